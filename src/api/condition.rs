@@ -1,0 +1,74 @@
+//! Conditions as the Kubernetes API conventions define them.
+
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// `True`, `False` or `Unknown`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+pub enum ConditionStatus {
+    /// The condition holds.
+    True,
+    /// The condition does not hold.
+    False,
+    /// It cannot be told yet.
+    Unknown,
+}
+
+impl ConditionStatus {
+    /// Returns the spelling of the API.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::True => "True",
+            Self::False => "False",
+            Self::Unknown => "Unknown",
+        }
+    }
+}
+
+/// One condition of an object's status.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Condition {
+    /// What the condition is about, such as `Available`.
+    #[serde(rename = "type")]
+    pub type_: String,
+    /// Whether it holds.
+    pub status: ConditionStatus,
+    /// PascalCase reason.
+    pub reason: String,
+    /// A sentence for people.
+    #[serde(default)]
+    pub message: String,
+    /// The generation of the object that this was said of.
+    #[serde(default)]
+    pub observed_generation: i64,
+    /// When `status` last changed.
+    #[schemars(with = "String")]
+    pub last_transition_time: Timestamp,
+}
+
+impl Condition {
+    /// Tells whether the condition holds for this very generation, which is the only way KubeFleet counts it.
+    pub fn is(&self, status: ConditionStatus, generation: i64) -> bool {
+        self.status == status && self.observed_generation == generation
+    }
+}
+
+/// Sets a condition, keeping the transition time where type and status stay as they were.
+pub fn set_condition(conditions: &mut Vec<Condition>, mut new: Condition) {
+    match conditions.iter_mut().find(|c| c.type_ == new.type_) {
+        Some(old) => {
+            if old.status == new.status {
+                new.last_transition_time = old.last_transition_time;
+            }
+            *old = new;
+        }
+        None => conditions.push(new),
+    }
+}
+
+/// Returns the condition of a type.
+pub fn find_condition<'a>(conditions: &'a [Condition], type_: &str) -> Option<&'a Condition> {
+    conditions.iter().find(|c| c.type_ == type_)
+}

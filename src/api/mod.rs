@@ -1,0 +1,7 @@
+//! What users write and read: the kinds of KubeFleet and OCM with their limits, defaults and cross-field rules.
+//!
+//! Types and validation only; nothing here decides.
+
+pub mod cluster;
+pub mod condition;
+pub mod placement;

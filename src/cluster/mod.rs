@@ -1,0 +1,1 @@
+//! Edge: members, live through their API server or as a directory.

@@ -1,0 +1,1 @@
+//! The daemon's configuration: file, environment and flags to one checked value.

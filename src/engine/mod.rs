@@ -1,0 +1,1 @@
+//! The hall: events in, decisions made by the rooms, effects out.

@@ -1,0 +1,22 @@
+//! How errors are treated: by class, not by place.
+
+/// What to do about an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ErrorClass {
+    /// Try again later, with backoff.
+    Transient,
+    /// Try again at once, on fresh state.
+    Conflict,
+    /// Wait for the input to change.
+    Invalid,
+    /// Wait for a permission to change.
+    Denied,
+    /// Should not happen: loud and counted.
+    Bug,
+}
+
+/// Every error of a room or an edge says its class.
+pub trait Classify {
+    /// Returns the class.
+    fn class(&self) -> ErrorClass;
+}

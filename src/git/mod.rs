@@ -1,0 +1,1 @@
+//! Edge: mirrors, trees and watches of git repositories, through gix.

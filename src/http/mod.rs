@@ -1,0 +1,1 @@
+//! Edge: the daemon's HTTP interface.

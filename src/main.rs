@@ -1,0 +1,3 @@
+//! The `gitfleet` binary.
+
+fn main() {}

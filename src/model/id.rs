@@ -1,0 +1,227 @@
+//! Names and identities, parsed once at the border and trusted afterwards.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+macro_rules! text_id {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(std::sync::Arc<str>);
+
+        impl $name {
+            /// Wraps a text that its producer already checked.
+            pub fn new(text: impl Into<std::sync::Arc<str>>) -> Self {
+                Self(text.into())
+            }
+
+            /// Returns the text.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{:?}", &*self.0)
+            }
+        }
+
+        impl From<&str> for $name {
+            fn from(text: &str) -> Self {
+                Self::new(text)
+            }
+        }
+
+        impl std::borrow::Borrow<str> for $name {
+            fn borrow(&self) -> &str {
+                &self.0
+            }
+        }
+    };
+}
+
+text_id!(
+    /// The name of a member cluster, as its `MemberCluster` object says it.
+    ClusterName
+);
+text_id!(
+    /// A commit of the source, as lowercase hexadecimal.
+    CommitId
+);
+text_id!(
+    /// A git blob, as lowercase hexadecimal; equal ids are equal contents.
+    BlobId
+);
+text_id!(
+    /// A SHA-256 as lowercase hexadecimal.
+    Digest
+);
+
+impl CommitId {
+    /// Returns the first seven characters, for people.
+    pub fn short(&self) -> &str {
+        self.0.get(..7).unwrap_or(&self.0)
+    }
+}
+
+/// Names a placement: `name` for a ClusterResourcePlacement, `namespace/name` for a ResourcePlacement, as KubeFleet keys
+/// them.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PlacementKey {
+    /// The namespace of a ResourcePlacement; `None` for a ClusterResourcePlacement.
+    pub namespace: Option<String>,
+    /// `metadata.name`.
+    pub name: String,
+}
+
+impl PlacementKey {
+    /// Names a ClusterResourcePlacement.
+    pub fn cluster_scoped(name: impl Into<String>) -> Self {
+        Self { namespace: None, name: name.into() }
+    }
+
+    /// Names a ResourcePlacement.
+    pub fn namespaced(namespace: impl Into<String>, name: impl Into<String>) -> Self {
+        Self { namespace: Some(namespace.into()), name: name.into() }
+    }
+
+    /// Returns the kind that this key names.
+    pub fn kind(&self) -> &'static str {
+        if self.namespace.is_some() { "ResourcePlacement" } else { "ClusterResourcePlacement" }
+    }
+}
+
+impl fmt::Display for PlacementKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.namespace {
+            Some(namespace) => write!(f, "{namespace}/{}", self.name),
+            None => f.write_str(&self.name),
+        }
+    }
+}
+
+impl FromStr for PlacementKey {
+    type Err = std::convert::Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Ok(match text.split_once('/') {
+            Some((namespace, name)) => Self::namespaced(namespace, name),
+            None => Self::cluster_scoped(text),
+        })
+    }
+}
+
+impl Serialize for PlacementKey {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for PlacementKey {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        Ok(text.parse().expect("parsing a placement key cannot fail"))
+    }
+}
+
+/// Identifies one object as KubeFleet's `ResourceIdentifier` does: with the version it was written in.
+///
+/// The order is group, version, kind, namespace, name.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ObjectId {
+    /// API group; empty for the core group.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub group: String,
+    /// API version without the group, such as `v1`.
+    pub version: String,
+    /// Kind, such as `Deployment`.
+    pub kind: String,
+    /// Namespace; empty for cluster-scoped objects.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub namespace: String,
+    /// `metadata.name`.
+    pub name: String,
+}
+
+impl ObjectId {
+    /// Returns `version` or `group/version`, as `apiVersion` spells it.
+    pub fn api_version(&self) -> String {
+        if self.group.is_empty() { self.version.clone() } else { format!("{}/{}", self.group, self.version) }
+    }
+
+    /// Returns the identity without the version: what makes two documents the same object on a cluster.
+    pub fn key(&self) -> ObjectKey {
+        ObjectKey {
+            group: self.group.clone(),
+            kind: self.kind.clone(),
+            namespace: self.namespace.clone(),
+            name: self.name.clone(),
+        }
+    }
+
+    /// Reads the identity of a Kubernetes object; `None` where `apiVersion`, `kind` or `metadata.name` is missing.
+    pub fn of(object: &serde_json::Value) -> Option<Self> {
+        let api_version = object.get("apiVersion")?.as_str()?;
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        let metadata = object.get("metadata")?;
+        Some(Self {
+            group: group.to_owned(),
+            version: version.to_owned(),
+            kind: object.get("kind")?.as_str()?.to_owned(),
+            namespace: metadata.get("namespace").and_then(|n| n.as_str()).unwrap_or_default().to_owned(),
+            name: metadata.get("name")?.as_str()?.to_owned(),
+        })
+    }
+}
+
+impl fmt::Display for ObjectId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_object(f, &self.group, &self.kind, &self.namespace, &self.name)
+    }
+}
+
+/// Identifies one object on a cluster, whatever version it is written in.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ObjectKey {
+    /// API group; empty for the core group.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub group: String,
+    /// Kind, such as `Deployment`.
+    pub kind: String,
+    /// Namespace; empty for cluster-scoped objects.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub namespace: String,
+    /// `metadata.name`.
+    pub name: String,
+}
+
+impl fmt::Display for ObjectKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_object(f, &self.group, &self.kind, &self.namespace, &self.name)
+    }
+}
+
+/// Writes `Kind.group namespace/name`, the way kubectl names objects.
+fn write_object(f: &mut fmt::Formatter<'_>, group: &str, kind: &str, namespace: &str, name: &str) -> fmt::Result {
+    f.write_str(kind)?;
+    if !group.is_empty() {
+        write!(f, ".{group}")?;
+    }
+    f.write_str(" ")?;
+    if !namespace.is_empty() {
+        write!(f, "{namespace}/")?;
+    }
+    f.write_str(name)
+}

@@ -1,0 +1,87 @@
+//! A document of the source, as the rooms pass it on.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::id::{BlobId, ObjectId};
+
+/// Where a document stands in the source.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Origin {
+    /// Path from the root of the source's subtree.
+    pub path: Arc<str>,
+    /// One-based line where the document starts.
+    pub line: u32,
+    /// The blob it is in.
+    pub blob: BlobId,
+    /// Zero-based position among the objects of the file, after lists are unfolded.
+    pub ordinal: u32,
+}
+
+/// One Kubernetes object of the source with its identity and its place.
+///
+/// `id` always agrees with `object`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Manifest {
+    /// The identity, with the version the document is written in.
+    pub id: ObjectId,
+    /// The object; shared, because snapshots, works and caches all hold it.
+    pub object: Arc<Value>,
+    /// Where it was read.
+    pub origin: Origin,
+}
+
+impl Manifest {
+    /// Returns the value of a label, if the object has it.
+    pub fn label(&self, key: &str) -> Option<&str> {
+        self.object.get("metadata")?.get("labels")?.get(key)?.as_str()
+    }
+
+    /// Returns the value of an annotation, if the object has it.
+    pub fn annotation(&self, key: &str) -> Option<&str> {
+        self.object.get("metadata")?.get("annotations")?.get(key)?.as_str()
+    }
+}
+
+/// One complaint about the source, for people.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct InputError {
+    /// Path from the root of the source's subtree.
+    pub path: String,
+    /// One-based line; 0 where the complaint is about the file as a whole.
+    pub line: u32,
+    /// The object it concerns, as kubectl would name it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub object: Option<String>,
+    /// The field, as a JSON path such as `spec.policy.clusterNames[0]`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub field: Option<String>,
+    /// What is wrong, and with which value.
+    pub message: String,
+    /// What to do about it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+}
+
+impl std::fmt::Display for InputError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}", self.path)?;
+        if self.line > 0 {
+            write!(f, ":{}", self.line)?;
+        }
+        write!(f, ": ")?;
+        if let Some(object) = &self.object {
+            write!(f, "{object}: ")?;
+        }
+        if let Some(field) = &self.field {
+            write!(f, "{field}: ")?;
+        }
+        f.write_str(&self.message)?;
+        if let Some(hint) = &self.hint {
+            write!(f, " ({hint})")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,399 @@
+//! What the store keeps. Records are small: payload stays in git, at the commit a snapshot names.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::id::{ClusterName, CommitId, Digest, ObjectId, ObjectKey, PlacementKey};
+use super::manifest::{InputError, Origin};
+use crate::api::condition::Condition;
+use crate::api::placement::{ApplyStrategy, PlacementPolicy, PlacementSpec};
+
+/// What is known of the source.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SourceRecord {
+    /// Where it is, without credentials.
+    pub url: String,
+    /// The commit in force.
+    pub accepted: Option<CommitId>,
+    /// The newest commit seen, in force or not.
+    pub seen: Option<CommitId>,
+    /// Why `seen` is not in force: every error in it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub refused: Vec<InputError>,
+    /// A tip that does not descend from the accepted commit and waits for a person.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held_rewrite: Option<CommitId>,
+    /// The last failure to read the source (branch gone, no access), for people; `None` when it was read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
+}
+
+/// One object of a resource snapshot: its identity and where its payload stands in git.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SnapshotResource {
+    /// The object.
+    #[serde(flatten)]
+    pub id: ObjectId,
+    /// File, line and blob at the snapshot's commit.
+    pub origin: Origin,
+    /// Digest of the sanitised object.
+    pub digest: Digest,
+}
+
+/// A frozen selection. Immutable.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ResourceSnapshot {
+    /// The placement it belongs to.
+    pub placement: PlacementKey,
+    /// Zero-based; grows by one where the hash changed.
+    pub index: u64,
+    /// The commit that holds the payload.
+    pub commit: CommitId,
+    /// KubeFleet's resource hash over the sanitised objects in order.
+    pub hash: Digest,
+    /// The objects, in snapshot order.
+    pub resources: Vec<SnapshotResource>,
+    /// How many objects each of its parts holds: the first is the master, the others its sub-snapshots.
+    pub parts: Vec<usize>,
+    /// When it was taken.
+    pub created_at: Timestamp,
+}
+
+impl ResourceSnapshot {
+    /// Returns the name KubeFleet gives the master: `<placement>-<index>-snapshot`.
+    pub fn name(&self) -> String {
+        snapshot_name(&self.placement, self.index)
+    }
+}
+
+/// Returns the name KubeFleet gives a master resource snapshot.
+pub fn snapshot_name(placement: &PlacementKey, index: u64) -> String {
+    format!("{}-{index}-snapshot", placement.name)
+}
+
+/// One cluster in a policy snapshot's status.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ClusterDecision {
+    /// The cluster.
+    pub cluster_name: ClusterName,
+    /// Whether it was picked.
+    pub selected: bool,
+    /// Its scores, where it was scored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster_score: Option<ClusterScore>,
+    /// Why, for people.
+    pub reason: String,
+}
+
+/// The scores of a cluster. `priorityScore` is the API's name of the topology spread score.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ClusterScore {
+    /// Sum of the preferred terms' weights.
+    pub affinity_score: i32,
+    /// Topology spread.
+    pub priority_score: i32,
+}
+
+/// A policy as it was scheduled, with what came of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PolicySnapshot {
+    /// The placement it belongs to.
+    pub placement: PlacementKey,
+    /// Zero-based; grows by one where the hash changed.
+    pub index: u64,
+    /// KubeFleet's policy hash: without `numberOfClusters`.
+    pub hash: Digest,
+    /// The policy.
+    pub policy: Option<PlacementPolicy>,
+    /// The N of `PickN`, which is not part of the hash.
+    pub number_of_clusters: Option<i32>,
+    /// The placement generation that was scheduled last.
+    pub observed_generation: i64,
+    /// Whether the policy was fulfilled.
+    pub fulfilled: bool,
+    /// The decisions in KubeFleet's order.
+    pub target_clusters: Vec<ClusterDecision>,
+    /// When it was taken.
+    pub created_at: Timestamp,
+}
+
+impl PolicySnapshot {
+    /// Returns the name KubeFleet gives it: `<placement>-<index>`.
+    pub fn name(&self) -> String {
+        format!("{}-{}", self.placement.name, self.index)
+    }
+}
+
+/// How far a binding is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum BindingState {
+    /// Picked; nothing delivered yet.
+    Scheduled,
+    /// Delivered, or being delivered.
+    Bound,
+    /// No longer picked; what was delivered is still there.
+    Unscheduled,
+}
+
+/// One placement on one cluster.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Binding {
+    /// Unique name after KubeFleet's scheme; the rolling order is by this name.
+    pub name: String,
+    /// The placement.
+    pub placement: PlacementKey,
+    /// The cluster.
+    pub cluster: ClusterName,
+    /// How far it is.
+    pub state: BindingState,
+    /// The state to restore if an unscheduled binding is picked again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub previous_state: Option<BindingState>,
+    /// The policy snapshot (by index) that picked it.
+    pub policy_index: u64,
+    /// The decision that picked it.
+    pub decision: ClusterDecision,
+    /// The resource snapshot (by index) it is to hold; `None` until its turn came.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshot: Option<u64>,
+    /// The strategy its objects are applied with; rolls out like content.
+    #[serde(default)]
+    pub apply_strategy: ApplyStrategy,
+    /// When it was last set to `snapshot`: its progress deadline counts from here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<Timestamp>,
+    /// Grows with every change of the above.
+    pub generation: i64,
+    /// RolloutStarted, Overridden, WorkSynchronized, Applied, Available, DiffReported.
+    #[serde(default)]
+    pub conditions: Vec<Condition>,
+    /// Being removed: its objects are being pruned; the record goes when they are gone.
+    #[serde(default)]
+    pub deleting: bool,
+}
+
+/// What became of one manifest on a member.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ManifestStatus {
+    /// The object.
+    #[serde(flatten)]
+    pub id: ObjectId,
+    /// Whether it was applied, and why not.
+    pub applied: ApplyOutcome,
+    /// What went wrong or differs, for people; bounded.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub message: String,
+    /// Its health, once applied.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub availability: Option<Availability>,
+    /// What the live object differs in: drift after an apply, or the report of `ReportDiff`. At most 100.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub differences: Vec<Difference>,
+}
+
+/// One differing field.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Difference {
+    /// JSON pointer.
+    pub path: String,
+    /// The member's value; absent where the member has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value_in_member: Option<String>,
+    /// The manifest's value; absent where the manifest has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value_in_hub: Option<String>,
+}
+
+/// Whether a manifest was applied; the names are KubeFleet's `Applied` and `DiffReported` reasons.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum ApplyOutcome {
+    /// Not tried yet.
+    Pending,
+    /// Applied.
+    Applied,
+    /// The API server refused it.
+    ManifestApplyFailed,
+    /// Another placement or source owns it, or it differs and `IfNoDiff` forbids.
+    FailedToTakeOver,
+    /// It was there before, and `Never` forbids taking it over.
+    NotTakenOver,
+    /// It drifted, and `IfNotDrifted` leaves it.
+    FoundDrifts,
+    /// The member could not be asked for it.
+    FailedToFindObjInMemberCluster,
+    /// `ReportDiff`: nothing differs.
+    NoDiffFound,
+    /// `ReportDiff`: something differs.
+    FoundDiff,
+    /// `ReportDiff`: it could not be compared.
+    FailedToReportDiff,
+}
+
+impl ApplyOutcome {
+    /// Returns the reason as KubeFleet spells it.
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::Pending => "PreparingToProcess",
+            Self::Applied => "Applied",
+            Self::ManifestApplyFailed => "ManifestApplyFailed",
+            Self::FailedToTakeOver => "FailedToTakeOver",
+            Self::NotTakenOver => "NotTakenOver",
+            Self::FoundDrifts => "FoundDrifts",
+            Self::FailedToFindObjInMemberCluster => "FailedToFindObjInMemberCluster",
+            Self::NoDiffFound => "NoDiffFound",
+            Self::FoundDiff => "FoundDiff",
+            Self::FailedToReportDiff => "FailedToReportDiff",
+        }
+    }
+}
+
+/// Whether an applied object is available; the names are KubeFleet's `Available` reasons.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Availability {
+    /// Available.
+    Available,
+    /// Its kind has no availability we can see; counts as available after a while.
+    NotTrackable,
+    /// Not available yet.
+    ManifestNotAvailableYet,
+}
+
+/// What one member holds of one placement.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WorkStatus {
+    /// The binding generation this speaks of; older ones say nothing of the binding's target.
+    pub generation: i64,
+    /// Whether every step of that generation was carried out: applies tried, left-overs pruned, inventory recorded.
+    pub complete: bool,
+    /// A failure of the work as a whole (inventory owned by another source, payload missing), for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
+    /// Each manifest.
+    #[serde(default)]
+    pub manifests: Vec<ManifestStatus>,
+    /// When the manifests' availability last changed as a whole.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub available_since: Option<Timestamp>,
+    /// Objects on the member that carry this placement's inventory label.
+    #[serde(default)]
+    pub inventory: BTreeSet<ObjectKey>,
+    /// Deletions that wait for a person.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub held_deletions: BTreeSet<ObjectKey>,
+}
+
+/// What a placement's record keeps beside its snapshots and bindings.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PlacementRecord {
+    /// The placement.
+    pub key: PlacementKey,
+    /// `spec` at the accepted commit.
+    pub spec: PlacementSpec,
+    /// `metadata.annotations` at the accepted commit.
+    pub annotations: BTreeMap<String, String>,
+    /// Grows with every change of spec or annotations.
+    pub generation: i64,
+    /// The file it is in.
+    pub origin: Option<Origin>,
+    /// When it was first seen.
+    pub created_at: Timestamp,
+    /// The conditions of section 9 of the reference.
+    #[serde(default)]
+    pub conditions: Vec<Condition>,
+    /// An error that concerns this placement alone; it keeps its last good state.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// The deletion gate, where one is closed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deletion_gate: Option<DeletionGate>,
+    /// Gone from git; its objects are being removed, or wait for the deletion gate.
+    #[serde(default)]
+    pub removed: bool,
+    /// Why the rollout halted (`max-failures`), for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub halted: Option<String>,
+}
+
+/// Deletions that wait for a person, for one placement and digest.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DeletionGate {
+    /// SHA-256 over what would be deleted: approving binds to it.
+    pub digest: Digest,
+    /// Why it is guarded, for people.
+    pub reason: String,
+    /// What would be deleted, by cluster.
+    pub deletions: BTreeMap<ClusterName, BTreeSet<ObjectKey>>,
+    /// When it closed.
+    pub since: Timestamp,
+}
+
+/// How a member is reached.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum MemberKind {
+    /// An API server.
+    Live,
+    /// A folder.
+    Directory,
+    /// No `members:` entry names it.
+    #[default]
+    Unreachable,
+}
+
+/// What is known of a member cluster.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ClusterRecord {
+    /// The cluster.
+    pub name: ClusterName,
+    /// Its labels in git.
+    pub labels: BTreeMap<String, String>,
+    /// How it is reached.
+    pub kind: MemberKind,
+    /// Whether it answers; a suspended cluster counts as offline.
+    pub online: bool,
+    /// Why it does not answer, for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// Since when it does or does not.
+    pub since: Timestamp,
+    /// Gone from git: nothing on it is touched any more.
+    #[serde(default)]
+    pub left: bool,
+    /// Kubernetes version, node count and the like, where known.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub properties: BTreeMap<String, String>,
+}
+
+/// One line of the append-only journal of decisions.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct JournalEntry {
+    /// When.
+    pub at: Timestamp,
+    /// What, as a constant word such as `CommitAccepted`, `SnapshotCreated`, `BindingMoved`.
+    pub event: String,
+    /// The placement it concerns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub placement: Option<PlacementKey>,
+    /// The cluster it concerns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<ClusterName>,
+    /// The facts.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub facts: Value,
+}

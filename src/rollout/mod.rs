@@ -1,0 +1,1 @@
+//! Room 4: in which order, and how fast?

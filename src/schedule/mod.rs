@@ -1,0 +1,1 @@
+//! Room 3: where does it go? Filter, score, pick, bind.

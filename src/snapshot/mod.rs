@@ -1,0 +1,1 @@
+//! Room 2: freeze it. Selection, sanitising, order, hashes, splitting and history.

@@ -1,0 +1,1 @@
+//! Edge: the store trait and who keeps its promise.
