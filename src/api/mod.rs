@@ -5,3 +5,6 @@
 pub mod cluster;
 pub mod condition;
 pub mod placement;
+
+/// The field manager of every server-side apply.
+pub const FIELD_MANAGER: &str = "gitfleet";

@@ -4,3 +4,4 @@ pub mod id;
 pub mod manifest;
 pub mod records;
 pub mod tree;
+pub mod work;

@@ -1,0 +1,159 @@
+//! The deletion guard: how much may go before a person must look?
+//!
+//! It compares the new works with the inventory, never with the previous commit: a first commit, an unrelated history or a
+//! lost store can neither trip nor fool it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+
+use sha2::{Digest as _, Sha256};
+
+use crate::model::id::{ClusterName, Digest, ObjectKey, PlacementKey};
+
+/// Kinds whose deletion takes data or whole trees of objects with it: (group, kind).
+const PRECIOUS_KINDS: &[(&str, &str)] =
+    &[("", "Namespace"), ("apiextensions.k8s.io", "CustomResourceDefinition"), ("", "PersistentVolumeClaim")];
+
+/// One member's side of a change.
+#[derive(Clone, Debug, Default)]
+pub struct Member {
+    /// What it holds of the placement.
+    pub inventory: BTreeSet<ObjectKey>,
+    /// What it shall hold; empty where the placement leaves it.
+    pub desired: BTreeSet<ObjectKey>,
+    /// The placement leaves this member.
+    pub leaves: bool,
+}
+
+/// Deletions that a person must approve.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Guarded {
+    /// Why, for people.
+    pub reason: String,
+    /// What would go, by member.
+    pub deletions: BTreeMap<ClusterName, BTreeSet<ObjectKey>>,
+    /// SHA-256 over placement and deletions: an approval binds to it.
+    pub digest: Digest,
+}
+
+/// Returns the deletions that need a person, or `None` where none do.
+///
+/// They do when a Namespace, CustomResourceDefinition or PersistentVolumeClaim would go, when a placement becomes empty or is
+/// removed, when more than half of its objects would go, or when it leaves more than half of its members.
+pub fn guarded(placement: &PlacementKey, removed: bool, members: &BTreeMap<ClusterName, Member>) -> Option<Guarded> {
+    let deletions: BTreeMap<ClusterName, BTreeSet<ObjectKey>> = members
+        .iter()
+        .map(|(name, m)| (name.clone(), m.inventory.difference(&m.desired).cloned().collect::<BTreeSet<_>>()))
+        .filter(|(_, gone)| !gone.is_empty())
+        .collect();
+    let reason = reason(removed, members, &deletions)?;
+    let mut text = format!("{placement}\n");
+    for (cluster, keys) in &deletions {
+        for key in keys {
+            writeln!(text, "{cluster} {key}").expect("writing to a string cannot fail");
+        }
+    }
+    Some(Guarded { reason, deletions, digest: Digest::new(format!("{:x}", Sha256::digest(text))) })
+}
+
+fn reason(
+    removed: bool,
+    members: &BTreeMap<ClusterName, Member>,
+    deletions: &BTreeMap<ClusterName, BTreeSet<ObjectKey>>,
+) -> Option<String> {
+    if deletions.is_empty() {
+        return None;
+    }
+    if removed {
+        return Some("the placement was removed".to_owned());
+    }
+    let precious = deletions
+        .iter()
+        .flat_map(|(cluster, keys)| keys.iter().map(move |key| (cluster, key)))
+        .find(|(_, key)| PRECIOUS_KINDS.contains(&(key.group.as_str(), key.kind.as_str())));
+    if let Some((cluster, key)) = precious {
+        return Some(format!("{key} would be deleted from {cluster}"));
+    }
+    let holding = members.values().filter(|m| !m.inventory.is_empty());
+    let left = holding.clone().filter(|m| m.leaves).count();
+    if left * 2 > holding.clone().count() {
+        return Some(format!("the placement would leave {left} of {} clusters", holding.count()));
+    }
+    let staying = holding.filter(|m| !m.leaves);
+    let before: BTreeSet<_> = staying.clone().flat_map(|m| &m.inventory).collect();
+    let after: BTreeSet<_> = staying.flat_map(|m| m.inventory.intersection(&m.desired)).collect();
+    let gone = before.len() - after.len();
+    if after.is_empty() && gone > 0 {
+        return Some(format!("all {gone} objects of the placement would be deleted"));
+    }
+    (gone * 2 > before.len()).then(|| format!("{gone} of {} objects of the placement would be deleted", before.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keys(names: &[&str]) -> BTreeSet<ObjectKey> {
+        names
+            .iter()
+            .map(|n| {
+                let (kind, name) = n.split_once('/').unwrap_or(("ConfigMap", n));
+                ObjectKey { kind: kind.into(), namespace: "n".into(), name: name.into(), ..ObjectKey::default() }
+            })
+            .collect()
+    }
+
+    fn member(inventory: &[&str], desired: &[&str]) -> Member {
+        Member { inventory: keys(inventory), desired: keys(desired), leaves: false }
+    }
+
+    fn leaver(inventory: &[&str]) -> Member {
+        Member { inventory: keys(inventory), desired: BTreeSet::new(), leaves: true }
+    }
+
+    #[test]
+    fn what_is_guarded() {
+        let rows: &[(&str, bool, Vec<Member>, Option<&str>)] = &[
+            ("first delivery", false, vec![member(&[], &["a", "b"])], None),
+            ("nothing goes", false, vec![member(&["a"], &["a", "b"])], None),
+            ("half goes", false, vec![member(&["a", "b"], &["a"])], None),
+            (
+                "more than half goes",
+                false,
+                vec![member(&["a", "b", "c"], &["a", "d"])],
+                Some("2 of 3 objects of the placement would be deleted"),
+            ),
+            ("emptied", false, vec![member(&["a"], &[])], Some("all 1 objects of the placement would be deleted")),
+            ("removed", true, vec![leaver(&["a"])], Some("the placement was removed")),
+            ("removed with nothing delivered", true, vec![leaver(&[])], None),
+            (
+                "a namespace goes",
+                false,
+                vec![member(&["a", "b", "c", "Namespace/x"], &["a", "b", "c"])],
+                Some("Namespace n/x would be deleted from m0"),
+            ),
+            ("one of two clusters is left", false, vec![leaver(&["a"]), member(&["a"], &["a"])], None),
+            (
+                "two of three clusters are left",
+                false,
+                vec![leaver(&["a"]), leaver(&["a"]), member(&["a"], &["a"])],
+                Some("the placement would leave 2 of 3 clusters"),
+            ),
+        ];
+        for (name, removed, members, expected) in rows {
+            let members = members.iter().enumerate().map(|(n, m)| (ClusterName::from(&*format!("m{n}")), m.clone()));
+            let found = guarded(&PlacementKey::cluster_scoped("p"), *removed, &members.collect());
+            assert_eq!(found.map(|g| g.reason).as_deref(), *expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn the_digest_names_what_goes() {
+        let digest = |inventory: &[&str]| {
+            let members = BTreeMap::from([(ClusterName::from("m"), member(inventory, &[]))]);
+            guarded(&PlacementKey::cluster_scoped("p"), false, &members).map(|g| g.digest)
+        };
+        assert_eq!(digest(&["a", "b"]), digest(&["b", "a"]));
+        assert_ne!(digest(&["a"]), digest(&["b"]));
+    }
+}

@@ -1,0 +1,190 @@
+//! What we put on a member, hence what we may remove: one ApplySet for each placement and member.
+//!
+//! Source: KEP-3659 (ApplySet): a parent object with `applyset.kubernetes.io/id`, a label on every part.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+
+use crate::model::id::{CommitId, Digest, PlacementKey};
+use crate::model::work::WorkOrder;
+
+/// The namespace on members that holds the inventories.
+pub const NAMESPACE: &str = "gitfleet-system";
+/// The label on a parent that holds its ApplySet's id.
+pub const ID_LABEL: &str = "applyset.kubernetes.io/id";
+/// The label on every part that names its ApplySet.
+pub const PART_OF_LABEL: &str = "applyset.kubernetes.io/part-of";
+/// The annotation on every part that holds the digest of its manifest, under KubeFleet's name.
+pub const SPEC_HASH: &str = "kubernetes-fleet.io/spec-hash";
+/// The annotation on a parent that says who manages it.
+const TOOLING: &str = "applyset.kubernetes.io/tooling";
+/// The annotation on a parent that lists `Kind.group` of all parts.
+const GROUP_KINDS: &str = "applyset.kubernetes.io/contains-group-kinds";
+/// The annotation on a parent that lists the namespaces of its parts beside its own.
+const NAMESPACES: &str = "applyset.kubernetes.io/additional-namespaces";
+const SOURCE: &str = "gitfleet.io/source";
+const PLACEMENT: &str = "gitfleet.io/placement";
+const SNAPSHOT_INDEX: &str = "gitfleet.io/snapshot-index";
+const COMMIT: &str = "gitfleet.io/commit";
+const DIGEST: &str = "gitfleet.io/digest";
+
+/// Returns the name of a placement's parent: `crp.<name>` or `rp.<namespace>.<name>`.
+pub fn parent_name(placement: &PlacementKey) -> String {
+    match &placement.namespace {
+        None => format!("crp.{}", placement.name),
+        Some(namespace) => format!("rp.{namespace}.{}", placement.name),
+    }
+}
+
+/// Returns the id of a placement's ApplySet, which is also the value of the label on its parts.
+///
+/// Source: KEP-3659, `applyset-<base64(sha256(<name>.<namespace>.<kind>.<group>))>-v1`.
+pub fn applyset_id(placement: &PlacementKey) -> String {
+    let identity = format!("{}.{NAMESPACE}.ConfigMap.", parent_name(placement));
+    format!("applyset-{}-v1", URL_SAFE_NO_PAD.encode(Sha256::digest(identity)))
+}
+
+/// A parent as it stands, or shall stand, on a member.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Parent {
+    /// Identity of the source that owns it.
+    pub source: String,
+    /// `None` where the annotation is missing: the parent is not one of gitfleet's.
+    pub placement: Option<PlacementKey>,
+    /// `Kind` or `Kind.group` of all parts.
+    pub group_kinds: BTreeSet<String>,
+    /// Namespaces of all parts.
+    pub namespaces: BTreeSet<String>,
+    /// What the member holds completely: index, commit and digest of the snapshot. `None` until a first one is.
+    pub holds: Option<Held>,
+}
+
+/// The snapshot a member holds completely.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// The resource snapshot's index.
+    pub index: u64,
+    /// Its commit.
+    pub commit: CommitId,
+    /// Its hash.
+    pub digest: Digest,
+}
+
+impl Parent {
+    /// Reads a parent from its ConfigMap.
+    pub fn read(object: &Value) -> Self {
+        let annotation = |key: &str| object.pointer("/metadata/annotations").and_then(|a| a.get(key)?.as_str());
+        let list = |key: &str| -> BTreeSet<String> {
+            annotation(key).unwrap_or_default().split(',').filter(|s| !s.is_empty()).map(str::to_owned).collect()
+        };
+        let holds = || {
+            Some(Held {
+                index: annotation(SNAPSHOT_INDEX)?.parse().ok()?,
+                commit: CommitId::from(annotation(COMMIT)?),
+                digest: Digest::from(annotation(DIGEST)?),
+            })
+        };
+        Self {
+            source: annotation(SOURCE).unwrap_or_default().to_owned(),
+            placement: annotation(PLACEMENT).and_then(|p| p.parse().ok()),
+            group_kinds: list(GROUP_KINDS),
+            namespaces: list(NAMESPACES),
+            holds: holds(),
+        }
+    }
+
+    /// Writes the ConfigMap of a placement's parent, complete, for server-side apply.
+    pub fn object(&self, placement: &PlacementKey) -> Value {
+        let join = |set: &BTreeSet<String>| set.iter().cloned().collect::<Vec<_>>().join(",");
+        let mut annotations = BTreeMap::from([
+            (TOOLING, concat!("gitfleet/v", env!("CARGO_PKG_VERSION")).to_owned()),
+            (GROUP_KINDS, join(&self.group_kinds)),
+            (NAMESPACES, join(&self.namespaces)),
+            (SOURCE, self.source.clone()),
+            (PLACEMENT, placement.to_string()),
+        ]);
+        if let Some(held) = &self.holds {
+            annotations.insert(SNAPSHOT_INDEX, held.index.to_string());
+            annotations.insert(COMMIT, held.commit.to_string());
+            annotations.insert(DIGEST, held.digest.to_string());
+        }
+        json!({
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {
+                "name": parent_name(placement),
+                "namespace": NAMESPACE,
+                "labels": {ID_LABEL: applyset_id(placement)},
+                "annotations": annotations,
+            },
+        })
+    }
+
+    /// Returns this parent widened to also cover an order's manifests: written before anything is applied, so that no
+    /// part can exist that the inventory does not cover.
+    pub fn widened(&self, order: &WorkOrder) -> Self {
+        let mut wide = Self { source: order.source.clone(), placement: Some(order.placement.clone()), ..self.clone() };
+        for desired in order.manifests.iter() {
+            wide.group_kinds.insert(group_kind(&desired.id.group, &desired.id.kind));
+            if !desired.id.namespace.is_empty() {
+                wide.namespaces.insert(desired.id.namespace.clone());
+            }
+        }
+        wide
+    }
+}
+
+/// Returns `Kind` or `Kind.group`, as the annotation lists them.
+pub fn group_kind(group: &str, kind: &str) -> String {
+    if group.is_empty() { kind.to_owned() } else { format!("{kind}.{group}") }
+}
+
+/// Returns the manifest as it is written to a member: with the ApplySet's label and the digest of the manifest.
+pub fn labelled(object: &Value, placement: &PlacementKey, digest: &Digest) -> Value {
+    let mut object = object.clone();
+    let metadata = &mut object["metadata"];
+    metadata["labels"][PART_OF_LABEL] = Value::from(applyset_id(placement));
+    metadata["annotations"][SPEC_HASH] = Value::from(digest.as_str());
+    object
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_parent_survives_writing_and_reading() {
+        let placement = PlacementKey::namespaced("app", "web");
+        let parent = Parent {
+            source: "https://git.example/fleet.git".into(),
+            placement: Some(placement.clone()),
+            group_kinds: ["ConfigMap".to_owned(), "Deployment.apps".to_owned()].into(),
+            namespaces: ["app".to_owned()].into(),
+            holds: Some(Held { index: 3, commit: "abc".into(), digest: "def".into() }),
+        };
+        assert_eq!(Parent::read(&parent.object(&placement)), parent);
+        let unfinished = Parent { holds: None, ..parent };
+        assert_eq!(Parent::read(&unfinished.object(&placement)), unfinished);
+    }
+
+    #[test]
+    fn ids_differ_by_kind_and_fit_a_label() {
+        let cluster = applyset_id(&PlacementKey::cluster_scoped("web"));
+        let namespaced = applyset_id(&PlacementKey::namespaced("web", "web"));
+        assert_ne!(cluster, namespaced);
+        assert!(cluster.len() <= 63, "{cluster} is a label value");
+        assert!(cluster.starts_with("applyset-") && cluster.ends_with("-v1"));
+    }
+
+    #[test]
+    fn labelling_creates_missing_maps() {
+        let object =
+            labelled(&json!({"metadata": {"name": "a"}}), &PlacementKey::cluster_scoped("web"), &Digest::from("d1"));
+        assert_eq!(object["metadata"]["annotations"][SPEC_HASH], "d1");
+        assert!(object["metadata"]["labels"][PART_OF_LABEL].is_string());
+    }
+}

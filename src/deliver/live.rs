@@ -1,0 +1,169 @@
+//! A live object, reduced to what deciding needs.
+
+use serde_json::{Map, Value};
+use sha2::{Digest as _, Sha256};
+
+use super::health;
+use super::inventory::{PART_OF_LABEL, SPEC_HASH};
+use crate::api::FIELD_MANAGER;
+use crate::model::id::{Digest, ObjectId};
+use crate::model::records::Availability;
+
+/// What is remembered of an object that carries an ApplySet's label.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LiveObject {
+    /// Its identity, in the version it was watched in.
+    pub id: ObjectId,
+    /// `metadata.uid`: deleting names it, so that a re-created object is never hit.
+    pub uid: String,
+    /// `metadata.resourceVersion`: an event older than what is known is stale and is passed over. 0 for files.
+    pub resource_version: u64,
+    /// The ApplySet it belongs to; empty where it has no such label.
+    pub applyset: String,
+    /// The digest of the manifest it was last applied from.
+    pub manifest: Option<Digest>,
+    /// Digest of the fields we own and their values: it differs from that of our last apply exactly when somebody else
+    /// changed, took or removed one of them.
+    pub owned: Digest,
+    /// Being deleted.
+    pub terminating: bool,
+    /// Whether it is available.
+    pub availability: Availability,
+}
+
+impl LiveObject {
+    /// Reads a live object; `None` where it is not a named Kubernetes object.
+    pub fn read(object: &Value) -> Option<Self> {
+        let id = ObjectId::of(object)?;
+        let metadata = object.get("metadata")?;
+        let text = |map: &str, key: &str| metadata.get(map).and_then(|m| m.get(key)?.as_str());
+        Some(Self {
+            uid: metadata.get("uid").and_then(Value::as_str).unwrap_or_default().to_owned(),
+            resource_version: metadata
+                .get("resourceVersion")
+                .and_then(Value::as_str)
+                .and_then(|v| v.parse().ok())
+                .unwrap_or_default(),
+            applyset: text("labels", PART_OF_LABEL).unwrap_or_default().to_owned(),
+            manifest: text("annotations", SPEC_HASH).map(Digest::from),
+            owned: owned_digest(object),
+            terminating: metadata.get("deletionTimestamp").is_some(),
+            availability: health::availability(&id, object),
+            id,
+        })
+    }
+}
+
+/// Returns the digest of the fields that our field manager applied, with their live values.
+///
+/// An object without managed fields (a directory member's file) is owned as a whole.
+///
+/// Source: Kubernetes server-side apply, `FieldsV1`: `f:` field, `k:` list item by key, `v:` set member, `i:` index, `.` the
+/// node itself. A change by another manager takes the field from us, so it also changes the set of paths.
+fn owned_digest(object: &Value) -> Digest {
+    let mut hasher = Sha256::new();
+    let managed = object.pointer("/metadata/managedFields").and_then(Value::as_array);
+    match managed {
+        None => hasher.update(object.to_string()),
+        Some(entries) => {
+            for entry in entries {
+                if entry["manager"] == FIELD_MANAGER && entry["operation"] == "Apply" {
+                    if let Some(fields) = entry["fieldsV1"].as_object() {
+                        hash_fields(fields, Some(object), &mut hasher);
+                    }
+                }
+            }
+        }
+    }
+    Digest::new(format!("{:x}", hasher.finalize()))
+}
+
+fn hash_fields(fields: &Map<String, Value>, value: Option<&Value>, hasher: &mut Sha256) {
+    for (path, below) in fields {
+        hasher.update(path);
+        if path == "." {
+            hasher.update([u8::from(value.is_some())]);
+            continue;
+        }
+        let child = value.and_then(|v| child(v, path));
+        match below.as_object() {
+            Some(below) if !below.is_empty() => {
+                hasher.update("{");
+                hash_fields(below, child, hasher);
+                hasher.update("}");
+            }
+            _ => match child {
+                Some(leaf) => hasher.update(leaf.to_string()),
+                None => hasher.update("\0"),
+            },
+        }
+    }
+}
+
+/// Returns what a path element of `FieldsV1` leads to.
+fn child<'a>(value: &'a Value, element: &str) -> Option<&'a Value> {
+    let (tag, rest) = element.split_once(':')?;
+    match tag {
+        "f" => value.get(rest),
+        "k" => {
+            let keys: Map<String, Value> = serde_json::from_str(rest).ok()?;
+            value.as_array()?.iter().find(|item| keys.iter().all(|(k, v)| item.get(k) == Some(v)))
+        }
+        "v" => {
+            let wanted: Value = serde_json::from_str(rest).ok()?;
+            value.as_array()?.iter().find(|item| **item == wanted)
+        }
+        "i" => value.get(rest.parse::<usize>().ok()?),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn live(image: &str, replicas: i64, other: &str, owns_image: bool) -> Value {
+        let container =
+            if owns_image { json!({".": {}, "f:name": {}, "f:image": {}}) } else { json!({".": {}, "f:name": {}}) };
+        json!({
+            "apiVersion": "apps/v1", "kind": "Deployment",
+            "metadata": {"name": "d", "namespace": "n", "resourceVersion": other, "managedFields": [
+                {"manager": "gitfleet", "operation": "Apply", "fieldsV1": {
+                    "f:spec": {"f:replicas": {}, "f:template": {"f:spec": {"f:containers": {"k:{\"name\":\"a\"}": container}}}}}},
+                {"manager": "kubectl", "operation": "Update", "fieldsV1": {"f:spec": {"f:paused": {}}}}
+            ]},
+            "spec": {"replicas": replicas, "paused": other,
+                "template": {"spec": {"containers": [{"name": "b", "image": "x"}, {"name": "a", "image": image}]}}}
+        })
+    }
+
+    #[test]
+    fn the_owned_digest_sees_our_fields_only() {
+        let base = LiveObject::read(&live("i:1", 1, "p", true)).expect("an object");
+        let rows = [
+            ("somebody else's field", live("i:1", 1, "q", true), true),
+            ("our value", live("i:2", 1, "p", true), false),
+            ("our scalar", live("i:1", 2, "p", true), false),
+            ("our ownership", live("i:1", 1, "p", false), false),
+        ];
+        for (name, object, same) in rows {
+            let other = LiveObject::read(&object).expect("an object");
+            assert_eq!(other.owned == base.owned, same, "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_read_of_an_object() {
+        let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "namespace": "n",
+            "uid": "u1", "deletionTimestamp": "2026-01-01T00:00:00Z",
+            "labels": {PART_OF_LABEL: "applyset-x-v1"}, "annotations": {SPEC_HASH: "d"}}});
+        let read = LiveObject::read(&object).expect("an object");
+        assert_eq!(read.uid, "u1");
+        assert_eq!(read.applyset, "applyset-x-v1");
+        assert_eq!(read.manifest, Some(Digest::from("d")));
+        assert!(read.terminating);
+        assert_eq!(LiveObject::read(&json!({"kind": "ConfigMap"})), None);
+    }
+}

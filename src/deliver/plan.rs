@@ -1,0 +1,422 @@
+//! What to do next on a member for one work: apply by waves, then prune, then record.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::inventory::{Held, Parent, applyset_id, group_kind};
+use super::live::LiveObject;
+use super::waves::wave;
+use crate::api::placement::{ApplyStrategyType, WhenToApply, WhenToTakeOver};
+use crate::model::id::{Digest, ObjectKey, PlacementKey};
+use crate::model::records::{ApplyOutcome, Availability, Difference};
+use crate::model::work::{Desired, WorkOrder};
+
+/// Put-backs of one object within [`PUT_BACK_WINDOW`] before it counts as contested.
+pub const PUT_BACKS_MAX: usize = 3;
+/// The window in which put-backs are counted.
+pub const PUT_BACK_WINDOW: SignedDuration = SignedDuration::from_mins(10);
+/// Delay before the first retry of a refused apply; doubles with each.
+pub const RETRY_FIRST: SignedDuration = SignedDuration::from_secs(1);
+/// Longest delay between retries of a refused apply.
+pub const RETRY_MAX: SignedDuration = SignedDuration::from_mins(5);
+
+/// One thing to do on a member. Steps of one answer are independent: they may run in any order and at once.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step {
+    /// Write the inventory.
+    WriteParent(Parent),
+    /// Apply a manifest (by position in the order). `probe` asks first whether it is there and not ours.
+    Apply {
+        /// Position in `order.manifests`.
+        position: usize,
+        /// Why: a put-back is counted, a change is not.
+        put_back: bool,
+        /// Ask before writing, because the placement does not take over whatever it finds.
+        probe: bool,
+    },
+    /// Compare a manifest (by position in the order) and write nothing.
+    Compare {
+        /// Position in `order.manifests`.
+        position: usize,
+    },
+    /// Delete an object, if it still has this uid.
+    Delete {
+        /// The object as it was watched.
+        object: LiveObject,
+    },
+    /// Remove the inventory: nothing of the placement is left.
+    DeleteParent,
+}
+
+/// What became of the last try to apply an object.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Attempt {
+    /// The manifest that was tried.
+    pub manifest: Digest,
+    /// What came of it.
+    pub outcome: ApplyOutcome,
+    /// Why, for people.
+    pub message: String,
+    /// Digest of the fields we own in the API server's answer.
+    pub owned: Option<Digest>,
+    /// When.
+    pub at: Timestamp,
+    /// Failures in a row.
+    pub failures: u32,
+    /// Put-backs within the window.
+    pub put_backs: Vec<Timestamp>,
+    /// What a comparison found.
+    pub differences: Vec<Difference>,
+}
+
+/// What was tried so far for one work.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Progress {
+    /// Tries by object.
+    pub attempts: BTreeMap<ObjectKey, Attempt>,
+    /// Objects whose deletion was accepted, by uid.
+    pub deleted: BTreeSet<String>,
+    /// Digests of owned fields from before a restart: what the member's fields were when the work was complete.
+    pub baselines: BTreeMap<ObjectKey, Digest>,
+}
+
+/// What a member holds, as far as delivery must know.
+pub struct MemberView<'a> {
+    /// Objects with an ApplySet label.
+    pub live: &'a BTreeMap<ObjectKey, LiveObject>,
+    /// Which placements want an object on this member.
+    pub wanted: &'a BTreeMap<ObjectKey, BTreeSet<PlacementKey>>,
+    /// The inventory of this placement, if there is one.
+    pub parent: Option<&'a Parent>,
+}
+
+/// What to do now, and when to look again.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Plan {
+    /// What to do now; the next plan follows from what came of it.
+    pub steps: Vec<Step>,
+    /// Nothing is left to do for this order: every manifest was tried, left-overs are gone, the inventory says so.
+    pub complete: bool,
+    /// When time alone changes the answer: a retry is due.
+    pub wake_at: Option<Timestamp>,
+    /// Why the work as a whole cannot go on, for people.
+    pub failure: Option<String>,
+}
+
+/// The state of one manifest, and why.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Verdict {
+    /// What it is.
+    pub state: State,
+    /// Why, for people.
+    pub message: String,
+}
+
+/// The state of one manifest on the member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// As wished.
+    Done,
+    /// To be applied now.
+    Apply {
+        /// The content is as we applied it, but somebody changed it.
+        put_back: bool,
+    },
+    /// Must wait for another object: its definition is not established, or its predecessor is terminating.
+    Wait,
+    /// Refused, to be tried again at this time.
+    Retry(Timestamp),
+    /// Will not be applied, for good.
+    Refused(ApplyOutcome),
+}
+
+/// Returns what to do now for an order.
+///
+/// The order of things is ApplySet's: widen the inventory, apply wave by wave, prune what is left over, narrow the inventory
+/// and record the snapshot last. A crash between any two leaves parts that the inventory covers. Nothing is pruned while a
+/// manifest is still to be applied or was refused: its predecessor may be what is left over.
+pub fn plan(order: &WorkOrder, view: &MemberView<'_>, progress: &Progress, now: Timestamp) -> Plan {
+    if order.strategy.type_ == ApplyStrategyType::ReportDiff && !order.remove {
+        return compare(order, progress);
+    }
+    if let Some(parent) = view.parent
+        && !parent.source.is_empty()
+        && parent.source != order.source
+    {
+        return Plan {
+            failure: Some(format!(
+                "the inventory of {} on {} belongs to another source ({}); this one is {}: rename the placement or let \
+                 the other source give it up",
+                order.placement, order.cluster, parent.source, order.source
+            )),
+            ..Plan::default()
+        };
+    }
+    let parent = view.parent.cloned().unwrap_or_default();
+    let applies = due_applies(order, view, progress, now);
+    if !applies.steps.is_empty() {
+        let wide = parent.widened(order);
+        if view.parent == Some(&wide) {
+            return applies;
+        }
+        return Plan { steps: vec![Step::WriteParent(wide)], ..Plan::default() };
+    }
+    if !applies.complete {
+        return applies;
+    }
+    if applies.wake_at.is_some() {
+        return Plan { complete: true, ..applies };
+    }
+    let left = left_overs(order, view, progress);
+    if !left.deletes.is_empty() {
+        return Plan { steps: left.deletes, ..Plan::default() };
+    }
+    record(order, view, &parent, &left)
+}
+
+/// Returns the applies of the first wave that has any; `complete` where none is due or waits.
+fn due_applies(order: &WorkOrder, view: &MemberView<'_>, progress: &Progress, now: Timestamp) -> Plan {
+    let probe = order.strategy.when_to_take_over != WhenToTakeOver::Always;
+    let mut plan = Plan { complete: true, ..Plan::default() };
+    let mut current = None;
+    let mut waves: Vec<(u16, usize)> =
+        order.manifests.iter().enumerate().map(|(n, d)| (wave(&d.id.group, &d.id.kind), n)).collect();
+    waves.sort_unstable();
+    for (wave, position) in waves {
+        if current.is_some_and(|current| wave > current) {
+            break;
+        }
+        let desired = &order.manifests[position];
+        match verdict(order, desired, view, progress, now).state {
+            State::Apply { put_back } => {
+                current = Some(wave);
+                let probe = probe && !is_ours(order, desired, view);
+                plan.steps.push(Step::Apply { position, put_back, probe });
+            }
+            State::Wait => plan.complete = false,
+            State::Retry(at) => plan.wake_at = Some(plan.wake_at.map_or(at, |w| w.min(at))),
+            State::Done | State::Refused(_) => {}
+        }
+    }
+    plan
+}
+
+fn is_ours(order: &WorkOrder, desired: &Desired, view: &MemberView<'_>) -> bool {
+    view.live.get(&desired.key).is_some_and(|live| live.applyset == applyset_id(&order.placement))
+}
+
+/// Returns the state of one manifest: the one place that says whether it is applied, refused, left or put back.
+pub fn verdict(
+    order: &WorkOrder,
+    desired: &Desired,
+    view: &MemberView<'_>,
+    progress: &Progress,
+    now: Timestamp,
+) -> Verdict {
+    let say = |state, message: String| Verdict { state, message };
+    let live = view.live.get(&desired.key);
+    if let Some(message) = claimed_by_another(order, desired, live, view) {
+        return say(State::Refused(ApplyOutcome::FailedToTakeOver), message);
+    }
+    let attempt = progress.attempts.get(&desired.key).filter(|a| a.manifest == desired.digest);
+    if let Some(attempt) = attempt {
+        match attempt.outcome {
+            ApplyOutcome::Pending | ApplyOutcome::Applied => {}
+            ApplyOutcome::NotTakenOver | ApplyOutcome::FailedToTakeOver => {
+                return say(State::Refused(attempt.outcome), attempt.message.clone());
+            }
+            _ => {
+                let due = attempt.at + retry_delay(attempt.failures);
+                let state = if due <= now { State::Apply { put_back: false } } else { State::Retry(due) };
+                return say(state, attempt.message.clone());
+            }
+        }
+    }
+    let Some(live) = live else {
+        if definition_pending(order, desired, view) {
+            return say(State::Wait, "its CustomResourceDefinition is not established yet".to_owned());
+        }
+        return missing(attempt, now);
+    };
+    if live.terminating {
+        return say(State::Wait, "it is being deleted; it is applied again when it is gone".to_owned());
+    }
+    let ours = live.applyset == applyset_id(&order.placement);
+    if !ours || live.manifest.as_ref() != Some(&desired.digest) {
+        return say(State::Apply { put_back: false }, String::new());
+    }
+    let baseline = attempt.and_then(|a| a.owned.as_ref()).or_else(|| progress.baselines.get(&desired.key));
+    if baseline.is_none_or(|baseline| *baseline == live.owned) {
+        return say(State::Done, String::new());
+    }
+    if order.strategy.when_to_apply == WhenToApply::IfNotDrifted {
+        let message = "it was changed on the member; whenToApply IfNotDrifted leaves it".to_owned();
+        return say(State::Refused(ApplyOutcome::FoundDrifts), message);
+    }
+    put_back(attempt, now)
+}
+
+/// Decides about an object that is not there: one we applied before was taken away and is put back.
+fn missing(attempt: Option<&Attempt>, now: Timestamp) -> Verdict {
+    if attempt.is_some_and(|a| a.outcome == ApplyOutcome::Applied) {
+        return put_back(attempt, now);
+    }
+    Verdict { state: State::Apply { put_back: false }, message: String::new() }
+}
+
+/// Puts an object back, unless that was done too often: then somebody else wants it otherwise, and a person must look.
+fn put_back(attempt: Option<&Attempt>, now: Timestamp) -> Verdict {
+    let mut recent = attempt.into_iter().flat_map(|a| &a.put_backs).filter(|at| **at + PUT_BACK_WINDOW > now);
+    let first = recent.next();
+    match first {
+        Some(first) if 1 + recent.count() >= PUT_BACKS_MAX => {
+            let due = *first + PUT_BACK_WINDOW;
+            let message = format!(
+                "contested: put back {PUT_BACKS_MAX} times within 10 minutes and changed again by somebody else; next \
+                 try at {due}"
+            );
+            Verdict { state: State::Retry(due), message }
+        }
+        _ => Verdict {
+            state: State::Apply { put_back: true },
+            message: "it was changed on the member and is put back".to_owned(),
+        },
+    }
+}
+
+/// Returns who else the object belongs to, as a sentence, where it is not ours to apply.
+///
+/// The label on the member decides; where nobody has put it there yet, the first placement by name does.
+fn claimed_by_another(
+    order: &WorkOrder,
+    desired: &Desired,
+    live: Option<&LiveObject>,
+    view: &MemberView<'_>,
+) -> Option<String> {
+    let wanted = view.wanted.get(&desired.key);
+    let holder = live.map(|l| l.applyset.as_str()).filter(|a| !a.is_empty() && *a != applyset_id(&order.placement));
+    if live.is_some_and(|l| l.applyset == applyset_id(&order.placement)) {
+        return None;
+    }
+    let others = || wanted.into_iter().flatten().filter(|p| **p != order.placement);
+    if let Some(holder) = holder
+        && let Some(other) = others().find(|p| applyset_id(p) == holder)
+    {
+        return Some(format!("{} on {} belongs to placement {other}", desired.id, order.cluster));
+    }
+    if let Some(first) = others().next()
+        && *first < order.placement
+        && holder.is_none()
+    {
+        return Some(format!(
+            "{} on {} is also selected by placement {first}, which has it",
+            desired.id, order.cluster
+        ));
+    }
+    None
+}
+
+/// Tells whether a manifest's kind is defined by a CRD of the same order that is not established yet.
+fn definition_pending(order: &WorkOrder, desired: &Desired, view: &MemberView<'_>) -> bool {
+    order
+        .manifests
+        .iter()
+        .filter(|d| d.id.kind == "CustomResourceDefinition" && d.id.group == "apiextensions.k8s.io")
+        .filter(|d| {
+            let text = |pointer: &str| d.object.pointer(pointer).and_then(|v| v.as_str());
+            text("/spec/group") == Some(&desired.id.group) && text("/spec/names/kind") == Some(&desired.id.kind)
+        })
+        .any(|d| view.live.get(&d.key).is_none_or(|live| live.availability != Availability::Available))
+}
+
+/// Returns the delay before a refused apply is tried again: doubling from [`RETRY_FIRST`] to [`RETRY_MAX`].
+pub fn retry_delay(failures: u32) -> SignedDuration {
+    RETRY_FIRST.saturating_mul(1 << failures.saturating_sub(1).min(16)).min(RETRY_MAX)
+}
+
+struct LeftOvers {
+    deletes: Vec<Step>,
+    /// Objects with our label that are not desired: held, or accepted for deletion and not gone yet.
+    staying: Vec<ObjectKey>,
+    /// Some of them are on their way out.
+    leaving: bool,
+}
+
+/// Returns the objects of the inventory that are no longer desired: the last wave first.
+fn left_overs(order: &WorkOrder, view: &MemberView<'_>, progress: &Progress) -> LeftOvers {
+    let ours = applyset_id(&order.placement);
+    let desired: BTreeSet<&ObjectKey> = order.manifests.iter().map(|d| &d.key).collect();
+    let mut found = LeftOvers { deletes: Vec::new(), staying: Vec::new(), leaving: false };
+    let mut due: Vec<(u16, &LiveObject)> = Vec::new();
+    for (key, live) in view.live.iter().filter(|(key, live)| live.applyset == ours && !desired.contains(key)) {
+        let taken = view.wanted.get(key).is_some_and(|w| w.iter().any(|p| *p != order.placement));
+        if taken && !order.held.contains(key) {
+            continue;
+        }
+        found.staying.push(key.clone());
+        if order.held.contains(key) {
+            continue;
+        }
+        found.leaving = true;
+        if !live.terminating && !progress.deleted.contains(&live.uid) {
+            due.push((wave(&live.id.group, &live.id.kind), live));
+        }
+    }
+    let last = due.iter().map(|(wave, _)| *wave).max();
+    found.deletes = due
+        .into_iter()
+        .filter(|(wave, _)| Some(*wave) == last)
+        .map(|(_, live)| Step::Delete { object: live.clone() })
+        .collect();
+    found
+}
+
+/// Returns the last steps: narrow the inventory and record the snapshot, or remove the inventory.
+fn record(order: &WorkOrder, view: &MemberView<'_>, parent: &Parent, left: &LeftOvers) -> Plan {
+    if order.remove {
+        if !left.staying.is_empty() {
+            return Plan { complete: !left.leaving, ..Plan::default() };
+        }
+        return match view.parent {
+            Some(_) => Plan { steps: vec![Step::DeleteParent], ..Plan::default() },
+            None => Plan { complete: true, ..Plan::default() },
+        };
+    }
+    let mut narrow =
+        Parent { source: order.source.clone(), placement: Some(order.placement.clone()), ..Parent::default() }
+            .widened(order);
+    for key in &left.staying {
+        narrow.group_kinds.insert(group_kind(&key.group, &key.kind));
+        if !key.namespace.is_empty() {
+            narrow.namespaces.insert(key.namespace.clone());
+        }
+    }
+    narrow.holds = Some(Held { index: order.snapshot, commit: order.commit.clone(), digest: order.digest.clone() });
+    // The commit alone is no reason to write: the same content under a newer commit changes nothing on a member.
+    let same_content =
+        matches!((&parent.holds, &narrow.holds), (Some(a), Some(b)) if a.digest == b.digest && a.index == b.index);
+    if same_content {
+        narrow.holds.clone_from(&parent.holds);
+    }
+    if *parent == narrow && view.parent.is_some() {
+        return Plan { complete: true, ..Plan::default() };
+    }
+    Plan { steps: vec![Step::WriteParent(narrow)], ..Plan::default() }
+}
+
+/// Returns the comparisons of a `ReportDiff` order that are still to be made: nothing else is done at all.
+fn compare(order: &WorkOrder, progress: &Progress) -> Plan {
+    let steps: Vec<Step> = order
+        .manifests
+        .iter()
+        .enumerate()
+        .filter(|(_, d)| progress.attempts.get(&d.key).is_none_or(|a| a.manifest != d.digest))
+        .map(|(position, _)| Step::Compare { position })
+        .collect();
+    Plan { complete: steps.is_empty(), steps, ..Plan::default() }
+}
+
+#[cfg(test)]
+#[path = "plan_tests.rs"]
+mod tests;

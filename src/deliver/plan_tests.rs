@@ -1,0 +1,397 @@
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+use crate::api::placement::ApplyStrategy;
+use crate::deliver::inventory::labelled;
+use crate::model::id::{ClusterName, CommitId, ObjectId};
+
+const NOW: &str = "2026-01-01T00:00:00Z";
+
+fn now() -> Timestamp {
+    NOW.parse().expect("a timestamp")
+}
+
+fn desired(kind: &str, name: &str, content: &str) -> Desired {
+    let (api_version, kind) = kind.rsplit_once('/').unwrap_or(("v1", kind));
+    let namespace = if kind == "Namespace" { None } else { Some("n") };
+    let object = json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name, "namespace": namespace},
+        "data": {"content": content}});
+    let id = ObjectId::of(&object).expect("an object");
+    let digest = Digest::new(format!("{kind}/{name}={content}"));
+    Desired { key: id.key(), id, object: Arc::new(object), digest }
+}
+
+fn order(placement: &str, manifests: Vec<Desired>) -> WorkOrder {
+    WorkOrder {
+        placement: PlacementKey::cluster_scoped(placement),
+        cluster: ClusterName::from("m"),
+        generation: 1,
+        source: "s".into(),
+        snapshot: 0,
+        commit: CommitId::from("c"),
+        digest: Digest::from("h"),
+        strategy: ApplyStrategy::default(),
+        manifests: manifests.into(),
+        held: BTreeSet::new(),
+        remove: false,
+    }
+}
+
+/// A member in memory that carries steps out as an API server would.
+#[derive(Default)]
+struct Member {
+    live: BTreeMap<ObjectKey, LiveObject>,
+    parent: Option<Parent>,
+    progress: Progress,
+    log: Vec<String>,
+    refuse: BTreeSet<ObjectKey>,
+    uid: u64,
+}
+
+impl Member {
+    fn plan(&self, order: &WorkOrder, wanted: &BTreeMap<ObjectKey, BTreeSet<PlacementKey>>) -> Plan {
+        let view = MemberView { live: &self.live, wanted, parent: self.parent.as_ref() };
+        plan(order, &view, &self.progress, now())
+    }
+
+    fn perform(&mut self, order: &WorkOrder, step: Step) {
+        match step {
+            Step::WriteParent(parent) => {
+                self.log
+                    .push(format!("parent {}", parent.holds.as_ref().map_or(-1, |h| i64::try_from(h.index).unwrap())));
+                self.parent = Some(parent);
+            }
+            Step::Apply { position, put_back, .. } => self.apply(order, &order.manifests[position], put_back),
+            Step::Delete { object } => {
+                self.log.push(format!("delete {}", object.id));
+                self.live.remove(&object.id.key());
+            }
+            Step::DeleteParent => {
+                self.log.push("delete parent".into());
+                self.parent = None;
+            }
+            Step::Compare { position } => self.log.push(format!("compare {}", order.manifests[position].id)),
+        }
+    }
+
+    fn apply(&mut self, order: &WorkOrder, desired: &Desired, put_back: bool) {
+        let covered = self
+            .parent
+            .as_ref()
+            .is_some_and(|p| p.group_kinds.contains(&group_kind(&desired.id.group, &desired.id.kind)));
+        assert!(covered, "the inventory covers {} before it is applied", desired.id);
+        let refused = self.refuse.contains(&desired.key);
+        self.log.push(format!("{} {}", if put_back { "put back" } else { "apply" }, desired.id));
+        let mut owned = None;
+        if !refused {
+            self.uid += 1;
+            let mut object = labelled(&desired.object, &order.placement, &desired.digest);
+            object["metadata"]["uid"] = json!(format!("u{}", self.uid));
+            object["status"] = json!({"conditions": [{"type": "Established", "status": "True"}, {"type": "NamesAccepted", "status": "True"}]});
+            let live = LiveObject::read(&object).expect("an object");
+            owned = Some(live.owned.clone());
+            self.live.insert(desired.key.clone(), live);
+        }
+        let before = self.progress.attempts.get(&desired.key).cloned();
+        let mut put_backs = before.map(|b| b.put_backs).unwrap_or_default();
+        if put_back {
+            put_backs.push(now());
+        }
+        let outcome = if refused { ApplyOutcome::ManifestApplyFailed } else { ApplyOutcome::Applied };
+        let attempt = Attempt {
+            manifest: desired.digest.clone(),
+            outcome,
+            message: String::new(),
+            owned,
+            at: now(),
+            failures: u32::from(refused),
+            put_backs,
+            differences: Vec::new(),
+        };
+        self.progress.attempts.insert(desired.key.clone(), attempt);
+    }
+
+    /// Carries plans out until one has no steps; returns it.
+    fn settle(&mut self, order: &WorkOrder) -> Plan {
+        let wanted = wanted(&[order]);
+        self.settle_among(order, &wanted)
+    }
+
+    fn settle_among(&mut self, order: &WorkOrder, wanted: &BTreeMap<ObjectKey, BTreeSet<PlacementKey>>) -> Plan {
+        for _ in 0..100 {
+            let plan = self.plan(order, wanted);
+            if plan.steps.is_empty() {
+                return plan;
+            }
+            for step in plan.steps {
+                self.perform(order, step);
+            }
+        }
+        panic!("no end: {:?}", self.log);
+    }
+
+    fn drift(&mut self, key: &ObjectKey) {
+        self.live.get_mut(key).expect("it is there").owned = Digest::from("changed");
+    }
+}
+
+fn wanted(orders: &[&WorkOrder]) -> BTreeMap<ObjectKey, BTreeSet<PlacementKey>> {
+    let mut wanted: BTreeMap<ObjectKey, BTreeSet<PlacementKey>> = BTreeMap::new();
+    for order in orders {
+        for desired in order.manifests.iter() {
+            wanted.entry(desired.key.clone()).or_default().insert(order.placement.clone());
+        }
+    }
+    wanted
+}
+
+fn web() -> Vec<Desired> {
+    vec![
+        desired("apps/v1/Deployment", "web", "1"),
+        desired("ConfigMap", "settings", "1"),
+        desired("Namespace", "n", ""),
+    ]
+}
+
+#[test]
+fn waves_then_the_snapshot_and_then_silence() {
+    let mut member = Member::default();
+    let order = order("p", web());
+    assert!(member.settle(&order).complete);
+    assert_eq!(
+        member.log,
+        ["parent -1", "apply Namespace n", "apply ConfigMap n/settings", "apply Deployment.apps n/web", "parent 0"]
+    );
+    member.log.clear();
+    assert!(member.settle(&order).complete);
+    assert_eq!(member.log, [""; 0]);
+}
+
+#[test]
+fn a_change_writes_only_what_changed() {
+    let mut member = Member::default();
+    member.settle(&order("p", web()));
+    member.log.clear();
+    let mut changed = web();
+    changed[1] = desired("ConfigMap", "settings", "2");
+    let next = WorkOrder { snapshot: 1, digest: Digest::from("h1"), ..order("p", changed) };
+    member.settle(&next);
+    assert_eq!(member.log, ["apply ConfigMap n/settings", "parent 1"]);
+}
+
+#[test]
+fn what_was_removed_is_pruned_in_reverse_after_the_applies() {
+    let mut member = Member::default();
+    member.settle(&order("p", web()));
+    member.log.clear();
+    let next =
+        WorkOrder { snapshot: 1, digest: Digest::from("h1"), ..order("p", vec![desired("Namespace", "n", "x")]) };
+    member.settle(&next);
+    assert_eq!(
+        member.log,
+        ["apply Namespace n", "delete Deployment.apps n/web", "delete ConfigMap n/settings", "parent 1"]
+    );
+    assert_eq!(member.parent.map(|p| p.group_kinds), Some(["Namespace".to_owned()].into()));
+}
+
+#[test]
+fn nothing_is_pruned_while_an_apply_is_refused() {
+    let mut member = Member::default();
+    member.settle(&order("p", web()));
+    member.log.clear();
+    let renamed = vec![desired("apps/v1/Deployment", "web-2", "1"), desired("Namespace", "n", "")];
+    member.refuse.insert(renamed[0].key.clone());
+    let next = WorkOrder { snapshot: 1, digest: Digest::from("h1"), ..order("p", renamed) };
+    let plan = member.settle(&next);
+    assert!(plan.complete && plan.wake_at.is_some());
+    assert_eq!(member.log, ["apply Deployment.apps n/web-2"]);
+}
+
+#[test]
+fn held_deletions_stay_and_the_rest_goes() {
+    let mut member = Member::default();
+    member.settle(&order("p", web()));
+    member.log.clear();
+    let mut next =
+        WorkOrder { snapshot: 1, digest: Digest::from("h1"), ..order("p", vec![desired("Namespace", "n", "")]) };
+    next.held.insert(desired("ConfigMap", "settings", "").key);
+    assert!(member.settle(&next).complete);
+    assert_eq!(member.log, ["delete Deployment.apps n/web", "parent 1"]);
+    let kinds = member.parent.map(|p| p.group_kinds);
+    assert_eq!(kinds, Some(["ConfigMap".to_owned(), "Namespace".to_owned()].into()), "what stays stays covered");
+}
+
+#[test]
+fn leaving_removes_everything_and_the_inventory_last() {
+    let mut member = Member::default();
+    member.settle(&order("p", web()));
+    member.log.clear();
+    let leave = WorkOrder { remove: true, ..order("p", vec![]) };
+    assert!(member.settle(&leave).complete);
+    assert_eq!(
+        member.log,
+        ["delete Deployment.apps n/web", "delete ConfigMap n/settings", "delete Namespace n", "delete parent"]
+    );
+}
+
+#[test]
+fn drift_is_put_back_three_times_then_contested() {
+    let mut member = Member::default();
+    let order = order("p", web());
+    member.settle(&order);
+    member.log.clear();
+    let key = order.manifests[1].key.clone();
+    for _ in 0..PUT_BACKS_MAX {
+        member.drift(&key);
+        member.settle(&order);
+    }
+    assert_eq!(member.log, ["put back ConfigMap n/settings"; PUT_BACKS_MAX]);
+    member.drift(&key);
+    let plan = member.settle(&order);
+    assert_eq!(plan.wake_at, Some(now() + PUT_BACK_WINDOW));
+    assert_eq!(member.log.len(), PUT_BACKS_MAX);
+}
+
+#[test]
+fn drift_from_before_a_restart_is_seen_by_its_baseline() {
+    let mut member = Member::default();
+    let order = order("p", web());
+    member.settle(&order);
+    member.log.clear();
+    let attempts = std::mem::take(&mut member.progress.attempts);
+    member.progress.baselines = attempts.into_iter().filter_map(|(k, a)| Some((k, a.owned?))).collect();
+    member.settle(&order);
+    assert_eq!(member.log, [""; 0], "a restart alone writes nothing");
+    member.drift(&order.manifests[1].key);
+    member.settle(&order);
+    assert_eq!(member.log, ["put back ConfigMap n/settings"]);
+}
+
+#[test]
+fn if_not_drifted_leaves_drift_and_reports_it() {
+    let mut member = Member::default();
+    let mut order = order("p", web());
+    order.strategy.when_to_apply = WhenToApply::IfNotDrifted;
+    member.settle(&order);
+    member.log.clear();
+    member.drift(&order.manifests[1].key);
+    member.settle(&order);
+    assert_eq!(member.log, [""; 0]);
+    let wanted = wanted(&[&order]);
+    let view = MemberView { live: &member.live, wanted: &wanted, parent: member.parent.as_ref() };
+    let verdict = verdict(&order, &order.manifests[1], &view, &member.progress, now());
+    assert_eq!(verdict.state, State::Refused(ApplyOutcome::FoundDrifts));
+}
+
+#[test]
+fn an_object_belongs_to_one_placement() {
+    let mut member = Member::default();
+    let a = order("a", vec![desired("Namespace", "n", ""), desired("ConfigMap", "x", "a")]);
+    let b = order("b", vec![desired("ConfigMap", "x", "b")]);
+    let both = wanted(&[&a, &b]);
+    member.settle_among(&b, &both);
+    assert_eq!(member.log.last().map(String::as_str), Some("parent 0"), "the first by name has it: b applies nothing");
+    member.settle_among(&a, &both);
+    let held_by_a = member.live[&b.manifests[0].key].applyset.clone();
+    assert_eq!(held_by_a, applyset_id(&a.placement));
+    // a gives it up: b takes the label over, and a's prune leaves the object alone.
+    let less = WorkOrder { snapshot: 1, digest: Digest::from("h1"), ..order("a", vec![desired("Namespace", "n", "")]) };
+    let now_b = wanted(&[&less, &b]);
+    member.log.clear();
+    member.parent = None;
+    member.progress = Progress::default();
+    member.settle_among(&less, &now_b);
+    assert!(!member.log.iter().any(|l| l.starts_with("delete")), "{:?}", member.log);
+    member.settle_among(&b, &now_b);
+    assert_eq!(member.live[&b.manifests[0].key].applyset, applyset_id(&b.placement));
+}
+
+#[test]
+fn another_sources_inventory_is_never_touched() {
+    let mut member = Member::default();
+    member.settle(&order("p", web()));
+    let other = WorkOrder { source: "other".into(), ..order("p", vec![]) };
+    let plan = member.plan(&other, &BTreeMap::new());
+    assert!(plan.steps.is_empty() && !plan.complete);
+    let failure = plan.failure.expect("a failure");
+    assert!(failure.contains("another source (s)") && failure.contains("this one is other"), "{failure}");
+}
+
+#[test]
+fn report_diff_only_compares() {
+    let mut order = order("p", web());
+    order.strategy.type_ = ApplyStrategyType::ReportDiff;
+    let plan = Member::default().plan(&order, &BTreeMap::new());
+    assert_eq!(plan.steps.len(), 3);
+    assert!(plan.steps.iter().all(|s| matches!(s, Step::Compare { .. })));
+}
+
+#[test]
+fn a_custom_resource_waits_for_its_definition() {
+    let mut definition = desired("apiextensions.k8s.io/v1/CustomResourceDefinition", "widgets.example.org", "");
+    definition.object = Arc::new(json!({"spec": {"group": "example.org", "names": {"kind": "Widget"}}}));
+    let order = order("p", vec![desired("example.org/v1/Widget", "w", ""), definition]);
+    let mut member = Member::default();
+    let covered = Parent::default().widened(&order);
+    member.parent = Some(covered);
+    let first = member.plan(&order, &wanted(&[&order]));
+    assert_eq!(first.steps, [Step::Apply { position: 1, put_back: false, probe: false }]);
+    // Applied and not established: nothing to do, not complete.
+    let mut live =
+        LiveObject::read(&json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "widgets.example.org"}}))
+        .expect("an object");
+    live.applyset = applyset_id(&order.placement);
+    live.manifest = Some(order.manifests[1].digest.clone());
+    member.live.insert(order.manifests[1].key.clone(), live);
+    let waiting = member.plan(&order, &wanted(&[&order]));
+    assert!(waiting.steps.is_empty() && !waiting.complete);
+    member.live.get_mut(&order.manifests[1].key).expect("it is there").availability = Availability::Available;
+    assert_eq!(
+        member.plan(&order, &wanted(&[&order])).steps,
+        [Step::Apply { position: 0, put_back: false, probe: false }]
+    );
+}
+
+#[test]
+fn retries_back_off_to_a_limit() {
+    let seconds: Vec<i64> = [1, 2, 3, 4, 20].map(|n| retry_delay(n).as_secs()).into();
+    assert_eq!(seconds, [1, 2, 4, 8, 300]);
+}
+
+proptest! {
+    /// Whatever is placed, in whatever order and with whatever refused: what is deleted carried our label and is not
+    /// desired, and a second look is silent.
+    #[test]
+    fn prune_stays_inside_the_inventory(
+        first in proptest::collection::btree_set(0..8_u8, 0..8),
+        second in proptest::collection::btree_set(0..8_u8, 0..8),
+        strangers in proptest::collection::btree_set(0..8_u8, 0..4),
+        refused in proptest::collection::btree_set(0..8_u8, 0..2),
+    ) {
+        let make = |set: &BTreeSet<u8>| set.iter().map(|n| desired("ConfigMap", &format!("c{n}"), "")).collect::<Vec<_>>();
+        let mut member = Member::default();
+        for stranger in make(&strangers) {
+            let mut live = LiveObject::read(&stranger.object).expect("an object");
+            live.applyset = "applyset-of-somebody-else-v1".into();
+            live.id.name = format!("stranger-{}", live.id.name);
+            member.live.insert(live.id.key(), live);
+        }
+        member.settle(&order("p", make(&first)));
+        member.log.clear();
+        member.refuse = make(&refused).into_iter().map(|d| d.key).collect();
+        let next = WorkOrder { snapshot: 1, digest: Digest::from("h1"), ..order("p", make(&second)) };
+        member.settle(&next);
+        for line in member.log.iter().filter_map(|l| l.strip_prefix("delete ConfigMap n/c")) {
+            let n: u8 = line.parse().expect("a number");
+            prop_assert!(first.contains(&n) && !second.contains(&n));
+        }
+        prop_assert_eq!(member.live.keys().filter(|k| k.name.starts_with("stranger")).count(), strangers.len());
+        member.log.clear();
+        member.settle(&next);
+        prop_assert!(member.log.is_empty());
+    }
+}

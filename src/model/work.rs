@@ -1,0 +1,49 @@
+//! What one member shall hold of one placement, as the hall hands it to a member's delivery.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::id::{ClusterName, CommitId, Digest, ObjectId, ObjectKey, PlacementKey};
+use crate::api::placement::ApplyStrategy;
+
+/// One manifest of a work, ready to be delivered.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Desired {
+    /// The object.
+    pub id: ObjectId,
+    /// `id` without the version, kept because every lookup uses it.
+    pub key: ObjectKey,
+    /// The sanitised object after overrides, without anything of gitfleet's own.
+    pub object: Arc<Value>,
+    /// SHA-256 of `object`.
+    pub digest: Digest,
+}
+
+/// What one member shall hold of one placement.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WorkOrder {
+    /// The placement.
+    pub placement: PlacementKey,
+    /// The member.
+    pub cluster: ClusterName,
+    /// The binding's generation: reports name it.
+    pub generation: i64,
+    /// Identity of the source, written on the inventory: two sources never share one.
+    pub source: String,
+    /// The resource snapshot's index.
+    pub snapshot: u64,
+    /// The commit that holds the payload.
+    pub commit: CommitId,
+    /// The resource snapshot's hash.
+    pub digest: Digest,
+    /// How objects are applied.
+    pub strategy: ApplyStrategy,
+    /// The manifests in apply order; empty where everything is to go.
+    pub manifests: Arc<[Desired]>,
+    /// Deletions that wait for a person.
+    pub held: BTreeSet<ObjectKey>,
+    /// The placement leaves this member: after the last object the inventory goes too.
+    pub remove: bool,
+}
