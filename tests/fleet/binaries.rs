@@ -1,0 +1,243 @@
+//! The servers' binaries: built once by the ordinary `go build` into a cache, then found there.
+//!
+//! The cache needs no Go and no sources any more once it is filled: a CI system may keep and restore that one folder.
+
+use std::{
+    env, fs,
+    fs::File,
+    path::{Path, PathBuf},
+    process::Command,
+    time::Instant,
+};
+
+use anyhow::{Context, Result, bail};
+use sha2::{Digest, Sha256};
+
+/// The version that the Kubernetes binaries report; keep it equal to the one in `servers/kubernetes/go.mod`.
+const KUBERNETES: &str = "v1.36.3";
+
+/// Environment variable that names the cache folder.
+pub const CACHE_VARIABLE: &str = "GITFLEET_TEST_CACHE";
+
+/// One Go module below `servers/` and what is built from it.
+struct Module {
+    name: &'static str,
+    packages: &'static [(&'static str, &'static str)],
+    ldflags: &'static str,
+    tags: &'static str,
+    cgo: bool,
+    /// A module of which these folders are kept too, because the server reads them at run time.
+    files: Option<(&'static str, &'static [&'static str])>,
+    /// What to expect of a first build on two cores.
+    cold: &'static str,
+}
+
+const MODULES: &[Module] = &[
+    Module {
+        name: "etcd",
+        packages: &[("etcd", "go.etcd.io/etcd/server/v3")],
+        ldflags: "-s -w",
+        tags: "",
+        cgo: false,
+        files: None,
+        cold: "20 s",
+    },
+    Module {
+        name: "kubernetes",
+        packages: &[
+            ("kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver"),
+            ("kube-controller-manager", "k8s.io/kubernetes/cmd/kube-controller-manager"),
+            ("kubectl", "k8s.io/kubernetes/cmd/kubectl"),
+        ],
+        ldflags: "-s -w -X k8s.io/component-base/version.gitVersion=v1.36.3 \
+                  -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=36",
+        tags: "",
+        cgo: false,
+        files: None,
+        cold: "4 to 5 minutes",
+    },
+    Module {
+        name: "kwok",
+        packages: &[("kwok", "sigs.k8s.io/kwok/cmd/kwok")],
+        ldflags: "-s -w",
+        tags: "",
+        cgo: false,
+        files: None,
+        cold: "1 minute",
+    },
+    Module {
+        name: "gitea",
+        packages: &[("gitea", "code.gitea.io/gitea")],
+        ldflags: "-s -w",
+        tags: "sqlite sqlite_unlock_notify",
+        cgo: true,
+        files: Some(("code.gitea.io/gitea", &["options", "public", "templates"])),
+        cold: "3 minutes",
+    },
+];
+
+/// Where the servers' binaries are.
+#[derive(Clone, Debug)]
+pub struct Binaries {
+    pub etcd: PathBuf,
+    pub kube_apiserver: PathBuf,
+    pub kube_controller_manager: PathBuf,
+    pub kubectl: PathBuf,
+    pub kwok: PathBuf,
+    pub gitea: PathBuf,
+    /// Templates and the like, which Gitea reads at run time.
+    pub gitea_files: PathBuf,
+}
+
+impl Binaries {
+    /// Returns the binaries, built first where the cache does not have them. Building everything takes about nine
+    /// minutes on two cores and says so on stderr. Of several processes one builds and the others wait for it.
+    ///
+    /// # Errors
+    /// When Go (or for Gitea, a C compiler) is missing, a build fails, or the cache cannot be written.
+    pub fn build_or_cached() -> Result<Self> {
+        let cache = cache()?;
+        fs::create_dir_all(&cache).with_context(|| format!("create the cache {}", cache.display()))?;
+        let mut folders = Vec::new();
+        for module in MODULES {
+            folders.push(module.ensure(&cache).with_context(|| format!("the test server module `{}`", module.name))?);
+        }
+        let [etcd, kubernetes, kwok, gitea] = folders.as_slice() else { bail!("four modules, four folders") };
+        Ok(Self {
+            etcd: etcd.join("etcd"),
+            kube_apiserver: kubernetes.join("kube-apiserver"),
+            kube_controller_manager: kubernetes.join("kube-controller-manager"),
+            kubectl: kubernetes.join("kubectl"),
+            kwok: kwok.join("kwok"),
+            gitea: gitea.join("gitea"),
+            gitea_files: gitea.join("files"),
+        })
+    }
+}
+
+impl Module {
+    fn sources(&self) -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fleet/servers").join(self.name)
+    }
+
+    /// Returns the name of the folder in the cache: other module files or other flags, another folder.
+    fn key(&self) -> Result<String> {
+        let mut hash = Sha256::new();
+        for file in ["go.mod", "go.sum"] {
+            let path = self.sources().join(file);
+            hash.update(fs::read(&path).with_context(|| format!("read {}", path.display()))?);
+        }
+        hash.update(format!("{:?} {} {} {}", self.packages, self.ldflags, self.tags, self.cgo));
+        let digest = hash.finalize();
+        let digits: String = digest.iter().take(6).map(|byte| format!("{byte:02x}")).collect();
+        Ok(format!("{}-{digits}", self.name))
+    }
+
+    fn ensure(&self, cache: &Path) -> Result<PathBuf> {
+        let folder = cache.join(self.key()?);
+        if folder.is_dir() {
+            return Ok(folder);
+        }
+        let lock = File::create(cache.join(format!("{}.lock", self.name))).context("create the lock file")?;
+        lock.lock().context("wait for another process that builds the same")?;
+        if folder.is_dir() {
+            return Ok(folder);
+        }
+        // Complete or not there at all: the folder gets its name when everything is in it. Only the holder of the lock
+        // comes here, so what lies there is the rest of a build that was interrupted.
+        let unfinished = cache.join(format!("{}.unfinished", self.name));
+        if unfinished.exists() {
+            fs::remove_dir_all(&unfinished).context("remove an interrupted build")?;
+        }
+        fs::create_dir_all(&unfinished)?;
+        let names: Vec<&str> = self.packages.iter().map(|(name, _)| *name).collect();
+        eprintln!("fleet: building {} (a first build takes about {} on two cores)", names.join(", "), self.cold);
+        let started = Instant::now();
+        for (name, package) in self.packages {
+            self.build(package, &unfinished.join(name))?;
+        }
+        self.copy_files(&unfinished.join("files"))?;
+        fs::rename(&unfinished, &folder).context("give the finished build its name")?;
+        eprintln!("fleet: built {} in {} s", names.join(", "), started.elapsed().as_secs());
+        Ok(folder)
+    }
+
+    fn build(&self, package: &str, output: &Path) -> Result<()> {
+        let mut go = self.go();
+        go.args(["build", "-trimpath", "-ldflags", self.ldflags, "-tags", self.tags, "-o"]).arg(output).arg(package);
+        let status = go.status().map_err(no_go)?;
+        if !status.success() {
+            let compiler = if self.cgo { " (this one also needs a C compiler such as gcc)" } else { "" };
+            bail!("go build {package} ended with {status}{compiler}");
+        }
+        Ok(())
+    }
+
+    fn copy_files(&self, target: &Path) -> Result<()> {
+        let Some((module, folders)) = self.files else { return Ok(()) };
+        let output = self.go().args(["list", "-m", "-f", "{{.Dir}}", module]).output().map_err(no_go)?;
+        let source = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+        if !output.status.success() || source.is_empty() {
+            bail!("go list -m {module}: {}", String::from_utf8_lossy(&output.stderr).trim());
+        }
+        for folder in folders {
+            copy(&Path::new(&source).join(folder), &target.join(folder))?;
+        }
+        Ok(())
+    }
+
+    fn go(&self) -> Command {
+        let mut go = Command::new("go");
+        go.current_dir(self.sources()).env("CGO_ENABLED", if self.cgo { "1" } else { "0" });
+        // Module files are taken as they are, whatever the user's own settings say.
+        go.env("GOFLAGS", "-mod=readonly").env("GOWORK", "off");
+        go
+    }
+}
+
+fn no_go(error: std::io::Error) -> anyhow::Error {
+    anyhow::Error::new(error).context(
+        "cannot run `go`: the servers of the end-to-end tests are built from source. Install Go 1.26 or newer, and gcc \
+         for Gitea, and see that both are in PATH",
+    )
+}
+
+fn cache() -> Result<PathBuf> {
+    if let Some(folder) = env::var_os(CACHE_VARIABLE).filter(|value| !value.is_empty()) {
+        return std::path::absolute(folder).with_context(|| format!("the folder of {CACHE_VARIABLE}"));
+    }
+    if let Some(folder) = env::var_os("XDG_CACHE_HOME").map(PathBuf::from).filter(|folder| folder.is_absolute()) {
+        return Ok(folder.join("gitfleet-tests"));
+    }
+    let home = env::var_os("HOME").with_context(|| format!("neither HOME nor {CACHE_VARIABLE} is set"))?;
+    Ok(PathBuf::from(home).join(".cache/gitfleet-tests"))
+}
+
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    fs::create_dir_all(to).with_context(|| format!("create {}", to.display()))?;
+    for entry in fs::read_dir(from).with_context(|| format!("read {}", from.display()))? {
+        let entry = entry?;
+        let target = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            copy(&entry.path(), &target)?;
+        } else {
+            fs::copy(entry.path(), &target).with_context(|| format!("copy to {}", target.display()))?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn version_in_flags_is_that_of_the_module_file() {
+        for module in MODULES.iter().filter(|module| module.name == "kubernetes") {
+            let file =
+                fs::read_to_string(module.sources().join("go.mod")).expect("the module file is in the repository");
+            assert!(file.contains(&format!("k8s.io/kubernetes {KUBERNETES}")), "go.mod requires another Kubernetes");
+            assert!(module.ldflags.contains(&format!("gitVersion={KUBERNETES}")));
+        }
+    }
+}

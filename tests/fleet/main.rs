@@ -1,0 +1,158 @@
+//! The test fleet by hand: builds the servers, starts them in the background, ends them.
+
+#[path = "mod.rs"]
+mod fleet;
+
+use std::{
+    env,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use anyhow::{Result, bail};
+use fleet::{Binaries, Fleet, Options, State};
+
+const HELP: &str = "\
+A fleet of Kubernetes API servers and a Gitea on this machine, for tests and for trying things out.
+
+Usage: fleet.sh COMMAND [OPTIONS]
+
+Commands:
+  build   build the servers into the cache (a first time: about nine minutes on two cores)
+  up      start a fleet in the background and print how to reach it
+  status  list its processes; exit code 1 if one is gone or there is no fleet
+  down    end exactly its processes and remove its folder
+
+Options:
+  --members N           how many clusters (up; default 3)
+  --no-gitea, --gitea   without or with a Gitea (up; default with)
+  --controller-manager  with a controller manager for each cluster (up)
+  --state DIR           the fleet's folder (default target/fleet)
+  -h, --help            this text
+
+Environment: GITFLEET_TEST_CACHE, GITFLEET_FLEET_PROVIDER; see tests/fleet/README.md.
+";
+
+/// Exit code for errors.
+const ERROR: u8 = 2;
+
+/// Exit code for wrong usage.
+const USAGE: u8 = 64;
+
+/// A command line.
+#[derive(Debug, PartialEq, Eq)]
+struct Arguments {
+    command: Command,
+    members: usize,
+    gitea: bool,
+    controller_manager: bool,
+    state: PathBuf,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Command {
+    Build,
+    Up,
+    Status,
+    Down,
+    Help,
+}
+
+impl Arguments {
+    fn parse(words: impl IntoIterator<Item = String>) -> Result<Self> {
+        let state = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/fleet");
+        let mut arguments = Self { command: Command::Help, members: 3, gitea: true, controller_manager: false, state };
+        let mut words = words.into_iter();
+        arguments.command = match words.next().as_deref() {
+            Some("build") => Command::Build,
+            Some("up") => Command::Up,
+            Some("status") => Command::Status,
+            Some("down") => Command::Down,
+            Some("help" | "--help" | "-h") => return Ok(arguments),
+            Some(other) => bail!("unknown command `{other}`"),
+            None => bail!("a command is missing"),
+        };
+        while let Some(word) = words.next() {
+            let up = arguments.command == Command::Up;
+            match word.as_str() {
+                "--help" | "-h" => arguments.command = Command::Help,
+                "--gitea" if up => arguments.gitea = true,
+                "--no-gitea" if up => arguments.gitea = false,
+                "--controller-manager" if up => arguments.controller_manager = true,
+                "--members" if up => match words.next().map(|number| number.parse()) {
+                    Some(Ok(number)) => arguments.members = number,
+                    _ => bail!("--members needs a number"),
+                },
+                "--state" => match words.next() {
+                    Some(folder) if !folder.is_empty() => arguments.state = folder.into(),
+                    _ => bail!("--state needs a folder"),
+                },
+                other => bail!("unknown option `{other}`"),
+            }
+        }
+        Ok(arguments)
+    }
+
+    fn run(self) -> Result<ExitCode> {
+        match self.command {
+            Command::Help => print!("{HELP}"),
+            Command::Build => println!("{:#?}", Binaries::build_or_cached()?),
+            Command::Up => {
+                if State::read(&self.state)?.is_some() {
+                    bail!("a fleet is up in {}; `down` ends it", self.state.display());
+                }
+                let mut options = Options::members(self.members).in_folder(&self.state);
+                options.gitea = self.gitea;
+                options.controller_manager = self.controller_manager;
+                println!("{}", Fleet::start(options)?.detach()?.describe());
+            }
+            Command::Status => {
+                let Some(state) = State::read(&self.state)? else {
+                    println!("no fleet in {}", self.state.display());
+                    return Ok(ExitCode::from(1));
+                };
+                let (processes, all) = state.processes()?;
+                println!("{}\n\n{processes}", state.describe());
+                return Ok(ExitCode::from(u8::from(!all)));
+            }
+            Command::Down => match State::read(&self.state)? {
+                Some(state) => println!("{} processes ended", state.down()?),
+                None => println!("no fleet in {}", self.state.display()),
+            },
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn main() -> ExitCode {
+    let arguments = match Arguments::parse(env::args().skip(1)) {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            eprintln!("error: {error:#}\n\n{HELP}");
+            return ExitCode::from(USAGE);
+        }
+    };
+    arguments.run().unwrap_or_else(|error| {
+        eprintln!("error: {error:#}");
+        ExitCode::from(ERROR)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Arguments> {
+        Arguments::parse(line.split_whitespace().map(str::to_owned))
+    }
+
+    #[test]
+    fn command_lines() {
+        let up = parse("up --members 5 --no-gitea --state /tmp/x").expect("a good line");
+        assert_eq!((up.members, up.gitea, up.state), (5, false, PathBuf::from("/tmp/x")));
+        assert_eq!(parse("down --help").expect("help").command, Command::Help);
+        for wrong in ["", "start", "up --members", "up --members many", "down --members 3", "status --state"] {
+            assert!(parse(wrong).is_err(), "`{wrong}` is wrong usage");
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! Reads an API server's own count of the requests it served: how a test shows that something was *not* written.
+
+/// Verbs, as API servers count them, that may change an object.
+const WRITES: &[&str] = &["APPLY", "PATCH", "POST", "PUT", "DELETE", "DELETECOLLECTION"];
+
+/// The counter of all requests, by verb, resource, status code and more.
+const COUNTER: &str = "apiserver_request_total{";
+
+/// Returns how many requests with that verb (`APPLY`, `PATCH`, `POST`, `PUT`, `DELETE`, `LIST`, `GET`, `WATCH`) for
+/// that resource (plural, such as `deployments`) the API server served: of all users and API groups, dry runs and
+/// subresources included.
+pub fn request_count(metrics: &str, verb: &str, resource: &str) -> u64 {
+    sum(metrics, |series| label(series, "verb") == Some(verb) && label(series, "resource") == Some(resource))
+}
+
+/// Returns how many requests were meant to change objects of that resource themselves: writes of any verb without dry
+/// runs and without subresources (the status that kwok writes is one).
+pub fn write_count(metrics: &str, resource: &str) -> u64 {
+    sum(metrics, |series| {
+        label(series, "resource") == Some(resource)
+            && label(series, "subresource").unwrap_or_default().is_empty()
+            && label(series, "dry_run").unwrap_or_default().is_empty()
+            && label(series, "verb").is_some_and(|verb| WRITES.contains(&verb))
+    })
+}
+
+fn sum(metrics: &str, wanted: impl Fn(&str) -> bool) -> u64 {
+    let series = metrics.lines().filter_map(|line| line.strip_prefix(COUNTER)?.rsplit_once("} "));
+    series
+        .filter(|(labels, _)| wanted(labels))
+        .filter_map(|(_, value)| value.trim().parse::<f64>().ok())
+        .map(|value| value as u64)
+        .sum()
+}
+
+/// Returns the value of a label; the values of this counter never hold quotes or commas.
+fn label<'a>(series: &'a str, name: &str) -> Option<&'a str> {
+    series.split(',').find_map(|pair| {
+        let (key, value) = pair.split_once('=')?;
+        (key == name).then(|| value.trim_matches('"'))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const METRICS: &str = r#"# TYPE apiserver_request_total counter
+apiserver_request_total{code="200",component="apiserver",dry_run="",group="apps",resource="deployments",scope="resource",subresource="",verb="APPLY",version="v1"} 3
+apiserver_request_total{code="201",component="apiserver",dry_run="",group="apps",resource="deployments",scope="resource",subresource="",verb="APPLY",version="v1"} 1
+apiserver_request_total{code="200",component="apiserver",dry_run="All",group="apps",resource="deployments",scope="resource",subresource="",verb="APPLY",version="v1"} 5
+apiserver_request_total{code="200",component="apiserver",dry_run="",group="apps",resource="deployments",scope="resource",subresource="status",verb="PATCH",version="v1"} 7
+apiserver_request_total{code="200",component="apiserver",dry_run="",group="",resource="configmaps",scope="namespace",subresource="",verb="LIST",version="v1"} 1.1e+06
+"#;
+
+    #[test]
+    fn request_count_sums_every_matching_series() {
+        assert_eq!(request_count(METRICS, "APPLY", "deployments"), 9);
+        assert_eq!(request_count(METRICS, "PATCH", "deployments"), 7);
+        assert_eq!(request_count(METRICS, "LIST", "configmaps"), 1_100_000);
+        assert_eq!(request_count(METRICS, "APPLY", "configmaps"), 0);
+    }
+
+    #[test]
+    fn write_count_leaves_out_dry_runs_and_subresources() {
+        assert_eq!(write_count(METRICS, "deployments"), 4);
+        assert_eq!(write_count(METRICS, "configmaps"), 0);
+    }
+}
