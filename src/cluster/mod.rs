@@ -1,1 +1,195 @@
-//! Edge: members, live through their API server or as a directory.
+//! Edge: members, live through their API server or as a directory of manifests.
+//!
+//! A [`Target`] does what it is told, one request at a time, and reports what it sees; what to do is decided elsewhere.
+//! Both kinds keep the same promises: `tests/` runs one contract suite over them.
+
+mod connect;
+pub mod directory;
+pub mod live;
+
+use async_trait::async_trait;
+use serde_json::Value;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+use crate::error::{Classify, ErrorClass};
+use crate::model::id::{ObjectId, ObjectKey};
+
+/// Requests in flight to one member; below every API server's stream limit, with room for our watches.
+pub const IN_FLIGHT_MAX: usize = 64;
+/// Observations that may wait before a watch is slowed down.
+pub const OBSERVATIONS_MAX: usize = 1024;
+
+/// What went wrong with a member.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The access configuration cannot be used.
+    #[error("cannot use the access to cluster {cluster} ({path}): {reason}")]
+    Access {
+        /// The member.
+        cluster: String,
+        /// The kubeconfig or folder.
+        path: String,
+        /// Why.
+        reason: String,
+    },
+    /// The member does not answer, or not in time.
+    #[error("cluster {cluster} does not answer: {reason}")]
+    Unreachable {
+        /// The member.
+        cluster: String,
+        /// Why, as a chain of causes.
+        reason: String,
+    },
+    /// The member answers, but does not let us in.
+    #[error("cluster {cluster} refuses the credentials: {reason}")]
+    Denied {
+        /// The member.
+        cluster: String,
+        /// The API server's words.
+        reason: String,
+    },
+    /// The API server refused a request about one object.
+    #[error("{object}: the API server refused it ({code} {reason}): {message}")]
+    Refused {
+        /// The object.
+        object: String,
+        /// HTTP status.
+        code: u16,
+        /// The API server's reason.
+        reason: String,
+        /// The API server's message.
+        message: String,
+    },
+    /// The member knows no such kind.
+    #[error("cluster {cluster} knows no kind {kind}; is its CustomResourceDefinition installed?")]
+    UnknownKind {
+        /// The member.
+        cluster: String,
+        /// `Kind.group`.
+        kind: String,
+    },
+}
+
+impl Error {
+    /// Tells whether the member as a whole cannot be worked with now; everything else concerns one object.
+    pub fn is_offline(&self) -> bool {
+        matches!(self, Self::Access { .. } | Self::Unreachable { .. } | Self::Denied { .. })
+    }
+
+    /// Tells whether the API server said that there is no such object or path.
+    pub fn is_not_found(&self) -> bool {
+        matches!(self, Self::Refused { code: 404, .. })
+    }
+}
+
+impl Classify for Error {
+    fn class(&self) -> ErrorClass {
+        match self {
+            Self::Unreachable { .. } => ErrorClass::Transient,
+            Self::Denied { .. } => ErrorClass::Denied,
+            Self::Refused { code: 409, .. } => ErrorClass::Conflict,
+            Self::Refused { code: 429 | 500.., .. } => ErrorClass::Transient,
+            Self::Refused { code: 401 | 403, .. } => ErrorClass::Denied,
+            Self::Access { .. } | Self::Refused { .. } | Self::UnknownKind { .. } => ErrorClass::Invalid,
+        }
+    }
+}
+
+/// A kind to watch. The version is the one its manifests are written in; `None` lets the member choose.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct WatchedKind {
+    /// API group; empty for the core group.
+    pub group: String,
+    /// Kind.
+    pub kind: String,
+}
+
+/// What a watch saw.
+#[derive(Debug)]
+pub enum Observation {
+    /// A list of a kind begins; what it does not name is gone.
+    ListStarted(WatchedKind),
+    /// One object of a list.
+    Listed(Value),
+    /// The list is complete.
+    ListDone(WatchedKind),
+    /// An object was created or changed.
+    Changed(Value),
+    /// An object was deleted, or lost the label we watch by.
+    Deleted {
+        /// The object.
+        key: ObjectKey,
+        /// Its resource version.
+        resource_version: u64,
+    },
+    /// A watch failed; it is tried again unless the member is offline.
+    Failed(WatchedKind, Error),
+}
+
+/// How an apply is made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ApplyOptions {
+    /// Take fields that other managers own.
+    pub force: bool,
+    /// Compute the answer and write nothing.
+    pub dry_run: bool,
+}
+
+/// What came of a deletion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deletion {
+    /// No object with this uid is left.
+    Gone,
+    /// Accepted; finalizers or dependants keep it for a while.
+    Accepted,
+}
+
+/// Ends a watch when dropped.
+#[derive(Debug)]
+pub struct WatchHandle(Option<JoinHandle<()>>);
+
+impl Drop for WatchHandle {
+    fn drop(&mut self) {
+        if let Some(task) = &self.0 {
+            task.abort();
+        }
+    }
+}
+
+/// One member, as something that can be written to and watched.
+#[async_trait]
+pub trait Target: Send + Sync + 'static {
+    /// Connects, or connects again; returns the Kubernetes version, where the member has one.
+    ///
+    /// # Errors
+    /// [`Error::is_offline`] holds for all of them.
+    async fn connect(&self) -> Result<Option<String>, Error>;
+
+    /// Returns the inventory parents (ConfigMaps with an ApplySet id in our namespace).
+    ///
+    /// # Errors
+    /// The member does not answer or refuses.
+    async fn parents(&self) -> Result<Vec<Value>, Error>;
+
+    /// Applies an object; returns it as it is now.
+    ///
+    /// # Errors
+    /// The member does not answer, or refuses the object.
+    async fn apply(&self, object: &Value, options: ApplyOptions) -> Result<Value, Error>;
+
+    /// Returns an object, or `None` where there is none.
+    ///
+    /// # Errors
+    /// The member does not answer or refuses.
+    async fn get(&self, id: &ObjectId) -> Result<Option<Value>, Error>;
+
+    /// Deletes an object if it still has this uid. An object that is gone, or was made anew, is no error.
+    ///
+    /// # Errors
+    /// The member does not answer or refuses.
+    async fn delete(&self, id: &ObjectId, uid: &str) -> Result<Deletion, Error>;
+
+    /// Watches the objects of a kind that carry an ApplySet label; lists them first.
+    fn watch(&self, kind: &WatchedKind, version: Option<&str>, sink: mpsc::Sender<Observation>) -> WatchHandle;
+}

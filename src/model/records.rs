@@ -197,6 +197,9 @@ pub struct ManifestStatus {
     /// Its health, once applied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub availability: Option<Availability>,
+    /// Digest of the fields we own on the member: drift from before a restart is seen by it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owned: Option<Digest>,
     /// What the live object differs in: drift after an apply, or the report of `ReportDiff`. At most 100.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub differences: Vec<Difference>,

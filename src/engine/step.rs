@@ -1,0 +1,248 @@
+//! One step of a delivery, carried out on a member.
+
+use serde_json::Value;
+
+use super::clock;
+use crate::api::placement::{ApplyStrategyType, ComparisonOption, WhenToTakeOver};
+use crate::cluster::{ApplyOptions, Deletion, Error, Target};
+use crate::deliver::inventory::{NAMESPACE, PART_OF_LABEL, Parent, applyset_id, labelled, parent_name};
+use crate::deliver::live::LiveObject;
+use crate::deliver::plan::{Attempt, Step};
+use crate::model::diff::{Comparison, differences};
+use crate::model::id::{ObjectId, ObjectKey};
+use crate::model::records::{ApplyOutcome, Difference};
+use crate::model::work::{Desired, WorkOrder};
+
+/// What came of a step.
+#[derive(Debug)]
+pub enum StepResult {
+    /// The member does not answer; the step may or may not have been carried out.
+    Offline(String),
+    /// The inventory is as wished; `None` where it was removed.
+    Parent(Option<Parent>),
+    /// The inventory could not be written.
+    ParentFailed(String),
+    /// An object was tried.
+    Applied {
+        /// Which.
+        key: ObjectKey,
+        /// What came of it.
+        attempt: Attempt,
+        /// The object as the member answered.
+        live: Option<LiveObject>,
+    },
+    /// A deletion was accepted.
+    Deleted {
+        /// Which.
+        key: ObjectKey,
+        /// The uid that was named.
+        uid: String,
+        /// It is gone already.
+        gone: bool,
+    },
+    /// A deletion was refused.
+    DeleteFailed {
+        /// Why, for people.
+        message: String,
+    },
+}
+
+/// Carries a step out. `before` is the last attempt on the same object: failures and put-backs are counted on.
+///
+/// # Cancel safety
+/// May be dropped: a request may have been sent, and the next plan finds out by looking.
+pub async fn perform(target: &dyn Target, order: &WorkOrder, step: Step, before: Option<Attempt>) -> StepResult {
+    match step {
+        Step::WriteParent(parent) => {
+            let object = parent.object(&order.placement);
+            match target.apply(&object, ApplyOptions { force: true, dry_run: false }).await {
+                Ok(_) => StepResult::Parent(Some(parent)),
+                Err(error) if error.is_offline() => StepResult::Offline(error.to_string()),
+                Err(error) => StepResult::ParentFailed(format!("the inventory cannot be written: {error}")),
+            }
+        }
+        Step::DeleteParent => delete_parent(target, order).await,
+        Step::Delete { object } => match target.delete(&object.id, &object.uid).await {
+            Ok(deletion) => {
+                tracing::info!(cluster = %order.cluster, placement = %order.placement, object = %object.id, "pruned");
+                StepResult::Deleted { key: object.id.key(), uid: object.uid, gone: deletion == Deletion::Gone }
+            }
+            Err(error) if error.is_offline() => StepResult::Offline(error.to_string()),
+            Err(error) => StepResult::DeleteFailed { message: format!("cannot be pruned: {error}") },
+        },
+        Step::Apply { position, put_back, probe } => {
+            let desired = &order.manifests[position];
+            let answer = apply(target, order, desired, probe).await;
+            if put_back {
+                tracing::warn!(cluster = %order.cluster, placement = %order.placement, object = %desired.id,
+                    "changed by somebody else; put back");
+            }
+            conclude(desired, answer, put_back, before)
+        }
+        Step::Compare { position } => {
+            let desired = &order.manifests[position];
+            let answer = compare(target, order, desired).await;
+            conclude(desired, answer, false, before)
+        }
+    }
+}
+
+async fn delete_parent(target: &dyn Target, order: &WorkOrder) -> StepResult {
+    let id = ObjectId {
+        version: "v1".into(),
+        kind: "ConfigMap".into(),
+        namespace: NAMESPACE.into(),
+        name: parent_name(&order.placement),
+        ..ObjectId::default()
+    };
+    let uid = match target.get(&id).await {
+        Ok(None) => return StepResult::Parent(None),
+        Ok(Some(object)) => object.pointer("/metadata/uid").and_then(Value::as_str).unwrap_or_default().to_owned(),
+        Err(error) if error.is_offline() => return StepResult::Offline(error.to_string()),
+        Err(error) => return StepResult::ParentFailed(error.to_string()),
+    };
+    match target.delete(&id, &uid).await {
+        Ok(_) => StepResult::Parent(None),
+        Err(error) if error.is_offline() => StepResult::Offline(error.to_string()),
+        Err(error) => StepResult::ParentFailed(format!("the inventory cannot be removed: {error}")),
+    }
+}
+
+/// What a member said about one object.
+struct Answer {
+    outcome: ApplyOutcome,
+    message: String,
+    live: Option<LiveObject>,
+    differences: Vec<Difference>,
+}
+
+impl Answer {
+    fn refused(outcome: ApplyOutcome, message: String) -> Self {
+        Self { outcome, message, live: None, differences: Vec::new() }
+    }
+}
+
+async fn apply(target: &dyn Target, order: &WorkOrder, desired: &Desired, probe: bool) -> Result<Answer, Error> {
+    if probe && let Some(refusal) = probe_take_over(target, order, desired).await? {
+        return Ok(refusal);
+    }
+    let force = match order.strategy.type_ {
+        ApplyStrategyType::ServerSideApply => order.strategy.server_side_apply_config.is_some_and(|c| c.force),
+        ApplyStrategyType::ClientSideApply | ApplyStrategyType::ReportDiff => true,
+    };
+    let object = labelled(&desired.object, &order.placement, &desired.digest);
+    match target.apply(&object, ApplyOptions { force, dry_run: false }).await {
+        Ok(answer) => Ok(Answer {
+            outcome: ApplyOutcome::Applied,
+            message: String::new(),
+            live: LiveObject::read(&answer),
+            differences: Vec::new(),
+        }),
+        Err(error) if error.is_offline() => Err(error),
+        Err(error) => Ok(Answer::refused(ApplyOutcome::ManifestApplyFailed, error.to_string())),
+    }
+}
+
+/// Looks before writing, where the placement does not take over whatever it finds; returns the refusal, if any.
+async fn probe_take_over(target: &dyn Target, order: &WorkOrder, desired: &Desired) -> Result<Option<Answer>, Error> {
+    let live = match target.get(&desired.id).await {
+        Ok(None) => return Ok(None),
+        Ok(Some(live)) => live,
+        Err(error) if error.is_offline() => return Err(error),
+        Err(error) => {
+            return Ok(Some(Answer::refused(ApplyOutcome::FailedToFindObjInMemberCluster, error.to_string())));
+        }
+    };
+    let label = live.pointer("/metadata/labels").and_then(|labels| labels.get(PART_OF_LABEL)?.as_str());
+    if label == Some(&applyset_id(&order.placement)) {
+        return Ok(None);
+    }
+    if order.strategy.when_to_take_over == WhenToTakeOver::Never {
+        let message = "it was there before; whenToTakeOver Never leaves it".to_owned();
+        return Ok(Some(Answer::refused(ApplyOutcome::NotTakenOver, message)));
+    }
+    let found = compare_with(target, order, desired, &live).await?;
+    Ok((!found.is_empty()).then(|| Answer {
+        differences: found,
+        ..Answer::refused(
+            ApplyOutcome::FailedToTakeOver,
+            "it was there before and differs; whenToTakeOver IfNoDiff leaves it".to_owned(),
+        )
+    }))
+}
+
+/// Compares as `ReportDiff` asks: with a dry run, so that defaults are no differences.
+async fn compare(target: &dyn Target, order: &WorkOrder, desired: &Desired) -> Result<Answer, Error> {
+    let failed = |error: Error| match error.is_offline() {
+        true => Err(error),
+        false => Ok(Answer::refused(ApplyOutcome::FailedToReportDiff, error.to_string())),
+    };
+    let live = match target.get(&desired.id).await {
+        Ok(live) => live,
+        Err(error) => return failed(error),
+    };
+    let found = match live {
+        None => vec![Difference {
+            path: "/".into(),
+            value_in_member: None,
+            value_in_hub: Some("(the whole object)".into()),
+        }],
+        Some(live) => match compare_with(target, order, desired, &live).await {
+            Ok(found) => found,
+            Err(error) => return failed(error),
+        },
+    };
+    let outcome = if found.is_empty() { ApplyOutcome::NoDiffFound } else { ApplyOutcome::FoundDiff };
+    Ok(Answer { outcome, message: String::new(), live: None, differences: found })
+}
+
+async fn compare_with(
+    target: &dyn Target,
+    order: &WorkOrder,
+    desired: &Desired,
+    live: &Value,
+) -> Result<Vec<Difference>, Error> {
+    let secret = desired.id.group.is_empty() && desired.id.kind == "Secret";
+    match order.strategy.comparison_option {
+        ComparisonOption::FullComparison => Ok(differences(&desired.object, live, Comparison::Full, secret)),
+        ComparisonOption::PartialComparison => {
+            let merged = target.apply(&desired.object, ApplyOptions { force: true, dry_run: true }).await?;
+            Ok(differences(&merged, live, Comparison::Partial, secret))
+        }
+    }
+}
+
+/// Turns an answer into an attempt, counting failures and put-backs on.
+fn conclude(desired: &Desired, answer: Result<Answer, Error>, put_back: bool, before: Option<Attempt>) -> StepResult {
+    let answer = match answer {
+        Err(error) => return StepResult::Offline(error.to_string()),
+        Ok(answer) => answer,
+    };
+    let now = clock::now();
+    let same = before.as_ref().filter(|b| b.manifest == desired.digest);
+    let failed = matches!(
+        answer.outcome,
+        ApplyOutcome::ManifestApplyFailed
+            | ApplyOutcome::FailedToFindObjInMemberCluster
+            | ApplyOutcome::FailedToReportDiff
+    );
+    let mut put_backs = before.as_ref().map(|b| b.put_backs.clone()).unwrap_or_default();
+    put_backs.retain(|at| *at + crate::deliver::plan::PUT_BACK_WINDOW > now);
+    if put_back && !failed {
+        put_backs.push(now);
+    }
+    StepResult::Applied {
+        key: desired.key.clone(),
+        attempt: Attempt {
+            manifest: desired.digest.clone(),
+            outcome: answer.outcome,
+            message: answer.message,
+            owned: answer.live.as_ref().map(|live| live.owned.clone()),
+            at: now,
+            failures: if failed { same.map_or(0, |b| b.failures) + 1 } else { 0 },
+            put_backs,
+            differences: answer.differences,
+        },
+        live: answer.live,
+    }
+}
