@@ -67,7 +67,10 @@ pub fn render_table(table: &Table, terminal: &Terminal) -> String {
         }
         _ => drop(layout.set_content_arrangement(ContentArrangement::Disabled)),
     }
-    layout.set_header(&table.headers).add_rows(&table.rows);
+    layout.set_header(&table.headers);
+    for row in &table.rows {
+        layout.add_row(row.iter().map(|cell| printable(cell)));
+    }
     for column in layout.column_iter_mut() {
         column.set_padding((0, COLUMN_GAP));
     }
@@ -102,15 +105,21 @@ pub fn render_lines(lines: &[Line], terminal: &Terminal) -> String {
     for line in lines {
         let mut shown = String::new();
         for span in &line.spans {
+            let words = printable(&span.text);
             match ansi(span.style) {
-                Some(code) if terminal.colour => shown.push_str(&format!("\x1b[{code}m{}\x1b[0m", span.text)),
-                _ => shown.push_str(&span.text),
+                Some(code) if terminal.colour => shown.extend(["\x1b[", code, "m", &words, "\x1b[0m"]),
+                _ => shown.push_str(&words),
             }
         }
         text.push_str(shown.trim_end());
         text.push('\n');
     }
     text
+}
+
+/// Returns the text on one line and without control characters: what a member cluster answered must not steer a terminal.
+fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
 /// Source: ECMA-48, select graphic rendition.
@@ -155,7 +164,11 @@ mod tests {
 
     #[test]
     fn tables_look_like_kubectl() {
-        insta::assert_snapshot!(render_table(&sample(), &Terminal::plain()), @"");
+        insta::assert_snapshot!(render_table(&sample(), &Terminal::plain()), @r#"
+        NAME                           AVAILABLE   AGE
+        web                            True        5m
+        a-rather-long-placement-name               3h12m
+        "#);
     }
 
     #[test]
@@ -170,7 +183,12 @@ mod tests {
     #[test]
     fn one_object_or_a_list() {
         let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "on"}});
-        insta::assert_snapshot!(render_yaml(std::slice::from_ref(&object)), @"");
+        insta::assert_snapshot!(render_yaml(std::slice::from_ref(&object)), @r#"
+        apiVersion: v1
+        kind: Namespace
+        metadata:
+          name: "on"
+        "#);
         let list: Value = serde_json::from_str(&render_json(&[object.clone(), object.clone()])).expect("JSON");
         assert_eq!((list["kind"].as_str(), list["items"].as_array().map(Vec::len)), (Some("List"), Some(2)));
         assert_eq!(render_names(&[object]), "namespace/on\n");
@@ -187,5 +205,7 @@ mod tests {
         let coloured = Terminal { width: None, colour: true };
         assert_eq!(render_lines(std::slice::from_ref(&line), &coloured), "\x1b[32mfine\x1b[0m x\n");
         assert_eq!(render_lines(&[line], &Terminal::plain()), "fine x\n");
+        let hostile = Line { spans: vec![Span { style: Style::Plain, text: "a\x1b[2Jb\nc".into() }] };
+        assert_eq!(render_lines(&[hostile], &coloured), "a [2Jb c\n");
     }
 }

@@ -6,7 +6,7 @@ use super::binding::settled_work;
 use super::placement::{PlacementView, is_right, why};
 use super::work::{self, Mode, listing};
 use crate::api::condition::{Condition, ConditionStatus, find_condition};
-use crate::model::records::{ApplyOutcome, Binding};
+use crate::model::records::{ApplyOutcome, Binding, ManifestStatus};
 
 /// The annotation that says how long a cluster may take to become available.
 pub const PROGRESS_DEADLINE_ANNOTATION: &str = "gitfleet.io/progress-deadline";
@@ -66,7 +66,8 @@ pub fn converged(view: &PlacementView) -> Converged {
         (!texts.is_empty()).then(|| listing(texts.into_iter()))
     };
     let failures = texts(|s| if let Standing::Failed(text) = s { Some(text) } else { None });
-    if let Some(failure) = record.error.clone().or_else(|| record.halted.clone()).or(failures) {
+    let halted = record.halted.as_ref().map(|why| format!("the rollout is halted: {why}"));
+    if let Some(failure) = record.error.clone().or(halted).or(failures) {
         return Converged::Failed(failure);
     }
     if let Some(gate) = &record.deletion_gate {
@@ -92,22 +93,20 @@ pub fn converged(view: &PlacementView) -> Converged {
 fn standings(view: &PlacementView) -> Vec<Standing> {
     let mut standings = Vec::new();
     if !view.record.removed {
-        for decision in view.selected() {
+        for (decision, binding) in view.picked() {
             let cluster = &decision.cluster_name;
-            standings.push(match (view.binding_of(cluster), view.offline(cluster)) {
+            standings.push(match (binding, view.offline(cluster)) {
                 (Some(binding), _) => bound_standing(view, binding),
                 (None, Some(offline)) => Standing::Offline(format!("{cluster}{}", why(offline))),
                 (None, None) => Standing::Moving,
             });
         }
     }
-    for binding in view.bindings {
-        let stays = !view.record.removed
-            && view.selected().any(|d| d.cluster_name == binding.cluster)
-            && view.binding_of(&binding.cluster).is_some_and(|b| b.name == binding.name);
+    let leaving = if view.record.removed { view.bindings.iter().collect() } else { view.leftovers() };
+    for binding in leaving {
         let left = view.clusters.get(&binding.cluster).is_none_or(|c| c.left);
         let held = view.record.deletion_gate.as_ref().is_some_and(|g| g.deletions.contains_key(&binding.cluster));
-        if stays || left || held {
+        if left || held {
             continue;
         }
         standings.push(match view.offline(&binding.cluster) {
@@ -122,9 +121,8 @@ fn standings(view: &PlacementView) -> Vec<Standing> {
 fn bound_standing(view: &PlacementView, binding: &Binding) -> Standing {
     let offline = view.offline(&binding.cluster).map(|c| Standing::Offline(format!("{}{}", c.name, why(c))));
     let mode = view.mode();
-    let at_target = binding.snapshot.is_some()
-        && binding.snapshot == view.snapshot.map(|s| s.index)
-        && Mode::of(&binding.apply_strategy) == mode;
+    let at_target =
+        binding.snapshot.is_some() && binding.snapshot == view.newest() && Mode::of(&binding.apply_strategy) == mode;
     if at_target && is_right(binding, mode) {
         return Standing::Right;
     }
@@ -155,7 +153,7 @@ fn failure(view: &PlacementView, binding: &Binding) -> Option<String> {
     }
     if let Some(work) = settled_work(binding, view.works.get(cluster)) {
         use ApplyOutcome::{Applied, FoundDiff, NoDiffFound, Pending};
-        let refused = |m: &&_| !matches!(work_outcome(m), Pending | Applied | NoDiffFound | FoundDiff);
+        let refused = |m: &&ManifestStatus| !matches!(m.applied, Pending | Applied | NoDiffFound | FoundDiff);
         if work.manifests.iter().any(|m| refused(&m)) {
             return Some(format!("{cluster}: {}", work::named(work.manifests.iter().filter(refused))));
         }
@@ -163,10 +161,6 @@ fn failure(view: &PlacementView, binding: &Binding) -> Option<String> {
     let deadline = progress_deadline(view);
     let late = binding.started_at.is_some_and(|at| view.now.duration_since(at) >= deadline);
     late.then(|| format!("{cluster}: not done within {deadline:#}"))
-}
-
-fn work_outcome(manifest: &crate::model::records::ManifestStatus) -> ApplyOutcome {
-    manifest.applied
 }
 
 fn progress_deadline(view: &PlacementView) -> SignedDuration {
@@ -240,7 +234,7 @@ mod tests {
                     old(c, "west");
                     c.record.halted = Some("1 cluster failed".into());
                 }),
-                C::Failed("1 cluster failed".into()),
+                C::Failed("the rollout is halted: 1 cluster failed".into()),
             ),
             (
                 "deadline",

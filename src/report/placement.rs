@@ -13,7 +13,7 @@
 //!
 //! That a snapshot was superseded before a cluster finished it is said in the messages of RolloutStarted.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -52,10 +52,32 @@ pub struct PlacementView<'a> {
 }
 
 impl<'a> PlacementView<'a> {
-    /// Returns the binding that speaks for a cluster: of the latest policy snapshot and not being deleted.
-    pub fn binding_of(&self, cluster: &ClusterName) -> Option<&'a Binding> {
-        let index = self.policy?.index;
-        self.bindings.iter().find(|b| &b.cluster == cluster && b.policy_index == index && !b.deleting)
+    /// Returns the picked clusters in decision order, each with the binding that speaks for it: of the latest policy
+    /// snapshot and not being deleted.
+    pub fn picked(&self) -> Vec<(&'a ClusterDecision, Option<&'a Binding>)> {
+        let Some(policy) = self.policy else { return Vec::new() };
+        let mut speaking = BTreeMap::new();
+        for binding in self.bindings.iter().filter(|b| b.policy_index == policy.index && !b.deleting) {
+            speaking.entry(&binding.cluster).or_insert(binding);
+        }
+        self.selected().map(|decision| (decision, speaking.get(&decision.cluster_name).copied())).collect()
+    }
+
+    /// Returns the bindings that do not speak for a picked cluster: what they delivered is to go.
+    pub fn leftovers(&self) -> Vec<&'a Binding> {
+        let speaking: BTreeSet<&str> =
+            self.picked().iter().filter_map(|(_, b)| Some(b.as_ref()?.name.as_str())).collect();
+        self.bindings.iter().filter(|b| !speaking.contains(b.name.as_str())).collect()
+    }
+
+    /// Returns the index of the newest resource snapshot.
+    pub fn newest(&self) -> Option<u64> {
+        self.snapshot.map(|s| s.index)
+    }
+
+    /// Tells whether a binding holds the newest snapshot, available or compared.
+    pub fn is_up_to_date(&self, binding: &Binding) -> bool {
+        binding.snapshot.is_some() && binding.snapshot == self.newest() && is_right(binding, self.mode())
     }
 
     /// Tells whether staged update runs move the clusters.
@@ -212,7 +234,7 @@ pub fn placement_status(view: &PlacementView) -> PlacementStatus {
         conditions: Vec::new(),
     };
     if view.is_scheduled() || (view.record.error.is_some() && view.policy.is_some()) {
-        status.placement_statuses = view.selected().map(|decision| cluster_status(view, decision)).collect();
+        status.placement_statuses = view.picked().into_iter().map(|(d, b)| cluster_status(view, d, b)).collect();
         status.placement_statuses.extend(not_found(view));
     }
     if view.is_external() {
@@ -266,14 +288,14 @@ fn scheduled_condition(view: &PlacementView, policy: &PolicySnapshot, decision: 
     }
 }
 
-fn cluster_status(view: &PlacementView, decision: &ClusterDecision) -> ClusterPlacementStatus {
-    let binding = view.binding_of(&decision.cluster_name);
+fn cluster_status(
+    view: &PlacementView,
+    decision: &ClusterDecision,
+    binding: Option<&Binding>,
+) -> ClusterPlacementStatus {
     let held = binding.and_then(|b| b.snapshot);
-    let shown_index = if view.is_external() {
-        held.filter(|index| view.snapshot_at(*index).is_some())
-    } else {
-        view.snapshot.map(|s| s.index)
-    };
+    let shown_index =
+        if view.is_external() { held.filter(|index| view.snapshot_at(*index).is_some()) } else { view.newest() };
     let mut status = ClusterPlacementStatus {
         cluster_name: decision.cluster_name.to_string(),
         observed_resource_index: shown_index.map(|i| i.to_string()).unwrap_or_default(),
@@ -307,7 +329,7 @@ fn cluster_chain(view: &PlacementView, cluster: &ClusterName, binding: Option<&B
     let Some(binding) = binding else {
         return vec![unknown(&ROLLOUT_STARTED, "picked; not bound yet".to_owned())];
     };
-    let outdated = !view.is_external() && binding.snapshot != view.snapshot.map(|s| s.index);
+    let outdated = !view.is_external() && binding.snapshot != view.newest();
     let mut conditions = Vec::new();
     for link in chain(view.mode()) {
         let own = find_condition(&binding.conditions, link.type_)

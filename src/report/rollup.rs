@@ -2,11 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use super::placement::{
-    ClusterPlacementStatus, Link, PlacementStatus, PlacementView, chain, identities, is_right, why,
-};
+use super::placement::{ClusterPlacementStatus, Link, PlacementStatus, PlacementView, chain, identities, why};
 use super::work::{counted, listing};
 use crate::api::condition::{Condition, ConditionStatus, find_condition, set_condition};
+use crate::model::records::{Binding, ClusterDecision};
 
 /// Types of our own, in the order they are shown.
 const OWN_TYPES: [&str; 5] = ["Stalled", "Halted", "DeletionGuarded", "ClustersDeferred", "Removing"];
@@ -161,7 +160,7 @@ impl RollUp<'_> {
             let objects: usize = gate.deletions.values().map(BTreeSet::len).sum();
             let digest: String = gate.digest.as_str().chars().take(DIGEST_SHOWN).collect();
             format!(
-                "{} on {} wait for approval of digest {digest}: {}",
+                "{} on {} waiting for approval of digest {digest}: {}",
                 counted(objects, "deletion"),
                 counted(gate.deletions.len(), "cluster"),
                 gate.reason
@@ -184,16 +183,12 @@ impl RollUp<'_> {
 
     fn deferred(&self) -> Option<String> {
         let view = self.view;
-        let newest = view.snapshot.map(|s| s.index);
-        let names: Vec<String> = view
-            .selected()
-            .filter_map(|decision| {
-                let offline = view.offline(&decision.cluster_name)?;
-                let binding = view.binding_of(&decision.cluster_name);
-                let right = binding.is_some_and(|b| b.snapshot == newest && is_right(b, view.mode()));
-                (!right).then(|| format!("{}{}", decision.cluster_name, why(offline)))
-            })
-            .collect();
+        let late = |(decision, binding): (&ClusterDecision, Option<&Binding>)| {
+            let offline = view.offline(&decision.cluster_name)?;
+            let late = !binding.is_some_and(|b| view.is_up_to_date(b));
+            late.then(|| format!("{}{}", decision.cluster_name, why(offline)))
+        };
+        let names: Vec<String> = view.picked().into_iter().filter_map(late).collect();
         let count = counted(names.len(), "offline cluster");
         (!names.is_empty()).then(|| format!("{count} brought up to date on return: {}", listing(names.into_iter())))
     }

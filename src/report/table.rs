@@ -225,29 +225,53 @@ mod tests {
     fn placements() {
         let case = Case::healthy(&["east"]);
         let mut scoped = placement_object(&case.view());
-        insta::assert_snapshot!(shown(Kind::Placements, &[scoped.clone()], true), @"");
+        insta::assert_snapshot!(shown(Kind::Placements, &[scoped.clone()], true), @r#"
+        NAME | GEN | TYPE | SCHEDULED | SCHEDULED-GEN | WORK-SYNCHRONIZED | WORK-SYNCHRONIZED-GEN | AVAILABLE | AVAILABLE-GEN | AGE
+        web | 2 | PickAll | True | 2 | True | 2 | True | 2 | 120m
+        "#);
         scoped["metadata"]["namespace"] = json!("app");
         scoped["metadata"]["name"] = json!("pending");
         scoped["status"]["conditions"] = json!([]);
-        insta::assert_snapshot!(shown(Kind::Placements, &[placement_object(&case.view()), scoped], false), @"");
+        insta::assert_snapshot!(shown(Kind::Placements, &[placement_object(&case.view()), scoped], false), @r#"
+        NAMESPACE | NAME | GEN | SCHEDULED | SCHEDULED-GEN | AVAILABLE | AVAILABLE-GEN | AGE
+         | web | 2 | True | 2 | True | 2 | 120m
+        app | pending | 2 |  |  |  |  | 120m
+        "#);
     }
 
     #[test]
     fn the_other_kinds() {
         let case = Case::healthy(&["east"]);
         let mut snapshots = resource_snapshot_objects(case.snapshot.as_ref().expect("a snapshot"), true);
-        insta::assert_snapshot!(shown(Kind::Snapshots, &snapshots, false), @"");
+        insta::assert_snapshot!(shown(Kind::Snapshots, &snapshots, false), @r#"
+        NAME | GEN | AGE
+        web-3-snapshot | 1 | 120m
+        "#);
         snapshots.push(policy_snapshot_object(case.policy.as_ref().expect("a policy"), true));
-        insta::assert_snapshot!(shown(Kind::Snapshots, &snapshots, false), @"");
+        insta::assert_snapshot!(shown(Kind::Snapshots, &snapshots, false), @r#"
+        NAME | GEN | AGE
+        clusterresourcesnapshot.placement.kubernetes-fleet.io/web-3-snapshot | 1 | 120m
+        clusterschedulingpolicysnapshot.placement.kubernetes-fleet.io/web-0 | 1 | 120m
+        "#);
         let binding = &case.bindings[0];
-        insta::assert_snapshot!(shown(Kind::Bindings, &[binding_object(binding, case.works.get("east"))], true), @"");
-        insta::assert_snapshot!(shown(Kind::Works, &[work_object(binding, &case.works["east"], at(0))], true), @"");
+        insta::assert_snapshot!(shown(Kind::Bindings, &[binding_object(binding, case.works.get("east"))], true), @r#"
+        NAME | WORKSYNCHRONIZED | RESOURCESAPPLIED | RESOURCEAVAILABLE | AGE
+        web-east-0a1b2c3d | True | True | True | 120m
+        "#);
+        insta::assert_snapshot!(shown(Kind::Works, &[work_object(binding, &case.works["east"], at(0))], true), @r#"
+        NAMESPACE | NAME | APPLIED | AVAILABLE | DIFF-REPORTED | AGE
+        fleet-member-east | web-work | True | True |  | 120m
+        "#);
         let mut known = cluster("east", true);
         known.properties.insert("kubernetes-fleet.io/node-count".into(), "3".into());
         known.properties.insert("resources.kubernetes-fleet.io/allocatable-cpu".into(), "11500m".into());
         let clusters =
             [member_cluster_object(&known, at(7200)), member_cluster_object(&cluster("west", false), at(7200))];
-        insta::assert_snapshot!(shown(Kind::Clusters, &clusters, true), @"");
+        insta::assert_snapshot!(shown(Kind::Clusters, &clusters, true), @r#"
+        NAME | JOINED | AGE | MEMBER-AGENT-LAST-SEEN | NODE-COUNT | AVAILABLE-CPU | AVAILABLE-MEMORY | ALLOCATABLE-CPU | ALLOCATABLE-MEMORY
+        east | True |  | 0s | 3 |  |  | 11500m | 
+        west | True |  | 120m |  |  |  |  |
+        "#);
     }
 
     #[test]

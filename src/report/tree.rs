@@ -4,7 +4,7 @@ use jiff::Timestamp;
 
 use super::binding::binding_lists;
 use super::converge::{Converged, converged};
-use super::placement::{PlacementView, chain, is_right, waiting_words, why};
+use super::placement::{PlacementView, chain, waiting_words, why};
 use super::table::age;
 use super::work::{Mode, NAMED_OBJECTS_MAX, counted};
 use crate::api::condition::{Condition, ConditionStatus, find_condition};
@@ -123,9 +123,11 @@ fn placement_lines(view: &PlacementView) -> Vec<Line> {
     let mut children: Vec<Vec<Line>> = gate_lines(view).into_iter().collect();
     let width = view.bindings.iter().map(|b| b.cluster.as_str().chars().count());
     let width = width.chain(view.selected().map(|d| d.cluster_name.as_str().chars().count())).max().unwrap_or(0);
-    children.extend(view.selected().map(|decision| cluster_lines(view, decision, width)));
-    children.extend(view.bindings.iter().filter_map(|binding| leftover_line(view, binding, width)));
-    let mut lines = vec![heading(view)];
+    let picked = view.picked();
+    let done = picked.iter().filter(|(_, binding)| binding.is_some_and(|b| view.is_up_to_date(b))).count();
+    let mut lines = vec![heading(view, done, picked.len())];
+    children.extend(picked.into_iter().map(|(decision, binding)| cluster_lines(view, decision, binding, width)));
+    children.extend(view.leftovers().into_iter().map(|binding| leftover_line(view, binding, width)));
     let last = children.len();
     for (position, child) in children.into_iter().enumerate() {
         let (first, below) = if position + 1 == last { ("└─ ", "   ") } else { ("├─ ", "│  ") };
@@ -138,17 +140,14 @@ fn placement_lines(view: &PlacementView) -> Vec<Line> {
     lines
 }
 
-fn heading(view: &PlacementView) -> Line {
+fn heading(view: &PlacementView, done: usize, total: usize) -> Line {
     let record = view.record;
-    let total = view.selected().count();
-    let newest = view.snapshot.map(|s| s.index);
-    let right = view.selected().filter_map(|d| view.binding_of(&d.cluster_name));
-    let right = right.filter(|b| b.snapshot == newest && is_right(b, view.mode())).count();
+    let newest = view.newest();
     let snapshot = newest.map_or_else(|| "no snapshot".to_owned(), |index| format!("snapshot {index}"));
     let commit = view.snapshot.map(|s| format!(" ({})", s.commit.short())).unwrap_or_default();
     let (style, glyph, words) = match converged(view) {
         Converged::AllAtTarget if record.removed => (Style::Ok, "✓", "removed".to_owned()),
-        Converged::AllAtTarget => (Style::Ok, "✓", "done".to_owned()),
+        Converged::AllAtTarget => (Style::Ok, "✓", String::new()),
         Converged::Progressing if record.removed => (Style::Progressing, "↻", "being removed".to_owned()),
         Converged::Progressing => (Style::Progressing, "↻", "in progress".to_owned()),
         Converged::WaitingForTime(until) => {
@@ -159,11 +158,12 @@ fn heading(view: &PlacementView) -> Line {
         Converged::Unreachable(text) => (Style::Progressing, "!", format!("waits for offline clusters: {text}")),
         Converged::Failed(text) => (Style::Bad, "✗", text),
     };
+    let colon = if words.is_empty() { "" } else { ": " };
     Line::default()
         .with(style, format!("{glyph} "))
         .with(Style::Muted, format!("{} ", record.key.kind()))
         .with(Style::Strong, record.key.to_string())
-        .with(Style::Plain, format!("  {snapshot}{commit}, {right} of {}: ", counted(total, "cluster")))
+        .with(Style::Plain, format!("  {snapshot}{commit}, {done} of {} up to date{colon}", counted(total, "cluster")))
         .with(style, words)
 }
 
@@ -183,9 +183,13 @@ fn gate_lines(view: &PlacementView) -> Option<Vec<Line>> {
     Some(lines)
 }
 
-fn cluster_lines(view: &PlacementView, decision: &ClusterDecision, width: usize) -> Vec<Line> {
+fn cluster_lines(
+    view: &PlacementView,
+    decision: &ClusterDecision,
+    binding: Option<&Binding>,
+    width: usize,
+) -> Vec<Line> {
     let name = &decision.cluster_name;
-    let binding = view.binding_of(name);
     let held = binding.and_then(|b| b.snapshot).map_or_else(|| "-".to_owned(), |index| index.to_string());
     let (style, glyph, words) = cluster_state(view, decision, binding);
     let mut lines = vec![
@@ -199,20 +203,17 @@ fn cluster_lines(view: &PlacementView, decision: &ClusterDecision, width: usize)
     let lists = binding_lists(binding, view.works.get(name));
     for failed in lists.failed.iter().take(NAMED_OBJECTS_MAX) {
         let words = format!("    {}: {}: {}", failed.id, failed.condition.reason, failed.condition.message);
-        lines.push(Line::default().with(Style::Bad, words));
+        let style = if failed.condition.type_ == "Applied" { Style::Bad } else { Style::Progressing };
+        lines.push(Line::default().with(style, words));
     }
     if let Some(rest) = lists.failed.len().checked_sub(NAMED_OBJECTS_MAX).filter(|n| *n > 0) {
-        lines.push(Line::default().with(Style::Bad, format!("    and {rest} more")));
+        lines.push(Line::default().with(Style::Muted, format!("    and {rest} more")));
     }
-    for (count, verb) in [(lists.drifted.len(), "drifted"), (lists.diffed.len(), "from git")] {
+    for (count, one, several) in
+        [(lists.drifted.len(), "drifted", "drifted"), (lists.diffed.len(), "differs from git", "differ from git")]
+    {
         if count > 0 {
-            let verb = if verb == "drifted" {
-                "drifted"
-            } else if count == 1 {
-                "differs from git"
-            } else {
-                "differ from git"
-            };
+            let verb = if count == 1 { one } else { several };
             lines.push(Line::default().with(Style::Progressing, format!("    {} {verb}", counted(count, "object"))));
         }
     }
@@ -230,7 +231,7 @@ fn cluster_state(
         let words = offline.map_or_else(|| "picked; not bound yet".to_owned(), |c| format!("offline{}", why(c)));
         return (Style::Muted, "·", words);
     };
-    if binding.snapshot.is_none() || binding.snapshot != view.snapshot.map(|s| s.index) {
+    if binding.snapshot.is_none() || binding.snapshot != view.newest() {
         return (Style::Muted, if offline.is_some() { "?" } else { "·" }, waiting_words(view, binding));
     }
     let since = |condition: &Condition| age(condition.last_transition_time, view.now);
@@ -278,11 +279,7 @@ fn standing(binding: &Binding, mode: Mode) -> Option<&Condition> {
 }
 
 /// Returns the line of a binding that no longer speaks for a picked cluster.
-fn leftover_line(view: &PlacementView, binding: &Binding, width: usize) -> Option<Vec<Line>> {
-    let speaks = view.binding_of(&binding.cluster).is_some_and(|b| b.name == binding.name);
-    if speaks && view.selected().any(|d| d.cluster_name == binding.cluster) {
-        return None;
-    }
+fn leftover_line(view: &PlacementView, binding: &Binding, width: usize) -> Vec<Line> {
     let gone = view.clusters.get(&binding.cluster).is_none_or(|c| c.left);
     let held = view.works.get(&binding.cluster).map_or(0, |w| w.held_deletions.len());
     let words = match (gone, view.offline(&binding.cluster)) {
@@ -293,7 +290,7 @@ fn leftover_line(view: &PlacementView, binding: &Binding, width: usize) -> Optio
         _ => "no longer picked; waits for its removal".to_owned(),
     };
     let name = format!("{:width$}  ", binding.cluster.as_str());
-    Some(vec![Line::default().with(Style::Muted, "- ").with(Style::Plain, name).with(Style::Muted, words)])
+    vec![Line::default().with(Style::Muted, "- ").with(Style::Plain, name).with(Style::Muted, words)]
 }
 
 #[cfg(test)]

@@ -26,7 +26,17 @@ fn shown(source: &SourceRecord, cases: &mut [Case]) -> String {
 fn a_healthy_fleet() {
     let mut api = Case::healthy(&["east", "north-1"]);
     api.record.key.name = "api".into();
-    insta::assert_snapshot!(shown(&source(), &mut [api, Case::healthy(&["west"])]), @"");
+    insta::assert_snapshot!(shown(&source(), &mut [api, Case::healthy(&["west"])]), @r#"
+    source https://git.example/platform/fleet.git (main)
+      accepted 1a2b3c4
+
+    ✓ ClusterResourcePlacement api  snapshot 3 (1a2b3c4), 2 of 2 clusters up to date
+    ├─ ✓ east     snapshot 3  available since 50s
+    └─ ✓ north-1  snapshot 3  available since 50s
+
+    ✓ ClusterResourcePlacement web  snapshot 3 (1a2b3c4), 1 of 1 cluster up to date
+    └─ ✓ west  snapshot 3  available since 50s
+    "#);
 }
 
 #[test]
@@ -42,7 +52,18 @@ fn in_the_middle_of_a_rollout() {
     gone.state = BindingState::Unscheduled;
     case.clusters.insert("east-old".into(), super::super::fixtures::cluster("east-old", true));
     case.bindings.push(gone);
-    insta::assert_snapshot!(shown(&source(), &mut [case]), @"");
+    insta::assert_snapshot!(shown(&source(), &mut [case]), @r#"
+    source https://git.example/platform/fleet.git (main)
+      accepted 1a2b3c4
+
+    ↻ ClusterResourcePlacement web  snapshot 3 (1a2b3c4), 1 of 4 clusters up to date: in progress
+    ├─ ✓ east      snapshot 3  available since 50s
+    ├─ ↻ north-1   snapshot 3  1 of 2 objects applied so far
+    ├─ ↻ south     snapshot 3  1 of 2 objects available
+    │      ConfigMap web/b: ManifestNotAvailableYet: the object is not available yet
+    ├─ · west      snapshot 2  holds snapshot 2; waits for its turn for snapshot 3
+    └─ - east-old  no longer picked; waits for its removal
+    "#);
 }
 
 #[test]
@@ -77,7 +98,23 @@ fn everything_that_can_be_wrong() {
     case.work("south").manifests[0].differences = vec![crate::model::diff::missing_object()];
     case.gate(&["east"]);
     case.record.halted = Some("1 of 4 clusters failed, 0 may".into());
-    insta::assert_snapshot!(shown(&source, &mut [case]), @"");
+    insta::assert_snapshot!(shown(&source, &mut [case]), @r#"
+    ✗ commit 9f8e7d6 is refused; 1a2b3c4 stays in force
+        web/all.yaml:12: Deployment.apps web/web: spec.replicas: expected a number, found "three"
+        placements/web.yaml:3: spec.polici: unknown field (did you mean `policy`?)
+    source https://git.example/platform/fleet.git (main)
+      accepted 1a2b3c4, seen 9f8e7d6
+
+    ✗ ClusterResourcePlacement web  snapshot 3 (1a2b3c4), 2 of 4 clusters up to date: the rollout is halted: 1 of 4 clusters failed, 0 may
+    ├─ ! deletions wait for a person since 60s: more than half of the objects would go, digest 9f8e7d6c5b4a
+    │      east: ConfigMap web/old
+    ├─ ✓ east     snapshot 3  available since 50s
+    ├─ ? north-1  snapshot 2  deferred, the cluster is offline (connection refused): holds snapshot 2; waits for its turn for snapshot 3
+    ├─ ✗ south    snapshot 3  1 of 2 objects applied
+    │      ConfigMap web/b: ManifestApplyFailed: field is immutable
+    │      1 object drifted
+    └─ ? west     snapshot 3  available since 50s; offline (connection refused) since 60s
+    "#);
 }
 
 #[test]
