@@ -84,9 +84,11 @@ pub fn render_table(table: &Table, terminal: &Terminal) -> String {
 
 /// Returns objects as JSON with two blanks of indent; several, or none, as a `List`.
 pub fn render_json(objects: &[Value]) -> String {
-    let mut text = serde_json::to_string_pretty(&document(objects)).expect("a JSON value can always be written");
-    text.push('\n');
-    text
+    format!(
+        "{:#}
+",
+        document(objects)
+    )
 }
 
 /// Returns objects as YAML; several, or none, as a `List`.

@@ -94,7 +94,9 @@ fn prepared(object: &Value, secret: bool) -> Value {
             fold_string_data(fields);
         }
     }
-    strip_metadata(object.get_mut("metadata"));
+    if let Some(Value::Object(metadata)) = object.get_mut("metadata") {
+        strip_metadata(metadata);
+    }
     for template in TEMPLATES {
         if let Some(Value::Object(metadata)) = object.pointer_mut(template).and_then(|t| t.get_mut("metadata")) {
             metadata.remove("creationTimestamp");
@@ -103,8 +105,7 @@ fn prepared(object: &Value, secret: bool) -> Value {
     object
 }
 
-fn strip_metadata(metadata: Option<&mut Value>) {
-    let Some(Value::Object(metadata)) = metadata else { return };
+fn strip_metadata(metadata: &mut Map<String, Value>) {
     for field in METADATA_IGNORED {
         metadata.remove(field);
     }
@@ -251,9 +252,12 @@ mod tests {
             .collect()
     }
 
+    /// Name, manifest, live object, partial and full differences.
+    type Row = (&'static str, Value, Value, Vec<&'static str>, Vec<&'static str>);
+
     #[test]
     fn differences_by_mode() {
-        let rows: Vec<(&str, Value, Value, Vec<&str>, Vec<&str>)> = vec![
+        let rows: Vec<Row> = vec![
             ("equal", json!({"a": 1}), json!({"a": 1}), vec![], vec![]),
             ("integral float", json!({"a": 1}), json!({"a": 1.0}), vec![], vec![]),
             ("changed", json!({"a": "x"}), json!({"a": "y"}), vec!["/a git=x member=y"], vec!["/a git=x member=y"]),

@@ -247,6 +247,7 @@ mod tests {
 
     type Row = (&'static str, Binding, Option<WorkStatus>, Vec<(&'static str, ConditionStatus, &'static str)>);
 
+    #[expect(clippy::too_many_lines, reason = "a table of situations")]
     fn rows() -> Vec<Row> {
         let bound = || binding("east", 3);
         let in_mode = |type_| {

@@ -206,7 +206,10 @@ mod tests {
         case.binding(cluster).snapshot = Some(2);
     }
 
+    type Change = Box<dyn FnOnce(&mut Case)>;
+
     #[test]
+    #[expect(clippy::too_many_lines, reason = "a table of situations")]
     fn what_is_left_to_happen() {
         use Converged as C;
         let failure = "east: ConfigMap web/a (ManifestApplyFailed: field is immutable)".to_owned();
@@ -216,7 +219,6 @@ mod tests {
         let untrackable = |c: &mut Case| {
             c.work("east").manifests = vec![manifest("a", ApplyOutcome::Applied, Some(Availability::NotTrackable))];
         };
-        type Change<'a> = Box<dyn FnOnce(&mut Case) + 'a>;
         let rows: Vec<(&str, Change, Converged)> = vec![
             ("healthy", Box::new(|_| ()), C::AllAtTarget),
             ("offline, but right as last seen", Box::new(|c| c.offline("west")), C::AllAtTarget),
