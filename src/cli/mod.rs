@@ -1,1 +1,4 @@
 //! The command line.
+
+pub mod exit;
+pub mod output;

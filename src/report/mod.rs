@@ -1,1 +1,16 @@
-//! Room 6: who is told what? Conditions, tables and trees from records.
+//! Room 6: who is told what? Conditions, objects, tables and trees from records.
+//!
+//! Roll-up goes upwards: [`work`] (objects on a member to the Work), [`binding`] (a placement on one cluster),
+//! [`placement`] (the placement), [`converge`] (whether anything is left to wait for). [`objects`], [`table`] and [`tree`]
+//! show the same records to people and scripts. Nothing here decides what happens next in the fleet.
+
+pub mod binding;
+pub mod converge;
+#[cfg(test)]
+mod fixtures;
+pub mod objects;
+pub mod placement;
+pub mod rollup;
+pub mod table;
+pub mod tree;
+pub mod work;

@@ -1,0 +1,213 @@
+//! Renders tables, trees and objects for a terminal or a pipe. Rendering only: callers write the text to stdout.
+
+use comfy_table::{ContentArrangement, Table as Layout, presets};
+use serde_json::Value;
+
+use crate::report::table::{Table, name_line};
+use crate::report::tree::{Line, Style};
+
+/// Blanks between columns.
+const COLUMN_GAP: u16 = 3;
+
+/// Narrowest terminal that tables are folded for; below it lines run over, which reads better than columns of one letter.
+const WIDTH_MIN: u16 = 40;
+
+/// `-o`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Format {
+    /// The usual columns.
+    #[default]
+    Table,
+    /// All columns.
+    Wide,
+    /// JSON: one object as it is, several as a `List`.
+    Json,
+    /// YAML of the same.
+    Yaml,
+    /// `kind.group/name`, one a line.
+    Name,
+}
+
+/// What the output goes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Terminal {
+    /// Columns; `None` for a pipe, which is never folded.
+    pub width: Option<u16>,
+    /// Whether ANSI colours are wanted.
+    pub colour: bool,
+}
+
+impl Terminal {
+    /// Returns what holds for a pipe: no folding, no colour.
+    pub fn plain() -> Self {
+        Self { width: None, colour: false }
+    }
+
+    /// Returns what holds for standard output, by terminal, `NO_COLOR` (any value but empty) and `TERM=dumb`.
+    ///
+    /// Source: <https://no-color.org>.
+    pub fn of_stdout() -> Self {
+        let layout = Layout::new();
+        if !layout.is_tty() {
+            return Self::plain();
+        }
+        let set = |name: &str| std::env::var_os(name).is_some_and(|v| !v.is_empty());
+        let dumb = std::env::var_os("TERM").is_some_and(|v| v == "dumb");
+        Self { width: layout.width(), colour: !set("NO_COLOR") && !dumb }
+    }
+}
+
+/// Returns a table without borders, as kubectl lays it out; folded to the terminal's width where there is one.
+pub fn render_table(table: &Table, terminal: &Terminal) -> String {
+    let mut layout = Layout::new();
+    layout.load_style(presets::NOTHING).force_no_tty();
+    match terminal.width {
+        Some(width) if width >= WIDTH_MIN => {
+            layout.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
+        }
+        _ => drop(layout.set_content_arrangement(ContentArrangement::Disabled)),
+    }
+    layout.set_header(&table.headers);
+    for row in &table.rows {
+        layout.add_row(row.iter().map(|cell| printable(cell)));
+    }
+    for column in layout.column_iter_mut() {
+        column.set_padding((0, COLUMN_GAP));
+    }
+    let mut text = String::new();
+    for line in layout.lines() {
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+/// Returns objects as JSON with two blanks of indent; several, or none, as a `List`.
+pub fn render_json(objects: &[Value]) -> String {
+    format!(
+        "{:#}
+",
+        document(objects)
+    )
+}
+
+/// Returns objects as YAML; several, or none, as a `List`.
+pub fn render_yaml(objects: &[Value]) -> String {
+    yaml_text(&document(objects))
+}
+
+/// Returns the `-o name` lines of objects.
+pub fn render_names(objects: &[Value]) -> String {
+    objects.iter().map(|object| name_line(object) + "\n").collect()
+}
+
+/// Returns lines with their styles as ANSI colours, or without.
+pub fn render_lines(lines: &[Line], terminal: &Terminal) -> String {
+    let mut text = String::new();
+    for line in lines {
+        let mut shown = String::new();
+        for span in &line.spans {
+            let words = printable(&span.text);
+            match ansi(span.style) {
+                Some(code) if terminal.colour => shown.extend(["\x1b[", code, "m", &words, "\x1b[0m"]),
+                _ => shown.push_str(&words),
+            }
+        }
+        text.push_str(shown.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+/// Returns the text on one line and without control characters: what a member cluster answered must not steer a terminal.
+fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+/// Source: ECMA-48, select graphic rendition.
+fn ansi(style: Style) -> Option<&'static str> {
+    match style {
+        Style::Plain => None,
+        Style::Strong => Some("1"),
+        Style::Muted => Some("2"),
+        Style::Bad => Some("31"),
+        Style::Ok => Some("32"),
+        Style::Progressing => Some("33"),
+    }
+}
+
+fn document(objects: &[Value]) -> Value {
+    match objects {
+        [one] => one.clone(),
+        several => serde_json::json!({"apiVersion": "v1", "kind": "List", "items": several}),
+    }
+}
+
+fn yaml_text(value: &Value) -> String {
+    serde_yaml::to_string(value).expect("a JSON value has a YAML form")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::report::tree::Span;
+
+    fn sample() -> Table {
+        Table {
+            headers: ["NAME", "AVAILABLE", "AGE"].map(str::to_owned).to_vec(),
+            rows: vec![
+                ["web", "True", "5m"].map(str::to_owned).to_vec(),
+                ["a-rather-long-placement-name", "", "3h12m"].map(str::to_owned).to_vec(),
+            ],
+        }
+    }
+
+    #[test]
+    fn tables_look_like_kubectl() {
+        insta::assert_snapshot!(render_table(&sample(), &Terminal::plain()), @r#"
+        NAME                           AVAILABLE   AGE
+        web                            True        5m
+        a-rather-long-placement-name               3h12m
+        "#);
+    }
+
+    #[test]
+    fn tables_fold_to_the_width() {
+        let mut long = sample();
+        long.rows[0][1] = "a long explanation that does not fit into one line".to_owned();
+        let folded = render_table(&long, &Terminal { width: Some(60), colour: false });
+        assert!(folded.lines().all(|line| line.chars().count() <= 60), "{folded}");
+        assert!(folded.lines().count() > 3, "{folded}");
+    }
+
+    #[test]
+    fn one_object_or_a_list() {
+        let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "on"}});
+        insta::assert_snapshot!(render_yaml(std::slice::from_ref(&object)), @r#"
+        apiVersion: v1
+        kind: Namespace
+        metadata:
+          name: "on"
+        "#);
+        let list: Value = serde_json::from_str(&render_json(&[object.clone(), object.clone()])).expect("JSON");
+        assert_eq!((list["kind"].as_str(), list["items"].as_array().map(Vec::len)), (Some("List"), Some(2)));
+        assert_eq!(render_names(&[object]), "namespace/on\n");
+    }
+
+    #[test]
+    fn colour_only_where_wanted() {
+        let line = Line {
+            spans: vec![
+                Span { style: Style::Ok, text: "fine".into() },
+                Span { style: Style::Plain, text: " x ".into() },
+            ],
+        };
+        let coloured = Terminal { width: None, colour: true };
+        assert_eq!(render_lines(std::slice::from_ref(&line), &coloured), "\x1b[32mfine\x1b[0m x\n");
+        assert_eq!(render_lines(&[line], &Terminal::plain()), "fine x\n");
+        let hostile = Line { spans: vec![Span { style: Style::Plain, text: "a\x1b[2Jb\nc".into() }] };
+        assert_eq!(render_lines(&[hostile], &coloured), "a [2Jb c\n");
+    }
+}

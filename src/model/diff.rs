@@ -1,0 +1,395 @@
+//! How a member's object differs from its manifest, field by field, for people and for drift.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+
+use super::records::Difference;
+use crate::api::placement::ComparisonOption;
+
+/// Differences reported for one object at most, as KubeFleet limits them.
+pub const DIFFERENCES_MAX: usize = 100;
+
+/// Characters of a reported value at most: reports are for reading, not for restoring.
+pub const VALUE_CHARS_MAX: usize = 256;
+
+/// Path of the single difference of an object the member does not have.
+pub const WHOLE_OBJECT_PATH: &str = "/";
+
+/// Fields of `metadata` that say nothing about what was wished: identity, bookkeeping of the server, ownership.
+const METADATA_IGNORED: [&str; 13] = [
+    "name",
+    "namespace",
+    "generateName",
+    "finalizers",
+    "ownerReferences",
+    "managedFields",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "generation",
+    "resourceVersion",
+    "uid",
+    "selfLink",
+    "creationTimestamp",
+];
+
+/// A label or annotation whose key contains one of these belongs to the machinery.
+const KEYS_IGNORED: [&str; 4] = ["kubernetes.io/", "k8s.io/", "kubernetes-fleet.io/", "gitfleet.io/"];
+
+/// Where pod templates stand, whose `creationTimestamp` the server writes as null.
+const TEMPLATES: [&str; 3] = ["/spec/template", "/spec/jobTemplate", "/spec/jobTemplate/spec/template"];
+
+/// Fields that tell the items of a list apart, the most telling first: mounts repeat their volume's name, ports may have
+/// no name.
+///
+/// Source: `x-kubernetes-list-map-keys` of the built-in kinds.
+const LIST_KEYS: [&str; 9] =
+    ["mountPath", "devicePath", "containerPort", "name", "port", "key", "ip", "topologyKey", "type"];
+
+/// Returns where a member's object differs from its manifest, at most [`DIFFERENCES_MAX`], in order of path.
+///
+/// `PartialComparison` looks at the fields of the manifest only, so what defaulting and other managers add is no
+/// difference; `FullComparison` reports those too. Lists whose items carry a telling key are compared by it, others by
+/// position. Paths are JSON pointers with the manifest's positions, or the member's for what only the member has. Absent,
+/// null and empty are the same. Values of a Secret's `data` and `stringData` (`secret`) never appear: a marker names key
+/// and side.
+///
+/// Source: KubeFleet's drift detection, for what is ignored and limited.
+///
+/// # Example
+///
+/// ```
+/// use gitfleet::api::placement::ComparisonOption;
+/// use gitfleet::model::diff::differences;
+/// use serde_json::json;
+///
+/// let manifest = json!({"spec": {"replicas": 2}});
+/// let live = json!({"spec": {"replicas": 5, "paused": true}});
+/// let found = differences(&manifest, &live, ComparisonOption::PartialComparison, false);
+/// assert_eq!(found.len(), 1);
+/// assert_eq!(found[0].path, "/spec/replicas");
+/// ```
+pub fn differences(manifest: &Value, live: &Value, comparison: ComparisonOption, secret: bool) -> Vec<Difference> {
+    let mut walk = Walk { full: comparison == ComparisonOption::FullComparison, secret, found: Vec::new() };
+    let (manifest, live) = (prepared(manifest, secret), prepared(live, secret));
+    walk.compare(&mut String::new(), Some(&manifest), Some(&live));
+    walk.found
+}
+
+/// Returns the difference that stands for an object the member does not have at all.
+pub fn missing_object() -> Difference {
+    Difference {
+        path: WHOLE_OBJECT_PATH.to_owned(),
+        value_in_member: None,
+        value_in_hub: Some("(the whole object)".to_owned()),
+    }
+}
+
+/// Returns the object without what is never compared, and a Secret's `stringData` folded into `data` as the server does.
+fn prepared(object: &Value, secret: bool) -> Value {
+    let mut object = object.clone();
+    if let Some(fields) = object.as_object_mut() {
+        fields.remove("status");
+        if secret {
+            fold_string_data(fields);
+        }
+    }
+    if let Some(Value::Object(metadata)) = object.get_mut("metadata") {
+        strip_metadata(metadata);
+    }
+    for template in TEMPLATES {
+        if let Some(Value::Object(metadata)) = object.pointer_mut(template).and_then(|t| t.get_mut("metadata")) {
+            metadata.remove("creationTimestamp");
+        }
+    }
+    object
+}
+
+fn strip_metadata(metadata: &mut Map<String, Value>) {
+    for field in METADATA_IGNORED {
+        metadata.remove(field);
+    }
+    for field in ["labels", "annotations"] {
+        if let Some(Value::Object(entries)) = metadata.get_mut(field) {
+            entries.retain(|key, _| !KEYS_IGNORED.iter().any(|part| key.contains(part)));
+        }
+    }
+}
+
+fn fold_string_data(fields: &mut Map<String, Value>) {
+    let Some(Value::Object(texts)) = fields.remove("stringData") else { return };
+    let data = fields.entry("data").or_insert_with(|| Value::Object(Map::new()));
+    if let Value::Object(data) = data {
+        for (key, text) in texts {
+            let bytes = k8s_openapi::ByteString(text.as_str().unwrap_or_default().as_bytes().to_vec());
+            data.insert(key, serde_json::to_value(bytes).expect("bytes become a JSON string"));
+        }
+    }
+}
+
+struct Walk {
+    full: bool,
+    secret: bool,
+    found: Vec<Difference>,
+}
+
+impl Walk {
+    fn compare(&mut self, path: &mut String, hub: Option<&Value>, member: Option<&Value>) {
+        if self.found.len() >= DIFFERENCES_MAX {
+            return;
+        }
+        match (hub, member) {
+            (Some(Value::Object(hub)), Some(Value::Object(member))) => self.maps(path, hub, member),
+            (Some(Value::Array(hub)), Some(Value::Array(member))) => self.lists(path, hub, member),
+            (hub, member) if same(hub, member) => {}
+            (None | Some(Value::Null), _) if !self.full => {}
+            (hub, member) => self.report(path, hub, member),
+        }
+    }
+
+    fn maps(&mut self, path: &mut String, hub: &Map<String, Value>, member: &Map<String, Value>) {
+        let keys: std::collections::BTreeSet<&String> = hub.keys().chain(member.keys()).collect();
+        for key in keys {
+            self.below(path, key, hub.get(key), member.get(key));
+        }
+    }
+
+    fn lists(&mut self, path: &mut String, hub: &[Value], member: &[Value]) {
+        let Some((hub_keys, member_keys)) =
+            LIST_KEYS.iter().find_map(|key| Some((by_key(hub, key)?, by_key(member, key)?)))
+        else {
+            // Without keys an item more is a change of the list itself, so it counts in a partial comparison as well.
+            let full = self.full;
+            for position in 0..hub.len().max(member.len()) {
+                self.full = full || position >= hub.len();
+                self.below(path, &position.to_string(), hub.get(position), member.get(position));
+            }
+            self.full = full;
+            return;
+        };
+        for (position, item) in hub.iter().enumerate() {
+            let twin = hub_keys.iter().find(|(_, at)| **at == position).and_then(|(key, _)| member_keys.get(key));
+            self.below(path, &position.to_string(), Some(item), twin.map(|&at| &member[at]));
+        }
+        for (key, position) in &member_keys {
+            if !hub_keys.contains_key(key) {
+                self.below(path, &position.to_string(), None, Some(&member[*position]));
+            }
+        }
+    }
+
+    fn below(&mut self, path: &mut String, key: &str, hub: Option<&Value>, member: Option<&Value>) {
+        let length = path.len();
+        path.push('/');
+        path.push_str(&key.replace('~', "~0").replace('/', "~1"));
+        self.compare(path, hub, member);
+        path.truncate(length);
+    }
+
+    fn report(&mut self, path: &str, hub: Option<&Value>, member: Option<&Value>) {
+        let hidden = self.secret && (path == "/data" || path.starts_with("/data/"));
+        let shown = |value: Option<&Value>, side: &str| {
+            let value = value.filter(|v| !v.is_null())?;
+            Some(if hidden { format!("(redacted: {path} {side})") } else { shown(value) })
+        };
+        self.found.push(Difference {
+            path: path.to_owned(),
+            value_in_member: shown(member, "in the member"),
+            value_in_hub: shown(hub, "in git"),
+        });
+    }
+}
+
+/// Returns the positions of items by the value of a key; `None` unless every item has the key and no two share a value.
+fn by_key(items: &[Value], key: &str) -> Option<BTreeMap<String, usize>> {
+    let mut positions = BTreeMap::new();
+    for (position, item) in items.iter().enumerate() {
+        let value = item.as_object()?.get(key)?;
+        if positions.insert(value.to_string(), position).is_some() {
+            return None;
+        }
+    }
+    Some(positions)
+}
+
+fn same(hub: Option<&Value>, member: Option<&Value>) -> bool {
+    let empty = |value: Option<&Value>| match value {
+        None | Some(Value::Null) => true,
+        Some(Value::Array(items)) => items.is_empty(),
+        Some(Value::Object(fields)) => fields.is_empty(),
+        Some(_) => false,
+    };
+    match (hub, member) {
+        (Some(Value::Number(a)), Some(Value::Number(b))) => {
+            a == b || ((a.is_f64() || b.is_f64()) && a.as_f64() == b.as_f64())
+        }
+        (Some(a), Some(b)) if a == b => true,
+        (a, b) => empty(a) && empty(b),
+    }
+}
+
+fn shown(value: &Value) -> String {
+    let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    match text.char_indices().nth(VALUE_CHARS_MAX) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+    use ComparisonOption::{FullComparison, PartialComparison};
+
+    fn found(manifest: &Value, live: &Value, comparison: ComparisonOption, secret: bool) -> Vec<String> {
+        let side = |v: Option<String>| v.unwrap_or_else(|| "-".to_owned());
+        differences(manifest, live, comparison, secret)
+            .into_iter()
+            .map(|d| format!("{} git={} member={}", d.path, side(d.value_in_hub), side(d.value_in_member)))
+            .collect()
+    }
+
+    /// Name, manifest, live object, partial and full differences.
+    type Row = (&'static str, Value, Value, Vec<&'static str>, Vec<&'static str>);
+
+    #[test]
+    fn differences_by_mode() {
+        let rows: Vec<Row> = vec![
+            ("equal", json!({"a": 1}), json!({"a": 1}), vec![], vec![]),
+            ("integral float", json!({"a": 1}), json!({"a": 1.0}), vec![], vec![]),
+            ("changed", json!({"a": "x"}), json!({"a": "y"}), vec!["/a git=x member=y"], vec!["/a git=x member=y"]),
+            ("gone", json!({"a": "x"}), json!({}), vec!["/a git=x member=-"], vec!["/a git=x member=-"]),
+            ("added by the member", json!({}), json!({"a": true}), vec![], vec!["/a git=- member=true"]),
+            ("empty is absent", json!({"a": {}, "b": [], "c": null}), json!({}), vec![], vec![]),
+            (
+                "type changed",
+                json!({"a": {"b": 1}}),
+                json!({"a": 1}),
+                vec![r#"/a git={"b":1} member=1"#],
+                vec![r#"/a git={"b":1} member=1"#],
+            ),
+            (
+                "escaped path",
+                json!({"a/b~c": 1}),
+                json!({"a/b~c": 2}),
+                vec!["/a~1b~0c git=1 member=2"],
+                vec!["/a~1b~0c git=1 member=2"],
+            ),
+            (
+                "server's fields",
+                json!({"metadata": {"name": "a", "labels": {"team": "x"}}}),
+                json!({"metadata": {"name": "b", "uid": "u", "finalizers": ["f"], "creationTimestamp": "t",
+                    "labels": {"team": "x", "applyset.kubernetes.io/part-of": "p"},
+                    "annotations": {"deployment.kubernetes.io/revision": "2", "gitfleet.io/commit": "c"}},
+                    "status": {"ready": true}}),
+                vec![],
+                vec![],
+            ),
+            (
+                "template timestamp",
+                json!({"spec": {"template": {"metadata": {"creationTimestamp": "x"}}}}),
+                json!({"spec": {"template": {"metadata": {}}}}),
+                vec![],
+                vec![],
+            ),
+            (
+                "items by name, order does not count",
+                json!({"c": [{"name": "a", "image": "1"}, {"name": "b", "image": "2"}]}),
+                json!({"c": [{"name": "b", "image": "3"}, {"name": "a", "image": "1", "policy": "Always"}]}),
+                vec!["/c/1/image git=2 member=3"],
+                vec!["/c/0/policy git=- member=Always", "/c/1/image git=2 member=3"],
+            ),
+            (
+                "injected sidecar",
+                json!({"c": [{"name": "a"}]}),
+                json!({"c": [{"name": "proxy"}, {"name": "a"}]}),
+                vec![],
+                vec![r#"/c/0 git=- member={"name":"proxy"}"#],
+            ),
+            (
+                "mounts repeat names",
+                json!({"m": [{"name": "v", "mountPath": "/a"}, {"name": "v", "mountPath": "/b"}]}),
+                json!({"m": [{"name": "v", "mountPath": "/b"}, {"name": "v", "mountPath": "/a"}]}),
+                vec![],
+                vec![],
+            ),
+            (
+                "plain list grows",
+                json!({"a": ["x"]}),
+                json!({"a": ["x", "y"]}),
+                vec!["/a/1 git=- member=y"],
+                vec!["/a/1 git=- member=y"],
+            ),
+            (
+                "plain list shrinks",
+                json!({"a": ["x", "y"]}),
+                json!({"a": ["x"]}),
+                vec!["/a/1 git=y member=-"],
+                vec!["/a/1 git=y member=-"],
+            ),
+        ];
+        for (name, manifest, live, partial, full) in rows {
+            assert_eq!(found(&manifest, &live, PartialComparison, false), partial, "{name}, partial");
+            assert_eq!(found(&manifest, &live, FullComparison, false), full, "{name}, full");
+        }
+    }
+
+    #[test]
+    fn secrets_never_show() {
+        let manifest = json!({"stringData": {"password": "hunter2", "user": "root"}, "type": "Opaque"});
+        let live = json!({"data": {"password": "b3RoZXI=", "user": "cm9vdA=="}, "type": "Other"});
+        assert_eq!(
+            found(&manifest, &live, PartialComparison, true),
+            [
+                "/data/password git=(redacted: /data/password in git) member=(redacted: /data/password in the member)",
+                "/type git=Opaque member=Other",
+            ]
+        );
+        let all = found(&manifest, &json!({}), FullComparison, true).join(" ");
+        assert!(all.contains("(redacted: /data in git)"), "{all}");
+        assert!(!all.contains("hunter2") && !all.contains("aHVudGVyMg"), "{all}");
+    }
+
+    #[test]
+    fn reports_are_bounded() {
+        let many: Map<String, Value> = (0..250).map(|n| (format!("k{n:03}"), json!(n))).collect();
+        let all = differences(&json!({"data": many}), &json!({"data": {"x": 1}}), PartialComparison, false);
+        assert_eq!(all.len(), DIFFERENCES_MAX);
+        let long = differences(&json!({"a": "é".repeat(1000)}), &json!({}), PartialComparison, false);
+        let shown = long[0].value_in_hub.as_deref().expect("git has a value");
+        assert_eq!(shown.chars().count(), VALUE_CHARS_MAX + 1);
+    }
+
+    fn any_json() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i32>().prop_map(Value::from),
+            "[a-c]{0,2}".prop_map(Value::from),
+        ];
+        leaf.prop_recursive(4, 40, 4, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+                prop::collection::btree_map("name|port|a|b", inner, 0..4)
+                    .prop_map(|m| Value::Object(m.into_iter().collect())),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_differs_from_itself(value in any_json(), secret: bool) {
+            prop_assert_eq!(differences(&value, &value, FullComparison, secret), vec![]);
+        }
+
+        #[test]
+        fn partial_finds_no_path_that_full_does_not(hub in any_json(), member in any_json()) {
+            let full = differences(&hub, &member, FullComparison, false);
+            let partial = differences(&hub, &member, PartialComparison, false);
+            prop_assert!(partial.iter().all(|d| full.contains(d)), "{partial:?} not within {full:?}");
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! Small records for the tests of this room.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::placement::PlacementView;
+use crate::api::condition::{Condition, ConditionStatus};
+use crate::api::placement::{PlacementPolicy, PlacementSpec, PlacementType};
+use crate::model::id::{BlobId, ClusterName, CommitId, Digest, ObjectId, PlacementKey};
+use crate::model::manifest::Origin;
+use crate::model::records::{
+    ApplyOutcome, Availability, Binding, BindingState, ClusterDecision, ClusterRecord, ClusterScore, ManifestStatus,
+    MemberKind, PlacementRecord, PolicySnapshot, ResourceSnapshot, SnapshotResource, WorkStatus,
+};
+
+/// Returns a moment `seconds` after the tests' beginning of time.
+pub fn at(seconds: i64) -> Timestamp {
+    let start: Timestamp = "2026-03-01T12:00:00Z".parse().expect("a timestamp");
+    start + SignedDuration::from_secs(seconds)
+}
+
+pub fn object(name: &str) -> ObjectId {
+    ObjectId {
+        group: String::new(),
+        version: "v1".into(),
+        kind: "ConfigMap".into(),
+        namespace: "web".into(),
+        name: name.into(),
+    }
+}
+
+pub fn manifest(name: &str, applied: ApplyOutcome, availability: Option<Availability>) -> ManifestStatus {
+    ManifestStatus { id: object(name), applied, message: String::new(), availability, differences: vec![] }
+}
+
+pub fn work(generation: i64, manifests: Vec<ManifestStatus>) -> WorkStatus {
+    WorkStatus { generation, complete: true, manifests, ..WorkStatus::default() }
+}
+
+pub fn condition(type_: &str, status: ConditionStatus, reason: &str, generation: i64) -> Condition {
+    Condition {
+        type_: type_.into(),
+        status,
+        reason: reason.into(),
+        message: format!("{type_} says {reason}"),
+        observed_generation: generation,
+        last_transition_time: at(0),
+    }
+}
+
+pub fn decision(cluster: &str, selected: bool) -> ClusterDecision {
+    ClusterDecision {
+        cluster_name: cluster.into(),
+        selected,
+        cluster_score: selected.then(ClusterScore::default),
+        reason: if selected { format!("picked {cluster}") } else { format!("{cluster} has a taint") },
+    }
+}
+
+/// A binding of placement `web`, generation 7, bound to a snapshot.
+pub fn binding(cluster: &str, snapshot: u64) -> Binding {
+    Binding {
+        name: format!("web-{cluster}-0a1b2c3d"),
+        placement: PlacementKey::cluster_scoped("web"),
+        cluster: cluster.into(),
+        state: BindingState::Bound,
+        previous_state: None,
+        policy_index: 0,
+        decision: decision(cluster, true),
+        snapshot: Some(snapshot),
+        apply_strategy: crate::api::placement::ApplyStrategy::default(),
+        started_at: Some(at(0)),
+        generation: 7,
+        conditions: vec![],
+        deleting: false,
+    }
+}
+
+pub fn snapshot(index: u64, names: &[&str]) -> ResourceSnapshot {
+    let resource = |name: &&str| SnapshotResource {
+        id: object(name),
+        origin: Origin { path: "web/all.yaml".into(), line: 4, blob: BlobId::new("b10b"), ordinal: 0 },
+        digest: Digest::new("d1"),
+    };
+    ResourceSnapshot {
+        placement: PlacementKey::cluster_scoped("web"),
+        index,
+        commit: CommitId::new("1a2b3c4d5e6f"),
+        hash: Digest::new("abc123"),
+        resources: names.iter().map(resource).collect(),
+        parts: vec![names.len()],
+        created_at: at(0),
+    }
+}
+
+pub fn cluster(name: &str, online: bool) -> ClusterRecord {
+    ClusterRecord {
+        name: name.into(),
+        labels: BTreeMap::new(),
+        kind: MemberKind::Live,
+        online,
+        message: (!online).then(|| "connection refused".to_owned()),
+        since: at(0),
+        left: false,
+        properties: BTreeMap::new(),
+    }
+}
+
+/// A whole placement `web` with its records, from which views are made.
+pub struct Case {
+    pub record: PlacementRecord,
+    pub policy: Option<PolicySnapshot>,
+    pub snapshot: Option<ResourceSnapshot>,
+    pub history: Vec<ResourceSnapshot>,
+    pub bindings: Vec<Binding>,
+    pub works: BTreeMap<ClusterName, WorkStatus>,
+    pub clusters: BTreeMap<ClusterName, ClusterRecord>,
+    pub now: Timestamp,
+}
+
+impl Case {
+    /// Every named cluster online and holding an available snapshot 3, the latest.
+    pub fn healthy(clusters: &[&str]) -> Self {
+        let record = PlacementRecord {
+            key: PlacementKey::cluster_scoped("web"),
+            spec: PlacementSpec {
+                policy: Some(PlacementPolicy { placement_type: PlacementType::PickAll, ..PlacementPolicy::default() }),
+                ..PlacementSpec::default()
+            },
+            annotations: BTreeMap::new(),
+            generation: 2,
+            origin: None,
+            created_at: at(0),
+            conditions: vec![],
+            error: None,
+            deletion_gate: None,
+            removed: false,
+            halted: None,
+        };
+        let policy = PolicySnapshot {
+            placement: record.key.clone(),
+            index: 0,
+            hash: Digest::new("ff00"),
+            policy: record.spec.policy.clone(),
+            number_of_clusters: None,
+            observed_generation: 2,
+            fulfilled: true,
+            target_clusters: clusters.iter().map(|name| decision(name, true)).collect(),
+            created_at: at(0),
+        };
+        let mut case = Self {
+            record,
+            policy: Some(policy),
+            snapshot: Some(snapshot(3, &["a", "b"])),
+            history: vec![snapshot(2, &["a"])],
+            bindings: clusters.iter().map(|name| binding(name, 3)).collect(),
+            works: BTreeMap::new(),
+            clusters: clusters.iter().map(|name| ((*name).into(), cluster(name, true))).collect(),
+            now: at(60),
+        };
+        for name in clusters {
+            let available = |name| manifest(name, ApplyOutcome::Applied, Some(Availability::Available));
+            case.works.insert((*name).into(), work(7, vec![available("a"), available("b")]));
+        }
+        case.settle();
+        case
+    }
+
+    /// Brings the bindings' conditions up to date, as the engine does before it asks for the placement's.
+    pub fn settle(&mut self) {
+        for binding in &mut self.bindings {
+            let online = self.clusters.get(&binding.cluster).is_some_and(|c| c.online);
+            binding.conditions =
+                super::binding::binding_conditions(binding, self.works.get(&binding.cluster), online, at(10));
+        }
+    }
+
+    pub fn binding(&mut self, cluster: &str) -> &mut Binding {
+        self.bindings.iter_mut().find(|b| b.cluster.as_str() == cluster).expect("the case has the binding")
+    }
+
+    pub fn work(&mut self, cluster: &str) -> &mut WorkStatus {
+        self.works.get_mut(cluster).expect("the case has the work")
+    }
+
+    pub fn offline(&mut self, cluster: &str) {
+        self.clusters.insert(cluster.into(), self::cluster(cluster, false));
+    }
+
+    pub fn gate(&mut self, clusters: &[&str]) {
+        let deletions = clusters.iter().map(|name| ((*name).into(), BTreeSet::from([object("old").key()])));
+        self.record.deletion_gate = Some(crate::model::records::DeletionGate {
+            digest: Digest::new("9f8e7d6c5b4a39281706f5e4d3c2b1a0"),
+            reason: "more than half of the objects would go".into(),
+            deletions: deletions.collect(),
+            since: at(0),
+        });
+    }
+
+    pub fn view(&self) -> PlacementView<'_> {
+        PlacementView {
+            record: &self.record,
+            policy: self.policy.as_ref(),
+            snapshot: self.snapshot.as_ref(),
+            history: &self.history,
+            bindings: &self.bindings,
+            works: &self.works,
+            clusters: &self.clusters,
+            now: self.now,
+        }
+    }
+}

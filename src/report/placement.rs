@@ -1,0 +1,382 @@
+//! Status of a placement: what KubeFleet's API promises, and what only gitfleet knows.
+//!
+//! KubeFleet's condition types carry the placement's kind as prefix. Beside them stand, only while they apply, types of our
+//! own, always `True`:
+//!
+//! | type | reason | meaning |
+//! |---|---|---|
+//! | `Stalled` | `PlacementInvalid` | an error of this placement alone; it keeps its last good state until its input changes |
+//! | `Halted` | `FailuresExceedMax` | more clusters failed than `gitfleet.io/max-failures` allows; `retry` or a new commit goes on |
+//! | `DeletionGuarded` | `ApprovalRequired` | deletions wait for a person; the message has reason and digest |
+//! | `ClustersDeferred` | `ClustersOffline` | picked clusters that do not answer and are not at the newest snapshot |
+//! | `Removing` | `RemovedFromGit` | the placement is gone from git; its objects are being removed |
+//!
+//! That a snapshot was superseded before a cluster finished it is said in the messages of RolloutStarted.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::binding::binding_lists;
+use super::rollup;
+use super::work::{DiffedObject, DriftedObject, FailedObject, Mode};
+use crate::api::condition::{Condition, ConditionStatus, find_condition};
+use crate::api::placement::{PlacementType, StrategyType};
+use crate::model::id::{ClusterName, ObjectId};
+use crate::model::records::{
+    Binding, ClusterDecision, ClusterRecord, PlacementRecord, PolicySnapshot, ResourceSnapshot, WorkStatus,
+};
+
+/// Everything the status of one placement follows from.
+///
+/// The bindings' conditions are up to date ([`super::binding::binding_conditions`]): they are copied, not computed again.
+#[derive(Clone, Copy, Debug)]
+pub struct PlacementView<'a> {
+    /// The placement.
+    pub record: &'a PlacementRecord,
+    /// Its latest policy snapshot.
+    pub policy: Option<&'a PolicySnapshot>,
+    /// Its latest resource snapshot.
+    pub snapshot: Option<&'a ResourceSnapshot>,
+    /// Older resource snapshots that clusters may hold, in any order.
+    pub history: &'a [ResourceSnapshot],
+    /// All its bindings.
+    pub bindings: &'a [Binding],
+    /// What each cluster holds of it.
+    pub works: &'a BTreeMap<ClusterName, WorkStatus>,
+    /// The fleet; clusters of the placement suffice.
+    pub clusters: &'a BTreeMap<ClusterName, ClusterRecord>,
+    /// The moment of the view.
+    pub now: Timestamp,
+}
+
+impl<'a> PlacementView<'a> {
+    /// Returns the picked clusters in decision order, each with the binding that speaks for it: of the latest policy
+    /// snapshot and not being deleted.
+    pub fn picked(&self) -> Vec<(&'a ClusterDecision, Option<&'a Binding>)> {
+        let Some(policy) = self.policy else { return Vec::new() };
+        let mut speaking = BTreeMap::new();
+        for binding in self.bindings.iter().filter(|b| b.policy_index == policy.index && !b.deleting) {
+            speaking.entry(&binding.cluster).or_insert(binding);
+        }
+        self.selected().map(|decision| (decision, speaking.get(&decision.cluster_name).copied())).collect()
+    }
+
+    /// Returns the bindings that do not speak for a picked cluster: what they delivered is to go.
+    pub fn leftovers(&self) -> Vec<&'a Binding> {
+        let speaking: BTreeSet<&str> =
+            self.picked().iter().filter_map(|(_, b)| Some(b.as_ref()?.name.as_str())).collect();
+        self.bindings.iter().filter(|b| !speaking.contains(b.name.as_str())).collect()
+    }
+
+    /// Returns the index of the newest resource snapshot.
+    pub fn newest(&self) -> Option<u64> {
+        self.snapshot.map(|s| s.index)
+    }
+
+    /// Tells whether a binding holds the newest snapshot, available or compared.
+    pub fn is_up_to_date(&self, binding: &Binding) -> bool {
+        binding.snapshot.is_some() && binding.snapshot == self.newest() && is_right(binding, self.mode())
+    }
+
+    /// Tells whether staged update runs move the clusters.
+    pub fn is_external(&self) -> bool {
+        self.record.spec.strategy.type_ == StrategyType::External
+    }
+
+    /// Returns whether the placement applies or only compares.
+    pub fn mode(&self) -> Mode {
+        self.record.spec.strategy.apply_strategy.as_ref().map_or(Mode::Apply, Mode::of)
+    }
+
+    /// Returns the record of a cluster that does not answer.
+    pub fn offline(&self, cluster: &ClusterName) -> Option<&'a ClusterRecord> {
+        self.clusters.get(cluster).filter(|c| !c.online)
+    }
+
+    /// Returns the picked clusters' decisions, in decision order.
+    pub fn selected(&self) -> impl Iterator<Item = &'a ClusterDecision> {
+        self.policy.into_iter().flat_map(|p| &p.target_clusters).filter(|d| d.selected)
+    }
+
+    /// Tells whether the latest policy snapshot has been scheduled for the placement as it is now.
+    pub fn is_scheduled(&self) -> bool {
+        self.policy.is_some_and(|p| p.observed_generation >= self.record.generation)
+    }
+
+    /// Returns the resource snapshot of an index, where it is still kept.
+    pub fn snapshot_at(&self, index: u64) -> Option<&'a ResourceSnapshot> {
+        self.snapshot.into_iter().chain(self.history).find(|s| s.index == index)
+    }
+}
+
+/// `status` of a placement.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PlacementStatus {
+    /// What is placed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub selected_resources: Vec<ObjectId>,
+    /// The index of the resource snapshot this speaks of; empty where there is none or clusters differ.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub observed_resource_index: String,
+    /// One entry for each picked cluster, then one without a name for each cluster that was wanted and not found.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub placement_statuses: Vec<ClusterPlacementStatus>,
+    /// The placement's conditions, in chain order.
+    pub conditions: Vec<Condition>,
+}
+
+/// `status.placementStatuses[]`: the placement on one cluster.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ClusterPlacementStatus {
+    /// The cluster; empty for one that was wanted and not found.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub cluster_name: String,
+    /// For RollingUpdate the latest index, reached or not; for External the index the cluster is to hold.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub observed_resource_index: String,
+    /// Objects that failed, at most 100.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub failed_placements: Vec<FailedObject>,
+    /// Objects that drifted, at most 100.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub drifted_placements: Vec<DriftedObject>,
+    /// Objects that differ, at most 100.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub diffed_placements: Vec<DiffedObject>,
+    /// Scheduled and the chain as far as it got, without prefix.
+    pub conditions: Vec<Condition>,
+}
+
+/// One link of the chain: its type and the reasons of its states.
+#[derive(Clone, Copy, Debug)]
+pub struct Link {
+    /// The type, without prefix.
+    pub type_: &'static str,
+    /// The reason where it cannot be told yet.
+    pub unknown: &'static str,
+    /// The placement's reason where some cluster does not hold it.
+    pub failed: &'static str,
+    /// The placement's reason where every cluster holds it.
+    pub holds: &'static str,
+    /// What clusters in these states do, for people: unknown, failed, holding.
+    pub words: [&'static str; 3],
+}
+
+const ROLLOUT_STARTED: Link = Link {
+    type_: "RolloutStarted",
+    unknown: "RolloutStartedUnknown",
+    failed: "RolloutNotStartedYet",
+    holds: "RolloutStarted",
+    words: ["not known to have started", "waiting for their turn", "started"],
+};
+const OVERRIDDEN: Link = Link {
+    type_: "Overridden",
+    unknown: "OverriddenPending",
+    failed: "OverriddenFailed",
+    holds: "OverriddenSucceeded",
+    words: ["waiting for their overrides", "with overrides that failed", "with their overrides in place"],
+};
+const WORK_SYNCHRONIZED: Link = Link {
+    type_: "WorkSynchronized",
+    unknown: "WorkSynchronizedUnknown",
+    failed: "WorkNotSynchronizedYet",
+    holds: "WorkSynchronized",
+    words: ["waiting for their work", "whose work could not be handed over", "with their work handed over"],
+};
+const APPLIED: Link = Link {
+    type_: "Applied",
+    unknown: "ApplyPending",
+    failed: "ApplyFailed",
+    holds: "ApplySucceeded",
+    words: ["yet to apply", "where not every object is applied", "with every object applied"],
+};
+const AVAILABLE: Link = Link {
+    type_: "Available",
+    unknown: "ResourceAvailableUnknown",
+    failed: "ResourceNotAvailableYet",
+    holds: "ResourceAvailable",
+    words: ["yet to tell availability", "where not every object is available", "with every object available"],
+};
+const DIFF_REPORTED: Link = Link {
+    type_: "DiffReported",
+    unknown: "DiffReportingPending",
+    failed: "DiffReportingIncompleteOrFailed",
+    holds: "DiffReportingCompleted",
+    words: ["yet to compare", "where not every object is compared", "with every object compared"],
+};
+
+/// Returns the chain of a mode, in its fixed order.
+pub fn chain(mode: Mode) -> &'static [Link] {
+    const APPLY: [Link; 5] = [ROLLOUT_STARTED, OVERRIDDEN, WORK_SYNCHRONIZED, APPLIED, AVAILABLE];
+    const REPORT: [Link; 4] = [ROLLOUT_STARTED, OVERRIDDEN, WORK_SYNCHRONIZED, DIFF_REPORTED];
+    match mode {
+        Mode::Apply => &APPLY,
+        Mode::ReportDiff => &REPORT,
+    }
+}
+
+/// Returns the status of a placement.
+///
+/// Transition times of the placement's own conditions are kept from `record.conditions`; those of clusters come from the
+/// bindings, so that an unchanged fleet gives an unchanged status at any time.
+///
+/// Source: KubeFleet's placement controller; the messages and the types of the table above are ours.
+pub fn placement_status(view: &PlacementView) -> PlacementStatus {
+    let latest = view.snapshot.filter(|_| !view.is_external());
+    let mut status = PlacementStatus {
+        selected_resources: view.snapshot.map(identities).unwrap_or_default(),
+        observed_resource_index: latest.map(|s| s.index.to_string()).unwrap_or_default(),
+        placement_statuses: Vec::new(),
+        conditions: Vec::new(),
+    };
+    if view.is_scheduled() || (view.record.error.is_some() && view.policy.is_some()) {
+        status.placement_statuses = view.picked().into_iter().map(|(d, b)| cluster_status(view, d, b)).collect();
+        status.placement_statuses.extend(not_found(view));
+    }
+    if view.is_external() {
+        rollup::show_common_snapshot(view, &mut status);
+    }
+    status.conditions = rollup::placement_conditions(view, &status);
+    status
+}
+
+/// Returns the identities of a snapshot's objects, in snapshot order.
+pub fn identities(snapshot: &ResourceSnapshot) -> Vec<ObjectId> {
+    snapshot.resources.iter().map(|r| r.id.clone()).collect()
+}
+
+/// Returns how many clusters the policy wanted beyond those it found.
+fn missing_count(policy: &PolicySnapshot) -> usize {
+    let selected = policy.target_clusters.iter().filter(|d| d.selected).count();
+    let wanted = match &policy.policy {
+        Some(p) if p.placement_type == PlacementType::PickN => {
+            usize::try_from(policy.number_of_clusters.or(p.number_of_clusters).unwrap_or(0)).unwrap_or(0)
+        }
+        Some(p) if p.placement_type == PlacementType::PickFixed => p.cluster_names.len(),
+        _ => 0,
+    };
+    wanted.saturating_sub(selected)
+}
+
+fn not_found(view: &PlacementView) -> Vec<ClusterPlacementStatus> {
+    let Some(policy) = view.policy else { return Vec::new() };
+    let unselected = policy.target_clusters.iter().filter(|d| !d.selected);
+    let entry = |decision: &ClusterDecision| ClusterPlacementStatus {
+        conditions: vec![scheduled_condition(view, policy, decision)],
+        ..ClusterPlacementStatus::default()
+    };
+    unselected.take(missing_count(policy)).map(entry).collect()
+}
+
+fn scheduled_condition(view: &PlacementView, policy: &PolicySnapshot, decision: &ClusterDecision) -> Condition {
+    let (status, reason) = if decision.selected {
+        (ConditionStatus::True, "Scheduled")
+    } else {
+        (ConditionStatus::False, "ScheduleFailed")
+    };
+    Condition {
+        type_: "Scheduled".to_owned(),
+        status,
+        reason: reason.to_owned(),
+        message: decision.reason.clone(),
+        observed_generation: view.record.generation,
+        last_transition_time: policy.created_at,
+    }
+}
+
+fn cluster_status(
+    view: &PlacementView,
+    decision: &ClusterDecision,
+    binding: Option<&Binding>,
+) -> ClusterPlacementStatus {
+    let held = binding.and_then(|b| b.snapshot);
+    let shown_index =
+        if view.is_external() { held.filter(|index| view.snapshot_at(*index).is_some()) } else { view.newest() };
+    let mut status = ClusterPlacementStatus {
+        cluster_name: decision.cluster_name.to_string(),
+        observed_resource_index: shown_index.map(|i| i.to_string()).unwrap_or_default(),
+        conditions: view.policy.map(|p| scheduled_condition(view, p, decision)).into_iter().collect(),
+        ..ClusterPlacementStatus::default()
+    };
+    status.conditions.extend(cluster_chain(view, &decision.cluster_name, binding));
+    if let Some(binding) = binding
+        && status.conditions.iter().any(|c| c.type_ == APPLIED.type_ || c.type_ == DIFF_REPORTED.type_)
+    {
+        let lists = binding_lists(binding, view.works.get(&binding.cluster));
+        status.failed_placements = lists.failed;
+        status.drifted_placements = lists.drifted;
+        status.diffed_placements = lists.diffed;
+    }
+    status
+}
+
+/// Returns the chain's conditions of one cluster, up to the first that does not hold.
+fn cluster_chain(view: &PlacementView, cluster: &ClusterName, binding: Option<&Binding>) -> Vec<Condition> {
+    // Unknown has no time in any record; that of the newest snapshot does not move by looking.
+    let since = view.snapshot.map(|s| s.created_at).or(view.policy.map(|p| p.created_at)).unwrap_or_default();
+    let unknown = |link: &Link, message: String| Condition {
+        type_: link.type_.to_owned(),
+        status: ConditionStatus::Unknown,
+        reason: link.unknown.to_owned(),
+        message,
+        observed_generation: view.record.generation,
+        last_transition_time: since,
+    };
+    let Some(binding) = binding else {
+        return vec![unknown(&ROLLOUT_STARTED, "picked; not bound yet".to_owned())];
+    };
+    let outdated = !view.is_external() && binding.snapshot != view.newest();
+    let mut conditions = Vec::new();
+    for link in chain(view.mode()) {
+        let own = find_condition(&binding.conditions, link.type_)
+            .filter(|c| c.observed_generation == binding.generation && c.status != ConditionStatus::Unknown);
+        let mut condition = match own {
+            Some(own) if !outdated || own.status == ConditionStatus::False => {
+                Condition { observed_generation: view.record.generation, ..own.clone() }
+            }
+            _ => unknown(link, format!("cluster {cluster} has not said yet")),
+        };
+        if outdated {
+            condition.message = waiting_words(view, binding);
+        }
+        let holds = condition.status == ConditionStatus::True;
+        conditions.push(condition);
+        if outdated || !holds {
+            break;
+        }
+    }
+    conditions
+}
+
+/// Says why a cluster is not at the newest snapshot.
+pub fn waiting_words(view: &PlacementView, binding: &Binding) -> String {
+    let newest = view.snapshot.map_or_else(|| "the first snapshot".to_owned(), |s| format!("snapshot {}", s.index));
+    let mut words = match binding.snapshot {
+        None => format!("waits for its turn for {newest}"),
+        Some(held) if is_right(binding, view.mode()) => {
+            format!("holds snapshot {held}; waits for its turn for {newest}")
+        }
+        Some(held) => format!("snapshot {held} was superseded by {newest} before it was done here; waits for its turn"),
+    };
+    if let Some(offline) = view.offline(&binding.cluster) {
+        words = format!("deferred, the cluster is offline{}: {words}", why(offline));
+    } else if let Some(halted) = &view.record.halted {
+        words = format!("{words}; the rollout is halted: {halted}");
+    }
+    words
+}
+
+/// Tells whether a binding's last link holds at its own generation: its snapshot is there and available, or compared.
+pub fn is_right(binding: &Binding, mode: Mode) -> bool {
+    let last = if mode == Mode::Apply { AVAILABLE.type_ } else { DIFF_REPORTED.type_ };
+    find_condition(&binding.conditions, last).is_some_and(|c| c.is(ConditionStatus::True, binding.generation))
+}
+
+/// Returns the parenthesis that says why a cluster does not answer.
+pub fn why(cluster: &ClusterRecord) -> String {
+    cluster.message.as_ref().map(|m| format!(" ({m})")).unwrap_or_default()
+}

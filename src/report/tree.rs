@@ -1,0 +1,297 @@
+//! The progress tree of `gitfleet status`: source, placements, clusters, in words.
+
+use jiff::Timestamp;
+
+use super::binding::binding_lists;
+use super::converge::{Converged, converged};
+use super::placement::{PlacementView, chain, waiting_words, why};
+use super::table::age;
+use super::work::{Mode, NAMED_OBJECTS_MAX, counted};
+use crate::api::condition::{Condition, ConditionStatus, find_condition};
+use crate::model::id::CommitId;
+use crate::model::records::{Binding, ClusterDecision, DeletionGate, SourceRecord};
+
+/// Errors of a refused commit that are shown before the rest is only counted; `validate` shows all.
+pub const REFUSED_ERRORS_MAX: usize = 20;
+
+/// Digits of a digest that are shown; enough to name a gate.
+const DIGEST_SHOWN: usize = 12;
+
+/// What a piece of text means; the terminal makes colours of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Style {
+    /// Nothing in particular.
+    Plain,
+    /// A heading.
+    Strong,
+    /// As it should be.
+    Ok,
+    /// On its way, or waiting.
+    Progressing,
+    /// Wrong.
+    Bad,
+    /// Of less interest.
+    Muted,
+}
+
+/// A piece of text with its meaning.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// What it means.
+    pub style: Style,
+    /// The text.
+    pub text: String,
+}
+
+/// One line of the tree.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Line {
+    /// Its pieces, from left to right.
+    pub spans: Vec<Span>,
+}
+
+impl Line {
+    fn with(mut self, style: Style, text: impl Into<String>) -> Self {
+        self.spans.push(Span { style, text: text.into() });
+        self
+    }
+}
+
+/// Everything `gitfleet status` shows.
+#[derive(Clone, Copy, Debug)]
+pub struct StatusView<'a> {
+    /// The source.
+    pub source: &'a SourceRecord,
+    /// The branch that is followed, where one is configured.
+    pub branch: Option<&'a str>,
+    /// The placements, in the order they are shown.
+    pub placements: &'a [PlacementView<'a>],
+    /// The moment of the view.
+    pub now: Timestamp,
+}
+
+/// Returns the tree, line by line: what is wrong with the source first, then each placement with its clusters.
+pub fn status_lines(view: &StatusView) -> Vec<Line> {
+    let mut lines = source_lines(view);
+    if view.placements.is_empty() {
+        lines.push(Line::default());
+        lines.push(Line::default().with(Style::Muted, "no placements"));
+    }
+    for placement in view.placements {
+        lines.push(Line::default());
+        lines.extend(placement_lines(placement));
+    }
+    lines
+}
+
+fn source_lines(view: &StatusView) -> Vec<Line> {
+    let source = view.source;
+    let short = |commit: &Option<CommitId>| commit.as_ref().map_or("none", CommitId::short).to_owned();
+    let mut lines = Vec::new();
+    if !source.refused.is_empty() {
+        let heading = format!("commit {} is refused; {} stays in force", short(&source.seen), short(&source.accepted));
+        lines.push(Line::default().with(Style::Bad, "✗ ").with(Style::Strong, heading));
+        for error in source.refused.iter().take(REFUSED_ERRORS_MAX) {
+            lines.push(Line::default().with(Style::Plain, "    ").with(Style::Bad, error.to_string()));
+        }
+        if let Some(rest) = source.refused.len().checked_sub(REFUSED_ERRORS_MAX).filter(|n| *n > 0) {
+            lines.push(Line::default().with(Style::Muted, format!("    and {}", counted(rest, "more error"))));
+        }
+    }
+    if let Some(failure) = &source.failure {
+        lines.push(Line::default().with(Style::Bad, format!("✗ the source cannot be read: {failure}")));
+    }
+    if let Some(held) = &source.held_rewrite {
+        let words = format!(
+            "! {} does not descend from {}; it waits for `gitfleet resume`",
+            held.short(),
+            short(&source.accepted)
+        );
+        lines.push(Line::default().with(Style::Progressing, words));
+    }
+    let branch = view.branch.map(|b| format!(" ({b})")).unwrap_or_default();
+    lines.push(Line::default().with(Style::Strong, "source ").with(Style::Plain, format!("{}{branch}", source.url)));
+    let mut commits = Line::default().with(Style::Muted, "  accepted ").with(Style::Plain, short(&source.accepted));
+    if source.seen != source.accepted {
+        commits = commits.with(Style::Muted, ", seen ").with(Style::Plain, short(&source.seen));
+    }
+    lines.push(commits);
+    lines
+}
+
+fn placement_lines(view: &PlacementView) -> Vec<Line> {
+    let mut children: Vec<Vec<Line>> = gate_lines(view).into_iter().collect();
+    let width = view.bindings.iter().map(|b| b.cluster.as_str().chars().count());
+    let width = width.chain(view.selected().map(|d| d.cluster_name.as_str().chars().count())).max().unwrap_or(0);
+    let picked = view.picked();
+    let done = picked.iter().filter(|(_, binding)| binding.is_some_and(|b| view.is_up_to_date(b))).count();
+    let mut lines = vec![heading(view, done, picked.len())];
+    children.extend(picked.into_iter().map(|(decision, binding)| cluster_lines(view, decision, binding, width)));
+    children.extend(view.leftovers().into_iter().map(|binding| leftover_line(view, binding, width)));
+    let last = children.len();
+    for (position, child) in children.into_iter().enumerate() {
+        let (first, below) = if position + 1 == last { ("└─ ", "   ") } else { ("├─ ", "│  ") };
+        for (number, mut line) in child.into_iter().enumerate() {
+            let branch = if number == 0 { first } else { below };
+            line.spans.insert(0, Span { style: Style::Muted, text: branch.to_owned() });
+            lines.push(line);
+        }
+    }
+    lines
+}
+
+fn heading(view: &PlacementView, done: usize, total: usize) -> Line {
+    let record = view.record;
+    let newest = view.newest();
+    let snapshot = newest.map_or_else(|| "no snapshot".to_owned(), |index| format!("snapshot {index}"));
+    let commit = view.snapshot.map(|s| format!(" ({})", s.commit.short())).unwrap_or_default();
+    let (style, glyph, words) = match converged(view) {
+        Converged::AllAtTarget if record.removed => (Style::Ok, "✓", "removed".to_owned()),
+        Converged::AllAtTarget => (Style::Ok, "✓", String::new()),
+        Converged::Progressing if record.removed => (Style::Progressing, "↻", "being removed".to_owned()),
+        Converged::Progressing => (Style::Progressing, "↻", "in progress".to_owned()),
+        Converged::WaitingForTime(until) => {
+            let until = until.map(|t| format!(" {} more", age(view.now, t))).unwrap_or_default();
+            (Style::Progressing, "↻", format!("waits{until}"))
+        }
+        Converged::WaitingForPerson(text) => (Style::Progressing, "!", text),
+        Converged::Unreachable(text) => (Style::Progressing, "!", format!("waits for offline clusters: {text}")),
+        Converged::Failed(text) => (Style::Bad, "✗", text),
+    };
+    let colon = if words.is_empty() { "" } else { ": " };
+    Line::default()
+        .with(style, format!("{glyph} "))
+        .with(Style::Muted, format!("{} ", record.key.kind()))
+        .with(Style::Strong, record.key.to_string())
+        .with(Style::Plain, format!("  {snapshot}{commit}, {done} of {} up to date{colon}", counted(total, "cluster")))
+        .with(style, words)
+}
+
+fn gate_lines(view: &PlacementView) -> Option<Vec<Line>> {
+    let DeletionGate { digest, reason, deletions, since } = view.record.deletion_gate.as_ref()?;
+    let digest: String = digest.as_str().chars().take(DIGEST_SHOWN).collect();
+    let words = format!("! deletions wait for a person since {}: {reason}, digest {digest}", age(*since, view.now));
+    let mut lines = vec![Line::default().with(Style::Progressing, words)];
+    for (cluster, objects) in deletions {
+        for object in objects.iter().take(NAMED_OBJECTS_MAX) {
+            lines.push(Line::default().with(Style::Muted, format!("    {cluster}: {object}")));
+        }
+        if let Some(rest) = objects.len().checked_sub(NAMED_OBJECTS_MAX).filter(|n| *n > 0) {
+            lines.push(Line::default().with(Style::Muted, format!("    {cluster}: and {rest} more")));
+        }
+    }
+    Some(lines)
+}
+
+fn cluster_lines(
+    view: &PlacementView,
+    decision: &ClusterDecision,
+    binding: Option<&Binding>,
+    width: usize,
+) -> Vec<Line> {
+    let name = &decision.cluster_name;
+    let held = binding.and_then(|b| b.snapshot).map_or_else(|| "-".to_owned(), |index| index.to_string());
+    let (style, glyph, words) = cluster_state(view, decision, binding);
+    let mut lines = vec![
+        Line::default()
+            .with(style, format!("{glyph} "))
+            .with(Style::Plain, format!("{:width$}  ", name.as_str()))
+            .with(Style::Muted, format!("snapshot {held}  "))
+            .with(style, words),
+    ];
+    let Some(binding) = binding else { return lines };
+    let lists = binding_lists(binding, view.works.get(name));
+    for failed in lists.failed.iter().take(NAMED_OBJECTS_MAX) {
+        let words = format!("    {}: {}: {}", failed.id, failed.condition.reason, failed.condition.message);
+        let style = if failed.condition.type_ == "Applied" { Style::Bad } else { Style::Progressing };
+        lines.push(Line::default().with(style, words));
+    }
+    if let Some(rest) = lists.failed.len().checked_sub(NAMED_OBJECTS_MAX).filter(|n| *n > 0) {
+        lines.push(Line::default().with(Style::Muted, format!("    and {rest} more")));
+    }
+    for (count, one, several) in
+        [(lists.drifted.len(), "drifted", "drifted"), (lists.diffed.len(), "differs from git", "differ from git")]
+    {
+        if count > 0 {
+            let verb = if count == 1 { one } else { several };
+            lines.push(Line::default().with(Style::Progressing, format!("    {} {verb}", counted(count, "object"))));
+        }
+    }
+    lines
+}
+
+/// Returns how a picked cluster stands, in one phrase.
+fn cluster_state(
+    view: &PlacementView,
+    decision: &ClusterDecision,
+    binding: Option<&Binding>,
+) -> (Style, &'static str, String) {
+    let offline = view.offline(&decision.cluster_name);
+    let Some(binding) = binding else {
+        let words = offline.map_or_else(|| "picked; not bound yet".to_owned(), |c| format!("offline{}", why(c)));
+        return (Style::Muted, "·", words);
+    };
+    if binding.snapshot.is_none() || binding.snapshot != view.newest() {
+        return (Style::Muted, if offline.is_some() { "?" } else { "·" }, waiting_words(view, binding));
+    }
+    let since = |condition: &Condition| age(condition.last_transition_time, view.now);
+    let (style, glyph, mut words) = match standing(binding, view.mode()) {
+        None => (Style::Progressing, "↻", "begins".to_owned()),
+        Some(c) if c.status == ConditionStatus::True => {
+            let word = match (c.type_.as_str(), c.reason.as_str()) {
+                ("DiffReported", _) => "compared",
+                (_, "NotAllWorkAreAvailabilityTrackable") => "applied, not all of it tells availability,",
+                _ => "available",
+            };
+            (Style::Ok, "✓", format!("{word} since {}", since(c)))
+        }
+        Some(c) => {
+            let moving =
+                ["ApplyInProgress", "DiffReportInProgress", "NotAllWorkAreAvailable"].contains(&c.reason.as_str());
+            // Objects are listed below the cluster: the phrase keeps the count only.
+            let count = c.message.split(": ").next().unwrap_or_default();
+            let words = if moving || c.type_ == "Applied" { count.to_owned() } else { c.message.clone() };
+            if moving { (Style::Progressing, "↻", words) } else { (Style::Bad, "✗", words) }
+        }
+    };
+    if let Some(offline) = offline {
+        if words.contains("the cluster is offline") {
+            return (Style::Muted, "?", words);
+        }
+        words = format!("{words}; offline{} since {}", why(offline), age(offline.since, view.now));
+        return (Style::Muted, "?", words);
+    }
+    (style, glyph, words)
+}
+
+/// Returns the condition that tells how far a binding is: the first of the chain that does not hold, or the last.
+fn standing(binding: &Binding, mode: Mode) -> Option<&Condition> {
+    let mut standing = None;
+    for link in chain(mode) {
+        let current = |c: &&Condition| c.observed_generation == binding.generation;
+        let condition = find_condition(&binding.conditions, link.type_).filter(current)?;
+        standing = Some(condition);
+        if condition.status != ConditionStatus::True {
+            break;
+        }
+    }
+    standing
+}
+
+/// Returns the line of a binding that no longer speaks for a picked cluster.
+fn leftover_line(view: &PlacementView, binding: &Binding, width: usize) -> Vec<Line> {
+    let gone = view.clusters.get(&binding.cluster).is_none_or(|c| c.left);
+    let held = view.works.get(&binding.cluster).map_or(0, |w| w.held_deletions.len());
+    let words = match (gone, view.offline(&binding.cluster)) {
+        (true, _) => "left the fleet; what is there stays".to_owned(),
+        (_, Some(offline)) => format!("no longer picked; removed when it answers{}", why(offline)),
+        _ if held > 0 => format!("no longer picked; {} held", counted(held, "deletion")),
+        _ if binding.deleting => "no longer picked; being removed".to_owned(),
+        _ => "no longer picked; waits for its removal".to_owned(),
+    };
+    let name = format!("{:width$}  ", binding.cluster.as_str());
+    vec![Line::default().with(Style::Muted, "- ").with(Style::Plain, name).with(Style::Muted, words)]
+}
+
+#[cfg(test)]
+mod tests;

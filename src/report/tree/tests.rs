@@ -1,0 +1,143 @@
+//! Whole trees, as people see them.
+
+use super::super::fixtures::{Case, at, decision, manifest};
+use super::*;
+use crate::model::manifest::InputError;
+use crate::model::records::{ApplyOutcome, Availability, BindingState};
+
+fn source() -> SourceRecord {
+    SourceRecord {
+        url: "https://git.example/platform/fleet.git".into(),
+        accepted: Some("1a2b3c4d5e6f".into()),
+        seen: Some("1a2b3c4d5e6f".into()),
+        ..SourceRecord::default()
+    }
+}
+
+fn shown(source: &SourceRecord, cases: &mut [Case]) -> String {
+    cases.iter_mut().for_each(Case::settle);
+    let views: Vec<_> = cases.iter().map(Case::view).collect();
+    let view = StatusView { source, branch: Some("main"), placements: &views, now: at(60) };
+    let text = |line: Line| line.spans.into_iter().map(|s| s.text).collect::<String>().trim_end().to_owned();
+    status_lines(&view).into_iter().map(text).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn a_healthy_fleet() {
+    let mut api = Case::healthy(&["east", "north-1"]);
+    api.record.key.name = "api".into();
+    insta::assert_snapshot!(shown(&source(), &mut [api, Case::healthy(&["west"])]), @r#"
+    source https://git.example/platform/fleet.git (main)
+      accepted 1a2b3c4
+
+    ✓ ClusterResourcePlacement api  snapshot 3 (1a2b3c4), 2 of 2 clusters up to date
+    ├─ ✓ east     snapshot 3  available since 50s
+    └─ ✓ north-1  snapshot 3  available since 50s
+
+    ✓ ClusterResourcePlacement web  snapshot 3 (1a2b3c4), 1 of 1 cluster up to date
+    └─ ✓ west  snapshot 3  available since 50s
+    "#);
+}
+
+#[test]
+fn in_the_middle_of_a_rollout() {
+    let mut case = Case::healthy(&["east", "north-1", "south", "west"]);
+    case.work("north-1").complete = false;
+    case.work("north-1").manifests[1] = manifest("b", ApplyOutcome::Pending, None);
+    case.work("south").manifests[1] = manifest("b", ApplyOutcome::Applied, Some(Availability::ManifestNotAvailableYet));
+    case.binding("west").snapshot = Some(2);
+    let mut gone = case.bindings[0].clone();
+    gone.name = "web-old-99999999".into();
+    gone.cluster = "east-old".into();
+    gone.state = BindingState::Unscheduled;
+    case.clusters.insert("east-old".into(), super::super::fixtures::cluster("east-old", true));
+    case.bindings.push(gone);
+    insta::assert_snapshot!(shown(&source(), &mut [case]), @r#"
+    source https://git.example/platform/fleet.git (main)
+      accepted 1a2b3c4
+
+    ↻ ClusterResourcePlacement web  snapshot 3 (1a2b3c4), 1 of 4 clusters up to date: in progress
+    ├─ ✓ east      snapshot 3  available since 50s
+    ├─ ↻ north-1   snapshot 3  1 of 2 objects applied so far
+    ├─ ↻ south     snapshot 3  1 of 2 objects available
+    │      ConfigMap web/b: ManifestNotAvailableYet: the object is not available yet
+    ├─ · west      snapshot 2  holds snapshot 2; waits for its turn for snapshot 3
+    └─ - east-old  no longer picked; waits for its removal
+    "#);
+}
+
+#[test]
+fn everything_that_can_be_wrong() {
+    let mut source = source();
+    source.seen = Some("9f8e7d6c5b4a".into());
+    source.refused = vec![
+        InputError {
+            path: "web/all.yaml".into(),
+            line: 12,
+            object: Some("Deployment.apps web/web".into()),
+            field: Some("spec.replicas".into()),
+            message: "expected a number, found \"three\"".into(),
+            hint: None,
+        },
+        InputError {
+            path: "placements/web.yaml".into(),
+            line: 3,
+            object: None,
+            field: Some("spec.polici".into()),
+            message: "unknown field".into(),
+            hint: Some("did you mean `policy`?".into()),
+        },
+    ];
+    let mut case = Case::healthy(&["east", "north-1", "south", "west"]);
+    case.binding("north-1").snapshot = Some(2);
+    case.offline("north-1");
+    case.offline("west");
+    let mut broken = manifest("b", ApplyOutcome::ManifestApplyFailed, None);
+    broken.message = "field is immutable".into();
+    case.work("south").manifests[1] = broken;
+    case.work("south").manifests[0].differences = vec![crate::model::diff::missing_object()];
+    case.gate(&["east"]);
+    case.record.halted = Some("1 of 4 clusters failed, 0 may".into());
+    insta::assert_snapshot!(shown(&source, &mut [case]), @r#"
+    ✗ commit 9f8e7d6 is refused; 1a2b3c4 stays in force
+        web/all.yaml:12: Deployment.apps web/web: spec.replicas: expected a number, found "three"
+        placements/web.yaml:3: spec.polici: unknown field (did you mean `policy`?)
+    source https://git.example/platform/fleet.git (main)
+      accepted 1a2b3c4, seen 9f8e7d6
+
+    ✗ ClusterResourcePlacement web  snapshot 3 (1a2b3c4), 2 of 4 clusters up to date: the rollout is halted: 1 of 4 clusters failed, 0 may
+    ├─ ! deletions wait for a person since 60s: more than half of the objects would go, digest 9f8e7d6c5b4a
+    │      east: ConfigMap web/old
+    ├─ ✓ east     snapshot 3  available since 50s
+    ├─ ? north-1  snapshot 2  deferred, the cluster is offline (connection refused): holds snapshot 2; waits for its turn for snapshot 3
+    ├─ ✗ south    snapshot 3  1 of 2 objects applied
+    │      ConfigMap web/b: ManifestApplyFailed: field is immutable
+    │      1 object drifted
+    └─ ? west     snapshot 3  available since 50s; offline (connection refused) since 60s
+    "#);
+}
+
+#[test]
+fn styles_carry_the_meaning() {
+    let mut case = Case::healthy(&["east", "south"]);
+    case.work("south").manifests = vec![manifest("b", ApplyOutcome::ManifestApplyFailed, None)];
+    case.settle();
+    let source = source();
+    let views = [case.view()];
+    let lines = status_lines(&StatusView { source: &source, branch: None, placements: &views, now: at(60) });
+    let style = |name: &str| {
+        let line =
+            lines.iter().find(|l| l.spans.iter().any(|s| s.text.trim() == name)).expect("the cluster has a line");
+        line.spans.last().map(|s| s.style)
+    };
+    assert_eq!(style("east"), Some(Style::Ok));
+    assert_eq!(style("south"), Some(Style::Bad));
+}
+
+#[test]
+fn a_cluster_that_was_wanted_and_not_found_is_not_listed() {
+    let mut case = Case::healthy(&["east"]);
+    case.policy.as_mut().expect("a policy").target_clusters.push(decision("west", false));
+    let text = shown(&source(), &mut [case]);
+    assert!(!text.contains("west"), "{text}");
+}
