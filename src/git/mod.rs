@@ -1,1 +1,61 @@
 //! Edge: mirrors, trees and watches of git repositories, through gix.
+//!
+//! A [`Source`] follows one branch of one place: a remote (mirrored into a bare repository below the state folder), a
+//! local repository (read in place, never through its work tree), or a plain folder (written into a bare repository of
+//! our own as commits). A [`Reader`] reads what is there: listings, blobs, ancestry, pins. [`read_folder`] reads a
+//! folder as it stands, with the same rules and the same blob ids as a commit of it would have.
+//!
+//! Every function blocks; the daemon calls them off its async threads. Nothing outside a source's own configuration
+//! steers gix: no system or user configuration, no environment, only the configured protocol.
+//!
+//! The only refs ever written are below [`REF_PREFIX`], also in a local repository that is read in place.
+
+mod error;
+mod folder;
+mod mirror;
+mod repository;
+mod source;
+mod walk;
+mod watch;
+
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+pub use error::{Cause, Error};
+pub use folder::{Folder, read_folder};
+pub use repository::{Blob, Reader, TreeId, discover};
+pub use source::{Source, SourceSpec, Tip};
+pub use walk::{File, Listing};
+pub use watch::{Watch, watch};
+
+/// Everything we write into a repository's refs stands below this.
+pub const REF_PREFIX: &str = "refs/gitfleet/";
+/// Where fetched branches stand, so that a force-push is seen and not refused.
+const REF_TRACKING: &str = "refs/gitfleet/src/";
+/// Where pins stand.
+const REF_PINS: &str = "refs/gitfleet/pin/";
+
+/// The largest file that is read, in bytes: etcd refuses objects far smaller than this.
+pub const BLOB_SIZE_MAX_BYTES: u64 = 5 * 1024 * 1024;
+/// The most that is read at once, in bytes: bounds memory whatever a commit holds.
+pub const READ_SIZE_MAX_BYTES: u64 = 256 * 1024 * 1024;
+/// The most files of a source that are read.
+pub const FILES_MAX: usize = 20_000;
+/// The most names in a path, file included.
+pub const PATH_DEPTH_MAX: usize = 32;
+/// The most tree entries looked at, read or not: small objects can describe billions of paths by repeating trees.
+pub const ENTRIES_MAX: usize = 1_000_000;
+/// The most problems of one commit that are named: a person fixes a few, and the rest follows.
+pub const ERRORS_MAX: usize = 1_000;
+/// How long one poll of a remote may fetch. A first fetch of a large repository takes a minute or two.
+pub const FETCH_TIME_MAX: Duration = Duration::from_secs(600);
+/// How often a running fetch looks whether it shall stop.
+pub const WATCHDOG_INTERVAL: Duration = Duration::from_millis(50);
+/// How long a watched place must be quiet before it counts as changed: a commit touches several files.
+pub const WATCH_DEBOUNCE: Duration = Duration::from_millis(100);
+/// How long a place that never becomes quiet may hold back the news.
+pub const WATCH_DEBOUNCE_MAX: Duration = Duration::from_secs(2);
+/// Packs a repository may have open at once: every fetch adds one, and gix fixes the number when it opens.
+const PACK_SLOTS: u16 = 2048;

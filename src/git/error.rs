@@ -1,0 +1,324 @@
+//! What can go wrong with a source, by what a person or the daemon does about it.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use secrecy::{ExposeSecret, SecretString};
+
+use super::{BLOB_SIZE_MAX_BYTES, READ_SIZE_MAX_BYTES};
+use crate::error::{Classify, ErrorClass};
+use crate::model::id::{BlobId, CommitId};
+
+/// The longest text a cause keeps, in bytes: servers may answer with pages.
+const CAUSE_SIZE_MAX_BYTES: usize = 2000;
+
+/// Why something failed, as text, with every secret replaced.
+///
+/// gix's errors may hold URLs, configuration values and server answers; they are turned to text here, once, so that
+/// nothing that prints an error can print a token.
+#[derive(Debug)]
+pub struct Cause(String);
+
+impl Cause {
+    /// Joins the texts of an error and its causes.
+    pub(super) fn of(error: &gix::Error, secrets: &Secrets) -> Self {
+        let mut texts: Vec<String> = Vec::new();
+        for error in error.iter_errors() {
+            let text = format!("{error:#}");
+            if !texts.iter().any(|seen| seen.contains(&text)) {
+                texts.push(text);
+            }
+        }
+        Self::text(&texts.join(": "), secrets)
+    }
+
+    fn text(text: &str, secrets: &Secrets) -> Self {
+        let mut text = secrets.redact(text).replace(['\n', '\r'], " ");
+        if text.len() > CAUSE_SIZE_MAX_BYTES {
+            let end = (0..=CAUSE_SIZE_MAX_BYTES).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0);
+            text.truncate(end);
+            text.push_str("...");
+        }
+        Self(text)
+    }
+}
+
+impl From<gix::Error> for Cause {
+    fn from(error: gix::Error) -> Self {
+        Self::of(&error, &Secrets::default())
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Cause {}
+
+/// The texts that must not appear anywhere: a token, and a token as a header spells it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Secrets(Vec<SecretString>);
+
+impl Secrets {
+    /// Remembers texts to hide; empty ones hide nothing.
+    pub fn new(secrets: impl IntoIterator<Item = SecretString>) -> Self {
+        Self(secrets.into_iter().filter(|s| !s.expose_secret().is_empty()).collect())
+    }
+
+    fn redact(&self, text: &str) -> String {
+        self.0.iter().fold(text.to_owned(), |text, secret| text.replace(secret.expose_secret(), "***"))
+    }
+}
+
+/// Everything that can go wrong between us and a source. No text ever holds a token.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The location is neither a URL we speak nor a path.
+    #[error("cannot use {location} as a source: {reason}")]
+    UnsupportedLocation {
+        /// What was configured.
+        location: String,
+        /// Why not, and what to write instead.
+        reason: &'static str,
+    },
+    /// A token would travel in clear text, or stands in the URL.
+    #[error("refusing to use a token for {location}: {reason}")]
+    InsecureToken {
+        /// The location, without the token.
+        location: String,
+        /// Why, and what to do.
+        reason: &'static str,
+    },
+    /// There is nothing, or nothing we can read as a repository or folder.
+    #[error("no git repository or folder at {location}: {reason}")]
+    NotARepository {
+        /// Where we looked.
+        location: String,
+        /// What was found instead.
+        reason: String,
+    },
+    /// The server does not let us in.
+    #[error("access to {location} denied: {reason}")]
+    AccessDenied {
+        /// The repository.
+        location: String,
+        /// What to do about it.
+        reason: &'static str,
+        /// What the server said.
+        #[source]
+        cause: Cause,
+    },
+    /// The server cannot be reached now.
+    #[error("cannot reach {location}")]
+    Unreachable {
+        /// The repository.
+        location: String,
+        /// What happened.
+        #[source]
+        cause: Cause,
+    },
+    /// The server is too slow.
+    #[error("gave up on {location} after {} s without a complete answer", limit.as_secs())]
+    Timeout {
+        /// The repository.
+        location: String,
+        /// How long we waited.
+        limit: Duration,
+    },
+    /// We were told to stop.
+    #[error("stopped reading {location} because the daemon is shutting down")]
+    Interrupted {
+        /// The repository.
+        location: String,
+    },
+    /// The server answered something we cannot use.
+    #[error("fetching from {location} failed")]
+    Remote {
+        /// The repository.
+        location: String,
+        /// What happened.
+        #[source]
+        cause: Cause,
+    },
+    /// There is no commit at all, or no file that could be read.
+    #[error("{location} is empty: push a first commit, or add a first manifest")]
+    EmptyRepository {
+        /// The repository or folder.
+        location: String,
+    },
+    /// There are commits, but not on that branch. `HEAD` is never taken instead.
+    #[error("{location} has no branch {branch:?}: create it, or name another one in `branch`")]
+    BranchMissing {
+        /// The repository.
+        location: String,
+        /// The branch that was asked for.
+        branch: String,
+    },
+    /// The subtree is not in the commit.
+    #[error("commit {} of {location} has no folder {path:?}: correct `path`", commit.short())]
+    PathMissing {
+        /// The repository.
+        location: String,
+        /// The subtree that was asked for.
+        path: String,
+        /// The commit.
+        commit: CommitId,
+    },
+    /// The subtree's path is not one inside a repository.
+    #[error("{path:?} is not a path inside a repository: write it relative, without `..`")]
+    PathInvalid {
+        /// What was configured.
+        path: String,
+    },
+    /// A revision names nothing, or more than one thing.
+    #[error("{location} has no commit {revision:?}")]
+    RevisionUnknown {
+        /// The repository.
+        location: String,
+        /// What was asked for.
+        revision: String,
+        /// What happened.
+        #[source]
+        cause: Cause,
+    },
+    /// An object that should be there is not: payload missing.
+    #[error("object {id} is missing from {location}")]
+    ObjectMissing {
+        /// The repository.
+        location: String,
+        /// The object.
+        id: String,
+    },
+    /// One file is too large to read.
+    #[error("blob {blob} has {size} bytes, more than the {BLOB_SIZE_MAX_BYTES} that are read")]
+    BlobTooLarge {
+        /// The file's blob.
+        blob: BlobId,
+        /// Its size in bytes.
+        size: u64,
+    },
+    /// All files together are too large to read.
+    #[error("the files of {location} have more than the {READ_SIZE_MAX_BYTES} bytes that are read: narrow `path`")]
+    SourceTooLarge {
+        /// The repository or folder.
+        location: String,
+    },
+    /// A pin's name is not one git accepts.
+    #[error("{name:?} cannot name a pin: git does not accept it as part of a ref")]
+    PinName {
+        /// The name.
+        name: String,
+    },
+    /// A folder or file could not be read from disk.
+    #[error("cannot read {}", path.display())]
+    Disk {
+        /// The path.
+        path: PathBuf,
+        /// What happened.
+        #[source]
+        source: std::io::Error,
+    },
+    /// A folder changed while it was read; the next poll sees the result.
+    #[error("{} changed while it was read", path.display())]
+    FolderChanged {
+        /// What vanished.
+        path: PathBuf,
+    },
+    /// A place cannot be watched; polling goes on.
+    #[error("cannot watch {location} for changes, polling only: {reason}")]
+    Watch {
+        /// The place.
+        location: String,
+        /// What happened, such as an exhausted inotify limit.
+        reason: String,
+    },
+    /// A repository on disk could not be read or written.
+    #[error("cannot {doing} {location}")]
+    Repository {
+        /// The repository.
+        location: String,
+        /// What was tried, such as `write a pin to`.
+        doing: &'static str,
+        /// What happened.
+        #[source]
+        cause: Cause,
+    },
+}
+
+impl Error {
+    /// Names what was tried on a repository on disk; for `map_err`.
+    pub(super) fn at(location: &str, doing: &'static str) -> impl Fn(gix::Error) -> Self {
+        let location = location.to_owned();
+        move |error| Self::Repository { location: location.clone(), doing, cause: error.into() }
+    }
+
+    /// Names the path that could not be read; what vanished meanwhile is a change, not a failure.
+    pub(super) fn disk(path: &Path, source: std::io::Error) -> Self {
+        if source.kind() == std::io::ErrorKind::NotFound {
+            Self::FolderChanged { path: path.to_owned() }
+        } else {
+            Self::Disk { path: path.to_owned(), source }
+        }
+    }
+
+    /// Names what a server did to us, from gix's classes and, where it has none, from the HTTP status it prints.
+    ///
+    /// A 401 is classified by gix as unauthenticated; other statuses come as `Received HTTP status N`. Before a pack is
+    /// received nothing local is touched, so a denied permission is the server's: `connecting` says so.
+    pub(super) fn remote(location: &str, error: &gix::Error, secrets: &Secrets, connecting: bool) -> Self {
+        let location = location.to_owned();
+        let cause = Cause::of(error, secrets);
+        let says = |text: &str| cause.0.contains(text);
+        let denied = error.is_unauthenticated()
+            || says("HTTP status 401")
+            || says("HTTP status 403")
+            || (connecting && error.is_permission_denied());
+        if denied {
+            let reason = if secrets.0.is_empty() {
+                "it wants a token: set `tokenFile`"
+            } else {
+                "the token is wrong, expired, or may not read it"
+            };
+            return Self::AccessDenied { location, reason, cause };
+        }
+        if says("HTTP status 404") || says("HTTP status 410") {
+            let reason = "the server knows no such repository, or the token may not see it".to_owned();
+            return Self::NotARepository { location, reason };
+        }
+        if error.can_retry_lenient() || says("HTTP status 5") || says("HTTP status 429") {
+            return Self::Unreachable { location, cause };
+        }
+        Self::Remote { location, cause }
+    }
+}
+
+impl Classify for Error {
+    fn class(&self) -> ErrorClass {
+        match self {
+            Self::AccessDenied { .. } => ErrorClass::Denied,
+            Self::Unreachable { .. }
+            | Self::Timeout { .. }
+            | Self::Interrupted { .. }
+            | Self::Remote { .. }
+            | Self::Disk { .. }
+            | Self::FolderChanged { .. }
+            | Self::Watch { .. }
+            | Self::Repository { .. } => ErrorClass::Transient,
+            Self::UnsupportedLocation { .. }
+            | Self::InsecureToken { .. }
+            | Self::NotARepository { .. }
+            | Self::EmptyRepository { .. }
+            | Self::BranchMissing { .. }
+            | Self::PathMissing { .. }
+            | Self::PathInvalid { .. }
+            | Self::RevisionUnknown { .. }
+            | Self::ObjectMissing { .. }
+            | Self::BlobTooLarge { .. }
+            | Self::SourceTooLarge { .. } => ErrorClass::Invalid,
+            Self::PinName { .. } => ErrorClass::Bug,
+        }
+    }
+}

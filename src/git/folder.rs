@@ -1,0 +1,301 @@
+//! Plain folders: read as they stand, or written as commits into a repository of our own.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use gix::objs::tree::{Entry, EntryKind};
+use gix::refs::transaction::{PreviousValue, RefEdit};
+use rayon::prelude::*;
+
+use super::repository::{Blob, Reader};
+use super::walk::{self, Child, File, Kind, Level, Listing};
+use super::{BLOB_SIZE_MAX_BYTES, ENTRIES_MAX, Error, READ_SIZE_MAX_BYTES, REF_TRACKING};
+use crate::model::id::{BlobId, CommitId};
+
+/// The one name starting with a dot that matters.
+const IGNORE_FILE: &str = ".gitfleetignore";
+/// Names a file may have to be read; others never get into our commits, however large they are.
+const READ_EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
+/// Read for the sake of a good error message: kustomize knows it without an extension.
+const READ_NAMES: [&str; 2] = [IGNORE_FILE, "Kustomization"];
+/// Whom our own commits are by.
+const AUTHOR: &str = "gitfleet";
+const EMAIL: &str = "gitfleet@localhost";
+
+/// A folder as it stands.
+#[derive(Clone, Debug, Default)]
+pub struct Folder {
+    /// Its files and what is wrong with them; a file that is too large is an error and not in `contents`.
+    pub listing: Listing,
+    /// What the files hold, by the id git gives it.
+    pub contents: BTreeMap<BlobId, Vec<u8>>,
+}
+
+/// Reads a folder from disk as it stands, without git: what `plan` and `validate` see of a folder.
+///
+/// The listing is what [`Reader::files`] gives for a commit of the same files: same filter, same problems, same ids. A
+/// folder below that has a `.git` of its own counts as a submodule.
+///
+/// # Errors
+/// `NotARepository` where there is no folder; `Disk`, `FolderChanged`, `SourceTooLarge`.
+pub fn read_folder(dir: &Path, is_read: &dyn Fn(&str) -> bool) -> Result<Folder, Error> {
+    let level = DiskLevel::new(dir, &[])?;
+    let found = walk::walk(&level, level.root.clone(), is_read)?;
+    let mut listing = Listing { files: Vec::new(), errors: found.errors };
+    let total = AtomicU64::new(0);
+    let read: Vec<_> = found
+        .files
+        .into_par_iter()
+        .map(|(path, disk, executable): (Arc<str>, PathBuf, bool)| {
+            let (bytes, size) = read_file(&disk)?;
+            let held = bytes.len() as u64;
+            if total.fetch_add(held, Ordering::Relaxed) + held > READ_SIZE_MAX_BYTES {
+                return Err(Error::SourceTooLarge { location: dir.display().to_string() });
+            }
+            let id = gix::objs::compute_hash(gix::hash::Kind::Sha1, gix::objs::Kind::Blob, &bytes)
+                .map_err(Error::at(&path, "hash"))?;
+            let blob = if size > BLOB_SIZE_MAX_BYTES { Blob::TooLarge(size) } else { Blob::of(bytes) };
+            let blob_id = BlobId::new(id.to_string());
+            Ok((File { path, blob: blob_id, executable }, blob))
+        })
+        .collect::<Result<_, _>>()?;
+    let mut contents = BTreeMap::new();
+    for (file, blob) in read {
+        match blob.into_content(&file.path) {
+            Ok(bytes) => {
+                contents.insert(file.blob.clone(), bytes);
+                listing.files.push(file);
+            }
+            Err(error) => listing.errors.push(error),
+        }
+    }
+    listing.errors.sort();
+    Ok(Folder { listing, contents })
+}
+
+/// Reads a file up to one byte over the limit; returns the bytes and the file's size as far as it matters.
+fn read_file(path: &Path) -> Result<(Vec<u8>, u64), Error> {
+    let failed = |source| Error::disk(path, source);
+    let file = fs::File::open(path).map_err(failed)?;
+    let size = file.metadata().map_err(failed)?.len();
+    let mut bytes = Vec::with_capacity(usize::try_from(size.min(BLOB_SIZE_MAX_BYTES) + 1).unwrap_or_default());
+    file.take(BLOB_SIZE_MAX_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
+    let read = bytes.len() as u64;
+    Ok((bytes, if read > BLOB_SIZE_MAX_BYTES { size.max(read) } else { read }))
+}
+
+/// The folders of a disk.
+struct DiskLevel {
+    root: PathBuf,
+    excluded: BTreeSet<PathBuf>,
+}
+
+impl DiskLevel {
+    fn new(dir: &Path, excluded: &[PathBuf]) -> Result<Self, Error> {
+        let nothing = |reason: String| Error::NotARepository { location: dir.display().to_string(), reason };
+        let root = dir.canonicalize().map_err(|error| nothing(error.to_string()))?;
+        if !root.is_dir() {
+            return Err(nothing("it is not a folder".to_owned()));
+        }
+        // An excluded folder that does not exist yet cannot be met.
+        let excluded = excluded.iter().filter_map(|path| path.canonicalize().ok()).collect();
+        Ok(Self { root, excluded })
+    }
+}
+
+impl Level for DiskLevel {
+    type Folder = PathBuf;
+    type Content = PathBuf;
+
+    fn children(&self, folder: &PathBuf) -> Result<Vec<Child<PathBuf, PathBuf>>, Error> {
+        let failed = |source| Error::disk(folder, source);
+        let mut children = Vec::new();
+        for entry in fs::read_dir(folder).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            let path = entry.path();
+            if self.excluded.contains(&path) {
+                continue;
+            }
+            let kind = entry.file_type().map_err(|source| Error::disk(&path, source))?;
+            let kind = if kind.is_symlink() {
+                Kind::Link(path)
+            } else if kind.is_dir() && path.join(".git").exists() {
+                Kind::Submodule
+            } else if kind.is_dir() {
+                Kind::Folder(path)
+            } else if kind.is_file() {
+                let executable = is_executable(&entry.metadata().map_err(|source| Error::disk(&path, source))?);
+                Kind::File { content: path, executable }
+            } else {
+                Kind::Special
+            };
+            let name =
+                gix::path::os_string_into_bstring(entry.file_name()).map_err(Error::at("disk", "read a name on"))?;
+            children.push(Child { name: name.into(), kind });
+        }
+        children.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(children)
+    }
+
+    fn leads_to_file(&self, _: &str, link: &PathBuf) -> Result<bool, Error> {
+        let target = fs::read_link(link).map_err(|source| Error::disk(link, source))?;
+        Ok(target.is_relative() && link.is_file())
+    }
+}
+
+#[cfg(unix)]
+fn is_executable(metadata: &fs::Metadata) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    metadata.permissions().mode() & 0o100 != 0
+}
+
+#[cfg(not(unix))]
+fn is_executable(_: &fs::Metadata) -> bool {
+    false
+}
+
+/// A folder and the repository of ours that holds its states as commits.
+pub(super) struct FolderMirror {
+    pub dir: PathBuf,
+    pub excluded: Vec<PathBuf>,
+    pub reader: Reader,
+}
+
+/// What is to be written; files by their position in the list of paths.
+enum Node {
+    Folder(Vec<(Vec<u8>, Node)>),
+    File { position: usize, executable: bool },
+    Link(PathBuf),
+    Submodule,
+}
+
+impl FolderMirror {
+    /// Writes what the folder holds now as a commit on top of the one before; unchanged files are the same commit.
+    ///
+    /// Only what may be read gets in: manifests by their extension, `.gitfleetignore`, links (so that the reader can
+    /// refuse them) and the fact that a folder is another repository. The commit carries no time, so that the same
+    /// sequence of contents is the same sequence of commits.
+    pub fn poll(&self) -> Result<CommitId, Error> {
+        let location = self.dir.display().to_string();
+        let level = DiskLevel::new(&self.dir, &self.excluded)?;
+        let mut collect = Collect { level: &level, paths: Vec::new(), entries: 0 };
+        let nodes = collect.folder(&level.root)?;
+        if nodes.is_empty() {
+            // An unmounted volume looks like this, and must not read as a wish to delete everything.
+            return Err(Error::EmptyRepository { location });
+        }
+        let writing = Error::at(&location, "record the state of");
+        let total = AtomicU64::new(0);
+        let write = |repo: &mut gix::Repository, path: &PathBuf| {
+            let (bytes, _) = read_file(path)?;
+            let size = bytes.len() as u64;
+            if total.fetch_add(size, Ordering::Relaxed) + size > READ_SIZE_MAX_BYTES {
+                return Err(Error::SourceTooLarge { location: location.clone() });
+            }
+            Ok(repo.write_blob(bytes).map_err(&writing)?.detach())
+        };
+        let blobs: Vec<gix::ObjectId> =
+            collect.paths.par_iter().map_init(|| self.reader.local(), write).collect::<Result<_, _>>()?;
+        let repo = self.reader.local();
+        let tree = write_tree(&repo, nodes, &blobs, &writing)?;
+        commit(&repo, tree).map_err(&writing)
+    }
+}
+
+/// Returns the commit that the tree is the newest state of, a new one where it differs from the last.
+fn commit(repo: &gix::Repository, tree: gix::ObjectId) -> gix::Result<CommitId> {
+    let name = gix::refs::FullName::try_from(format!("{REF_TRACKING}folder")).expect("a constant ref name is valid");
+    let last = match repo.try_find_reference(name.as_ref())? {
+        Some(mut reference) => Some(reference.peel_to_commit()?),
+        None => None,
+    };
+    if let Some(last) = &last
+        && last.tree_id()?.detach() == tree
+    {
+        return Ok(CommitId::new(last.id.to_string()));
+    }
+    let author = gix::actor::SignatureRef { name: AUTHOR.into(), email: EMAIL.into(), time: "0 +0000" };
+    let parents = last.iter().map(|commit| commit.id);
+    let id = repo.new_commit_as(author, author, "state of the folder", tree, parents)?.id;
+    repo.edit_reference(RefEdit::update(name, id, PreviousValue::Any, "state of the folder"))?;
+    Ok(CommitId::new(id.to_string()))
+}
+
+struct Collect<'a> {
+    level: &'a DiskLevel,
+    paths: Vec<PathBuf>,
+    entries: usize,
+}
+
+impl Collect<'_> {
+    fn folder(&mut self, folder: &PathBuf) -> Result<Vec<(Vec<u8>, Node)>, Error> {
+        let children = self.level.children(folder)?;
+        self.entries += children.len();
+        if self.entries > ENTRIES_MAX {
+            return Err(Error::SourceTooLarge { location: self.level.root.display().to_string() });
+        }
+        let mut nodes = Vec::new();
+        for child in children {
+            if let Some(node) = self.node(&child.name, child.kind)? {
+                nodes.push((child.name, node));
+            }
+        }
+        Ok(nodes)
+    }
+
+    fn node(&mut self, name: &[u8], kind: Kind<PathBuf, PathBuf>) -> Result<Option<Node>, Error> {
+        let text = String::from_utf8_lossy(name);
+        if text.starts_with('.') && text != IGNORE_FILE {
+            return Ok(None);
+        }
+        let may_be_read = READ_NAMES.contains(&&*text)
+            || text.rsplit_once('.').is_some_and(|(_, extension)| READ_EXTENSIONS.contains(&extension));
+        Ok(match kind {
+            Kind::Folder(path) => {
+                let nodes = self.folder(&path)?;
+                (!nodes.is_empty()).then_some(Node::Folder(nodes))
+            }
+            Kind::File { content, executable } if may_be_read => {
+                self.paths.push(content);
+                Some(Node::File { position: self.paths.len() - 1, executable })
+            }
+            Kind::Link(path) if may_be_read || !self.level.leads_to_file("", &path)? => Some(Node::Link(path)),
+            Kind::Submodule => Some(Node::Submodule),
+            Kind::Special if may_be_read => {
+                let reason = format!("{text} is not a regular file");
+                return Err(Error::NotARepository { location: self.level.root.display().to_string(), reason });
+            }
+            _ => None,
+        })
+    }
+}
+
+fn write_tree(
+    repo: &gix::Repository,
+    nodes: Vec<(Vec<u8>, Node)>,
+    blobs: &[gix::ObjectId],
+    writing: &impl Fn(gix::Error) -> Error,
+) -> Result<gix::ObjectId, Error> {
+    let mut entries = Vec::with_capacity(nodes.len());
+    for (name, node) in nodes {
+        let (kind, oid) = match node {
+            Node::Folder(nodes) => (EntryKind::Tree, write_tree(repo, nodes, blobs, writing)?),
+            Node::File { position, executable: true } => (EntryKind::BlobExecutable, blobs[position]),
+            Node::File { position, executable: false } => (EntryKind::Blob, blobs[position]),
+            Node::Link(path) => {
+                let target = fs::read_link(&path).map_err(|source| Error::disk(&path, source))?;
+                let target = gix::path::os_string_into_bstring(target.into()).map_err(writing)?;
+                (EntryKind::Link, repo.write_blob(&*target).map_err(writing)?.detach())
+            }
+            // Which commit the other repository is at does not matter: the reader refuses or ignores it either way.
+            Node::Submodule => (EntryKind::Commit, gix::ObjectId::empty_tree(repo.object_hash())),
+        };
+        entries.push(Entry { mode: kind.into(), filename: name.into(), oid });
+    }
+    entries.sort();
+    Ok(repo.write_object(gix::objs::Tree { entries }).map_err(writing)?.detach())
+}

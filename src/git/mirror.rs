@@ -1,0 +1,382 @@
+//! A remote, mirrored into a bare repository below the state folder: ls-refs first, a pack only where the tip moved.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
+
+use gix::bstr::ByteSlice;
+use gix::credentials::{helper, protocol};
+use gix::protocol::handshake::Ref;
+use gix::remote::Direction;
+use gix::remote::fetch::{Status, Tags, refs::update::Mode};
+use gix::url::Scheme;
+use secrecy::{ExposeSecret, SecretString};
+
+use super::error::Secrets;
+use super::repository::{Reader, open_options};
+use super::{Error, FETCH_TIME_MAX, REF_TRACKING, SourceSpec, Tip, WATCHDOG_INTERVAL};
+use crate::model::id::CommitId;
+
+/// The user name sent along with a token: forges take any with a personal token, GitHub Apps want this very one.
+const TOKEN_USER: &str = "x-access-token";
+
+/// One remote repository and our copy of it.
+pub(super) struct Mirror {
+    url: gix::Url,
+    location: Arc<str>,
+    dir: PathBuf,
+    options: gix::open::Options,
+    token: Option<SecretString>,
+    secrets: Secrets,
+    branch: Option<String>,
+    subtree: String,
+    pub reader: Reader,
+}
+
+/// What the server says the branch is at.
+struct Seen {
+    /// The full name of the ref to fetch.
+    name: String,
+    id: gix::ObjectId,
+}
+
+impl Mirror {
+    /// Checks the URL and the token against each other, and opens or creates the mirror. Does not use the network.
+    pub fn open(spec: &SourceSpec, dir: PathBuf) -> Result<Self, Error> {
+        let url = parse_url(spec)?;
+        let mut overrides = vec![format!("protocol.{}.allow=always", url.scheme.as_str())];
+        let mut secrets: Vec<SecretString> = spec.token.iter().cloned().collect();
+        if let (Scheme::Http, Some(token)) = (&url.scheme, &spec.token) {
+            let login = base64(format!("{TOKEN_USER}:{}", token.expose_secret()).as_bytes());
+            overrides.push(format!("http.extraHeader=Authorization: Basic {login}"));
+            secrets.push(login.into());
+        }
+        let options = open_options(overrides);
+        let location: Arc<str> = spec.location.as_str().into();
+        create_bare(&dir, &location)?;
+        let reader = Reader::open(&dir, options.clone(), &location, &spec.path)?;
+        Ok(Self {
+            url,
+            location,
+            dir,
+            options,
+            token: spec.token.clone(),
+            secrets: Secrets::new(secrets),
+            branch: spec.branch.clone(),
+            subtree: spec.path.clone(),
+            reader,
+        })
+    }
+
+    /// Asks where the branch is and fetches it where it moved.
+    pub fn poll(&mut self, interrupt: &AtomicBool) -> Result<Tip, Error> {
+        let repo = self.reader.local();
+        let wanted = self.branch.as_deref().map_or_else(|| "HEAD".to_owned(), full_branch_name);
+        let (tip, fetched) = match &self.branch {
+            Some(_) => self.fetch(&repo, &wanted, interrupt)?,
+            None => {
+                // Where the default branch points is asked anew each time: it may be renamed.
+                let seen = self.default_branch(&repo)?;
+                let tracked = tracked_tip(&repo, &seen.name);
+                if tracked == Some(seen.id) { (seen, false) } else { self.fetch(&repo, &seen.name, interrupt)? }
+            }
+        };
+        if fetched {
+            // A store's room for packs is fixed when it is opened.
+            self.reader = Reader::open(&self.dir, self.options.clone(), &self.location, &self.subtree)?;
+        }
+        let branch = tip.name.strip_prefix("refs/heads/").unwrap_or(&tip.name).to_owned();
+        Ok(Tip { commit: CommitId::new(tip.id.to_string()), branch: Some(branch) })
+    }
+
+    /// Returns where the branch is, and whether a pack or a ref had to be fetched for it.
+    fn fetch(&self, repo: &gix::Repository, name: &str, interrupt: &AtomicBool) -> Result<(Seen, bool), Error> {
+        let tracking = tracking_name(name);
+        let remote = self.remote(repo, &format!("+{name}:{tracking}"))?;
+        let prepared = self
+            .connect(&remote)?
+            .prepare_fetch(gix::progress::Discard, gix::remote::ref_map::Options::default())
+            .map_err(|error| self.failed(&error, true))?;
+        let Some(seen) = find(&prepared.ref_map().remote_refs, name) else {
+            drop(prepared);
+            return Err(self.absent(repo, name)?);
+        };
+        if tracked_tip(repo, name) == Some(seen.id) && repo.has_object(seen.id) {
+            return Ok((seen, false));
+        }
+        let (outcome, stopped) =
+            watched(interrupt, FETCH_TIME_MAX, |stop| prepared.receive(gix::progress::Discard, stop));
+        let outcome = outcome.map_err(|error| match stopped {
+            Some(Stopped::Late) => Error::Timeout { location: self.location.to_string(), limit: FETCH_TIME_MAX },
+            Some(Stopped::Asked) => Error::Interrupted { location: self.location.to_string() },
+            None => self.failed(&error, false),
+        })?;
+        let (Status::NoPackReceived { update_refs, .. } | Status::Change { update_refs, .. }) = outcome.status;
+        let taken = |mode: &Mode| matches!(mode, Mode::NoChangeNeeded | Mode::FastForward | Mode::Forced | Mode::New);
+        if let Some(update) = update_refs.updates.iter().find(|update| !taken(&update.mode)) {
+            let refused = gix::error::Message::new(format!("updating {tracking} was refused: {:?}", update.mode));
+            return Err(self.failed(&gix::Error::from_error(refused), false));
+        }
+        Ok((seen, true))
+    }
+
+    /// Asks what `HEAD` of the remote points to.
+    fn default_branch(&self, repo: &gix::Repository) -> Result<Seen, Error> {
+        let refs = self.list(repo, "HEAD")?;
+        match refs.iter().find(|r| r.unpack().0 == "HEAD") {
+            Some(Ref::Symbolic { target, object, .. }) => {
+                Ok(Seen { name: target.to_str_lossy().into_owned(), id: *object })
+            }
+            Some(Ref::Unborn { target, .. }) => Err(self.absent(repo, &target.to_str_lossy())?),
+            Some(detached) => match detached.unpack() {
+                (_, Some(id), peeled) => Ok(Seen { name: "HEAD".to_owned(), id: peeled.unwrap_or(id).to_owned() }),
+                _ => Err(self.absent(repo, "HEAD")?),
+            },
+            None => Err(self.absent(repo, "HEAD")?),
+        }
+    }
+
+    /// Returns the error for a branch that is not there: one of an empty repository, or a missing one.
+    fn absent(&self, repo: &gix::Repository, name: &str) -> Result<Error, Error> {
+        let location = self.location.to_string();
+        let any = self.list(repo, &format!("+refs/heads/*:{REF_TRACKING}*"))?.iter().any(|r| r.unpack().1.is_some());
+        if any {
+            let branch = name.strip_prefix("refs/heads/").unwrap_or(name).to_owned();
+            Ok(Error::BranchMissing { location, branch })
+        } else {
+            Ok(Error::EmptyRepository { location })
+        }
+    }
+
+    /// Lists the refs of the remote that a refspec names; writes nothing.
+    fn list(&self, repo: &gix::Repository, pattern: &str) -> Result<Vec<Ref>, Error> {
+        let remote = self.remote(repo, pattern)?;
+        let (map, _) = self
+            .connect(&remote)?
+            .ref_map(gix::progress::Discard, gix::remote::ref_map::Options::default())
+            .map_err(|error| self.failed(&error, true))?;
+        Ok(map.remote_refs)
+    }
+
+    fn remote<'r>(&self, repo: &'r gix::Repository, refspec: &str) -> Result<gix::Remote<'r>, Error> {
+        let remote = repo.remote_at(self.url.clone()).and_then(|remote| {
+            remote.with_fetch_tags(Tags::None).with_refspecs([refspec.as_bytes().as_bstr()], Direction::Fetch)
+        });
+        remote.map_err(Error::at(&self.location, "prepare fetching from"))
+    }
+
+    fn connect<'a, 'r>(
+        &self,
+        remote: &'a gix::Remote<'r>,
+    ) -> Result<gix::remote::Connection<'a, 'static, 'r, Box<Transport>>, Error> {
+        let connection = remote.connect(Direction::Fetch).map_err(|error| match self.url.scheme {
+            Scheme::File => Error::NotARepository {
+                location: self.location.to_string(),
+                reason: super::Cause::of(&error, &self.secrets).to_string(),
+            },
+            _ => self.failed(&error, true),
+        })?;
+        // Over plain http gix would refuse it; there the configured header speaks, or nothing does.
+        let token = self.token.clone().filter(|_| self.url.scheme == Scheme::Https);
+        let place = place(&self.url);
+        Ok(connection.with_credentials(move |action| Ok(answer(&action, token.as_ref(), &place))))
+    }
+
+    fn failed(&self, error: &gix::Error, connecting: bool) -> Error {
+        Error::remote(&self.location, error, &self.secrets, connecting)
+    }
+}
+
+type Transport = dyn gix::protocol::transport::client::blocking_io::Transport + Send;
+
+/// Scheme, host and port: what a token may be sent to.
+fn place(url: &gix::Url) -> (Scheme, Option<String>, Option<u16>) {
+    (url.scheme.clone(), url.host().map(str::to_ascii_lowercase), url.port_or_default())
+}
+
+/// Answers gix's question for credentials, only where it asks for the configured place: a redirect may have led away.
+fn answer(
+    action: &helper::Action,
+    token: Option<&SecretString>,
+    asked_for: &(Scheme, Option<String>, Option<u16>),
+) -> Option<protocol::Outcome> {
+    let helper::Action::Get(context) = action else { return None };
+    let url = gix::url::parse(context.url.as_ref()?.as_bstr()).ok()?;
+    if place(&url) != *asked_for {
+        return None;
+    }
+    let identity = gix::sec::identity::Account {
+        username: TOKEN_USER.to_owned(),
+        password: token?.expose_secret().to_owned(),
+        oauth_refresh_token: None,
+    };
+    Some(protocol::Outcome { identity, next: context.clone().into() })
+}
+
+fn parse_url(spec: &SourceSpec) -> Result<gix::Url, Error> {
+    let unsupported = |location: &str, reason| Error::UnsupportedLocation { location: location.to_owned(), reason };
+    let Ok(url) = gix::url::parse(spec.location.as_bytes().as_bstr()) else {
+        // What cannot be parsed may still hold a password.
+        let scheme = spec.location.split("://").next().unwrap_or_default();
+        return Err(unsupported(&format!("{scheme}://..."), "it is not a URL"));
+    };
+    let bare = || format!("{}://{}{}", url.scheme.as_str(), url.host().unwrap_or_default(), url.path);
+    if url.password().is_some() {
+        let reason = "it stands in the URL, which ends in logs: set `tokenFile` instead";
+        return Err(Error::InsecureToken { location: bare(), reason });
+    }
+    match url.scheme {
+        Scheme::Https | Scheme::File => Ok(url),
+        Scheme::Http if spec.token.is_some() && !spec.allow_insecure_http => {
+            let reason = "http sends it in clear text: use https, or set `allowInsecureHttp: true`";
+            Err(Error::InsecureToken { location: bare(), reason })
+        }
+        Scheme::Http => Ok(url),
+        _ => Err(unsupported(&spec.location, "only https, http and file URLs are fetched: use https with `tokenFile`")),
+    }
+}
+
+/// Returns a branch's ref; a text that is a full ref already stays.
+pub(super) fn full_branch_name(branch: &str) -> String {
+    if branch.starts_with("refs/") { branch.to_owned() } else { format!("refs/heads/{branch}") }
+}
+
+fn tracking_name(name: &str) -> String {
+    let short = name.strip_prefix("refs/heads/").or_else(|| name.strip_prefix("refs/")).unwrap_or(name);
+    format!("{REF_TRACKING}{short}")
+}
+
+fn tracked_tip(repo: &gix::Repository, name: &str) -> Option<gix::ObjectId> {
+    let reference = repo.try_find_reference(tracking_name(name).as_str()).ok()??;
+    reference.try_id().map(gix::Id::detach)
+}
+
+fn find(refs: &[Ref], name: &str) -> Option<Seen> {
+    refs.iter().find_map(|r| {
+        let (full, target, peeled) = r.unpack();
+        let id = peeled.or(target).filter(|_| full == name)?;
+        Some(Seen { name: name.to_owned(), id: id.to_owned() })
+    })
+}
+
+/// Creates a bare repository unless there is one. Built beside and moved, so that a crash leaves none half made.
+pub(super) fn create_bare(dir: &Path, location: &str) -> Result<(), Error> {
+    if dir.exists() {
+        return Ok(());
+    }
+    let failed = |source| Error::Disk { path: dir.to_owned(), source };
+    let parent = dir.parent().unwrap_or(dir);
+    std::fs::create_dir_all(parent).map_err(failed)?;
+    let fresh = dir.with_extension("new");
+    if fresh.exists() {
+        std::fs::remove_dir_all(&fresh).map_err(failed)?;
+    }
+    let (kind, create) = (gix::create::Kind::Bare, gix::create::Options::default());
+    gix::ThreadSafeRepository::init_opts(&fresh, kind, create, open_options([]))
+        .map_err(Error::at(location, "create a mirror for"))?;
+    std::fs::rename(&fresh, dir).map_err(failed)
+}
+
+/// Why the watchdog stopped something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stopped {
+    Late,
+    Asked,
+}
+
+/// Runs something that looks at a flag, and raises the flag after `limit`, or when `interrupt` is raised.
+///
+/// A read that blocks in the kernel sees no flag: it ends by the HTTP client's own limit of 30 s without a byte.
+fn watched<T>(interrupt: &AtomicBool, limit: Duration, work: impl FnOnce(&AtomicBool) -> T) -> (T, Option<Stopped>) {
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let (done, waiting) = channel::<()>();
+        let flag = &stop;
+        let watchdog = scope.spawn(move || {
+            let mut waited = Duration::ZERO;
+            loop {
+                let stopped = if interrupt.load(Ordering::Relaxed) {
+                    Some(Stopped::Asked)
+                } else {
+                    (waited >= limit).then_some(Stopped::Late)
+                };
+                if stopped.is_some() {
+                    flag.store(true, Ordering::Relaxed);
+                    return stopped;
+                }
+                if let Err(RecvTimeoutError::Disconnected) = waiting.recv_timeout(WATCHDOG_INTERVAL) {
+                    return None;
+                }
+                waited += WATCHDOG_INTERVAL;
+            }
+        });
+        let result = work(&stop);
+        drop(done);
+        (result, watchdog.join().unwrap_or(None))
+    })
+}
+
+/// Encodes bytes for a Basic authorization header.
+///
+/// Source: RFC 4648, section 4.
+fn base64(bytes: &[u8]) -> String {
+    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for group in bytes.chunks(3) {
+        let bits = (0..3).fold(0u32, |bits, i| bits << 8 | u32::from(group.get(i).copied().unwrap_or(0)));
+        for i in 0..4 {
+            let letter = ALPHABET[(bits >> (18 - 6 * i) & 63) as usize];
+            text.push(if i <= group.len() { char::from(letter) } else { '=' });
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn base64_as_the_rfc_has_it() {
+        let rows =
+            [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg=="), ("\u{3ff}~", "z79+")];
+        for (plain, encoded) in rows {
+            assert_eq!(base64(plain.as_bytes()), encoded, "{plain:?}");
+        }
+    }
+
+    #[test]
+    fn a_token_goes_to_the_configured_place_only() {
+        let configured = place(&gix::url::parse("https://git.example/a/b.git").unwrap());
+        let rows = [
+            ("https://git.example/a/b.git", true),
+            ("https://git.example:443/other", true),
+            ("https://git.example:8443/a/b.git", false),
+            ("http://git.example/a/b.git", false),
+            ("https://evil.example/a/b.git", false),
+            ("https://git.example.evil.example/a/b.git", false),
+        ];
+        let token = SecretString::from("t0ken");
+        for (url, given) in rows {
+            let action = helper::Action::get_for_url(url);
+            let outcome = answer(&action, Some(&token), &configured);
+            assert_eq!(outcome.is_some(), given, "{url}");
+        }
+        assert!(answer(&helper::Action::get_for_url("https://git.example/a"), None, &configured).is_none());
+    }
+
+    #[test]
+    fn the_watchdog_stops_what_is_late_or_unwanted() {
+        let until_stopped = |stop: &AtomicBool| {
+            while !stop.load(Ordering::Relaxed) {
+                std::thread::yield_now();
+            }
+        };
+        let quick = watched(&AtomicBool::new(false), Duration::MAX, |_| 7);
+        assert_eq!(quick, (7, None));
+        assert_eq!(watched(&AtomicBool::new(false), Duration::ZERO, until_stopped).1, Some(Stopped::Late));
+        assert_eq!(watched(&AtomicBool::new(true), Duration::MAX, until_stopped).1, Some(Stopped::Asked));
+    }
+}

@@ -1,0 +1,424 @@
+//! Reading a repository at a commit, without a work tree; and the pins that keep what we still need.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use gix::bstr::ByteSlice;
+use gix::objs::tree::EntryKind;
+use gix::refs::transaction::{PreviousValue, RefEdit};
+use rayon::prelude::*;
+
+use super::walk::{self, Child, File, Kind, Level, Listing};
+use super::{BLOB_SIZE_MAX_BYTES, Error, PACK_SLOTS, READ_SIZE_MAX_BYTES, REF_PINS};
+use crate::model::id::{BlobId, CommitId};
+use crate::model::manifest::InputError;
+
+/// How a file that is kept elsewhere by Git LFS starts.
+///
+/// Source: Git LFS specification, pointer files.
+const LFS_POINTER: &[u8] = b"version https://git-lfs.github.com/spec/";
+/// Memory for decoded objects while ancestry is walked, in bytes.
+const ANCESTRY_CACHE_BYTES: usize = 16 * 1024 * 1024;
+/// Blobs a thread reads at least: opening a thread's view of a repository costs about as much.
+const BLOBS_PER_TASK_MIN: usize = 64;
+
+/// Identifies a folder of a commit; equal ids are equal contents, names and modes included.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TreeId(String);
+
+impl TreeId {
+    /// Returns the id as lowercase hexadecimal.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// What reading one blob gave.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Blob {
+    /// Its bytes, as they are in git: no filter and no end-of-line conversion is applied.
+    Content(Vec<u8>),
+    /// It was not read, because of its size in bytes.
+    TooLarge(u64),
+    /// Git LFS keeps the content elsewhere.
+    LfsPointer,
+}
+
+impl Blob {
+    /// Judges content that was read.
+    pub(super) fn of(bytes: Vec<u8>) -> Self {
+        if bytes.starts_with(LFS_POINTER) { Self::LfsPointer } else { Self::Content(bytes) }
+    }
+
+    /// Returns the bytes, or the complaint about the file at `path`.
+    pub fn into_content(self, path: &str) -> Result<Vec<u8>, InputError> {
+        match self {
+            Self::Content(bytes) => Ok(bytes),
+            Self::TooLarge(size) => {
+                let message = format!("{size} bytes, more than the {BLOB_SIZE_MAX_BYTES} that are read");
+                Err(walk::complaint(path, message, "split it, or list it in .gitfleetignore"))
+            }
+            Self::LfsPointer => {
+                let hint = "keep manifests out of Git LFS, or list it in .gitfleetignore";
+                Err(walk::complaint(path, "the content is kept by Git LFS, which is not read", hint))
+            }
+        }
+    }
+}
+
+/// Reads one repository; cheap to clone, usable from several threads at once.
+///
+/// A reader taken before a poll keeps working after it and sees new objects too.
+#[derive(Clone)]
+pub struct Reader {
+    repo: gix::ThreadSafeRepository,
+    location: Arc<str>,
+    subtree: Arc<str>,
+}
+
+/// Returns options that keep everything but the repository's own configuration out, and let nothing run or prompt.
+///
+/// A repository of another user is read like any other: its configuration is then not trusted, its objects are data.
+pub(super) fn open_options(overrides: impl IntoIterator<Item = String>) -> gix::open::Options {
+    let fixed = [
+        "protocol.allow=never",
+        "core.useReplaceRefs=false",
+        "core.logAllRefUpdates=false",
+        "gitoxide.credentials.terminalPrompt=false",
+        "gitoxide.committer.nameFallback=gitfleet",
+        "gitoxide.committer.emailFallback=gitfleet@localhost",
+        "http.followRedirects=initial",
+        "pack.threads=2",
+    ];
+    gix::open::Options::isolated()
+        .config_overrides(fixed.into_iter().map(str::to_owned).chain(overrides))
+        .object_store_slots(gix::odb::store::init::Slots::Given(PACK_SLOTS))
+}
+
+/// Returns a subtree's path without `.` and doubled slashes; empty for the root.
+pub(super) fn normal_subtree(path: &str) -> Result<String, Error> {
+    let invalid = || Error::PathInvalid { path: path.to_owned() };
+    if path.starts_with('/') || path.contains(['\\', '\0']) {
+        return Err(invalid());
+    }
+    let names: Vec<&str> = path.split('/').filter(|name| !matches!(*name, "" | ".")).collect();
+    if names.contains(&"..") { Err(invalid()) } else { Ok(names.join("/")) }
+}
+
+/// Finds the repository that a folder is in, upwards, and the folder's path in it (empty at its root).
+///
+/// The reader's subtree is that path.
+///
+/// # Errors
+/// `NotARepository` where no parent is a repository; `Disk` where the folder cannot be read.
+pub fn discover(dir: &Path) -> Result<(Reader, String), Error> {
+    let location = dir.display().to_string();
+    let dir = dir.canonicalize().map_err(|source| Error::Disk { path: dir.to_owned(), source })?;
+    let nothing = |e: gix::Error| Error::NotARepository { location: location.clone(), reason: e.to_string() };
+    let (found, _) = gix::discover::upwards(&dir).map_err(nothing)?;
+    let (git_dir, work_dir) = found.into_repository_and_work_tree_directories();
+    let subtree = match work_dir.as_ref().and_then(|work| dir.strip_prefix(work.canonicalize().ok()?).ok()) {
+        Some(path) => path.to_str().ok_or_else(|| Error::PathInvalid { path: path.display().to_string() })?.to_owned(),
+        None => String::new(),
+    };
+    let reader = Reader::open(&work_dir.unwrap_or(git_dir), open_options([]), location.as_str(), &subtree)?;
+    Ok((reader, subtree))
+}
+
+impl Reader {
+    /// Opens the repository at a path.
+    pub(super) fn open(path: &Path, options: gix::open::Options, location: &str, subtree: &str) -> Result<Self, Error> {
+        let repo = gix::ThreadSafeRepository::open_opts(path, options).map_err(Error::at(location, "open"))?;
+        Ok(Self { repo, location: location.into(), subtree: normal_subtree(subtree)?.into() })
+    }
+
+    pub(super) fn local(&self) -> gix::Repository {
+        self.repo.to_thread_local()
+    }
+
+    /// Returns where the repository is, for people; never holds a token.
+    pub fn location(&self) -> &str {
+        &self.location
+    }
+
+    /// Returns the folder that holds refs and objects.
+    pub fn git_dir(&self) -> PathBuf {
+        self.local().common_dir().to_owned()
+    }
+
+    fn missing(&self, id: &impl ToString) -> Error {
+        Error::ObjectMissing { location: self.location.to_string(), id: id.to_string() }
+    }
+
+    fn object_id(&self, text: &str) -> Result<gix::ObjectId, Error> {
+        gix::ObjectId::from_hex(text.as_bytes()).map_err(|_| self.missing(&text))
+    }
+
+    fn find<'r>(&self, repo: &'r gix::Repository, id: gix::ObjectId) -> Result<gix::Object<'r>, Error> {
+        let found = repo.try_find_object(id).map_err(Error::at(&self.location, "read an object of"))?;
+        found.ok_or_else(|| self.missing(&id))
+    }
+
+    fn tree_of(&self, repo: &gix::Repository, commit: &CommitId) -> Result<gix::ObjectId, Error> {
+        let reading = Error::at(&self.location, "read a commit of");
+        let commit = self.find(repo, self.object_id(commit.as_str())?)?.try_into_commit().map_err(&reading)?;
+        Ok(commit.tree_id().map_err(&reading)?.detach())
+    }
+
+    fn folder(&self, repo: &gix::Repository, commit: &CommitId) -> Result<gix::ObjectId, Error> {
+        let root = self.tree_of(repo, commit)?;
+        if self.subtree.is_empty() {
+            return Ok(root);
+        }
+        let entry = self.entry(repo, root, &self.subtree)?;
+        entry.filter(|(kind, _)| *kind == EntryKind::Tree).map(|(_, id)| id).ok_or_else(|| Error::PathMissing {
+            location: self.location.to_string(),
+            path: self.subtree.to_string(),
+            commit: commit.clone(),
+        })
+    }
+
+    fn entry(
+        &self,
+        repo: &gix::Repository,
+        root: gix::ObjectId,
+        path: &str,
+    ) -> Result<Option<(EntryKind, gix::ObjectId)>, Error> {
+        let reading = Error::at(&self.location, "read a folder of");
+        let tree = self.find(repo, root)?.try_into_tree().map_err(&reading)?;
+        let entry = tree.lookup_entry(path.split('/')).map_err(&reading)?;
+        Ok(entry.map(|e| (e.mode().kind(), e.object_id())))
+    }
+
+    /// Tells whether `new` is `old` or comes after it; `false` after a force-push, also where `old` is gone.
+    ///
+    /// In a shallow repository a commit beyond its border looks unrelated.
+    ///
+    /// # Errors
+    /// `ObjectMissing` where `new` is not there.
+    pub fn descends(&self, old: &CommitId, new: &CommitId) -> Result<bool, Error> {
+        let mut repo = self.local();
+        repo.object_cache_size_if_unset(ANCESTRY_CACHE_BYTES);
+        let (old, new) = (self.object_id(old.as_str())?, self.object_id(new.as_str())?);
+        self.find(&repo, new)?;
+        if old == new {
+            return Ok(true);
+        }
+        if !repo.has_object(old) {
+            return Ok(false);
+        }
+        let base = repo.merge_base(old, new).map_err(Error::at(&self.location, "compare commits of"))?;
+        Ok(base.is_some_and(|base| base.detach() == old))
+    }
+
+    /// Finds the commit that a revision names: a branch, a tag, an id, `HEAD~1` and the like.
+    ///
+    /// # Errors
+    /// `RevisionUnknown` where it names none, more than one, or no commit.
+    pub fn resolve(&self, revision: &str) -> Result<CommitId, Error> {
+        let repo = self.local();
+        let unknown = |error: gix::Error| Error::RevisionUnknown {
+            location: self.location.to_string(),
+            revision: revision.to_owned(),
+            cause: error.into(),
+        };
+        let object =
+            repo.rev_parse_single(revision.as_bytes().as_bstr()).and_then(|id| id.object()).map_err(unknown)?;
+        let commit = object.peel_to_commit().map_err(unknown)?;
+        Ok(CommitId::new(commit.id.to_string()))
+    }
+
+    /// Returns the id of the subtree at a commit: equal ids mean that nothing that is read has changed.
+    ///
+    /// # Errors
+    /// `PathMissing` where the commit has no such folder; `ObjectMissing` for an unknown commit.
+    pub fn tree_id(&self, commit: &CommitId) -> Result<TreeId, Error> {
+        Ok(TreeId(self.folder(&self.local(), commit)?.to_string()))
+    }
+
+    /// Lists the files of the subtree at a commit; see [`Listing`].
+    ///
+    /// `is_read` decides by path below the subtree; the name `<path>/manifest.yaml` asks whether a folder is ignored.
+    ///
+    /// # Errors
+    /// `PathMissing`, `ObjectMissing`. Problems of single paths are in the listing.
+    pub fn files(&self, commit: &CommitId, is_read: &dyn Fn(&str) -> bool) -> Result<Listing, Error> {
+        let repo = self.local();
+        let top = self.folder(&repo, commit)?;
+        let level = CommitLevel { reader: self, root: self.tree_of(&repo, commit)?, repo };
+        let found = walk::walk(&level, top, is_read)?;
+        let file = |(path, id, executable): (_, gix::ObjectId, _)| File {
+            path,
+            blob: BlobId::new(id.to_string()),
+            executable,
+        };
+        Ok(Listing { files: found.files.into_iter().map(file).collect(), errors: found.errors })
+    }
+
+    /// Reads one file of the subtree at a commit, such as `.gitfleetignore`; `None` where there is none.
+    ///
+    /// # Errors
+    /// As [`Self::files`] and [`Self::blob`]. A link or folder of that name is as if absent.
+    pub fn file(&self, commit: &CommitId, path: &str) -> Result<Option<Vec<u8>>, Error> {
+        let repo = self.local();
+        let path = normal_subtree(path)?;
+        let folder = self.folder(&repo, commit)?;
+        match self.entry(&repo, folder, &path)? {
+            Some((EntryKind::Blob | EntryKind::BlobExecutable, id)) => {
+                self.blob(&BlobId::new(id.to_string())).map(Some)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Returns a blob's size in bytes without reading it.
+    ///
+    /// # Errors
+    /// `ObjectMissing`.
+    pub fn size(&self, blob: &BlobId) -> Result<u64, Error> {
+        self.size_in(&self.local(), blob)
+    }
+
+    fn size_in(&self, repo: &gix::Repository, blob: &BlobId) -> Result<u64, Error> {
+        let id = self.object_id(blob.as_str())?;
+        let header = repo.try_find_header(id).map_err(Error::at(&self.location, "read an object of"))?;
+        header.map(|header| header.size()).ok_or_else(|| self.missing(blob))
+    }
+
+    /// Reads one blob.
+    ///
+    /// # Errors
+    /// `ObjectMissing`: the payload is gone; `BlobTooLarge`.
+    pub fn blob(&self, blob: &BlobId) -> Result<Vec<u8>, Error> {
+        let repo = self.local();
+        let size = self.size_in(&repo, blob)?;
+        if size > BLOB_SIZE_MAX_BYTES {
+            return Err(Error::BlobTooLarge { blob: blob.clone(), size });
+        }
+        Ok(self.find(&repo, self.object_id(blob.as_str())?)?.detach().data)
+    }
+
+    /// Reads many blobs on all cores; the answers are in the order of the question.
+    ///
+    /// # Errors
+    /// `ObjectMissing` as soon as one is gone; `SourceTooLarge` where all together exceed what is read at once.
+    pub fn blobs(&self, blobs: &[BlobId]) -> Result<Vec<Blob>, Error> {
+        let total = AtomicU64::new(0);
+        let read = |repo: &mut gix::Repository, blob: &BlobId| {
+            let size = self.size_in(repo, blob)?;
+            if size > BLOB_SIZE_MAX_BYTES {
+                return Ok(Blob::TooLarge(size));
+            }
+            if total.fetch_add(size, Ordering::Relaxed) + size > READ_SIZE_MAX_BYTES {
+                return Err(Error::SourceTooLarge { location: self.location.to_string() });
+            }
+            Ok(Blob::of(self.find(repo, self.object_id(blob.as_str())?)?.detach().data))
+        };
+        blobs.par_iter().with_min_len(BLOBS_PER_TASK_MIN).map_init(|| self.local(), read).collect()
+    }
+
+    /// Keeps a commit, and everything it holds, under a name of the caller's; an existing pin moves.
+    ///
+    /// In a local repository read in place this writes a ref below `refs/gitfleet/` into the user's repository: that
+    /// is the only thing ever written there, and it keeps `git gc` from dropping what a cluster runs.
+    ///
+    /// # Errors
+    /// `PinName`; `ObjectMissing` for an unknown commit; `Repository` where the ref cannot be written.
+    pub fn pin(&self, name: &str, commit: &CommitId) -> Result<(), Error> {
+        let repo = self.local();
+        let id = self.object_id(commit.as_str())?;
+        self.find(&repo, id)?;
+        let edit = RefEdit::update(pin_name(name)?, id, PreviousValue::Any, "pin");
+        repo.edit_reference(edit).map_err(Error::at(&self.location, "write a pin to"))?;
+        Ok(())
+    }
+
+    /// Removes a pin; a pin that is not there is no error.
+    ///
+    /// # Errors
+    /// `PinName`; `Repository` where the ref cannot be removed.
+    pub fn unpin(&self, name: &str) -> Result<(), Error> {
+        let edit = RefEdit::delete(pin_name(name)?, PreviousValue::Any);
+        self.local().edit_reference(edit).map_err(Error::at(&self.location, "remove a pin from"))?;
+        Ok(())
+    }
+
+    /// Returns the pins with their commits.
+    ///
+    /// # Errors
+    /// `Repository` where the refs cannot be read.
+    pub fn pins(&self) -> Result<BTreeMap<String, CommitId>, Error> {
+        let repo = self.local();
+        let reading = Error::at(&self.location, "read the pins of");
+        let refs = repo.references().map_err(&reading)?;
+        let mut pins = BTreeMap::new();
+        for reference in refs.prefixed(REF_PINS).map_err(&reading)? {
+            let reference = reference.map_err(&reading)?;
+            let name = reference.name().as_bstr().to_str_lossy();
+            if let (Some(name), Some(id)) = (name.strip_prefix(REF_PINS), reference.try_id()) {
+                pins.insert(name.to_owned(), CommitId::new(id.to_string()));
+            }
+        }
+        Ok(pins)
+    }
+}
+
+fn pin_name(name: &str) -> Result<gix::refs::FullName, Error> {
+    gix::refs::FullName::try_from(format!("{REF_PINS}{name}")).map_err(|_| Error::PinName { name: name.to_owned() })
+}
+
+/// The folders of a commit.
+struct CommitLevel<'r> {
+    reader: &'r Reader,
+    repo: gix::Repository,
+    root: gix::ObjectId,
+}
+
+impl Level for CommitLevel<'_> {
+    type Folder = gix::ObjectId;
+    type Content = gix::ObjectId;
+
+    fn children(&self, folder: &gix::ObjectId) -> Result<Vec<Child<gix::ObjectId, gix::ObjectId>>, Error> {
+        let reading = Error::at(&self.reader.location, "read a folder of");
+        let tree = self.reader.find(&self.repo, *folder)?.try_into_tree().map_err(&reading)?;
+        let tree = tree.decode().map_err(&reading)?;
+        let child = |entry: &gix::objs::tree::EntryRef<'_>| {
+            let content = entry.oid.to_owned();
+            let kind = match entry.mode.kind() {
+                EntryKind::Tree => Kind::Folder(content),
+                EntryKind::Blob => Kind::File { content, executable: false },
+                EntryKind::BlobExecutable => Kind::File { content, executable: true },
+                EntryKind::Link => Kind::Link(content),
+                EntryKind::Commit => Kind::Submodule,
+            };
+            Child { name: entry.filename.to_vec(), kind }
+        };
+        Ok(tree.entries.iter().map(child).collect())
+    }
+
+    fn leads_to_file(&self, path: &str, link: &gix::ObjectId) -> Result<bool, Error> {
+        let target = self.reader.blob(&BlobId::new(link.to_string()))?;
+        let Ok(target) = std::str::from_utf8(&target) else { return Ok(false) };
+        let mut names: Vec<&str> =
+            self.reader.subtree.split('/').chain(path.split('/')).filter(|n| !n.is_empty()).collect();
+        names.pop();
+        if target.starts_with('/') {
+            return Ok(false);
+        }
+        for name in target.split('/') {
+            match name {
+                "" | "." => {}
+                ".." if names.pop().is_none() => return Ok(false),
+                ".." => {}
+                name => names.push(name),
+            }
+        }
+        if names.is_empty() {
+            return Ok(false);
+        }
+        let entry = self.reader.entry(&self.repo, self.root, &names.join("/"))?;
+        Ok(matches!(entry, Some((EntryKind::Blob | EntryKind::BlobExecutable, _))))
+    }
+}

@@ -1,0 +1,234 @@
+//! One followed branch of one place, whatever kind of place it is.
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+
+use gix::bstr::ByteSlice;
+use secrecy::SecretString;
+use sha2::{Digest, Sha256};
+
+use super::folder::FolderMirror;
+use super::mirror::{Mirror, create_bare, full_branch_name};
+use super::repository::{Reader, open_options};
+use super::{Error, REF_PREFIX};
+use crate::model::id::CommitId;
+
+/// How much of a location's digest names its mirror, in bytes.
+const MIRROR_NAME_BYTES: usize = 8;
+/// How much of a location's own text names its mirror, in characters, for people who look.
+const MIRROR_TEXT_MAX: usize = 40;
+
+/// What to follow.
+#[derive(Clone, Debug, Default)]
+pub struct SourceSpec {
+    /// An https, http or file URL, or the path of a local repository or of a plain folder.
+    pub location: String,
+    /// The branch; absent means the checked-out branch of a local repository, the default branch of a remote.
+    pub branch: Option<String>,
+    /// The subtree that is read; `.` is all.
+    pub path: String,
+    /// The token for an https remote, or for an http one where that is allowed.
+    pub token: Option<SecretString>,
+    /// Whether the token may be sent in clear text.
+    pub allow_insecure_http: bool,
+    /// Folders of a plain folder that are never read: the folders of directory members. The state folder always is.
+    pub excluded: Vec<PathBuf>,
+}
+
+/// Where a branch is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tip {
+    /// The commit.
+    pub commit: CommitId,
+    /// The branch's short name; `None` for a plain folder and a detached `HEAD`.
+    pub branch: Option<String>,
+}
+
+/// A followed branch.
+pub struct Source {
+    kind: Kind,
+    last: Option<Tip>,
+}
+
+enum Kind {
+    Remote(Box<Mirror>),
+    Local(Local),
+    Folder(FolderMirror),
+}
+
+/// A repository read in place: its refs and objects, never its work tree.
+struct Local {
+    path: PathBuf,
+    spec: SourceSpec,
+    reader: Reader,
+}
+
+impl Source {
+    /// Finds out what kind of place it is and opens or creates what we keep for it below `state_dir`.
+    ///
+    /// Does not use the network and does not wait. A folder inside a repository's work tree is a plain folder; only
+    /// the repository's own root is read as a repository.
+    ///
+    /// # Errors
+    /// `UnsupportedLocation`, `InsecureToken`, `PathInvalid`: the configuration is wrong. `NotARepository`: nothing is
+    /// there, or a repository that cannot be opened; it is never taken for a plain folder then. `Disk`, `Repository`.
+    pub fn open(spec: SourceSpec, state_dir: &Path) -> Result<Self, Error> {
+        let kind = if spec.location.contains("://") {
+            let dir = kept_dir(state_dir, "mirrors", &spec.location);
+            Kind::Remote(Box::new(Mirror::open(&spec, dir)?))
+        } else {
+            open_path(spec, state_dir)?
+        };
+        Ok(Self { kind, last: None })
+    }
+
+    /// Looks where the branch is; fetches or records what is new. `None` where it is where the last poll saw it.
+    ///
+    /// The first successful poll of a source always answers. `interrupt` ends a running fetch; a read that blocks ends
+    /// by the HTTP client's limits (20 s to connect, 30 s without a byte).
+    ///
+    /// # Errors
+    /// `EmptyRepository`, `BranchMissing`: nothing to follow; the caller knows whether there ever was. `AccessDenied`,
+    /// `Unreachable`, `Timeout`, `Remote`, `NotARepository`: see there. `Interrupted`. None of them means deletion.
+    pub fn poll(&mut self, interrupt: &AtomicBool) -> Result<Option<Tip>, Error> {
+        let tip = match &mut self.kind {
+            Kind::Remote(mirror) => mirror.poll(interrupt)?,
+            Kind::Local(local) => local.poll()?,
+            Kind::Folder(folder) => Tip { commit: folder.poll()?, branch: None },
+        };
+        if self.last.as_ref() == Some(&tip) {
+            return Ok(None);
+        }
+        self.last = Some(tip.clone());
+        Ok(Some(tip))
+    }
+
+    /// Returns what the last successful poll saw.
+    pub fn tip(&self) -> Option<&Tip> {
+        self.last.as_ref()
+    }
+
+    /// Returns what reads the repository; take a new one after a poll that answered.
+    pub fn reader(&self) -> &Reader {
+        match &self.kind {
+            Kind::Remote(mirror) => &mirror.reader,
+            Kind::Local(local) => &local.reader,
+            Kind::Folder(folder) => &folder.reader,
+        }
+    }
+
+    /// Returns the plain folder and what is excluded from it, or the repository's own folder; `None` for a remote.
+    pub(super) fn watched_place(&self) -> Option<(PathBuf, Option<Vec<PathBuf>>)> {
+        match &self.kind {
+            Kind::Remote(_) => None,
+            Kind::Local(local) => Some((local.reader.git_dir(), None)),
+            Kind::Folder(folder) => Some((folder.dir.clone(), Some(folder.excluded.clone()))),
+        }
+    }
+}
+
+impl std::ops::Deref for Source {
+    type Target = Reader;
+
+    fn deref(&self) -> &Reader {
+        self.reader()
+    }
+}
+
+fn open_path(spec: SourceSpec, state_dir: &Path) -> Result<Kind, Error> {
+    let path = PathBuf::from(&spec.location);
+    let nothing = |reason: String| Error::NotARepository { location: spec.location.clone(), reason };
+    let metadata = std::fs::metadata(&path).map_err(|error| {
+        if spec.location.contains('@') && spec.location.contains(':') {
+            let reason = "it is no path, and ssh is not supported: use https with `tokenFile`";
+            return Error::UnsupportedLocation { location: spec.location.clone(), reason };
+        }
+        nothing(error.to_string())
+    })?;
+    if !metadata.is_dir() {
+        return Err(nothing("it is not a folder".to_owned()));
+    }
+    let bare = path.join("HEAD").is_file() && path.join("objects").is_dir() && path.join("refs").is_dir();
+    if bare || path.join(".git").exists() {
+        let reader = match Reader::open(&path, open_options([]), &spec.location, &spec.path) {
+            Err(Error::Repository { cause, .. }) => return Err(nothing(cause.to_string())),
+            other => other?,
+        };
+        return Ok(Kind::Local(Local { path, spec, reader }));
+    }
+    let dir = path.canonicalize().map_err(|error| nothing(error.to_string()))?;
+    let kept = kept_dir(state_dir, "folders", &dir.to_string_lossy());
+    create_bare(&kept, &spec.location)?;
+    let reader = Reader::open(&kept, open_options([]), &spec.location, &spec.path)?;
+    let mut excluded = spec.excluded;
+    excluded.push(state_dir.to_owned());
+    Ok(Kind::Folder(FolderMirror { dir, excluded, reader }))
+}
+
+/// Returns where our copy of a location is kept. Branch and path do not matter: pins outlive a change of either.
+fn kept_dir(state_dir: &Path, folder: &str, location: &str) -> PathBuf {
+    let mut name: String = location
+        .rsplit("://")
+        .next()
+        .unwrap_or(location)
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() { c } else { '-' })
+        .take(MIRROR_TEXT_MAX)
+        .collect();
+    name.push('-');
+    for byte in Sha256::digest(location.as_bytes()).iter().take(MIRROR_NAME_BYTES) {
+        write!(name, "{byte:02x}").expect("writing to a string cannot fail");
+    }
+    state_dir.join(folder).join(name + ".git")
+}
+
+impl Local {
+    fn poll(&mut self) -> Result<Tip, Error> {
+        // Opened anew: packs and configuration of the user's repository change under us, and opening is cheap.
+        self.reader = match Reader::open(&self.path, open_options([]), &self.spec.location, &self.spec.path) {
+            Err(Error::Repository { cause, .. }) => {
+                let location = self.spec.location.clone();
+                return Err(Error::NotARepository { location, reason: cause.to_string() });
+            }
+            other => other?,
+        };
+        let repo = self.reader.local();
+        let reading = Error::at(&self.spec.location, "read the branches of");
+        let name = match &self.spec.branch {
+            Some(branch) => full_branch_name(branch),
+            None => match repo.head_name().map_err(&reading)? {
+                Some(name) => name.as_bstr().to_str_lossy().into_owned(),
+                None => {
+                    let commit = repo.head_commit().map_err(&reading)?;
+                    return Ok(Tip { commit: CommitId::new(commit.id.to_string()), branch: None });
+                }
+            },
+        };
+        let branch = name.strip_prefix("refs/heads/").unwrap_or(&name).to_owned();
+        let absent = |location: String| Error::BranchMissing { location, branch: branch.clone() };
+        let Ok(full) = gix::refs::FullName::try_from(name.as_str()) else {
+            return Err(absent(self.spec.location.clone()));
+        };
+        let Some(mut reference) = repo.try_find_reference(full.as_ref()).map_err(&reading)? else {
+            let location = self.spec.location.clone();
+            return Err(if has_refs(&repo).map_err(&reading)? {
+                absent(location)
+            } else {
+                Error::EmptyRepository { location }
+            });
+        };
+        let commit = reference.peel_to_commit().map_err(&reading)?;
+        Ok(Tip { commit: CommitId::new(commit.id.to_string()), branch: Some(branch) })
+    }
+}
+
+/// Tells whether a repository has any ref that is not ours.
+fn has_refs(repo: &gix::Repository) -> gix::Result<bool> {
+    for reference in repo.references()?.all()? {
+        if !reference?.name().as_bstr().starts_with(REF_PREFIX.as_bytes()) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}

@@ -1,0 +1,271 @@
+//! One walk for trees of a commit and for folders on disk, so that both are refused for the same reasons.
+
+use std::sync::Arc;
+
+use super::{ENTRIES_MAX, ERRORS_MAX, Error, FILES_MAX, PATH_DEPTH_MAX};
+use crate::model::id::BlobId;
+use crate::model::manifest::InputError;
+
+/// A file name that stands for "any manifest in this folder" when the filter is asked about a folder.
+const PROBE: &str = "manifest.yaml";
+
+/// A file of the source.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct File {
+    /// Path from the root of the source's subtree, with `/`.
+    pub path: Arc<str>,
+    /// Its content.
+    pub blob: BlobId,
+    /// Whether its mode has the executable bit.
+    pub executable: bool,
+}
+
+/// The files of a source that are read, ordered by path, and everything that makes the commit unacceptable.
+///
+/// A listing with errors is refused whole: what could not be listed must not look deleted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Listing {
+    /// The files.
+    pub files: Vec<File>,
+    /// The problems, each with its path.
+    pub errors: Vec<InputError>,
+}
+
+/// What stands in a folder.
+pub(super) enum Kind<D, F> {
+    Folder(D),
+    File {
+        content: F,
+        executable: bool,
+    },
+    Link(F),
+    Submodule,
+    /// A socket, a pipe, a device: on disk only.
+    Special,
+}
+
+/// An entry of a folder, with its name as bytes.
+pub(super) struct Child<D, F> {
+    pub name: Vec<u8>,
+    pub kind: Kind<D, F>,
+}
+
+/// Something made of folders.
+pub(super) trait Level {
+    type Folder;
+    type Content;
+
+    /// Returns what stands in a folder.
+    fn children(&self, folder: &Self::Folder) -> Result<Vec<Child<Self::Folder, Self::Content>>, Error>;
+
+    /// Tells whether a link certainly leads to a file, and not to a folder whose manifests would be missed.
+    fn leads_to_file(&self, path: &str, link: &Self::Content) -> Result<bool, Error>;
+}
+
+/// What a walk found.
+pub(super) struct Found<C> {
+    pub files: Vec<(Arc<str>, C, bool)>,
+    pub errors: Vec<InputError>,
+}
+
+/// Makes the complaint about a path.
+pub(super) fn complaint(path: &str, message: impl Into<String>, hint: &str) -> InputError {
+    InputError {
+        path: path.to_owned(),
+        line: 0,
+        object: None,
+        field: None,
+        message: message.into(),
+        hint: Some(hint.to_owned()),
+    }
+}
+
+/// Walks everything below `root` that may be read, and names every problem on the way.
+///
+/// `is_read` tells of a file's path whether it is read. A folder, link or submodule counts as ignored where a manifest
+/// in it would not be read. Names starting with a dot are never read and never looked into.
+pub(super) fn walk<L: Level>(
+    level: &L,
+    root: L::Folder,
+    is_read: &dyn Fn(&str) -> bool,
+) -> Result<Found<L::Content>, Error> {
+    let mut walk = Walk { level, is_read, found: Found { files: Vec::new(), errors: Vec::new() } };
+    let mut folders = vec![(String::new(), 0, root)];
+    let mut entries = 0;
+    while let Some((prefix, depth, folder)) = folders.pop() {
+        let children = level.children(&folder)?;
+        entries += children.len();
+        if entries > ENTRIES_MAX {
+            let message = format!("more than {ENTRIES_MAX} files and folders");
+            walk.found.errors.push(complaint(".", message, "narrow `path`"));
+            break;
+        }
+        for child in children {
+            if let Some((path, folder)) = walk.visit(&prefix, depth, child)? {
+                folders.push((path + "/", depth + 1, folder));
+            }
+        }
+        if walk.found.errors.len() > ERRORS_MAX {
+            walk.found.errors.truncate(ERRORS_MAX);
+            walk.found.errors.push(complaint(
+                ".",
+                "too many problems, the rest is not listed",
+                "solve the others first",
+            ));
+            break;
+        }
+        if walk.found.files.len() > FILES_MAX {
+            let message = format!("more than {FILES_MAX} files to read");
+            walk.found.errors.push(complaint(".", message, "narrow `path`, or list folders in .gitfleetignore"));
+            break;
+        }
+    }
+    walk.found.files.sort_by(|a, b| a.0.cmp(&b.0));
+    walk.found.errors.sort();
+    Ok(walk.found)
+}
+
+struct Walk<'a, L: Level> {
+    level: &'a L,
+    is_read: &'a dyn Fn(&str) -> bool,
+    found: Found<L::Content>,
+}
+
+impl<L: Level> Walk<'_, L> {
+    /// Takes one entry in; returns a folder that is to be looked into.
+    fn visit(
+        &mut self,
+        prefix: &str,
+        depth: usize,
+        child: Child<L::Folder, L::Content>,
+    ) -> Result<Option<(String, L::Folder)>, Error> {
+        let text = String::from_utf8_lossy(&child.name);
+        let path = format!("{prefix}{text}");
+        let refused = name_problem(&child.name);
+        if refused.is_none() && text.starts_with('.') {
+            return Ok(None);
+        }
+        let itself = (self.is_read)(&path);
+        let below = || (self.is_read)(&format!("{path}/{PROBE}"));
+        // A dot path is never read by any filter, so that a hostile `..` would pass as ignored.
+        let hostile = matches!(&*text, "" | "." | "..");
+        if let Some(problem) = refused {
+            let concerns = hostile || if matches!(child.kind, Kind::File { .. }) { itself } else { itself || below() };
+            if concerns {
+                self.found.errors.push(complaint(&path, problem, "rename it, or list it in .gitfleetignore"));
+            }
+            return Ok(None);
+        }
+        let problem = match child.kind {
+            Kind::File { content, executable } => {
+                if itself {
+                    self.found.files.push((path.into(), content, executable));
+                }
+                return Ok(None);
+            }
+            Kind::Folder(folder) if depth + 1 < PATH_DEPTH_MAX => return Ok(Some((path, folder))),
+            Kind::Folder(_) if below() => Some("folders are nested too deeply (32 names are the limit)"),
+            Kind::Link(_) if itself => Some("a symbolic link: links are not followed"),
+            Kind::Link(link) if below() && !self.level.leads_to_file(&path, &link)? => {
+                Some("a symbolic link to a folder, or to something outside: links are not followed")
+            }
+            Kind::Submodule if itself || below() => Some("a submodule: other repositories are not read"),
+            Kind::Special if itself => Some("not a regular file"),
+            _ => None,
+        };
+        if let Some(problem) = problem {
+            let hint = "put the files themselves here, or list it in .gitfleetignore";
+            self.found.errors.push(complaint(&path, problem, hint));
+        }
+        Ok(None)
+    }
+}
+
+/// Tells why a name must not be used as part of a path; `None` where it may.
+fn name_problem(name: &[u8]) -> Option<&'static str> {
+    let problems: [(bool, &'static str); 4] = [
+        (std::str::from_utf8(name).is_err(), "the name is not UTF-8"),
+        (matches!(name, b"" | b"." | b".."), "the name leads out of its folder"),
+        (name.contains(&b'/') || name.contains(&b'\\'), "the name contains a slash or backslash"),
+        (name.iter().any(|byte| byte.is_ascii_control()), "the name contains a control character"),
+    ];
+    problems.into_iter().find_map(|(applies, problem)| applies.then_some(problem))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_cannot_be_paths_are_named() {
+        let rows: &[(&[u8], Option<&str>)] = &[
+            (b"a.yaml", None),
+            (b"..a.yaml", None),
+            ("ä b.yaml".as_bytes(), None),
+            (b"..", Some("the name leads out of its folder")),
+            (b".", Some("the name leads out of its folder")),
+            (b"", Some("the name leads out of its folder")),
+            (b"a/b.yaml", Some("the name contains a slash or backslash")),
+            (b"/etc/a.yaml", Some("the name contains a slash or backslash")),
+            (b"..\\a.yaml", Some("the name contains a slash or backslash")),
+            (b"a\0.yaml", Some("the name contains a control character")),
+            (b"a\n.yaml", Some("the name contains a control character")),
+            (b"\xff.yaml", Some("the name is not UTF-8")),
+        ];
+        for (name, expected) in rows {
+            assert_eq!(name_problem(name), *expected, "{:?}", String::from_utf8_lossy(name));
+        }
+    }
+
+    /// A tree in memory: every folder holds the same children, as a hostile repository's can.
+    struct Endless(usize);
+
+    impl Level for Endless {
+        type Folder = ();
+        type Content = ();
+
+        fn children(&self, (): &()) -> Result<Vec<Child<(), ()>>, Error> {
+            let folder = |i| Child { name: format!("d{i}").into_bytes(), kind: Kind::Folder(()) };
+            Ok((0..self.0).map(folder).collect())
+        }
+
+        fn leads_to_file(&self, _: &str, (): &()) -> Result<bool, Error> {
+            Ok(false)
+        }
+    }
+
+    #[test]
+    fn a_tree_without_end_is_refused() {
+        let rows: [(usize, bool, &str); 3] =
+            [(1, true, "nested too deeply"), (50, true, "too many problems"), (50, false, "more than 1000000")];
+        for (width, is_read, message) in rows {
+            let found = walk(&Endless(width), (), &|_| is_read).unwrap();
+            assert!(found.errors.iter().any(|e| e.message.contains(message)), "{width}: {:?}", found.errors.first());
+            assert!(found.errors.len() <= ERRORS_MAX + 1);
+        }
+        assert!(walk(&Endless(1), (), &|_| false).unwrap().errors.is_empty(), "ignored depth is no error");
+    }
+
+    #[test]
+    fn too_many_files_are_refused() {
+        struct Wide(usize);
+        impl Level for Wide {
+            type Folder = ();
+            type Content = ();
+            fn children(&self, (): &()) -> Result<Vec<Child<(), ()>>, Error> {
+                let file = |i| Child {
+                    name: format!("{i}.yaml").into_bytes(),
+                    kind: Kind::File { content: (), executable: false },
+                };
+                Ok((0..self.0).map(file).collect())
+            }
+            fn leads_to_file(&self, _: &str, (): &()) -> Result<bool, Error> {
+                Ok(false)
+            }
+        }
+        for (count, refused) in [(FILES_MAX, 0), (FILES_MAX + 1, 1)] {
+            assert_eq!(walk(&Wide(count), (), &|_| true).unwrap().errors.len(), refused, "{count}");
+        }
+        assert!(walk(&Wide(FILES_MAX + 1), (), &|_| false).unwrap().errors.is_empty(), "unread files do not count");
+    }
+}

@@ -1,0 +1,142 @@
+//! Hearing of changes on this machine at once; polling stays, for what a watch may miss.
+
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::Duration;
+
+use notify::event::{AccessKind, AccessMode, EventKind};
+use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher};
+
+use super::{Error, Source, WATCH_DEBOUNCE, WATCH_DEBOUNCE_MAX};
+
+/// Watches until it is dropped.
+pub struct Watch {
+    _watcher: RecommendedWatcher,
+}
+
+/// Calls `on_change` whenever the branch of a source on this machine may have moved, some 100 ms after the last of
+/// several changes. Spurious calls happen, missed ones may: keep polling, less often.
+///
+/// `None` for a remote, which cannot be watched. The call comes from a thread of its own; it must not block for long.
+///
+/// # Errors
+/// `Watch`, such as where inotify's limits are reached: log it and poll.
+pub fn watch(source: &Source, on_change: impl Fn() + Send + 'static) -> Result<Option<Watch>, Error> {
+    let Some((root, excluded)) = source.watched_place() else { return Ok(None) };
+    let failed = |reason: String| Error::Watch { location: source.location().to_owned(), reason };
+    let root = root.canonicalize().map_err(|error| failed(error.to_string()))?;
+    let matters: Box<dyn Fn(&Path) -> bool + Send> = match &excluded {
+        Some(excluded) => {
+            let excluded: Vec<PathBuf> = excluded.iter().filter_map(|path| path.canonicalize().ok()).collect();
+            let root = root.clone();
+            Box::new(move |path| folder_path_matters(&root, &excluded, path))
+        }
+        None => {
+            let root = root.clone();
+            Box::new(move |path| ref_path_matters(&root, path))
+        }
+    };
+    let (sender, receiver) = channel();
+    let handler = move |event: notify::Result<Event>| {
+        // An error means that something may have been missed.
+        let news = event.map_or(true, |event| {
+            is_change(&event) && (event.paths.is_empty() || event.paths.iter().any(|p| matters(p)))
+        });
+        if news {
+            // The other side is gone when the watch is being dropped.
+            let _ = sender.send(());
+        }
+    };
+    let mut watcher = notify::recommended_watcher(handler).map_err(|error| failed(error.to_string()))?;
+    let places: Vec<(PathBuf, RecursiveMode)> = if excluded.is_some() {
+        vec![(root, RecursiveMode::Recursive)]
+    } else {
+        vec![(root.join("refs"), RecursiveMode::Recursive), (root, RecursiveMode::NonRecursive)]
+    };
+    for (path, mode) in places {
+        watcher.watch(&path, mode).map_err(|error| failed(error.to_string()))?;
+    }
+    let builder = std::thread::Builder::new().name("gitfleet-watch".to_owned());
+    builder.spawn(move || debounce(&receiver, &on_change)).map_err(|error| failed(error.to_string()))?;
+    Ok(Some(Watch { _watcher: watcher }))
+}
+
+/// Calls back once for each burst; ends when the watcher, which holds the sender, is dropped.
+fn debounce(news: &Receiver<()>, on_change: &(impl Fn() + Send)) {
+    while news.recv().is_ok() {
+        let mut waited = Duration::ZERO;
+        while waited < WATCH_DEBOUNCE_MAX {
+            match news.recv_timeout(WATCH_DEBOUNCE) {
+                // How long a message took is not measured; counting each as a whole interval only shortens the wait.
+                Ok(()) => waited += WATCH_DEBOUNCE / 10,
+                Err(RecvTimeoutError::Timeout) => break,
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+        }
+        on_change();
+    }
+}
+
+/// Tells whether an event is more than a reader's: our own reads must not wake us.
+fn is_change(event: &Event) -> bool {
+    event.need_rescan()
+        || match event.kind {
+            EventKind::Access(kind) => kind == AccessKind::Close(AccessMode::Write),
+            _ => true,
+        }
+}
+
+/// Tells whether a path of a plain folder may be read; a store inside it changes with every poll.
+fn folder_path_matters(root: &Path, excluded: &[PathBuf], path: &Path) -> bool {
+    let Ok(below) = path.strip_prefix(root) else { return true };
+    let dotted = below.components().any(|part| {
+        let name = part.as_os_str().to_string_lossy();
+        name.starts_with('.') && name != ".gitfleetignore"
+    });
+    !dotted && !excluded.iter().any(|folder| path.starts_with(folder))
+}
+
+/// Tells whether a path of a repository decides where branches are; our own pins do not.
+fn ref_path_matters(git_dir: &Path, path: &Path) -> bool {
+    let Ok(below) = path.strip_prefix(git_dir) else { return true };
+    let lock = path.extension().is_some_and(|extension| extension == "lock");
+    let refs = below.starts_with("refs") && !below.starts_with("refs/gitfleet");
+    !lock && (refs || below == Path::new("HEAD") || below == Path::new("packed-refs"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_decides_a_branch_matters() {
+        let rows = [
+            ("/r/HEAD", true),
+            ("/r/packed-refs", true),
+            ("/r/refs/heads/main", true),
+            ("/r/refs/heads/main.lock", false),
+            ("/r/refs/gitfleet/pin/a", false),
+            ("/r/index", false),
+            ("/r/FETCH_HEAD", false),
+        ];
+        for (path, matters) in rows {
+            assert_eq!(ref_path_matters(Path::new("/r"), Path::new(path)), matters, "{path}");
+        }
+    }
+
+    #[test]
+    fn only_what_is_read_of_a_folder_matters() {
+        let excluded = [PathBuf::from("/f/rendered")];
+        let rows = [
+            ("/f/a.yaml", true),
+            ("/f/sub", true),
+            ("/f/.gitfleetignore", true),
+            ("/f/.gitfleet/store", false),
+            ("/f/sub/.a.yaml.swp", false),
+            ("/f/rendered/member/a.yaml", false),
+        ];
+        for (path, matters) in rows {
+            assert_eq!(folder_path_matters(Path::new("/f"), &excluded, Path::new(path)), matters, "{path}");
+        }
+    }
+}
