@@ -164,7 +164,7 @@ pub fn scheduled_policy(placement: &PlacementKey, policy: Option<&PlacementPolic
 mod tests {
     use serde_json::json;
 
-    use super::super::select::tests::manifest;
+    use super::super::tests::manifest;
     use super::*;
 
     fn policy(value: Value) -> PlacementPolicy {

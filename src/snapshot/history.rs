@@ -128,7 +128,7 @@ pub fn works_for_cluster(
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::select::tests::manifest;
+    use super::super::tests::manifest;
     use super::*;
 
     fn existing(hashes: &[&str]) -> Vec<(u64, Digest)> {

@@ -13,6 +13,8 @@ mod hash;
 mod history;
 mod sanitise;
 mod select;
+#[cfg(test)]
+mod tests;
 
 pub use hash::{go_json, object_digest, policy_hash, resource_hash, scheduled_policy};
 pub use history::{

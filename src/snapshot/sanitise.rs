@@ -165,7 +165,7 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::json;
 
-    use super::super::select::tests::{manifest, manifest_of};
+    use super::super::tests::{manifest, manifest_of};
     use super::*;
 
     #[test]
