@@ -1,0 +1,186 @@
+//! What existing bindings mean for a cycle, and how bindings come to be and change.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use sha2::{Digest as _, Sha256};
+
+use crate::api::placement::ApplyStrategy;
+use crate::model::id::{ClusterName, PlacementKey};
+use crate::model::records::{Binding, BindingState, ClusterDecision};
+
+use super::{Action, BindingChange, Error, Request};
+
+/// Characters of the placement's name in a binding's: with the cluster's and the suffix they make a DNS label of 63.
+const PLACEMENT_CHARS: usize = 26;
+/// Characters of the cluster's name in a binding's.
+const CLUSTER_CHARS: usize = 27;
+/// Hexadecimal characters of the suffix, as KubeFleet's.
+const SUFFIX_CHARS: usize = 8;
+
+/// Returns a binding's name: `<placement[:26]>-<cluster[:27]>-<suffix>`, dots turned into dashes because it is one DNS
+/// label.
+///
+/// The suffix is the first 8 hexadecimal digits of the SHA-256 of `<placement key>/<cluster>`, where KubeFleet draws
+/// lots: the same inputs give the same name. While `is_taken` (an older binding of that name is still being removed),
+/// `/2`, `/3` and so on is appended to the hashed text.
+///
+/// Source: KubeFleet, names of bindings.
+pub fn binding_name(placement: &PlacementKey, cluster: &ClusterName, is_taken: impl Fn(&str) -> bool) -> String {
+    let part = |text: &str, length: usize| text.chars().take(length).collect::<String>().replace('.', "-");
+    let text = format!("{placement}/{cluster}");
+    let head = format!("{}-{}", part(&placement.name, PLACEMENT_CHARS), part(cluster.as_str(), CLUSTER_CHARS));
+    let mut attempt = 1_u64;
+    loop {
+        let hashed = if attempt == 1 { text.clone() } else { format!("{text}/{attempt}") };
+        let digest = format!("{:x}", Sha256::digest(hashed.as_bytes()));
+        let name = format!("{head}-{}", &digest[..SUFFIX_CHARS]);
+        if !is_taken(&name) {
+            return name;
+        }
+        attempt += 1;
+    }
+}
+
+/// What a binding means for this cycle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Class {
+    /// No longer picked earlier; its objects may still be there.
+    Unscheduled,
+    /// Of an earlier policy: judged again.
+    Obsolete,
+    /// Picked by this policy, not delivered yet.
+    Scheduled,
+    /// Picked by this policy and delivered.
+    Bound,
+}
+
+/// A placement's bindings by what they mean, each list by name. Bindings being removed are in none.
+#[derive(Debug, Default)]
+pub(super) struct Classified<'a> {
+    /// See [`Class::Unscheduled`].
+    pub unscheduled: Vec<&'a Binding>,
+    /// See [`Class::Obsolete`].
+    pub obsolete: Vec<&'a Binding>,
+    /// See [`Class::Scheduled`].
+    pub scheduled: Vec<&'a Binding>,
+    /// See [`Class::Bound`].
+    pub bound: Vec<&'a Binding>,
+    /// Bindings of clusters that are no longer in the fleet, whatever their state.
+    pub left: Vec<&'a Binding>,
+    /// The class of the binding each cluster has.
+    pub by_cluster: BTreeMap<&'a ClusterName, (Class, &'a Binding)>,
+    /// Names in use, also by bindings being removed.
+    names: BTreeSet<&'a str>,
+}
+
+impl<'a> Classified<'a> {
+    /// Classifies a request's bindings; the first rule that fits counts: cluster gone, being removed, unscheduled, of
+    /// another policy, then by state.
+    ///
+    /// A cluster that is gone comes first: nothing of it may wait for a removal that nobody can carry out.
+    pub fn of(request: &Request<'a>) -> Result<Self, Error> {
+        let mut sorted: Vec<&Binding> = request.bindings.iter().collect();
+        sorted.sort_by(|a, b| a.name.cmp(&b.name));
+        let mut classified = Self::default();
+        for binding in sorted {
+            if !request.clusters.contains_key(&binding.cluster) {
+                classified.left.push(binding);
+                continue;
+            }
+            classified.names.insert(&binding.name);
+            if binding.deleting {
+                continue;
+            }
+            let class = match binding.state {
+                BindingState::Unscheduled => Class::Unscheduled,
+                _ if binding.policy_index != request.policy_index => Class::Obsolete,
+                BindingState::Scheduled => Class::Scheduled,
+                BindingState::Bound => Class::Bound,
+            };
+            classified.list(class).push(binding);
+            if let Some((_, first)) = classified.by_cluster.insert(&binding.cluster, (class, binding)) {
+                return Err(Error::DuplicateBinding {
+                    first: first.name.clone(),
+                    second: binding.name.clone(),
+                    cluster: binding.cluster.clone(),
+                });
+            }
+        }
+        Ok(classified)
+    }
+
+    fn list(&mut self, class: Class) -> &mut Vec<&'a Binding> {
+        match class {
+            Class::Unscheduled => &mut self.unscheduled,
+            Class::Obsolete => &mut self.obsolete,
+            Class::Scheduled => &mut self.scheduled,
+            Class::Bound => &mut self.bound,
+        }
+    }
+
+    /// Returns the class of a cluster's binding.
+    pub fn class(&self, cluster: &ClusterName) -> Option<Class> {
+        self.by_cluster.get(cluster).map(|(class, _)| *class)
+    }
+
+    /// Returns the changes every cycle makes: bindings of clusters that are gone are left.
+    pub fn leaves(&self) -> impl Iterator<Item = BindingChange> {
+        self.left.iter().map(|&binding| BindingChange { action: Action::Leave, binding: binding.clone() })
+    }
+
+    /// Makes a binding for a cluster that has none.
+    pub fn create(&self, request: &Request<'_>, decision: ClusterDecision) -> BindingChange {
+        let cluster = decision.cluster_name.clone();
+        let binding = Binding {
+            name: binding_name(request.placement, &cluster, |name| self.names.contains(name)),
+            placement: request.placement.clone(),
+            cluster,
+            state: BindingState::Scheduled,
+            previous_state: None,
+            policy_index: request.policy_index,
+            decision,
+            snapshot: None,
+            apply_strategy: ApplyStrategy::default(),
+            started_at: None,
+            generation: 1,
+            conditions: Vec::new(),
+            deleting: false,
+        };
+        BindingChange { action: Action::Create, binding }
+    }
+}
+
+/// Takes a binding into the current policy; an unscheduled one gets back the state it had.
+pub(super) fn patch(
+    request: &Request<'_>,
+    binding: &Binding,
+    decision: ClusterDecision,
+) -> Result<BindingChange, Error> {
+    let state = match (binding.state, binding.previous_state) {
+        (BindingState::Unscheduled, None) => {
+            return Err(Error::NoPreviousState { binding: binding.name.clone() });
+        }
+        (BindingState::Unscheduled, Some(previous)) => previous,
+        (state, _) => state,
+    };
+    let binding = Binding {
+        state,
+        previous_state: None,
+        policy_index: request.policy_index,
+        decision,
+        generation: binding.generation + 1,
+        ..binding.clone()
+    };
+    Ok(BindingChange { action: Action::Patch, binding })
+}
+
+/// Takes the pick of a binding back; it remembers its state in case it is picked again.
+pub(super) fn unschedule(binding: &Binding) -> BindingChange {
+    let binding = Binding {
+        state: BindingState::Unscheduled,
+        previous_state: Some(binding.state),
+        generation: binding.generation + 1,
+        ..binding.clone()
+    };
+    BindingChange { action: Action::Unschedule, binding }
+}

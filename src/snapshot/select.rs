@@ -1,0 +1,324 @@
+//! Which objects of the tree a placement places.
+
+use std::collections::BTreeMap;
+
+use crate::api::placement::{LabelSelector, ResourceSelector, SelectionScope};
+use crate::error::{Classify, ErrorClass};
+use crate::model::id::ObjectId;
+use crate::model::manifest::Manifest;
+use crate::model::tree::{Placement, Scope, Tree};
+
+use super::sanitise::{sanitised, sort_for_snapshot};
+
+pub(super) const PLACEMENT_GROUP: &str = "placement.kubernetes-fleet.io";
+
+/// Groups whose objects are never placed: a selector for them contributes nothing.
+const DISABLED_GROUPS: [&str; 4] =
+    ["cluster.kubernetes-fleet.io", "events.k8s.io", "coordination.k8s.io", "metrics.k8s.io"];
+
+/// Kinds of other groups that are never placed.
+const DISABLED_KINDS: [(&str, &str); 6] = [
+    ("", "Pod"),
+    ("", "Node"),
+    ("", "Event"),
+    ("networking.fleet.azure.com", "ServiceImport"),
+    ("networking.fleet.azure.com", "TrafficManagerProfile"),
+    ("networking.fleet.azure.com", "TrafficManagerBackend"),
+];
+
+/// The kinds of the placement group that are payload.
+const ENVELOPES: [&str; 2] = ["ClusterResourceEnvelope", "ResourceEnvelope"];
+
+/// Why a placement's selectors cannot be evaluated. Each concerns that placement alone, which keeps its last good state.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SelectionError {
+    /// A ResourcePlacement selects a Namespace.
+    #[error("{field} selects a Namespace, which a ResourcePlacement cannot place; use a ClusterResourcePlacement")]
+    NamespaceInResourcePlacement {
+        /// The selector.
+        field: String,
+    },
+    /// A Namespace that a placement must not take with its resources.
+    #[error(
+        "{field} selects the reserved namespace {namespace} with its resources; select others, or use selectionScope NamespaceOnly"
+    )]
+    ReservedNamespace {
+        /// The selector.
+        field: String,
+        /// The namespace.
+        namespace: String,
+    },
+    /// `NamespaceWithResourceSelectors` names no namespace of the tree.
+    #[error("{field} names the namespace {namespace}, which has no Namespace document; add one, or correct the name")]
+    NamespaceNotFound {
+        /// The selector.
+        field: String,
+        /// The namespace.
+        namespace: String,
+    },
+    /// A ClusterResourcePlacement selects a namespaced kind by itself.
+    #[error(
+        "{field} selects {kind}, which lives in namespaces; select its Namespace, with selectionScope NamespaceWithResourceSelectors to take only some kinds, or use a ResourcePlacement"
+    )]
+    NamespacedKind {
+        /// The selector.
+        field: String,
+        /// The kind, with its group.
+        kind: String,
+    },
+    /// A ResourcePlacement selects a cluster-scoped kind.
+    #[error(
+        "{field} selects {kind}, which lives in no namespace; a ResourcePlacement places objects of its namespace only, use a ClusterResourcePlacement"
+    )]
+    ClusterScopedKind {
+        /// The selector.
+        field: String,
+        /// The kind, with its group.
+        kind: String,
+    },
+    /// Neither a built-in kind, nor defined by the tree, nor any document's.
+    #[error(
+        "{field} selects {kind}, which is no built-in kind, has no CustomResourceDefinition here and no document; correct the group or kind, or add its definition"
+    )]
+    UnknownKind {
+        /// The selector.
+        field: String,
+        /// The kind, with its group.
+        kind: String,
+    },
+    /// Two selectors select one object.
+    #[error("{object} is selected more than once; narrow the selectors so that each object is selected by one of them")]
+    Duplicate {
+        /// The object.
+        object: String,
+    },
+    /// Envelopes are not unwrapped yet.
+    #[error("{object} is an envelope, which gitfleet cannot unwrap yet; place its contents directly")]
+    Envelope {
+        /// The envelope, or the kind selected.
+        object: String,
+    },
+}
+
+impl Classify for SelectionError {
+    fn class(&self) -> ErrorClass {
+        ErrorClass::Invalid
+    }
+}
+
+/// Returns the objects a placement places: sanitised, in snapshot order. An object is copied only where sanitising
+/// changes it. A selector that matches nothing contributes nothing.
+///
+/// Selectors match by group and kind; their version only has to be there. An API server would convert the object to the
+/// selector's version; a tree has the version it was written in, and that is what is placed.
+///
+/// # Errors
+/// Every rule a selector can break with the tree; the whole placement then selects nothing.
+///
+/// Source: KubeFleet, resource selection of the placement controller; persistent volume claims are placed, because the
+/// hub here is git and runs no workloads.
+pub fn select(tree: &Tree, placement: &Placement) -> Result<Vec<Manifest>, SelectionError> {
+    let selection = Selection::new(tree, placement)?;
+    let mut found: Vec<&Manifest> = Vec::new();
+    for (index, selector) in placement.spec.resource_selectors.iter().enumerate() {
+        selection.evaluate(&field(index), selector, &mut found)?;
+    }
+    found.sort_by(|a, b| a.id.cmp(&b.id));
+    if let Some(pair) = found.windows(2).find(|pair| pair[0].id == pair[1].id) {
+        return Err(SelectionError::Duplicate { object: pair[0].id.to_string() });
+    }
+    let mut manifests: Vec<Manifest> = found.into_iter().map(sanitised).collect();
+    sort_for_snapshot(&mut manifests);
+    Ok(manifests)
+}
+
+fn field(index: usize) -> String {
+    format!("spec.resourceSelectors[{index}]")
+}
+
+/// Returns `Kind.group`, as kubectl names kinds.
+fn kind_name(selector: &ResourceSelector) -> String {
+    if selector.group.is_empty() { selector.kind.clone() } else { format!("{}.{}", selector.kind, selector.group) }
+}
+
+fn is_namespace(selector: &ResourceSelector) -> bool {
+    selector.group.is_empty() && selector.kind == "Namespace"
+}
+
+/// Namespaces that are never placed with their resources.
+fn is_reserved(namespace: &str) -> bool {
+    namespace == "default" || namespace.starts_with("kube-") || namespace.starts_with("fleet-")
+}
+
+fn is_disabled(group: &str, kind: &str) -> bool {
+    DISABLED_GROUPS.contains(&group)
+        || DISABLED_KINDS.contains(&(group, kind))
+        || (group == PLACEMENT_GROUP && kind != "AppliedWork" && !ENVELOPES.contains(&kind))
+}
+
+/// One placement's selectors over one tree.
+struct Selection<'a> {
+    tree: &'a Tree,
+    /// The namespace to which selectors of namespaced kinds are confined; `None` where they are not allowed.
+    namespace: Option<&'a str>,
+    /// Whether the placement is a ResourcePlacement.
+    namespaced: bool,
+}
+
+impl<'a> Selection<'a> {
+    /// Resolves the one namespace that selectors of namespaced kinds look into.
+    fn new(tree: &'a Tree, placement: &'a Placement) -> Result<Self, SelectionError> {
+        let mut selection =
+            Self { tree, namespace: placement.key.namespace.as_deref(), namespaced: placement.key.namespace.is_some() };
+        if selection.namespaced {
+            return Ok(selection);
+        }
+        let chosen = placement.spec.resource_selectors.iter().enumerate().find(|(_, selector)| {
+            is_namespace(selector) && selector.selection_scope == SelectionScope::NamespaceWithResourceSelectors
+        });
+        if let Some((index, selector)) = chosen {
+            let (field, namespace) = (field(index), selector.name.clone());
+            if is_reserved(&namespace) {
+                return Err(SelectionError::ReservedNamespace { field, namespace });
+            }
+            if !tree.of_kind("", "Namespace").any(|m| m.id.name == namespace && !is_terminating(m)) {
+                return Err(SelectionError::NamespaceNotFound { field, namespace });
+            }
+            selection.namespace = Some(&selector.name);
+        }
+        Ok(selection)
+    }
+
+    fn evaluate(
+        &self,
+        field: &str,
+        selector: &ResourceSelector,
+        found: &mut Vec<&'a Manifest>,
+    ) -> Result<(), SelectionError> {
+        let field = || field.to_owned();
+        if is_disabled(&selector.group, &selector.kind) {
+            return Ok(());
+        }
+        if is_namespace(selector) {
+            if self.namespaced {
+                return Err(SelectionError::NamespaceInResourcePlacement { field: field() });
+            }
+            return self.evaluate_namespaces(&field(), selector, found);
+        }
+        let kind = || kind_name(selector);
+        if selector.group == PLACEMENT_GROUP && ENVELOPES.contains(&selector.kind.as_str()) {
+            return Err(SelectionError::Envelope { object: kind() });
+        }
+        let scope = self.scope(selector).ok_or_else(|| SelectionError::UnknownKind { field: field(), kind: kind() })?;
+        let namespace = match (scope, self.namespace) {
+            (Scope::Cluster, _) if self.namespaced => {
+                return Err(SelectionError::ClusterScopedKind { field: field(), kind: kind() });
+            }
+            (Scope::Namespaced, None) => {
+                return Err(SelectionError::NamespacedKind { field: field(), kind: kind() });
+            }
+            (Scope::Cluster, _) => "",
+            (Scope::Namespaced, Some(namespace)) => namespace,
+        };
+        found.extend(self.matching(selector).filter(|m| m.id.namespace == namespace && self.is_placed(m)));
+        Ok(())
+    }
+
+    /// Selects Namespace objects and, by default, all that is in them.
+    fn evaluate_namespaces(
+        &self,
+        field: &str,
+        selector: &ResourceSelector,
+        found: &mut Vec<&'a Manifest>,
+    ) -> Result<(), SelectionError> {
+        let reserved = |namespace: &str| SelectionError::ReservedNamespace {
+            field: field.to_owned(),
+            namespace: namespace.to_owned(),
+        };
+        let whole = selector.selection_scope == SelectionScope::NamespaceWithResources;
+        if whole && is_reserved(&selector.name) {
+            return Err(reserved(&selector.name));
+        }
+        for namespace in self.matching(selector) {
+            let name = namespace.id.name.as_str();
+            if whole && is_reserved(name) {
+                return Err(reserved(name));
+            }
+            if is_terminating(namespace) {
+                continue;
+            }
+            found.push(namespace);
+            if whole {
+                self.refuse_envelopes(name)?;
+                found.extend(self.tree.in_namespace(name).filter(|m| self.is_placed(m)));
+            }
+        }
+        Ok(())
+    }
+
+    fn refuse_envelopes(&self, namespace: &str) -> Result<(), SelectionError> {
+        let envelope = self.tree.inputs.iter().find(|input| {
+            input.id.namespace == namespace
+                && input.id.group == PLACEMENT_GROUP
+                && ENVELOPES.contains(&input.id.kind.as_str())
+        });
+        envelope.map_or(Ok(()), |input| Err(SelectionError::Envelope { object: input.id.to_string() }))
+    }
+
+    /// Returns the scope of a selector's kind, or `None` for a kind nobody knows.
+    fn scope(&self, selector: &ResourceSelector) -> Option<Scope> {
+        let known = self.tree.scopes.get(&(selector.group.clone(), selector.kind.clone())).copied();
+        known.or_else(|| {
+            let document = self.tree.of_kind(&selector.group, &selector.kind).next()?;
+            Some(if document.id.namespace.is_empty() { Scope::Cluster } else { Scope::Namespaced })
+        })
+    }
+
+    /// Returns the documents of a selector's kind that have its name or fit its labels.
+    fn matching<'s>(&self, selector: &'s ResourceSelector) -> impl Iterator<Item = &'a Manifest> + use<'a, 's> {
+        self.tree.of_kind(&selector.group, &selector.kind).filter(move |manifest| {
+            (selector.name.is_empty() || manifest.id.name == selector.name)
+                && selector.label_selector.as_ref().is_none_or(|labels| fits(labels, manifest))
+        })
+    }
+
+    /// Leaves out what a cluster makes by itself and what is going away.
+    fn is_placed(&self, manifest: &Manifest) -> bool {
+        let id = &manifest.id;
+        if is_terminating(manifest) || is_disabled(&id.group, &id.kind) {
+            return false;
+        }
+        let object = &manifest.object;
+        match (id.group.as_str(), id.kind.as_str()) {
+            ("apps", "ReplicaSet" | "ControllerRevision") => {
+                object.pointer("/metadata/ownerReferences").and_then(|o| o.as_array()).is_none_or(Vec::is_empty)
+            }
+            ("", "ConfigMap") => id.name != "kube-root-ca.crt",
+            ("", "ServiceAccount") => id.name != "default",
+            ("", "Secret") => object.get("type").is_none_or(|t| t != "kubernetes.io/service-account-token"),
+            ("", "Endpoints") => !self.has_service(id),
+            ("discovery.k8s.io", "EndpointSlice") => manifest.label("endpointslice.kubernetes.io/managed-by").is_none(),
+            _ => true,
+        }
+    }
+
+    /// Tells whether a Service of this name makes the Endpoints by itself.
+    fn has_service(&self, endpoints: &ObjectId) -> bool {
+        let service = ObjectId { kind: "Service".to_owned(), version: "v1".to_owned(), ..endpoints.clone() };
+        self.tree.manifests.binary_search_by(|m| m.id.cmp(&service)).is_ok()
+    }
+}
+
+fn is_terminating(manifest: &Manifest) -> bool {
+    manifest.object.pointer("/metadata/deletionTimestamp").is_some_and(|at| !at.is_null())
+}
+
+fn fits(selector: &LabelSelector, manifest: &Manifest) -> bool {
+    let labels = manifest.object.pointer("/metadata/labels").and_then(|labels| labels.as_object());
+    let labels: BTreeMap<String, String> = labels
+        .into_iter()
+        .flatten()
+        .filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())))
+        .collect();
+    selector.matches(&labels)
+}
