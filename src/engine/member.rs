@@ -350,8 +350,7 @@ impl Member {
                 continue;
             }
             let Some(delivery) = self.deliveries.get_mut(&placement) else { continue };
-            let view =
-                MemberView { live: &self.live, wanted: &self.wanted, parent: self.parents.get(&placement) };
+            let view = MemberView { live: &self.live, wanted: &self.wanted, parent: self.parents.get(&placement) };
             delivery.plan = plan(&order, &view, &delivery.progress, now);
             delivery.stale = false;
             delivery.unreported = true;
@@ -359,9 +358,9 @@ impl Member {
                 delivery.in_flight += 1;
                 let before = step_object(&order, &step).and_then(|key| delivery.progress.attempts.get(key)).cloned();
                 let (target, order, placement) = (Arc::clone(&self.target), Arc::clone(&order), placement.clone());
-                work.push(Box::pin(async move {
-                    (placement, step::perform(target.as_ref(), &order, step, before).await)
-                }));
+                work.push(Box::pin(
+                    async move { (placement, step::perform(target.as_ref(), &order, step, before).await) },
+                ));
             }
         }
     }

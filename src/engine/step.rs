@@ -8,7 +8,7 @@ use crate::cluster::{ApplyOptions, Deletion, Error, Target};
 use crate::deliver::inventory::{NAMESPACE, PART_OF_LABEL, Parent, applyset_id, labelled, parent_name};
 use crate::deliver::live::LiveObject;
 use crate::deliver::plan::{Attempt, Step};
-use crate::model::diff::{Comparison, differences};
+use crate::model::diff::{differences, missing_object};
 use crate::model::id::{ObjectId, ObjectKey};
 use crate::model::records::{ApplyOutcome, Difference};
 use crate::model::work::{Desired, WorkOrder};
@@ -182,11 +182,7 @@ async fn compare(target: &dyn Target, order: &WorkOrder, desired: &Desired) -> R
         Err(error) => return failed(error),
     };
     let found = match live {
-        None => vec![Difference {
-            path: "/".into(),
-            value_in_member: None,
-            value_in_hub: Some("(the whole object)".into()),
-        }],
+        None => vec![missing_object()],
         Some(live) => match compare_with(target, order, desired, &live).await {
             Ok(found) => found,
             Err(error) => return failed(error),
@@ -204,10 +200,12 @@ async fn compare_with(
 ) -> Result<Vec<Difference>, Error> {
     let secret = desired.id.group.is_empty() && desired.id.kind == "Secret";
     match order.strategy.comparison_option {
-        ComparisonOption::FullComparison => Ok(differences(&desired.object, live, Comparison::Full, secret)),
+        ComparisonOption::FullComparison => {
+            Ok(differences(&desired.object, live, ComparisonOption::FullComparison, secret))
+        }
         ComparisonOption::PartialComparison => {
             let merged = target.apply(&desired.object, ApplyOptions { force: true, dry_run: true }).await?;
-            Ok(differences(&merged, live, Comparison::Partial, secret))
+            Ok(differences(&merged, live, ComparisonOption::PartialComparison, secret))
         }
     }
 }

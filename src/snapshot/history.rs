@@ -1,5 +1,6 @@
 //! Snapshots as values: what a frozen selection consists of, when it is a new one, and how its parts are called.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use crate::model::id::{ClusterName, Digest, PlacementKey};
@@ -116,12 +117,12 @@ pub fn work_names(placement: &PlacementKey, parts: usize) -> Vec<String> {
 /// # Errors
 /// Why the objects cannot be made for this cluster (an override that fails), for people; the cluster then keeps what it
 /// has.
-pub fn works_for_cluster(
-    manifests: &[Manifest],
+pub fn works_for_cluster<'a>(
+    manifests: &'a [Manifest],
     _cluster: &ClusterName,
     _labels: &BTreeMap<String, String>,
-) -> Result<Vec<Manifest>, String> {
-    Ok(manifests.to_vec())
+) -> Result<Cow<'a, [Manifest]>, String> {
+    Ok(Cow::Borrowed(manifests))
 }
 
 #[cfg(test)]

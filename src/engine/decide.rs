@@ -1,0 +1,483 @@
+//! The six rooms in order, for one placement: pure.
+//!
+//! The daemon, `plan` and the tests run this very function. It takes a placement as it stands and answers how it stands
+//! next and what its members shall hold; the hall writes the difference down before anything follows from it.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde_json::json;
+
+use super::world::{Payload, PlacementState, Selected, World, desired};
+const DELETION_GUARD: &str = "gitfleet.io/deletion-guard";
+use crate::api::placement::{ApplyStrategyType, StrategyType};
+use crate::deliver::guard::{self, guarded};
+use crate::model::id::{ClusterName, ObjectKey};
+use crate::model::records::{
+    Binding, BindingState, DeletionGate, JournalEntry, PolicySnapshot, ResourceSnapshot, WorkStatus,
+};
+use crate::model::tree::Placement;
+use crate::model::work::WorkOrder;
+use crate::report::binding::{binding_conditions, settled_work};
+use crate::report::placement::{PlacementView, placement_status};
+use crate::rollout::{BindingView, Limits, health, roll};
+use crate::schedule::{Action, Request, schedule, target};
+use crate::snapshot::{Next, freeze, next_snapshot, policy_hash, scheduled_policy, select, works_for_cluster};
+
+/// How a placement stands after a decision, and what follows from it.
+#[derive(Debug)]
+pub struct Decision {
+    /// The placement as it stands now.
+    pub state: PlacementState,
+    /// The placement is gone from git and nothing of it is left: its records go.
+    pub finished: bool,
+    /// What members shall hold; a member without an order keeps what it has.
+    pub orders: Vec<Arc<WorkOrder>>,
+    /// Members that have nothing to do with the placement any more.
+    pub forget: Vec<ClusterName>,
+    /// What happened, for the journal.
+    pub journal: Vec<JournalEntry>,
+    /// When time alone changes the answer.
+    pub wake_at: Option<Timestamp>,
+}
+
+/// Decides about one placement.
+pub fn decide(state: PlacementState, world: &World, now: Timestamp) -> Decision {
+    let mut pass = Pass { state, world, now, journal: Vec::new(), forget: Vec::new(), wake_at: None };
+    pass.settle_removed_bindings();
+    pass.follow_git();
+    pass.leave();
+    if pass.state.record.removed {
+        pass.unschedule_all();
+    } else {
+        pass.freeze_and_schedule();
+    }
+    pass.load_newest_payload();
+    pass.judge_bindings();
+    let gate = pass.guard();
+    pass.roll(gate.as_ref());
+    pass.judge_bindings();
+    pass.state.record.deletion_gate = gate;
+    let orders = pass.orders();
+    pass.conclude();
+    let finished = pass.state.record.removed && pass.state.bindings.is_empty();
+    Decision { finished, orders, state: pass.state, forget: pass.forget, journal: pass.journal, wake_at: pass.wake_at }
+}
+
+struct Pass<'a> {
+    state: PlacementState,
+    world: &'a World,
+    now: Timestamp,
+    journal: Vec<JournalEntry>,
+    forget: Vec<ClusterName>,
+    wake_at: Option<Timestamp>,
+}
+
+impl Pass<'_> {
+    fn note(&mut self, event: &str, cluster: Option<&ClusterName>, facts: serde_json::Value) {
+        self.journal.push(JournalEntry {
+            at: self.now,
+            event: event.to_owned(),
+            placement: Some(self.state.record.key.clone()),
+            cluster: cluster.cloned(),
+            facts,
+        });
+    }
+
+    /// Drops bindings whose objects are gone.
+    fn settle_removed_bindings(&mut self) {
+        let done = |b: &Binding, works: &BTreeMap<ClusterName, WorkStatus>| {
+            let work = works.get(&b.cluster).filter(|w| w.generation == b.generation);
+            b.deleting && work.is_some_and(|w| w.complete && w.inventory.is_empty())
+        };
+        let gone: Vec<Binding> = self.state.bindings.values().filter(|b| done(b, &self.state.works)).cloned().collect();
+        for binding in gone {
+            self.state.bindings.remove(&binding.name);
+            self.state.works.remove(&binding.cluster);
+            self.note("BindingRemoved", Some(&binding.cluster), json!({"binding": binding.name}));
+            self.forget.push(binding.cluster);
+        }
+    }
+
+    /// Takes spec and annotations from the accepted commit.
+    fn follow_git(&mut self) {
+        let record = &mut self.state.record;
+        match self.world.tree.placements.get(&record.key) {
+            None => record.removed = true,
+            Some(placement) => {
+                record.removed = false;
+                record.origin = Some(placement.origin.clone());
+                if record.generation == 0
+                    || record.spec != placement.spec
+                    || record.annotations != placement.annotations
+                {
+                    record.spec = placement.spec.clone();
+                    record.annotations.clone_from(&placement.annotations);
+                    record.generation += 1;
+                }
+            }
+        }
+    }
+
+    /// A cluster that left the fleet keeps what it has: its binding goes, and nothing on it is touched.
+    fn leave(&mut self) {
+        let left: Vec<Binding> =
+            self.state.bindings.values().filter(|b| !self.world.clusters.contains_key(&b.cluster)).cloned().collect();
+        for binding in left {
+            self.state.bindings.remove(&binding.name);
+            self.state.works.remove(&binding.cluster);
+            self.note("ClusterLeft", Some(&binding.cluster), json!({"binding": binding.name}));
+            self.forget.push(binding.cluster);
+        }
+    }
+
+    fn unschedule_all(&mut self) {
+        self.state.record.error = None;
+        self.state.selected = None;
+        for binding in self.state.bindings.values_mut().filter(|b| b.state != BindingState::Unscheduled) {
+            binding.previous_state = Some(binding.state);
+            binding.state = BindingState::Unscheduled;
+        }
+    }
+
+    /// Selects, freezes and schedules. An error concerns this placement alone: it keeps its last good state.
+    fn freeze_and_schedule(&mut self) {
+        let selected = self.selected();
+        self.state.record.error = None;
+        let result = match &selected.outcome {
+            Err(error) => Err(error.clone()),
+            Ok((frozen, payload)) => {
+                self.take_snapshot(frozen, payload);
+                self.schedule()
+            }
+        };
+        if let Err(error) = result {
+            self.state.record.error = Some(error);
+        }
+    }
+
+    fn selected(&mut self) -> Arc<Selected> {
+        let (tree, generation) = (&self.world.tree, self.state.record.generation);
+        if let Some(known) = &self.state.selected
+            && Arc::ptr_eq(&known.tree, tree)
+            && known.generation == generation
+        {
+            return Arc::clone(known);
+        }
+        let record = &self.state.record;
+        let placement = Placement {
+            key: record.key.clone(),
+            spec: record.spec.clone(),
+            annotations: record.annotations.clone(),
+            origin: record.origin.clone().expect("a placement of the tree has an origin"),
+        };
+        let outcome = select(tree, &placement).map_err(|error| error.to_string()).map(|manifests| {
+            let frozen = freeze(&manifests);
+            let known = self.state.newest().filter(|newest| newest.hash == frozen.hash);
+            let payload = known.and_then(|newest| self.state.payloads.get(&newest.index)).cloned();
+            (frozen, payload.unwrap_or_else(|| Arc::new(Payload::new(manifests))))
+        });
+        let selected = Arc::new(Selected { tree: Arc::clone(tree), generation, outcome });
+        self.state.selected = Some(Arc::clone(&selected));
+        selected
+    }
+
+    fn take_snapshot(&mut self, frozen: &crate::snapshot::Frozen, payload: &Arc<Payload>) {
+        let key = self.state.record.key.clone();
+        let mut existing: Vec<_> = self.state.snapshots.values().map(|s| (s.index, s.hash.clone())).collect();
+        if existing.is_empty()
+            && let Some(held) = self.world.held.get(&key)
+        {
+            existing.push((held.index, held.digest.clone()));
+        }
+        let index = match next_snapshot(&existing, &frozen.hash, self.state.record.spec.revision_history_limit) {
+            Next::Keep(index) if self.state.snapshots.contains_key(&index) => index,
+            Next::Keep(index) => {
+                self.note("SnapshotFound", None, json!({"index": index}));
+                self.insert_snapshot(index, frozen);
+                index
+            }
+            Next::Create { index, prune } => {
+                let in_use: BTreeSet<u64> = self.state.bindings.values().filter_map(|b| b.snapshot).collect();
+                for old in prune.iter().filter(|old| !in_use.contains(old)) {
+                    self.state.snapshots.remove(old);
+                    self.state.payloads.remove(old);
+                }
+                let facts = json!({"index": index, "hash": frozen.hash, "objects": frozen.resources.len()});
+                self.note("SnapshotCreated", None, facts);
+                self.insert_snapshot(index, frozen);
+                index
+            }
+        };
+        self.state.payloads.entry(index).or_insert_with(|| Arc::clone(payload));
+    }
+
+    fn insert_snapshot(&mut self, index: u64, frozen: &crate::snapshot::Frozen) {
+        let snapshot = ResourceSnapshot {
+            placement: self.state.record.key.clone(),
+            index,
+            commit: self.world.tree.commit.clone().unwrap_or_else(|| "".into()),
+            hash: frozen.hash.clone(),
+            resources: frozen.resources.clone(),
+            parts: frozen.parts.clone(),
+            created_at: self.now,
+        };
+        self.state.snapshots.insert(index, snapshot);
+    }
+
+    fn schedule(&mut self) -> Result<(), String> {
+        let key = self.state.record.key.clone();
+        let policy = scheduled_policy(&key, self.state.record.spec.policy.as_ref());
+        let hash = policy_hash(policy.as_ref());
+        let existing: Vec<_> = self.state.policies.values().map(|p| (p.index, p.hash.clone())).collect();
+        let limit = self.state.record.spec.revision_history_limit;
+        let (index, prune) = match next_snapshot(&existing, &hash, limit) {
+            Next::Keep(index) => (index, Vec::new()),
+            Next::Create { index, prune } => (index, prune),
+        };
+        let bindings: Vec<Binding> = self.state.bindings.values().cloned().collect();
+        let request = Request {
+            placement: &key,
+            policy: policy.as_ref(),
+            policy_index: index,
+            clusters: &self.world.clusters,
+            bindings: &bindings,
+        };
+        let outcome = schedule(&request).map_err(|error| error.to_string())?;
+        for old in prune {
+            self.state.policies.remove(&old);
+        }
+        let created_at = self.state.policies.get(&index).map_or(self.now, |p| p.created_at);
+        let snapshot = PolicySnapshot {
+            placement: key,
+            index,
+            hash,
+            number_of_clusters: policy.as_ref().and_then(|p| p.number_of_clusters),
+            policy,
+            observed_generation: self.state.record.generation,
+            fulfilled: outcome.fulfilled,
+            target_clusters: outcome.decisions,
+            created_at,
+        };
+        self.state.policies.insert(index, snapshot);
+        for change in outcome.bindings {
+            let binding = change.binding;
+            let event = match change.action {
+                Action::Create => Some("ClusterPicked"),
+                Action::Unschedule => Some("ClusterDropped"),
+                Action::Leave => {
+                    self.state.bindings.remove(&binding.name);
+                    continue;
+                }
+                Action::Patch => None,
+            };
+            if let Some(event) = event {
+                self.note(event, Some(&binding.cluster), json!({"binding": binding.name}));
+            }
+            self.state.bindings.insert(binding.name.clone(), binding);
+        }
+        Ok(())
+    }
+
+    /// The newest payload is that of the selection wherever the hashes agree: after a restart nothing is read again.
+    fn load_newest_payload(&mut self) {
+        let Some(selected) = self.state.selected.clone() else { return };
+        let Ok((frozen, payload)) = &selected.outcome else { return };
+        let same: Vec<u64> = self.state.snapshots.values().filter(|s| s.hash == frozen.hash).map(|s| s.index).collect();
+        for index in same {
+            self.state.payloads.entry(index).or_insert_with(|| Arc::clone(payload));
+        }
+    }
+
+    fn judge_bindings(&mut self) {
+        for binding in self.state.bindings.values_mut() {
+            let work = self.state.works.get(&binding.cluster);
+            binding.conditions = binding_conditions(binding, work, self.world.is_online(&binding.cluster), self.now);
+        }
+    }
+
+    /// Returns the deletions that wait for a person, if any.
+    fn guard(&self) -> Option<DeletionGate> {
+        let record = &self.state.record;
+        let is_off = record.annotations.get(DELETION_GUARD).is_some_and(|value| value == "Off");
+        let reports_only =
+            record.spec.strategy.apply_strategy.as_ref().map(|s| s.type_) == Some(ApplyStrategyType::ReportDiff);
+        if is_off || (reports_only && !record.removed) {
+            return None;
+        }
+        let newest: BTreeSet<ObjectKey> = self
+            .state
+            .newest()
+            .and_then(|s| self.state.payloads.get(&s.index))
+            .map(|payload| payload.keys().cloned().collect())
+            .unwrap_or_default();
+        let has_newest = self.state.newest().is_some_and(|s| self.state.payloads.contains_key(&s.index));
+        let mut members = BTreeMap::new();
+        for binding in self.state.bindings.values().filter(|b| !b.deleting) {
+            let Some(work) = self.state.works.get(&binding.cluster) else { continue };
+            let leaves = binding.state == BindingState::Unscheduled;
+            let desired = match (leaves, has_newest) {
+                (true, _) => BTreeSet::new(),
+                (false, true) => newest.clone(),
+                (false, false) => work.inventory.clone(),
+            };
+            let member = guard::Member { inventory: work.inventory.clone(), desired, leaves };
+            members.insert(binding.cluster.clone(), member);
+        }
+        let found = guarded(&record.key, record.removed, &members)?;
+        let since = record.deletion_gate.as_ref().filter(|g| g.digest == found.digest).map_or(self.now, |g| g.since);
+        Some(DeletionGate { digest: found.digest, reason: found.reason, deletions: found.deletions, since })
+    }
+
+    /// Moves bindings as the strategy allows.
+    fn roll(&mut self, gate: Option<&DeletionGate>) {
+        let is_held = |binding: &Binding| gate.is_some_and(|g| g.deletions.contains_key(&binding.cluster));
+        if self.state.record.removed {
+            let due: Vec<String> =
+                self.state.bindings.values().filter(|b| !b.deleting && !is_held(b)).map(|b| b.name.clone()).collect();
+            for name in due {
+                self.remove(&name);
+            }
+            return;
+        }
+        let Some(newest) = self.state.newest().map(|s| s.index) else { return };
+        if self.state.record.spec.strategy.type_ == StrategyType::External {
+            return;
+        }
+        let picked = self.state.bindings.values().filter(|b| b.state != BindingState::Unscheduled).count();
+        let goal = target(self.state.policy().and_then(|p| p.policy.as_ref()), picked);
+        let record = &self.state.record;
+        let limits = match Limits::resolve(record.spec.strategy.rolling_update.as_ref(), &record.annotations, goal) {
+            Ok(limits) => limits,
+            Err(error) => {
+                self.state.record.error = Some(error.to_string());
+                return;
+            }
+        };
+        let strategy = record.spec.strategy.apply_strategy.clone().unwrap_or_default();
+        let views: Vec<BindingView> = self
+            .state
+            .bindings
+            .values()
+            .map(|binding| {
+                let work = self.state.works.get(&binding.cluster);
+                let health = health(binding, settled_work(binding, work).is_some(), &limits, self.now);
+                BindingView {
+                    name: binding.name.clone(),
+                    cluster: binding.cluster.clone(),
+                    state: binding.state,
+                    deleting: binding.deleting,
+                    ready: health.ready,
+                    failed: health.failed,
+                    diff_reported: health.diff_reported,
+                    outdated: binding.snapshot != Some(newest) || binding.apply_strategy != strategy,
+                    deferred: !self.world.is_online(&binding.cluster),
+                    changes_in: health.changes_in,
+                }
+            })
+            .collect();
+        let moves = roll(&views, &limits);
+        self.state.record.halted.clone_from(&moves.halted);
+        self.wake_at = moves.wait.and_then(|wait| self.now.checked_add(wait).ok());
+        for name in moves.update.iter().chain(&moves.bind) {
+            let Some(binding) = self.state.bindings.get_mut(name) else { continue };
+            let facts = json!({"binding": name, "from": binding.snapshot, "to": newest});
+            binding.state = BindingState::Bound;
+            binding.snapshot = Some(newest);
+            binding.apply_strategy = strategy.clone();
+            binding.started_at = Some(self.now);
+            binding.generation += 1;
+            let cluster = binding.cluster.clone();
+            self.note("RolloutStarted", Some(&cluster), facts);
+        }
+        for name in &moves.remove {
+            if self.state.bindings.get(name).is_some_and(|binding| !is_held(binding)) {
+                self.remove(name);
+            }
+        }
+    }
+
+    fn remove(&mut self, name: &str) {
+        let Some(binding) = self.state.bindings.get_mut(name) else { return };
+        binding.deleting = true;
+        binding.generation += 1;
+        let cluster = binding.cluster.clone();
+        self.note("RemovalStarted", Some(&cluster), json!({"binding": name}));
+    }
+
+    /// Returns what each member shall hold. A binding that is being removed comes before a newer one of its cluster.
+    fn orders(&self) -> Vec<Arc<WorkOrder>> {
+        let mut orders: BTreeMap<&ClusterName, Arc<WorkOrder>> = BTreeMap::new();
+        for binding in self.state.bindings.values() {
+            if orders.get(&binding.cluster).is_some_and(|order| order.remove) {
+                continue;
+            }
+            if let Some(order) = self.order(binding) {
+                orders.insert(&binding.cluster, Arc::new(order));
+            }
+        }
+        orders.into_values().collect()
+    }
+
+    fn order(&self, binding: &Binding) -> Option<WorkOrder> {
+        let record = &self.state.record;
+        let held = record
+            .deletion_gate
+            .as_ref()
+            .and_then(|gate| gate.deletions.get(&binding.cluster))
+            .cloned()
+            .unwrap_or_default();
+        let snapshot = binding.snapshot.and_then(|index| self.state.snapshots.get(&index));
+        let manifests = match (binding.deleting, snapshot) {
+            (true, _) => Arc::from([]),
+            (false, None) => return None,
+            (false, Some(snapshot)) => self.manifests(snapshot.index, &binding.cluster)?,
+        };
+        Some(WorkOrder {
+            placement: record.key.clone(),
+            cluster: binding.cluster.clone(),
+            generation: binding.generation,
+            source: self.world.source.clone(),
+            snapshot: snapshot.map_or(0, |s| s.index),
+            commit: snapshot.map_or_else(|| "".into(), |s| s.commit.clone()),
+            digest: snapshot.map_or_else(|| "".into(), |s| s.hash.clone()),
+            strategy: binding.apply_strategy.clone(),
+            manifests,
+            held,
+            remove: binding.deleting,
+        })
+    }
+
+    /// Returns what a cluster gets of a snapshot; `None` where the payload is missing or cannot be made for it, and the
+    /// cluster keeps what it has.
+    fn manifests(&self, index: u64, cluster: &ClusterName) -> Option<Arc<[crate::model::work::Desired]>> {
+        let payload = self.state.payloads.get(&index)?;
+        let labels = self.world.clusters.get(cluster).map(|c| c.labels.clone()).unwrap_or_default();
+        match works_for_cluster(&payload.manifests, cluster, &labels).ok()? {
+            Cow::Borrowed(_) => Some(Arc::clone(&payload.desired)),
+            Cow::Owned(manifests) => Some(manifests.iter().map(desired).collect()),
+        }
+    }
+
+    /// Writes down the placement's own status, and forgets payload nobody needs.
+    fn conclude(&mut self) {
+        let in_use: BTreeSet<u64> = self.state.snapshots_in_use().map(|s| s.index).collect();
+        self.state.payloads.retain(|index, _| in_use.contains(index));
+        let bindings: Vec<Binding> = self.state.bindings.values().cloned().collect();
+        let history: Vec<ResourceSnapshot> = self.state.snapshots.values().cloned().collect();
+        let view = PlacementView {
+            record: &self.state.record,
+            policy: self.state.policy(),
+            snapshot: self.state.newest(),
+            history: &history,
+            bindings: &bindings,
+            works: &self.state.works,
+            clusters: &self.world.records,
+            now: self.now,
+        };
+        let conditions = placement_status(&view).conditions;
+        self.state.record.conditions = conditions;
+    }
+}

@@ -1,0 +1,171 @@
+//! What the hall knows: the view a decision is made from.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::deliver::inventory::Held;
+use crate::model::cluster::Cluster;
+use crate::model::id::{ClusterName, ObjectKey, PlacementKey};
+use crate::model::manifest::Manifest;
+use crate::model::records::{
+    Binding, ClusterRecord, MemberKind, PlacementRecord, PolicySnapshot, ResourceSnapshot, WorkStatus,
+};
+use crate::model::tree::Tree;
+use crate::model::work::Desired;
+use crate::snapshot;
+
+/// How long a member may be silent before nothing new is placed on it.
+///
+/// Source: KubeFleet's cluster eligibility (reference, section 4.3): a heartbeat older than five minutes.
+pub const SILENCE_MAX: SignedDuration = SignedDuration::from_mins(5);
+
+/// The annotation on a MemberCluster that stops deliveries to it.
+pub const SUSPENDED_ANNOTATION: &str = "gitfleet.io/suspended";
+
+/// What every decision may look at, beside its own placement.
+#[derive(Clone, Debug, Default)]
+pub struct World {
+    /// Identity of the source, written on inventories.
+    pub source: String,
+    /// The accepted commit.
+    pub tree: Arc<Tree>,
+    /// The fleet as scheduling sees it: the clusters git names.
+    pub clusters: BTreeMap<ClusterName, Cluster>,
+    /// What is known of each cluster, those that left included.
+    pub records: BTreeMap<ClusterName, ClusterRecord>,
+    /// The newest snapshot that any member holds of a placement: a lost store goes on from it.
+    pub held: BTreeMap<PlacementKey, Held>,
+}
+
+impl World {
+    /// Tells whether a cluster answers and may be written to.
+    pub fn is_online(&self, cluster: &ClusterName) -> bool {
+        self.records.get(cluster).is_some_and(|record| record.online && !record.left)
+    }
+}
+
+/// Everything of one placement.
+#[derive(Clone, Debug)]
+pub struct PlacementState {
+    /// Its record.
+    pub record: PlacementRecord,
+    /// Policy snapshots by index.
+    pub policies: BTreeMap<u64, PolicySnapshot>,
+    /// Resource snapshots by index.
+    pub snapshots: BTreeMap<u64, ResourceSnapshot>,
+    /// Bindings by name.
+    pub bindings: BTreeMap<String, Binding>,
+    /// What each cluster holds.
+    pub works: BTreeMap<ClusterName, WorkStatus>,
+    /// Payload of the snapshots in use, by index. A snapshot in use without payload keeps what its clusters have.
+    pub payloads: BTreeMap<u64, Arc<Payload>>,
+    /// What the accepted commit selects; recomputed when the commit or the placement changes.
+    pub selected: Option<Arc<Selected>>,
+}
+
+impl PlacementState {
+    /// Begins a placement that has no records yet.
+    pub fn new(record: PlacementRecord) -> Self {
+        Self {
+            record,
+            policies: BTreeMap::new(),
+            snapshots: BTreeMap::new(),
+            bindings: BTreeMap::new(),
+            works: BTreeMap::new(),
+            payloads: BTreeMap::new(),
+            selected: None,
+        }
+    }
+
+    /// Returns the newest resource snapshot.
+    pub fn newest(&self) -> Option<&ResourceSnapshot> {
+        self.snapshots.last_key_value().map(|(_, snapshot)| snapshot)
+    }
+
+    /// Returns the newest policy snapshot.
+    pub fn policy(&self) -> Option<&PolicySnapshot> {
+        self.policies.last_key_value().map(|(_, policy)| policy)
+    }
+
+    /// Returns the snapshots that bindings name, whose payload is needed.
+    pub fn snapshots_in_use(&self) -> impl Iterator<Item = &ResourceSnapshot> {
+        let mut indexes: Vec<u64> = self.bindings.values().filter_map(|b| b.snapshot).collect();
+        indexes.extend(self.newest().map(|s| s.index));
+        indexes.sort_unstable();
+        indexes.dedup();
+        indexes.into_iter().filter_map(|index| self.snapshots.get(&index))
+    }
+}
+
+/// What a commit selects for a placement, frozen.
+#[derive(Debug)]
+pub struct Selected {
+    /// The tree it was selected from; compared by identity.
+    pub tree: Arc<Tree>,
+    /// The placement generation it was selected for.
+    pub generation: i64,
+    /// The selection, or why there is none.
+    pub outcome: Result<(snapshot::Frozen, Arc<Payload>), String>,
+}
+
+/// A snapshot's objects, ready to be delivered.
+#[derive(Debug, Default)]
+pub struct Payload {
+    /// The sanitised objects in snapshot order.
+    pub manifests: Vec<Manifest>,
+    /// The same, as deliveries want them; shared by all clusters without overrides.
+    pub desired: Arc<[Desired]>,
+}
+
+impl Payload {
+    /// Prepares sanitised objects in snapshot order.
+    pub fn new(manifests: Vec<Manifest>) -> Self {
+        let desired = manifests.iter().map(desired).collect();
+        Self { manifests, desired }
+    }
+
+    /// Returns the identities of the objects.
+    pub fn keys(&self) -> impl Iterator<Item = &ObjectKey> {
+        self.desired.iter().map(|d| &d.key)
+    }
+}
+
+/// Prepares one sanitised object for delivery.
+pub fn desired(manifest: &Manifest) -> Desired {
+    Desired {
+        id: manifest.id.clone(),
+        key: manifest.id.key(),
+        object: Arc::clone(&manifest.object),
+        digest: snapshot::object_digest(manifest),
+    }
+}
+
+/// Returns the fleet as scheduling sees it: the clusters git names, eligible where they can be reached.
+pub fn clusters(
+    tree: &Tree,
+    records: &BTreeMap<ClusterName, ClusterRecord>,
+    now: Timestamp,
+) -> BTreeMap<ClusterName, Cluster> {
+    let silent = |record: &ClusterRecord| !record.online && record.since + SILENCE_MAX < now;
+    tree.clusters
+        .iter()
+        .map(|(name, member)| {
+            let eligible = match records.get(name) {
+                Some(record) if record.kind == MemberKind::Unreachable => {
+                    Err("no entry of `members:` in the configuration names it".to_owned())
+                }
+                Some(record) if silent(record) => Err(format!("it has not answered since {}", record.since)),
+                _ => Ok(()),
+            };
+            let cluster = Cluster {
+                labels: member.labels.clone(),
+                taints: member.spec.taints.clone(),
+                eligible,
+                properties: BTreeMap::new(),
+            };
+            (name.clone(), cluster)
+        })
+        .collect()
+}
