@@ -1,1 +1,16 @@
 //! Room 4: in which order, and how fast?
+//!
+//! [`health`] reads a binding's conditions: is it ready, did it fail, when does time alone change that. [`Limits`] are the
+//! numbers a strategy allows. [`roll`] picks which bindings move now.
+//!
+//! Source: KubeFleet's rolling update; its rules are restated where they are carried out.
+
+mod health;
+mod limits;
+mod rolling;
+#[cfg(test)]
+mod tests;
+
+pub use health::{Health, Readiness, failed, health, readiness};
+pub use limits::{Error, Limits, MAX_FAILURES_ANNOTATION, PROGRESS_DEADLINE_ANNOTATION, PROGRESS_DEADLINE_DEFAULT};
+pub use rolling::{BindingView, Roll, roll};

@@ -186,6 +186,10 @@ fn example_07_downscaling_removes_scheduled_ones_first() {
 fn pick_n_picks_n() {
     let n = |n: i32| json!({"placementType": "PickN", "numberOfClusters": n});
     check(&[
+        Row { name: "two in the west", policy: json!({"placementType": "PickN", "numberOfClusters": 2, "affinity": {"clusterAffinity":
+            {"requiredDuringSchedulingIgnoredDuringExecution": {"clusterSelectorTerms": [{"labelSelector": {"matchLabels": {"fleet.azure.com/location": "westus"}}}]}}}}),
+            clusters: &["a fleet.azure.com/location=westus", "b fleet.azure.com/location=westus", "c fleet.azure.com/location=westus", "d fleet.azure.com/location=eastus"],
+            bindings: &[], changes: &["Create c Scheduled", "Create b Scheduled"], decisions: "+c +b -a -d", fulfilled: true },
         Row { name: "too few", policy: n(3), clusters: &["a", "b !dead"], bindings: &[],
             changes: &["Create a Scheduled"], decisions: "+a -b", fulfilled: false },
         Row { name: "enough: bound before scheduled, nobody else listed", policy: n(2), clusters: &["a", "b !dead", "c"],

@@ -42,18 +42,17 @@ pub fn freeze(manifests: &[Manifest]) -> Frozen {
 ///
 /// Source: KubeFleet, splitting of resource snapshots.
 pub fn split(sizes: impl IntoIterator<Item = usize>) -> Vec<usize> {
-    let mut parts = vec![0];
-    let mut bytes = 0_usize;
+    let mut parts = Vec::new();
+    let (mut objects, mut bytes) = (0_usize, 0_usize);
     for size in sizes {
-        let last = parts.last_mut().expect("there is always a part");
-        if *last > 0 && bytes + size > SNAPSHOT_BYTES_MAX {
-            parts.push(1);
-            bytes = size;
-        } else {
-            *last += 1;
-            bytes += size;
+        if objects > 0 && bytes + size > SNAPSHOT_BYTES_MAX {
+            parts.push(objects);
+            (objects, bytes) = (0, 0);
         }
+        objects += 1;
+        bytes += size;
     }
+    parts.push(objects);
     parts
 }
 

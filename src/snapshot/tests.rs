@@ -80,7 +80,7 @@ fn tree() -> Tree {
     tree
 }
 
-fn names(key: PlacementKey, selectors: Value) -> Result<Vec<String>, SelectionError> {
+fn names(key: PlacementKey, selectors: &Value) -> Result<Vec<String>, SelectionError> {
     let spec = serde_json::from_value(json!({ "resourceSelectors": selectors })).unwrap();
     let origin = manifest("v1", "Namespace", "", "x").origin;
     let placement = Placement { key, spec, annotations: BTreeMap::new(), origin };
@@ -193,7 +193,7 @@ fn selectors_select() {
         ),
     ];
     for (name, key, selectors, expected) in rows {
-        assert_eq!(names(key, selectors).unwrap(), expected, "{name}");
+        assert_eq!(names(key, &selectors).unwrap(), expected, "{name}");
     }
 }
 
@@ -273,7 +273,7 @@ fn selectors_that_cannot_be_evaluated() {
         ),
     ];
     for (name, key, selectors, expected) in rows {
-        assert_eq!(names(key, selectors).unwrap_err(), expected, "{name}");
+        assert_eq!(names(key, &selectors).unwrap_err(), expected, "{name}");
     }
 }
 

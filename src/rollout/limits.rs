@@ -1,0 +1,119 @@
+//! What a strategy allows, in numbers.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use jiff::SignedDuration;
+
+use crate::api::placement::{IntOrPercent, RollingUpdateConfig};
+use crate::error::{Classify, ErrorClass};
+
+/// KubeFleet's default for `maxUnavailable` and `maxSurge`.
+const LIMIT_DEFAULT: &str = "25%";
+/// KubeFleet's default for `unavailablePeriodSeconds`.
+const UNAVAILABLE_PERIOD_DEFAULT: Duration = Duration::from_mins(1);
+
+/// Annotation of a placement: how long a cluster may take to become available before it counts as failed.
+pub const PROGRESS_DEADLINE_ANNOTATION: &str = "gitfleet.io/progress-deadline";
+/// Annotation of a placement: how many clusters, number or percent, may fail before the rollout halts.
+pub const MAX_FAILURES_ANNOTATION: &str = "gitfleet.io/max-failures";
+/// The progress deadline where the annotation is absent.
+pub const PROGRESS_DEADLINE_DEFAULT: Duration = Duration::from_mins(10);
+
+/// A limit that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{field} is {value:?}; write {expected}")]
+pub struct Error {
+    /// The field or annotation.
+    pub field: &'static str,
+    /// Its value.
+    pub value: String,
+    /// What it should look like.
+    pub expected: &'static str,
+}
+
+impl Classify for Error {
+    fn class(&self) -> ErrorClass {
+        ErrorClass::Invalid
+    }
+}
+
+/// The limits of one placement's rolling update, resolved against the clusters it is meant to have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Clusters the placement is meant to have.
+    pub target: usize,
+    /// Clusters that may be unavailable by our doing; a percentage is rounded up.
+    pub max_unavailable: usize,
+    /// Clusters that may be added beyond the target; a percentage is rounded up.
+    pub max_surge: usize,
+    /// Failed clusters of the current snapshot that do not halt the rollout; a percentage is rounded down, because it
+    /// promises a limit.
+    pub max_failures: usize,
+    /// After which time objects whose availability cannot be tracked count as available.
+    pub unavailable_period: Duration,
+    /// After which time a cluster that is not available counts as failed.
+    pub progress_deadline: Duration,
+}
+
+impl Limits {
+    /// Resolves a strategy's limits and the placement's annotations against `target` clusters, with KubeFleet's defaults
+    /// of 25 %, 25 % and 60 s, no failures and a deadline of 10 minutes.
+    ///
+    /// # Errors
+    /// The first value that is neither a number, a percentage nor a duration, where it should be one.
+    pub fn resolve(
+        config: Option<&RollingUpdateConfig>,
+        annotations: &BTreeMap<String, String>,
+        target: usize,
+    ) -> Result<Self, Error> {
+        let config = config.cloned().unwrap_or_default();
+        let limit = |field, value: Option<IntOrPercent>| {
+            let value = value.unwrap_or_else(|| IntOrPercent::Text(LIMIT_DEFAULT.to_owned()));
+            value.rounded_up(target).ok_or_else(|| Error {
+                field,
+                value: text(&value),
+                expected: "a number from 0 on, or a percentage such as 25%",
+            })
+        };
+        let period = config.unavailable_period_seconds.and_then(|seconds| u64::try_from(seconds).ok());
+        Ok(Self {
+            target,
+            max_unavailable: limit("spec.strategy.rollingUpdate.maxUnavailable", config.max_unavailable)?,
+            max_surge: limit("spec.strategy.rollingUpdate.maxSurge", config.max_surge)?,
+            max_failures: max_failures(annotations.get(MAX_FAILURES_ANNOTATION), target)?,
+            unavailable_period: period.map_or(UNAVAILABLE_PERIOD_DEFAULT, Duration::from_secs),
+            progress_deadline: progress_deadline(annotations.get(PROGRESS_DEADLINE_ANNOTATION))?,
+        })
+    }
+}
+
+fn text(value: &IntOrPercent) -> String {
+    match value {
+        IntOrPercent::Int(number) => number.to_string(),
+        IntOrPercent::Text(text) => text.clone(),
+    }
+}
+
+fn max_failures(value: Option<&String>, target: usize) -> Result<usize, Error> {
+    let Some(value) = value else { return Ok(0) };
+    let number = match value.strip_suffix('%') {
+        Some(percent) => percent.parse::<usize>().ok().filter(|p| *p <= 100).map(|p| p * target / 100),
+        None => value.parse().ok(),
+    };
+    number.ok_or_else(|| Error {
+        field: MAX_FAILURES_ANNOTATION,
+        value: value.clone(),
+        expected: "a number from 0 on, or a percentage such as 10%",
+    })
+}
+
+fn progress_deadline(value: Option<&String>) -> Result<Duration, Error> {
+    let Some(value) = value else { return Ok(PROGRESS_DEADLINE_DEFAULT) };
+    let duration = value.parse::<SignedDuration>().ok().and_then(|d| Duration::try_from(d).ok());
+    duration.filter(|duration| !duration.is_zero()).ok_or_else(|| Error {
+        field: PROGRESS_DEADLINE_ANNOTATION,
+        value: value.clone(),
+        expected: "a duration such as 10m or 1h30m",
+    })
+}
