@@ -1,1 +1,313 @@
 //! Edge: the store trait and who keeps its promise.
+//!
+//! A store holds small records under text keys and an append-only journal. What a backend promises is written once, as the
+//! suite in `conformance.rs`, and every backend runs it.
+//!
+//! All calls block: the engine makes them from its own thread or from `spawn_blocking`.
+
+#[cfg(test)]
+pub mod conformance;
+pub mod embedded;
+pub mod memory;
+pub mod records;
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+use crate::error::{Classify, ErrorClass};
+use crate::model::records::JournalEntry;
+
+pub use embedded::EmbeddedStore;
+pub use memory::MemoryStore;
+
+/// Journal entries kept; the oldest are dropped beyond this. About 30 MB at 300 bytes an entry.
+pub const JOURNAL_ENTRIES_MAX: usize = 100_000;
+
+/// Largest record in bytes. A snapshot of 10,000 objects takes about 4 MB; more than this is a mistake somewhere.
+pub const VALUE_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// Longest key in bytes: two escaped names of 253 characters and a prefix fit several times.
+pub const KEY_BYTES_MAX: usize = 2048;
+
+/// A record with the version of its last write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Versioned {
+    /// The bytes, as they were put.
+    pub value: Vec<u8>,
+    /// The number of the batch that wrote it. Batches are numbered over the whole store and numbers are never used twice, so
+    /// a record that was deleted and made again never has an old version.
+    pub version: u64,
+}
+
+/// What a write expects to find.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expected {
+    /// Anything, or nothing.
+    Any,
+    /// No record.
+    Absent,
+    /// The record at exactly this version.
+    Version(u64),
+}
+
+impl Expected {
+    /// Tells whether what was found is what was expected; `None` is no record.
+    pub fn allows(self, found: Option<u64>) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Absent => found.is_none(),
+            Self::Version(version) => found == Some(version),
+        }
+    }
+}
+
+impl fmt::Display for Expected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Any => f.write_str("anything"),
+            Self::Absent => f.write_str("no record"),
+            Self::Version(version) => write!(f, "version {version}"),
+        }
+    }
+}
+
+/// One step of a batch.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Op {
+    /// Writes a record.
+    Put {
+        /// Where.
+        key: String,
+        /// What.
+        value: Vec<u8>,
+        /// What must be there before.
+        expected: Expected,
+    },
+    /// Removes a record; removing none is no error unless a version is expected.
+    Delete {
+        /// Which.
+        key: String,
+        /// What must be there before.
+        expected: Expected,
+    },
+    /// Appends to the journal.
+    Journal(JournalEntry),
+}
+
+/// Keeps records and the journal. Object safe; shared between threads.
+pub trait Store: Send + Sync {
+    /// Returns the record at a key.
+    fn get(&self, key: &str) -> Result<Option<Versioned>>;
+
+    /// Returns the records whose keys start with a prefix, in byte order of their keys, all from one moment.
+    fn list(&self, prefix: &str) -> Result<Vec<(String, Versioned)>>;
+
+    /// Carries out all steps, in order, or none, and returns the version that the written records now have.
+    ///
+    /// Steps see the steps before them. When it returns, the batch survives a crash. An empty batch does nothing and
+    /// returns 0.
+    ///
+    /// # Errors
+    /// `Conflict` where an expectation does not hold: nothing was changed. After `Full` or `Io` nothing of what was there
+    /// before is lost; the batch itself was kept whole or not at all (reading tells which), and the same store can be
+    /// written again as soon as the disk can.
+    fn batch(&self, ops: Vec<Op>) -> Result<u64>;
+
+    /// Returns up to `limit` journal entries with numbers greater than `after`, oldest first. The first number is 1.
+    fn journal(&self, after: u64, limit: usize) -> Result<Vec<(u64, JournalEntry)>>;
+
+    /// Appends to the journal in a batch of its own; steps that belong together take `Op::Journal` in their batch.
+    fn append(&self, entries: Vec<JournalEntry>) -> Result<u64> {
+        self.batch(entries.into_iter().map(Op::Journal).collect())
+    }
+}
+
+/// The result of a store's call.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why a store did not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Somebody else wrote first.
+    #[error("record {key:?} was expected at {expected} but {}; nothing of the batch was written", found_text(*.found))]
+    Conflict {
+        /// The record.
+        key: String,
+        /// What the batch expected.
+        expected: Expected,
+        /// The version that is there.
+        found: Option<u64>,
+    },
+    /// Another process, or another handle of this one, has the store.
+    #[error("store {} is in use{}; end that process or ask it through its API", path.display(), holder_text(*.pid))]
+    Locked {
+        /// The store's folder.
+        path: PathBuf,
+        /// The process that holds it, if it said so.
+        pid: Option<u32>,
+    },
+    /// The disk is full.
+    #[error("the disk of store {} is full, so a write was not accepted; nothing that was there is lost, and writes go on once there is space", path.display())]
+    Full {
+        /// The store's folder.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// The file is no database, or a damaged one.
+    #[error("store {} is damaged: {message}; move its database file away, then the state is rebuilt from the members", path.display())]
+    Corrupt {
+        /// The store's folder.
+        path: PathBuf,
+        /// What is wrong with it.
+        message: String,
+    },
+    /// The store was written by a newer gitfleet.
+    #[error("store {} has format {found}, this gitfleet knows formats up to {known}; run the newer gitfleet that wrote it", path.display())]
+    Newer {
+        /// The store's folder.
+        path: PathBuf,
+        /// The format it has.
+        found: u64,
+        /// The newest format known here.
+        known: u64,
+    },
+    /// There is no store to read.
+    #[error("there is no store in {}; `gitfleet run` makes one", path.display())]
+    Missing {
+        /// The store's folder.
+        path: PathBuf,
+    },
+    /// The store was opened for reading.
+    #[error("store {} was opened for reading only", path.display())]
+    ReadOnly {
+        /// The store's folder.
+        path: PathBuf,
+    },
+    /// A record is not what its key promises. It is left as it is.
+    #[error("record {key:?} of the store cannot be read")]
+    Unreadable {
+        /// The record.
+        key: String,
+        /// What is wrong with it.
+        #[source]
+        source: serde_json::Error,
+    },
+    /// A value could not be turned into a record.
+    #[error("record {key:?} cannot be written as JSON")]
+    Unwritable {
+        /// The record.
+        key: String,
+        /// Why.
+        #[source]
+        source: serde_json::Error,
+    },
+    /// A key or value is beyond its limit.
+    #[error("{what} of record {key:?} has {bytes} bytes, more than the {max} allowed")]
+    TooLarge {
+        /// The record; cut where the key itself is too long.
+        key: String,
+        /// `key` or `value`.
+        what: &'static str,
+        /// How large it is.
+        bytes: usize,
+        /// How large it may be.
+        max: usize,
+    },
+    /// Reading or writing files failed.
+    #[error("{action} in store {} failed", path.display())]
+    Io {
+        /// The store's folder.
+        path: PathBuf,
+        /// What was tried.
+        action: &'static str,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// The database was used in a way it does not allow.
+    #[error("the database of store {} refused: {message}", path.display())]
+    Refused {
+        /// The store's folder.
+        path: PathBuf,
+        /// What it said.
+        message: String,
+    },
+}
+
+impl Classify for Error {
+    fn class(&self) -> ErrorClass {
+        match self {
+            Self::Conflict { .. } => ErrorClass::Conflict,
+            Self::Locked { .. } | Self::Full { .. } | Self::Io { .. } => ErrorClass::Transient,
+            Self::Corrupt { .. } | Self::Newer { .. } | Self::Missing { .. } | Self::Unreadable { .. } => {
+                ErrorClass::Invalid
+            }
+            Self::ReadOnly { .. } | Self::Unwritable { .. } | Self::TooLarge { .. } | Self::Refused { .. } => {
+                ErrorClass::Bug
+            }
+        }
+    }
+}
+
+fn found_text(found: Option<u64>) -> String {
+    found.map_or_else(|| "there is none".to_owned(), |version| format!("is at version {version}"))
+}
+
+fn holder_text(pid: Option<u32>) -> String {
+    pid.map_or_else(String::new, |pid| format!(" by process {pid}"))
+}
+
+/// Refuses steps beyond the limits, before anything is written.
+fn check_limits(ops: &[Op]) -> Result<()> {
+    let too_large = |key: &str, what, bytes, max| {
+        // A key may be the very thing that is too long: show its head.
+        let key = key.chars().take(80).collect();
+        Err(Error::TooLarge { key, what, bytes, max })
+    };
+    for op in ops {
+        let (Op::Put { key, .. } | Op::Delete { key, .. }) = op else { continue };
+        if key.len() > KEY_BYTES_MAX {
+            return too_large(key, "key", key.len(), KEY_BYTES_MAX);
+        }
+        if let Op::Put { value, .. } = op
+            && value.len() > VALUE_BYTES_MAX
+        {
+            return too_large(key, "value", value.len(), VALUE_BYTES_MAX);
+        }
+    }
+    Ok(())
+}
+
+/// Returns the conflict, where there is one.
+fn check_expected(key: &str, expected: Expected, found: Option<u64>) -> Result<()> {
+    if expected.allows(found) { Ok(()) } else { Err(Error::Conflict { key: key.to_owned(), expected, found }) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_say_what_and_what_to_do() {
+        let path = PathBuf::from("/var/lib/gitfleet");
+        let conflict = Error::Conflict { key: "placement/web".into(), expected: Expected::Version(3), found: Some(5) };
+        insta::assert_snapshot!(conflict, @r#"record "placement/web" was expected at version 3 but is at version 5; nothing of the batch was written"#);
+        let gone = Error::Conflict { key: "placement/web".into(), expected: Expected::Version(3), found: None };
+        insta::assert_snapshot!(gone, @r#"record "placement/web" was expected at version 3 but there is none; nothing of the batch was written"#);
+        insta::assert_snapshot!(Error::Locked { path: path.clone(), pid: Some(7) }, @"store /var/lib/gitfleet is in use by process 7; end that process or ask it through its API");
+        insta::assert_snapshot!(Error::Locked { path, pid: None }, @"store /var/lib/gitfleet is in use; end that process or ask it through its API");
+    }
+
+    #[test]
+    fn limits_are_checked_on_both_sides() {
+        let put =
+            |key: usize, value: usize| Op::Put { key: "k".repeat(key), value: vec![0; value], expected: Expected::Any };
+        assert!(check_limits(&[put(KEY_BYTES_MAX, VALUE_BYTES_MAX)]).is_ok());
+        for (op, text) in [(put(KEY_BYTES_MAX + 1, 0), "key"), (put(1, VALUE_BYTES_MAX + 1), "value")] {
+            assert!(matches!(check_limits(&[op]), Err(Error::TooLarge { what, .. }) if what == text), "{text}");
+        }
+    }
+}

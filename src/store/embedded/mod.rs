@@ -1,0 +1,416 @@
+//! The store in one redb file: the default.
+//!
+//! The folder holds `records.redb` and `lock`. Whoever writes holds `lock` exclusively and leaves its process id in it; readers
+//! without a daemon share it. The system drops the lock with the process, so a killed daemon leaves nothing to clean up.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Read as _, Seek as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::{PoisonError, RwLock};
+
+use redb::{
+    Builder, Database, ReadOnlyDatabase, ReadTransaction, ReadableDatabase as _, ReadableTable as _,
+    ReadableTableMetadata as _, TableDefinition, WriteTransaction,
+};
+
+use super::{Error, JOURNAL_ENTRIES_MAX, Op, Result, Store, Versioned, check_expected, check_limits};
+use crate::model::records::JournalEntry;
+
+/// The format written here. It grows when an older gitfleet could misread what is written.
+pub const SCHEMA_VERSION: u64 = 1;
+
+/// The database file in the store's folder.
+pub const DATABASE_FILE: &str = "records.redb";
+
+/// The lock file in the store's folder.
+pub const LOCK_FILE: &str = "lock";
+
+/// Memory in bytes that redb may use for pages; its own default of 1 GiB is the machine of a small edge site.
+pub const CACHE_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// A record: the version and the bytes, by key.
+const RECORDS: TableDefinition<'static, &str, (u64, &[u8])> = TableDefinition::new("records");
+/// The journal: entries as JSON, by number.
+const JOURNAL: TableDefinition<'static, u64, &[u8]> = TableDefinition::new("journal");
+/// What describes the store itself.
+const META: TableDefinition<'static, &str, u64> = TableDefinition::new("meta");
+/// The format of the store.
+const META_SCHEMA: &str = "schema";
+/// The number of the last batch.
+const META_VERSION: &str = "version";
+
+/// Opens the database anew: at the start, and after an error of the disk, when redb refuses to go on with the old handle.
+type Opener = Box<dyn Fn() -> Result<Handle, redb::Error> + Send + Sync>;
+
+/// A store in a folder.
+pub struct EmbeddedStore {
+    path: PathBuf,
+    journal_max: usize,
+    open: Opener,
+    // `None` after a failure of the disk, until the next call opens it again.
+    handle: RwLock<Option<Handle>>,
+    // After the handle, so that it is given up last.
+    _lock: Option<Lock>,
+}
+
+enum Handle {
+    Writable(Database),
+    ReadOnly(ReadOnlyDatabase),
+}
+
+/// Either side's error, before it is told with the store's path.
+enum Failure {
+    Store(Error),
+    Database(redb::Error),
+}
+
+impl<E: Into<redb::Error>> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Self::Database(error.into())
+    }
+}
+
+impl std::fmt::Debug for EmbeddedStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("EmbeddedStore").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+impl EmbeddedStore {
+    /// Opens the store of a folder for writing, and makes both where they are missing.
+    ///
+    /// # Errors
+    /// `Locked` while another handle has it; `Newer`, `Corrupt`, `Full` and `Io` as their names say.
+    pub fn open(folder: &Path) -> Result<Self> {
+        Self::open_with(folder, JOURNAL_ENTRIES_MAX)
+    }
+
+    /// Opens the store of a folder for reading, while nobody writes: for `get` and `status` without a daemon. Several readers
+    /// may have it at once.
+    ///
+    /// A store that a killed daemon left is brought in order first, which writes to it.
+    ///
+    /// # Errors
+    /// `Locked` while a daemon has it, `Missing` where there is none; every write is `ReadOnly`.
+    pub fn open_read_only(folder: &Path) -> Result<Self> {
+        let file = folder.join(DATABASE_FILE);
+        if !file.exists() {
+            return Err(Error::Missing { path: folder.to_owned() });
+        }
+        let read = || {
+            let lock = Lock::shared(folder)?;
+            let file = file.clone();
+            let open: Opener = Box::new(move || Ok(Handle::ReadOnly(builder().open_read_only(&file)?)));
+            let handle = open().map_err(Failure::Database);
+            let checked = handle.and_then(|handle| check_schema(folder, &handle.read()?).map(|()| handle));
+            Ok((lock, open, checked))
+        };
+        let (mut lock, mut open, mut checked) = read()?;
+        if let Err(Failure::Database(redb::Error::RepairAborted | redb::Error::TableDoesNotExist(_))) = checked {
+            drop((lock, open));
+            drop(Self::open(folder)?);
+            (lock, open, checked) = read()?;
+        }
+        let handle = checked.map_err(|failure| failure.told(folder, "opening the database"))?;
+        Ok(Self::new(folder, JOURNAL_ENTRIES_MAX, open, handle, Some(lock)))
+    }
+
+    fn open_with(folder: &Path, journal_max: usize) -> Result<Self> {
+        make_folder(folder).map_err(|source| Failure::from(source).told(folder, "making the folder"))?;
+        let lock = Lock::exclusive(folder)?;
+        let file = folder.join(DATABASE_FILE);
+        let open = Box::new(move || Ok(Handle::Writable(builder().create(&file)?)));
+        Self::with_opener(folder, journal_max, open, Some(lock))
+    }
+
+    fn with_opener(path: &Path, journal_max: usize, open: Opener, lock: Option<Lock>) -> Result<Self> {
+        let handle = open()
+            .map_err(Failure::Database)
+            .and_then(|handle| handle.prepare(path).map(|()| handle))
+            .map_err(|failure| failure.told(path, "opening the database"))?;
+        Ok(Self::new(path, journal_max, open, handle, lock))
+    }
+
+    fn new(path: &Path, journal_max: usize, open: Opener, handle: Handle, lock: Option<Lock>) -> Self {
+        Self {
+            path: path.to_owned(),
+            journal_max: journal_max.max(1),
+            open,
+            handle: RwLock::new(Some(handle)),
+            _lock: lock,
+        }
+    }
+
+    /// Calls with the database, opened again where an earlier call left it broken.
+    fn with<T>(&self, action: &'static str, call: impl Fn(&Handle) -> Result<T, Failure>) -> Result<T> {
+        let mut answer = None;
+        if let Some(handle) = &*self.handle.read().unwrap_or_else(PoisonError::into_inner) {
+            answer = Some(call(handle));
+        }
+        let answer = match answer {
+            // Left broken by another thread while this one waited: nothing was tried yet, so it is tried on a new handle.
+            None | Some(Err(Failure::Database(redb::Error::PreviousIo))) => {
+                self.reopen().and_then(|()| match &*self.handle.read().unwrap_or_else(PoisonError::into_inner) {
+                    Some(handle) => call(handle),
+                    None => Err(redb::Error::PreviousIo.into()),
+                })
+            }
+            Some(answer) => answer,
+        };
+        if let Err(Failure::Database(error)) = &answer
+            && matches!(error, redb::Error::Io(_) | redb::Error::PreviousIo)
+        {
+            *self.handle.write().unwrap_or_else(PoisonError::into_inner) = None;
+        }
+        answer.map_err(|failure| failure.told(&self.path, action))
+    }
+
+    fn reopen(&self) -> Result<(), Failure> {
+        let mut handle = self.handle.write().unwrap_or_else(PoisonError::into_inner);
+        // The file lock of the old handle has to go before the new one can have it.
+        *handle = None;
+        let new = (self.open)()?;
+        new.prepare(&self.path)?;
+        *handle = Some(new);
+        Ok(())
+    }
+}
+
+impl Store for EmbeddedStore {
+    fn get(&self, key: &str) -> Result<Option<Versioned>> {
+        self.with("reading a record", |handle| {
+            let record = handle.read()?.open_table(RECORDS)?.get(key)?;
+            Ok(record.map(|record| versioned(record.value())))
+        })
+    }
+
+    fn list(&self, prefix: &str) -> Result<Vec<(String, Versioned)>> {
+        self.with("listing records", |handle| {
+            let mut records = Vec::new();
+            for item in handle.read()?.open_table(RECORDS)?.range(prefix..)? {
+                let (key, record) = item?;
+                if !key.value().starts_with(prefix) {
+                    break;
+                }
+                records.push((key.value().to_owned(), versioned(record.value())));
+            }
+            Ok(records)
+        })
+    }
+
+    fn batch(&self, ops: Vec<Op>) -> Result<u64> {
+        check_limits(&ops)?;
+        if ops.is_empty() {
+            return Ok(0);
+        }
+        self.with("writing a batch", |handle| {
+            let Handle::Writable(database) = handle else {
+                return Err(Failure::Store(Error::ReadOnly { path: self.path.clone() }));
+            };
+            // The default durability of redb: `commit` returns after fsync.
+            let transaction = database.begin_write()?;
+            match write(&transaction, &ops, self.journal_max) {
+                Ok(version) => {
+                    transaction.commit()?;
+                    Ok(version)
+                }
+                Err(failure) => {
+                    // The reason to give up is the one to tell; a transaction that cannot be aborted is dropped as broken.
+                    let _ = transaction.abort();
+                    Err(failure)
+                }
+            }
+        })
+    }
+
+    fn journal(&self, after: u64, limit: usize) -> Result<Vec<(u64, JournalEntry)>> {
+        let Some(first) = after.checked_add(1) else { return Ok(Vec::new()) };
+        self.with("reading the journal", |handle| {
+            let mut entries = Vec::new();
+            for item in handle.read()?.open_table(JOURNAL)?.range(first..)?.take(limit) {
+                let (number, bytes) = item?;
+                let number = number.value();
+                let entry = serde_json::from_slice(bytes.value())
+                    .map_err(|source| Failure::Store(Error::Unreadable { key: format!("journal/{number}"), source }))?;
+                entries.push((number, entry));
+            }
+            Ok(entries)
+        })
+    }
+}
+
+impl Handle {
+    fn read(&self) -> Result<ReadTransaction, Failure> {
+        Ok(match self {
+            Self::Writable(database) => database.begin_read()?,
+            Self::ReadOnly(database) => database.begin_read()?,
+        })
+    }
+
+    /// Makes the tables of a new store; refuses a newer one. Reads first, so that an intact store is opened without a write.
+    fn prepare(&self, path: &Path) -> Result<(), Failure> {
+        match (check_schema(path, &self.read()?), self) {
+            (Err(Failure::Database(redb::Error::TableDoesNotExist(_))), Self::Writable(database)) => {
+                let transaction = database.begin_write()?;
+                transaction.open_table(RECORDS)?;
+                transaction.open_table(JOURNAL)?;
+                transaction.open_table(META)?.insert(META_SCHEMA, SCHEMA_VERSION)?;
+                transaction.commit()?;
+                Ok(())
+            }
+            (checked, _) => checked,
+        }
+    }
+}
+
+/// Refuses a store that a newer gitfleet wrote.
+fn check_schema(path: &Path, transaction: &ReadTransaction) -> Result<(), Failure> {
+    let schema = transaction.open_table(META)?.get(META_SCHEMA)?.map(|schema| schema.value());
+    let path = path.to_owned();
+    match schema {
+        Some(SCHEMA_VERSION) => Ok(()),
+        Some(found) if found > SCHEMA_VERSION => {
+            Err(Failure::Store(Error::Newer { path, found, known: SCHEMA_VERSION }))
+        }
+        other => {
+            let message = format!("its format is {other:?}, which no gitfleet wrote");
+            Err(Failure::Store(Error::Corrupt { path, message }))
+        }
+    }
+}
+
+fn write(transaction: &WriteTransaction, ops: &[Op], journal_max: usize) -> Result<u64, Failure> {
+    let mut meta = transaction.open_table(META)?;
+    let mut records = transaction.open_table(RECORDS)?;
+    let mut journal = transaction.open_table(JOURNAL)?;
+    let version = meta.get(META_VERSION)?.map_or(0, |version| version.value()) + 1;
+    meta.insert(META_VERSION, version)?;
+    for op in ops {
+        if let Op::Put { key, expected, .. } | Op::Delete { key, expected } = op {
+            let found = records.get(key.as_str())?.map(|record| record.value().0);
+            check_expected(key, *expected, found).map_err(Failure::Store)?;
+        }
+        match op {
+            Op::Put { key, value, .. } => drop(records.insert(key.as_str(), (version, value.as_slice()))?),
+            Op::Delete { key, .. } => drop(records.remove(key.as_str())?),
+            Op::Journal(entry) => {
+                // The journal is never empty again after its first entry, so its last number is the last one given.
+                let number = journal.last()?.map_or(0, |(number, _)| number.value()) + 1;
+                let bytes = serde_json::to_vec(entry)
+                    .map_err(|source| Failure::Store(Error::Unwritable { key: format!("journal/{number}"), source }))?;
+                journal.insert(number, bytes.as_slice())?;
+                if journal.len()? > journal_max as u64 {
+                    journal.pop_first()?;
+                }
+            }
+        }
+    }
+    Ok(version)
+}
+
+fn versioned((version, value): (u64, &[u8])) -> Versioned {
+    Versioned { value: value.to_owned(), version }
+}
+
+fn builder() -> Builder {
+    let mut builder = Builder::new();
+    builder.set_cache_size(CACHE_BYTES_MAX);
+    builder
+}
+
+/// Makes a folder that only its owner reads: a token file may come to lie in it.
+fn make_folder(folder: &Path) -> io::Result<()> {
+    let mut maker = fs::DirBuilder::new();
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut maker, 0o700);
+    maker.recursive(true).create(folder)
+}
+
+impl Failure {
+    /// Returns the error with the store's path.
+    fn told(self, path: &Path, action: &'static str) -> Error {
+        let path = path.to_owned();
+        match self {
+            Self::Store(error) => error,
+            Self::Database(redb::Error::Io(source)) => match source.kind() {
+                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Error::Full { path, source },
+                io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => {
+                    Error::Corrupt { path, message: source.to_string() }
+                }
+                _ => Error::Io { path, action, source },
+            },
+            Self::Database(
+                error @ (redb::Error::Corrupted(_)
+                | redb::Error::RepairAborted
+                | redb::Error::UpgradeRequired(_)
+                | redb::Error::TableTypeMismatch { .. }
+                | redb::Error::TypeDefinitionChanged { .. }
+                | redb::Error::TableIsMultimap(_)
+                | redb::Error::TableDoesNotExist(_)),
+            ) => Error::Corrupt { path, message: error.to_string() },
+            Self::Database(redb::Error::DatabaseAlreadyOpen) => Error::Locked { path, pid: None },
+            Self::Database(error) => Error::Refused { path, message: error.to_string() },
+        }
+    }
+}
+
+/// Holds the lock file of a folder.
+struct Lock {
+    file: File,
+    exclusive: bool,
+}
+
+impl Lock {
+    fn exclusive(folder: &Path) -> Result<Self> {
+        let mut file = lock_file(folder)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(error) => return Err(lock_error(folder, &mut file, error)),
+        }
+        // The number is a help for people only: a full disk must not keep the store shut.
+        let _ = file.set_len(0).and_then(|()| write!(file, "{}", std::process::id()));
+        Ok(Self { file, exclusive: true })
+    }
+
+    fn shared(folder: &Path) -> Result<Self> {
+        let mut file = lock_file(folder)?;
+        match file.try_lock_shared() {
+            Ok(()) => Ok(Self { file, exclusive: false }),
+            Err(error) => Err(lock_error(folder, &mut file, error)),
+        }
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        if self.exclusive {
+            // So that the next one to wait, for a reader perhaps, is not told of a process long gone.
+            let _ = self.file.set_len(0);
+        }
+        let _ = self.file.unlock();
+    }
+}
+
+fn lock_file(folder: &Path) -> Result<File> {
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(folder.join(LOCK_FILE))
+        .map_err(|source| Failure::from(source).told(folder, "opening the lock file"))
+}
+
+fn lock_error(folder: &Path, file: &mut File, error: TryLockError) -> Error {
+    match error {
+        TryLockError::WouldBlock => {
+            let mut text = String::new();
+            let read = file.rewind().and_then(|()| file.read_to_string(&mut text));
+            Error::Locked { path: folder.to_owned(), pid: read.ok().and_then(|_| text.trim().parse().ok()) }
+        }
+        TryLockError::Error(source) => Failure::from(source).told(folder, "locking"),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,254 @@
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use redb::StorageBackend;
+
+use super::super::{Expected, conformance};
+use super::*;
+
+fn put(key: &str, value: &str) -> Vec<Op> {
+    vec![Op::Put { key: key.into(), value: value.into(), expected: Expected::Any }]
+}
+
+fn open(folder: &Path) -> Box<dyn Store> {
+    Box::new(EmbeddedStore::open_with(folder, conformance::JOURNAL_MAX).unwrap())
+}
+
+/// A disk in memory that can be full, and that survives the handles on it.
+#[derive(Clone, Debug, Default)]
+struct Disk {
+    bytes: Arc<Mutex<Vec<u8>>>,
+    full: Arc<AtomicBool>,
+    // Writes and syncs that still succeed once `full` is set.
+    left: Arc<AtomicU64>,
+}
+
+impl Disk {
+    fn room(&self) -> io::Result<()> {
+        let full = self.full.load(Ordering::SeqCst)
+            && self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_err();
+        if full { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
+    }
+
+    fn fill(&self, after: u64) {
+        self.left.store(after, Ordering::SeqCst);
+        self.full.store(true, Ordering::SeqCst);
+    }
+
+    fn free(&self) {
+        self.full.store(false, Ordering::SeqCst);
+    }
+
+    fn store(&self) -> Result<EmbeddedStore> {
+        let disk = self.clone();
+        let open = Box::new(move || Ok(Handle::Writable(builder().create_with_backend(disk.clone())?)));
+        EmbeddedStore::with_opener(Path::new("/disk"), conformance::JOURNAL_MAX, open, None)
+    }
+}
+
+impl StorageBackend for Disk {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.bytes.lock().unwrap().len() as u64)
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        let start = usize::try_from(offset).unwrap();
+        let bytes = self.bytes.lock().unwrap();
+        out.copy_from_slice(bytes.get(start..start + out.len()).ok_or(io::ErrorKind::UnexpectedEof)?);
+        Ok(())
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.room()?;
+        self.bytes.lock().unwrap().resize(usize::try_from(len).unwrap(), 0);
+        Ok(())
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.room()
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.room()?;
+        let start = usize::try_from(offset).unwrap();
+        self.bytes.lock().unwrap()[start..start + data.len()].copy_from_slice(data);
+        Ok(())
+    }
+}
+
+#[test]
+fn keeps_every_promise() {
+    conformance::suite(|| Box::new(Disk::default().store().unwrap()));
+}
+
+#[test]
+fn agrees_with_the_model() {
+    conformance::model(24, || Box::new(Disk::default().store().unwrap()));
+}
+
+#[test]
+fn a_file_keeps_what_was_written() {
+    let folder = tempfile::tempdir().unwrap();
+    conformance::reopen(|| open(folder.path()));
+}
+
+/// Whatever the moment at which the disk fills up: no earlier write is lost, a batch is whole or absent, and once there is
+/// space the same handle goes on.
+#[test]
+fn a_full_disk_loses_nothing() {
+    let mut kept_whole = 0;
+    for after in 0..8 {
+        let disk = Disk::default();
+        let store = disk.store().unwrap();
+        store.batch(put("old", "1")).unwrap();
+        disk.fill(after);
+        let big = "x".repeat(2 * 1024 * 1024);
+        let batch = vec![put("new/a", &big).remove(0), put("new/b", "1").remove(0)];
+        match store.batch(batch.clone()) {
+            // Enough was left for it: the next write is the one that finds the disk full.
+            Ok(_) => kept_whole += 1,
+            Err(error) => assert!(matches!(error, Error::Full { .. }), "{after}: {error:?}"),
+        }
+        disk.free();
+        assert_eq!(store.get("old").unwrap().unwrap().value, b"1", "{after}");
+        assert!([0, 2].contains(&store.list("new/").unwrap().len()), "{after}");
+        store.batch(batch).unwrap();
+        drop(store);
+        let again = disk.store().unwrap();
+        let keys: Vec<_> = again.list("").unwrap().into_iter().map(|(key, _)| key).collect();
+        assert_eq!(keys, ["new/a", "new/b", "old"], "{after}");
+    }
+    assert!(kept_whole < 8, "the disk was never full");
+}
+
+#[test]
+fn a_disk_that_stays_full_keeps_saying_so() {
+    let disk = Disk::default();
+    let store = disk.store().unwrap();
+    store.batch(put("old", "1")).unwrap();
+    disk.fill(0);
+    for _ in 0..3 {
+        let error = store.batch(put("new", "1")).unwrap_err();
+        assert!(matches!(error, Error::Full { .. }), "{error:?}");
+    }
+    insta::assert_snapshot!(store.batch(put("new", "1")).unwrap_err(), @"the disk of store /disk is full, so a write was not accepted; nothing that was there is lost, and writes go on once there is space");
+    disk.free();
+    store.batch(put("new", "2")).unwrap();
+    assert_eq!(store.list("").unwrap().len(), 2);
+}
+
+#[test]
+fn a_second_handle_is_refused_with_the_holder() {
+    let folder = tempfile::tempdir().unwrap();
+    let first = EmbeddedStore::open(folder.path()).unwrap();
+    for second in [EmbeddedStore::open(folder.path()), EmbeddedStore::open_read_only(folder.path())] {
+        let pid = Some(std::process::id());
+        assert!(
+            matches!(&second, Err(Error::Locked { path, pid: p }) if path == folder.path() && *p == pid),
+            "{second:?}"
+        );
+    }
+    drop(first);
+    drop(EmbeddedStore::open(folder.path()).unwrap());
+}
+
+#[test]
+fn readers_share_and_do_not_write() {
+    let folder = tempfile::tempdir().unwrap();
+    assert!(matches!(EmbeddedStore::open_read_only(folder.path()), Err(Error::Missing { .. })));
+    drop(EmbeddedStore::open(folder.path()).unwrap());
+    let store = EmbeddedStore::open(folder.path()).unwrap();
+    store.batch(put("a", "1")).unwrap();
+    drop(store);
+    let one = EmbeddedStore::open_read_only(folder.path()).unwrap();
+    let two = EmbeddedStore::open_read_only(folder.path()).unwrap();
+    assert_eq!(one.get("a").unwrap(), two.get("a").unwrap());
+    assert!(matches!(one.batch(put("a", "2")), Err(Error::ReadOnly { .. })));
+    assert!(matches!(EmbeddedStore::open(folder.path()), Err(Error::Locked { pid: None, .. })));
+    drop((one, two));
+    EmbeddedStore::open(folder.path()).unwrap().batch(put("a", "2")).unwrap();
+}
+
+#[test]
+fn a_reader_repairs_what_a_killed_writer_left() {
+    let folder = tempfile::tempdir().unwrap();
+    let killed = tempfile::tempdir().unwrap();
+    let store = EmbeddedStore::open(folder.path()).unwrap();
+    store.batch(put("a", "1")).unwrap();
+    // The file as a `kill -9` leaves it: committed, not closed.
+    fs::copy(folder.path().join(DATABASE_FILE), killed.path().join(DATABASE_FILE)).unwrap();
+    let raw = builder().open_read_only(killed.path().join(DATABASE_FILE));
+    assert!(matches!(raw, Err(redb::DatabaseError::RepairAborted)), "the copy needs no repair: the test shows nothing");
+    let reader = EmbeddedStore::open_read_only(killed.path()).unwrap();
+    assert_eq!(reader.get("a").unwrap().unwrap().value, b"1");
+}
+
+#[test]
+fn a_newer_store_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = EmbeddedStore::open(folder.path()).unwrap();
+    store.batch(put("a", "1")).unwrap();
+    drop(store);
+    let set = |schema: u64| {
+        let database = Database::open(folder.path().join(DATABASE_FILE)).unwrap();
+        let transaction = database.begin_write().unwrap();
+        transaction.open_table(META).unwrap().insert(META_SCHEMA, schema).unwrap();
+        transaction.commit().unwrap();
+    };
+    set(SCHEMA_VERSION + 1);
+    for refused in [EmbeddedStore::open(folder.path()), EmbeddedStore::open_read_only(folder.path())] {
+        let error = refused.unwrap_err();
+        assert!(matches!(error, Error::Newer { found: 2, known: 1, .. }), "{error}");
+    }
+    set(0);
+    assert!(matches!(EmbeddedStore::open(folder.path()), Err(Error::Corrupt { .. })));
+    set(SCHEMA_VERSION);
+    assert_eq!(EmbeddedStore::open(folder.path()).unwrap().get("a").unwrap().unwrap().value, b"1");
+}
+
+#[test]
+fn damaged_files_are_named_and_left_alone() {
+    let intact = tempfile::tempdir().unwrap();
+    let store = EmbeddedStore::open(intact.path()).unwrap();
+    store.batch(put("a", "1")).unwrap();
+    drop(store);
+    let bytes = fs::read(intact.path().join(DATABASE_FILE)).unwrap();
+    let mut garbled = bytes.clone();
+    garbled[..64].fill(0x55);
+    for (name, content) in [
+        ("text", b"apiVersion: v1\n".repeat(1000)),
+        ("garbled header", garbled),
+        ("cut", bytes[..bytes.len() / 2].to_vec()),
+        ("cut in the header", bytes[..100].to_vec()),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join(DATABASE_FILE), &content).unwrap();
+        for refused in [EmbeddedStore::open(folder.path()), EmbeddedStore::open_read_only(folder.path())] {
+            let error = refused.map(|_| ()).unwrap_err();
+            assert!(matches!(&error, Error::Corrupt { path, .. } if path == folder.path()), "{name}: {error:?}");
+        }
+    }
+}
+
+#[test]
+fn an_unreadable_journal_entry_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    drop(EmbeddedStore::open(folder.path()).unwrap());
+    let database = Database::open(folder.path().join(DATABASE_FILE)).unwrap();
+    let transaction = database.begin_write().unwrap();
+    transaction.open_table(JOURNAL).unwrap().insert(4, b"nonsense".as_slice()).unwrap();
+    transaction.commit().unwrap();
+    drop(database);
+    let store = EmbeddedStore::open(folder.path()).unwrap();
+    assert!(matches!(store.journal(0, 9), Err(Error::Unreadable { key, .. }) if key == "journal/4"));
+}
+
+#[test]
+#[cfg(unix)]
+fn the_folder_is_for_its_owner() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = tempfile::tempdir().unwrap();
+    let nested = folder.path().join("state/store");
+    drop(EmbeddedStore::open(&nested).unwrap());
+    assert_eq!(fs::metadata(&nested).unwrap().permissions().mode() & 0o777, 0o700);
+}

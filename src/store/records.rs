@@ -1,0 +1,304 @@
+//! The typed layer over the store: where each kind of record is, and JSON in and out.
+//!
+//! Keys are segments joined by `/`. A segment that comes from outside (a placement, a cluster) is percent-encoded, so that the
+//! `/` of a ResourcePlacement's `namespace/name` never looks like a border, and the prefix of one name never contains another's
+//! records.
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::{Error, Expected, Op, Result, Store, Versioned};
+use crate::model::id::{ClusterName, PlacementKey};
+
+/// Prefix of source records.
+pub const SOURCE_PREFIX: &str = "source/";
+/// Prefix of placement records.
+pub const PLACEMENT_PREFIX: &str = "placement/";
+/// Prefix of all resource snapshots.
+pub const SNAPSHOT_PREFIX: &str = "snapshot/";
+/// Prefix of all policy snapshots.
+pub const POLICY_PREFIX: &str = "policy/";
+/// Prefix of all bindings.
+pub const BINDING_PREFIX: &str = "binding/";
+/// Prefix of all work statuses.
+pub const WORK_PREFIX: &str = "work/";
+/// Prefix of cluster records.
+pub const CLUSTER_PREFIX: &str = "cluster/";
+
+/// Digits of an index in a key: enough for every `u64`, so that byte order is number order.
+const INDEX_DIGITS: usize = 20;
+
+/// Returns the key of a source's record.
+pub fn source_key(name: &str) -> String {
+    format!("{SOURCE_PREFIX}{}", escape(name))
+}
+
+/// Returns the key of a placement's record.
+pub fn placement_key(placement: &PlacementKey) -> String {
+    format!("{PLACEMENT_PREFIX}{}", escape_placement(placement))
+}
+
+/// Returns the key of a resource snapshot; keys of one placement are ordered by index.
+pub fn snapshot_key(placement: &PlacementKey, index: u64) -> String {
+    format!("{}{index:0INDEX_DIGITS$}", snapshot_prefix(placement))
+}
+
+/// Returns the prefix of a placement's resource snapshots.
+pub fn snapshot_prefix(placement: &PlacementKey) -> String {
+    format!("{SNAPSHOT_PREFIX}{}/", escape_placement(placement))
+}
+
+/// Returns the key of a policy snapshot; keys of one placement are ordered by index.
+pub fn policy_key(placement: &PlacementKey, index: u64) -> String {
+    format!("{}{index:0INDEX_DIGITS$}", policy_prefix(placement))
+}
+
+/// Returns the prefix of a placement's policy snapshots.
+pub fn policy_prefix(placement: &PlacementKey) -> String {
+    format!("{POLICY_PREFIX}{}/", escape_placement(placement))
+}
+
+/// Returns the key of a placement's binding to a cluster.
+pub fn binding_key(placement: &PlacementKey, cluster: &ClusterName) -> String {
+    format!("{}{}", binding_prefix(placement), escape(cluster.as_str()))
+}
+
+/// Returns the prefix of a placement's bindings.
+pub fn binding_prefix(placement: &PlacementKey) -> String {
+    format!("{BINDING_PREFIX}{}/", escape_placement(placement))
+}
+
+/// Returns the key of what a cluster holds of a placement.
+pub fn work_key(placement: &PlacementKey, cluster: &ClusterName) -> String {
+    format!("{}{}", work_prefix(placement), escape(cluster.as_str()))
+}
+
+/// Returns the prefix of what the clusters hold of a placement.
+pub fn work_prefix(placement: &PlacementKey) -> String {
+    format!("{WORK_PREFIX}{}/", escape_placement(placement))
+}
+
+/// Returns the key of a cluster's record.
+pub fn cluster_key(cluster: &ClusterName) -> String {
+    format!("{CLUSTER_PREFIX}{}", escape(cluster.as_str()))
+}
+
+/// Returns the placement that a key of `prefix` names in its first segment; `None` where the key is of another kind.
+pub fn placement_of(key: &str, prefix: &str) -> Option<PlacementKey> {
+    let segment = key.strip_prefix(prefix)?.split('/').next()?;
+    unescape(segment)?.parse().ok()
+}
+
+/// Returns the cluster that a key of `prefix` names in its last segment; `None` where the key is of another kind.
+///
+/// For kinds whose last segment is a cluster: bindings, works and clusters.
+pub fn cluster_of(key: &str, prefix: &str) -> Option<ClusterName> {
+    let segment = key.strip_prefix(prefix)?.rsplit('/').next()?;
+    unescape(segment).map(ClusterName::new)
+}
+
+/// A record as it was read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Record<T> {
+    /// Where it is.
+    pub key: String,
+    /// The version of its last write.
+    pub version: u64,
+    /// What it says.
+    pub value: T,
+}
+
+/// Reads a record.
+///
+/// # Errors
+/// `Unreadable` where there is a record that is no `T`: absent and unreadable are never the same.
+pub fn load<T: DeserializeOwned>(store: &dyn Store, key: &str) -> Result<Option<Record<T>>> {
+    store.get(key)?.map(|versioned| decode(key.to_owned(), &versioned)).transpose()
+}
+
+/// Reads all records under a prefix, ordered by key. One unreadable record fails the call, named.
+pub fn load_all<T: DeserializeOwned>(store: &dyn Store, prefix: &str) -> Result<Vec<Record<T>>> {
+    store.list(prefix)?.into_iter().map(|(key, versioned)| decode(key, &versioned)).collect()
+}
+
+/// Returns the step that writes a record.
+pub fn put<T: Serialize>(key: String, value: &T, expected: Expected) -> Result<Op> {
+    match serde_json::to_vec(value) {
+        Ok(value) => Ok(Op::Put { key, value, expected }),
+        Err(source) => Err(Error::Unwritable { key, source }),
+    }
+}
+
+fn decode<T: DeserializeOwned>(key: String, versioned: &Versioned) -> Result<Record<T>> {
+    match serde_json::from_slice(&versioned.value) {
+        Ok(value) => Ok(Record { key, version: versioned.version, value }),
+        Err(source) => Err(Error::Unreadable { key, source }),
+    }
+}
+
+fn escape_placement(placement: &PlacementKey) -> String {
+    escape(&placement.to_string())
+}
+
+/// Percent-encodes everything but letters, digits, `-`, `.` and `_`, so that a segment has no `/` and names of Kubernetes
+/// objects stay readable.
+pub fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_') {
+            out.push(char::from(byte));
+        } else {
+            write!(out, "%{byte:02X}").expect("writing to a String cannot fail");
+        }
+    }
+    out
+}
+
+/// Undoes `escape`; `None` for a text that `escape` does not make.
+pub fn unescape(text: &str) -> Option<String> {
+    let mut out = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&byte, tail)) = rest.split_first() {
+        if byte == b'%' {
+            let digits = std::str::from_utf8(tail.get(..2)?).ok()?;
+            out.push(u8::from_str_radix(digits, 16).ok()?);
+            rest = &tail[2..];
+        } else {
+            out.push(byte);
+            rest = tail;
+        }
+    }
+    String::from_utf8(out).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::model::id::{Digest, ObjectId, ObjectKey};
+    use crate::model::records::{ApplyOutcome, JournalEntry, ManifestStatus, SourceRecord, WorkStatus};
+    use crate::store::MemoryStore;
+
+    #[test]
+    fn keys_are_what_the_layout_says() {
+        let web = PlacementKey::cluster_scoped("web");
+        let team = PlacementKey::namespaced("team-a", "web");
+        let east = ClusterName::from("east");
+        for (key, expected) in [
+            (source_key("fleet"), "source/fleet"),
+            (placement_key(&web), "placement/web"),
+            (placement_key(&team), "placement/team-a%2Fweb"),
+            (snapshot_key(&web, 7), "snapshot/web/00000000000000000007"),
+            (snapshot_key(&web, u64::MAX), "snapshot/web/18446744073709551615"),
+            (policy_key(&team, 0), "policy/team-a%2Fweb/00000000000000000000"),
+            (binding_key(&team, &east), "binding/team-a%2Fweb/east"),
+            (work_key(&web, &east), "work/web/east"),
+            (cluster_key(&east), "cluster/east"),
+        ] {
+            assert_eq!(key, expected);
+        }
+    }
+
+    #[test]
+    fn a_namespaced_placement_is_never_another_ones_prefix() {
+        // Without escaping, the binding of `a` to cluster `b` and the record of `a/b` would share a key.
+        let a = PlacementKey::cluster_scoped("a");
+        let ab = PlacementKey::namespaced("a", "b");
+        assert!(!binding_key(&ab, &"c".into()).starts_with(&binding_prefix(&a)));
+        assert!(
+            !snapshot_key(&PlacementKey::cluster_scoped("web-2"), 1)
+                .starts_with(&snapshot_prefix(&PlacementKey::cluster_scoped("web")))
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn names_come_back_from_keys(
+            namespace in proptest::option::of("[a-z0-9.-]{1,20}"), name in "[^/]{1,20}", cluster in "\\PC{1,20}", index: u64,
+        ) {
+            let placement = PlacementKey { namespace, name };
+            let cluster = ClusterName::new(cluster);
+            for (key, prefix) in [
+                (placement_key(&placement), PLACEMENT_PREFIX),
+                (snapshot_key(&placement, index), SNAPSHOT_PREFIX),
+                (policy_key(&placement, index), POLICY_PREFIX),
+                (binding_key(&placement, &cluster), BINDING_PREFIX),
+                (work_key(&placement, &cluster), WORK_PREFIX),
+            ] {
+                prop_assert_eq!(placement_of(&key, prefix), Some(placement.clone()), "{}", key);
+            }
+            prop_assert_eq!(cluster_of(&work_key(&placement, &cluster), WORK_PREFIX), Some(cluster.clone()));
+            prop_assert_eq!(cluster_of(&cluster_key(&cluster), CLUSTER_PREFIX), Some(cluster.clone()));
+        }
+
+        #[test]
+        fn index_order_is_key_order(a: u64, b: u64) {
+            let web = PlacementKey::cluster_scoped("web");
+            prop_assert_eq!(snapshot_key(&web, a).cmp(&snapshot_key(&web, b)), a.cmp(&b));
+        }
+    }
+
+    #[test]
+    fn what_escape_does_not_make_is_not_read() {
+        for text in ["%", "%2", "%zz", "%FF"] {
+            assert_eq!(unescape(text), None, "{text}");
+        }
+        assert_eq!(placement_of("binding/web/east", PLACEMENT_PREFIX), None);
+    }
+
+    #[test]
+    fn records_come_back_typed() {
+        let store = MemoryStore::new();
+        let id = ObjectId { version: "v1".into(), kind: "ConfigMap".into(), name: "c".into(), ..ObjectId::default() };
+        let status = WorkStatus {
+            generation: 3,
+            inventory: BTreeSet::from([ObjectKey { kind: "ConfigMap".into(), ..id.key() }]),
+            manifests: vec![ManifestStatus {
+                id,
+                applied: ApplyOutcome::Applied,
+                message: String::new(),
+                availability: None,
+                differences: vec![],
+            }],
+            ..WorkStatus::default()
+        };
+        let key = work_key(&PlacementKey::namespaced("team", "web"), &"east".into());
+        let version = store.batch(vec![put(key.clone(), &status, Expected::Absent).unwrap()]).unwrap();
+        assert_eq!(
+            load::<WorkStatus>(&store, &key).unwrap(),
+            Some(Record { key: key.clone(), version, value: status })
+        );
+        assert_eq!(load_all::<WorkStatus>(&store, WORK_PREFIX).unwrap().len(), 1);
+        assert_eq!(load::<WorkStatus>(&store, "work/none/east").unwrap(), None);
+    }
+
+    #[test]
+    fn an_unreadable_record_is_named_and_stays() {
+        let store = MemoryStore::new();
+        let good = put(source_key("a"), &SourceRecord::default(), Expected::Any).unwrap();
+        let bad = Op::Put { key: source_key("b"), value: b"{\"url\":".to_vec(), expected: Expected::Any };
+        store.batch(vec![good, bad]).unwrap();
+        let error = load_all::<SourceRecord>(&store, SOURCE_PREFIX).unwrap_err();
+        assert!(matches!(&error, Error::Unreadable { key, .. } if key == "source/b"), "{error}");
+        assert!(matches!(load::<SourceRecord>(&store, "source/b"), Err(Error::Unreadable { .. })));
+        assert_eq!(store.list(SOURCE_PREFIX).unwrap().len(), 2);
+    }
+
+    #[test]
+    fn journal_entries_survive_json() {
+        let entry = JournalEntry {
+            at: "2026-01-02T03:04:05Z".parse().unwrap(),
+            event: "SnapshotCreated".into(),
+            placement: Some(PlacementKey::namespaced("team", "web")),
+            cluster: None,
+            facts: serde_json::json!({"hash": Digest::from("ab")}),
+        };
+        let bytes = serde_json::to_vec(&entry).unwrap();
+        assert_eq!(serde_json::from_slice::<JournalEntry>(&bytes).unwrap(), entry);
+    }
+}
