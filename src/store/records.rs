@@ -60,9 +60,9 @@ pub fn policy_prefix(placement: &PlacementKey) -> String {
     format!("{POLICY_PREFIX}{}/", escape_placement(placement))
 }
 
-/// Returns the key of a placement's binding to a cluster.
-pub fn binding_key(placement: &PlacementKey, cluster: &ClusterName) -> String {
-    format!("{}{}", binding_prefix(placement), escape(cluster.as_str()))
+/// Returns the key of a binding, by its name: a cluster may have two while an older one is being removed.
+pub fn binding_key(placement: &PlacementKey, name: &str) -> String {
+    format!("{}{}", binding_prefix(placement), escape(name))
 }
 
 /// Returns the prefix of a placement's bindings.
