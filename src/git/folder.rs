@@ -12,7 +12,7 @@ use gix::refs::transaction::{PreviousValue, RefEdit};
 use rayon::prelude::*;
 
 use super::repository::{Blob, Reader};
-use super::walk::{self, Child, File, Kind, Level, Listing};
+use super::walk::{self, Child, Children, File, Kind, Level, Listing};
 use super::{BLOB_SIZE_MAX_BYTES, ENTRIES_MAX, Error, READ_SIZE_MAX_BYTES, REF_TRACKING};
 use crate::model::id::{BlobId, CommitId};
 
@@ -70,7 +70,7 @@ pub fn read_folder(dir: &Path, is_read: &dyn Fn(&str) -> bool) -> Result<Folder,
                 contents.insert(file.blob.clone(), bytes);
                 listing.files.push(file);
             }
-            Err(error) => listing.errors.push(error),
+            Err(error) => listing.errors.push(*error),
         }
     }
     listing.errors.sort();
@@ -111,7 +111,7 @@ impl Level for DiskLevel {
     type Folder = PathBuf;
     type Content = PathBuf;
 
-    fn children(&self, folder: &PathBuf) -> Result<Vec<Child<PathBuf, PathBuf>>, Error> {
+    fn children(&self, folder: &PathBuf) -> Result<Children<Self>, Error> {
         let failed = |source| Error::disk(folder, source);
         let mut children = Vec::new();
         for entry in fs::read_dir(folder).map_err(failed)? {

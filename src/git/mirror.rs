@@ -22,16 +22,17 @@ use crate::model::id::CommitId;
 /// The user name sent along with a token: forges take any with a personal token, GitHub Apps want this very one.
 const TOKEN_USER: &str = "x-access-token";
 
+/// The extension of a mirror that is being swapped for a compacted one.
+pub(super) const REPLACED: &str = "replaced";
+
 /// One remote repository and our copy of it.
 pub(super) struct Mirror {
     url: gix::Url,
     location: Arc<str>,
-    dir: PathBuf,
+    pub dir: PathBuf,
     options: gix::open::Options,
-    token: Option<SecretString>,
+    spec: SourceSpec,
     secrets: Secrets,
-    branch: Option<String>,
-    subtree: String,
     pub reader: Reader,
 }
 
@@ -57,35 +58,34 @@ impl Mirror {
         let location: Arc<str> = spec.location.as_str().into();
         create_bare(&dir, &location)?;
         let reader = Reader::open(&dir, options.clone(), &location, &spec.path)?;
-        Ok(Self {
-            url,
-            location,
-            dir,
-            options,
-            token: spec.token.clone(),
-            secrets: Secrets::new(secrets),
-            branch: spec.branch.clone(),
-            subtree: spec.path.clone(),
-            reader,
-        })
+        Ok(Self { url, location, dir, options, spec: spec.clone(), secrets: Secrets::new(secrets), reader })
+    }
+
+    /// Opens a second, empty mirror of the same remote.
+    pub fn beside(&self, dir: PathBuf) -> Result<Self, Error> {
+        Self::open(&self.spec, dir)
+    }
+
+    /// Opens the repository anew: a store's room for packs is fixed when it is opened.
+    pub fn reopen(&mut self) -> Result<(), Error> {
+        self.reader = Reader::open(&self.dir, self.options.clone(), &self.location, &self.spec.path)?;
+        Ok(())
     }
 
     /// Asks where the branch is and fetches it where it moved.
     pub fn poll(&mut self, interrupt: &AtomicBool) -> Result<Tip, Error> {
         let repo = self.reader.local();
-        let wanted = self.branch.as_deref().map_or_else(|| "HEAD".to_owned(), full_branch_name);
-        let (tip, fetched) = match &self.branch {
-            Some(_) => self.fetch(&repo, &wanted, interrupt)?,
-            None => {
-                // Where the default branch points is asked anew each time: it may be renamed.
-                let seen = self.default_branch(&repo)?;
-                let tracked = tracked_tip(&repo, &seen.name);
-                if tracked == Some(seen.id) { (seen, false) } else { self.fetch(&repo, &seen.name, interrupt)? }
-            }
+        let wanted = self.spec.branch.as_deref().map_or_else(|| "HEAD".to_owned(), full_branch_name);
+        let (tip, fetched) = if self.spec.branch.is_some() {
+            self.fetch(&repo, &wanted, interrupt)?
+        } else {
+            // Where the default branch points is asked anew each time: it may be renamed.
+            let seen = self.default_branch(&repo)?;
+            let unmoved = tracked_tip(&repo, &seen.name) == Some(seen.id) && repo.has_object(seen.id);
+            if unmoved { (seen, false) } else { self.fetch(&repo, &seen.name, interrupt)? }
         };
         if fetched {
-            // A store's room for packs is fixed when it is opened.
-            self.reader = Reader::open(&self.dir, self.options.clone(), &self.location, &self.subtree)?;
+            self.reopen()?;
         }
         let branch = tip.name.strip_prefix("refs/heads/").unwrap_or(&tip.name).to_owned();
         Ok(Tip { commit: CommitId::new(tip.id.to_string()), branch: Some(branch) })
@@ -179,7 +179,7 @@ impl Mirror {
             _ => self.failed(&error, true),
         })?;
         // Over plain http gix would refuse it; there the configured header speaks, or nothing does.
-        let token = self.token.clone().filter(|_| self.url.scheme == Scheme::Https);
+        let token = self.spec.token.clone().filter(|_| self.url.scheme == Scheme::Https);
         let place = place(&self.url);
         Ok(connection.with_credentials(move |action| Ok(answer(&action, token.as_ref(), &place))))
     }
@@ -228,12 +228,11 @@ fn parse_url(spec: &SourceSpec) -> Result<gix::Url, Error> {
         return Err(Error::InsecureToken { location: bare(), reason });
     }
     match url.scheme {
-        Scheme::Https | Scheme::File => Ok(url),
         Scheme::Http if spec.token.is_some() && !spec.allow_insecure_http => {
             let reason = "http sends it in clear text: use https, or set `allowInsecureHttp: true`";
             Err(Error::InsecureToken { location: bare(), reason })
         }
-        Scheme::Http => Ok(url),
+        Scheme::Https | Scheme::File | Scheme::Http => Ok(url),
         _ => Err(unsupported(&spec.location, "only https, http and file URLs are fetched: use https with `tokenFile`")),
     }
 }
@@ -267,6 +266,11 @@ pub(super) fn create_bare(dir: &Path, location: &str) -> Result<(), Error> {
         return Ok(());
     }
     let failed = |source| Error::Disk { path: dir.to_owned(), source };
+    let replaced = dir.with_extension(REPLACED);
+    if replaced.exists() {
+        // A crash in the middle of a compaction's swap.
+        return std::fs::rename(&replaced, dir).map_err(failed);
+    }
     let parent = dir.parent().unwrap_or(dir);
     std::fs::create_dir_all(parent).map_err(failed)?;
     let fresh = dir.with_extension("new");

@@ -10,6 +10,7 @@
 //!
 //! The only refs ever written are below [`REF_PREFIX`], also in a local repository that is read in place.
 
+mod compact;
 mod error;
 mod folder;
 mod mirror;
@@ -50,12 +51,14 @@ pub const ENTRIES_MAX: usize = 1_000_000;
 /// The most problems of one commit that are named: a person fixes a few, and the rest follows.
 pub const ERRORS_MAX: usize = 1_000;
 /// How long one poll of a remote may fetch. A first fetch of a large repository takes a minute or two.
-pub const FETCH_TIME_MAX: Duration = Duration::from_secs(600);
+pub const FETCH_TIME_MAX: Duration = Duration::from_mins(10);
 /// How often a running fetch looks whether it shall stop.
 pub const WATCHDOG_INTERVAL: Duration = Duration::from_millis(50);
 /// How long a watched place must be quiet before it counts as changed: a commit touches several files.
 pub const WATCH_DEBOUNCE: Duration = Duration::from_millis(100);
 /// How long a place that never becomes quiet may hold back the news.
 pub const WATCH_DEBOUNCE_MAX: Duration = Duration::from_secs(2);
-/// Packs a repository may have open at once: every fetch adds one, and gix fixes the number when it opens.
+/// How many packs a mirror may have before it is built anew: every fetch that brings something adds one.
+pub const PACKS_MAX: usize = 200;
+/// Packs a repository may have open at once; gix fixes the number when it opens. Well above `PACKS_MAX`, also for a user's repository.
 const PACK_SLOTS: u16 = 2048;

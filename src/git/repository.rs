@@ -10,7 +10,7 @@ use gix::objs::tree::EntryKind;
 use gix::refs::transaction::{PreviousValue, RefEdit};
 use rayon::prelude::*;
 
-use super::walk::{self, Child, File, Kind, Level, Listing};
+use super::walk::{self, Child, Children, File, Kind, Level, Listing};
 use super::{BLOB_SIZE_MAX_BYTES, Error, PACK_SLOTS, READ_SIZE_MAX_BYTES, REF_PINS};
 use crate::model::id::{BlobId, CommitId};
 use crate::model::manifest::InputError;
@@ -53,16 +53,16 @@ impl Blob {
     }
 
     /// Returns the bytes, or the complaint about the file at `path`.
-    pub fn into_content(self, path: &str) -> Result<Vec<u8>, InputError> {
+    pub fn into_content(self, path: &str) -> Result<Vec<u8>, Box<InputError>> {
         match self {
             Self::Content(bytes) => Ok(bytes),
             Self::TooLarge(size) => {
                 let message = format!("{size} bytes, more than the {BLOB_SIZE_MAX_BYTES} that are read");
-                Err(walk::complaint(path, message, "split it, or list it in .gitfleetignore"))
+                Err(Box::new(walk::complaint(path, message, "split it, or list it in .gitfleetignore")))
             }
             Self::LfsPointer => {
                 let hint = "keep manifests out of Git LFS, or list it in .gitfleetignore";
-                Err(walk::complaint(path, "the content is kept by Git LFS, which is not read", hint))
+                Err(Box::new(walk::complaint(path, "the content is kept by Git LFS, which is not read", hint)))
             }
         }
     }
@@ -380,7 +380,7 @@ impl Level for CommitLevel<'_> {
     type Folder = gix::ObjectId;
     type Content = gix::ObjectId;
 
-    fn children(&self, folder: &gix::ObjectId) -> Result<Vec<Child<gix::ObjectId, gix::ObjectId>>, Error> {
+    fn children(&self, folder: &gix::ObjectId) -> Result<Children<Self>, Error> {
         let reading = Error::at(&self.reader.location, "read a folder of");
         let tree = self.reader.find(&self.repo, *folder)?.try_into_tree().map_err(&reading)?;
         let tree = tree.decode().map_err(&reading)?;
@@ -409,9 +409,8 @@ impl Level for CommitLevel<'_> {
         }
         for name in target.split('/') {
             match name {
-                "" | "." => {}
                 ".." if names.pop().is_none() => return Ok(false),
-                ".." => {}
+                "" | "." | ".." => {}
                 name => names.push(name),
             }
         }

@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 use super::folder::FolderMirror;
 use super::mirror::{Mirror, create_bare, full_branch_name};
 use super::repository::{Reader, open_options};
-use super::{Error, REF_PREFIX};
+use super::{Error, PACKS_MAX, REF_PREFIX, compact};
 use crate::model::id::CommitId;
 
 /// How much of a location's digest names its mirror, in bytes.
@@ -102,6 +102,25 @@ impl Source {
         }
         self.last = Some(tip.clone());
         Ok(Some(tip))
+    }
+
+    /// Builds a remote's mirror anew where fetches have left many packs; tells whether it did.
+    ///
+    /// The branch is fetched afresh beside, everything else that `refs/gitfleet/` needs is copied and checked, then the
+    /// two are swapped: a failure or a crash leaves the old one. Nobody may pin meanwhile. Readers taken before may
+    /// miss objects afterwards: take new ones.
+    ///
+    /// # Errors
+    /// As [`Self::poll`]; `ObjectMissing` where a pinned commit is incomplete, then nothing is replaced.
+    pub fn compact(&mut self, interrupt: &AtomicBool) -> Result<bool, Error> {
+        self.compact_above(PACKS_MAX, interrupt)
+    }
+
+    pub(super) fn compact_above(&mut self, packs_max: usize, interrupt: &AtomicBool) -> Result<bool, Error> {
+        match &mut self.kind {
+            Kind::Remote(mirror) => compact::compact(mirror, packs_max, interrupt),
+            Kind::Local(_) | Kind::Folder(_) => Ok(false),
+        }
     }
 
     /// Returns what the last successful poll saw.
@@ -195,15 +214,13 @@ impl Local {
         };
         let repo = self.reader.local();
         let reading = Error::at(&self.spec.location, "read the branches of");
-        let name = match &self.spec.branch {
-            Some(branch) => full_branch_name(branch),
-            None => match repo.head_name().map_err(&reading)? {
-                Some(name) => name.as_bstr().to_str_lossy().into_owned(),
-                None => {
-                    let commit = repo.head_commit().map_err(&reading)?;
-                    return Ok(Tip { commit: CommitId::new(commit.id.to_string()), branch: None });
-                }
-            },
+        let name = if let Some(branch) = &self.spec.branch {
+            full_branch_name(branch)
+        } else if let Some(name) = repo.head_name().map_err(&reading)? {
+            name.as_bstr().to_str_lossy().into_owned()
+        } else {
+            let commit = repo.head_commit().map_err(&reading)?;
+            return Ok(Tip { commit: CommitId::new(commit.id.to_string()), branch: None });
         };
         let branch = name.strip_prefix("refs/heads/").unwrap_or(&name).to_owned();
         let absent = |location: String| Error::BranchMissing { location, branch: branch.clone() };

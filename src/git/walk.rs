@@ -50,13 +50,16 @@ pub(super) struct Child<D, F> {
     pub kind: Kind<D, F>,
 }
 
+/// What stands in a folder of a level.
+pub(super) type Children<L> = Vec<Child<<L as Level>::Folder, <L as Level>::Content>>;
+
 /// Something made of folders.
 pub(super) trait Level {
     type Folder;
     type Content;
 
     /// Returns what stands in a folder.
-    fn children(&self, folder: &Self::Folder) -> Result<Vec<Child<Self::Folder, Self::Content>>, Error>;
+    fn children(&self, folder: &Self::Folder) -> Result<Children<Self>, Error>;
 
     /// Tells whether a link certainly leads to a file, and not to a folder whose manifests would be missed.
     fn leads_to_file(&self, path: &str, link: &Self::Content) -> Result<bool, Error>;
@@ -187,7 +190,7 @@ fn name_problem(name: &[u8]) -> Option<&'static str> {
         (std::str::from_utf8(name).is_err(), "the name is not UTF-8"),
         (matches!(name, b"" | b"." | b".."), "the name leads out of its folder"),
         (name.contains(&b'/') || name.contains(&b'\\'), "the name contains a slash or backslash"),
-        (name.iter().any(|byte| byte.is_ascii_control()), "the name contains a control character"),
+        (name.iter().any(u8::is_ascii_control), "the name contains a control character"),
     ];
     problems.into_iter().find_map(|(applies, problem)| applies.then_some(problem))
 }

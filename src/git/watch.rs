@@ -25,16 +25,13 @@ pub fn watch(source: &Source, on_change: impl Fn() + Send + 'static) -> Result<O
     let Some((root, excluded)) = source.watched_place() else { return Ok(None) };
     let failed = |reason: String| Error::Watch { location: source.location().to_owned(), reason };
     let root = root.canonicalize().map_err(|error| failed(error.to_string()))?;
-    let matters: Box<dyn Fn(&Path) -> bool + Send> = match &excluded {
-        Some(excluded) => {
-            let excluded: Vec<PathBuf> = excluded.iter().filter_map(|path| path.canonicalize().ok()).collect();
-            let root = root.clone();
-            Box::new(move |path| folder_path_matters(&root, &excluded, path))
-        }
-        None => {
-            let root = root.clone();
-            Box::new(move |path| ref_path_matters(&root, path))
-        }
+    let matters: Box<dyn Fn(&Path) -> bool + Send> = if let Some(excluded) = &excluded {
+        let excluded: Vec<PathBuf> = excluded.iter().filter_map(|path| path.canonicalize().ok()).collect();
+        let root = root.clone();
+        Box::new(move |path| folder_path_matters(&root, &excluded, path))
+    } else {
+        let root = root.clone();
+        Box::new(move |path| ref_path_matters(&root, path))
     };
     let (sender, receiver) = channel();
     let handler = move |event: notify::Result<Event>| {

@@ -1,121 +1,6 @@
-//! Against repositories that the real git made.
-
-use std::collections::BTreeSet;
-use std::fs;
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::sync::atomic::AtomicBool;
-use std::sync::mpsc::channel;
-use std::time::Duration;
-
-use tempfile::TempDir;
+//! Polls, pins and watches of the three kinds of source.
 
 use super::*;
-use crate::error::{Classify, ErrorClass};
-use crate::model::id::{BlobId, CommitId};
-
-const PATIENCE: Duration = Duration::from_secs(20);
-
-/// A folder for one test, with a repository `repo` and a state folder `state` in it.
-struct Place {
-    dir: TempDir,
-}
-
-impl Place {
-    fn empty() -> Self {
-        let place = Self { dir: tempfile::tempdir().unwrap() };
-        fs::create_dir(place.repo()).unwrap();
-        place.git(&["init", "-q", "-b", "main"]);
-        place
-    }
-
-    fn with(files: &[(&str, &str)]) -> Self {
-        let place = Self::empty();
-        place.commit(files);
-        place
-    }
-
-    fn repo(&self) -> PathBuf {
-        self.dir.path().join("repo")
-    }
-
-    fn state(&self) -> PathBuf {
-        self.dir.path().join("state")
-    }
-
-    fn git(&self, args: &[&str]) -> String {
-        let output = Command::new("git")
-            .args(args)
-            .current_dir(self.repo())
-            .env_clear()
-            .env("PATH", std::env::var_os("PATH").unwrap())
-            .env("HOME", self.dir.path())
-            .env("GIT_CONFIG_NOSYSTEM", "1")
-            .envs([("GIT_AUTHOR_NAME", "a"), ("GIT_AUTHOR_EMAIL", "a@b"), ("GIT_COMMITTER_NAME", "a")])
-            .env("GIT_COMMITTER_EMAIL", "a@b")
-            .output()
-            .unwrap();
-        assert!(output.status.success(), "git {args:?}: {}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8(output.stdout).unwrap().trim().to_owned()
-    }
-
-    fn commit(&self, files: &[(&str, &str)]) -> CommitId {
-        write(&self.repo(), files);
-        self.git(&["add", "-A", "-f"]);
-        self.git(&["commit", "-q", "--allow-empty", "-m", "change"]);
-        self.head()
-    }
-
-    fn head(&self) -> CommitId {
-        CommitId::new(self.git(&["rev-parse", "HEAD"]))
-    }
-
-    fn spec(&self) -> SourceSpec {
-        SourceSpec { location: self.repo().display().to_string(), path: ".".to_owned(), ..SourceSpec::default() }
-    }
-
-    fn remote_spec(&self, branch: Option<&str>) -> SourceSpec {
-        let location = format!("file://{}", self.repo().display());
-        SourceSpec { location, branch: branch.map(str::to_owned), ..self.spec() }
-    }
-
-    fn open(&self, spec: SourceSpec) -> Source {
-        Source::open(spec, &self.state()).unwrap()
-    }
-}
-
-fn write(dir: &Path, files: &[(&str, &str)]) {
-    for (path, content) in files {
-        let path = dir.join(path);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, content).unwrap();
-    }
-}
-
-fn poll(source: &mut Source) -> Result<Option<Tip>, Error> {
-    source.poll(&AtomicBool::new(false))
-}
-
-fn commit_of(source: &mut Source) -> CommitId {
-    poll(source).unwrap().expect("the tip moved").commit
-}
-
-fn manifests(path: &str) -> bool {
-    let name = path.rsplit('/').next().unwrap_or(path);
-    let extension = name.rsplit_once('.').map(|(_, e)| e);
-    !path.split('/').any(|part| part.starts_with('.'))
-        && !path.split('/').any(|part| part == "ignored")
-        && matches!(extension, Some("yaml" | "yml" | "json"))
-}
-
-fn paths(listing: &Listing) -> Vec<&str> {
-    listing.files.iter().map(|file| &*file.path).collect()
-}
-
-fn complaints(listing: &Listing) -> Vec<String> {
-    listing.errors.iter().map(|error| format!("{}: {}", error.path, error.message)).collect()
-}
 
 #[test]
 fn a_local_repository_is_read_in_place() {
@@ -261,7 +146,7 @@ fn wrong_locations_are_refused_with_words_and_without_the_token() {
     let place = Place::with(&[("a.yaml", "a: 1\n")]);
     let file = place.repo().join("a.yaml").display().to_string();
     let gone = place.dir.path().join("gone").display().to_string();
-    let rows: [(&str, bool, fn(&Error) -> bool); 9] = [
+    let rows: [Row<'_>; 9] = [
         ("http://git.example/a.git", false, |e| matches!(e, Error::InsecureToken { .. })),
         ("https://user:s3cret@git.example/a.git", false, |e| matches!(e, Error::InsecureToken { .. })),
         ("http://user:s3cret@git.example/a.git", true, |e| matches!(e, Error::InsecureToken { .. })),
@@ -330,7 +215,7 @@ fn serve(status: &'static str) -> (String, std::sync::mpsc::Receiver<String>) {
 #[test]
 fn what_a_server_answers_is_named() {
     let place = Place::empty();
-    let rows: [(&'static str, bool, fn(&Error) -> bool); 8] = [
+    let rows: [Row<'static>; 8] = [
         ("401 Unauthorized", false, |e| {
             matches!(e, Error::AccessDenied { .. }) && e.to_string().contains("wants a token")
         }),
@@ -356,162 +241,6 @@ fn what_a_server_answers_is_named() {
         let said = format!("{error} {error:?}");
         assert!(!said.contains("s3cret") && !said.contains(login), "{said}");
     }
-}
-
-#[test]
-fn a_subtree_has_its_own_id_and_problems_are_collected() {
-    let place = Place::with(&[("fleet/a.yaml", "a: 1\n"), ("other/b.yaml", "b: 2\n"), ("LICENSE", "x\n")]);
-    let mut source = place.open(SourceSpec { path: "./fleet/".to_owned(), ..place.spec() });
-    let first = commit_of(&mut source);
-    assert_eq!(paths(&source.files(&first, &manifests).unwrap()), ["a.yaml"]);
-    let second = place.commit(&[("other/b.yaml", "b: 3\n")]);
-    assert_eq!(source.tree_id(&first).unwrap(), source.tree_id(&second).unwrap());
-
-    let link = |target: &str, name: &str| std::os::unix::fs::symlink(target, place.repo().join(name)).unwrap();
-    link("/etc/passwd", "fleet/out.yaml");
-    link("a.yaml", "fleet/in.yaml");
-    link("../other", "fleet/folder");
-    link("../../..", "fleet/up");
-    link("nothing", "fleet/dangling");
-    link("../LICENSE", "fleet/LICENSE");
-    link("/etc/passwd", "fleet/.hidden.yaml");
-    fs::create_dir(place.repo().join("fleet/ignored")).unwrap();
-    link("/etc", "fleet/ignored/etc");
-    let third = place.commit(&[]);
-    let module = format!("160000,{first},fleet/module");
-    let ignored = format!("160000,{first},fleet/ignored/module");
-    for cacheinfo in [&module, &ignored] {
-        place.git(&["update-index", "--add", "--cacheinfo", cacheinfo]);
-    }
-    place.git(&["commit", "-q", "-m", "module"]);
-    let fourth = place.head();
-    assert_ne!(source.tree_id(&second).unwrap(), source.tree_id(&third).unwrap());
-    let listing = source.files(&fourth, &manifests).unwrap();
-    assert_eq!(paths(&listing), ["a.yaml"]);
-    let followed = "a symbolic link to a folder, or to something outside: links are not followed";
-    assert_eq!(
-        complaints(&listing),
-        [
-            format!("dangling: {followed}"),
-            format!("folder: {followed}"),
-            "in.yaml: a symbolic link: links are not followed".to_owned(),
-            "module: a submodule: other repositories are not read".to_owned(),
-            "out.yaml: a symbolic link: links are not followed".to_owned(),
-            format!("up: {followed}"),
-        ]
-    );
-    for path in ["nowhere", "LICENSE"] {
-        let mut source = place.open(SourceSpec { path: path.to_owned(), ..place.spec() });
-        let commit = commit_of(&mut source);
-        assert!(matches!(source.files(&commit, &manifests), Err(Error::PathMissing { .. })), "{path}");
-    }
-    let outside = Source::open(SourceSpec { path: "a/../..".to_owned(), ..place.spec() }, &place.state());
-    assert!(matches!(outside, Err(Error::PathInvalid { .. })));
-}
-
-#[test]
-fn names_that_are_not_utf8_are_named() {
-    let place = Place::with(&[("a.yaml", "a: 1\n")]);
-    for name in [&b"\xffbad.yaml"[..], b"\xff.txt", b"back\\slash.yaml"] {
-        fs::write(place.repo().join(std::ffi::OsStr::from_bytes(name)), "x").unwrap();
-    }
-    let commit = place.commit(&[]);
-    let mut source = place.open(place.spec());
-    commit_of(&mut source);
-    let listing = source.files(&commit, &manifests).unwrap();
-    assert_eq!(
-        complaints(&listing),
-        ["back\\slash.yaml: the name contains a slash or backslash", "\u{fffd}bad.yaml: the name is not UTF-8"]
-    );
-    assert_eq!(read_folder(&place.repo(), &manifests).unwrap().listing, listing, "disk and commit agree");
-}
-
-#[test]
-fn large_files_and_lfs_pointers_are_not_read() {
-    let large = "x".repeat(6 * 1024 * 1024);
-    let lfs = "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n";
-    let place = Place::with(&[("a.yaml", "a: 1\n"), ("large.yaml", &large), ("lfs.yaml", lfs)]);
-    let mut source = place.open(place.spec());
-    let commit = commit_of(&mut source);
-    let listing = source.files(&commit, &manifests).unwrap();
-    let ids: Vec<BlobId> = listing.files.iter().map(|file| file.blob.clone()).collect();
-    let blobs = source.blobs(&ids).unwrap();
-    assert_eq!(blobs, [Blob::Content(b"a: 1\n".to_vec()), Blob::TooLarge(6 * 1024 * 1024), Blob::LfsPointer]);
-    assert!(matches!(source.blob(&ids[1]), Err(Error::BlobTooLarge { size: 6_291_456, .. })));
-    let gone = BlobId::new("1111111111111111111111111111111111111111");
-    assert!(matches!(source.blobs(&[ids[0].clone(), gone.clone()]), Err(Error::ObjectMissing { .. })));
-    assert!(matches!(source.blob(&gone), Err(Error::ObjectMissing { .. })));
-    let folder = read_folder(&place.repo(), &manifests).unwrap();
-    assert_eq!(
-        complaints(&folder.listing),
-        [
-            "large.yaml: 6291456 bytes, more than the 5242880 that are read",
-            "lfs.yaml: the content is kept by Git LFS, which is not read"
-        ]
-    );
-    assert_eq!(paths(&folder.listing), ["a.yaml"]);
-}
-
-#[test]
-fn many_blobs_come_in_the_order_asked_for() {
-    let files: Vec<(String, String)> = (0..2000).map(|i| (format!("{i}.yaml"), format!("value: {i}\n"))).collect();
-    let place = Place::with(&files.iter().map(|(p, c)| (p.as_str(), c.as_str())).collect::<Vec<_>>());
-    let mut source = place.open(place.remote_spec(Some("main")));
-    let commit = commit_of(&mut source);
-    let listing = source.files(&commit, &manifests).unwrap();
-    let ids: Vec<BlobId> = listing.files.iter().map(|file| file.blob.clone()).collect();
-    for (file, blob) in listing.files.iter().zip(source.blobs(&ids).unwrap()) {
-        let number = file.path.strip_suffix(".yaml").unwrap();
-        assert_eq!(blob, Blob::Content(format!("value: {number}\n").into_bytes()));
-    }
-}
-
-#[test]
-fn a_plain_folder_becomes_commits() {
-    let place = Place::empty();
-    fs::remove_dir_all(place.repo().join(".git")).unwrap();
-    let state = place.repo().join("store");
-    let excluded = vec![place.repo().join("rendered")];
-    let open = || Source::open(SourceSpec { excluded: excluded.clone(), ..place.spec() }, &state).unwrap();
-    assert!(matches!(poll(&mut open()), Err(Error::EmptyRepository { .. })));
-    let files = [("a.yaml", "a: 1\n"), (".gitfleetignore", "x\n"), (".env.yaml", "no\n"), ("big.bin", "no\n")];
-    write(&place.repo(), &files);
-    write(&place.repo(), &[("sub/b.yml", "b: 2\n"), ("sub-1/c.json", "{}"), ("rendered/m/d.yaml", "d: 4\n")]);
-    std::os::unix::fs::symlink("/etc/passwd", place.repo().join("link.yaml")).unwrap();
-    let mut source = open();
-    let first = commit_of(&mut source);
-    let listing = source.files(&first, &manifests).unwrap();
-    assert_eq!(paths(&listing), ["a.yaml", "sub-1/c.json", "sub/b.yml"]);
-    assert_eq!(complaints(&listing), ["link.yaml: a symbolic link: links are not followed"]);
-    assert_eq!(source.file(&first, ".gitfleetignore").unwrap().unwrap(), b"x\n");
-    assert_eq!(source.file(&first, ".env.yaml").unwrap(), None);
-    assert_eq!(source.file(&first, "big.bin").unwrap(), None);
-
-    assert_eq!(poll(&mut source).unwrap(), None, "unchanged is no new commit");
-    write(&place.repo(), &[("rendered/m/e.yaml", "e: 5\n"), ("big.bin", "more\n")]);
-    assert_eq!(poll(&mut source).unwrap(), None, "what is not read makes no commit");
-    assert_eq!(commit_of(&mut open()), first, "nor does a restart");
-    write(&place.repo(), &[("a.yaml", "a: 2\n")]);
-    let second = commit_of(&mut source);
-    assert_ne!(first, second);
-    assert!(source.descends(&first, &second).unwrap());
-
-    let elsewhere = tempfile::tempdir().unwrap();
-    let other = |content| {
-        write(&place.repo(), &[("a.yaml", content)]);
-        let spec = SourceSpec { excluded: [excluded.clone(), vec![state.clone()]].concat(), ..place.spec() };
-        commit_of(&mut Source::open(spec, elsewhere.path()).unwrap())
-    };
-    assert_eq!([other("a: 1\n"), other("a: 2\n")], [first, second], "the same contents are the same commits");
-    let problems = fsck(&source.git_dir());
-    assert!(problems.is_empty(), "{problems}");
-}
-
-/// Returns what git itself finds wrong with a repository.
-fn fsck(git_dir: &Path) -> String {
-    let output = Command::new("git").arg("--git-dir").arg(git_dir).args(["fsck", "--strict"]).output().unwrap();
-    let said = [output.stdout, output.stderr].concat();
-    String::from_utf8(said).unwrap().lines().filter(|line| !line.starts_with("notice: HEAD")).collect()
 }
 
 #[test]
@@ -548,64 +277,47 @@ fn pins_keep_what_is_needed() {
 }
 
 #[test]
-fn revisions_resolve_to_commits() {
+fn a_compacted_mirror_keeps_every_pin() {
     let place = Place::with(&[("a.yaml", "a: 1\n")]);
-    let first = place.head();
-    place.git(&["tag", "light"]);
-    place.git(&["tag", "-a", "-m", "x", "heavy"]);
-    place.git(&["branch", "side"]);
-    let second = place.commit(&[("sub/deep/b.yaml", "b: 2\n")]);
-    let (reader, path) = discover(&place.repo().join("sub/deep")).unwrap();
-    assert_eq!(path, "sub/deep");
-    assert_eq!(discover(&place.repo()).unwrap().1, "");
-    let short = &first.as_str()[..10];
-    let rows = [
-        ("HEAD", &second),
-        ("main", &second),
-        ("HEAD~1", &first),
-        ("light", &first),
-        ("heavy", &first),
-        ("refs/heads/side", &first),
-        (first.as_str(), &first),
-        (short, &first),
-    ];
-    for (revision, commit) in rows {
-        assert_eq!(&reader.resolve(revision).unwrap(), commit, "{revision}");
+    let base = place.head();
+    let mut source = place.open(place.remote_spec(Some("main")));
+    let mut dropped = Vec::new();
+    for round in ["one", "two", "three"] {
+        let lost = place.commit(&[("sub/b.yaml", round), ("sub/c.yaml", "same\n")]);
+        assert_eq!(commit_of(&mut source), lost);
+        source.pin(round, &lost).unwrap();
+        dropped.push(lost);
+        place.git(&["reset", "-q", "--hard", base.as_str()]);
     }
-    for revision in ["nothing", "HEAD~9", "HEAD:sub", "", "HEAD..side", "1111111111111111111111111111111111111111"] {
-        assert!(matches!(reader.resolve(revision), Err(Error::RevisionUnknown { .. })), "{revision}");
+    let tip = place.commit(&[("d.yaml", "d\n")]);
+    place.git(&["reflog", "expire", "--expire=now", "--all"]);
+    place.git(&["gc", "-q", "--prune=now"]);
+    assert_eq!(commit_of(&mut source), tip);
+    let interrupt = AtomicBool::new(false);
+    let (git_dir, pins) = (source.git_dir(), source.pins().unwrap());
+    let packs = || {
+        let names = fs::read_dir(git_dir.join("objects/pack")).unwrap().map(|e| e.unwrap().path());
+        names.filter(|path| path.extension().is_some_and(|e| e == "pack")).count()
+    };
+    assert_eq!(packs(), 4);
+    assert!(!source.compact(&interrupt).unwrap(), "few packs are left alone");
+    assert!(source.compact_above(3, &interrupt).unwrap());
+    assert_eq!(packs(), 1);
+    assert_eq!(source.pins().unwrap(), pins);
+    for lost in &dropped {
+        let listing = source.files(lost, &manifests).unwrap();
+        let ids: Vec<BlobId> = listing.files.iter().map(|file| file.blob.clone()).collect();
+        assert_eq!(source.blobs(&ids).unwrap().len(), 3);
     }
-    assert_eq!(paths(&reader.files(&second, &manifests).unwrap()), ["b.yaml"]);
-    assert!(matches!(reader.files(&first, &manifests), Err(Error::PathMissing { .. })));
-    let outside = tempfile::tempdir().unwrap();
-    assert!(matches!(discover(outside.path()), Err(Error::NotARepository { .. })));
-}
+    assert_eq!(poll(&mut source).unwrap(), None, "the tip is where it was");
+    let problems = fsck(&git_dir);
+    assert!(problems.is_empty(), "{problems}");
 
-#[test]
-fn a_folder_and_its_commit_are_listed_alike() {
-    let place = Place::with(&[("b.yaml", "b: 1\n"), ("a/z.yaml", "z\n"), ("a-b.yaml", "ä\r\n"), ("a.json", "{}")]);
-    write(&place.repo(), &[(".hidden/x.yaml", "no\n"), ("ignored/x.yaml", "no\n"), ("copy.yaml", "b: 1\n")]);
-    std::os::unix::fs::symlink("b.yaml", place.repo().join("link.yaml")).unwrap();
-    std::os::unix::fs::symlink("a", place.repo().join("folder")).unwrap();
-    let deep = (0..PATH_DEPTH_MAX).map(|i| format!("d{i}/")).collect::<String>() + "x.yaml";
-    write(&place.repo(), &[(&deep, "no\n")]);
-    let commit = place.commit(&[]);
-    let nested = place.repo().join("nested");
-    fs::create_dir(&nested).unwrap();
-    let mut source = place.open(place.spec());
-    commit_of(&mut source);
-    let listing = source.files(&commit, &manifests).unwrap();
-    let folder = read_folder(&place.repo(), &manifests).unwrap();
-    assert_eq!(folder.listing, listing);
-    assert_eq!(paths(&listing), ["a-b.yaml", "a.json", "a/z.yaml", "b.yaml", "copy.yaml"]);
-    assert_eq!(listing.errors.len(), 3, "{:?}", complaints(&listing));
-    for file in &listing.files {
-        assert_eq!(folder.contents[&file.blob], source.blob(&file.blob).unwrap(), "{}", file.path);
-    }
-    fs::write(nested.join(".git"), "gitdir: elsewhere").unwrap();
-    let folder = read_folder(&place.repo(), &manifests).unwrap();
-    assert!(complaints(&folder.listing).contains(&"nested: a submodule: other repositories are not read".to_owned()));
-    assert!(matches!(read_folder(&place.repo().join("gone"), &manifests), Err(Error::NotARepository { .. })));
+    fs::rename(&git_dir, git_dir.with_extension("replaced")).unwrap();
+    let source = place.open(place.remote_spec(Some("main")));
+    assert_eq!(source.pins().unwrap(), pins, "a crash between the two moves loses nothing");
+    let left: Vec<_> = fs::read_dir(place.state().join("mirrors")).unwrap().map(|e| e.unwrap().path()).collect();
+    assert_eq!(left, [git_dir]);
 }
 
 #[test]
@@ -619,7 +331,7 @@ fn a_watch_tells_of_commits_and_of_files() {
     let (sender, news) = channel();
     let source = place.open(place.spec());
     let told = sender.clone();
-    let watching = watch(&source, move || told.send("commit").unwrap()).unwrap();
+    let watching = watch(&source, move || told.send("commit").unwrap_or(())).unwrap();
     place.commit(&[("b.yaml", "b: 2\n")]);
     assert_eq!(news.recv_timeout(PATIENCE), Ok("commit"));
     drop(watching);
@@ -627,9 +339,10 @@ fn a_watch_tells_of_commits_and_of_files() {
     let spec = SourceSpec { location: plain.display().to_string(), ..place.spec() };
     let mut source = place.open(spec);
     commit_of(&mut source);
-    let watching = watch(&source, move || sender.send("file").unwrap()).unwrap();
+    let watching = watch(&source, move || sender.send("file").unwrap_or(())).unwrap();
     write(&plain, &[("sub/a.yaml", "a: 2\n")]);
-    assert_eq!(news.recv_timeout(PATIENCE).into_iter().find(|word| *word == "file"), Some("file"));
+    // A commit may have been told of more than once.
+    while news.recv_timeout(PATIENCE).unwrap() != "file" {}
     commit_of(&mut source);
     drop(watching);
 }
