@@ -1,1 +1,228 @@
 //! The daemon's configuration: file, environment and flags to one checked value.
+//!
+//! `parse` is pure; `load` and `read_secret` read files. The documentation of every field is the doc comment on it: `schema`
+//! prints them as JSON schema, and unknown fields are refused by that same schema.
+
+mod check;
+mod file;
+mod members;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+
+use secrecy::SecretString;
+
+use crate::error::{Classify, ErrorClass};
+use crate::model::id::ClusterName;
+use crate::model::manifest::InputError;
+
+pub use file::*;
+pub use members::{MemberAccess, glob_matches};
+
+/// The file read where none is named.
+pub const FILE_NAME_DEFAULT: &str = "gitfleet.yaml";
+
+/// Largest configuration file in bytes: 10,000 members of 100 bytes.
+pub const FILE_BYTES_MAX: u64 = 1024 * 1024;
+
+/// Largest secret file in bytes; tokens have a few hundred.
+pub const SECRET_BYTES_MAX: u64 = 64 * 1024;
+
+/// The settings that environment and flags may replace: variable and field. Flags come in under their variable's name.
+///
+/// Paths among them are relative to the working directory, as on any command line, not to the file.
+pub const OVERRIDES: &[(&str, &str)] = &[
+    ("GITFLEET_SOURCE_URL", "source.url"),
+    ("GITFLEET_SOURCE_BRANCH", "source.branch"),
+    ("GITFLEET_SOURCE_PATH", "source.path"),
+    ("GITFLEET_STORE_PATH", "store.path"),
+    ("GITFLEET_HTTP_LISTEN", "http.listen"),
+];
+
+/// A checked configuration. Paths are no longer relative to the file.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Configuration {
+    /// The git repository that is followed.
+    pub source: Source,
+    /// How members are reached; first match wins.
+    pub members: Vec<Member>,
+    /// The git host, where there is one to talk to.
+    pub forge: Option<Forge>,
+    /// Where OCM decisions are published.
+    pub decisions: Option<Decisions>,
+    /// Where the state is.
+    pub store: Store,
+    /// The daemon's own API.
+    pub http: Http,
+}
+
+/// Why there is no configuration, or no secret.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The file cannot be read.
+    #[error("configuration {} cannot be read", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// The file says something that is not allowed.
+    #[error("{}", lines(errors))]
+    Invalid {
+        /// All of it.
+        errors: Vec<InputError>,
+    },
+    /// A secret's file cannot be read. Its content is in no message.
+    #[error("secret file {} cannot be read", path.display())]
+    SecretRead {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// A secret's file holds no usable secret. Its content is in no message.
+    #[error("secret file {} {problem}", path.display())]
+    SecretInvalid {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        problem: &'static str,
+    },
+}
+
+impl Classify for Error {
+    fn class(&self) -> ErrorClass {
+        match self {
+            Self::Read { source, .. } | Self::SecretRead { source, .. } => match source.kind() {
+                io::ErrorKind::PermissionDenied => ErrorClass::Denied,
+                _ => ErrorClass::Invalid,
+            },
+            Self::Invalid { .. } | Self::SecretInvalid { .. } => ErrorClass::Invalid,
+        }
+    }
+}
+
+fn lines(errors: &[InputError]) -> String {
+    errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+}
+
+impl Configuration {
+    /// Reads a configuration from its text.
+    ///
+    /// Relative paths in it become relative to `base_dir`, the file's folder. `env` holds the `OVERRIDES` that are set, flags
+    /// before environment; other names in it are not looked at.
+    ///
+    /// # Errors
+    /// Everything that is wrong, at once; `path` is `gitfleet.yaml` in each.
+    pub fn parse(text: &str, base_dir: &Path, env: &BTreeMap<String, String>) -> Result<Self, Vec<InputError>> {
+        let mut value = from_yaml(text)?;
+        let set: Vec<_> = OVERRIDES.iter().filter_map(|(name, field)| Some((*field, env.get(*name)?))).collect();
+        file::one_source(&mut value)?;
+        for (field, text) in &set {
+            file::replace(&mut value, field, text);
+        }
+        let errors = check::against(&schema(), &value);
+        if !errors.is_empty() {
+            return Err(errors);
+        }
+        let document: Document = serde_json::from_value(value).map_err(|e| vec![complaint("", e.to_string())])?;
+        let Some(source) = document.source else {
+            let hint = "name the git repository: source: {url: ...}";
+            return Err(vec![InputError { hint: Some(hint.into()), ..complaint("source", "is missing") }]);
+        };
+        let mut configuration = Self {
+            source,
+            members: document.members,
+            forge: document.forge,
+            decisions: document.decisions,
+            store: document.store,
+            http: document.http,
+        };
+        configuration.resolve(base_dir, |field| set.iter().any(|(name, _)| *name == field));
+        let errors = configuration.problems();
+        if errors.is_empty() { Ok(configuration) } else { Err(errors) }
+    }
+
+    /// Reads a configuration file; see `parse`.
+    pub fn load(path: &Path, env: &BTreeMap<String, String>) -> Result<Self, Error> {
+        let read = |source| Error::Read { path: path.to_owned(), source };
+        let text = read_bounded(path, FILE_BYTES_MAX).map_err(read)?;
+        let text =
+            String::from_utf8(text).map_err(|e| read(io::Error::new(io::ErrorKind::InvalidData, e.utf8_error())))?;
+        let base_dir = std::path::absolute(path).map_err(read)?;
+        Self::parse(&text, base_dir.parent().unwrap_or(Path::new("/")), env).map_err(|mut errors| {
+            for error in &mut errors {
+                error.path = path.display().to_string();
+            }
+            Error::Invalid { errors }
+        })
+    }
+
+    /// Returns how a member is reached; `None` where no entry names it, or where its name could leave the folder it is put in.
+    pub fn member(&self, cluster: &ClusterName) -> Option<MemberAccess> {
+        members::access(&self.members, cluster)
+    }
+
+    /// Returns the folders that are never read as source: the store, and what stands before `{name}` in members' folders.
+    pub fn excluded_paths(&self) -> Vec<PathBuf> {
+        let folders = self.members.iter().filter_map(|member| member.directory.as_deref()).map(members::fixed_part);
+        std::iter::once(self.store.path.clone()).chain(folders).collect()
+    }
+}
+
+/// Returns the JSON schema of the file, with the documentation of every field.
+pub fn schema() -> serde_json::Value {
+    schemars::schema_for!(Document).to_value()
+}
+
+/// Reads a secret from its file, without the line end that editors add.
+///
+/// # Errors
+/// Name the file, never what is in it.
+pub fn read_secret(path: &Path) -> Result<SecretString, Error> {
+    let invalid = |problem| Error::SecretInvalid { path: path.to_owned(), problem };
+    let bytes = read_bounded(path, SECRET_BYTES_MAX).map_err(|source| match source.kind() {
+        io::ErrorKind::FileTooLarge => invalid("is larger than 64 KiB"),
+        _ => Error::SecretRead { path: path.to_owned(), source },
+    })?;
+    let text = String::from_utf8(bytes).map_err(|_| invalid("is no UTF-8 text"))?;
+    match text.trim_end_matches(['\r', '\n']) {
+        "" => Err(invalid("is empty")),
+        secret if secret.contains(char::is_control) => Err(invalid("has more than one line, or control characters")),
+        secret => Ok(SecretString::from(secret)),
+    }
+}
+
+fn read_bounded(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    fs::File::open(path)?.take(bytes_max + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > bytes_max { Err(io::ErrorKind::FileTooLarge.into()) } else { Ok(bytes) }
+}
+
+/// The only place here that knows the YAML crate.
+fn from_yaml(text: &str) -> Result<serde_json::Value, Vec<InputError>> {
+    serde_yaml::from_str(text).map_err(|error| {
+        let line = error.location().and_then(|location| u32::try_from(location.line()).ok()).unwrap_or(0);
+        vec![InputError { line, ..complaint("", error.without_snippet().to_string()) }]
+    })
+}
+
+/// Returns a complaint about a field; an empty field is the file as a whole.
+fn complaint(field: &str, message: impl Into<String>) -> InputError {
+    InputError {
+        path: FILE_NAME_DEFAULT.to_owned(),
+        line: 0,
+        object: None,
+        field: (!field.is_empty()).then(|| field.to_owned()),
+        message: message.into(),
+        hint: None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,1 +1,4 @@
 //! Logs and metrics.
+
+pub mod log;
+pub mod metrics;

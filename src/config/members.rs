@@ -1,0 +1,231 @@
+//! Which member is reached how: patterns, `{name}`, and entries that would get in each other's way.
+
+use std::path::{Path, PathBuf};
+
+use super::{Configuration, Member, complaint};
+use crate::model::id::ClusterName;
+use crate::model::manifest::InputError;
+
+/// Stands for the member's name in paths and contexts.
+const NAME: &str = "{name}";
+
+/// How one member is reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MemberAccess {
+    /// Through its API server.
+    Live {
+        /// The kubeconfig file.
+        kubeconfig: PathBuf,
+        /// The context; `None` is the file's current one.
+        context: Option<String>,
+    },
+    /// Through a folder.
+    Directory {
+        /// The folder.
+        path: PathBuf,
+    },
+}
+
+/// Tells whether a name fits a pattern in which `*` stands for any text, also none.
+pub fn glob_matches(pattern: &str, name: &str) -> bool {
+    let Some((head, rest)) = pattern.split_once('*') else { return pattern == name };
+    let Some(mut name) = name.strip_prefix(head) else { return false };
+    let mut parts: Vec<&str> = rest.split('*').collect();
+    let tail = parts.pop().unwrap_or_default();
+    for part in parts {
+        // The leftmost fit leaves the most for the parts behind it.
+        let Some(at) = name.find(part) else { return false };
+        name = &name[at + part.len()..];
+    }
+    name.ends_with(tail)
+}
+
+/// Returns how a member is reached, by the first entry that names it.
+pub(super) fn access(members: &[Member], cluster: &ClusterName) -> Option<MemberAccess> {
+    let name = cluster.as_str();
+    // A name that Kubernetes would refuse must not become a way out of a folder.
+    if name.is_empty() || name.starts_with('.') || name.contains(['/', '\\']) {
+        return None;
+    }
+    let member = members.iter().find(|member| glob_matches(&member.name, name))?;
+    let fill = |path: &Path| PathBuf::from(path.to_string_lossy().replace(NAME, name));
+    match (&member.kubeconfig, &member.directory) {
+        (Some(live), _) => Some(MemberAccess::Live {
+            kubeconfig: fill(&live.path),
+            context: live.context.as_ref().map(|context| context.replace(NAME, name)),
+        }),
+        (None, Some(directory)) => Some(MemberAccess::Directory { path: fill(directory) }),
+        (None, None) => None,
+    }
+}
+
+/// Returns the folders above the first one that `{name}` is part of; the folder itself where it has none.
+pub(super) fn fixed_part(directory: &Path) -> PathBuf {
+    directory.components().take_while(|part| !part.as_os_str().to_string_lossy().contains(NAME)).collect()
+}
+
+/// Adds what is wrong with the members' entries.
+pub(super) fn check(configuration: &Configuration, errors: &mut Vec<InputError>) {
+    let members = &configuration.members;
+    for (position, member) in members.iter().enumerate() {
+        let field = format!("members[{position}]");
+        check_entry(member, &field, errors);
+        check_against_source(configuration, member, &field, errors);
+        for (before, earlier) in members[..position].iter().enumerate() {
+            if covers(&earlier.name, &member.name) {
+                let message =
+                    format!("{:?} is never reached: members[{before}] ({:?}) comes first", member.name, earlier.name);
+                errors.push(complaint(&format!("{field}.name"), message));
+            } else if let Some(path) = clash(earlier, member) {
+                let message =
+                    format!("{} is also in the way of members[{before}] ({:?})", path.display(), earlier.name);
+                let hint = Some("give every member a folder of its own, none inside another's".into());
+                errors.push(InputError { hint, ..complaint(&format!("{field}.directory"), message) });
+            }
+        }
+    }
+    let local = configuration.source.local();
+    if let Some(source) = local.filter(|source| source.starts_with(&configuration.store.path)) {
+        let message = format!("is or holds the source {}", source.display());
+        let hint = Some("the store is never read as source: put it beside or inside it".into());
+        errors.push(InputError { hint, ..complaint("store.path", message) });
+    }
+}
+
+fn check_entry(member: &Member, field: &str, errors: &mut Vec<InputError>) {
+    if member.name.is_empty() {
+        errors.push(complaint(&format!("{field}.name"), "is empty"));
+    }
+    let live = member.kubeconfig.as_ref();
+    let mut texts: Vec<(&str, String)> = Vec::new();
+    texts.extend(member.directory.iter().map(|path| ("directory", path.to_string_lossy().into_owned())));
+    texts.extend(live.map(|k| ("kubeconfig.path", k.path.to_string_lossy().into_owned())));
+    texts.extend(live.and_then(|k| k.context.clone()).map(|context| ("kubeconfig.context", context)));
+    if live.is_some() == member.directory.is_some() {
+        let hint = Some("a member is live or a directory".into());
+        errors.push(InputError { hint, ..complaint(field, "needs exactly one of `kubeconfig` and `directory`") });
+    } else if member.name.contains('*') && !texts.iter().any(|(_, text)| text.contains(NAME)) {
+        let message = format!("would lead every member of {:?} to one place", member.name);
+        errors.push(InputError { hint: Some(format!("put {NAME} into it")), ..complaint(field, message) });
+    }
+    for (name, text) in texts {
+        let rest = text.replace(NAME, "");
+        if rest.contains(['{', '}']) {
+            let message = format!("{text:?} has a placeholder other than {NAME}");
+            errors.push(complaint(&format!("{field}.{name}"), message));
+        }
+    }
+}
+
+/// A folder that is never read as source must not hold the source.
+fn check_against_source(configuration: &Configuration, member: &Member, field: &str, errors: &mut Vec<InputError>) {
+    let (Some(source), Some(directory)) = (configuration.source.local(), &member.directory) else { return };
+    if source.starts_with(fixed_part(directory)) {
+        let message = format!("would be written over or around the source {}", source.display());
+        let hint = Some(format!("use a folder of its own, such as ./rendered/{NAME}"));
+        errors.push(InputError { hint, ..complaint(&format!("{field}.directory"), message) });
+    }
+}
+
+/// Tells whether every name that fits `later` fits `earlier`, as far as that is plain to see.
+fn covers(earlier: &str, later: &str) -> bool {
+    // A literal `*` of the later pattern can only be met by a `*`, so treating the pattern as a name is right.
+    glob_matches(earlier, later)
+}
+
+/// Returns the folder that members of both entries would write into, as far as that can be told without their names.
+fn clash(earlier: &Member, later: &Member) -> Option<PathBuf> {
+    let (a, b) = (concrete(earlier), concrete(later));
+    match (a, b) {
+        (Some(a), Some(b)) => (a.starts_with(&b) || b.starts_with(&a)).then_some(b),
+        (Some(a), None) => taken_by(&a, earlier, later),
+        (None, Some(b)) => taken_by(&b, later, earlier),
+        (None, None) => None,
+    }
+}
+
+/// Returns the folder of an entry that is for one member only.
+fn concrete(member: &Member) -> Option<PathBuf> {
+    if member.name.contains('*') {
+        return None;
+    }
+    match access(std::slice::from_ref(member), &ClusterName::from(member.name.as_str()))? {
+        MemberAccess::Directory { path } => Some(path),
+        MemberAccess::Live { .. } => None,
+    }
+}
+
+/// Returns the folder of `one` where the pattern of `many` gives it to a member of another name.
+fn taken_by(folder: &Path, one: &Member, many: &Member) -> Option<PathBuf> {
+    let template = many.directory.as_ref()?.to_string_lossy().into_owned();
+    let (head, tail) = template.split_once(NAME)?;
+    let text = folder.to_string_lossy();
+    let name = text.strip_prefix(head)?.strip_suffix(tail)?;
+    (name != one.name && !name.contains('/') && glob_matches(&many.name, name)).then(|| folder.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn patterns_match_whole_names() {
+        for (pattern, name, expected) in [
+            ("prod-1", "prod-1", true),
+            ("prod-1", "prod-10", false),
+            ("prod-*", "prod-1", true),
+            ("prod-*", "prod-", true),
+            ("prod-*", "a-prod-1", false),
+            ("*", "", true),
+            ("*", "anything", true),
+            ("*-eu", "prod-eu", true),
+            ("*-eu", "prod-eu-1", false),
+            ("a*b*c", "abc", true),
+            ("a*b*c", "a-b-b-c", true),
+            ("a*b*c", "ac", false),
+            ("a*a", "a", false),
+            ("**", "x", true),
+            ("p?d", "pod", false),
+        ] {
+            assert_eq!(glob_matches(pattern, name), expected, "{pattern} on {name}");
+        }
+    }
+
+    /// The textbook definition, slow and plain.
+    fn reference(pattern: &[u8], name: &[u8]) -> bool {
+        match (pattern.split_first(), name.split_first()) {
+            (None, None) => true,
+            (Some((b'*', rest)), _) => reference(rest, name) || (!name.is_empty() && reference(pattern, &name[1..])),
+            (Some((p, rest)), Some((n, tail))) => p == n && reference(rest, tail),
+            _ => false,
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn patterns_agree_with_the_definition(pattern in "[ab*]{0,8}", name in "[ab]{0,8}") {
+            prop_assert_eq!(glob_matches(&pattern, &name), reference(pattern.as_bytes(), name.as_bytes()));
+        }
+    }
+
+    #[test]
+    fn names_do_not_leave_their_folder() {
+        let members = [Member { name: "*".into(), kubeconfig: None, directory: Some("/out/{name}".into()) }];
+        let path = |name: &str| access(&members, &name.into());
+        assert_eq!(path("edge-1"), Some(MemberAccess::Directory { path: "/out/edge-1".into() }));
+        for name in ["", ".", "..", "../etc", "a/b", "a\\b"] {
+            assert_eq!(path(name), None, "{name:?}");
+        }
+    }
+
+    #[test]
+    fn the_fixed_part_ends_before_the_name() {
+        for (directory, expected) in
+            [("/out/{name}", "/out"), ("/out/x-{name}/y", "/out"), ("/out/a", "/out/a"), ("/{name}", "/")]
+        {
+            assert_eq!(fixed_part(Path::new(directory)), Path::new(expected), "{directory}");
+        }
+    }
+}

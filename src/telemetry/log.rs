@@ -1,0 +1,164 @@
+//! Logs on stderr: text for people, JSON for machines.
+
+use std::ffi::OsStr;
+use std::io::IsTerminal as _;
+
+use tracing::Subscriber;
+use tracing_subscriber::filter::{EnvFilter, ParseError};
+use tracing_subscriber::fmt::{self, MakeWriter};
+use tracing_subscriber::util::{SubscriberInitExt as _, TryInitError};
+
+/// What is logged where nothing is asked for: our own changes, and other people's trouble.
+pub const FILTER_DEFAULT: &str = "warn,gitfleet=info";
+
+/// The environment variable with the filter, in the syntax of `tracing`'s `EnvFilter`.
+pub const FILTER_VARIABLE: &str = "GITFLEET_LOG";
+
+/// How a line looks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum LogFormat {
+    /// One line of text an event.
+    #[default]
+    Text,
+    /// One JSON object an event.
+    Json,
+}
+
+/// Why logging did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The filter cannot be read.
+    #[error("log filter {filter:?} cannot be read; write one like \"info\" or \"gitfleet=debug,warn\"")]
+    Filter {
+        /// The filter.
+        filter: String,
+        /// What is wrong with it.
+        #[source]
+        source: ParseError,
+    },
+    /// Somebody else started it first.
+    #[error("logging was started twice")]
+    Twice(#[source] TryInitError),
+}
+
+/// Starts logging to stderr for the whole process.
+///
+/// `filter` is the flag's, before the environment's; text has colour only on a terminal and without `NO_COLOR`.
+pub fn init(format: LogFormat, filter: Option<&str>) -> Result<(), Error> {
+    let variable = std::env::var(FILTER_VARIABLE).ok();
+    let colour = colour(std::io::stderr().is_terminal(), std::env::var_os("NO_COLOR").as_deref());
+    let subscriber = subscriber(format, chosen_filter(filter, variable.as_deref()), colour, std::io::stderr)?;
+    subscriber.try_init().map_err(Error::Twice)
+}
+
+/// Returns the first filter that says anything: flag, environment, default.
+pub fn chosen_filter<'a>(flag: Option<&'a str>, variable: Option<&'a str>) -> &'a str {
+    [flag, variable].into_iter().flatten().find(|filter| !filter.trim().is_empty()).unwrap_or(FILTER_DEFAULT)
+}
+
+/// Tells whether to colour. Source: no-color.org (any value but the empty one switches it off).
+pub fn colour(terminal: bool, no_color: Option<&OsStr>) -> bool {
+    terminal && no_color.is_none_or(OsStr::is_empty)
+}
+
+fn subscriber<W>(
+    format: LogFormat,
+    filter: &str,
+    colour: bool,
+    writer: W,
+) -> Result<Box<dyn Subscriber + Send + Sync>, Error>
+where
+    W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
+{
+    let filter = EnvFilter::try_new(filter).map_err(|source| Error::Filter { filter: filter.to_owned(), source })?;
+    let builder = fmt::Subscriber::builder().with_env_filter(filter).with_writer(writer);
+    Ok(match format {
+        LogFormat::Text => Box::new(builder.with_ansi(colour).finish()),
+        LogFormat::Json => Box::new(builder.json().flatten_event(true).finish()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Sink(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Sink {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn logged(format: LogFormat, filter: &str, colour: bool) -> String {
+        let sink = Sink::default();
+        let writer = sink.clone();
+        let subscriber = subscriber(format, filter, colour, move || writer.clone()).unwrap();
+        tracing::subscriber::with_default(subscriber, || {
+            tracing::debug!(target: "gitfleet::store", "batch written");
+            tracing::info!(target: "gitfleet::store", placement = "web", "snapshot created");
+            tracing::info!(target: "hyper", "connected");
+            tracing::warn!(target: "hyper", "connection lost");
+        });
+        let bytes = sink.0.lock().unwrap().clone();
+        String::from_utf8(bytes).unwrap()
+    }
+
+    #[test]
+    fn the_default_shows_our_changes_and_others_warnings() {
+        let text = logged(LogFormat::Text, FILTER_DEFAULT, false);
+        for (line, shown) in
+            [("batch written", false), ("snapshot created", true), ("connected", false), ("connection lost", true)]
+        {
+            assert_eq!(text.contains(line), shown, "{line}: {text}");
+        }
+        assert!(!text.contains('\u{1b}'), "{text}");
+        assert!(logged(LogFormat::Text, FILTER_DEFAULT, true).contains('\u{1b}'));
+        assert!(logged(LogFormat::Text, "debug", false).contains("batch written"));
+    }
+
+    #[test]
+    fn json_is_one_object_a_line_with_fields() {
+        let text = logged(LogFormat::Json, FILTER_DEFAULT, true);
+        let first: serde_json::Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
+        assert_eq!((&first["message"], &first["placement"]), (&"snapshot created".into(), &"web".into()));
+        assert_eq!(text.lines().count(), 2);
+    }
+
+    #[test]
+    fn flag_beats_environment_beats_default() {
+        for (flag, variable, expected) in [
+            (None, None, FILTER_DEFAULT),
+            (None, Some("debug"), "debug"),
+            (Some("trace"), Some("debug"), "trace"),
+            (Some(""), Some("debug"), "debug"),
+            (Some(" "), Some(""), FILTER_DEFAULT),
+        ] {
+            assert_eq!(chosen_filter(flag, variable), expected, "{flag:?} {variable:?}");
+        }
+    }
+
+    #[test]
+    fn colour_needs_a_terminal_and_no_objection() {
+        for (terminal, no_color, expected) in
+            [(true, None, true), (true, Some(""), true), (true, Some("1"), false), (false, None, false)]
+        {
+            assert_eq!(colour(terminal, no_color.map(OsStr::new)), expected, "{terminal} {no_color:?}");
+        }
+    }
+
+    #[test]
+    fn a_bad_filter_is_named() {
+        let error = subscriber(LogFormat::Text, "gitfleet=loud", false, io::sink).err().unwrap();
+        assert!(error.to_string().contains("gitfleet=loud"), "{error}");
+    }
+}
