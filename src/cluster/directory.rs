@@ -64,10 +64,14 @@ impl Directory {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(self.unreachable(path, &error)),
         };
-        yaml::parse_one(&text).map(Some).map_err(|error| Error::Unreachable {
-            cluster: self.cluster.clone(),
-            reason: format!("{} is not one of our manifests: {error}; move it away", path.display()),
-        })
+        match yaml::parse_documents(&text).pop() {
+            Some(Ok(document)) => Ok(Some(document.value)),
+            Some(Err(error)) => Err(Error::Unreachable {
+                cluster: self.cluster.clone(),
+                reason: format!("{} is not one of our manifests: {error}; move it away", path.display()),
+            }),
+            None => Ok(None),
+        }
     }
 
     /// Returns the paths in the folder whose names start and end as asked, in order.

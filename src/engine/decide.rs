@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use super::world::{Payload, PlacementState, Selected, World, desired};
-const DELETION_GUARD: &str = "gitfleet.io/deletion-guard";
+use crate::api::annotations::DELETION_GUARD;
 use crate::api::placement::{ApplyStrategyType, StrategyType};
 use crate::deliver::guard::{self, guarded};
 use crate::model::id::{ClusterName, ObjectKey};

@@ -1,6 +1,8 @@
 //! The promises of a store as tests, run against every backend.
 //!
-//! `make` gives an empty store that keeps `JOURNAL_MAX` journal entries.
+//! Every function panics where a promise is broken. `make` gives an empty store that keeps `JOURNAL_MAX` journal entries.
+
+#![expect(clippy::missing_panics_doc, reason = "panics are what tests answer with")]
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,7 +1,7 @@
 //! The typed layer over the store: where each kind of record is, and JSON in and out.
 //!
 //! Keys are segments joined by `/`. A segment that comes from outside (a placement, a cluster) is percent-encoded, so that the
-//! `/` of a ResourcePlacement's `namespace/name` never looks like a border, and the prefix of one name never contains another's
+//! `/` of a namespaced placement's `namespace/name` never looks like a border, and the prefix of one name never contains another's
 //! records.
 
 use std::fmt::Write as _;

@@ -271,7 +271,8 @@ impl Metrics {
         Self::default()
     }
 
-    /// Returns all metrics in the OpenMetrics text format.
+    /// Returns all metrics in the `OpenMetrics` text format.
+    #[expect(clippy::missing_panics_doc, reason = "writing to a String cannot fail")]
     pub fn encode(&self) -> String {
         let mut out = String::new();
         text::encode(&mut out, &self.registry).expect("writing to a String cannot fail");

@@ -62,6 +62,8 @@ enum Handle {
 enum Failure {
     Store(Error),
     Database(redb::Error),
+    /// The handle is broken by an earlier call, and this one did nothing yet.
+    Stale,
 }
 
 impl<E: Into<redb::Error>> From<E> for Failure {
@@ -148,18 +150,16 @@ impl EmbeddedStore {
             answer = Some(call(handle));
         }
         let answer = match answer {
-            // Left broken by another thread while this one waited: nothing was tried yet, so it is tried on a new handle.
-            None | Some(Err(Failure::Database(redb::Error::PreviousIo))) => {
+            // Nothing was done yet: it is safe to do it on a new handle.
+            None | Some(Err(Failure::Stale)) => {
                 self.reopen().and_then(|()| match &*self.handle.read().unwrap_or_else(PoisonError::into_inner) {
                     Some(handle) => call(handle),
-                    None => Err(redb::Error::PreviousIo.into()),
+                    None => Err(Failure::Stale),
                 })
             }
             Some(answer) => answer,
         };
-        if let Err(Failure::Database(error)) = &answer
-            && matches!(error, redb::Error::Io(_) | redb::Error::PreviousIo)
-        {
+        if let Err(Failure::Stale | Failure::Database(redb::Error::Io(_) | redb::Error::PreviousIo)) = &answer {
             *self.handle.write().unwrap_or_else(PoisonError::into_inner) = None;
         }
         answer.map_err(|failure| failure.told(&self.path, action))
@@ -208,7 +208,7 @@ impl Store for EmbeddedStore {
                 return Err(Failure::Store(Error::ReadOnly { path: self.path.clone() }));
             };
             // The default durability of redb: `commit` returns after fsync.
-            let transaction = database.begin_write()?;
+            let transaction = database.begin_write().map_err(begun)?;
             match write(&transaction, &ops, self.journal_max) {
                 Ok(version) => {
                     transaction.commit()?;
@@ -242,8 +242,8 @@ impl Store for EmbeddedStore {
 impl Handle {
     fn read(&self) -> Result<ReadTransaction, Failure> {
         Ok(match self {
-            Self::Writable(database) => database.begin_read()?,
-            Self::ReadOnly(database) => database.begin_read()?,
+            Self::Writable(database) => database.begin_read().map_err(begun)?,
+            Self::ReadOnly(database) => database.begin_read().map_err(begun)?,
         })
     }
 
@@ -326,12 +326,24 @@ fn make_folder(folder: &Path) -> io::Result<()> {
     maker.recursive(true).create(folder)
 }
 
+/// Tells a handle that was broken before from a failure now.
+fn begun(error: redb::TransactionError) -> Failure {
+    match error.into() {
+        redb::Error::PreviousIo => Failure::Stale,
+        error => Failure::Database(error),
+    }
+}
+
 impl Failure {
     /// Returns the error with the store's path.
     fn told(self, path: &Path, action: &'static str) -> Error {
         let path = path.to_owned();
         match self {
             Self::Store(error) => error,
+            Self::Stale | Self::Database(redb::Error::PreviousIo) => {
+                let source = io::Error::other("an earlier read or write of the file failed");
+                Error::Io { path, action, source }
+            }
             Self::Database(redb::Error::Io(source)) => match source.kind() {
                 io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Error::Full { path, source },
                 io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => {

@@ -252,3 +252,27 @@ fn the_folder_is_for_its_owner() {
     drop(EmbeddedStore::open(&nested).unwrap());
     assert_eq!(fs::metadata(&nested).unwrap().permissions().mode() & 0o777, 0o700);
 }
+
+/// What one thread finds when another one's write broke the handle under it.
+#[test]
+fn a_handle_broken_by_another_call_is_replaced_at_once() {
+    for read_first in [true, false] {
+        let disk = Disk::default();
+        let store = disk.store().unwrap();
+        store.batch(put("old", "1")).unwrap();
+        disk.fill(0);
+        if let Some(Handle::Writable(database)) = &*store.handle.read().unwrap() {
+            let transaction = database.begin_write().unwrap();
+            let broken = write(&transaction, &put("lost", "1"), 1).and_then(|_| Ok(transaction.commit()?));
+            assert!(matches!(broken, Err(Failure::Database(redb::Error::Io(_)))));
+            assert!(matches!(database.begin_write().map_err(begun), Err(Failure::Stale)));
+        }
+        disk.free();
+        if read_first {
+            assert_eq!(store.get("old").unwrap().unwrap().value, b"1");
+        }
+        store.batch(put("new", "1")).unwrap();
+        let keys: Vec<_> = store.list("").unwrap().into_iter().map(|(key, _)| key).collect();
+        assert_eq!(keys, ["new", "old"]);
+    }
+}

@@ -1,0 +1,144 @@
+//! From a commit, or a folder as it stands, to a checked tree.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use rayon::prelude::*;
+
+use super::world::Payload;
+use crate::git::{self, Reader};
+use crate::model::id::{BlobId, CommitId};
+use crate::model::manifest::{InputError, Manifest};
+use crate::model::records::ResourceSnapshot;
+use crate::model::tree::Tree;
+use crate::snapshot;
+use crate::source::{self, Filter, IGNORE_FILE, ParsedBlob};
+
+/// Parsed files by blob: a commit costs what it changed.
+pub type Cache = BTreeMap<BlobId, Arc<ParsedBlob>>;
+
+/// Why there is no tree.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The commit has errors: it is refused whole.
+    #[error("{} in the files", count(.0.len()))]
+    Refused(Vec<InputError>),
+    /// The repository or folder cannot be read.
+    #[error(transparent)]
+    Git(#[from] git::Error),
+}
+
+fn count(errors: usize) -> String {
+    if errors == 1 { "1 error".to_owned() } else { format!("{errors} errors") }
+}
+
+/// Reads a commit. `cache` keeps what was parsed and forgets what the commit no longer has.
+///
+/// # Errors
+/// `Refused` with every error of the commit, `Git` where it cannot be read.
+pub fn read_commit(reader: &Reader, commit: &CommitId, cache: &mut Cache) -> Result<Tree, Error> {
+    let ignore = reader.file(commit, IGNORE_FILE)?;
+    let filter = Filter::new(ignore.as_deref());
+    let listing = reader.files(commit, &|path| filter.reads(path))?;
+    let blobs: BTreeMap<Arc<str>, BlobId> = listing.files.into_iter().map(|f| (f.path, f.blob)).collect();
+    let selection = source::select(blobs.keys().map(AsRef::as_ref), ignore.as_deref());
+    let wanted: Vec<(Arc<str>, BlobId)> =
+        selection.read.iter().filter_map(|path| blobs.get_key_value(path.as_str())).map(|(p, b)| (p.clone(), b.clone())).collect();
+    let mut errors = listing.errors;
+    let missing: Vec<(Arc<str>, BlobId)> = wanted.iter().filter(|(_, blob)| !cache.contains_key(blob)).cloned().collect();
+    let contents = reader.blobs(&missing.iter().map(|(_, blob)| blob.clone()).collect::<Vec<_>>())?;
+    let parsed: Vec<Result<(BlobId, Arc<ParsedBlob>), Box<InputError>>> = missing
+        .into_par_iter()
+        .zip(contents)
+        .map(|((path, blob), content)| Ok((blob, Arc::new(source::parse_blob(&content.into_content(&path)?)))))
+        .collect();
+    for result in parsed {
+        match result {
+            Ok((blob, parsed)) => drop(cache.insert(blob, parsed)),
+            Err(error) => errors.push(*error),
+        }
+    }
+    let files: Vec<_> =
+        wanted.into_iter().filter_map(|(path, blob)| Some((path, blob.clone(), Arc::clone(cache.get(&blob)?)))).collect();
+    let kept: std::collections::BTreeSet<BlobId> = files.iter().map(|(_, blob, _)| blob.clone()).collect();
+    cache.retain(|blob, _| kept.contains(blob));
+    assemble(Some(commit.clone()), &selection, files, errors)
+}
+
+/// Reads a folder as it stands on disk, also inside a git checkout.
+///
+/// # Errors
+/// As [`read_commit`].
+pub fn read_folder(dir: &Path) -> Result<Tree, Error> {
+    let ignore = std::fs::read(dir.join(IGNORE_FILE)).ok();
+    let filter = Filter::new(ignore.as_deref());
+    let folder = git::read_folder(dir, &|path| filter.reads(path))?;
+    let blobs: BTreeMap<Arc<str>, BlobId> = folder.listing.files.into_iter().map(|f| (f.path, f.blob)).collect();
+    let selection = source::select(blobs.keys().map(AsRef::as_ref), ignore.as_deref());
+    let wanted: Vec<(Arc<str>, BlobId)> =
+        selection.read.iter().filter_map(|path| blobs.get_key_value(path.as_str())).map(|(p, b)| (p.clone(), b.clone())).collect();
+    let files: Vec<_> = wanted
+        .into_par_iter()
+        .filter_map(|(path, blob)| {
+            let parsed = Arc::new(source::parse_blob(folder.contents.get(&blob)?));
+            Some((path, blob, parsed))
+        })
+        .collect();
+    assemble(None, &selection, files, folder.listing.errors)
+}
+
+fn assemble(
+    commit: Option<CommitId>,
+    selection: &source::Selection,
+    files: Vec<(Arc<str>, BlobId, Arc<ParsedBlob>)>,
+    mut errors: Vec<InputError>,
+) -> Result<Tree, Error> {
+    match source::assemble(commit, selection, files) {
+        Ok(tree) if errors.is_empty() => Ok(tree),
+        Ok(_) => Err(Error::Refused(sorted(errors))),
+        Err(more) => {
+            errors.extend(more);
+            Err(Error::Refused(sorted(errors)))
+        }
+    }
+}
+
+fn sorted(mut errors: Vec<InputError>) -> Vec<InputError> {
+    errors.sort();
+    errors.dedup();
+    errors
+}
+
+/// Reads a snapshot's payload again, as after a restart.
+///
+/// # Errors
+/// For people: what could not be read. The clusters then keep what they have.
+pub fn read_payload(reader: &Reader, snapshot: &ResourceSnapshot) -> Result<Payload, String> {
+    let mut blobs: Vec<BlobId> = snapshot.resources.iter().map(|r| r.origin.blob.clone()).collect();
+    blobs.sort();
+    blobs.dedup();
+    let missing = |why: String| format!("the payload of {} cannot be read: {why}", snapshot.name());
+    let contents = reader.blobs(&blobs).map_err(|error| missing(error.to_string()))?;
+    let mut parsed: BTreeMap<BlobId, ParsedBlob> = BTreeMap::new();
+    for (blob, content) in blobs.into_iter().zip(contents) {
+        let content = content.into_content(blob.as_str()).map_err(|error| missing(error.to_string()))?;
+        parsed.insert(blob, source::parse_blob(&content));
+    }
+    let manifest = |resource: &crate::model::records::SnapshotResource| {
+        let document = parsed.get(&resource.origin.blob)?.documents.iter().find(|d| d.ordinal == resource.origin.ordinal)?;
+        let manifest = Manifest {
+            id: resource.id.clone(),
+            object: Arc::clone(&document.object),
+            origin: resource.origin.clone(),
+        };
+        let manifest = snapshot::sanitised(&manifest);
+        (snapshot::object_digest(&manifest) == resource.digest).then_some(manifest)
+    };
+    let manifests = snapshot
+        .resources
+        .iter()
+        .map(|r| manifest(r).ok_or_else(|| missing(format!("{} is not what it was at {}:{}", r.id, r.origin.path, r.origin.line))))
+        .collect::<Result<Vec<_>, _>>()?;
+    Ok(Payload::new(manifests))
+}

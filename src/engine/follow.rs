@@ -1,0 +1,200 @@
+//! Follows the source: a thread of its own, because git blocks.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot};
+
+use super::commit::{self, Cache, read_commit, read_payload};
+use super::world::Payload;
+use crate::config::HistoryRewrite;
+use crate::error::{Classify as _, ErrorClass};
+use crate::git::{self, Source, SourceSpec};
+use crate::model::id::CommitId;
+use crate::model::manifest::InputError;
+use crate::model::records::ResourceSnapshot;
+use crate::model::tree::Tree;
+
+/// Longest pause between two polls of a source that cannot be read.
+const POLL_BACKOFF_MAX: Duration = Duration::from_secs(300);
+/// How the names of pins start: one for each commit that a record names.
+const PIN_PREFIX: &str = "commit-";
+
+/// What the hall asks of the source's thread.
+pub enum Request {
+    /// Look now.
+    Poll,
+    /// Only these commits are named by records; others need not be kept.
+    Retain(BTreeSet<CommitId>),
+    /// Read a snapshot's payload again.
+    Payload(Arc<ResourceSnapshot>, oneshot::Sender<Result<Payload, String>>),
+}
+
+/// What the source's thread tells the hall.
+#[derive(Debug)]
+pub enum News {
+    /// A commit is in force: it is pinned and checked.
+    Accepted(Arc<Tree>),
+    /// A commit has errors and is not in force.
+    Refused(CommitId, Vec<InputError>),
+    /// History was rewritten; the new tip waits for a person.
+    Rewritten(CommitId),
+    /// The source cannot be read; nothing changes.
+    Failed(String),
+    /// The tip is the commit in force again, or still.
+    Unchanged,
+}
+
+/// How a source is followed.
+pub struct Settings {
+    /// Where it is.
+    pub spec: SourceSpec,
+    /// How often it is polled.
+    pub poll_interval: Duration,
+    /// What to do about a rewritten history.
+    pub on_rewrite: HistoryRewrite,
+    /// The commit in force, from the store.
+    pub accepted: Option<CommitId>,
+}
+
+/// Starts following a source; the thread ends when the hall drops the sender.
+///
+/// # Errors
+/// The source's configuration cannot be used.
+pub fn follow(settings: Settings, state_dir: &Path, news: mpsc::UnboundedSender<News>) -> Result<Sender<Request>, git::Error> {
+    let source = Source::open(settings.spec, state_dir)?;
+    let (requests, inbox) = channel();
+    let wake = requests.clone();
+    let watch = git::watch(&source, move || drop(wake.send(Request::Poll)));
+    let watch = watch.unwrap_or_else(|error| {
+        tracing::warn!(%error, "local changes cannot be watched; the source is polled instead");
+        None
+    });
+    let follower = Follower {
+        source,
+        cache: Cache::new(),
+        accepted: settings.accepted,
+        poll_interval: settings.poll_interval,
+        on_rewrite: settings.on_rewrite,
+        failures: 0,
+        news,
+    };
+    let run = move || {
+        let _watch = watch;
+        follower.run(&inbox);
+    };
+    std::thread::Builder::new().name("gitfleet-source".to_owned()).spawn(run).expect("a thread can be started at startup");
+    Ok(requests)
+}
+
+struct Follower {
+    source: Source,
+    cache: Cache,
+    accepted: Option<CommitId>,
+    poll_interval: Duration,
+    on_rewrite: HistoryRewrite,
+    failures: u32,
+    news: mpsc::UnboundedSender<News>,
+}
+
+impl Follower {
+    fn run(mut self, inbox: &Receiver<Request>) {
+        self.restore();
+        self.poll();
+        loop {
+            match inbox.recv_timeout(self.pause()) {
+                Ok(Request::Poll) | Err(RecvTimeoutError::Timeout) => self.poll(),
+                Ok(Request::Retain(commits)) => self.retain(&commits),
+                Ok(Request::Payload(snapshot, reply)) => {
+                    // The hall may have stopped waiting.
+                    drop(reply.send(read_payload(self.source.reader(), &snapshot)));
+                }
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+            if self.news.is_closed() {
+                return;
+            }
+        }
+    }
+
+    fn pause(&self) -> Duration {
+        self.poll_interval.saturating_mul(1 << self.failures.min(8)).min(POLL_BACKOFF_MAX.max(self.poll_interval))
+    }
+
+    fn tell(&self, news: News) {
+        // The hall is gone only when everything ends.
+        drop(self.news.send(news));
+    }
+
+    /// Reads the commit in force again: what follows from it must not depend on what the tip is today.
+    fn restore(&mut self) {
+        let Some(accepted) = self.accepted.clone() else { return };
+        match read_commit(self.source.reader(), &accepted, &mut self.cache) {
+            Ok(tree) => self.tell(News::Accepted(Arc::new(tree))),
+            Err(error) => {
+                self.tell(News::Failed(format!("the accepted commit {} cannot be read: {error}", accepted.short())));
+            }
+        }
+    }
+
+    fn poll(&mut self) {
+        static NEVER: OnceLock<AtomicBool> = OnceLock::new();
+        match self.source.poll(NEVER.get_or_init(AtomicBool::default)) {
+            Ok(None) => self.failures = 0,
+            Ok(Some(tip)) => {
+                self.failures = 0;
+                if let Err(error) = self.consider(&tip.commit) {
+                    self.tell(News::Failed(error.to_string()));
+                }
+            }
+            Err(error) => {
+                self.failures += u32::from(error.class() == ErrorClass::Transient || self.failures == 0);
+                self.tell(News::Failed(error.to_string()));
+            }
+        }
+    }
+
+    /// Decides whether a new tip comes into force.
+    fn consider(&mut self, tip: &CommitId) -> Result<(), git::Error> {
+        if self.accepted.as_ref() == Some(tip) {
+            self.tell(News::Unchanged);
+            return Ok(());
+        }
+        if let Some(accepted) = &self.accepted
+            && self.on_rewrite == HistoryRewrite::Hold
+            && !self.source.reader().descends(accepted, tip)?
+        {
+            self.tell(News::Rewritten(tip.clone()));
+            return Ok(());
+        }
+        match read_commit(self.source.reader(), tip, &mut self.cache) {
+            Ok(tree) => {
+                self.source.reader().pin(&format!("{PIN_PREFIX}{tip}"), tip)?;
+                self.accepted = Some(tip.clone());
+                self.tell(News::Accepted(Arc::new(tree)));
+            }
+            Err(commit::Error::Refused(errors)) => self.tell(News::Refused(tip.clone(), errors)),
+            Err(commit::Error::Git(error)) => return Err(error),
+        }
+        Ok(())
+    }
+
+    /// Drops the pins of commits that no record names.
+    fn retain(&self, commits: &BTreeSet<CommitId>) {
+        let reader = self.source.reader();
+        let result = reader.pins().and_then(|pins| {
+            let ours = pins.iter().filter(|(name, _)| name.starts_with(PIN_PREFIX));
+            for (name, _) in ours.filter(|(_, commit)| !commits.contains(*commit) && self.accepted.as_ref() != Some(commit)) {
+                reader.unpin(name)?;
+            }
+            Ok(())
+        });
+        if let Err(error) = result {
+            tracing::warn!(%error, "pins of old commits stay");
+        }
+    }
+}
