@@ -93,14 +93,8 @@ impl<'a> Check<'a> {
         if value.as_str().is_some_and(|text| allowed.contains(&text)) {
             return;
         }
-<<<<<<< HEAD
-        let hint = value.as_str().and_then(|text| suggestion(text, allowed.iter().copied()));
-        let message = format!("is {value}, must be {}", allowed.join(" or "));
-        self.errors.push(InputError { hint, ..complaint(field, message) });
-=======
         let message = format!("is {value}, must be {}", allowed.join(" or "));
         self.errors.push(complaint(field, message));
->>>>>>> h-store
     }
 
     fn has_type(&mut self, field: &str, schema: &Value, value: &Value) -> bool {

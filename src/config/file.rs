@@ -20,17 +20,10 @@ pub const SOURCE_PATH_DEFAULT: &str = ".";
 /// Approvals a gate needs.
 pub const APPROVALS_REQUIRED_DEFAULT: u32 = 1;
 /// How long an approval counts.
-<<<<<<< HEAD
-pub const APPROVAL_EXPIRES_DEFAULT: Duration = Duration::from_secs(72 * 60 * 60);
-/// Where Argo CD lives.
-pub const DECISIONS_NAMESPACE_DEFAULT: &str = "argocd";
-/// The ConfigMap that tells an ApplicationSet how to read placement decisions.
-=======
 pub const APPROVAL_EXPIRES_DEFAULT: Duration = Duration::from_hours(72);
 /// Where Argo CD lives.
 pub const DECISIONS_NAMESPACE_DEFAULT: &str = "argocd";
 /// The `ConfigMap` that tells an `ApplicationSet` how to read placement decisions.
->>>>>>> h-store
 pub const DECISIONS_CONFIG_MAP_DEFAULT: &str = "ocm-placement";
 /// Where the state is.
 pub const STORE_PATH_DEFAULT: &str = "./.gitfleet";
@@ -58,11 +51,7 @@ pub(super) struct Document {
     /// The git repositories that are followed, instead of `source`. One for now.
     #[serde(default)]
     pub sources: Option<Vec<Source>>,
-<<<<<<< HEAD
-    /// How to reach the clusters that MemberCluster objects name; first match wins.
-=======
     /// How to reach the clusters that `MemberCluster` objects name; first match wins.
->>>>>>> h-store
     #[serde(default)]
     pub members: Vec<Member>,
     /// The git host: commit statuses, comments and approvals.
@@ -249,11 +238,7 @@ pub struct Decisions {
     /// The namespace of Argo CD.
     #[serde(default = "decisions_namespace_default")]
     pub namespace: String,
-<<<<<<< HEAD
-    /// The ConfigMap that an ApplicationSet's generator names.
-=======
     /// The `ConfigMap` that the generator of an `ApplicationSet` names.
->>>>>>> h-store
     #[serde(default = "decisions_config_map_default")]
     pub config_map: String,
 }
@@ -327,29 +312,17 @@ pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
 }
 
 /// Turns a list `sources` of one into `source`.
-<<<<<<< HEAD
-pub(super) fn one_source(value: &mut Value) -> Result<(), InputError> {
-=======
 pub(super) fn one_source(value: &mut Value) -> Result<(), Vec<InputError>> {
->>>>>>> h-store
     let Some(fields) = value.as_object_mut() else { return Ok(()) };
     let Some(Value::Array(sources)) = fields.get_mut("sources") else { return Ok(()) };
     if sources.len() > 1 {
         let hint = Some("run one daemon for each source, each with its own store".into());
         let message = format!("names {} sources; more than one is not supported yet", sources.len());
-<<<<<<< HEAD
-        return Err(InputError { hint, ..complaint("sources", message) });
-    }
-    let Some(one) = sources.pop() else { return Ok(()) };
-    if fields.get("source").is_some_and(|source| !source.is_null()) {
-        return Err(complaint("sources", "and `source` are both given; keep one of them"));
-=======
         return Err(vec![InputError { hint, ..complaint("sources", message) }]);
     }
     let Some(one) = sources.pop() else { return Ok(()) };
     if fields.get("source").is_some_and(|source| !source.is_null()) {
         return Err(vec![complaint("sources", "and `source` are both given; keep one of them")]);
->>>>>>> h-store
     }
     fields.remove("sources");
     fields.insert("source".into(), one);

@@ -120,17 +120,9 @@ impl Configuration {
     /// # Errors
     /// Everything that is wrong, at once; `path` is `gitfleet.yaml` in each.
     pub fn parse(text: &str, base_dir: &Path, env: &BTreeMap<String, String>) -> Result<Self, Vec<InputError>> {
-<<<<<<< HEAD
-        let mut value = from_yaml(text).map_err(|error| vec![error])?;
-        let set: Vec<_> = OVERRIDES.iter().filter_map(|(name, field)| Some((*field, env.get(*name)?))).collect();
-        if let Err(error) = file::one_source(&mut value) {
-            return Err(vec![error]);
-        }
-=======
         let mut value = from_yaml(text)?;
         let set: Vec<_> = OVERRIDES.iter().filter_map(|(name, field)| Some((*field, env.get(*name)?))).collect();
         file::one_source(&mut value)?;
->>>>>>> h-store
         for (field, text) in &set {
             file::replace(&mut value, field, text);
         }
@@ -213,17 +205,10 @@ fn read_bounded(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
 }
 
 /// The only place here that knows the YAML crate.
-<<<<<<< HEAD
-fn from_yaml(text: &str) -> Result<serde_json::Value, InputError> {
-    serde_yaml::from_str(text).map_err(|error| {
-        let line = error.location().and_then(|location| u32::try_from(location.line()).ok()).unwrap_or(0);
-        InputError { line, ..complaint("", error.without_snippet().to_string()) }
-=======
 fn from_yaml(text: &str) -> Result<serde_json::Value, Vec<InputError>> {
     serde_yaml::from_str(text).map_err(|error| {
         let line = error.location().and_then(|location| u32::try_from(location.line()).ok()).unwrap_or(0);
         vec![InputError { line, ..complaint("", error.without_snippet().to_string()) }]
->>>>>>> h-store
     })
 }
 

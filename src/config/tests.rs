@@ -112,11 +112,7 @@ fn every_unknown_field_is_named_with_a_suggestion() {
         "sorce: {url: x}\nsource: {url: https://x, pollInterval: 5, tokenfile: a}\nmembers: [{name: a, directroy: x}]\n\
          forge: {type: gitlab, url: https://x, approvals: {minPermission: writ, required: 0}}\nhttp: {listen: here, tokens: [{name: 1}]}\n"
     ), @r#"
-<<<<<<< HEAD
-    gitfleet.yaml: forge.approvals.minPermission: is "writ", must be read or write or admin (did you mean `write`?)
-=======
     gitfleet.yaml: forge.approvals.minPermission: is "writ", must be read or write or admin
->>>>>>> h-store
     gitfleet.yaml: forge.approvals.required: is 0, must be at least 1
     gitfleet.yaml: forge.type: is "gitlab", must be gitea or github
     gitfleet.yaml: forge.tokenFile: is missing

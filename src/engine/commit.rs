@@ -43,10 +43,15 @@ pub fn read_commit(reader: &Reader, commit: &CommitId, cache: &mut Cache) -> Res
     let listing = reader.files(commit, &|path| filter.reads(path))?;
     let blobs: BTreeMap<Arc<str>, BlobId> = listing.files.into_iter().map(|f| (f.path, f.blob)).collect();
     let selection = source::select(blobs.keys().map(AsRef::as_ref), ignore.as_deref());
-    let wanted: Vec<(Arc<str>, BlobId)> =
-        selection.read.iter().filter_map(|path| blobs.get_key_value(path.as_str())).map(|(p, b)| (p.clone(), b.clone())).collect();
+    let wanted: Vec<(Arc<str>, BlobId)> = selection
+        .read
+        .iter()
+        .filter_map(|path| blobs.get_key_value(path.as_str()))
+        .map(|(p, b)| (p.clone(), b.clone()))
+        .collect();
     let mut errors = listing.errors;
-    let missing: Vec<(Arc<str>, BlobId)> = wanted.iter().filter(|(_, blob)| !cache.contains_key(blob)).cloned().collect();
+    let missing: Vec<(Arc<str>, BlobId)> =
+        wanted.iter().filter(|(_, blob)| !cache.contains_key(blob)).cloned().collect();
     let contents = reader.blobs(&missing.iter().map(|(_, blob)| blob.clone()).collect::<Vec<_>>())?;
     let parsed: Vec<Result<(BlobId, Arc<ParsedBlob>), Box<InputError>>> = missing
         .into_par_iter()
@@ -59,8 +64,10 @@ pub fn read_commit(reader: &Reader, commit: &CommitId, cache: &mut Cache) -> Res
             Err(error) => errors.push(*error),
         }
     }
-    let files: Vec<_> =
-        wanted.into_iter().filter_map(|(path, blob)| Some((path, blob.clone(), Arc::clone(cache.get(&blob)?)))).collect();
+    let files: Vec<_> = wanted
+        .into_iter()
+        .filter_map(|(path, blob)| Some((path, blob.clone(), Arc::clone(cache.get(&blob)?))))
+        .collect();
     let kept: std::collections::BTreeSet<BlobId> = files.iter().map(|(_, blob, _)| blob.clone()).collect();
     cache.retain(|blob, _| kept.contains(blob));
     assemble(Some(commit.clone()), &selection, files, errors)
@@ -76,8 +83,12 @@ pub fn read_folder(dir: &Path) -> Result<Tree, Error> {
     let folder = git::read_folder(dir, &|path| filter.reads(path))?;
     let blobs: BTreeMap<Arc<str>, BlobId> = folder.listing.files.into_iter().map(|f| (f.path, f.blob)).collect();
     let selection = source::select(blobs.keys().map(AsRef::as_ref), ignore.as_deref());
-    let wanted: Vec<(Arc<str>, BlobId)> =
-        selection.read.iter().filter_map(|path| blobs.get_key_value(path.as_str())).map(|(p, b)| (p.clone(), b.clone())).collect();
+    let wanted: Vec<(Arc<str>, BlobId)> = selection
+        .read
+        .iter()
+        .filter_map(|path| blobs.get_key_value(path.as_str()))
+        .map(|(p, b)| (p.clone(), b.clone()))
+        .collect();
     let files: Vec<_> = wanted
         .into_par_iter()
         .filter_map(|(path, blob)| {
@@ -126,19 +137,20 @@ pub fn read_payload(reader: &Reader, snapshot: &ResourceSnapshot) -> Result<Payl
         parsed.insert(blob, source::parse_blob(&content));
     }
     let manifest = |resource: &crate::model::records::SnapshotResource| {
-        let document = parsed.get(&resource.origin.blob)?.documents.iter().find(|d| d.ordinal == resource.origin.ordinal)?;
-        let manifest = Manifest {
-            id: resource.id.clone(),
-            object: Arc::clone(&document.object),
-            origin: resource.origin.clone(),
-        };
+        let document =
+            parsed.get(&resource.origin.blob)?.documents.iter().find(|d| d.ordinal == resource.origin.ordinal)?;
+        let manifest =
+            Manifest { id: resource.id.clone(), object: Arc::clone(&document.object), origin: resource.origin.clone() };
         let manifest = snapshot::sanitised(&manifest);
         (snapshot::object_digest(&manifest) == resource.digest).then_some(manifest)
     };
     let manifests = snapshot
         .resources
         .iter()
-        .map(|r| manifest(r).ok_or_else(|| missing(format!("{} is not what it was at {}:{}", r.id, r.origin.path, r.origin.line))))
+        .map(|r| {
+            manifest(r)
+                .ok_or_else(|| missing(format!("{} is not what it was at {}:{}", r.id, r.origin.path, r.origin.line)))
+        })
         .collect::<Result<Vec<_>, _>>()?;
     Ok(Payload::new(manifests))
 }

@@ -65,7 +65,11 @@ pub struct Settings {
 ///
 /// # Errors
 /// The source's configuration cannot be used.
-pub fn follow(settings: Settings, state_dir: &Path, news: mpsc::UnboundedSender<News>) -> Result<Sender<Request>, git::Error> {
+pub fn follow(
+    settings: Settings,
+    state_dir: &Path,
+    news: mpsc::UnboundedSender<News>,
+) -> Result<Sender<Request>, git::Error> {
     let source = Source::open(settings.spec, state_dir)?;
     let (requests, inbox) = channel();
     let wake = requests.clone();
@@ -87,7 +91,10 @@ pub fn follow(settings: Settings, state_dir: &Path, news: mpsc::UnboundedSender<
         let _watch = watch;
         follower.run(&inbox);
     };
-    std::thread::Builder::new().name("gitfleet-source".to_owned()).spawn(run).expect("a thread can be started at startup");
+    std::thread::Builder::new()
+        .name("gitfleet-source".to_owned())
+        .spawn(run)
+        .expect("a thread can be started at startup");
     Ok(requests)
 }
 
@@ -188,7 +195,9 @@ impl Follower {
         let reader = self.source.reader();
         let result = reader.pins().and_then(|pins| {
             let ours = pins.iter().filter(|(name, _)| name.starts_with(PIN_PREFIX));
-            for (name, _) in ours.filter(|(_, commit)| !commits.contains(*commit) && self.accepted.as_ref() != Some(commit)) {
+            for (name, _) in
+                ours.filter(|(_, commit)| !commits.contains(*commit) && self.accepted.as_ref() != Some(commit))
+            {
                 reader.unpin(name)?;
             }
             Ok(())

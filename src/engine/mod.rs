@@ -1,7 +1,9 @@
 //! The hall: events in, decisions made by the rooms, effects out.
 
 pub mod clock;
+pub mod commit;
 pub mod decide;
+pub mod follow;
 pub mod member;
 mod step;
 pub mod world;

@@ -10,4 +10,4 @@ mod paths;
 
 pub use assemble::{BYTES_MAX, assemble};
 pub use blob::{BLOB_BYTES_MAX, BlobError, ParsedBlob, ParsedDocument, parse_blob};
-pub use paths::{FILES_MAX, IGNORE_FILE, PATH_DEPTH_MAX, Selection, select};
+pub use paths::{FILES_MAX, Filter, IGNORE_FILE, PATH_DEPTH_MAX, Selection, select};

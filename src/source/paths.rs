@@ -30,6 +30,25 @@ pub struct Selection {
     pub errors: Vec<InputError>,
 }
 
+/// Tells which paths may matter, before anything is listed.
+#[derive(Clone, Debug)]
+pub struct Filter {
+    ignored: Gitignore,
+}
+
+impl Filter {
+    /// Takes what [`IGNORE_FILE`] holds; lines that are no patterns are complained about by [`select`].
+    pub fn new(ignore_file: Option<&[u8]>) -> Self {
+        Self { ignored: ignore_rules(ignore_file.unwrap_or_default(), &mut Vec::new()) }
+    }
+
+    /// Tells whether a file is read, or would be if its folder needed no rendering.
+    pub fn reads(&self, path: &str) -> bool {
+        let candidate = EXTENSIONS.iter().any(|end| path.ends_with(end)) || NEEDS_RENDERING.contains(&name(path));
+        candidate && (is_odd(path) || !self.ignored.matched_path_or_any_parents(path, false).is_ignore())
+    }
+}
+
 /// Returns which files of a subtree are read.
 ///
 /// `listing` has the paths of all its files, from its root, with slashes; `ignore_file` is what [`IGNORE_FILE`] holds.
@@ -37,14 +56,11 @@ pub struct Selection {
 /// first is an error and not a guess: a guess would deliver, or delete, the wrong thing.
 pub fn select<'a>(listing: impl IntoIterator<Item = &'a str>, ignore_file: Option<&[u8]>) -> Selection {
     let mut errors = Vec::new();
-    let ignored = ignore_rules(ignore_file.unwrap_or_default(), &mut errors);
+    let filter = Filter { ignored: ignore_rules(ignore_file.unwrap_or_default(), &mut errors) };
     let mut paths: Vec<&str> = listing.into_iter().filter(|path| !is_hidden(path)).collect();
     paths.sort_unstable();
     paths.dedup();
-    paths.retain(|path| {
-        let candidate = EXTENSIONS.iter().any(|end| path.ends_with(end)) || NEEDS_RENDERING.contains(&name(path));
-        candidate && (is_odd(path) || !ignored.matched_path_or_any_parents(path, false).is_ignore())
-    });
+    paths.retain(|path| filter.reads(path));
     let rendered = unrendered_folders(&paths, &mut errors);
     let mut read: Vec<String> = Vec::new();
     let mut folded: BTreeMap<String, &str> = BTreeMap::new();

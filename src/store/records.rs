@@ -196,7 +196,7 @@ mod tests {
             (snapshot_key(&web, 7), "snapshot/web/00000000000000000007"),
             (snapshot_key(&web, u64::MAX), "snapshot/web/18446744073709551615"),
             (policy_key(&team, 0), "policy/team-a%2Fweb/00000000000000000000"),
-            (binding_key(&team, &east), "binding/team-a%2Fweb/east"),
+            (binding_key(&team, "east"), "binding/team-a%2Fweb/east"),
             (work_key(&web, &east), "work/web/east"),
             (cluster_key(&east), "cluster/east"),
         ] {
@@ -209,7 +209,7 @@ mod tests {
         // Without escaping, the binding of `a` to cluster `b` and the record of `a/b` would share a key.
         let a = PlacementKey::cluster_scoped("a");
         let ab = PlacementKey::namespaced("a", "b");
-        assert!(!binding_key(&ab, &"c".into()).starts_with(&binding_prefix(&a)));
+        assert!(!binding_key(&ab, "c").starts_with(&binding_prefix(&a)));
         assert!(
             !snapshot_key(&PlacementKey::cluster_scoped("web-2"), 1)
                 .starts_with(&snapshot_prefix(&PlacementKey::cluster_scoped("web")))
@@ -227,7 +227,7 @@ mod tests {
                 (placement_key(&placement), PLACEMENT_PREFIX),
                 (snapshot_key(&placement, index), SNAPSHOT_PREFIX),
                 (policy_key(&placement, index), POLICY_PREFIX),
-                (binding_key(&placement, &cluster), BINDING_PREFIX),
+                (binding_key(&placement, cluster.as_str()), BINDING_PREFIX),
                 (work_key(&placement, &cluster), WORK_PREFIX),
             ] {
                 prop_assert_eq!(placement_of(&key, prefix), Some(placement.clone()), "{}", key);
