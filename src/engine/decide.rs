@@ -88,7 +88,7 @@ impl Pass<'_> {
 
     /// Drops bindings whose objects are gone.
     fn settle_removed_bindings(&mut self) {
-        let done = |b: &Binding, works: &BTreeMap<ClusterName, WorkStatus>| {
+        let done = |b: &Binding, works: &BTreeMap<ClusterName, Arc<WorkStatus>>| {
             let work = works.get(&b.cluster).filter(|w| w.generation == b.generation);
             b.deleting && work.is_some_and(|w| w.complete && w.inventory.is_empty())
         };
@@ -224,7 +224,7 @@ impl Pass<'_> {
             parts: frozen.parts.clone(),
             created_at: self.now,
         };
-        self.state.snapshots.insert(index, snapshot);
+        self.state.snapshots.insert(index, Arc::new(snapshot));
     }
 
     fn schedule(&mut self) -> Result<(), String> {
@@ -293,7 +293,7 @@ impl Pass<'_> {
 
     fn judge_bindings(&mut self) {
         for binding in self.state.bindings.values_mut() {
-            let work = self.state.works.get(&binding.cluster);
+            let work = self.state.works.get(&binding.cluster).map(AsRef::as_ref);
             binding.conditions = binding_conditions(binding, work, self.world.is_online(&binding.cluster), self.now);
         }
     }
@@ -362,7 +362,7 @@ impl Pass<'_> {
             .bindings
             .values()
             .map(|binding| {
-                let work = self.state.works.get(&binding.cluster);
+                let work = self.state.works.get(&binding.cluster).map(AsRef::as_ref);
                 let health = health(binding, settled_work(binding, work).is_some(), &limits, self.now);
                 BindingView {
                     name: binding.name.clone(),
@@ -466,12 +466,11 @@ impl Pass<'_> {
         let in_use: BTreeSet<u64> = self.state.snapshots_in_use().map(|s| s.index).collect();
         self.state.payloads.retain(|index, _| in_use.contains(index));
         let bindings: Vec<Binding> = self.state.bindings.values().cloned().collect();
-        let history: Vec<ResourceSnapshot> = self.state.snapshots.values().cloned().collect();
         let view = PlacementView {
             record: &self.state.record,
             policy: self.state.policy(),
-            snapshot: self.state.newest(),
-            history: &history,
+            snapshot: self.state.newest().map(AsRef::as_ref),
+            history: &self.state.snapshots,
             bindings: &bindings,
             works: &self.state.works,
             clusters: &self.world.records,

@@ -4,6 +4,8 @@ pub mod clock;
 pub mod commit;
 pub mod decide;
 pub mod follow;
+pub mod hall;
 pub mod member;
+pub mod persist;
 mod step;
 pub mod world;

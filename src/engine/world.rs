@@ -54,11 +54,11 @@ pub struct PlacementState {
     /// Policy snapshots by index.
     pub policies: BTreeMap<u64, PolicySnapshot>,
     /// Resource snapshots by index.
-    pub snapshots: BTreeMap<u64, ResourceSnapshot>,
+    pub snapshots: BTreeMap<u64, Arc<ResourceSnapshot>>,
     /// Bindings by name.
     pub bindings: BTreeMap<String, Binding>,
     /// What each cluster holds.
-    pub works: BTreeMap<ClusterName, WorkStatus>,
+    pub works: BTreeMap<ClusterName, Arc<WorkStatus>>,
     /// Payload of the snapshots in use, by index. A snapshot in use without payload keeps what its clusters have.
     pub payloads: BTreeMap<u64, Arc<Payload>>,
     /// What the accepted commit selects; recomputed when the commit or the placement changes.
@@ -80,7 +80,7 @@ impl PlacementState {
     }
 
     /// Returns the newest resource snapshot.
-    pub fn newest(&self) -> Option<&ResourceSnapshot> {
+    pub fn newest(&self) -> Option<&Arc<ResourceSnapshot>> {
         self.snapshots.last_key_value().map(|(_, snapshot)| snapshot)
     }
 
@@ -90,7 +90,7 @@ impl PlacementState {
     }
 
     /// Returns the snapshots that bindings name, whose payload is needed.
-    pub fn snapshots_in_use(&self) -> impl Iterator<Item = &ResourceSnapshot> {
+    pub fn snapshots_in_use(&self) -> impl Iterator<Item = &Arc<ResourceSnapshot>> {
         let mut indexes: Vec<u64> = self.bindings.values().filter_map(|b| b.snapshot).collect();
         indexes.extend(self.newest().map(|s| s.index));
         indexes.sort_unstable();

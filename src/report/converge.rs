@@ -151,7 +151,7 @@ fn failure(view: &PlacementView, binding: &Binding) -> Option<String> {
     if let Some(condition) = binding.conditions.iter().find(refused) {
         return Some(format!("{cluster}: {}", condition.message));
     }
-    if let Some(work) = settled_work(binding, view.works.get(cluster)) {
+    if let Some(work) = settled_work(binding, view.work(cluster)) {
         use ApplyOutcome::{Applied, FoundDiff, NoDiffFound, Pending};
         let refused = |m: &&ManifestStatus| !matches!(m.applied, Pending | Applied | NoDiffFound | FoundDiff);
         if work.manifests.iter().any(|m| refused(&m)) {

@@ -112,9 +112,9 @@ pub struct Case {
     pub record: PlacementRecord,
     pub policy: Option<PolicySnapshot>,
     pub snapshot: Option<ResourceSnapshot>,
-    pub history: Vec<ResourceSnapshot>,
+    pub history: BTreeMap<u64, std::sync::Arc<ResourceSnapshot>>,
     pub bindings: Vec<Binding>,
-    pub works: BTreeMap<ClusterName, WorkStatus>,
+    pub works: BTreeMap<ClusterName, std::sync::Arc<WorkStatus>>,
     pub clusters: BTreeMap<ClusterName, ClusterRecord>,
     pub now: Timestamp,
 }
@@ -153,7 +153,7 @@ impl Case {
             record,
             policy: Some(policy),
             snapshot: Some(snapshot(3, &["a", "b"])),
-            history: vec![snapshot(2, &["a"])],
+            history: BTreeMap::from([(2, std::sync::Arc::new(snapshot(2, &["a"])))]),
             bindings: clusters.iter().map(|name| binding(name, 3)).collect(),
             works: BTreeMap::new(),
             clusters: clusters.iter().map(|name| ((*name).into(), cluster(name, true))).collect(),
@@ -161,7 +161,7 @@ impl Case {
         };
         for name in clusters {
             let available = |name| manifest(name, ApplyOutcome::Applied, Some(Availability::Available));
-            case.works.insert((*name).into(), work(7, vec![available("a"), available("b")]));
+            case.works.insert((*name).into(), work(7, vec![available("a"), available("b")]).into());
         }
         case.settle();
         case
@@ -171,8 +171,12 @@ impl Case {
     pub fn settle(&mut self) {
         for binding in &mut self.bindings {
             let online = self.clusters.get(&binding.cluster).is_some_and(|c| c.online);
-            binding.conditions =
-                super::binding::binding_conditions(binding, self.works.get(&binding.cluster), online, at(10));
+            binding.conditions = super::binding::binding_conditions(
+                binding,
+                self.works.get(&binding.cluster).map(AsRef::as_ref),
+                online,
+                at(10),
+            );
         }
     }
 
@@ -181,7 +185,7 @@ impl Case {
     }
 
     pub fn work(&mut self, cluster: &str) -> &mut WorkStatus {
-        self.works.get_mut(cluster).expect("the case has the work")
+        std::sync::Arc::make_mut(self.works.get_mut(cluster).expect("the case has the work"))
     }
 
     pub fn offline(&mut self, cluster: &str) {

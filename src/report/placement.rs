@@ -14,6 +14,7 @@
 //! That a snapshot was superseded before a cluster finished it is said in the messages of RolloutStarted.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -39,12 +40,12 @@ pub struct PlacementView<'a> {
     pub policy: Option<&'a PolicySnapshot>,
     /// Its latest resource snapshot.
     pub snapshot: Option<&'a ResourceSnapshot>,
-    /// Older resource snapshots that clusters may hold, in any order.
-    pub history: &'a [ResourceSnapshot],
+    /// Resource snapshots that clusters may hold, by index.
+    pub history: &'a BTreeMap<u64, Arc<ResourceSnapshot>>,
     /// All its bindings.
     pub bindings: &'a [Binding],
     /// What each cluster holds of it.
-    pub works: &'a BTreeMap<ClusterName, WorkStatus>,
+    pub works: &'a BTreeMap<ClusterName, Arc<WorkStatus>>,
     /// The fleet; clusters of the placement suffice.
     pub clusters: &'a BTreeMap<ClusterName, ClusterRecord>,
     /// The moment of the view.
@@ -68,6 +69,11 @@ impl<'a> PlacementView<'a> {
         let speaking: BTreeSet<&str> =
             self.picked().iter().filter_map(|(_, b)| Some(b.as_ref()?.name.as_str())).collect();
         self.bindings.iter().filter(|b| !speaking.contains(b.name.as_str())).collect()
+    }
+
+    /// Returns what a cluster holds of the placement.
+    pub fn work(&self, cluster: &ClusterName) -> Option<&'a WorkStatus> {
+        self.works.get(cluster).map(AsRef::as_ref)
     }
 
     /// Returns the index of the newest resource snapshot.
@@ -107,7 +113,7 @@ impl<'a> PlacementView<'a> {
 
     /// Returns the resource snapshot of an index, where it is still kept.
     pub fn snapshot_at(&self, index: u64) -> Option<&'a ResourceSnapshot> {
-        self.snapshot.into_iter().chain(self.history).find(|s| s.index == index)
+        self.snapshot.filter(|s| s.index == index).or_else(|| Some(&**self.history.get(&index)?))
     }
 }
 
@@ -306,7 +312,7 @@ fn cluster_status(
     if let Some(binding) = binding
         && status.conditions.iter().any(|c| c.type_ == APPLIED.type_ || c.type_ == DIFF_REPORTED.type_)
     {
-        let lists = binding_lists(binding, view.works.get(&binding.cluster));
+        let lists = binding_lists(binding, view.work(&binding.cluster));
         status.failed_placements = lists.failed;
         status.drifted_placements = lists.drifted;
         status.diffed_placements = lists.diffed;

@@ -254,7 +254,7 @@ mod tests {
         clusterschedulingpolicysnapshot.placement.kubernetes-fleet.io/web-0 | 1 | 120m
         "#);
         let binding = &case.bindings[0];
-        insta::assert_snapshot!(shown(Kind::Bindings, &[binding_object(binding, case.works.get("east"))], true), @r#"
+        insta::assert_snapshot!(shown(Kind::Bindings, &[binding_object(binding, case.works.get("east").map(AsRef::as_ref))], true), @r#"
         NAME | WORKSYNCHRONIZED | RESOURCESAPPLIED | RESOURCEAVAILABLE | AGE
         web-east-0a1b2c3d | True | True | True | 120m
         "#);

@@ -200,7 +200,7 @@ fn cluster_lines(
             .with(style, words),
     ];
     let Some(binding) = binding else { return lines };
-    let lists = binding_lists(binding, view.works.get(name));
+    let lists = binding_lists(binding, view.work(name));
     for failed in lists.failed.iter().take(NAMED_OBJECTS_MAX) {
         let words = format!("    {}: {}: {}", failed.id, failed.condition.reason, failed.condition.message);
         let style = if failed.condition.type_ == "Applied" { Style::Bad } else { Style::Progressing };
@@ -281,7 +281,7 @@ fn standing(binding: &Binding, mode: Mode) -> Option<&Condition> {
 /// Returns the line of a binding that no longer speaks for a picked cluster.
 fn leftover_line(view: &PlacementView, binding: &Binding, width: usize) -> Vec<Line> {
     let gone = view.clusters.get(&binding.cluster).is_none_or(|c| c.left);
-    let held = view.works.get(&binding.cluster).map_or(0, |w| w.held_deletions.len());
+    let held = view.work(&binding.cluster).map_or(0, |w| w.held_deletions.len());
     let words = match (gone, view.offline(&binding.cluster)) {
         (true, _) => "left the fleet; what is there stays".to_owned(),
         (_, Some(offline)) => format!("no longer picked; removed when it answers{}", why(offline)),

@@ -1,0 +1,780 @@
+//! The hall's loop: what happened is taken in, dirty placements are decided, the difference is written down, and only then
+//! acted on.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde_json::json;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinHandle;
+
+use super::decide::{Decision, decide};
+use super::follow::{News, Request, Settings, follow};
+use super::member::{Command, Event, Member};
+use super::world::{PlacementState, SUSPENDED_ANNOTATION, World, clusters};
+use super::{clock, persist};
+use crate::cluster::Target;
+use crate::cluster::directory::Directory;
+use crate::cluster::live::{Inventory, Live};
+use crate::config::{Configuration, MemberAccess, read_secret};
+use crate::deliver::inventory::{ID_LABEL, NAMESPACE, PART_OF_LABEL};
+use crate::git::SourceSpec;
+use crate::model::id::{ClusterName, CommitId, ObjectKey, PlacementKey};
+use crate::model::records::{ClusterRecord, JournalEntry, MemberKind, PlacementRecord, SourceRecord, WorkStatus};
+use crate::model::tree::Tree;
+use crate::model::work::WorkOrder;
+use crate::report::converge::{Converged, converged};
+use crate::report::placement::PlacementView;
+use crate::store::records::{self, CLUSTER_PREFIX};
+use crate::store::{Expected, Op, Store};
+use crate::telemetry::metrics::{
+    ByDecision, ByMemberState, ByOutcome, ByPoll, Decision as Decided, MemberState, Metrics, Outcome, Poll,
+};
+
+/// How long the first decision waits for members that have neither answered nor failed.
+const FIRST_LOOK_MAX: Duration = Duration::from_secs(15);
+/// Pause before a store that refused a batch is tried again.
+const STORE_RETRY: Duration = Duration::from_secs(2);
+/// Label and namespace of the inventory, as the edges are told.
+const INVENTORY: Inventory = Inventory { namespace: NAMESPACE, id_label: ID_LABEL, part_of_label: PART_OF_LABEL };
+/// The name of the one source's record.
+pub const SOURCE_NAME: &str = "source";
+
+/// Why the daemon cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The store cannot be used.
+    #[error(transparent)]
+    Store(#[from] crate::store::Error),
+    /// The source cannot be used.
+    #[error(transparent)]
+    Source(#[from] crate::git::Error),
+    /// A file of the configuration cannot be read.
+    #[error(transparent)]
+    Configuration(#[from] crate::config::Error),
+}
+
+/// One member's task and how it is reached.
+struct MemberTask {
+    commands: mpsc::UnboundedSender<Command>,
+    access: MemberAccess,
+    task: JoinHandle<()>,
+}
+
+impl Drop for MemberTask {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Everything the daemon knows and does.
+pub struct Hall {
+    configuration: Configuration,
+    store: Arc<dyn Store>,
+    metrics: Arc<Metrics>,
+    world: World,
+    source: SourceRecord,
+    placements: BTreeMap<PlacementKey, PlacementState>,
+    members: BTreeMap<ClusterName, MemberTask>,
+    /// Members that have neither answered nor failed yet.
+    unseen: BTreeSet<ClusterName>,
+    sent: BTreeMap<(ClusterName, PlacementKey), Arc<WorkOrder>>,
+    dirty: BTreeSet<PlacementKey>,
+    wakes: BTreeMap<PlacementKey, Timestamp>,
+    settled: BTreeMap<PlacementKey, String>,
+    /// The source was looked at: what the store says of it is not from a life before.
+    source_seen: bool,
+    requests: Sender<Request>,
+    news: mpsc::UnboundedReceiver<News>,
+    event_sender: mpsc::UnboundedSender<Event>,
+    events: mpsc::UnboundedReceiver<Event>,
+    changes: watch::Sender<u64>,
+    started_at: Timestamp,
+}
+
+impl Hall {
+    /// Opens the books: reads the store, starts following the source.
+    ///
+    /// # Errors
+    /// The store, the source's configuration or a secret cannot be used.
+    pub fn open(
+        configuration: Configuration,
+        store: Arc<dyn Store>,
+        metrics: Arc<Metrics>,
+        changes: watch::Sender<u64>,
+    ) -> Result<Self, Error> {
+        let source = records::load::<SourceRecord>(store.as_ref(), &records::source_key(SOURCE_NAME))?;
+        let mut source = source.map(|record| record.value).unwrap_or_default();
+        if source.url != configuration.source.url {
+            source = SourceRecord { url: configuration.source.url.clone(), ..SourceRecord::default() };
+        }
+        let placements = persist::load(store.as_ref())?;
+        let clusters = records::load_all::<ClusterRecord>(store.as_ref(), CLUSTER_PREFIX)?;
+        let now = clock::now();
+        let records = clusters.into_iter().map(|record| {
+            let record = ClusterRecord { online: false, ..record.value };
+            (record.name.clone(), record)
+        });
+        let world = World { source: identity(&configuration), records: records.collect(), ..World::default() };
+        let token = configuration.source.token_file.as_deref().map(read_secret).transpose()?;
+        let spec = SourceSpec {
+            location: configuration.source.url.clone(),
+            branch: configuration.source.branch.clone(),
+            path: configuration.source.path.clone(),
+            token,
+            allow_insecure_http: configuration.source.allow_insecure_http,
+            excluded: configuration.excluded_paths(),
+        };
+        let settings = Settings {
+            spec,
+            poll_interval: configuration.source.poll_interval,
+            on_rewrite: configuration.source.on_history_rewrite,
+            accepted: source.accepted.clone(),
+        };
+        let (news_sender, news) = mpsc::unbounded_channel();
+        let requests = follow(settings, &state_dir(&configuration), news_sender)?;
+        let (event_sender, events) = mpsc::unbounded_channel();
+        Ok(Self {
+            configuration,
+            store,
+            metrics,
+            world,
+            source,
+            placements,
+            members: BTreeMap::new(),
+            unseen: BTreeSet::new(),
+            sent: BTreeMap::new(),
+            dirty: BTreeSet::new(),
+            wakes: BTreeMap::new(),
+            settled: BTreeMap::new(),
+            source_seen: false,
+            requests,
+            news,
+            event_sender,
+            events,
+            changes,
+            started_at: now,
+        })
+    }
+
+    /// Runs until `stop` says so, or, with `once`, until nothing is left to happen or its deadline is over. Returns how things
+    /// stand then.
+    ///
+    /// # Cancel safety
+    /// May be dropped at any point: what was written down is acted on in the next life.
+    pub async fn run(mut self, mut stop: watch::Receiver<bool>, once: Option<Duration>) -> Converged {
+        let deadline = once.map(|timeout| tokio::time::Instant::now() + timeout);
+        let far = Duration::from_secs(3600);
+        loop {
+            let pause = self.next_wake().map_or(far, clock::until);
+            tokio::select! {
+                biased;
+                _ = stop.changed() => return self.standing(),
+                Some(news) = self.news.recv() => self.hear(news).await,
+                Some(event) = self.events.recv() => self.take_in(event),
+                () = tokio::time::sleep(pause) => {}
+                () = tokio::time::sleep_until(deadline.unwrap_or_else(|| tokio::time::Instant::now() + far)), if once.is_some() => {
+                    return self.standing();
+                }
+            }
+            while let Ok(event) = self.events.try_recv() {
+                self.take_in(event);
+            }
+            self.mark_due();
+            if self.may_decide() {
+                self.decide_dirty().await;
+            }
+            if let Some(deadline) = deadline
+                && let Some(standing) = self.finished(deadline)
+            {
+                return standing;
+            }
+        }
+    }
+
+    fn next_wake(&self) -> Option<Timestamp> {
+        let first_look = (!self.unseen.is_empty()).then(|| self.started_at + FIRST_LOOK_MAX);
+        self.wakes.values().copied().chain(first_look).min()
+    }
+
+    fn mark_due(&mut self) {
+        let now = clock::now();
+        let due: Vec<PlacementKey> =
+            self.wakes.iter().filter(|(_, at)| **at <= now).map(|(key, _)| key.clone()).collect();
+        for key in due {
+            self.wakes.remove(&key);
+            self.dirty.insert(key);
+        }
+    }
+
+    /// Nothing is decided before the source was read and every member was looked at: what a member holds is the inventory
+    /// that deletions are compared with, and the index that a lost store goes on from.
+    fn may_decide(&mut self) -> bool {
+        if !self.unseen.is_empty() && clock::now() > self.started_at + FIRST_LOOK_MAX {
+            self.unseen.clear();
+        }
+        self.unseen.is_empty() && (self.world.tree.commit.is_some())
+    }
+
+    /// Takes in what the source's thread says.
+    async fn hear(&mut self, news: News) {
+        self.source.failure = None;
+        let poll = match news {
+            News::Accepted(tree) => {
+                self.accept(tree).await;
+                Poll::Accepted
+            }
+            News::Unchanged => {
+                self.source.seen.clone_from(&self.source.accepted);
+                self.source.refused.clear();
+                self.source.held_rewrite = None;
+                Poll::Unchanged
+            }
+            News::Refused(commit, errors) => {
+                tracing::error!(
+                    commit = commit.short(),
+                    errors = errors.len(),
+                    "commit refused; the last good one stays in force"
+                );
+                for error in errors.iter().take(20) {
+                    tracing::error!("  {error}");
+                }
+                self.source.seen = Some(commit);
+                self.source.refused = errors;
+                Poll::Refused
+            }
+            News::Rewritten(commit) => {
+                tracing::warn!(
+                    commit = commit.short(),
+                    "history was rewritten; the last good commit stays in force until a person lets the new one in"
+                );
+                self.source.seen = Some(commit.clone());
+                self.source.held_rewrite = Some(commit);
+                Poll::Held
+            }
+            News::Failed(reason) => {
+                tracing::error!(reason, "the source cannot be read; nothing changes");
+                self.source.failure = Some(reason);
+                Poll::Error
+            }
+        };
+        self.metrics.source_polls.get_or_create(&ByPoll { result: poll }).inc();
+        self.source_seen = true;
+        self.write_source();
+    }
+
+    fn write_source(&mut self) {
+        let written = records::put(records::source_key(SOURCE_NAME), &self.source, Expected::Any)
+            .and_then(|op| self.store.batch(vec![op]));
+        match written {
+            Ok(_) => self.changes.send_modify(|version| *version += 1),
+            Err(error) => tracing::error!(%error, "the source's record cannot be written"),
+        }
+    }
+
+    /// Brings a commit into force.
+    async fn accept(&mut self, tree: Arc<Tree>) {
+        let commit = tree.commit.clone();
+        let again = self.source.accepted == commit;
+        let short = commit.as_ref().map(|c| c.short().to_owned()).unwrap_or_default();
+        tracing::info!(
+            commit = short,
+            placements = tree.placements.len(),
+            clusters = tree.clusters.len(),
+            objects = tree.manifests.len(),
+            "{}",
+            if again { "commit in force" } else { "commit accepted" }
+        );
+        self.source.accepted.clone_from(&commit);
+        self.source.seen = commit;
+        self.source.refused.clear();
+        self.source.held_rewrite = None;
+        self.world.tree = tree;
+        self.note_members();
+        self.load_payloads().await;
+        let now = clock::now();
+        let tree = Arc::clone(&self.world.tree);
+        for (key, placement) in &tree.placements {
+            self.placements.entry(key.clone()).or_insert_with(|| {
+                PlacementState::new(PlacementRecord {
+                    key: key.clone(),
+                    spec: placement.spec.clone(),
+                    annotations: placement.annotations.clone(),
+                    generation: 0,
+                    origin: Some(placement.origin.clone()),
+                    created_at: now,
+                    conditions: Vec::new(),
+                    error: None,
+                    deletion_gate: None,
+                    removed: false,
+                    halted: None,
+                })
+            });
+        }
+        self.refresh_clusters();
+        self.dirty.extend(self.placements.keys().cloned());
+        self.retain_commits();
+    }
+
+    fn retain_commits(&self) {
+        let named: BTreeSet<CommitId> =
+            self.placements.values().flat_map(|p| p.snapshots.values().map(|s| s.commit.clone())).collect();
+        // Without its thread the source is not followed any more, which is told elsewhere.
+        drop(self.requests.send(Request::Retain(named)));
+    }
+
+    /// Reads the payload that clusters still hold and that no selection gives: after a restart, older snapshots.
+    async fn load_payloads(&mut self) {
+        let mut missing = Vec::new();
+        for state in self.placements.values() {
+            for snapshot in state.snapshots_in_use().filter(|s| !state.payloads.contains_key(&s.index)) {
+                missing.push((state.record.key.clone(), Arc::clone(snapshot)));
+            }
+        }
+        for (key, snapshot) in missing {
+            let (reply, answer) = oneshot::channel();
+            let index = snapshot.index;
+            if self.requests.send(Request::Payload(snapshot, reply)).is_err() {
+                return;
+            }
+            match answer.await {
+                Ok(Ok(payload)) => {
+                    if let Some(state) = self.placements.get_mut(&key) {
+                        state.payloads.insert(index, Arc::new(payload));
+                    }
+                }
+                Ok(Err(reason)) => {
+                    tracing::error!(placement = %key, reason, "payload missing; clusters keep what they have")
+                }
+                Err(_) => return,
+            }
+        }
+    }
+
+    /// Starts and ends members' tasks as git and the configuration say.
+    fn note_members(&mut self) {
+        let now = clock::now();
+        let tree = Arc::clone(&self.world.tree);
+        for (name, member) in &tree.clusters {
+            let access = self.configuration.member(name);
+            let suspended = member.annotations.get(SUSPENDED_ANNOTATION).is_some_and(|v| v == "true");
+            let kind = match &access {
+                Some(MemberAccess::Live { .. }) => MemberKind::Live,
+                Some(MemberAccess::Directory { .. }) => MemberKind::Directory,
+                None => MemberKind::Unreachable,
+            };
+            let record = self.world.records.entry(name.clone()).or_insert_with(|| ClusterRecord {
+                name: name.clone(),
+                labels: BTreeMap::new(),
+                kind,
+                online: false,
+                message: None,
+                since: now,
+                left: false,
+                properties: BTreeMap::new(),
+            });
+            record.labels.clone_from(&member.labels);
+            record.kind = kind;
+            record.left = false;
+            let reason = match (&access, suspended) {
+                (None, _) => Some("no entry of `members:` in the configuration names it"),
+                (_, true) => Some("suspended by the annotation gitfleet.io/suspended"),
+                _ => None,
+            };
+            match (access, reason) {
+                (Some(access), None) => self.start_member(name, access),
+                (_, reason) => {
+                    record.online = false;
+                    record.message = reason.map(str::to_owned);
+                    self.stop_member(name);
+                }
+            }
+        }
+        let left: Vec<ClusterName> = self
+            .world
+            .records
+            .values()
+            .filter(|r| !r.left && !tree.clusters.contains_key(&r.name))
+            .map(|r| r.name.clone())
+            .collect();
+        for name in left {
+            tracing::warn!(cluster = %name, "left the fleet; what it holds stays there");
+            self.stop_member(&name);
+            if let Some(record) = self.world.records.get_mut(&name) {
+                record.left = true;
+                record.online = false;
+                record.message = Some("left the fleet; what it holds stays there".to_owned());
+                record.since = now;
+            }
+        }
+    }
+
+    fn start_member(&mut self, name: &ClusterName, access: MemberAccess) {
+        if self.members.get(name).is_some_and(|member| member.access == access) {
+            return;
+        }
+        self.stop_member(name);
+        let target: Arc<dyn Target> = match &access {
+            MemberAccess::Live { kubeconfig, context } => {
+                Arc::new(Live::new(name.as_str(), kubeconfig.clone(), context.clone(), INVENTORY))
+            }
+            MemberAccess::Directory { path } => Arc::new(Directory::new(name.as_str(), path.clone(), INVENTORY)),
+        };
+        let (commands, inbox) = mpsc::unbounded_channel();
+        let member = Member::new(name.clone(), self.world.source.clone(), target, inbox, self.event_sender.clone());
+        self.unseen.insert(name.clone());
+        self.members.insert(name.clone(), MemberTask { commands, access, task: tokio::spawn(member.run()) });
+    }
+
+    fn stop_member(&mut self, name: &ClusterName) {
+        self.members.remove(name);
+        self.unseen.remove(name);
+        self.sent.retain(|(cluster, _), _| cluster != name);
+    }
+
+    /// Takes in what a member's task says.
+    fn take_in(&mut self, event: Event) {
+        match event {
+            Event::Online { cluster, version, holds, inventory } => {
+                if !self.members.contains_key(&cluster) {
+                    return;
+                }
+                tracing::info!(cluster = %cluster, version, "cluster answers");
+                self.unseen.remove(&cluster);
+                for (key, held) in holds {
+                    let Some(held) = held else { continue };
+                    let known = self.world.held.get(&key);
+                    if known.is_none_or(|known| known.index < held.index) {
+                        self.world.held.insert(key, held);
+                    }
+                }
+                self.note_inventory(&cluster, inventory);
+                self.stand(&cluster, true, None, version);
+            }
+            Event::Offline { cluster, reason } => {
+                if !self.members.contains_key(&cluster) {
+                    return;
+                }
+                self.unseen.remove(&cluster);
+                self.stand(&cluster, false, Some(reason), None);
+            }
+            Event::Work { cluster, placement, status } => {
+                if let Some(state) = self.placements.get_mut(&placement) {
+                    state.works.insert(cluster, Arc::new(status));
+                    self.dirty.insert(placement);
+                }
+            }
+        }
+    }
+
+    /// What a member holds is known before anything is ordered of it.
+    fn note_inventory(&mut self, cluster: &ClusterName, inventory: BTreeMap<PlacementKey, BTreeSet<ObjectKey>>) {
+        for (key, inventory) in inventory {
+            if let Some(state) = self.placements.get_mut(&key) {
+                let work = state.works.entry(cluster.clone()).or_default();
+                if work.inventory != inventory {
+                    *work = Arc::new(WorkStatus { inventory, ..WorkStatus::clone(work) });
+                }
+            }
+        }
+    }
+
+    fn stand(&mut self, cluster: &ClusterName, online: bool, message: Option<String>, version: Option<String>) {
+        let Some(record) = self.world.records.get_mut(cluster) else { return };
+        if record.online != online || record.message.is_some() != message.is_some() {
+            if let Some(reason) = &message {
+                tracing::warn!(cluster = %cluster, reason, "cluster does not answer; its turn is deferred");
+            }
+            record.since = clock::now();
+        }
+        record.online = online;
+        record.message = message;
+        if let Some(version) = version {
+            record.properties.insert("k8s.io/k8s-version".to_owned(), version);
+        }
+        self.refresh_clusters();
+        self.dirty.extend(self.placements.keys().cloned());
+    }
+
+    fn refresh_clusters(&mut self) {
+        self.world.clusters = clusters(&self.world.tree, &self.world.records, clock::now());
+        for state in [MemberState::Online, MemberState::Offline, MemberState::Suspended, MemberState::Unreachable] {
+            let count = self.world.records.values().filter(|r| !r.left && state == member_state(r)).count();
+            self.metrics.members.get_or_create(&ByMemberState { state }).set(i64::try_from(count).unwrap_or(i64::MAX));
+        }
+        let ops: crate::store::Result<Vec<Op>> = self
+            .world
+            .records
+            .values()
+            .map(|record| records::put(records::cluster_key(&record.name), record, Expected::Any))
+            .collect();
+        if let Err(error) = ops.and_then(|ops| self.store.batch(ops)) {
+            tracing::error!(%error, "the clusters' records cannot be written");
+        }
+        self.changes.send_modify(|version| *version += 1);
+    }
+
+    /// Decides what is dirty, writes the difference down, and acts.
+    async fn decide_dirty(&mut self) {
+        let now = clock::now();
+        let mut decided = Vec::new();
+        let mut ops = Vec::new();
+        self.metrics.queue_depth.set(i64::try_from(self.dirty.len()).unwrap_or(i64::MAX));
+        for key in std::mem::take(&mut self.dirty) {
+            let Some(state) = self.placements.get(&key) else { continue };
+            let started = std::time::Instant::now();
+            let decision = decide(state.clone(), &self.world, now);
+            let next = (!decision.finished).then_some(&decision.state);
+            match persist::difference(Some(state), next) {
+                Ok(more) => {
+                    let result = if more.is_empty() { Decided::Unchanged } else { Decided::Changed };
+                    self.metrics.decisions.get_or_create(&ByDecision { result }).inc();
+                    ops.extend(more);
+                }
+                Err(error) => {
+                    tracing::error!(placement = %key, %error, "the decision cannot be written down and is not acted on");
+                    continue;
+                }
+            }
+            ops.extend(decision.journal.iter().cloned().map(Op::Journal));
+            self.metrics
+                .pass_seconds
+                .get_or_create(&ByOutcome { result: Outcome::Ok })
+                .observe(started.elapsed().as_secs_f64());
+            decided.push((key, decision));
+        }
+        if !ops.is_empty() {
+            let store = Arc::clone(&self.store);
+            let written = tokio::task::spawn_blocking(move || store.batch(ops)).await.expect("writing does not panic");
+            let result = if written.is_ok() { Outcome::Ok } else { Outcome::Error };
+            self.metrics.store_commits.get_or_create(&ByOutcome { result }).inc();
+            if let Err(error) = written {
+                tracing::error!(%error, "the decision cannot be written down and is not acted on; trying again");
+                let again = clock::now() + jiff::SignedDuration::try_from(STORE_RETRY).expect("two seconds");
+                self.wakes.extend(decided.into_iter().map(|(key, _)| (key, again)));
+                return;
+            }
+        }
+        let any = !decided.is_empty();
+        for (key, decision) in decided {
+            self.act(key, decision);
+        }
+        if any {
+            self.changes.send_modify(|version| *version += 1);
+        }
+    }
+
+    /// Carries out what a decision says; its records are written.
+    fn act(&mut self, key: PlacementKey, decision: Decision) {
+        for entry in &decision.journal {
+            tell(entry);
+        }
+        for cluster in decision.forget {
+            if self.sent.remove(&(cluster.clone(), key.clone())).is_some()
+                && let Some(member) = self.members.get(&cluster)
+            {
+                drop(member.commands.send(Command::Forget(key.clone())));
+            }
+        }
+        for order in decision.orders {
+            self.send(order);
+        }
+        match decision.wake_at {
+            Some(at) => drop(self.wakes.insert(key.clone(), at)),
+            None => drop(self.wakes.remove(&key)),
+        }
+        if decision.finished {
+            tracing::info!(placement = %key, "removed everywhere");
+            self.placements.remove(&key);
+            self.settled.remove(&key);
+            return;
+        }
+        self.placements.insert(key.clone(), decision.state);
+        self.announce(&key);
+    }
+
+    fn send(&mut self, order: Arc<WorkOrder>) {
+        let Some(member) = self.members.get(&order.cluster) else { return };
+        let key = (order.cluster.clone(), order.placement.clone());
+        if self.sent.get(&key).is_some_and(|sent| same_order(sent, &order)) {
+            return;
+        }
+        let baselines = match self.sent.contains_key(&key) {
+            true => BTreeMap::new(),
+            false => self.baselines(&order),
+        };
+        if member.commands.send(Command::Order { order: Arc::clone(&order), baselines }).is_ok() {
+            self.sent.insert(key, order);
+        }
+    }
+
+    /// Returns what a member's fields were when the work was last reported, before a restart.
+    fn baselines(&self, order: &WorkOrder) -> BTreeMap<ObjectKey, crate::model::id::Digest> {
+        let work = self.placements.get(&order.placement).and_then(|p| p.works.get(&order.cluster));
+        let manifests = work.filter(|w| w.complete).into_iter().flat_map(|w| &w.manifests);
+        manifests.filter_map(|m| Some((m.id.key(), m.owned.clone()?))).collect()
+    }
+
+    /// Says once when a placement has come to rest, and where.
+    fn announce(&mut self, key: &PlacementKey) {
+        let Some(state) = self.placements.get(key) else { return };
+        let standing = self.converged(state, clock::now());
+        let text = match &standing {
+            Converged::Progressing => String::new(),
+            Converged::AllAtTarget => {
+                let index = state.newest().map_or(0, |s| s.index);
+                format!("rolled out: snapshot {index} is available on all {} clusters", state.bindings.len())
+            }
+            Converged::WaitingForTime(_) => "waits for time to pass".to_owned(),
+            Converged::WaitingForPerson(why) => format!("waits for a person: {why}"),
+            Converged::Failed(why) => format!("cannot go on: {why}"),
+            Converged::Unreachable(why) => format!("waits for clusters: {why}"),
+        };
+        let before = self.settled.insert(key.clone(), text.clone());
+        if text.is_empty() || before.as_ref() == Some(&text) {
+            return;
+        }
+        match standing {
+            Converged::AllAtTarget | Converged::WaitingForTime(_) | Converged::Progressing => {
+                tracing::info!(placement = %key, "{text}")
+            }
+            Converged::WaitingForPerson(_) | Converged::Unreachable(_) => tracing::warn!(placement = %key, "{text}"),
+            Converged::Failed(_) => tracing::error!(placement = %key, "{text}"),
+        }
+    }
+
+    fn converged(&self, state: &PlacementState, now: Timestamp) -> Converged {
+        let bindings: Vec<_> = state.bindings.values().cloned().collect();
+        converged(&PlacementView {
+            record: &state.record,
+            policy: state.policy(),
+            snapshot: state.newest().map(AsRef::as_ref),
+            history: &state.snapshots,
+            bindings: &bindings,
+            works: &state.works,
+            clusters: &self.world.records,
+            now,
+        })
+    }
+
+    /// Returns how the whole fleet stands: the worst of its placements, or of the source.
+    fn standing(&self) -> Converged {
+        let now = clock::now();
+        let mut worst = Converged::AllAtTarget;
+        for state in self.placements.values() {
+            worst = worse(worst, self.converged(state, now));
+        }
+        if let Some(reason) = &self.source.failure {
+            return worse(worst, Converged::Failed(reason.clone()));
+        }
+        if self.source.held_rewrite.is_some() {
+            return worse(worst, Converged::Failed("history was rewritten".to_owned()));
+        }
+        if !self.source.refused.is_empty() {
+            return worse(worst, Converged::Failed("the newest commit is refused".to_owned()));
+        }
+        if self.world.tree.commit.is_none() {
+            return worse(worst, Converged::Progressing);
+        }
+        worst
+    }
+
+    /// Returns how things stand if nothing is left to wait for before the deadline of a single pass.
+    fn finished(&self, deadline: tokio::time::Instant) -> Option<Converged> {
+        if !self.source_seen || !self.unseen.is_empty() || !self.dirty.is_empty() {
+            return None;
+        }
+        match self.standing() {
+            Converged::Progressing => None,
+            Converged::WaitingForTime(Some(at)) if tokio::time::Instant::now() + clock::until(at) < deadline => None,
+            standing => Some(standing),
+        }
+    }
+}
+
+fn member_state(record: &ClusterRecord) -> MemberState {
+    match (record.kind, record.online) {
+        (MemberKind::Unreachable, _) => MemberState::Unreachable,
+        (_, true) => MemberState::Online,
+        (_, false) => MemberState::Offline,
+    }
+}
+
+/// Tells whether two orders ask for the same; manifests are compared by identity, because they are shared.
+fn same_order(a: &WorkOrder, b: &WorkOrder) -> bool {
+    let WorkOrder {
+        placement: _,
+        cluster: _,
+        source: _,
+        generation,
+        snapshot,
+        commit,
+        digest,
+        strategy,
+        manifests,
+        held,
+        remove,
+    } = a;
+    let same_manifests = Arc::ptr_eq(manifests, &b.manifests)
+        || (manifests.len() == b.manifests.len()
+            && manifests.iter().zip(b.manifests.iter()).all(|(a, b)| a.digest == b.digest && a.key == b.key));
+    *generation == b.generation
+        && *snapshot == b.snapshot
+        && *commit == b.commit
+        && *digest == b.digest
+        && *strategy == b.strategy
+        && same_manifests
+        && *held == b.held
+        && *remove == b.remove
+}
+
+/// Of two standings the one a person must know of first.
+fn worse(a: Converged, b: Converged) -> Converged {
+    let rank = |c: &Converged| match c {
+        Converged::AllAtTarget => 0,
+        Converged::WaitingForTime(_) => 1,
+        Converged::Unreachable(_) => 2,
+        Converged::WaitingForPerson(_) => 3,
+        Converged::Failed(_) => 4,
+        Converged::Progressing => 5,
+    };
+    if rank(&b) > rank(&a) { b } else { a }
+}
+
+/// Returns what inventories name the source by: where it is and which part of it is read.
+fn identity(configuration: &Configuration) -> String {
+    let source = &configuration.source;
+    let branch = source.branch.as_deref().unwrap_or("HEAD");
+    format!("{}#{branch}:{}", source.url.trim_end_matches('/'), source.path)
+}
+
+/// Returns the folder for mirrors and our own repositories.
+pub fn state_dir(configuration: &Configuration) -> PathBuf {
+    configuration.store.path.join("git")
+}
+
+/// Says what a journal entry says, for people who watch.
+fn tell(entry: &JournalEntry) {
+    let placement = entry.placement.as_ref().map(ToString::to_string).unwrap_or_default();
+    let cluster = entry.cluster.as_ref().map(ToString::to_string);
+    let sentence = match entry.event.as_str() {
+        "SnapshotCreated" => "snapshot created",
+        "SnapshotFound" => "snapshot found on members",
+        "ClusterPicked" => "cluster picked",
+        "ClusterDropped" => "cluster no longer picked",
+        "RolloutStarted" => "rolling out to cluster",
+        "RemovalStarted" => "removing from cluster",
+        "BindingRemoved" => "removed from cluster",
+        "ClusterLeft" => "cluster left the fleet",
+        other => other,
+    };
+    let facts = if entry.facts == json!(null) { String::new() } else { entry.facts.to_string() };
+    match cluster {
+        Some(cluster) => tracing::info!(placement, cluster, facts, "{sentence}"),
+        None => tracing::info!(placement, facts, "{sentence}"),
+    }
+}

@@ -1,0 +1,81 @@
+//! Records to placements and back: what the store keeps of a decision is the difference it made.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use super::world::PlacementState;
+use crate::model::id::PlacementKey;
+use crate::model::records::{Binding, PlacementRecord, PolicySnapshot, ResourceSnapshot, WorkStatus};
+use crate::store::records::{self, BINDING_PREFIX, PLACEMENT_PREFIX, POLICY_PREFIX, SNAPSHOT_PREFIX, WORK_PREFIX};
+use crate::store::{Expected, Op, Result, Store};
+
+/// Reads every placement from the store; payloads are read from git afterwards.
+///
+/// # Errors
+/// A record that cannot be read is named: nothing is dropped because of it.
+pub fn load(store: &dyn Store) -> Result<BTreeMap<PlacementKey, PlacementState>> {
+    let mut placements = BTreeMap::new();
+    for record in records::load_all::<PlacementRecord>(store, PLACEMENT_PREFIX)? {
+        placements.insert(record.value.key.clone(), PlacementState::new(record.value));
+    }
+    for snapshot in records::load_all::<ResourceSnapshot>(store, SNAPSHOT_PREFIX)? {
+        if let Some(state) = placements.get_mut(&snapshot.value.placement) {
+            state.snapshots.insert(snapshot.value.index, Arc::new(snapshot.value));
+        }
+    }
+    for policy in records::load_all::<PolicySnapshot>(store, POLICY_PREFIX)? {
+        if let Some(state) = placements.get_mut(&policy.value.placement) {
+            state.policies.insert(policy.value.index, policy.value);
+        }
+    }
+    for binding in records::load_all::<Binding>(store, BINDING_PREFIX)? {
+        if let Some(state) = placements.get_mut(&binding.value.placement) {
+            state.bindings.insert(binding.value.name.clone(), binding.value);
+        }
+    }
+    for (key, _) in store.list(WORK_PREFIX)? {
+        let owner = records::placement_of(&key, WORK_PREFIX).zip(records::cluster_of(&key, WORK_PREFIX));
+        let Some((placement, cluster)) = owner else { continue };
+        if let (Some(state), Some(work)) = (placements.get_mut(&placement), records::load::<WorkStatus>(store, &key)?) {
+            state.works.insert(cluster, Arc::new(work.value));
+        }
+    }
+    Ok(placements)
+}
+
+/// Returns what to write so that the store goes from `old` to `new`; `None` is a placement without records.
+///
+/// # Errors
+/// A record that cannot be written as JSON, or is too large.
+pub fn difference(old: Option<&PlacementState>, new: Option<&PlacementState>) -> Result<Vec<Op>> {
+    let mut ops = Vec::new();
+    let Some(key) = old.or(new).map(|state| state.record.key.clone()) else { return Ok(ops) };
+    let of = |pick: Option<&PlacementState>| pick.map(|s| BTreeMap::from([((), s.record.clone())])).unwrap_or_default();
+    compare(&of(old), &of(new), |()| records::placement_key(&key), &mut ops)?;
+    let empty = PlacementState::new(old.or(new).expect("one of them was found").record.clone());
+    let (old, new) = (old.unwrap_or(&empty), new.unwrap_or(&empty));
+    compare(&old.snapshots, &new.snapshots, |index| records::snapshot_key(&key, *index), &mut ops)?;
+    compare(&old.policies, &new.policies, |index| records::policy_key(&key, *index), &mut ops)?;
+    compare(&old.bindings, &new.bindings, |name| records::binding_key(&key, name), &mut ops)?;
+    compare(&old.works, &new.works, |cluster| records::work_key(&key, cluster), &mut ops)?;
+    Ok(ops)
+}
+
+fn compare<K: Ord, V: PartialEq + Serialize>(
+    old: &BTreeMap<K, V>,
+    new: &BTreeMap<K, V>,
+    key: impl Fn(&K) -> String,
+    ops: &mut Vec<Op>,
+) -> Result<()> {
+    for (name, value) in new {
+        if old.get(name) != Some(value) {
+            ops.push(records::put(key(name), value, Expected::Any)?);
+        }
+    }
+    for name in old.keys().filter(|name| !new.contains_key(name)) {
+        ops.push(Op::Delete { key: key(name), expected: Expected::Any });
+    }
+    Ok(())
+}
