@@ -21,3 +21,4 @@ pub mod snapshot;
 pub mod source;
 pub mod store;
 pub mod telemetry;
+pub mod yaml;

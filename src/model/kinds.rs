@@ -1,0 +1,158 @@
+//! Which kinds are built into Kubernetes, and where their objects live.
+//!
+//! Taken from the types of k8s-openapi, so that nothing has to be asked of a cluster before it can be decided.
+
+use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope, Resource};
+
+use super::tree::Scope;
+
+/// A kind that every API server knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BuiltIn {
+    /// API group; empty for the core group.
+    pub group: &'static str,
+    /// Version of the type.
+    pub version: &'static str,
+    /// Kind, such as `Deployment`.
+    pub kind: &'static str,
+    /// The name in URLs, such as `deployments`.
+    pub plural: &'static str,
+    /// Whether its objects live in namespaces.
+    pub scope: Scope,
+}
+
+trait HasScope {
+    const SCOPE: Scope;
+}
+
+impl HasScope for ClusterResourceScope {
+    const SCOPE: Scope = Scope::Cluster;
+}
+
+impl HasScope for NamespaceResourceScope {
+    const SCOPE: Scope = Scope::Namespaced;
+}
+
+const fn built_in<T: Resource>() -> BuiltIn
+where
+    T::Scope: HasScope,
+{
+    BuiltIn {
+        group: T::GROUP,
+        version: T::VERSION,
+        kind: T::KIND,
+        plural: T::URL_PATH_SEGMENT,
+        scope: <T::Scope as HasScope>::SCOPE,
+    }
+}
+
+macro_rules! table {
+    ($($path:path: $($kind:ident)+;)+) => {
+        &[$($({
+            use $path as version;
+            built_in::<version::$kind>()
+        },)+)+]
+    };
+}
+
+/// The kinds, those of a stable version first.
+pub const BUILT_IN: &[BuiltIn] = table! {
+    k8s_openapi::api::core::v1:
+        Binding ComponentStatus ConfigMap Endpoints Event LimitRange Namespace Node PersistentVolume
+        PersistentVolumeClaim Pod PodTemplate ReplicationController ResourceQuota Secret Service ServiceAccount;
+    k8s_openapi::api::apps::v1: ControllerRevision DaemonSet Deployment ReplicaSet StatefulSet;
+    k8s_openapi::api::batch::v1: CronJob Job;
+    k8s_openapi::api::autoscaling::v2: HorizontalPodAutoscaler;
+    k8s_openapi::api::autoscaling::v1: HorizontalPodAutoscaler;
+    k8s_openapi::api::networking::v1: IPAddress Ingress IngressClass NetworkPolicy ServiceCIDR;
+    k8s_openapi::api::policy::v1: PodDisruptionBudget;
+    k8s_openapi::api::rbac::v1: ClusterRole ClusterRoleBinding Role RoleBinding;
+    k8s_openapi::api::storage::v1: CSIDriver CSINode CSIStorageCapacity StorageClass VolumeAttachment;
+    k8s_openapi::api::admissionregistration::v1:
+        MutatingWebhookConfiguration ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding
+        ValidatingWebhookConfiguration;
+    k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1: CustomResourceDefinition;
+    k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1: APIService;
+    k8s_openapi::api::certificates::v1: CertificateSigningRequest;
+    k8s_openapi::api::coordination::v1: Lease;
+    k8s_openapi::api::discovery::v1: EndpointSlice;
+    k8s_openapi::api::events::v1: Event;
+    k8s_openapi::api::flowcontrol::v1: FlowSchema PriorityLevelConfiguration;
+    k8s_openapi::api::node::v1: RuntimeClass;
+    k8s_openapi::api::scheduling::v1: PriorityClass;
+    k8s_openapi::api::authentication::v1: SelfSubjectReview TokenReview;
+    k8s_openapi::api::authorization::v1:
+        LocalSubjectAccessReview SelfSubjectAccessReview SelfSubjectRulesReview SubjectAccessReview;
+    k8s_openapi::api::admissionregistration::v1alpha1: MutatingAdmissionPolicy MutatingAdmissionPolicyBinding;
+    k8s_openapi::api::certificates::v1beta1: ClusterTrustBundle;
+    k8s_openapi::api::coordination::v1beta1: LeaseCandidate;
+    k8s_openapi::api::resource::v1beta2: DeviceClass ResourceClaim ResourceClaimTemplate ResourceSlice;
+    k8s_openapi::api::resource::v1beta1: DeviceClass ResourceClaim ResourceClaimTemplate ResourceSlice;
+    k8s_openapi::api::resource::v1alpha3: DeviceTaintRule;
+    k8s_openapi::api::storage::v1beta1: VolumeAttributesClass;
+    k8s_openapi::api::storagemigration::v1alpha1: StorageVersionMigration;
+};
+
+/// Returns the built-in kind, in its most stable version.
+pub fn lookup(group: &str, kind: &str) -> Option<&'static BuiltIn> {
+    BUILT_IN.iter().find(|k| k.kind == kind && k.group == group)
+}
+
+/// Returns the name of a kind in URLs.
+///
+/// Kinds that are not built in are guessed as kubectl guesses them; a caller that has the CRD or discovery knows better.
+pub fn plural(group: &str, version: &str, kind: &str) -> String {
+    let same_version = BUILT_IN.iter().find(|k| k.kind == kind && k.group == group && k.version == version);
+    match same_version.or_else(|| lookup(group, kind)) {
+        Some(known) => known.plural.to_owned(),
+        None => guess_plural(&kind.to_lowercase()),
+    }
+}
+
+/// Source: Kubernetes apimachinery, `UnsafeGuessKindToResource`.
+fn guess_plural(singular: &str) -> String {
+    if singular.ends_with("endpoints") {
+        return singular.to_owned();
+    }
+    match singular.strip_suffix('y') {
+        Some(stem) => format!("{stem}ies"),
+        None if singular.ends_with('s') => format!("{singular}es"),
+        None => format!("{singular}s"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_are_known_by_group_and_kind() {
+        let table = [
+            ("", "Namespace", Some(("v1", Scope::Cluster))),
+            ("", "ConfigMap", Some(("v1", Scope::Namespaced))),
+            ("apps", "Deployment", Some(("v1", Scope::Namespaced))),
+            ("", "Deployment", None),
+            ("autoscaling", "HorizontalPodAutoscaler", Some(("v2", Scope::Namespaced))),
+            ("rbac.authorization.k8s.io", "ClusterRole", Some(("v1", Scope::Cluster))),
+            ("apiextensions.k8s.io", "CustomResourceDefinition", Some(("v1", Scope::Cluster))),
+            ("example.com", "Widget", None),
+        ];
+        for (group, kind, expected) in table {
+            assert_eq!(lookup(group, kind).map(|k| (k.version, k.scope)), expected, "{group}/{kind}");
+        }
+    }
+
+    #[test]
+    fn plurals() {
+        let table = [
+            ("networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies"),
+            ("", "v1", "Endpoints", "endpoints"),
+            ("example.com", "v1", "Proxy", "proxies"),
+            ("example.com", "v1", "Bus", "buses"),
+            ("example.com", "v1", "Widget", "widgets"),
+        ];
+        for (group, version, kind, expected) in table {
+            assert_eq!(plural(group, version, kind), expected, "{kind}");
+        }
+    }
+}

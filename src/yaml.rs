@@ -1,0 +1,418 @@
+//! YAML as kubectl reads it: the only place that knows which YAML crate we use.
+//!
+//! A manifest must mean here what it means to kubectl, or a file mode, a port or a flag changes on the way. The crate
+//! gives syntax events; which value a plain scalar has is decided in `scalar`, by the rules of kubectl's own reader.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+use serde_yaml::granit_parser::{ErrorKind, Event, Options, Parser, ScanError, Span, StrInput};
+
+mod scalar;
+mod typed;
+
+pub use typed::{FieldError, suggest, typed};
+
+/// Nesting levels a document may have. CustomResourceDefinitions, the deepest manifests known, need about 60.
+pub const NESTING_MAX: usize = 200;
+
+/// Nodes that aliases and anchors of one document may copy; a bomb needs millions.
+pub const ALIAS_NODES_MAX: usize = 100_000;
+
+/// Bytes of text that aliases and anchors of one document may copy.
+pub const ALIAS_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// Nodes of one document.
+pub const NODES_MAX: usize = 1_000_000;
+
+/// One document of a file.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Document {
+    /// One-based line of the document's first content, comments not counted.
+    pub line: u32,
+    /// What it says.
+    pub value: Value,
+    /// One-based lines of the elements of a list under the key `items`, which is where a List has its objects.
+    pub item_lines: Vec<u32>,
+}
+
+/// Says why a document cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct YamlError {
+    /// One-based line of the place.
+    pub line: u32,
+    /// What is wrong there.
+    pub message: String,
+    /// What to do about it.
+    pub hint: Option<String>,
+}
+
+impl YamlError {
+    fn new(line: u32, message: impl Into<String>) -> Self {
+        Self { line, message: message.into(), hint: None }
+    }
+
+    fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+}
+
+/// Returns the documents of a YAML or JSON text, each by itself: an error in one does not hide the others.
+///
+/// Empty documents are left out. A line that starts with `---` always separates documents, as YAML has it and as kubectl
+/// cuts its input, so the text is cut there before it is parsed.
+pub fn parse_documents(text: &str) -> Vec<Result<Document, YamlError>> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    chunks(text).into_iter().flat_map(|(chunk, first_line)| parse_chunk(chunk, first_line)).collect()
+}
+
+/// Returns the YAML of a value, as `-o yaml` prints it.
+///
+/// Numbers and words in strings are quoted, so that [`parse_documents`] reads the same value back.
+///
+/// # Panics
+/// Never: the keys of JSON are strings and its numbers are finite.
+pub fn to_string(value: &Value) -> String {
+    serde_yaml::to_string(value).expect("a JSON value is always representable in YAML")
+}
+
+/// Returns the line of a field of a document, for people: that of the deepest part of the path which the document has.
+///
+/// `path` is a JSON path such as `spec.policy.clusterNames[0]`; `first_line` is the [`Document::line`] that the search is
+/// for. Reads the text again, which only complaints pay for.
+pub fn line_of(text: &str, first_line: u32, path: &str) -> u32 {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let segments: Vec<&str> =
+        path.split(['.', '[']).map(|s| s.trim_end_matches(']')).filter(|s| !s.is_empty()).collect();
+    let chunk = chunks(text).into_iter().take_while(|(_, line)| *line <= first_line).last();
+    chunk.and_then(|(chunk, first)| walk_to(chunk, first, &segments)).unwrap_or(first_line)
+}
+
+/// Cuts a text at its document markers; each piece with the line it starts on.
+fn chunks(text: &str) -> Vec<(&str, u32)> {
+    let mut pieces = Vec::new();
+    let (mut start, mut start_line, mut has_content) = (0, 1, false);
+    let mut position = 0;
+    for (number, line) in (1u32..).zip(text.split_inclusive('\n')) {
+        let is_marker =
+            line.strip_prefix("---").is_some_and(|rest| rest.is_empty() || rest.starts_with([' ', '\t', '\r', '\n']));
+        if is_marker && has_content {
+            pieces.push((&text[start..position], start_line));
+            (start, start_line, has_content) = (position, number, false);
+        }
+        // Directives belong to the document whose marker follows them.
+        has_content |= is_marker || !(line.trim_end().is_empty() || line.starts_with(['#', '%']));
+        position += line.len();
+    }
+    pieces.push((&text[start..], start_line));
+    pieces
+}
+
+fn parse_chunk(chunk: &str, first_line: u32) -> Vec<Result<Document, YamlError>> {
+    let mut reader = Reader::new(chunk, first_line);
+    let mut documents = Vec::new();
+    loop {
+        match reader.document() {
+            Ok(Some(document)) if document.value.is_null() => {}
+            Ok(Some(document)) => documents.push(Ok(document)),
+            Ok(None) => return documents,
+            Err(error) => {
+                documents.push(json_fallback(chunk, first_line).ok_or(error));
+                return documents;
+            }
+        }
+    }
+}
+
+/// Reads what is JSON but not YAML: escaped surrogate pairs, tabs for indentation.
+fn json_fallback(chunk: &str, first_line: u32) -> Option<Document> {
+    if !chunk.trim_start().starts_with('{') || chunk.contains("\n---") {
+        return None;
+    }
+    // What YAML refuses although its syntax is right (duplicate keys, numbers) must stay refused.
+    let strict_error = Reader::new(&chunk.replace('\t', " ").replace("\\ud", "d"), first_line).document().is_err();
+    let value = serde_json::from_str(chunk).ok()?;
+    (!strict_error).then_some(Document { line: first_line, value, item_lines: Vec::new() })
+}
+
+fn walk_to(chunk: &str, first_line: u32, segments: &[&str]) -> Option<u32> {
+    let mut reader = Reader::new(chunk, first_line);
+    loop {
+        let (event, span) = reader.next().ok()??;
+        match event {
+            Event::StreamStart | Event::DocumentStart(..) => {}
+            _ => return reader.descend(&event, span, segments).ok(),
+        }
+    }
+}
+
+/// What a copy of an anchored node costs.
+#[derive(Clone, Copy, Default)]
+struct Cost {
+    nodes: usize,
+    bytes: usize,
+}
+
+struct Anchored {
+    value: Value,
+    cost: Cost,
+}
+
+struct Reader<'t> {
+    parser: Parser<'t, StrInput<'t>>,
+    /// Lines before the text.
+    offset: u32,
+    anchors: BTreeMap<usize, Anchored>,
+    seen: Cost,
+    copied: Cost,
+    /// Lines of the elements of the last list directly below the root mapping.
+    element_lines: Vec<u32>,
+    item_lines: Vec<u32>,
+}
+
+impl<'t> Reader<'t> {
+    fn new(text: &'t str, first_line: u32) -> Self {
+        let mut options = Options::default();
+        options.set_emit_comments(false);
+        options.flow_nesting_limit = NESTING_MAX;
+        options.block_nesting_limit = NESTING_MAX;
+        Self {
+            parser: Parser::new_from_str_with_options(text, options),
+            offset: first_line - 1,
+            anchors: BTreeMap::new(),
+            seen: Cost::default(),
+            copied: Cost::default(),
+            element_lines: Vec::new(),
+            item_lines: Vec::new(),
+        }
+    }
+
+    fn line(&self, line: usize) -> u32 {
+        u32::try_from(line).unwrap_or(u32::MAX).saturating_add(self.offset)
+    }
+
+    fn next(&mut self) -> Result<Option<(Event<'t>, Span)>, YamlError> {
+        match self.parser.next_event() {
+            None => Ok(None),
+            Some(Ok(event)) => Ok(Some(event)),
+            Some(Err(error)) => Err(self.syntax(&error)),
+        }
+    }
+
+    fn syntax(&self, error: &ScanError) -> YamlError {
+        let line = self.line(error.marker().line());
+        match error.kind() {
+            ErrorKind::RecursionLimitExceeded => too_deep(line),
+            kind => YamlError::new(line, format!("not YAML: {kind}")),
+        }
+    }
+
+    /// Returns the event that must follow.
+    fn expect(&mut self) -> Result<(Event<'t>, Span), YamlError> {
+        self.next()?.ok_or_else(|| YamlError::new(self.offset + 1, "not YAML: the text ends too early"))
+    }
+
+    fn document(&mut self) -> Result<Option<Document>, YamlError> {
+        loop {
+            let Some((event, span)) = self.next()? else { return Ok(None) };
+            match event {
+                Event::StreamStart | Event::DocumentStart(..) => {
+                    self.anchors.clear();
+                    (self.seen, self.copied) = (Cost::default(), Cost::default());
+                }
+                Event::DocumentEnd => {}
+                Event::StreamEnd => return Ok(None),
+                event => {
+                    let line = self.line(span.start.line());
+                    let value = self.node(event, span, 0)?;
+                    return Ok(Some(Document { line, value, item_lines: std::mem::take(&mut self.item_lines) }));
+                }
+            }
+        }
+    }
+
+    fn node(&mut self, event: Event<'t>, span: Span, depth: usize) -> Result<Value, YamlError> {
+        let line = self.line(span.start.line());
+        if depth > NESTING_MAX {
+            return Err(too_deep(line));
+        }
+        self.seen.nodes += 1;
+        if self.seen.nodes > NODES_MAX {
+            return Err(YamlError::new(line, format!("the document has more than {NODES_MAX} values")));
+        }
+        let before = self.seen;
+        let (value, anchor) = match event {
+            Event::Scalar(text, style, anchor, tag) => {
+                self.seen.bytes += text.len();
+                (scalar::value(text, style, tag.as_deref()).map_err(|m| YamlError::new(line, m))?, anchor)
+            }
+            Event::SequenceStart(_, anchor, _) => (self.sequence(depth)?, anchor),
+            Event::MappingStart(_, anchor, _) => (self.mapping(depth)?, anchor),
+            Event::Alias(id) => return self.alias(id, line),
+            _ => return Err(YamlError::new(line, "not YAML: a value was expected")),
+        };
+        if anchor != 0 {
+            let cost = Cost { nodes: self.seen.nodes - before.nodes + 1, bytes: self.seen.bytes - before.bytes };
+            self.pay(cost, line)?;
+            self.anchors.insert(anchor, Anchored { value: value.clone(), cost });
+        }
+        Ok(value)
+    }
+
+    fn sequence(&mut self, depth: usize) -> Result<Value, YamlError> {
+        let mut items = Vec::new();
+        let mut lines = Vec::new();
+        loop {
+            let (event, span) = self.expect()?;
+            if event == Event::SequenceEnd {
+                break;
+            }
+            if depth == 1 {
+                lines.push(self.line(span.start.line()));
+            }
+            items.push(self.node(event, span, depth + 1)?);
+        }
+        if depth == 1 {
+            self.element_lines = lines;
+        }
+        Ok(Value::Array(items))
+    }
+
+    fn mapping(&mut self, depth: usize) -> Result<Value, YamlError> {
+        let mut entries: Vec<(String, u32, Value)> = Vec::new();
+        let mut merges = Vec::new();
+        loop {
+            let (event, span) = self.expect()?;
+            if event == Event::MappingEnd {
+                break;
+            }
+            let line = self.line(span.start.line());
+            let key = self.key(event, line)?;
+            let (event, span) = self.expect()?;
+            let value = self.node(event, span, depth + 1)?;
+            match key {
+                Some(key) => {
+                    if depth == 0 && key == "items" {
+                        self.item_lines = std::mem::take(&mut self.element_lines);
+                    }
+                    entries.push((key, line, value));
+                }
+                None => merges.push((line, value)),
+            }
+        }
+        let mut map = merged(merges)?;
+        entries.sort_by(|a, b| a.0.cmp(&b.0));
+        if let Some(pair) = entries.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+            let (key, first, second) = (&pair[0].0, pair[0].1, pair[1].1);
+            return Err(YamlError::new(second, format!("key {key:?} stands here and on line {first}"))
+                .hint("remove one of the two"));
+        }
+        map.extend(entries.into_iter().map(|(key, _, value)| (key, value)));
+        Ok(Value::Object(map))
+    }
+
+    /// Returns a key as JSON spells it; `None` for a merge key.
+    fn key(&mut self, event: Event<'t>, line: u32) -> Result<Option<String>, YamlError> {
+        let value = match event {
+            Event::Scalar(text, style, anchor, tag) => {
+                if scalar::is_merge_key(&text, style, tag.as_deref()) {
+                    return Ok(None);
+                }
+                let value = scalar::value(text, style, tag.as_deref()).map_err(|m| YamlError::new(line, m))?;
+                if anchor != 0 {
+                    self.anchors.insert(anchor, Anchored { value: value.clone(), cost: Cost::default() });
+                }
+                value
+            }
+            Event::Alias(id) => self.alias(id, line)?,
+            _ => return Err(YamlError::new(line, "a key is a list or a mapping; JSON knows only text keys")),
+        };
+        scalar::key(value).map(Some).ok_or_else(|| YamlError::new(line, "a key is null, a list or a mapping"))
+    }
+
+    fn alias(&mut self, id: usize, line: u32) -> Result<Value, YamlError> {
+        let Some(found) = self.anchors.get(&id) else {
+            return Err(YamlError::new(line, "an alias stands inside the value it names"));
+        };
+        let (cost, value) = (found.cost, found.value.clone());
+        self.pay(cost, line)?;
+        self.seen.nodes += cost.nodes;
+        self.seen.bytes += cost.bytes;
+        Ok(value)
+    }
+
+    fn pay(&mut self, cost: Cost, line: u32) -> Result<(), YamlError> {
+        self.copied.nodes += cost.nodes;
+        self.copied.bytes += cost.bytes;
+        if self.copied.nodes > ALIAS_NODES_MAX || self.copied.bytes > ALIAS_BYTES_MAX {
+            let limits = format!("{ALIAS_NODES_MAX} values or {ALIAS_BYTES_MAX} bytes");
+            return Err(YamlError::new(line, format!("the document's aliases expand to more than {limits}"))
+                .hint("write the values out, or split the document"));
+        }
+        Ok(())
+    }
+
+    /// Returns the line of the deepest part of a path, consuming events of the node that `event` starts.
+    fn descend(&mut self, event: &Event<'t>, span: Span, path: &[&str]) -> Result<u32, YamlError> {
+        let here = self.line(span.start.line());
+        let Some((first, rest)) = path.split_first() else { return Ok(here) };
+        let is_list = matches!(event, Event::SequenceStart(..));
+        if !is_list && !matches!(event, Event::MappingStart(..)) {
+            return Ok(here);
+        }
+        let mut position = 0usize;
+        // Keys may hold the characters that separate segments: the longest joined prefix that fits wins.
+        let joined: Vec<String> = (1..=path.len()).map(|n| path[..n].join(".")).collect();
+        loop {
+            let (event, span) = self.expect()?;
+            let line = self.line(span.start.line());
+            if matches!(event, Event::SequenceEnd | Event::MappingEnd) {
+                return Ok(here);
+            }
+            if is_list {
+                if first.parse() == Ok(position) {
+                    return self.descend(&event, span, rest);
+                }
+                position += 1;
+                self.node(event, span, 0)?;
+                continue;
+            }
+            let key = self.key(event, line)?.unwrap_or_default();
+            let (event, span) = self.expect()?;
+            if let Some(n) = joined.iter().position(|j| *j == key) {
+                let rest = &path[n + 1..];
+                return if rest.is_empty() { Ok(line) } else { self.descend(&event, span, rest) };
+            }
+            self.node(event, span, 0)?;
+        }
+    }
+}
+
+fn too_deep(line: u32) -> YamlError {
+    YamlError::new(line, format!("nested deeper than {NESTING_MAX} levels"))
+}
+
+/// Merges the values of `<<` keys; earlier ones win, and the mapping's own keys win over all.
+fn merged(merges: Vec<(u32, Value)>) -> Result<Map<String, Value>, YamlError> {
+    let mut map = Map::new();
+    for (line, value) in merges {
+        let sources = match value {
+            Value::Array(items) => items,
+            other => vec![other],
+        };
+        for source in sources {
+            let Value::Object(source) = source else {
+                return Err(YamlError::new(line, "`<<` merges mappings, and this is none"));
+            };
+            for (key, value) in source {
+                map.entry(key).or_insert(value);
+            }
+        }
+    }
+    Ok(map)
+}
+
+#[cfg(test)]
+mod tests;
