@@ -1,7 +1,20 @@
 //! What users write and read: the kinds of KubeFleet and OCM with their limits, defaults and cross-field rules.
 //!
-//! Types and validation only; nothing here decides.
+//! Types and validation only; nothing here decides. `table` names every kind and reads it.
 
+pub mod annotations;
+pub mod check;
 pub mod cluster;
 pub mod condition;
+pub mod envelope;
+pub mod eviction;
+pub mod object;
+pub mod ocm;
+mod ocm_rules;
+pub mod overrides;
 pub mod placement;
+mod placement_rules;
+pub mod staged;
+pub mod table;
+
+pub use check::FieldError;

@@ -1,0 +1,183 @@
+//! gitfleet's extensions: annotations, so that the same files work on a KubeFleet hub too.
+
+use std::collections::BTreeMap;
+
+use super::check::{self, FieldError, suggest};
+use crate::model::id::PlacementKey;
+
+/// Prefix of every extension.
+pub const PREFIX: &str = "gitfleet.io/";
+/// On a placement of strategy External: the strategy that every new snapshot is rolled out with.
+pub const STAGED_UPDATE_STRATEGY: &str = "gitfleet.io/staged-update-strategy";
+/// On a placement: what a newer snapshot does to a running run, `Replace` (default) or `Queue`.
+pub const WHEN_SUPERSEDED: &str = "gitfleet.io/when-superseded";
+/// On a placement: whether large deletions wait for a person, `Approve` (default) or `Off`.
+pub const DELETION_GUARD: &str = "gitfleet.io/deletion-guard";
+/// On a placement: how long a cluster may take to become available, `10m` by default.
+pub const PROGRESS_DEADLINE: &str = "gitfleet.io/progress-deadline";
+/// On a placement: clusters, number or percent, that may fail before the rollout halts; `0` by default.
+pub const MAX_FAILURES: &str = "gitfleet.io/max-failures";
+/// On a placement: `Halt` (default) or `Rollback`.
+pub const ON_FAILURE: &str = "gitfleet.io/on-failure";
+/// On a placement: `NAMESPACE/NAME` of the OCM Placement that picks its clusters.
+pub const OCM_PLACEMENT: &str = "gitfleet.io/placement";
+/// On a placement: which clusters exported decisions hold, `scheduled` (default) or `rolled-out`.
+pub const DECISIONS: &str = "gitfleet.io/decisions";
+/// On a strategy: who may approve, comma-separated.
+pub const APPROVERS: &str = "gitfleet.io/approvers";
+/// On a MemberCluster: `"true"` stops delivery.
+pub const SUSPENDED: &str = "gitfleet.io/suspended";
+/// On a MemberCluster or ManagedCluster: JSON map of property name to value.
+pub const PROPERTIES: &str = "gitfleet.io/properties";
+
+/// An annotation and the rule for its value; the rule answers what a value must be.
+pub type Rule = (&'static str, fn(&str) -> Result<(), String>);
+
+/// What a placement may carry.
+pub const ON_PLACEMENT: &[Rule] = &[
+    (STAGED_UPDATE_STRATEGY, object_name),
+    (WHEN_SUPERSEDED, |v| one_of(v, &["Replace", "Queue"])),
+    (DELETION_GUARD, |v| one_of(v, &["Approve", "Off"])),
+    (PROGRESS_DEADLINE, positive_duration),
+    (MAX_FAILURES, count_or_percent),
+    (ON_FAILURE, |v| one_of(v, &["Halt", "Rollback"])),
+    (OCM_PLACEMENT, namespaced_name),
+    (DECISIONS, |v| one_of(v, &["scheduled", "rolled-out"])),
+];
+
+/// What a staged update strategy may carry.
+pub const ON_STRATEGY: &[Rule] = &[(APPROVERS, approvers)];
+
+/// What a MemberCluster may carry.
+pub const ON_MEMBER: &[Rule] = &[(SUSPENDED, |v| one_of(v, &["true", "false"])), (PROPERTIES, properties)];
+
+/// What a ManagedCluster may carry.
+pub const ON_MANAGED: &[Rule] = &[(SUSPENDED, |v| one_of(v, &["true", "false"])), (PROPERTIES, properties)];
+
+/// Checks the extensions among an object's annotations against what its kind may carry.
+pub fn validate(annotations: &BTreeMap<String, String>, rules: &[Rule]) -> Vec<FieldError> {
+    let ours = annotations.iter().filter(|(key, _)| key.starts_with(PREFIX));
+    let check = |(key, value): (&String, &String)| {
+        let path = format!("metadata.annotations.{key}");
+        match rules.iter().find(|(name, _)| name == key) {
+            Some((_, rule)) => {
+                rule(value).err().map(|wanted| FieldError::new(path, format!("{value:?} is not {wanted}")))
+            }
+            None => Some(unknown(key, path, rules)),
+        }
+    };
+    ours.filter_map(check).collect()
+}
+
+fn unknown(key: &str, path: String, rules: &[Rule]) -> FieldError {
+    let error = FieldError::new(path, "unknown annotation for this kind");
+    let names = || rules.iter().map(|(name, _)| *name);
+    let bare = |name: &'static str| name.strip_prefix(PREFIX).unwrap_or(name);
+    match suggest(key.strip_prefix(PREFIX).unwrap_or(key), names().map(bare)) {
+        Some(close) => error.hint(format!("did you mean `{PREFIX}{close}`?")),
+        None if rules.is_empty() => error.hint("remove it"),
+        None => error.hint(format!("known here: {}", names().collect::<Vec<_>>().join(", "))),
+    }
+}
+
+/// Returns the properties that an annotation gives a cluster; values are quantities as text, numbers are written out.
+///
+/// # Errors
+/// What the value must be, where it is something else.
+pub fn parse_properties(text: &str) -> Result<BTreeMap<String, String>, String> {
+    let wanted = || "a JSON map of property name to quantity".to_owned();
+    let map: BTreeMap<String, serde_json::Value> = serde_json::from_str(text).map_err(|_| wanted())?;
+    map.into_iter()
+        .map(|(name, value)| match value {
+            serde_json::Value::String(text) => Ok((name, text)),
+            serde_json::Value::Number(number) => Ok((name, number.to_string())),
+            _ => Err(wanted()),
+        })
+        .collect()
+}
+
+fn properties(text: &str) -> Result<(), String> {
+    parse_properties(text).map(|_| ())
+}
+
+fn one_of(value: &str, allowed: &[&str]) -> Result<(), String> {
+    if allowed.contains(&value) { Ok(()) } else { Err(format!("one of {}", allowed.join(", "))) }
+}
+
+fn object_name(value: &str) -> Result<(), String> {
+    if check::is_dns_subdomain(value) { Ok(()) } else { Err("an object name".to_owned()) }
+}
+
+fn namespaced_name(value: &str) -> Result<(), String> {
+    let Ok(key) = value.parse::<PlacementKey>();
+    let fits = key.namespace.is_some_and(|ns| check::is_dns_label(&ns)) && check::is_dns_subdomain(&key.name);
+    if fits { Ok(()) } else { Err("NAMESPACE/NAME".to_owned()) }
+}
+
+fn positive_duration(value: &str) -> Result<(), String> {
+    match check::duration(value) {
+        Some(duration) if !duration.is_zero() => Ok(()),
+        _ => Err("a duration such as 10m or 1h30m".to_owned()),
+    }
+}
+
+fn count_or_percent(value: &str) -> Result<(), String> {
+    if value.parse::<u32>().is_ok() || check::percent(value).is_some() {
+        Ok(())
+    } else {
+        Err("a number of clusters or a percentage such as 10%".to_owned())
+    }
+}
+
+fn approvers(value: &str) -> Result<(), String> {
+    let fits = |entry: &str| match entry.split_once(':') {
+        Some(("user", name)) => !name.is_empty() && !name.contains(char::is_whitespace),
+        Some(("team", team)) => team.split_once('/').is_some_and(|(org, name)| !org.is_empty() && !name.is_empty()),
+        Some(("permission", level)) => matches!(level, "write" | "admin" | "maintain"),
+        _ => false,
+    };
+    if value.split(',').map(str::trim).all(fits) {
+        Ok(())
+    } else {
+        Err("a comma list of user:NAME, team:ORG/NAME and permission:write".to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_checked() {
+        let table = [
+            (ON_PLACEMENT, WHEN_SUPERSEDED, "Queue", ""),
+            (ON_PLACEMENT, WHEN_SUPERSEDED, "queue", "not one of Replace, Queue"),
+            (ON_PLACEMENT, PROGRESS_DEADLINE, "10m", ""),
+            (ON_PLACEMENT, PROGRESS_DEADLINE, "0s", "not a duration"),
+            (ON_PLACEMENT, MAX_FAILURES, "10%", ""),
+            (ON_PLACEMENT, MAX_FAILURES, "-1", "not a number of clusters"),
+            (ON_PLACEMENT, OCM_PLACEMENT, "ns/name", ""),
+            (ON_PLACEMENT, OCM_PLACEMENT, "name", "not NAMESPACE/NAME"),
+            (ON_PLACEMENT, "gitfleet.io/when-supersede", "Queue", "did you mean `gitfleet.io/when-superseded`?"),
+            (ON_PLACEMENT, SUSPENDED, "true", "unknown annotation"),
+            (ON_PLACEMENT, "example.com/x", "y", ""),
+            (ON_STRATEGY, APPROVERS, "user:ann, team:org/ops,permission:write", ""),
+            (ON_STRATEGY, APPROVERS, "ann", "comma list"),
+            (ON_MEMBER, SUSPENDED, "yes", "not one of true, false"),
+            (ON_MEMBER, PROPERTIES, "{\"a\": \"5\", \"b\": 2}", ""),
+            (ON_MEMBER, PROPERTIES, "{\"a\": []}", "JSON map"),
+            (ON_MEMBER, PROPERTIES, "a=5", "JSON map"),
+        ];
+        for (rules, key, value, expected) in table {
+            let errors = validate(&BTreeMap::from([(key.to_owned(), value.to_owned())]), rules);
+            match errors.as_slice() {
+                [] => assert_eq!(expected, "", "{key}={value}"),
+                [error] => {
+                    let text = error.to_string();
+                    assert!(!expected.is_empty() && text.contains(expected), "{key}={value}: {text}");
+                }
+                more => panic!("{more:?}"),
+            }
+        }
+    }
+}

@@ -1,0 +1,444 @@
+//! The kinds of KubeFleet and OCM that we read: one table of names, versions, scopes and readers.
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::annotations::{self, Rule};
+use super::check::{FieldError, LABEL_LENGTH_MAX, NAME_LENGTH_MAX, suggest};
+use super::cluster::{MemberCluster, MemberClusterSpec};
+use super::envelope::Envelope;
+use super::eviction::{DisruptionBudgetSpec, EvictionSpec};
+use super::object::{self, Metadata, Object, Validate, metadata_errors};
+use super::ocm::{
+    AddOnPlacementScore, ManagedCluster, ManagedClusterSetBindingSpec, ManagedClusterSetSpec, ManagedClusterSpec,
+    ManagedClusterStatus, OcmPlacementSpec, PlacementDecision,
+};
+use super::overrides::{ClusterResourceOverrideSpec, ResourceOverrideSpec};
+use super::placement::PlacementSpec;
+use super::placement_rules::extension_errors;
+use super::staged::{ApprovalRequestSpec, StagedUpdateRunSpec, StagedUpdateStrategySpec};
+use crate::model::tree::Scope;
+use crate::yaml;
+
+/// Group of KubeFleet's placements.
+pub const PLACEMENT_GROUP: &str = "placement.kubernetes-fleet.io";
+/// Group of KubeFleet's clusters.
+pub const CLUSTER_GROUP: &str = "cluster.kubernetes-fleet.io";
+/// Group of OCM's clusters and placements.
+pub const OCM_GROUP: &str = "cluster.open-cluster-management.io";
+/// Group of our own configuration.
+pub const GITFLEET_GROUP: &str = "gitfleet.io";
+/// The label that KubeFleet sets on a MemberCluster to its own name.
+pub const MEMBER_NAME_LABEL: &str = "kubernetes-fleet.io/member-name";
+
+/// A document of one of our kinds, read and checked.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Checked {
+    /// ClusterResourcePlacement or ResourcePlacement.
+    Placement(Box<PlacementSpec>),
+    /// MemberCluster.
+    MemberCluster(Box<MemberCluster>),
+    /// ManagedCluster.
+    ManagedCluster(Box<ManagedCluster>),
+    /// Any other kind: checked; read again where it is used.
+    Other,
+}
+
+type Read = fn(&Value) -> Result<(Metadata, Checked), Vec<FieldError>>;
+
+/// A kind of ours.
+#[derive(Clone, Copy)]
+pub struct Kind {
+    /// API group.
+    pub group: &'static str,
+    /// Kind.
+    pub kind: &'static str,
+    /// The name in URLs.
+    pub plural: &'static str,
+    /// Whether its objects live in namespaces.
+    pub scope: Scope,
+    /// The versions we read.
+    pub versions: &'static [&'static str],
+    name_length_max: usize,
+    /// Whether a missing spec means an empty one.
+    spec_optional: bool,
+    annotations: &'static [Rule],
+    read: Read,
+}
+
+const BOTH: &[&str] = &["v1", "v1beta1"];
+const ALL: &[&str] = &["v1", "v1beta1", "v1alpha1"];
+const OLD: &[&str] = &["v1beta1", "v1alpha1"];
+const SETS: &[&str] = &["v1beta2", "v1beta1", "v1alpha1"];
+
+const fn kind(
+    group: &'static str,
+    kind: &'static str,
+    plural: &'static str,
+    scope: Scope,
+    versions: &'static [&'static str],
+    read: Read,
+) -> Kind {
+    Kind {
+        group,
+        kind,
+        plural,
+        scope,
+        versions,
+        name_length_max: NAME_LENGTH_MAX,
+        spec_optional: false,
+        annotations: &[],
+        read,
+    }
+}
+
+impl Kind {
+    const fn short_name(self) -> Self {
+        Self { name_length_max: LABEL_LENGTH_MAX, ..self }
+    }
+
+    const fn spec_optional(self) -> Self {
+        Self { spec_optional: true, ..self }
+    }
+
+    const fn annotated(self, annotations: &'static [Rule]) -> Self {
+        Self { annotations, ..self }
+    }
+
+    /// Reads and checks a document of this kind.
+    ///
+    /// # Errors
+    /// Every field that does not fit, every rule that is broken.
+    pub fn check(&self, document: &Value) -> Result<Checked, Vec<FieldError>> {
+        let mut document = object::without_nulls(document);
+        if let Some(map) = document.as_object_mut()
+            && self.spec_optional
+        {
+            map.entry("spec").or_insert_with(|| json!({}));
+        }
+        let (metadata, checked) = (self.read)(&document)?;
+        let mut errors = metadata_errors(&metadata, self.name_length_max);
+        match &checked {
+            Checked::Placement(spec) => errors.extend(extension_errors(&metadata, spec)),
+            _ => errors.extend(annotations::validate(&metadata.annotations, self.annotations)),
+        }
+        if errors.is_empty() { Ok(checked) } else { Err(errors) }
+    }
+}
+
+use Scope::{Cluster, Namespaced};
+
+/// Every kind of ours, inputs first. Those read by `record` are what the original systems keep for themselves: known, so
+/// that `schedule` can start from them and no payload is made of them.
+pub const KINDS: &[Kind] = &[
+    kind(PLACEMENT_GROUP, "ClusterResourcePlacement", "clusterresourceplacements", Cluster, BOTH, placement)
+        .short_name()
+        .annotated(annotations::ON_PLACEMENT),
+    kind(PLACEMENT_GROUP, "ResourcePlacement", "resourceplacements", Namespaced, BOTH, placement)
+        .short_name()
+        .annotated(annotations::ON_PLACEMENT),
+    kind(PLACEMENT_GROUP, "ClusterStagedUpdateStrategy", "clusterstagedupdatestrategies", Cluster, ALL, strategy)
+        .annotated(annotations::ON_STRATEGY),
+    kind(PLACEMENT_GROUP, "StagedUpdateStrategy", "stagedupdatestrategies", Namespaced, ALL, strategy)
+        .annotated(annotations::ON_STRATEGY),
+    kind(PLACEMENT_GROUP, "ClusterStagedUpdateRun", "clusterstagedupdateruns", Cluster, ALL, run).short_name(),
+    kind(PLACEMENT_GROUP, "StagedUpdateRun", "stagedupdateruns", Namespaced, ALL, run).short_name(),
+    kind(
+        PLACEMENT_GROUP,
+        "ClusterResourceOverride",
+        "clusterresourceoverrides",
+        Cluster,
+        ALL,
+        of_spec::<ClusterResourceOverrideSpec>,
+    ),
+    kind(PLACEMENT_GROUP, "ResourceOverride", "resourceoverrides", Namespaced, ALL, of_spec::<ResourceOverrideSpec>),
+    kind(PLACEMENT_GROUP, "ClusterResourceEnvelope", "clusterresourceenvelopes", Cluster, OLD, envelope),
+    kind(PLACEMENT_GROUP, "ResourceEnvelope", "resourceenvelopes", Namespaced, OLD, envelope),
+    kind(
+        PLACEMENT_GROUP,
+        "ClusterResourcePlacementEviction",
+        "clusterresourceplacementevictions",
+        Cluster,
+        OLD,
+        of_spec::<EvictionSpec>,
+    ),
+    kind(
+        PLACEMENT_GROUP,
+        "ClusterResourcePlacementDisruptionBudget",
+        "clusterresourceplacementdisruptionbudgets",
+        Cluster,
+        OLD,
+        of_spec::<DisruptionBudgetSpec>,
+    )
+    .spec_optional(),
+    kind(CLUSTER_GROUP, "MemberCluster", "memberclusters", Cluster, BOTH, member)
+        .short_name()
+        .spec_optional()
+        .annotated(annotations::ON_MEMBER),
+    kind(OCM_GROUP, "ManagedCluster", "managedclusters", Cluster, &["v1"], managed)
+        .short_name()
+        .spec_optional()
+        .annotated(annotations::ON_MANAGED),
+    kind(OCM_GROUP, "ManagedClusterSet", "managedclustersets", Cluster, SETS, of_spec::<ManagedClusterSetSpec>)
+        .spec_optional(),
+    kind(OCM_GROUP, "ManagedClusterSetBinding", "managedclustersetbindings", Namespaced, SETS, set_binding),
+    kind(OCM_GROUP, "Placement", "placements", Namespaced, OLD, of_spec::<OcmPlacementSpec>).spec_optional(),
+    kind(OCM_GROUP, "PlacementDecision", "placementdecisions", Namespaced, OLD, decision),
+    kind(OCM_GROUP, "AddOnPlacementScore", "addonplacementscores", Namespaced, &["v1alpha1"], score),
+    kind(
+        PLACEMENT_GROUP,
+        "ClusterApprovalRequest",
+        "clusterapprovalrequests",
+        Cluster,
+        ALL,
+        of_spec::<ApprovalRequestSpec>,
+    ),
+    kind(PLACEMENT_GROUP, "ApprovalRequest", "approvalrequests", Namespaced, ALL, of_spec::<ApprovalRequestSpec>),
+    kind(PLACEMENT_GROUP, "ClusterSchedulingPolicySnapshot", "clusterschedulingpolicysnapshots", Cluster, BOTH, record),
+    kind(PLACEMENT_GROUP, "SchedulingPolicySnapshot", "schedulingpolicysnapshots", Namespaced, BOTH, record),
+    kind(PLACEMENT_GROUP, "ClusterResourceSnapshot", "clusterresourcesnapshots", Cluster, BOTH, record),
+    kind(PLACEMENT_GROUP, "ResourceSnapshot", "resourcesnapshots", Namespaced, BOTH, record),
+    kind(PLACEMENT_GROUP, "ClusterResourceBinding", "clusterresourcebindings", Cluster, BOTH, record),
+    kind(PLACEMENT_GROUP, "ResourceBinding", "resourcebindings", Namespaced, BOTH, record),
+    kind(PLACEMENT_GROUP, "ClusterResourceOverrideSnapshot", "clusterresourceoverridesnapshots", Cluster, ALL, record),
+    kind(PLACEMENT_GROUP, "ResourceOverrideSnapshot", "resourceoverridesnapshots", Namespaced, ALL, record),
+    kind(
+        PLACEMENT_GROUP,
+        "ClusterResourcePlacementStatus",
+        "clusterresourceplacementstatuses",
+        Namespaced,
+        BOTH,
+        placement_status,
+    ),
+    kind(PLACEMENT_GROUP, "Work", "works", Namespaced, BOTH, record),
+    kind(PLACEMENT_GROUP, "AppliedWork", "appliedworks", Cluster, BOTH, record),
+    kind(CLUSTER_GROUP, "InternalMemberCluster", "internalmemberclusters", Namespaced, BOTH, record),
+];
+
+/// Tells whether a group is one of ours, so that its objects are never payload.
+pub fn is_our_group(group: &str) -> bool {
+    matches!(group, PLACEMENT_GROUP | CLUSTER_GROUP | OCM_GROUP | GITFLEET_GROUP)
+}
+
+/// Returns the kind of ours that a group and kind name, in whatever version.
+pub fn lookup(group: &str, kind: &str) -> Option<&'static Kind> {
+    KINDS.iter().find(|k| k.kind == kind && k.group == group)
+}
+
+/// Returns the kind of ours that a document is of; `None` for kinds of other groups.
+///
+/// # Errors
+/// A kind or a version of our groups that we do not know.
+pub fn find(group: &str, version: &str, kind: &str) -> Result<Option<&'static Kind>, FieldError> {
+    if !is_our_group(group) {
+        return Ok(None);
+    }
+    let Some(found) = lookup(group, kind) else {
+        let of_group = || KINDS.iter().filter(|k| k.group == group).map(|k| k.kind);
+        let error = FieldError::new("kind", format!("group {group} has no kind {kind:?} that gitfleet reads"));
+        let elsewhere = KINDS.iter().find(|k| k.kind == kind);
+        return Err(match (suggest(kind, of_group()), elsewhere) {
+            (_, Some(other)) => error.hint(format!("did you mean `{}/{}`?", other.group, other.versions[0])),
+            (Some(close), None) => error.hint(format!("did you mean `{close}`?")),
+            (None, None) => error,
+        });
+    };
+    if !found.versions.contains(&version) {
+        let message = format!("{kind} has no version {version:?}");
+        return Err(FieldError::new("apiVersion", message).hint(format!("known: {}", found.versions.join(", "))));
+    }
+    Ok(Some(found))
+}
+
+fn of_spec<S: DeserializeOwned + Validate>(value: &Value) -> Result<(Metadata, Checked), Vec<FieldError>> {
+    object::read::<S>(value).map(|object| (object.metadata, Checked::Other))
+}
+
+fn placement(value: &Value) -> Result<(Metadata, Checked), Vec<FieldError>> {
+    let object: Object<PlacementSpec> = object::read(value)?;
+    Ok((object.metadata, Checked::Placement(Box::new(object.spec))))
+}
+
+fn strategy(value: &Value) -> Result<(Metadata, Checked), Vec<FieldError>> {
+    of_spec::<StagedUpdateStrategySpec>(value)
+}
+
+fn run(value: &Value) -> Result<(Metadata, Checked), Vec<FieldError>> {
+    of_spec::<StagedUpdateRunSpec>(value)
+}
+
+fn member(value: &Value) -> Result<(Metadata, Checked), Vec<FieldError>> {
+    let object: Object<MemberClusterSpec> = object::read(value)?;
+    let mut labels = object.metadata.labels.clone();
+    labels.insert(MEMBER_NAME_LABEL.to_owned(), object.metadata.name.clone());
+    let cluster = MemberCluster {
+        labels,
+        annotations: object.metadata.annotations.clone(),
+        spec: object.spec,
+        status: object.status,
+        managed: None,
+    };
+    Ok((object.metadata, Checked::MemberCluster(Box::new(cluster))))
+}
+
+fn managed(value: &Value) -> Result<(Metadata, Checked), Vec<FieldError>> {
+    let object: Object<ManagedClusterSpec> = object::read(value)?;
+    let status: Option<ManagedClusterStatus> = match &object.status {
+        Some(status) => Some(yaml::typed(status).map_err(|errors| below("status", errors))?),
+        None => None,
+    };
+    let metadata = object.metadata;
+    let cluster = ManagedCluster {
+        labels: metadata.labels.clone(),
+        annotations: metadata.annotations.clone(),
+        spec: object.spec,
+        status,
+    };
+    Ok((metadata, Checked::ManagedCluster(Box::new(cluster))))
+}
+
+fn below(prefix: &str, errors: Vec<FieldError>) -> Vec<FieldError> {
+    let nested = |error: FieldError| FieldError { field: format!("{prefix}.{}", error.field), ..error };
+    errors.into_iter().map(nested).collect()
+}
+
+fn set_binding(value: &Value) -> Result<(Metadata, Checked), Vec<FieldError>> {
+    let object: Object<ManagedClusterSetBindingSpec> = object::read(value)?;
+    if object.spec.cluster_set != object.metadata.name {
+        let message = format!("{:?} differs from metadata.name", object.spec.cluster_set);
+        return Err(vec![FieldError::new("spec.clusterSet", message).hint("a binding has the name of its set")]);
+    }
+    Ok((object.metadata, Checked::Other))
+}
+
+fn envelope(value: &Value) -> Result<(Metadata, Checked), Vec<FieldError>> {
+    let envelope: Envelope = yaml::typed(value)?;
+    let errors = envelope.validate();
+    if errors.is_empty() { Ok((envelope.metadata, Checked::Other)) } else { Err(errors) }
+}
+
+fn decision(value: &Value) -> Result<(Metadata, Checked), Vec<FieldError>> {
+    yaml::typed::<PlacementDecision>(value).map(|object| (object.metadata, Checked::Other))
+}
+
+fn score(value: &Value) -> Result<(Metadata, Checked), Vec<FieldError>> {
+    let object: AddOnPlacementScore = yaml::typed(value)?;
+    let errors = object.validate();
+    if errors.is_empty() { Ok((object.metadata, Checked::Other)) } else { Err(errors) }
+}
+
+fn record(value: &Value) -> Result<(Metadata, Checked), Vec<FieldError>> {
+    yaml::typed::<Object<Value>>(value).map(|object| (object.metadata, Checked::Other))
+}
+
+fn placement_status(value: &Value) -> Result<(Metadata, Checked), Vec<FieldError>> {
+    #[derive(Deserialize)]
+    struct Loose {
+        metadata: Metadata,
+    }
+    yaml::typed::<Loose>(value).map(|object| (object.metadata, Checked::Other))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(document: &Value) -> Vec<String> {
+        let (group, version) = document["apiVersion"].as_str().unwrap().split_once('/').unwrap();
+        let kind = match find(group, version, document["kind"].as_str().unwrap()) {
+            Ok(kind) => kind.expect("one of our groups"),
+            Err(error) => return vec![error.to_string()],
+        };
+        kind.check(document).err().into_iter().flatten().map(|e| e.to_string()).collect()
+    }
+
+    #[test]
+    fn kinds_are_read_strictly() {
+        let fleet = |kind: &str, spec: Value| json!({"apiVersion": format!("{PLACEMENT_GROUP}/v1beta1"), "kind": kind, "metadata": {"name": "a"}, "spec": spec});
+        let ocm = |kind: &str, version: &str, spec: Value| json!({"apiVersion": format!("{OCM_GROUP}/{version}"), "kind": kind, "metadata": {"name": "a", "namespace": "n"}, "spec": spec});
+        let selectors = json!([{"group": "", "version": "v1", "kind": "Namespace", "name": "a"}]);
+        let mut annotated = fleet("ClusterResourcePlacement", json!({"resourceSelectors": selectors}));
+        annotated["metadata"]["annotations"] = json!({"gitfleet.io/staged-update-strategy": "s"});
+        let mut both = fleet("ClusterResourcePlacement", json!({"resourceSelectors": selectors, "policy": {}}));
+        both["metadata"]["annotations"] = json!({"gitfleet.io/placement": "ns/p"});
+        let member = json!({"apiVersion": format!("{CLUSTER_GROUP}/v1"), "kind": "MemberCluster", "metadata": {"name": "a", "labels": {"a": "b"}}});
+        let mut suspended = member.clone();
+        suspended["metadata"]["annotations"] = json!({"gitfleet.io/suspend": "true"});
+        let mut tainted = member.clone();
+        tainted["spec"] = json!({"taints": [{"key": "a", "effect": "NoExecute"}]});
+        let envelope = json!({"apiVersion": format!("{PLACEMENT_GROUP}/v1beta1"), "kind": "ClusterResourceEnvelope", "metadata": {"name": "a"},
+            "data": {"x": {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}}}});
+        let table: Vec<(Value, &str)> = vec![
+            (fleet("ClusterResourcePlacement", json!({"resourceSelectors": selectors})), ""),
+            (
+                fleet("ClusterResourcePlacement", json!({"resourceSelectors": selectors, "polcy": {}})),
+                "did you mean `policy`?",
+            ),
+            (fleet("ClusterResourcePlacement", json!({})), "spec.resourceSelectors: required and missing"),
+            (fleet("ClusterResourcePlacment", json!({})), "did you mean `ClusterResourcePlacement`?"),
+            (
+                json!({"apiVersion": format!("{PLACEMENT_GROUP}/v2"), "kind": "ClusterResourcePlacement"}),
+                "known: v1, v1beta1",
+            ),
+            (
+                json!({"apiVersion": format!("{PLACEMENT_GROUP}/v1"), "kind": "MemberCluster"}),
+                "did you mean `cluster.kubernetes-fleet.io/v1`?",
+            ),
+            (annotated, "needs strategy.type External"),
+            (both, "policy of its own"),
+            (
+                fleet(
+                    "ClusterStagedUpdateRun",
+                    json!({"placementName": "p", "stagedRolloutStrategyName": "s", "state": "Go"}),
+                ),
+                "not one of Initialize, Run, Stop",
+            ),
+            (fleet("ClusterResourcePlacementEviction", json!({"placementName": "p", "clusterName": "c"})), ""),
+            (
+                fleet("ClusterResourcePlacementDisruptionBudget", json!({"maxUnavailable": 1, "minAvailable": 1})),
+                "exclude each other",
+            ),
+            (fleet("ClusterResourceBinding", json!({"state": "Bound", "anything": 1})), ""),
+            (envelope, "does not fit into a ClusterResourceEnvelope"),
+            (member, ""),
+            (suspended, "did you mean `gitfleet.io/suspended`?"),
+            (tainted, "spec.taints[0].effect: \"NoExecute\" is not one of NoSchedule"),
+            (ocm("Placement", "v1alpha1", json!({"prioritizerPolicy": {"configurations": [{"name": "Balance"}]}})), ""),
+            (
+                ocm(
+                    "Placement",
+                    "v1beta1",
+                    json!({"prioritizerPolicy": {"mode": "Wrong", "configurations": [{"weight": 1}]}}),
+                ),
+                "scoreCoordinate: required",
+            ),
+            (ocm("Placement", "v1beta1", json!({"prioritizerPolicy": {"mode": "Wrong"}})), ""),
+            (ocm("Placement", "v1beta1", json!({"numberOfClusters": -1})), "below 0"),
+            (
+                ocm(
+                    "Placement",
+                    "v1beta1",
+                    json!({"decisionStrategy": {"groupStrategy": {"decisionGroups": [{"groupName": "a", "groupClusterSelector": {}}]}}}),
+                ),
+                "2 to 63",
+            ),
+            (ocm("ManagedClusterSetBinding", "v1beta2", json!({"clusterSet": "b"})), "differs from metadata.name"),
+            (
+                ocm(
+                    "ManagedClusterSet",
+                    "v1alpha1",
+                    json!({"clusterSelector": {"selectorType": "LegacyClusterSetLabel"}}),
+                ),
+                "",
+            ),
+        ];
+        for (document, expected) in table {
+            let found = check(&document);
+            match expected {
+                "" => assert_eq!(found, Vec::<String>::new(), "{document}"),
+                _ => assert!(found.len() == 1 && found[0].contains(expected), "{document}: {found:?}"),
+            }
+        }
+    }
+}
