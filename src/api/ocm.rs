@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::check;
-use super::condition::Condition;
 use super::object::Metadata;
 use super::placement::{IntOrPercent, LabelSelector, LabelSelectorRequirement};
 
@@ -86,7 +85,7 @@ pub enum ManagedTaintEffect {
 pub struct ManagedClusterStatus {
     /// Conditions.
     #[serde(default)]
-    pub conditions: Vec<Condition>,
+    pub conditions: Vec<ClusterCondition>,
     /// Quantity by resource.
     #[serde(default)]
     pub capacity: BTreeMap<String, Quantity>,
@@ -96,6 +95,18 @@ pub struct ManagedClusterStatus {
     /// Claims.
     #[serde(default)]
     pub cluster_claims: Vec<ClusterClaim>,
+}
+
+/// A condition of a managed cluster, as far as placements read it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ClusterCondition {
+    /// Such as `ManagedClusterConditionAvailable`.
+    #[serde(rename = "type")]
+    pub type_: String,
+    /// `True`, `False` or `Unknown`.
+    #[serde(default)]
+    pub status: String,
 }
 
 /// A quantity, which YAML may have as a number.

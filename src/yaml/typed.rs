@@ -145,7 +145,9 @@ fn misfit(path: &[Step], text: &str) -> FieldError {
             None => error,
         };
     }
-    FieldError::new(written(&path), text)
+    let error = FieldError::new(written(&path), text);
+    let is_scalar = ["boolean", "integer", "floating point"].iter().any(|t| text.contains(&format!("type: {t}")));
+    if is_scalar && text.ends_with("a string") { error.hint("put it in quotes") } else { error }
 }
 
 fn remove(value: &mut Value, path: &[Step]) -> bool {

@@ -1,0 +1,246 @@
+//! The files of a commit together: identities, scopes, members.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::blob::{ParsedBlob, ParsedDocument};
+use super::paths::Selection;
+use crate::api::cluster::MemberCluster;
+use crate::api::ocm::ManagedCluster;
+use crate::api::table::{self, Checked, MEMBER_NAME_LABEL, PLACEMENT_GROUP};
+use crate::model::id::{BlobId, ClusterName, CommitId, ObjectKey, PlacementKey};
+use crate::model::kinds;
+use crate::model::manifest::{InputError, Manifest, Origin};
+use crate::model::tree::{Placement, Scope, Tree};
+
+/// Bytes of all files of one source together.
+pub const BYTES_MAX: usize = 256 * 1024 * 1024;
+
+/// Returns the checked tree of a commit.
+///
+/// `files` are the files that `selection` says to read, in any order: path, blob id, content.
+///
+/// # Errors
+/// Every complaint about the commit, sorted by path and line. A commit with any is refused whole.
+pub fn assemble(
+    commit: Option<CommitId>,
+    selection: &Selection,
+    files: impl IntoIterator<Item = (Arc<str>, BlobId, Arc<ParsedBlob>)>,
+) -> Result<Tree, Vec<InputError>> {
+    let mut files: Vec<_> = files.into_iter().collect();
+    files.sort_by(|a, b| a.0.cmp(&b.0));
+    let mut errors = selection.errors.clone();
+    let bytes: usize = files.iter().map(|(_, _, blob)| blob.size_bytes).sum();
+    if bytes > BYTES_MAX {
+        errors.push(InputError {
+            path: String::new(),
+            line: 0,
+            object: None,
+            field: None,
+            message: format!("the files have {bytes} bytes together, the limit is {BYTES_MAX}"),
+            hint: Some("narrow `source.path`, or add folders to .gitfleetignore".to_owned()),
+        });
+    }
+    let mut tree = Tree::default();
+    tree.commit = commit;
+    let mut found = Vec::new();
+    for (path, id, blob) in &files {
+        tree.skipped.extend(blob.skipped.iter().map(|line| (path.to_string(), *line)));
+        errors.extend(blob.errors.iter().map(|error| InputError {
+            path: path.to_string(),
+            line: error.line,
+            object: error.object.clone(),
+            field: error.field.clone(),
+            message: error.message.clone(),
+            hint: error.hint.clone(),
+        }));
+        found.extend(blob.documents.iter().map(|document| Found {
+            document,
+            origin: Origin { path: path.clone(), line: document.line, blob: id.clone(), ordinal: document.ordinal },
+        }));
+    }
+    duplicates(&found, &mut errors);
+    tree.scopes = scopes(&found);
+    namespaces(&found, &tree.scopes, &mut errors);
+    overrides(&found, &mut errors);
+    if !errors.is_empty() {
+        errors.sort();
+        errors.dedup();
+        return Err(errors);
+    }
+    fill(&mut tree, found);
+    Ok(tree)
+}
+
+struct Found<'a> {
+    document: &'a ParsedDocument,
+    origin: Origin,
+}
+
+impl Found<'_> {
+    fn complain(&self, field: &str, message: String, hint: &str) -> InputError {
+        InputError {
+            path: self.origin.path.to_string(),
+            line: self.origin.line,
+            object: Some(self.document.id.to_string()),
+            field: Some(field.to_owned()),
+            message,
+            hint: Some(hint.to_owned()),
+        }
+    }
+
+    fn manifest(&self) -> Manifest {
+        Manifest { id: self.document.id.clone(), object: self.document.object.clone(), origin: self.origin.clone() }
+    }
+
+    fn group_and_kind(&self) -> (String, String) {
+        (self.document.id.group.clone(), self.document.id.kind.clone())
+    }
+}
+
+fn duplicates(found: &[Found<'_>], errors: &mut Vec<InputError>) {
+    let mut first: BTreeMap<ObjectKey, &Found<'_>> = BTreeMap::new();
+    for item in found {
+        match first.entry(item.document.id.key()) {
+            std::collections::btree_map::Entry::Vacant(entry) => {
+                entry.insert(item);
+            }
+            std::collections::btree_map::Entry::Occupied(entry) => {
+                let other = &entry.get().origin;
+                let message = format!("the same object stands at {}:{} too", other.path, other.line);
+                errors.push(item.complain("metadata.name", message, "remove or rename one of the two"));
+            }
+        }
+    }
+}
+
+/// Returns the scope of every kind: of Kubernetes, of ours, of the definitions here, else as the documents have it.
+fn scopes(found: &[Found<'_>]) -> BTreeMap<(String, String), Scope> {
+    let named = |group: &str, kind: &str, scope| ((group.to_owned(), kind.to_owned()), scope);
+    let mut scopes = BTreeMap::new();
+    for item in found {
+        let is_namespaced = !item.document.id.namespace.is_empty();
+        let scope = scopes.entry(item.group_and_kind()).or_insert(Scope::Cluster);
+        if is_namespaced {
+            *scope = Scope::Namespaced;
+        }
+    }
+    let defined = found.iter().filter_map(|item| item.document.defines.as_ref());
+    scopes.extend(defined.map(|(group, kind, scope)| named(group, kind, *scope)));
+    scopes.extend(table::KINDS.iter().map(|k| named(k.group, k.kind, k.scope)));
+    scopes.extend(kinds::BUILT_IN.iter().map(|k| named(k.group, k.kind, k.scope)));
+    scopes
+}
+
+fn namespaces(found: &[Found<'_>], scopes: &BTreeMap<(String, String), Scope>, errors: &mut Vec<InputError>) {
+    for item in found {
+        let scope = scopes.get(&item.group_and_kind());
+        let has_namespace = !item.document.id.namespace.is_empty();
+        match (scope, has_namespace) {
+            (Some(Scope::Namespaced), false) => {
+                let message = format!("a {} lives in a namespace, and this one names none", item.document.id.kind);
+                errors.push(item.complain("metadata.namespace", message, "add metadata.namespace"));
+            }
+            (Some(Scope::Cluster), true) => {
+                let message = format!("a {} lives in no namespace", item.document.id.kind);
+                errors.push(item.complain("metadata.namespace", message, "remove metadata.namespace"));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Complains where two overrides of one kind select one object: which of them came first would be an accident.
+///
+/// Source: KubeFleet's webhooks for ClusterResourceOverride (the whole hub) and ResourceOverride (one namespace).
+fn overrides(found: &[Found<'_>], errors: &mut Vec<InputError>) {
+    let mut first: BTreeMap<[String; 5], &Found<'_>> = BTreeMap::new();
+    for item in found {
+        let id = &item.document.id;
+        let list = match id.kind.as_str() {
+            "ClusterResourceOverride" => "clusterResourceSelectors",
+            "ResourceOverride" => "resourceSelectors",
+            _ => continue,
+        };
+        let selectors = item.document.object.pointer(&format!("/spec/{list}")).and_then(Value::as_array);
+        if id.group != PLACEMENT_GROUP {
+            continue;
+        }
+        for (index, selector) in selectors.into_iter().flatten().enumerate() {
+            let text = |field: &str| selector.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
+            let key = [list.to_owned(), id.namespace.clone(), text("group"), text("kind"), text("name")];
+            let object = format!("{} {}", key[3], key[4]);
+            if let Some(other) = first.insert(key, item)
+                && other.document.id != item.document.id
+            {
+                let message = format!(
+                    "{} at {}:{} overrides {object} too",
+                    other.document.id.name, other.origin.path, other.origin.line
+                );
+                let field = format!("spec.{list}[{index}]");
+                errors.push(item.complain(&field, message, "put the rules into one override"));
+            }
+        }
+    }
+}
+
+fn fill(tree: &mut Tree, found: Vec<Found<'_>>) {
+    let mut payload = Vec::new();
+    let mut managed: Vec<(ClusterName, ManagedCluster)> = Vec::new();
+    for item in found {
+        let id = &item.document.id;
+        let name = || ClusterName::new(id.name.as_str());
+        match &item.document.checked {
+            None => payload.push(item.manifest()),
+            // Envelopes are selected and delivered like payload.
+            Some(Checked::Other) if id.group == PLACEMENT_GROUP && id.kind.ends_with("Envelope") => {
+                payload.push(item.manifest());
+            }
+            Some(Checked::Other) => tree.inputs.push(item.manifest()),
+            Some(Checked::Placement(spec)) => {
+                let key = match id.namespace.as_str() {
+                    "" => PlacementKey::cluster_scoped(&id.name),
+                    namespace => PlacementKey::namespaced(namespace, &id.name),
+                };
+                let annotations = annotations(&item.document.object);
+                let spec = spec.as_ref().clone();
+                tree.placements.insert(key.clone(), Placement { key, spec, annotations, origin: item.origin });
+            }
+            Some(Checked::MemberCluster(cluster)) => {
+                tree.clusters.insert(name(), cluster.as_ref().clone());
+            }
+            Some(Checked::ManagedCluster(cluster)) => {
+                managed.push((name(), cluster.as_ref().clone()));
+                tree.inputs.push(item.manifest());
+            }
+        }
+    }
+    for (name, cluster) in managed {
+        join(tree.clusters.entry(name.clone()).or_default(), &name, cluster);
+    }
+    tree.inputs.sort_by(|a, b| a.id.cmp(&b.id));
+    tree.set_manifests(payload);
+}
+
+/// Makes one member of a MemberCluster and a ManagedCluster of one name; what the MemberCluster says goes first.
+fn join(member: &mut MemberCluster, name: &ClusterName, managed: ManagedCluster) {
+    for (key, value) in &managed.labels {
+        member.labels.entry(key.clone()).or_insert_with(|| value.clone());
+    }
+    for (key, value) in &managed.annotations {
+        member.annotations.entry(key.clone()).or_insert_with(|| value.clone());
+    }
+    member.labels.insert(MEMBER_NAME_LABEL.to_owned(), name.to_string());
+    member.managed = Some(managed);
+}
+
+fn annotations(object: &Value) -> BTreeMap<String, String> {
+    let map = object.pointer("/metadata/annotations").and_then(Value::as_object);
+    let text = |(key, value): (&String, &Value)| Some((key.clone(), value.as_str()?.to_owned()));
+    map.into_iter().flatten().filter_map(text).collect()
+}
+
+#[cfg(test)]
+mod tests;

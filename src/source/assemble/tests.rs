@@ -1,0 +1,187 @@
+use super::*;
+use crate::source::{BLOB_BYTES_MAX, parse_blob, select};
+
+fn tree(files: &[(&str, &[u8])]) -> Result<Tree, Vec<InputError>> {
+    let selection = select(files.iter().map(|(path, _)| *path), None);
+    let parsed = files
+        .iter()
+        .filter(|(path, _)| selection.read.iter().any(|read| read == path))
+        .map(|(path, content)| (Arc::from(*path), BlobId::new(*path), Arc::new(parse_blob(content))));
+    assemble(None, &selection, parsed)
+}
+
+const PLACEMENT: &str = "
+apiVersion: placement.kubernetes-fleet.io/v1
+kind: ClusterResourcePlacement
+metadata: {name: p}
+spec:
+  resourceSelectors:
+    - {group: '', version: v1, kind: Namespace, name: a}
+";
+
+/// Every row is one bad file (or two) and the complaints about it.
+#[test]
+fn bad_input_is_named() {
+    let overrides = (override_of("one"), override_of("two"));
+    let big = vec![b'#'; BLOB_BYTES_MAX + 1];
+    let bomb = {
+        let mut text = String::from("a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n");
+        for level in 1..10 {
+            text += &format!("a{level}: &a{level} [{}]\n", vec![format!("*a{}", level - 1); 10].join(","));
+        }
+        text
+    };
+    let typo = format!("---\na: 1\n---{PLACEMENT}  strategy:\n    rollingUpdate: {{maxUnavailabel: 1}}\n");
+    let bad_and_good = format!("a: [\n---{}", PLACEMENT.replace("spec:", "spec:\n  zzz: 1"));
+    let configs = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: ns}\n";
+    let table: &[(&str, &[(&str, &[u8])], &[&str])] = &[
+        ("not YAML", &[("a.yaml", b"a: 1\nb: [\n")], &["a.yaml:2: not YAML"]),
+        (
+            "one bad document hides no other",
+            &[("a.yaml", bad_and_good.as_bytes())],
+            &["a.yaml:1: not YAML", "a.yaml:7: ClusterResourcePlacement.placement.kubernetes-fleet.io p: spec.zzz: unknown"],
+        ),
+        (
+            "unknown field",
+            &[("a.yaml", typo.as_bytes())],
+            &["a.yaml:11: ClusterResourcePlacement.placement.kubernetes-fleet.io p: spec.strategy.rollingUpdate.maxUnavailabel: unknown field (did you mean `maxUnavailable`?)"],
+        ),
+        (
+            "two documents, one identity",
+            &[("a.yaml", configs.as_bytes()), ("b/c.yaml", configs.as_bytes())],
+            &["b/c.yaml:1: ConfigMap ns/a: metadata.name: the same object stands at a.yaml:1 too"],
+        ),
+        (
+            "one identity in two versions",
+            &[
+                ("a.yaml", PLACEMENT.as_bytes()),
+                ("b.yaml", b"apiVersion: placement.kubernetes-fleet.io/v1beta1\nkind: ClusterResourcePlacement\nmetadata: {name: p}\nspec: {resourceSelectors: [{group: '', version: v1, kind: Namespace}]}"),
+            ],
+            &["b.yaml:1: ClusterResourcePlacement.placement.kubernetes-fleet.io p: metadata.name: the same object stands at a.yaml:2 too"],
+        ),
+        (
+            "no namespace",
+            &[("a.yaml", b"\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n")],
+            &["a.yaml:2: ConfigMap a: metadata.namespace: a ConfigMap lives in a namespace"],
+        ),
+        (
+            "namespace too many",
+            &[("a.yaml", b"apiVersion: v1\nkind: Namespace\nmetadata: {name: a, namespace: b}\n")],
+            &["a.yaml:1: Namespace b/a: metadata.namespace: a Namespace lives in no namespace (remove"],
+        ),
+        (
+            "a definition decides the scope",
+            &[
+                ("a.yaml", b"apiVersion: e.io/v1\nkind: Thing\nmetadata: {name: a}\n"),
+                ("b.yaml", b"apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: things.e.io}\nspec: {group: e.io, scope: Namespaced, names: {kind: Thing}}\n"),
+            ],
+            &["a.yaml:1: Thing.e.io a: metadata.namespace: a Thing lives in a namespace"],
+        ),
+        ("alias bomb", &[("a.yaml", bomb.as_bytes())], &["a.yaml:5: the document's aliases expand"]),
+        ("large file", &[("a.yaml", &big)], &["a.yaml: has 5242881 bytes, the limit is 5242880"]),
+        (
+            "LFS pointer",
+            &[("a.yaml", b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n")],
+            &["a.yaml: is a git LFS pointer"],
+        ),
+        ("not UTF-8", &[("a.yaml", b"a: 1\nb: \xff\n")], &["a.yaml:2: is not UTF-8"]),
+        (
+            "generateName",
+            &[("a.yaml", b"apiVersion: batch/v1\nkind: Job\nmetadata: {generateName: a-}\n")],
+            &["a.yaml:3: Job: metadata.generateName: a name that changes"],
+        ),
+        ("kind alone", &[("a.yaml", b"kind: Job\n")], &["a.yaml:1: apiVersion: required and missing"]),
+        ("apiVersion alone", &[("a.yaml", b"apiVersion: v1\n")], &["a.yaml:1: kind: required and missing"]),
+        (
+            "number as a name",
+            &[("a.yaml", b"apiVersion: v1\nkind: Namespace\nmetadata:\n  name: 12\n")],
+            &["a.yaml:4: Namespace: metadata.name: 12 is not text (put it in quotes)"],
+        ),
+        (
+            "unknown kind of ours",
+            &[("a.yaml", b"apiVersion: gitfleet.io/v1alpha1\nkind: Fleet\nmetadata: {name: a}\n")],
+            &["a.yaml:2: Fleet.gitfleet.io a: kind: group gitfleet.io has no kind"],
+        ),
+        (
+            "inside a list",
+            &[("a.yaml", b"apiVersion: v1\nkind: List\nitems:\n- apiVersion: v1\n  kind: Namespace\n  metadata: {name: a}\n- apiVersion: v1\n  kind: Secret\n  metadata: {name: a}\n")],
+            &["a.yaml:7: Secret a: metadata.namespace: a Secret lives"],
+        ),
+        (
+            "two overrides on one object",
+            &[("a.yaml", overrides.0.as_bytes()), ("b.yaml", overrides.1.as_bytes())],
+            &["b.yaml:1: ClusterResourceOverride.placement.kubernetes-fleet.io two: spec.clusterResourceSelectors[0]: one at a.yaml:1 overrides Namespace ns too"],
+        ),
+    ];
+    for (name, files, expected) in table {
+        let errors: Vec<String> = tree(files).expect_err(name).iter().map(ToString::to_string).collect();
+        assert_eq!(errors.len(), expected.len(), "{name}: {errors:#?}");
+        for (error, expected) in errors.iter().zip(*expected) {
+            assert!(error.starts_with(expected), "{name}: {error}");
+        }
+    }
+}
+
+fn override_of(name: &str) -> String {
+    format!(
+        "apiVersion: placement.kubernetes-fleet.io/v1\nkind: ClusterResourceOverride\nmetadata: {{name: {name}}}\nspec:\n  \
+         clusterResourceSelectors: [{{group: '', version: v1, kind: Namespace, name: ns}}]\n  policy:\n    overrideRules: \
+         [{{overrideType: Delete}}]\n"
+    )
+}
+
+#[test]
+fn a_tree_knows_what_is_what() {
+    let files: &[(&str, &[u8])] = &[
+        ("p.yaml", PLACEMENT.as_bytes()),
+        ("gitfleet.yaml", b"apiVersion: gitfleet.io/v1alpha1\nkind: Configuration\nsource: {url: x}\n"),
+        ("values.yaml", b"a: 1\n---\n- 1\n"),
+        (
+            "c.yaml",
+            b"apiVersion: cluster.kubernetes-fleet.io/v1\nkind: MemberCluster\nmetadata: {name: one, labels: {env: a}}\n---\n\
+              apiVersion: cluster.open-cluster-management.io/v1\nkind: ManagedCluster\nmetadata: {name: one, labels: {env: b, x: z}}\n---\n\
+              apiVersion: cluster.open-cluster-management.io/v1\nkind: ManagedCluster\nmetadata: {name: two}\nspec: {hubAcceptsClient: true}\n",
+        ),
+        (
+            "l.json",
+            br#"{"apiVersion": "v1", "kind": "ConfigMapList", "items": [{"metadata": {"name": "b", "namespace": "ns"}},
+                {"metadata": {"name": "a", "namespace": "ns"}}]}"#,
+        ),
+        ("n.yaml", b"apiVersion: v1\nkind: Namespace\nmetadata: {name: ns}\n---\napiVersion: e.io/v1\nkind: Odd\nmetadata: {name: o}\n"),
+    ];
+    let tree = tree(files).unwrap();
+    let ids: Vec<String> = tree.manifests.iter().map(|m| m.id.to_string()).collect();
+    assert_eq!(ids, ["ConfigMap ns/a", "ConfigMap ns/b", "Namespace ns", "Odd.e.io o"]);
+    assert_eq!(tree.manifests[0].origin.ordinal, 1);
+    assert_eq!(tree.placements.keys().map(ToString::to_string).collect::<Vec<_>>(), ["p"]);
+    assert_eq!(tree.skipped, [("values.yaml".to_owned(), 1), ("values.yaml".to_owned(), 3)]);
+    let one = &tree.clusters["one"];
+    assert_eq!((one.labels["env"].as_str(), one.labels["x"].as_str()), ("a", "z"));
+    assert_eq!(one.labels[MEMBER_NAME_LABEL], "one");
+    assert!(one.managed.as_ref().is_some_and(|m| m.labels["env"] == "b"));
+    assert_eq!(tree.clusters["two"].labels[MEMBER_NAME_LABEL], "two");
+    assert_eq!(tree.scopes[&("e.io".to_owned(), "Odd".to_owned())], Scope::Cluster);
+    assert_eq!(tree.scopes[&(String::new(), "Pod".to_owned())], Scope::Namespaced);
+}
+
+#[test]
+fn the_examples_are_read_unedited() {
+    let files: &[(&str, &[u8])] = &[
+        ("1.yaml", include_bytes!("../../../tests/fixtures/examples/argocd-applicationset.yaml")),
+        ("2.yaml", include_bytes!("../../../tests/fixtures/examples/crp-properties.yaml")),
+        ("3.yaml", include_bytes!("../../../tests/fixtures/examples/crp-rolling-update.yaml")),
+        ("4.yaml", include_bytes!("../../../tests/fixtures/examples/crp-topology-spread.yaml")),
+        ("5.yaml", include_bytes!("../../../tests/fixtures/examples/ocm-placement.yaml")),
+        ("6.yaml", include_bytes!("../../../tests/fixtures/examples/staged-update.yaml")),
+    ];
+    let tree = tree(files).unwrap_or_else(|errors| panic!("{errors:#?}"));
+    let placements: Vec<String> = tree.placements.keys().map(ToString::to_string).collect();
+    assert_eq!(placements, ["crp-1", "crp-example", "crp-filter", "crp-rank", "crp-staged-update-sample"]);
+    let rank = tree.placements[&PlacementKey::cluster_scoped("crp-rank")].spec.policy.as_ref().unwrap();
+    let affinity = rank.affinity.as_ref().unwrap().cluster_affinity.as_ref().unwrap();
+    let term = &affinity.preferred_during_scheduling_ignored_during_execution[0].preference;
+    assert_eq!(term.property_sorter.as_ref().unwrap().name, "resources.kubernetes-fleet.io/total-cpu");
+    let inputs: Vec<&str> = tree.inputs.iter().map(|m| m.id.kind.as_str()).collect();
+    assert_eq!(inputs, ["Placement", "ClusterStagedUpdateRun", "ClusterStagedUpdateStrategy"]);
+    assert_eq!(tree.manifests.len(), 1);
+}

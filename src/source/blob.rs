@@ -1,0 +1,259 @@
+//! One file's content: documents, identities, and our own kinds checked.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::api::FieldError;
+use crate::api::table::{self, Checked, GITFLEET_GROUP};
+use crate::model::id::ObjectId;
+use crate::model::tree::Scope;
+use crate::yaml;
+
+/// Bytes of one file; manifests of etcd's limit (1.5 MiB) fit several times.
+pub const BLOB_BYTES_MAX: usize = 5 * 1024 * 1024;
+
+/// How every git LFS pointer begins.
+const LFS_POINTER: &[u8] = b"version https://git-lfs.github.com/spec/v1";
+
+/// Complaints of one file for which the exact line is looked up; the others name the document's.
+const EXACT_LINES_MAX: usize = 50;
+
+/// What a file's content says, whatever its path.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ParsedBlob {
+    /// The objects, lists unfolded.
+    pub documents: Vec<ParsedDocument>,
+    /// Every complaint that needs no other file.
+    pub errors: Vec<BlobError>,
+    /// Lines of documents that are no Kubernetes objects.
+    pub skipped: Vec<u32>,
+    /// Size of the content.
+    pub size_bytes: usize,
+}
+
+/// One object.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ParsedDocument {
+    /// Its identity.
+    pub id: ObjectId,
+    /// The object, as written.
+    pub object: Arc<Value>,
+    /// One-based line.
+    pub line: u32,
+    /// Zero-based position among the objects of the file.
+    pub ordinal: u32,
+    /// What it is, if it is of our kinds; `None` for payload.
+    pub checked: Option<Checked>,
+    /// What a CustomResourceDefinition defines: group, kind, scope.
+    pub defines: Option<(String, String, Scope)>,
+}
+
+/// A complaint about a file whose path is not known here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BlobError {
+    /// One-based line; 0 for the file as a whole.
+    pub line: u32,
+    /// The object, as kubectl would name it.
+    pub object: Option<String>,
+    /// The field, as a JSON path.
+    pub field: Option<String>,
+    /// What is wrong.
+    pub message: String,
+    /// What to do about it.
+    pub hint: Option<String>,
+}
+
+impl BlobError {
+    fn new(line: u32, message: impl Into<String>, hint: &str) -> Self {
+        Self { line, object: None, field: None, message: message.into(), hint: Some(hint.to_owned()) }
+    }
+}
+
+/// Returns what a file says: its objects, or why not.
+pub fn parse_blob(content: &[u8]) -> ParsedBlob {
+    let mut blob = ParsedBlob { size_bytes: content.len(), ..ParsedBlob::default() };
+    let refuse = |message: String, hint: &str| vec![BlobError::new(0, message, hint)];
+    if content.len() > BLOB_BYTES_MAX {
+        let message = format!("has {} bytes, the limit is {BLOB_BYTES_MAX}", content.len());
+        blob.errors = refuse(message, "split the file, or add it to .gitfleetignore");
+    } else if content.starts_with(LFS_POINTER) {
+        blob.errors = refuse("is a git LFS pointer, not a manifest".to_owned(), "commit the file without LFS");
+    } else {
+        match std::str::from_utf8(content) {
+            Ok(text) => Reading { text, blob: &mut blob, exact_lines: 0 }.documents(),
+            Err(error) => {
+                let before = &content[..error.valid_up_to()];
+                let line = before.iter().filter(|&&b| b == b'\n').count() + 1;
+                let line = u32::try_from(line).unwrap_or(u32::MAX);
+                blob.errors = vec![BlobError::new(line, "is not UTF-8 text", "save the file as UTF-8")];
+            }
+        }
+    }
+    blob
+}
+
+/// Where a value stands in a file.
+#[derive(Clone, Copy)]
+struct Place<'a> {
+    /// Line to name.
+    line: u32,
+    /// First line of its document, and the path in it, for looking fields up.
+    document: u32,
+    path: &'a str,
+}
+
+struct Reading<'t, 'b> {
+    text: &'t str,
+    blob: &'b mut ParsedBlob,
+    exact_lines: usize,
+}
+
+impl Reading<'_, '_> {
+    fn documents(&mut self) {
+        for document in yaml::parse_documents(self.text) {
+            match document {
+                Ok(document) => {
+                    let place = Place { line: document.line, document: document.line, path: "" };
+                    self.object(document.value, place, &document.item_lines);
+                }
+                Err(error) => self.blob.errors.push(BlobError {
+                    line: error.line,
+                    object: None,
+                    field: None,
+                    message: error.message,
+                    hint: error.hint,
+                }),
+            }
+        }
+    }
+
+    fn object(&mut self, value: Value, place: Place<'_>, item_lines: &[u32]) {
+        let (api_version, kind) = match (value.get("apiVersion"), value.get("kind")) {
+            (None, None) => return self.blob.skipped.push(place.line),
+            (Some(Value::String(api_version)), Some(Value::String(kind))) => (api_version.clone(), kind.clone()),
+            (None, Some(_)) => {
+                return self.field_error(place, None, FieldError::new("apiVersion", "required and missing"));
+            }
+            (Some(_), None) => return self.field_error(place, None, FieldError::new("kind", "required and missing")),
+            (Some(_), Some(_)) => {
+                return self.field_error(place, None, FieldError::new("", "apiVersion and kind must be text"));
+            }
+        };
+        let is_list = kind == "List" || (kind.ends_with("List") && value.get("items").is_some_and(Value::is_array));
+        if is_list {
+            return self.list(value, &api_version, &kind, place, item_lines);
+        }
+        let (group, version) = api_version.split_once('/').unwrap_or(("", &api_version));
+        if group == GITFLEET_GROUP && kind == "Configuration" {
+            return;
+        }
+        match identify(&value, group, version, &kind) {
+            Ok(id) => self.identified(value, id, place),
+            Err(error) => self.field_error(place, Some(&kind), error),
+        }
+    }
+
+    fn list(&mut self, mut list: Value, api_version: &str, kind: &str, place: Place<'_>, item_lines: &[u32]) {
+        let items = match list.get_mut("items").map(Value::take) {
+            Some(Value::Array(items)) => items,
+            None | Some(Value::Null) => return,
+            Some(_) => return self.field_error(place, Some(kind), FieldError::new("items", "must be a list")),
+        };
+        for (index, mut item) in items.into_iter().enumerate() {
+            let line = item_lines.get(index).copied().unwrap_or(place.line);
+            let path = format!("{}items[{index}].", place.path);
+            let place = Place { line, path: &path, ..place };
+            let Value::Object(fields) = &mut item else {
+                let error = FieldError::new("", "an element of a List must be an object");
+                self.field_error(place, Some(kind), error);
+                continue;
+            };
+            // A typed list says once what its elements are.
+            if let Some(element) = kind.strip_suffix("List").filter(|element| !element.is_empty()) {
+                fields.entry("apiVersion").or_insert_with(|| api_version.into());
+                fields.entry("kind").or_insert_with(|| element.into());
+            }
+            self.object(item, place, &[]);
+        }
+    }
+
+    fn identified(&mut self, value: Value, id: ObjectId, place: Place<'_>) {
+        let name = id.to_string();
+        let checked = match table::find(&id.group, &id.version, &id.kind) {
+            Err(error) => return self.field_error(place, Some(&name), error),
+            Ok(None) => None,
+            Ok(Some(kind)) => match kind.check(&value) {
+                Ok(checked) => Some(checked),
+                Err(errors) => {
+                    for error in errors {
+                        self.field_error(place, Some(&name), error);
+                    }
+                    return;
+                }
+            },
+        };
+        let ordinal = u32::try_from(self.blob.documents.len()).unwrap_or(u32::MAX);
+        let defines = definition(&id, &value);
+        let object = Arc::new(value);
+        self.blob.documents.push(ParsedDocument { id, object, line: place.line, ordinal, checked, defines });
+    }
+
+    fn field_error(&mut self, place: Place<'_>, object: Option<&str>, error: FieldError) {
+        let mut line = place.line;
+        if !error.field.is_empty() && self.exact_lines < EXACT_LINES_MAX {
+            self.exact_lines += 1;
+            let found = yaml::line_of(self.text, place.document, &format!("{}{}", place.path, error.field));
+            line = line.max(found);
+        }
+        self.blob.errors.push(BlobError {
+            line,
+            object: object.map(str::to_owned),
+            field: Some(error.field).filter(|field| !field.is_empty()),
+            message: error.message,
+            hint: error.hint,
+        });
+    }
+}
+
+/// Returns the identity of an object, or which part of it is missing.
+fn identify(value: &Value, group: &str, version: &str, kind: &str) -> Result<ObjectId, FieldError> {
+    let text = |field: &str| match value.get("metadata").and_then(|m| m.get(field)) {
+        None | Some(Value::Null) => Ok(String::new()),
+        Some(Value::String(text)) => Ok(text.clone()),
+        Some(other) => {
+            let error = FieldError::new(format!("metadata.{field}"), format!("{other} is not text"));
+            Err(error.hint("put it in quotes"))
+        }
+    };
+    let name = text("name")?;
+    if name.is_empty() {
+        if !text("generateName")?.is_empty() {
+            let error =
+                FieldError::new("metadata.generateName", "a name that changes with every apply cannot be kept in git");
+            return Err(error.hint("set metadata.name"));
+        }
+        return Err(FieldError::new("metadata.name", "required and missing"));
+    }
+    for (field, part) in [("kind", kind), ("apiVersion", version)] {
+        if part.is_empty() {
+            return Err(FieldError::new(field, "must not be empty"));
+        }
+    }
+    Ok(ObjectId {
+        group: group.to_owned(),
+        version: version.to_owned(),
+        kind: kind.to_owned(),
+        namespace: text("namespace")?,
+        name,
+    })
+}
+
+fn definition(id: &ObjectId, value: &Value) -> Option<(String, String, Scope)> {
+    if id.kind != "CustomResourceDefinition" || id.group != "apiextensions.k8s.io" {
+        return None;
+    }
+    let text = |pointer: &str| value.pointer(pointer).and_then(Value::as_str);
+    let scope = if text("/spec/scope")? == "Cluster" { Scope::Cluster } else { Scope::Namespaced };
+    Some((text("/spec/group")?.to_owned(), text("/spec/names/kind")?.to_owned(), scope))
+}

@@ -1,0 +1,220 @@
+//! Which files of a commit are read, decided by their names.
+
+use std::collections::BTreeMap;
+
+use ignore::gitignore::{Gitignore, GitignoreBuilder};
+
+use crate::model::manifest::InputError;
+
+/// The file, at the root of the subtree, that names what is not read; gitignore syntax.
+pub const IGNORE_FILE: &str = ".gitfleetignore";
+
+/// Files that one source may have us read. More is a mistake in `path`, and would fill the memory.
+pub const FILES_MAX: usize = 20_000;
+
+/// Folders a path may go through.
+pub const PATH_DEPTH_MAX: usize = 32;
+
+/// Ends of the names that are read.
+const EXTENSIONS: [&str; 3] = [".yaml", ".yml", ".json"];
+
+/// Files that say that their folder has to be rendered first.
+const NEEDS_RENDERING: [&str; 4] = ["kustomization.yaml", "kustomization.yml", "Kustomization", "Chart.yaml"];
+
+/// Which files are read, and what is wrong with the names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Selection {
+    /// Paths to read, sorted.
+    pub read: Vec<String>,
+    /// Every complaint that needs no content.
+    pub errors: Vec<InputError>,
+}
+
+/// Returns which files of a subtree are read.
+///
+/// `listing` has the paths of all its files, from its root, with slashes; `ignore_file` is what [`IGNORE_FILE`] holds.
+/// Names that start with a dot, and everything in folders so named, are never read. A folder that has to be rendered
+/// first is an error and not a guess: a guess would deliver, or delete, the wrong thing.
+pub fn select<'a>(listing: impl IntoIterator<Item = &'a str>, ignore_file: Option<&[u8]>) -> Selection {
+    let mut errors = Vec::new();
+    let ignored = ignore_rules(ignore_file.unwrap_or_default(), &mut errors);
+    let mut paths: Vec<&str> = listing.into_iter().filter(|path| !is_hidden(path)).collect();
+    paths.sort_unstable();
+    paths.dedup();
+    paths.retain(|path| {
+        let candidate = EXTENSIONS.iter().any(|end| path.ends_with(end)) || NEEDS_RENDERING.contains(&name(path));
+        candidate && (is_odd(path) || !ignored.matched_path_or_any_parents(path, false).is_ignore())
+    });
+    let rendered = unrendered_folders(&paths, &mut errors);
+    let mut read: Vec<String> = Vec::new();
+    let mut folded: BTreeMap<String, &str> = BTreeMap::new();
+    for path in paths {
+        if NEEDS_RENDERING.contains(&name(path)) || rendered.iter().any(|folder| path.starts_with(folder.as_str())) {
+            continue;
+        }
+        if is_odd(path) {
+            let message = format!("the path is absolute, has more than {PATH_DEPTH_MAX} folders, or an odd part");
+            errors.push(complaint(path, message, "rename the file, or add it to .gitfleetignore"));
+            continue;
+        }
+        if let Some(other) = folded.insert(path.to_lowercase(), path) {
+            let message = format!("differs from {other} in capital letters only");
+            errors.push(complaint(path, message, "rename one of the two"));
+        }
+        read.push(path.to_owned());
+    }
+    if read.len() > FILES_MAX {
+        let message = format!("{} files are to be read, the limit is {FILES_MAX}", read.len());
+        errors.push(complaint("", message, "narrow `source.path`, or add folders to .gitfleetignore"));
+    }
+    Selection { read, errors }
+}
+
+fn complaint(path: &str, message: String, hint: &str) -> InputError {
+    InputError { path: path.to_owned(), line: 0, object: None, field: None, message, hint: Some(hint.to_owned()) }
+}
+
+fn name(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+fn is_hidden(path: &str) -> bool {
+    path.split('/').any(|part| part.starts_with('.') && part != "..")
+}
+
+/// Tells whether a path cannot be a key: it would mean something else, or nothing, on a file system.
+fn is_odd(path: &str) -> bool {
+    let is_bad_part = |part: &str| part.is_empty() || part == ".." || part.contains(['\\', '\0']);
+    path.split('/').any(is_bad_part) || path.split('/').count() > PATH_DEPTH_MAX + 1
+}
+
+fn ignore_rules(content: &[u8], errors: &mut Vec<InputError>) -> Gitignore {
+    let Ok(text) = std::str::from_utf8(content) else {
+        errors.push(complaint(IGNORE_FILE, "is not UTF-8 text".to_owned(), "save it as UTF-8"));
+        return Gitignore::empty();
+    };
+    let mut builder = GitignoreBuilder::new("");
+    for (number, line) in (1u32..).zip(text.lines()) {
+        if let Err(error) = builder.add_line(None, line) {
+            let complaint =
+                complaint(IGNORE_FILE, format!("{line:?} is not a pattern: {error}"), "use gitignore syntax");
+            errors.push(InputError { line: number, ..complaint });
+        }
+    }
+    builder.build().unwrap_or_else(|error| {
+        errors.push(complaint(IGNORE_FILE, format!("the patterns do not work together: {error}"), "simplify them"));
+        Gitignore::empty()
+    })
+}
+
+/// Returns the topmost folders that have to be rendered, with a slash at the end; that of the root is left out, because
+/// it cannot be ignored as a whole.
+fn unrendered_folders(paths: &[&str], errors: &mut Vec<InputError>) -> Vec<String> {
+    let mut folders: Vec<String> = Vec::new();
+    let mut found: Vec<&str> = paths.iter().copied().filter(|path| NEEDS_RENDERING.contains(&name(path))).collect();
+    // A folder comes before what is below it.
+    found.sort_by_key(|path| (path.matches('/').count(), *path));
+    for path in found {
+        let folder = &path[..path.len() - name(path).len()];
+        if folders.iter().any(|above| folder.starts_with(above.as_str())) {
+            continue;
+        }
+        let line = if folder.is_empty() { format!("/{path}") } else { format!("/{folder}") };
+        let message = format!("this folder has to be rendered by {}, which gitfleet does not do yet", tool(path));
+        let hint =
+            format!("add the line `{}` to {IGNORE_FILE}, and commit the rendered manifests elsewhere", escaped(&line));
+        errors.push(complaint(path, message, &hint));
+        if !folder.is_empty() {
+            folders.push(folder.to_owned());
+        }
+    }
+    folders
+}
+
+fn tool(path: &str) -> &'static str {
+    if name(path) == "Chart.yaml" { "Helm" } else { "Kustomize" }
+}
+
+/// Returns a path as a gitignore line that means it and nothing else.
+fn escaped(path: &str) -> String {
+    let mut text = String::with_capacity(path.len());
+    for character in path.chars() {
+        if matches!(character, '*' | '?' | '[' | '\\') {
+            text.push('\\');
+        }
+        text.push(character);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(listing: &[&str], ignore: &str) -> Vec<String> {
+        let selection = select(listing.iter().copied(), Some(ignore.as_bytes()));
+        assert_eq!(selection.errors, []);
+        selection.read
+    }
+
+    #[test]
+    fn names_decide_what_is_read() {
+        let listing = [
+            "b.yaml",
+            "a/x.yml",
+            "a/y.json",
+            "README.md",
+            ".hidden.yaml",
+            ".github/w.yaml",
+            "a/.x/y.yaml",
+            "a/z.yaml.bak",
+            "a/deep/er/k.yaml",
+            "c.YAML",
+        ];
+        for (ignore, expected) in [
+            ("", vec!["a/deep/er/k.yaml", "a/x.yml", "a/y.json", "b.yaml"]),
+            ("# note\n\na/", vec!["b.yaml"]),
+            ("/a/*\n!/a/y.json", vec!["a/y.json", "b.yaml"]),
+            ("*.yml\nk.yaml\n", vec!["a/y.json", "b.yaml"]),
+            ("**/er/**", vec!["a/x.yml", "a/y.json", "b.yaml"]),
+        ] {
+            assert_eq!(read(&listing, ignore), expected, "{ignore:?}");
+        }
+    }
+
+    #[test]
+    fn folders_that_need_rendering_are_errors() {
+        let listing =
+            ["app/kustomization.yaml", "app/base/kustomization.yaml", "app/d.yaml", "ch[1]/Chart.yaml", "x.yaml"];
+        let selection = select(listing, None);
+        assert_eq!(selection.read, ["x.yaml"]);
+        let text: Vec<String> = selection.errors.iter().map(ToString::to_string).collect();
+        insta::assert_snapshot!(text.join("\n"), @r"
+        app/kustomization.yaml: this folder has to be rendered by Kustomize, which gitfleet does not do yet (add the line `/app/` to .gitfleetignore, and commit the rendered manifests elsewhere)
+        ch[1]/Chart.yaml: this folder has to be rendered by Helm, which gitfleet does not do yet (add the line `/ch\[1]/` to .gitfleetignore, and commit the rendered manifests elsewhere)
+        ");
+        // The hints work.
+        assert_eq!(read(&listing, "/app/\n/ch\\[1]/\n"), ["x.yaml"]);
+        assert_eq!(read(&["kustomization.yaml", "x.yaml"], "/kustomization.yaml\n"), ["x.yaml"]);
+        assert_eq!(select(["kustomization.yaml", "x.yaml"], None).errors.len(), 1);
+    }
+
+    #[test]
+    fn odd_names_are_errors() {
+        let deep = format!("{}x.yaml", "d/".repeat(33));
+        for (listing, expected) in [
+            (vec!["a\\b.yaml"], "odd part"),
+            (vec!["../a.yaml"], "odd part"),
+            (vec!["/a.yaml"], "absolute"),
+            (vec![deep.as_str()], "32 folders"),
+            (vec!["A.yaml", "a.yaml"], "capital letters"),
+        ] {
+            let errors = select(listing.iter().copied(), None).errors;
+            assert!(errors.len() == 1 && errors[0].message.contains(expected), "{listing:?}: {errors:?}");
+        }
+        let many: Vec<String> = (0..=FILES_MAX).map(|n| format!("{n}.yaml")).collect();
+        assert!(select(many.iter().map(String::as_str), None).errors[0].message.contains("the limit is"));
+        let broken = select([], Some(b"a\n[z-a]\n")).errors;
+        assert!(broken.iter().any(|e| e.path == IGNORE_FILE), "{broken:?}");
+    }
+}
