@@ -6,6 +6,7 @@ pub mod annotations;
 pub mod check;
 pub mod cluster;
 pub mod condition;
+mod crd;
 pub mod envelope;
 pub mod eviction;
 pub mod object;
@@ -18,3 +19,4 @@ pub mod staged;
 pub mod table;
 
 pub use check::FieldError;
+pub use crd::crds;

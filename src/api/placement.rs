@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PlacementSpec {
     /// What is placed; the terms are ORed.
+    #[schemars(length(min = 1, max = 100))]
     pub resource_selectors: Vec<ResourceSelector>,
     /// Where it goes; absent means every cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -21,6 +22,7 @@ pub struct PlacementSpec {
     pub strategy: RolloutStrategy,
     /// Snapshots kept, 1 to 1000.
     #[serde(default = "default_revision_history_limit")]
+    #[schemars(range(min = 1, max = 1000))]
     pub revision_history_limit: i32,
     /// Where the status may be read.
     #[serde(default)]
@@ -142,9 +144,11 @@ pub struct PlacementPolicy {
     pub placement_type: PlacementType,
     /// The clusters of `PickFixed`, at most 100.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 100))]
     pub cluster_names: Vec<String>,
     /// The N of `PickN`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
     pub number_of_clusters: Option<i32>,
     /// Required and preferred properties of clusters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -154,6 +158,7 @@ pub struct PlacementPolicy {
     pub topology_spread_constraints: Vec<TopologySpreadConstraint>,
     /// Taints that do not repel this placement, at most 100.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 100))]
     pub tolerations: Vec<Toleration>,
 }
 
@@ -195,6 +200,7 @@ pub struct ClusterAffinity {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ClusterSelector {
     /// The terms.
+    #[schemars(length(max = 10))]
     pub cluster_selector_terms: Vec<ClusterSelectorTerm>,
 }
 
@@ -203,6 +209,7 @@ pub struct ClusterSelector {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PreferredClusterSelector {
     /// -100 to 100.
+    #[schemars(range(min = -100, max = 100))]
     pub weight: i32,
     /// What is preferred.
     pub preference: ClusterSelectorTerm,
@@ -240,6 +247,7 @@ pub struct PropertySelectorRequirement {
     /// How it is compared.
     pub operator: PropertySelectorOperator,
     /// Exactly one Kubernetes quantity.
+    #[schemars(length(max = 1))]
     pub values: Vec<String>,
 }
 
@@ -285,6 +293,7 @@ pub enum SortOrder {
 pub struct TopologySpreadConstraint {
     /// The most by which domains may differ, at least 1; 1 where absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
     pub max_skew: Option<i32>,
     /// The label whose values are the domains.
     pub topology_key: String,
@@ -407,6 +416,7 @@ pub struct RollingUpdateConfig {
     pub max_surge: Option<IntOrPercent>,
     /// Seconds after which objects whose availability cannot be tracked count as available.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
     pub unavailable_period_seconds: Option<i32>,
 }
 
