@@ -96,7 +96,14 @@ const MEMBER_COLUMNS: &[Column] = &[
     ("Allocatable-Memory", "string", ".status.resourceUsage.allocatable.memory", 1),
 ];
 
-const PLACEMENT_RULES: &[Rule] = &[
+/// The first is for ClusterResourcePlacements only.
+const CLUSTER_PLACEMENT_RULES: &[Rule] = &[
+    (
+        "spec",
+        "!has(self.statusReportingScope) || self.statusReportingScope != 'NamespaceAccessible' || \
+         (self.resourceSelectors.size() == 1 && self.resourceSelectors[0].kind == 'Namespace')",
+        "NamespaceAccessible needs exactly one selector, of kind Namespace",
+    ),
     (
         "spec",
         "self.resourceSelectors.filter(s, has(s.selectionScope) && s.selectionScope == 'NamespaceWithResourceSelectors').size() <= 1",
@@ -113,12 +120,6 @@ const PLACEMENT_RULES: &[Rule] = &[
         "!self.resourceSelectors.exists(s, has(s.selectionScope) && s.selectionScope == 'NamespaceWithResourceSelectors') || \
          self.resourceSelectors.filter(s, s.group == '' && s.version == 'v1' && s.kind == 'Namespace').size() == 1",
         "with NamespaceWithResourceSelectors there may be no other Namespace selector",
-    ),
-    (
-        "spec",
-        "!has(self.statusReportingScope) || self.statusReportingScope != 'NamespaceAccessible' || \
-         (self.resourceSelectors.size() == 1 && self.resourceSelectors[0].kind == 'Namespace')",
-        "NamespaceAccessible needs exactly one selector, of kind Namespace",
     ),
     (
         "spec.resourceSelectors[]",
@@ -143,6 +144,11 @@ const PLACEMENT_RULES: &[Rule] = &[
         "PickN needs numberOfClusters and takes no clusterNames",
     ),
 ];
+
+const PLACEMENT_RULES: &[Rule] = match CLUSTER_PLACEMENT_RULES {
+    [_, both @ ..] => both,
+    [] => &[],
+};
 
 const STRATEGY_RULES: &[Rule] = &[
     ("spec.stages[].beforeStageTasks[]", "self.type != 'TimedWait'", "a task before a stage cannot be TimedWait"),
@@ -183,7 +189,7 @@ const DEFINITIONS: &[Definition] = &[
             "ClusterResourcePlacementWorkSynchronized",
             "ClusterResourcePlacementAvailable"
         ),
-        rules: PLACEMENT_RULES,
+        rules: CLUSTER_PLACEMENT_RULES,
         ..definition("ClusterResourcePlacement", spec::<PlacementSpec>)
     },
     Definition {

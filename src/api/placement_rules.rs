@@ -39,18 +39,22 @@ impl Validate for PlacementSpec {
             resource_selector(&mut errors, &format!("spec.resourceSelectors[{index}]"), selector);
         }
         selection_scopes(&mut errors, &self.resource_selectors);
-        if self.status_reporting_scope == StatusReportingScope::NamespaceAccessible
-            && !(self.resource_selectors.len() == 1 && is_namespace(&self.resource_selectors[0]))
-        {
-            let message = "NamespaceAccessible needs exactly one selector, of kind Namespace";
-            errors.push(FieldError::new("spec.statusReportingScope", message));
-        }
         if let Some(policy) = &self.policy {
             validate_policy(&mut errors, policy);
         }
         validate_strategy(&mut errors, &self.strategy);
         errors
     }
+}
+
+/// Checks the one rule that a ClusterResourcePlacement has and a ResourcePlacement has not.
+pub fn cluster_scope_errors(spec: &PlacementSpec) -> Vec<FieldError> {
+    let is_one_namespace = spec.resource_selectors.len() == 1 && is_namespace(&spec.resource_selectors[0]);
+    if spec.status_reporting_scope != StatusReportingScope::NamespaceAccessible || is_one_namespace {
+        return Vec::new();
+    }
+    let message = "NamespaceAccessible needs exactly one selector, of kind Namespace";
+    vec![FieldError::new("spec.statusReportingScope", message)]
 }
 
 /// Checks a placement's extensions, which depend on its spec.
