@@ -395,6 +395,10 @@ fn structural(schema: Value) -> Value {
         for value in properties.values_mut() {
             *value = structural(value.take());
         }
+        // Serde's other name of a field; a schema has to spell it out.
+        if let Some(sorter) = properties.get("propertySorter").cloned() {
+            properties.insert("metricSorter".to_owned(), sorter);
+        }
     }
     for key in ["items", "additionalProperties"] {
         if let Some(value) = map.get_mut(key) {
