@@ -427,4 +427,5 @@ fn merge(map: &mut Map<String, Value>, line: u32, source: Value) -> Result<(), Y
 }
 
 #[cfg(test)]
+#[allow(clippy::format_push_string, reason = "short")]
 mod tests;

@@ -11,11 +11,13 @@ pub mod envelope;
 pub mod eviction;
 pub mod object;
 pub mod ocm;
+mod ocm_results;
 mod ocm_rules;
 pub mod overrides;
 pub mod placement;
 mod placement_rules;
 pub mod staged;
+mod strategy;
 pub mod table;
 
 pub use check::FieldError;

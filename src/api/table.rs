@@ -347,6 +347,7 @@ fn placement_status(value: &Value) -> Result<(Metadata, Checked), Vec<FieldError
 }
 
 #[cfg(test)]
+#[allow(clippy::needless_pass_by_value, clippy::too_many_lines, reason = "tables read better so")]
 mod tests {
     use super::*;
 
