@@ -1,3 +1,12 @@
-//! The `gitfleet` binary.
+//! The `gitfleet` binary: installs the TLS provider and hands over.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    // Before anything else: library defaults mix two providers, and rustls then refuses to choose.
+    if rustls::crypto::aws_lc_rs::default_provider().install_default().is_err() {
+        eprintln!("error: another TLS provider is already installed; this should not happen, report it");
+        return ExitCode::from(2);
+    }
+    gitfleet::cli::main().into()
+}

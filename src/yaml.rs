@@ -299,17 +299,24 @@ impl<'t> Reader<'t> {
                     }
                     entries.push((key, line, value));
                 }
-                None => merges.push((line, value)),
+                None => merges.push((entries.len(), line, value)),
             }
         }
-        let mut map = merged(merges)?;
-        entries.sort_by(|a, b| a.0.cmp(&b.0));
-        if let Some(pair) = entries.windows(2).find(|pair| pair[0].0 == pair[1].0) {
-            let (key, first, second) = (&pair[0].0, pair[0].1, pair[1].1);
+        if let Some((key, first, second)) = duplicate(&entries) {
             return Err(YamlError::new(second, format!("key {key:?} stands here and on line {first}"))
                 .hint("remove one of the two"));
         }
-        map.extend(entries.into_iter().map(|(key, _, value)| (key, value)));
+        let mut map = Map::new();
+        let mut merges = merges.into_iter().peekable();
+        for (position, (key, _, value)) in entries.into_iter().enumerate() {
+            while let Some((_, line, source)) = merges.next_if(|(before, ..)| *before <= position) {
+                merge(&mut map, line, source)?;
+            }
+            map.insert(key, value);
+        }
+        for (_, line, source) in merges {
+            merge(&mut map, line, source)?;
+        }
         Ok(Value::Object(map))
     }
 
@@ -394,25 +401,31 @@ fn too_deep(line: u32) -> YamlError {
     YamlError::new(line, format!("nested deeper than {NESTING_MAX} levels"))
 }
 
-/// Merges the values of `<<` keys; earlier ones win, and the mapping's own keys win over all.
-fn merged(merges: Vec<(u32, Value)>) -> Result<Map<String, Value>, YamlError> {
-    let mut map = Map::new();
-    for (line, value) in merges {
-        let sources = match value {
-            Value::Array(items) => items,
-            other => vec![other],
+/// Returns a key that stands twice, with both lines.
+fn duplicate(entries: &[(String, u32, Value)]) -> Option<(&str, u32, u32)> {
+    let mut order: Vec<(&str, u32)> = entries.iter().map(|(key, line, _)| (key.as_str(), *line)).collect();
+    order.sort_unstable();
+    order.windows(2).find(|pair| pair[0].0 == pair[1].0).map(|pair| (pair[0].0, pair[0].1, pair[1].1))
+}
+
+/// Puts what a `<<` key names into a mapping. Of several sources the first wins.
+///
+/// Keys that stand above the `<<` are overwritten and those below it overwrite, as kubectl has it; YAML's own rule, that
+/// the mapping's keys always win, agrees only where the `<<` stands first.
+fn merge(map: &mut Map<String, Value>, line: u32, source: Value) -> Result<(), YamlError> {
+    let sources = match source {
+        Value::Array(items) => items,
+        other => vec![other],
+    };
+    for source in sources.into_iter().rev() {
+        let Value::Object(source) = source else {
+            return Err(YamlError::new(line, "`<<` merges mappings, and this is none"));
         };
-        for source in sources {
-            let Value::Object(source) = source else {
-                return Err(YamlError::new(line, "`<<` merges mappings, and this is none"));
-            };
-            for (key, value) in source {
-                map.entry(key).or_insert(value);
-            }
-        }
+        map.extend(source);
     }
-    Ok(map)
+    Ok(())
 }
 
 #[cfg(test)]
+#[allow(clippy::format_push_string, reason = "short")]
 mod tests;

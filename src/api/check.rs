@@ -91,9 +91,6 @@ pub fn duration(text: &str) -> Option<Duration> {
     Duration::try_from_secs_f64(seconds).ok()
 }
 
-/// Billionths, the unit in which quantities compare exactly.
-const NANO: i128 = 1_000_000_000;
-
 /// Reads a Kubernetes quantity in billionths; `None` where it is none, or beyond what 128 bits hold.
 ///
 /// Digits finer than a billionth round up, as Kubernetes does.
@@ -208,6 +205,8 @@ pub fn unique<'a>(errors: &mut Vec<FieldError>, path: &str, items: impl IntoIter
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const NANO: i128 = 1_000_000_000;
 
     #[test]
     fn names() {

@@ -6,18 +6,22 @@ pub mod annotations;
 pub mod check;
 pub mod cluster;
 pub mod condition;
+mod crd;
 pub mod envelope;
 pub mod eviction;
 pub mod object;
 pub mod ocm;
+mod ocm_results;
 mod ocm_rules;
 pub mod overrides;
 pub mod placement;
 mod placement_rules;
 pub mod staged;
+mod strategy;
 pub mod table;
 
 pub use check::FieldError;
+pub use crd::crds;
 
 /// The field manager of every server-side apply.
 pub const FIELD_MANAGER: &str = "gitfleet";

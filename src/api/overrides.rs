@@ -235,11 +235,11 @@ fn rules(errors: &mut Vec<FieldError>, rules: &[OverrideRule]) {
     }
 }
 
-fn patch_errors(errors: &mut Vec<FieldError>, path: &str, patch: &JsonPatchOverride) {
-    if patch.op == PatchOperation::Remove && patch.value.is_some() {
+fn patch_errors(errors: &mut Vec<FieldError>, path: &str, operation: &JsonPatchOverride) {
+    if operation.op == PatchOperation::Remove && operation.value.is_some() {
         errors.push(FieldError::new(format!("{path}.value"), "remove takes no value"));
     }
-    let complaint = match patch.path.strip_prefix('/') {
+    let complaint = match operation.path.strip_prefix('/') {
         None => Some("must start with a slash"),
         Some(rest) => {
             let segments: Vec<&str> = rest.split('/').collect();
@@ -253,7 +253,7 @@ fn patch_errors(errors: &mut Vec<FieldError>, path: &str, patch: &JsonPatchOverr
         }
     };
     if let Some(complaint) = complaint {
-        errors.push(FieldError::new(format!("{path}.path"), format!("{:?}: {complaint}", patch.path)));
+        errors.push(FieldError::new(format!("{path}.path"), format!("{:?}: {complaint}", operation.path)));
     }
 }
 

@@ -16,7 +16,7 @@ use super::ocm::{
 };
 use super::overrides::{ClusterResourceOverrideSpec, ResourceOverrideSpec};
 use super::placement::PlacementSpec;
-use super::placement_rules::extension_errors;
+use super::placement_rules::{cluster_scope_errors, extension_errors};
 use super::staged::{ApprovalRequestSpec, StagedUpdateRunSpec, StagedUpdateStrategySpec};
 use crate::model::tree::Scope;
 use crate::yaml;
@@ -257,6 +257,12 @@ fn of_spec<S: DeserializeOwned + Validate>(value: &Value) -> Result<(Metadata, C
 
 fn placement(value: &Value) -> Result<(Metadata, Checked), Vec<FieldError>> {
     let object: Object<PlacementSpec> = object::read(value)?;
+    if object.kind == "ClusterResourcePlacement" {
+        let errors = cluster_scope_errors(&object.spec);
+        if !errors.is_empty() {
+            return Err(errors);
+        }
+    }
     Ok((object.metadata, Checked::Placement(Box::new(object.spec))))
 }
 
@@ -341,6 +347,7 @@ fn placement_status(value: &Value) -> Result<(Metadata, Checked), Vec<FieldError
 }
 
 #[cfg(test)]
+#[allow(clippy::needless_pass_by_value, clippy::too_many_lines, reason = "tables read better so")]
 mod tests {
     use super::*;
 
@@ -384,6 +391,27 @@ mod tests {
             (
                 json!({"apiVersion": format!("{PLACEMENT_GROUP}/v1"), "kind": "MemberCluster"}),
                 "did you mean `cluster.kubernetes-fleet.io/v1`?",
+            ),
+            (
+                fleet(
+                    "ClusterResourcePlacement",
+                    json!({"resourceSelectors": [], "statusReportingScope": "NamespaceAccessible"}),
+                ),
+                "at least 1",
+            ),
+            (
+                fleet(
+                    "ClusterResourcePlacement",
+                    json!({"resourceSelectors": [{"group": "", "version": "v1", "kind": "Node"}], "statusReportingScope": "NamespaceAccessible"}),
+                ),
+                "exactly one selector",
+            ),
+            (
+                fleet(
+                    "ResourcePlacement",
+                    json!({"resourceSelectors": [{"group": "", "version": "v1", "kind": "Node"}], "statusReportingScope": "NamespaceAccessible"}),
+                ),
+                "",
             ),
             (annotated, "needs strategy.type External"),
             (both, "policy of its own"),

@@ -2,3 +2,120 @@
 
 pub mod exit;
 pub mod output;
+
+mod books;
+mod get;
+mod plan;
+mod run;
+mod status;
+mod validate;
+
+use std::path::PathBuf;
+
+use clap::{CommandFactory as _, Parser, Subcommand};
+
+use crate::telemetry::log::{self, LogFormat};
+use exit::Exit;
+
+/// Makes a git repository the hub of a fleet of Kubernetes clusters.
+#[derive(Debug, Parser)]
+#[command(name = "gitfleet", version, max_term_width = 100, arg_required_else_help = true)]
+#[command(
+    after_help = "Exit codes: 0 done, 1 changes found or not as wished, 2 error, 3 waiting for a person, 64 wrong usage."
+)]
+pub struct Cli {
+    /// How logs are written to standard error.
+    #[arg(long, global = true, value_enum, default_value = "text", env = "GITFLEET_LOG_FORMAT")]
+    log_format: LogFormat,
+    /// What is logged, such as `debug` or `gitfleet=debug,kube=info`.
+    #[arg(long, global = true, value_name = "FILTER", env = "GITFLEET_LOG")]
+    log: Option<String>,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Follow the source and keep the fleet in step with it.
+    Run(run::Args),
+    /// Check every manifest of a folder; prints each error with file and line.
+    Validate(validate::Args),
+    /// Show what a tree would do to the fleet; needs no cluster.
+    Plan(plan::Args),
+    /// Show records: placements, snapshots, policies, bindings, works, clusters.
+    Get(get::Args),
+    /// Show how the rollout stands, as a tree.
+    Status(status::Args),
+    /// Print the CustomResourceDefinitions of the kinds that gitfleet reads.
+    Crd,
+    /// Print what the configuration file may hold.
+    #[command(subcommand)]
+    Config(ConfigCommand),
+    /// Print the version.
+    Version,
+    /// Print a completion script for a shell.
+    Completion {
+        /// The shell.
+        #[arg(value_enum)]
+        shell: clap_complete::Shell,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+enum ConfigCommand {
+    /// Print the JSON schema of `gitfleet.yaml`.
+    Schema,
+}
+
+/// Where the daemon is, for commands that ask it.
+#[derive(Debug, clap::Args)]
+pub struct Daemon {
+    /// The daemon's configuration file: says where it listens and where its store is.
+    #[arg(short, long, value_name = "FILE", env = "GITFLEET_CONFIG")]
+    config: Option<PathBuf>,
+    /// The daemon's address.
+    #[arg(long, value_name = "HOST:PORT", env = "GITFLEET_SERVER")]
+    server: Option<String>,
+}
+
+/// Runs the command line; returns the process's exit code.
+pub fn main() -> Exit {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // A closed pipe is no reason to complain about a help text.
+            drop(error.print());
+            return if error.use_stderr() { Exit::Usage } else { Exit::Done };
+        }
+    };
+    if let Err(error) = log::init(cli.log_format, cli.log.as_deref()) {
+        return fail(&error.into());
+    }
+    let result = match cli.command {
+        Command::Run(args) => run::run(&args),
+        Command::Validate(args) => validate::run(&args),
+        Command::Plan(args) => plan::run(&args),
+        Command::Get(args) => get::run(&args),
+        Command::Status(args) => status::run(&args),
+        Command::Crd => output::print(&crd()),
+        Command::Config(ConfigCommand::Schema) => output::print(&format!("{:#}\n", crate::config::schema())),
+        Command::Version => output::print(&format!("gitfleet {}\n", env!("CARGO_PKG_VERSION"))),
+        Command::Completion { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "gitfleet", &mut script);
+            output::print(&String::from_utf8_lossy(&script))
+        }
+    };
+    result.unwrap_or_else(|error| fail(&error))
+}
+
+/// Returns the CustomResourceDefinitions as YAML documents.
+fn crd() -> String {
+    crate::api::crds().iter().map(|crd| format!("---\n{}", crate::yaml::to_string(crd))).collect()
+}
+
+/// Says on standard error what went wrong, with the whole chain, once.
+fn fail(error: &anyhow::Error) -> Exit {
+    eprintln!("error: {error:#}");
+    Exit::Error
+}

@@ -1,8 +1,12 @@
 //! Renders tables, trees and objects for a terminal or a pipe. Rendering only: callers write the text to stdout.
 
+use std::io::Write as _;
+
+use anyhow::Context as _;
 use comfy_table::{ContentArrangement, Table as Layout, presets};
 use serde_json::Value;
 
+use super::exit::Exit;
 use crate::report::table::{Table, name_line};
 use crate::report::tree::{Line, Style};
 
@@ -11,6 +15,20 @@ const COLUMN_GAP: u16 = 3;
 
 /// Narrowest terminal that tables are folded for; below it lines run over, which reads better than columns of one letter.
 const WIDTH_MIN: u16 = 40;
+
+/// Writes to standard output. A reader that went away is no error: it has seen enough.
+///
+/// # Errors
+/// Standard output cannot be written, such as on a full disk.
+pub fn print(text: &str) -> anyhow::Result<Exit> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(error).context("writing to standard output")
+        }
+        _ => Ok(Exit::Done),
+    }
+}
 
 /// `-o`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]

@@ -1,1 +1,110 @@
-//! Edge: the daemon's HTTP interface.
+//! Edge: the daemon's HTTP interface: health, metrics, and the records for `get` and `status`.
+//!
+//! Loopback by default and read only: whoever exposes it puts a proxy with access control in front.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{Query, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+
+use crate::store::Store;
+use crate::telemetry::metrics::{CONTENT_TYPE, Metrics};
+
+/// All records, or those whose keys start with `prefix`.
+pub const RECORDS_PATH: &str = "/api/v1/records";
+/// Answers as soon as records have changed after version `after`, or after a while.
+pub const CHANGES_PATH: &str = "/api/v1/changes";
+/// How long a question for changes is kept.
+const CHANGES_WAIT: Duration = Duration::from_secs(30);
+
+/// What the handlers share.
+#[derive(Clone)]
+pub struct Shared {
+    /// The store; read only here.
+    pub store: Arc<dyn Store>,
+    /// The metrics.
+    pub metrics: Arc<Metrics>,
+    /// Counts changes of the records.
+    pub changes: watch::Receiver<u64>,
+}
+
+/// Listens.
+///
+/// # Errors
+/// The address cannot be listened on: it is in use, or not ours.
+pub async fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {
+    let listener = TcpListener::bind(address).await?;
+    tracing::info!(address = %listener.local_addr()?, "listening");
+    Ok(listener)
+}
+
+/// Serves until the process ends.
+pub async fn serve(listener: TcpListener, shared: Shared) {
+    let router = Router::new()
+        .route("/healthz", get(|| async { "ok" }))
+        .route("/readyz", get(ready))
+        .route("/metrics", get(metrics))
+        .route(RECORDS_PATH, get(records))
+        .route(CHANGES_PATH, get(changes))
+        .with_state(shared);
+    if let Err(error) = axum::serve(listener, router).await {
+        tracing::error!(%error, "the HTTP interface ended");
+    }
+}
+
+/// Ready means that the source was read at least once.
+async fn ready(State(shared): State<Shared>) -> Response {
+    match *shared.changes.borrow() {
+        0 => (StatusCode::SERVICE_UNAVAILABLE, "the source was not read yet").into_response(),
+        _ => "ok".into_response(),
+    }
+}
+
+async fn metrics(State(shared): State<Shared>) -> Response {
+    ([("content-type", CONTENT_TYPE)], shared.metrics.encode()).into_response()
+}
+
+#[derive(Deserialize)]
+struct RecordsQuery {
+    #[serde(default)]
+    prefix: String,
+}
+
+async fn records(State(shared): State<Shared>, Query(query): Query<RecordsQuery>) -> Response {
+    let version = *shared.changes.borrow();
+    let listed = tokio::task::spawn_blocking(move || shared.store.list(&query.prefix)).await;
+    match listed {
+        Ok(Ok(entries)) => {
+            let records: Vec<(String, Value)> = entries
+                .into_iter()
+                .map(|(key, found)| (key, serde_json::from_slice(&found.value).unwrap_or(Value::Null)))
+                .collect();
+            axum::Json(json!({"version": version, "records": records})).into_response()
+        }
+        Ok(Err(error)) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+    }
+}
+
+#[derive(Deserialize)]
+struct ChangesQuery {
+    #[serde(default)]
+    after: u64,
+}
+
+async fn changes(State(mut shared): State<Shared>, Query(query): Query<ChangesQuery>) -> Response {
+    let newer = shared.changes.wait_for(|version| *version > query.after);
+    // Neither a timeout nor a daemon that ends is an error: the version says that nothing is new.
+    drop(tokio::time::timeout(CHANGES_WAIT, newer).await);
+    let version = *shared.changes.borrow();
+    axum::Json(json!({"version": version})).into_response()
+}

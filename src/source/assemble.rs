@@ -243,4 +243,5 @@ fn annotations(object: &Value) -> BTreeMap<String, String> {
 }
 
 #[cfg(test)]
+#[allow(clippy::type_complexity, clippy::format_push_string, reason = "tables read better so")]
 mod tests;

@@ -84,7 +84,7 @@ pub fn parse_blob(content: &[u8]) -> ParsedBlob {
             Ok(text) => Reading { text, blob: &mut blob, exact_lines: 0 }.documents(),
             Err(error) => {
                 let before = &content[..error.valid_up_to()];
-                let line = before.iter().filter(|&&b| b == b'\n').count() + 1;
+                let line = before.split(|&b| b == b'\n').count();
                 let line = u32::try_from(line).unwrap_or(u32::MAX);
                 blob.errors = vec![BlobError::new(line, "is not UTF-8 text", "save the file as UTF-8")];
             }

@@ -22,8 +22,6 @@ pub(super) fn value(text: Cow<'_, str>, style: ScalarStyle, tag: Option<&Tag>) -
     let kind = tag.map(|tag| tag.suffix_in_namespace(YAML_TAGS));
     match kind.as_ref().map(|suffix| suffix.as_deref()) {
         None if style == ScalarStyle::Plain => plain(text),
-        // Foreign tags and the lone `!` mean text.
-        None | Some(None | Some("str")) => Ok(Value::String(text.into_owned())),
         Some(Some("binary")) => binary(&text),
         Some(Some("null")) => Ok(Value::Null),
         Some(Some(wanted @ ("int" | "float" | "bool"))) => {
@@ -31,7 +29,8 @@ pub(super) fn value(text: Cow<'_, str>, style: ScalarStyle, tag: Option<&Tag>) -
             let fits = if wanted == "bool" { value.is_boolean() } else { value.is_number() };
             if fits { Ok(value) } else { Err(format!("{text:?} is tagged !!{wanted} and is none")) }
         }
-        Some(Some(_)) => Ok(Value::String(text.into_owned())),
+        // Quotes, foreign tags and the lone `!` mean text.
+        None | Some(None | Some(_)) => Ok(Value::String(text.into_owned())),
     }
 }
 

@@ -174,7 +174,7 @@ struct Tracked<'v, 'p> {
     path: &'p RefCell<Vec<Step>>,
 }
 
-impl<'v, 'p> Tracked<'v, 'p> {
+impl<'v> Tracked<'v, '_> {
     fn child<S: DeserializeSeed<'v>>(self, value: &'v Value, seed: S) -> Result<S::Value, Error> {
         let parsed = seed.deserialize(Tracked { value, path: self.path })?;
         self.path.borrow_mut().pop();
@@ -187,8 +187,8 @@ impl<'v> Deserializer<'v> for Tracked<'v, '_> {
 
     fn deserialize_any<V: Visitor<'v>>(self, visitor: V) -> Result<V::Value, Error> {
         match self.value {
-            Value::Array(items) => visitor.visit_seq(Items { parent: self, items, next: 0 }),
-            Value::Object(map) => visitor.visit_map(Entries { parent: self, entries: map.iter(), value: None }),
+            Value::Array(items) => visitor.visit_seq(Items { parent: self, values: items, next: 0 }),
+            Value::Object(map) => visitor.visit_map(Entries { parent: self, rest: map.iter(), value: None }),
             scalar => scalar.deserialize_any(visitor),
         }
     }
@@ -219,7 +219,7 @@ impl<'v> Deserializer<'v> for Tracked<'v, '_> {
 
 struct Items<'v, 'p> {
     parent: Tracked<'v, 'p>,
-    items: &'v [Value],
+    values: &'v [Value],
     next: usize,
 }
 
@@ -227,7 +227,7 @@ impl<'v> SeqAccess<'v> for Items<'v, '_> {
     type Error = Error;
 
     fn next_element_seed<T: DeserializeSeed<'v>>(&mut self, seed: T) -> Result<Option<T::Value>, Error> {
-        let Some(item) = self.items.get(self.next) else { return Ok(None) };
+        let Some(item) = self.values.get(self.next) else { return Ok(None) };
         self.parent.path.borrow_mut().push(Step::Index(self.next));
         self.next += 1;
         self.parent.child(item, seed).map(Some)
@@ -236,7 +236,7 @@ impl<'v> SeqAccess<'v> for Items<'v, '_> {
 
 struct Entries<'v, 'p> {
     parent: Tracked<'v, 'p>,
-    entries: serde_json::map::Iter<'v>,
+    rest: serde_json::map::Iter<'v>,
     value: Option<&'v Value>,
 }
 
@@ -244,7 +244,7 @@ impl<'v> MapAccess<'v> for Entries<'v, '_> {
     type Error = Error;
 
     fn next_key_seed<K: DeserializeSeed<'v>>(&mut self, seed: K) -> Result<Option<K::Value>, Error> {
-        let Some((key, value)) = self.entries.next() else { return Ok(None) };
+        let Some((key, value)) = self.rest.next() else { return Ok(None) };
         self.value = Some(value);
         self.parent.path.borrow_mut().push(Step::Key(key.clone()));
         let key: StrDeserializer<'_, Error> = key.as_str().into_deserializer();

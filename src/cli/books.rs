@@ -1,0 +1,185 @@
+//! What `get` and `status` read: the daemon's records, through its API or, when no daemon runs, from the store itself.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::Daemon;
+use crate::config::Configuration;
+use crate::http::{CHANGES_PATH, RECORDS_PATH};
+use crate::model::id::{ClusterName, PlacementKey};
+use crate::model::records::{
+    Binding, ClusterRecord, PlacementRecord, PolicySnapshot, ResourceSnapshot, SourceRecord, WorkStatus,
+};
+use crate::store::embedded::EmbeddedStore;
+use crate::store::records::{
+    self, BINDING_PREFIX, CLUSTER_PREFIX, PLACEMENT_PREFIX, POLICY_PREFIX, SNAPSHOT_PREFIX, SOURCE_PREFIX, WORK_PREFIX,
+};
+use crate::store::{self, Store as _};
+
+/// How long one answer of the daemon may take, long polls excepted.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long the daemon may keep a question for changes.
+const CHANGES_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Where records come from.
+pub enum Source {
+    /// A running daemon.
+    Daemon(String),
+    /// The store of a configuration, which no process holds.
+    Store(PathBuf),
+}
+
+/// All records at one moment, typed.
+#[derive(Default)]
+pub struct Books {
+    /// The source.
+    pub source: SourceRecord,
+    /// Placements.
+    pub placements: Vec<PlacementRecord>,
+    /// Resource snapshots by placement and index.
+    pub snapshots: BTreeMap<PlacementKey, BTreeMap<u64, std::sync::Arc<ResourceSnapshot>>>,
+    /// Policy snapshots by placement and index.
+    pub policies: BTreeMap<PlacementKey, BTreeMap<u64, PolicySnapshot>>,
+    /// Bindings by placement.
+    pub bindings: BTreeMap<PlacementKey, Vec<Binding>>,
+    /// Works by placement and cluster.
+    pub works: BTreeMap<PlacementKey, BTreeMap<ClusterName, std::sync::Arc<WorkStatus>>>,
+    /// Clusters.
+    pub clusters: BTreeMap<ClusterName, ClusterRecord>,
+}
+
+/// Finds where the records are: `--server`, else the daemon of the configuration, else its store.
+///
+/// # Errors
+/// The configuration cannot be read.
+pub fn locate(daemon: &Daemon) -> anyhow::Result<Source> {
+    if let Some(server) = &daemon.server {
+        return Ok(Source::Daemon(server.clone()));
+    }
+    let Some(path) = &daemon.config else {
+        return Ok(Source::Daemon(crate::config::HTTP_LISTEN_DEFAULT.to_owned()));
+    };
+    let configuration = load_configuration(path)?;
+    match EmbeddedStore::open_read_only(&configuration.store.path) {
+        Err(store::Error::Locked { .. }) => Ok(Source::Daemon(configuration.http.listen.to_string())),
+        _ => Ok(Source::Store(configuration.store.path)),
+    }
+}
+
+/// Reads a configuration, with the environment's overrides.
+///
+/// # Errors
+/// Every complaint about it.
+pub fn load_configuration(path: &Path) -> anyhow::Result<Configuration> {
+    let env = std::env::vars().filter(|(name, _)| name.starts_with("GITFLEET_")).collect();
+    Ok(Configuration::load(path, &env)?)
+}
+
+impl Source {
+    /// Reads all records.
+    ///
+    /// # Errors
+    /// The daemon does not answer, or the store cannot be read.
+    pub fn read(&self) -> anyhow::Result<Books> {
+        let entries = match self {
+            Self::Daemon(address) => from_daemon(address)?,
+            Self::Store(path) => from_store(path)?,
+        };
+        Books::of(&entries)
+    }
+
+    /// Waits until records may have changed since `version`; returns the version to ask with next.
+    ///
+    /// # Errors
+    /// The daemon does not answer.
+    pub fn wait(&self, version: u64) -> anyhow::Result<u64> {
+        match self {
+            Self::Daemon(address) => {
+                let answer = ask(address, &format!("{CHANGES_PATH}?after={version}"), CHANGES_TIMEOUT)?;
+                answer["version"].as_u64().context("the daemon's answer has no version")
+            }
+            Self::Store(_) => bail!("no daemon runs, so nothing changes; start one with `gitfleet run`"),
+        }
+    }
+}
+
+fn from_store(path: &Path) -> anyhow::Result<Vec<(String, Value)>> {
+    let store = EmbeddedStore::open_read_only(path)?;
+    let mut entries = Vec::new();
+    for (key, versioned) in store.list("")? {
+        let value =
+            serde_json::from_slice(&versioned.value).with_context(|| format!("the record {key} is not JSON"))?;
+        entries.push((key, value));
+    }
+    Ok(entries)
+}
+
+fn from_daemon(address: &str) -> anyhow::Result<Vec<(String, Value)>> {
+    let answer = ask(address, RECORDS_PATH, ANSWER_TIMEOUT)?;
+    serde_json::from_value(answer["records"].clone()).context("the daemon's answer is not a list of records")
+}
+
+/// Asks the daemon. Loopback and plain HTTP: whoever exposes it puts a proxy in front.
+fn ask(address: &str, path: &str, timeout: Duration) -> anyhow::Result<Value> {
+    let address = address.trim_start_matches("http://").trim_end_matches('/');
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let uri: http::Uri =
+        format!("http://{address}{path}").parse().with_context(|| format!("{address} is no address"))?;
+    let question = async {
+        let client = hyper_util::client::legacy::Client::builder(hyper_util::rt::TokioExecutor::new())
+            .build_http::<http_body_util::Empty<bytes::Bytes>>();
+        let answer = client.get(uri).await?;
+        let status = answer.status();
+        let body = http_body_util::BodyExt::collect(answer.into_body()).await?.to_bytes();
+        anyhow::ensure!(status.is_success(), "the daemon answered {status}: {}", String::from_utf8_lossy(&body));
+        Ok(serde_json::from_slice(&body)?)
+    };
+    let asked = runtime.block_on(async { tokio::time::timeout(timeout, question).await });
+    asked.map_err(|_| anyhow::anyhow!("no answer within {} s", timeout.as_secs()))?.with_context(|| {
+        format!("asking the daemon at {address} (is `gitfleet run` running there? name its configuration with -c, or its address with --server)")
+    })
+}
+
+impl Books {
+    fn of(entries: &[(String, Value)]) -> anyhow::Result<Self> {
+        let mut books = Self::default();
+        for (key, value) in entries {
+            books.take(key, value).with_context(|| format!("the record {key} cannot be read"))?;
+        }
+        Ok(books)
+    }
+
+    fn take(&mut self, key: &str, value: &Value) -> anyhow::Result<()> {
+        fn typed<T: DeserializeOwned>(value: &Value) -> serde_json::Result<T> {
+            T::deserialize(value)
+        }
+        if key.starts_with(SOURCE_PREFIX) {
+            self.source = typed(value)?;
+        } else if key.starts_with(PLACEMENT_PREFIX) {
+            self.placements.push(typed(value)?);
+        } else if key.starts_with(SNAPSHOT_PREFIX) {
+            let snapshot: ResourceSnapshot = typed(value)?;
+            let of = self.snapshots.entry(snapshot.placement.clone()).or_default();
+            of.insert(snapshot.index, snapshot.into());
+        } else if key.starts_with(POLICY_PREFIX) {
+            let policy: PolicySnapshot = typed(value)?;
+            self.policies.entry(policy.placement.clone()).or_default().insert(policy.index, policy);
+        } else if key.starts_with(BINDING_PREFIX) {
+            let binding: Binding = typed(value)?;
+            self.bindings.entry(binding.placement.clone()).or_default().push(binding);
+        } else if key.starts_with(WORK_PREFIX) {
+            let placement = records::placement_of(key, WORK_PREFIX).context("its key names no placement")?;
+            let cluster = records::cluster_of(key, WORK_PREFIX).context("its key names no cluster")?;
+            self.works.entry(placement).or_default().insert(cluster, std::sync::Arc::new(typed(value)?));
+        } else if key.starts_with(CLUSTER_PREFIX) {
+            let cluster: ClusterRecord = typed(value)?;
+            self.clusters.insert(cluster.name.clone(), cluster);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,161 @@
+//! `gitfleet get`: records as tables and objects.
+
+use anyhow::bail;
+use serde_json::Value;
+
+use super::Daemon;
+use super::books::{Books, locate};
+use super::exit::Exit;
+use super::output::{self, Format, Terminal};
+use crate::engine::clock;
+use crate::model::id::PlacementKey;
+use crate::report::objects::{
+    binding_object, member_cluster_object, placement_object, policy_snapshot_object, resource_snapshot_objects,
+    work_object,
+};
+use crate::report::placement::PlacementView;
+use crate::report::table::{Kind, table};
+
+/// Options of `get`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// What to show.
+    #[arg(value_enum)]
+    kind: GetKind,
+    /// Only the object of this name.
+    name: Option<String>,
+    /// How to show it.
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Format,
+    #[command(flatten)]
+    daemon: Daemon,
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum GetKind {
+    /// ClusterResourcePlacements and ResourcePlacements.
+    #[value(alias = "placement", alias = "crp", alias = "rp")]
+    Placements,
+    /// Resource snapshots.
+    #[value(alias = "snapshot", alias = "crs")]
+    Snapshots,
+    /// Policy snapshots.
+    #[value(alias = "policy", alias = "csps")]
+    Policies,
+    /// Bindings.
+    #[value(alias = "binding", alias = "crb")]
+    Bindings,
+    /// Works: what each cluster holds.
+    #[value(alias = "work")]
+    Works,
+    /// Member clusters.
+    #[value(alias = "cluster", alias = "members")]
+    Clusters,
+}
+
+impl GetKind {
+    fn table(self) -> Kind {
+        match self {
+            Self::Placements => Kind::Placements,
+            Self::Snapshots | Self::Policies => Kind::Snapshots,
+            Self::Bindings => Kind::Bindings,
+            Self::Works => Kind::Works,
+            Self::Clusters => Kind::Clusters,
+        }
+    }
+}
+
+/// Runs the command.
+pub fn run(args: &Args) -> anyhow::Result<Exit> {
+    let books = locate(&args.daemon)?.read()?;
+    let mut objects = objects(&books, args.kind);
+    if let Some(name) = &args.name {
+        objects.retain(|object| is_named(object, name));
+        if objects.is_empty() {
+            bail!("there is no {name} among the {}", format!("{:?}", args.kind).to_lowercase());
+        }
+    }
+    let text = match args.output {
+        Format::Json => output::render_json(&objects),
+        Format::Yaml => output::render_yaml(&objects),
+        Format::Name => output::render_names(&objects),
+        Format::Table | Format::Wide => {
+            let wide = args.output == Format::Wide;
+            output::render_table(&table(args.kind.table(), &objects, wide, clock::now()), &Terminal::of_stdout())
+        }
+    };
+    output::print(&text)
+}
+
+/// Accepts `name` and, for what lives in namespaces, `namespace/name`.
+fn is_named(object: &Value, name: &str) -> bool {
+    let metadata = &object["metadata"];
+    match name.split_once('/') {
+        Some((namespace, name)) => metadata["namespace"] == namespace && metadata["name"] == name,
+        None => metadata["name"] == name,
+    }
+}
+
+fn objects(books: &Books, kind: GetKind) -> Vec<Value> {
+    let now = clock::now();
+    match kind {
+        GetKind::Placements => views(books).iter().map(placement_object).collect(),
+        GetKind::Snapshots => books
+            .snapshots
+            .values()
+            .flat_map(|of| of.values().map(|s| resource_snapshot_objects(s, is_last(of, s.index))))
+            .flatten()
+            .collect(),
+        GetKind::Policies => books
+            .policies
+            .values()
+            .flat_map(|of| of.values().map(|p| policy_snapshot_object(p, is_last(of, p.index))))
+            .collect(),
+        GetKind::Bindings => {
+            books.bindings.values().flatten().map(|b| binding_object(b, work(books, &b.placement, b))).collect()
+        }
+        GetKind::Works => books
+            .bindings
+            .values()
+            .flatten()
+            .filter_map(|b| Some(work_object(b, work(books, &b.placement, b)?, now)))
+            .collect(),
+        GetKind::Clusters => books.clusters.values().map(|c| member_cluster_object(c, now)).collect(),
+    }
+}
+
+fn is_last<T>(of: &std::collections::BTreeMap<u64, T>, index: u64) -> bool {
+    of.last_key_value().is_some_and(|(last, _)| *last == index)
+}
+
+fn work<'a>(
+    books: &'a Books,
+    placement: &PlacementKey,
+    binding: &crate::model::records::Binding,
+) -> Option<&'a crate::model::records::WorkStatus> {
+    books.works.get(placement)?.get(&binding.cluster).map(AsRef::as_ref)
+}
+
+/// Returns a view of every placement.
+pub fn views(books: &Books) -> Vec<PlacementView<'_>> {
+    static NO_SNAPSHOTS: std::collections::BTreeMap<u64, std::sync::Arc<crate::model::records::ResourceSnapshot>> =
+        std::collections::BTreeMap::new();
+    static NO_WORKS: std::collections::BTreeMap<
+        crate::model::id::ClusterName,
+        std::sync::Arc<crate::model::records::WorkStatus>,
+    > = std::collections::BTreeMap::new();
+    books
+        .placements
+        .iter()
+        .map(|record| PlacementView {
+            record,
+            policy: books.policies.get(&record.key).and_then(|of| of.values().next_back()),
+            snapshot: books.snapshots.get(&record.key).and_then(|of| of.values().next_back()).map(AsRef::as_ref),
+            history: books.snapshots.get(&record.key).unwrap_or(&NO_SNAPSHOTS),
+            bindings: books.bindings.get(&record.key).map_or(&[], Vec::as_slice),
+            works: books.works.get(&record.key).unwrap_or(&NO_WORKS),
+            clusters: &books.clusters,
+            now: clock::now(),
+        })
+        .collect()
+}

@@ -1,0 +1,87 @@
+//! `gitfleet run`: the daemon.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use tokio::sync::watch;
+
+use super::books::load_configuration;
+use super::exit::Exit;
+use crate::engine::hall::Hall;
+use crate::http::{self, Shared};
+use crate::report::converge::Converged;
+use crate::store::embedded::EmbeddedStore;
+use crate::telemetry::metrics::Metrics;
+
+/// How long `--once` waits by default for timers and rollouts to end.
+const ONCE_TIMEOUT_DEFAULT: &str = "90s";
+/// How long members' requests in flight may take to end after a signal.
+const SHUTDOWN_MAX: Duration = Duration::from_secs(5);
+
+/// Options of `run`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The configuration file.
+    #[arg(short, long, value_name = "FILE", env = "GITFLEET_CONFIG")]
+    config: PathBuf,
+    /// Reconcile once and end: 0 all at the accepted commit, 3 a person is waited for, 1 anything else.
+    #[arg(long)]
+    once: bool,
+    /// With --once: how long to wait for rollouts and timers.
+    #[arg(long, value_name = "DURATION", default_value = ONCE_TIMEOUT_DEFAULT, value_parser = duration)]
+    timeout: Duration,
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    let span: jiff::SignedDuration =
+        text.parse().map_err(|error| format!("{error}; write something like 90s or 5m"))?;
+    Duration::try_from(span).map_err(|_| "a duration cannot be negative".to_owned())
+}
+
+/// Runs the command.
+pub fn run(args: &Args) -> anyhow::Result<Exit> {
+    let configuration = load_configuration(&args.config)?;
+    let store = Arc::new(EmbeddedStore::open(&configuration.store.path)?);
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let standing = runtime.block_on(async {
+        let metrics = Arc::new(Metrics::new());
+        let (changed, changes) = watch::channel(0);
+        let (stopper, stop) = watch::channel(false);
+        if !args.once {
+            let shared = Shared { store: store.clone(), metrics: Arc::clone(&metrics), changes };
+            let listen = configuration.http.listen;
+            let listener = http::bind(listen)
+                .await
+                .with_context(|| format!("listening on {listen} (http.listen); is another daemon running there?"))?;
+            tokio::spawn(http::serve(listener, shared));
+        }
+        tokio::spawn(async move {
+            wait_for_signal().await;
+            tracing::info!("stopping");
+            // The hall may have ended by itself.
+            let _ = stopper.send(true);
+        });
+        let hall = Hall::open(configuration, store, metrics, changed)?;
+        anyhow::Ok(hall.run(stop, args.once.then_some(args.timeout)).await)
+    });
+    runtime.shutdown_timeout(SHUTDOWN_MAX);
+    let standing = standing?;
+    if !args.once {
+        return Ok(Exit::Done);
+    }
+    if standing != Converged::AllAtTarget {
+        tracing::warn!(standing = ?standing, "not all at the accepted commit");
+    }
+    Ok(Exit::from(&standing))
+}
+
+async fn wait_for_signal() {
+    use tokio::signal::unix::{SignalKind, signal};
+    let Ok(mut terminate) = signal(SignalKind::terminate()) else { return std::future::pending().await };
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = tokio::signal::ctrl_c() => {}
+    }
+}

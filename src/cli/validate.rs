@@ -1,0 +1,12 @@
+//! `gitfleet validate`.
+
+use super::exit::Exit;
+
+/// Options of `validate`.
+#[derive(Debug, clap::Args)]
+pub struct Args {}
+
+/// Runs the command.
+pub fn run(_args: &Args) -> anyhow::Result<Exit> {
+    anyhow::bail!("not built yet")
+}
