@@ -37,6 +37,8 @@ pub enum Request {
 /// What the source's thread tells the hall.
 #[derive(Debug)]
 pub enum News {
+    /// The commit that was in force before a restart, read again; or why it cannot be read.
+    Restored(Result<Arc<Tree>, String>),
     /// A commit is in force: it is pinned and checked.
     Accepted(Arc<Tree>),
     /// A commit has errors and is not in force.
@@ -140,12 +142,10 @@ impl Follower {
     /// Reads the commit in force again: what follows from it must not depend on what the tip is today.
     fn restore(&mut self) {
         let Some(accepted) = self.accepted.clone() else { return };
-        match read_commit(self.source.reader(), &accepted, &mut self.cache) {
-            Ok(tree) => self.tell(News::Accepted(Arc::new(tree))),
-            Err(error) => {
-                self.tell(News::Failed(format!("the accepted commit {} cannot be read: {error}", accepted.short())));
-            }
-        }
+        let restored = read_commit(self.source.reader(), &accepted, &mut self.cache)
+            .map(Arc::new)
+            .map_err(|error| format!("the accepted commit {} cannot be read: {error}", accepted.short()));
+        self.tell(News::Restored(restored));
     }
 
     fn poll(&mut self) {

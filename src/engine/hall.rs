@@ -84,6 +84,8 @@ pub struct Hall {
     unseen: BTreeSet<ClusterName>,
     sent: BTreeMap<(ClusterName, PlacementKey), Arc<WorkOrder>>,
     dirty: BTreeSet<PlacementKey>,
+    /// What members said since the last decision: not in the placements yet, because it is not written down yet.
+    reports: BTreeMap<PlacementKey, BTreeMap<ClusterName, Arc<WorkStatus>>>,
     wakes: BTreeMap<PlacementKey, Timestamp>,
     settled: BTreeMap<PlacementKey, String>,
     /// The source was looked at: what the store says of it is not from a life before.
@@ -149,6 +151,7 @@ impl Hall {
             unseen: BTreeSet::new(),
             sent: BTreeMap::new(),
             dirty: BTreeSet::new(),
+            reports: BTreeMap::new(),
             wakes: BTreeMap::new(),
             settled: BTreeMap::new(),
             source_seen: false,
@@ -222,8 +225,17 @@ impl Hall {
 
     /// Takes in what the source's thread says.
     async fn hear(&mut self, news: News) {
+        let news = match news {
+            News::Restored(Ok(tree)) => return self.accept(tree).await,
+            News::Restored(Err(reason)) => {
+                tracing::error!(reason, "clusters keep what they have");
+                return;
+            }
+            news => news,
+        };
         self.source.failure = None;
         let poll = match news {
+            News::Restored(_) => return,
             News::Accepted(tree) => {
                 self.accept(tree).await;
                 Poll::Accepted
@@ -463,10 +475,8 @@ impl Hall {
                 self.stand(&cluster, false, Some(reason), None);
             }
             Event::Work { cluster, placement, status } => {
-                if let Some(state) = self.placements.get_mut(&placement) {
-                    state.works.insert(cluster, Arc::new(status));
-                    self.dirty.insert(placement);
-                }
+                self.reports.entry(placement.clone()).or_default().insert(cluster, Arc::new(status));
+                self.dirty.insert(placement);
             }
         }
     }
@@ -474,11 +484,11 @@ impl Hall {
     /// What a member holds is known before anything is ordered of it.
     fn note_inventory(&mut self, cluster: &ClusterName, inventory: BTreeMap<PlacementKey, BTreeSet<ObjectKey>>) {
         for (key, inventory) in inventory {
-            if let Some(state) = self.placements.get_mut(&key) {
-                let work = state.works.entry(cluster.clone()).or_default();
-                if work.inventory != inventory {
-                    *work = Arc::new(WorkStatus { inventory, ..WorkStatus::clone(work) });
-                }
+            let known = self.placements.get(&key).and_then(|state| state.works.get(cluster));
+            if known.is_none_or(|work| work.inventory != inventory) {
+                let work = known.map(|work| WorkStatus::clone(work)).unwrap_or_default();
+                let work = Arc::new(WorkStatus { inventory, ..work });
+                self.reports.entry(key).or_default().insert(cluster.clone(), work);
             }
         }
     }
@@ -527,7 +537,9 @@ impl Hall {
         for key in std::mem::take(&mut self.dirty) {
             let Some(state) = self.placements.get(&key) else { continue };
             let started = std::time::Instant::now();
-            let decision = decide(state.clone(), &self.world, now);
+            let mut before = state.clone();
+            before.works.extend(self.reports.get(&key).cloned().unwrap_or_default());
+            let decision = decide(before, &self.world, now);
             let next = (!decision.finished).then_some(&decision.state);
             match persist::difference(Some(state), next) {
                 Ok(more) => {
@@ -561,6 +573,7 @@ impl Hall {
         }
         let any = !decided.is_empty();
         for (key, decision) in decided {
+            self.reports.remove(&key);
             self.act(key, decision);
         }
         if any {
