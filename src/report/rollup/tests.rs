@@ -36,7 +36,7 @@ fn report_diff(case: &mut Case) {
     for binding in &mut case.bindings {
         binding.apply_strategy = strategy.clone();
     }
-    for work in case.works.values_mut() {
+    for work in case.works.values_mut().map(std::sync::Arc::make_mut) {
         work.manifests = vec![manifest("a", O::FoundDiff, None)];
     }
 }
