@@ -121,8 +121,8 @@ rust
 $fast || go_tools
 
 part "format" cargo fmt --check
-part "lints" cargo clippy --locked --all-targets -- -D warnings
-part "build" cargo build --locked
+part "lints" cargo clippy -q --locked --all-targets -- -D warnings
+part "build" cargo build -q --locked
 $fast || part "test servers" cargo run --locked --example fleet -- build
 part "unit tests" cargo test --locked --lib
 part "examples in the documentation" cargo test --locked --doc
@@ -134,6 +134,6 @@ for binary in $(test_binaries); do
     fi
     part "tests/$binary" cargo test --locked --test "$binary"
 done
-part "documentation" env RUSTDOCFLAGS=-Dwarnings cargo doc --locked --no-deps
+part "documentation" env RUSTDOCFLAGS=-Dwarnings cargo doc -q --locked --no-deps
 
 say "everything passed in $SECONDS s"
