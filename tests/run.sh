@@ -91,6 +91,8 @@ go_tools() {
 log=$(mktemp "${TMPDIR:-/tmp}/gitfleet-tests.XXXXXX")
 trap 'rm -f "$log"' EXIT
 
+passed=0
+
 # Runs one part: one line if it passes, everything it said if it does not.
 part() {
     local name=$1 start=$SECONDS code=0
@@ -98,6 +100,7 @@ part() {
     printf '%-44s' "$name"
     "$@" </dev/null >"$log" 2>&1 || code=$?
     if [[ $code -eq 0 ]]; then
+        passed=$((passed + $(sed -n 's/^test result: ok\. \([0-9]*\) passed.*/\1/p' "$log" | paste -sd+ | sed 's/^$/0/')))
         printf ' ok      %4d s\n' "$((SECONDS - start))"
         return
     fi
@@ -137,3 +140,4 @@ done
 part "documentation" env RUSTDOCFLAGS=-Dwarnings cargo doc -q --locked --no-deps
 
 say "everything passed in $SECONDS s"
+say "$passed passed, 0 failed"
