@@ -31,7 +31,7 @@ pub fn object(name: &str) -> ObjectId {
 }
 
 pub fn manifest(name: &str, applied: ApplyOutcome, availability: Option<Availability>) -> ManifestStatus {
-    ManifestStatus { id: object(name), applied, message: String::new(), availability, differences: vec![] }
+    ManifestStatus { id: object(name), applied, message: String::new(), availability, owned: None, differences: vec![] }
 }
 
 pub fn work(generation: i64, manifests: Vec<ManifestStatus>) -> WorkStatus {

@@ -203,7 +203,7 @@ mod tests {
     fn a_cluster_holds_the_snapshot_as_it_is() {
         let objects = [manifest("v1", "Namespace", "", "a")];
         let works = works_for_cluster(&objects, &"c".into(), &BTreeMap::new()).unwrap();
-        assert_eq!(works, objects);
+        assert_eq!(*works, objects);
     }
 
     proptest! {

@@ -263,6 +263,7 @@ mod tests {
                 applied: ApplyOutcome::Applied,
                 message: String::new(),
                 availability: None,
+                owned: None,
                 differences: vec![],
             }],
             ..WorkStatus::default()

@@ -53,7 +53,7 @@ fn names_labels_and_shapes() {
     let mut bound = case.bindings[0].clone();
     check(
         "binding",
-        &binding_object(&bound, case.works.get("east")),
+        &binding_object(&bound, case.works.get("east").map(AsRef::as_ref)),
         &[
             ("/kind", json!("ClusterResourceBinding")),
             ("/spec/resourceSnapshotName", json!("web-3-snapshot")),

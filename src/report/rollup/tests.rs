@@ -37,7 +37,7 @@ fn report_diff(case: &mut Case) {
         binding.apply_strategy = strategy.clone();
     }
     for work in case.works.values_mut() {
-        work.manifests = vec![manifest("a", O::FoundDiff, None)];
+        std::sync::Arc::make_mut(work).manifests = vec![manifest("a", O::FoundDiff, None)];
     }
 }
 
