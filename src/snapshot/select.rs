@@ -3,14 +3,13 @@
 use std::collections::BTreeMap;
 
 use crate::api::placement::{LabelSelector, ResourceSelector, SelectionScope};
+use crate::api::table::PLACEMENT_GROUP;
 use crate::error::{Classify, ErrorClass};
 use crate::model::id::ObjectId;
 use crate::model::manifest::Manifest;
 use crate::model::tree::{Placement, Scope, Tree};
 
 use super::sanitise::{sanitised, sort_for_snapshot};
-
-pub(super) const PLACEMENT_GROUP: &str = "placement.kubernetes-fleet.io";
 
 /// Groups whose objects are never placed: a selector for them contributes nothing.
 const DISABLED_GROUPS: [&str; 4] =

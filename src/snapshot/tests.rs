@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::select::PLACEMENT_GROUP;
 use super::{SelectionError, select};
+use crate::api::table::PLACEMENT_GROUP;
 use crate::model::id::{ObjectId, PlacementKey};
 use crate::model::manifest::{Manifest, Origin};
 use crate::model::tree::{Placement, Scope, Tree};
