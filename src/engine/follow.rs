@@ -103,6 +103,14 @@ pub fn follow(
     Ok(requests)
 }
 
+/// Writes an error with its cause, which it does not repeat: that a server cannot be reached says little without why.
+fn chain(error: &git::Error) -> String {
+    match std::error::Error::source(error) {
+        Some(cause) => format!("{error}: {cause}"),
+        None => error.to_string(),
+    }
+}
+
 struct Follower {
     source: Source,
     cache: Cache,
@@ -165,13 +173,13 @@ impl Follower {
             Ok(Some(tip)) => {
                 (self.failures, self.failing) = (0, false);
                 if let Err(error) = self.consider(&tip.commit) {
-                    self.tell(News::Failed(error.to_string()));
+                    self.tell(News::Failed(chain(&error)));
                 }
             }
             Err(error) => {
                 self.failing = true;
                 self.failures += u32::from(error.class() == ErrorClass::Transient || self.failures == 0);
-                self.tell(News::Failed(error.to_string()));
+                self.tell(News::Failed(chain(&error)));
             }
         }
     }

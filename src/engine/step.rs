@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::clock;
 use crate::api::placement::{ApplyStrategyType, ComparisonOption, WhenToTakeOver};
 use crate::cluster::{ApplyOptions, Deletion, Error, Target};
-use crate::deliver::inventory::{NAMESPACE, PART_OF_LABEL, Parent, applyset_id, labelled, parent_name};
+use crate::deliver::inventory::{NAMESPACE, PART_OF_LABEL, Parent, applyset_id, labelled, parent_name, stored};
 use crate::deliver::live::LiveObject;
 use crate::deliver::plan::{Attempt, Step};
 use crate::model::diff::{differences, missing_object};
@@ -251,10 +251,10 @@ async fn compare_with(
     let secret = is_secret(desired);
     match order.strategy.comparison_option {
         ComparisonOption::FullComparison => {
-            Ok(differences(&desired.object, live, ComparisonOption::FullComparison, secret))
+            Ok(differences(&stored(&desired.object), live, ComparisonOption::FullComparison, secret))
         }
         ComparisonOption::PartialComparison => {
-            let merged = target.apply(&desired.object, ApplyOptions { force: true, dry_run: true }).await?;
+            let merged = target.apply(&stored(&desired.object), ApplyOptions { force: true, dry_run: true }).await?;
             Ok(differences(&merged, live, ComparisonOption::PartialComparison, secret))
         }
     }
