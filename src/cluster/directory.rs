@@ -100,7 +100,8 @@ impl Directory {
             });
             if matters {
                 // Full means that a word waits already; closed that nobody listens any more.
-                drop(news.try_send(()));
+                // A full channel already holds the news.
+                let _ = news.try_send(());
             }
         };
         let mut watcher = notify::recommended_watcher(handler)?;
