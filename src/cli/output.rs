@@ -120,7 +120,7 @@ impl Terminal {
 }
 
 /// Returns a table without borders, as kubectl lays it out; folded to the terminal's width where there is one.
-pub fn render_table(table: &Table, terminal: &Terminal) -> String {
+pub fn render_table(table: &Table, terminal: Terminal) -> String {
     let mut layout = Layout::new();
     layout.load_style(presets::NOTHING).force_no_tty();
     match terminal.width {
@@ -164,7 +164,7 @@ pub fn render_names(objects: &[Value]) -> String {
 }
 
 /// Returns lines with their styles as ANSI colours, or without.
-pub fn render_lines(lines: &[Line], terminal: &Terminal) -> String {
+pub fn render_lines(lines: &[Line], terminal: Terminal) -> String {
     let mut text = String::new();
     for line in lines {
         let mut shown = String::new();
@@ -228,7 +228,7 @@ mod tests {
 
     #[test]
     fn tables_look_like_kubectl() {
-        insta::assert_snapshot!(render_table(&sample(), &Terminal::plain()), @r#"
+        insta::assert_snapshot!(render_table(&sample(), Terminal::plain()), @r#"
         NAME                           AVAILABLE   AGE
         web                            True        5m
         a-rather-long-placement-name               3h12m
@@ -239,7 +239,7 @@ mod tests {
     fn tables_fold_to_the_width() {
         let mut long = sample();
         long.rows[0][1] = "a long explanation that does not fit into one line".to_owned();
-        let folded = render_table(&long, &Terminal { width: Some(60), colour: false });
+        let folded = render_table(&long, Terminal { width: Some(60), colour: false });
         assert!(folded.lines().all(|line| line.chars().count() <= 60), "{folded}");
         assert!(folded.lines().count() > 3, "{folded}");
     }
@@ -267,9 +267,9 @@ mod tests {
             ],
         };
         let coloured = Terminal { width: None, colour: true };
-        assert_eq!(render_lines(std::slice::from_ref(&line), &coloured), "\x1b[32mfine\x1b[0m x\n");
-        assert_eq!(render_lines(&[line], &Terminal::plain()), "fine x\n");
+        assert_eq!(render_lines(std::slice::from_ref(&line), coloured), "\x1b[32mfine\x1b[0m x\n");
+        assert_eq!(render_lines(&[line], Terminal::plain()), "fine x\n");
         let hostile = Line { spans: vec![Span { style: Style::Plain, text: "a\x1b[2Jb\nc".into() }] };
-        assert_eq!(render_lines(&[hostile], &coloured), "a [2Jb c\n");
+        assert_eq!(render_lines(&[hostile], coloured), "a [2Jb c\n");
     }
 }

@@ -60,7 +60,7 @@ enum PlanFormat {
 pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let plan = output::with_spinner("planning", || make(args))?;
     match args.output {
-        PlanFormat::Table => output::print(&output::render_lines(&plan_lines(&plan), &Terminal::of_stdout()))?,
+        PlanFormat::Table => output::print(&output::render_lines(&plan_lines(&plan), Terminal::of_stdout()))?,
         PlanFormat::Json => output::print_json(&plan)?,
         PlanFormat::Yaml => output::print(&output::render_yaml(&[serde_json::to_value(&plan)?]))?,
     };

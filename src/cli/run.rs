@@ -1,6 +1,6 @@
 //! `gitfleet run`: the daemon.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,13 +12,18 @@ use super::exit::Exit;
 use crate::engine::hall::Hall;
 use crate::http::{self, Shared};
 use crate::report::converge::Converged;
-use crate::store::embedded::EmbeddedStore;
+use crate::store::{self, embedded::EmbeddedStore};
 use crate::telemetry::metrics::Metrics;
 
 /// How long `--once` waits by default for timers and rollouts to end.
 const ONCE_TIMEOUT_DEFAULT: &str = "90s";
 /// How long members' requests in flight may take to end after a signal.
 const SHUTDOWN_MAX: Duration = Duration::from_secs(5);
+
+/// How long a store that is in use is waited for.
+const LOCK_WAIT_MAX: Duration = Duration::from_secs(2);
+/// Pause between two looks at it.
+const LOCK_PAUSE: Duration = Duration::from_millis(50);
 
 /// Options of `run`.
 #[derive(Debug, clap::Args)]
@@ -43,12 +48,12 @@ fn duration(text: &str) -> Result<Duration, String> {
 /// Runs the command.
 pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let configuration = load_configuration(&args.config)?;
-    let store = Arc::new(EmbeddedStore::open(&configuration.store.path)?);
+    let store = Arc::new(open_store(&configuration.store.path)?);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let standing = runtime.block_on(async {
         let metrics = Arc::new(Metrics::new());
         let (changed, changes) = watch::channel(0);
-        let (stopper, stop) = watch::channel(false);
+        let (ending, stop) = watch::channel(false);
         if !args.once {
             let shared = Shared { store: store.clone(), metrics: Arc::clone(&metrics), changes };
             let listen = configuration.http.listen;
@@ -61,7 +66,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
             wait_for_signal().await;
             tracing::info!("stopping");
             // The hall may have ended by itself.
-            let _ = stopper.send(true);
+            let _ = ending.send(true);
         });
         let hall = Hall::open(configuration, store, metrics, changed)?;
         anyhow::Ok(hall.run(stop, args.once.then_some(args.timeout)).await)
@@ -75,6 +80,20 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         tracing::warn!(standing = ?standing, "not all at the accepted commit");
     }
     Ok(Exit::from(&standing))
+}
+
+/// Opens the store for writing. A reader (`get`, `status`) holds its lock for a moment, which is waited for.
+fn open_store(path: &Path) -> crate::store::Result<EmbeddedStore> {
+    let mut tries = LOCK_WAIT_MAX.as_millis() / LOCK_PAUSE.as_millis();
+    loop {
+        match EmbeddedStore::open(path) {
+            Err(store::Error::Locked { .. }) if tries > 0 => {
+                tries -= 1;
+                std::thread::sleep(LOCK_PAUSE);
+            }
+            opened => return opened,
+        }
+    }
 }
 
 async fn wait_for_signal() {

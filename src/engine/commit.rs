@@ -53,10 +53,12 @@ pub fn read_commit(reader: &Reader, commit: &CommitId, cache: &mut Cache) -> Res
     let missing: Vec<(Arc<str>, BlobId)> =
         wanted.iter().filter(|(_, blob)| !cache.contains_key(blob)).cloned().collect();
     let contents = reader.blobs(&missing.iter().map(|(_, blob)| blob.clone()).collect::<Vec<_>>())?;
-    let parsed: Vec<Result<(BlobId, Arc<ParsedBlob>), Box<InputError>>> = missing
+    let parsed: Vec<_> = missing
         .into_par_iter()
         .zip(contents)
-        .map(|((path, blob), content)| Ok((blob, Arc::new(source::parse_blob(&content.into_content(&path)?)))))
+        .map(|((path, blob), content)| {
+            Ok::<_, Box<InputError>>((blob, Arc::new(source::parse_blob(&content.into_content(&path)?))))
+        })
         .collect();
     for result in parsed {
         match result {

@@ -371,18 +371,8 @@ impl Pass<'_> {
             .map(|binding| {
                 let work = self.state.works.get(&binding.cluster).map(AsRef::as_ref);
                 let health = health(binding, settled_work(binding, work).is_some(), &limits, self.now);
-                BindingView {
-                    name: binding.name.clone(),
-                    cluster: binding.cluster.clone(),
-                    state: binding.state,
-                    deleting: binding.deleting,
-                    ready: health.ready,
-                    failed: health.failed,
-                    diff_reported: health.diff_reported,
-                    outdated: binding.snapshot != Some(newest) || binding.apply_strategy != strategy,
-                    deferred: !self.world.is_online(&binding.cluster),
-                    changes_in: health.changes_in,
-                }
+                let outdated = binding.snapshot != Some(newest) || binding.apply_strategy != strategy;
+                BindingView::new(binding, health, outdated, !self.world.is_online(&binding.cluster))
             })
             .collect();
         let moves = roll(&views, &limits);

@@ -21,9 +21,6 @@ use crate::snapshot;
 /// Source: KubeFleet's cluster eligibility (reference, section 4.3): a heartbeat older than five minutes.
 pub const SILENCE_MAX: SignedDuration = SignedDuration::from_mins(5);
 
-/// The annotation on a MemberCluster that stops deliveries to it.
-pub const SUSPENDED_ANNOTATION: &str = "gitfleet.io/suspended";
-
 /// What every decision may look at, beside its own placement.
 #[derive(Clone, Debug, Default)]
 pub struct World {

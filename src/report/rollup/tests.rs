@@ -36,8 +36,8 @@ fn report_diff(case: &mut Case) {
     for binding in &mut case.bindings {
         binding.apply_strategy = strategy.clone();
     }
-    for work in case.works.values_mut() {
-        std::sync::Arc::make_mut(work).manifests = vec![manifest("a", O::FoundDiff, None)];
+    for work in case.works.values_mut().map(std::sync::Arc::make_mut) {
+        work.manifests = vec![manifest("a", O::FoundDiff, None)];
     }
 }
 

@@ -1,0 +1,1 @@
+//! What the strategies of delivery do on a real API server.

@@ -1,0 +1,1 @@
+//! Members that fail, hang or refuse.

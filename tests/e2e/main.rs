@@ -1,0 +1,24 @@
+//! End to end: real git, a real Gitea, real API servers, the real binary.
+//!
+//! One fleet serves all tests; each test has names of its own. Tests that stop or pause a server have a fleet of their own.
+
+#[path = "../fleet/mod.rs"]
+#[allow(dead_code)]
+mod fleet;
+
+mod daemon;
+mod delivery;
+mod faults;
+mod rollout;
+
+use std::sync::OnceLock;
+
+use fleet::{Fleet, Options};
+
+/// Returns the fleet that tests share: three members and a Gitea. Missing servers fail every test, they never skip one.
+fn shared() -> &'static Fleet {
+    static FLEET: OnceLock<Fleet> = OnceLock::new();
+    FLEET.get_or_init(|| {
+        Fleet::start(Options::members(3).with_gitea().with_controller_manager()).expect("the test fleet starts")
+    })
+}
