@@ -7,7 +7,48 @@ use crate::scratch::Scratch;
 
 #[test]
 fn help() {
-    insta::assert_snapshot!(Scratch::new().run(&["--help"]).text(0), @"");
+    insta::assert_snapshot!(Scratch::new().run(&["--help"]).text(0), @r#"
+    Makes a git repository the hub of a fleet of Kubernetes clusters
+
+    Usage: gitfleet [OPTIONS] <COMMAND>
+
+    Commands:
+      run         Follow the source and keep the fleet in step with it
+      validate    Check every manifest of a folder; prints each error with file and line
+      plan        Show what a tree would do to the fleet; needs no cluster
+      get         Show records: placements, snapshots, policies, bindings, works, clusters
+      status      Show how the rollout stands, as a tree
+      crd         Print the CustomResourceDefinitions of the kinds that gitfleet reads
+      config      Print what the configuration file may hold
+      version     Print the version
+      completion  Print a completion script for a shell
+      help        Print this message or the help of the given subcommand(s)
+
+    Options:
+          --log-format <LOG_FORMAT>
+              How logs are written to standard error
+
+              Possible values:
+              - text: One line of text an event
+              - json: One JSON object an event
+              
+              [env: GITFLEET_LOG_FORMAT=]
+              [default: text]
+
+          --log <FILTER>
+              What is logged, such as `debug` or `gitfleet=debug,kube=info`
+              
+              [env: GITFLEET_LOG=]
+
+      -h, --help
+              Print help (see a summary with '-h')
+
+      -V, --version
+              Print version
+
+    Exit codes: 0 done, 1 changes found or not as wished, 2 error, 3 waiting for a person, 64 wrong
+    usage.
+    "#);
 }
 
 #[test]

@@ -72,7 +72,7 @@ fn the_rolling_update_example() {
     scratch.write("crp.yaml", &fixture("examples/crp-rolling-update.yaml"));
     scratch.write("ns.yaml", &namespace("test-namespace", &[]));
     for (name, location) in [("c1", "westus"), ("c2", "westus"), ("c3", "eastus")] {
-        let text = cluster(name, "x").replace("region: x", &format!("fleet.azure.com/location: {location}"));
+        let text = cluster(name, "x").replace("region: \"x\"", &format!("fleet.azure.com/location: {location}"));
         scratch.write(&format!("{name}.yaml"), &text);
     }
     let plan = plan(&scratch, &["-o", "json"]).json(0);
@@ -186,7 +186,22 @@ fn what_goes_and_who_must_approve_it() {
     assert_eq!((placement["deletions"][1]["clusterName"].as_str(), names(1).len()), (Some("west"), 5));
     assert_eq!(placement["deletionGuard"], "Namespace web would be deleted from west");
 
-    insta::assert_snapshot!(plan(&scratch, &["--base", "HEAD~1"]).text(0), @"");
+    insta::assert_snapshot!(plan(&scratch, &["--base", "HEAD~1"]).text(0), @r#"
+    ClusterResourcePlacement web
+      snapshot  1, 3 objects, new
+      clusters  1: east, -west
+      rollout   RollingUpdate
+        + ConfigMap web/e
+        - ConfigMap web/b
+        - ConfigMap web/c
+        - ConfigMap web/d
+      deletes from east: ConfigMap web/b, ConfigMap web/c, ConfigMap web/d
+      deletes from west: ConfigMap web/a, ConfigMap web/b, ConfigMap web/c, ConfigMap web/d, Namespace web
+      ! a person must approve this first: Namespace web would be deleted from west
+        to do without, annotate the placement with gitfleet.io/deletion-guard: "Off"
+
+    1 placement, 1 changed, 8 deletions
+    "#);
 
     let off = annotated_placement("web", "{gitfleet.io/deletion-guard: \"Off\"}", "web", only_east);
     scratch.write("placement.yaml", &off);
@@ -224,10 +239,10 @@ fn a_refused_tree_is_still_an_answer() {
     let found = plan(&scratch, &["-o", "json"]).json(1);
     assert_eq!((&found["commit"], &found["placements"]), (&Value::Null, &json!([])));
     let error = &found["errors"][0];
-    assert_eq!((&error["path"], &error["line"]), (&json!("bad.yaml"), &json!(1)));
+    assert_eq!((&error["path"], &error["line"]), (&json!("bad.yaml"), &json!(3)));
     assert!(error["message"].is_string());
     let text = plan(&scratch, &[]);
-    assert!(text.text(1).starts_with("✗ the tree is refused, it has 1 error:\n    bad.yaml:1: "), "{}", text.out);
+    assert!(text.text(1).starts_with("✗ the tree is refused, it has 1 error:\n    bad.yaml:3: "), "{}", text.out);
     // A commit that was never in force cannot be compared with.
     scratch.commit("bad");
     scratch.remove("bad.yaml");
@@ -257,7 +272,16 @@ fn one_placement_s_error_concerns_it_alone() {
 #[test]
 fn what_people_see_of_a_first_plan() {
     let scratch = small();
-    insta::assert_snapshot!(plan(&scratch, &[]).text(0), @"");
+    insta::assert_snapshot!(plan(&scratch, &[]).text(0), @r#"
+    ClusterResourcePlacement web
+      snapshot  0, 2 objects
+      clusters  2: east, west
+      rollout   RollingUpdate
+          Namespace web
+          ConfigMap web/settings
+
+    1 placement
+    "#);
 }
 
 #[test]

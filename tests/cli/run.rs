@@ -73,7 +73,7 @@ fn a_refused_commit_changes_nothing() {
     scratch.commit("bad");
     let found = once(&scratch);
     assert_eq!((found.code, found.out.as_str()), (1, ""));
-    assert!(found.err.contains("web.yaml:1"), "{}", found.err);
+    assert!(found.err.contains("web.yaml:3"), "{}", found.err);
     assert_eq!(times(&scratch, "east"), before);
     let status = scratch.run(&["status", "-c", CONFIG]);
     assert!(status.text(1).contains("is refused"), "{}", status.out);
@@ -165,7 +165,7 @@ fn one_store_one_process() {
     let mut first = scratch.command(&["run", "-c", CONFIG]).stderr(Stdio::piped()).spawn().expect("the binary starts");
     let mut log = BufReader::new(first.stderr.take().expect("it is piped"));
     let mut seen = String::new();
-    while !seen.contains("rolled out") {
+    while !seen.contains("commit accepted") {
         assert_ne!(log.read_line(&mut seen).expect("text"), 0, "the daemon ended: {seen}");
     }
     let second = once(&scratch);

@@ -118,7 +118,7 @@ impl Scratch {
 pub fn cluster(name: &str, region: &str) -> String {
     format!(
         "---\napiVersion: cluster.kubernetes-fleet.io/v1\nkind: MemberCluster\nmetadata:\n  name: {name}\n  labels: \
-         {{region: {region}}}\nspec: {{}}\n"
+         {{region: {region:?}}}\nspec: {{}}\n"
     )
 }
 

@@ -27,7 +27,11 @@ fn every_error_in_order_with_file_and_line() {
     );
     scratch.write("values.yaml", "replicas: 3\n");
     let found = scratch.run(&["validate", FLEET]);
-    insta::assert_snapshot!(found.text(1), @"");
+    insta::assert_snapshot!(found.text(1), @r#"
+    a.yaml:1: ConfigMap x: metadata.namespace: a ConfigMap lives in a namespace, and this one names none (add metadata.namespace)
+    a.yaml:5: apiVersion: required and missing
+    b.yaml:15: ClusterResourcePlacement.placement.kubernetes-fleet.io p: spec.polcy: unknown field (did you mean `policy`?)
+    "#);
     assert_eq!(found.err, "skipped: values.yaml:1 has neither apiVersion nor kind\n3 errors\n");
     let json = scratch.run(&["validate", FLEET, "-o", "json"]).json(1);
     let lines: Vec<_> = json["errors"].as_array().expect("a list").iter().map(|e| (&e["path"], &e["line"])).collect();
@@ -51,7 +55,11 @@ fn what_only_the_whole_tree_shows_is_a_warning() {
     scratch.write("wrong.yaml", wrong);
     let found = scratch.run(&["validate", FLEET]);
     assert_eq!(found.text(0), "");
-    insta::assert_snapshot!(found.err, @"");
+    insta::assert_snapshot!(found.err, @r#"
+    warning: all.yaml:16: ClusterResourcePlacement p: spec.policy.topologySpreadConstraints[0] cannot be scheduled by gitfleet yet; remove it, or leave this placement to a later version
+    warning: wrong.yaml:2: ResourcePlacement web/r: spec.resourceSelectors[0] selects a Namespace, which a ResourcePlacement cannot place; use a ClusterResourcePlacement
+    1 object, 3 placements, 1 cluster: no errors, 2 warnings
+    "#);
     let json = scratch.run(&["validate", FLEET, "-o", "json"]).json(0);
     assert_eq!((&json["errors"], json["warnings"].as_array().map(Vec::len)), (&json!([]), Some(2)));
 }
