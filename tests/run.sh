@@ -91,6 +91,8 @@ go_tools() {
 log=$(mktemp "${TMPDIR:-/tmp}/gitfleet-tests.XXXXXX")
 trap 'rm -f "$log"' EXIT
 
+passed=0
+
 # Runs one part: one line if it passes, everything it said if it does not.
 part() {
     local name=$1 start=$SECONDS code=0
@@ -98,6 +100,7 @@ part() {
     printf '%-44s' "$name"
     "$@" </dev/null >"$log" 2>&1 || code=$?
     if [[ $code -eq 0 ]]; then
+        passed=$((passed + $(sed -n 's/^test result: ok\. \([0-9]*\) passed.*/\1/p' "$log" | paste -sd+ | sed 's/^$/0/')))
         printf ' ok      %4d s\n' "$((SECONDS - start))"
         return
     fi
@@ -121,8 +124,8 @@ rust
 $fast || go_tools
 
 part "format" cargo fmt --check
-part "lints" cargo clippy --locked --all-targets -- -D warnings
-part "build" cargo build --locked
+part "lints" cargo clippy -q --locked --all-targets -- -D warnings
+part "build" cargo build -q --locked
 $fast || part "test servers" cargo run --locked --example fleet -- build
 part "unit tests" cargo test --locked --lib
 part "examples in the documentation" cargo test --locked --doc
@@ -134,6 +137,7 @@ for binary in $(test_binaries); do
     fi
     part "tests/$binary" cargo test --locked --test "$binary"
 done
-part "documentation" env RUSTDOCFLAGS=-Dwarnings cargo doc --locked --no-deps
+part "documentation" env RUSTDOCFLAGS=-Dwarnings cargo doc -q --locked --no-deps
 
 say "everything passed in $SECONDS s"
+say "$passed passed, 0 failed"

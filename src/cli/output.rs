@@ -1,6 +1,7 @@
 //! Renders tables, trees and objects for a terminal or a pipe. Rendering only: callers write the text to stdout.
 
-use std::io::Write as _;
+use std::io::{IsTerminal as _, Write as _};
+use std::time::Duration;
 
 use anyhow::Context as _;
 use comfy_table::{ContentArrangement, Table as Layout, presets};
@@ -16,6 +17,11 @@ const COLUMN_GAP: u16 = 3;
 /// Narrowest terminal that tables are folded for; below it lines run over, which reads better than columns of one letter.
 const WIDTH_MIN: u16 = 40;
 
+/// How long a command may take before it shows that it is still there.
+pub const PATIENCE: Duration = Duration::from_secs(1);
+/// How often a spinner turns.
+const SPINNER_TICK: Duration = Duration::from_millis(100);
+
 /// Writes to standard output. A reader that went away is no error: it has seen enough.
 ///
 /// # Errors
@@ -28,6 +34,44 @@ pub fn print(text: &str) -> anyhow::Result<Exit> {
         }
         _ => Ok(Exit::Done),
     }
+}
+
+/// Writes a value to standard output as JSON with two blanks of indent, piece by piece: a plan of a large fleet is larger
+/// than memory should be.
+///
+/// # Errors
+/// As [`print`].
+pub fn print_json(value: &impl serde::Serialize) -> anyhow::Result<Exit> {
+    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    let written = serde_json::to_writer_pretty(&mut out, value).map_err(std::io::Error::from);
+    match written.and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(error).context("writing to standard output")
+        }
+        _ => Ok(Exit::Done),
+    }
+}
+
+/// Does something, with a spinner on standard error if that is a terminal and it takes longer than [`PATIENCE`].
+pub fn with_spinner<T>(message: &'static str, work: impl FnOnce() -> T) -> T {
+    if !std::io::stderr().is_terminal() {
+        return work();
+    }
+    let (done, waits) = std::sync::mpsc::channel::<()>();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            if waits.recv_timeout(PATIENCE) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+                let spinner = indicatif::ProgressBar::new_spinner().with_message(message);
+                spinner.enable_steady_tick(SPINNER_TICK);
+                // Ends when the sender is dropped.
+                let _ = waits.recv();
+                spinner.finish_and_clear();
+            }
+        });
+        let result = work();
+        drop(done);
+        result
+    })
 }
 
 /// `-o`.

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use super::world::{Payload, PlacementState, Selected, World, desired};
-use crate::api::annotations::DELETION_GUARD;
+use crate::api::annotations::{DELETION_GUARD, OCM_PLACEMENT};
 use crate::api::placement::{ApplyStrategyType, StrategyType};
 use crate::deliver::guard::{self, guarded};
 use crate::model::id::{ClusterName, ObjectKey};
@@ -228,6 +228,13 @@ impl Pass<'_> {
     }
 
     fn schedule(&mut self) -> Result<(), String> {
+        // Without a policy of its own such a placement would go everywhere.
+        if self.state.record.annotations.contains_key(OCM_PLACEMENT) {
+            return Err(format!(
+                "the annotation {OCM_PLACEMENT} lets an OCM Placement pick the clusters, which gitfleet cannot do yet; give \
+                 the placement a policy instead"
+            ));
+        }
         let key = self.state.record.key.clone();
         let policy = scheduled_policy(&key, self.state.record.spec.policy.as_ref());
         let hash = policy_hash(policy.as_ref());

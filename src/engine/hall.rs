@@ -18,7 +18,7 @@ use super::{clock, persist};
 use crate::config::{Configuration, read_secret};
 use crate::git::SourceSpec;
 use crate::model::id::{ClusterName, CommitId, PlacementKey};
-use crate::model::records::{ClusterRecord, PlacementRecord, SourceRecord, WorkStatus};
+use crate::model::records::{ClusterRecord, SourceRecord, WorkStatus};
 use crate::model::tree::Tree;
 use crate::model::work::WorkOrder;
 use crate::report::converge::Converged;
@@ -293,21 +293,7 @@ impl Hall {
         let now = clock::now();
         let tree = Arc::clone(&self.world.tree);
         for (key, placement) in &tree.placements {
-            self.placements.entry(key.clone()).or_insert_with(|| {
-                PlacementState::new(PlacementRecord {
-                    key: key.clone(),
-                    spec: placement.spec.clone(),
-                    annotations: placement.annotations.clone(),
-                    generation: 0,
-                    origin: Some(placement.origin.clone()),
-                    created_at: now,
-                    conditions: Vec::new(),
-                    error: None,
-                    deletion_gate: None,
-                    removed: false,
-                    halted: None,
-                })
-            });
+            self.placements.entry(key.clone()).or_insert_with(|| PlacementState::begin(placement, now));
         }
         self.refresh_clusters();
         self.dirty.extend(self.placements.keys().cloned());
