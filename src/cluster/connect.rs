@@ -20,6 +20,8 @@ const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
 const PING_INTERVAL: Duration = Duration::from_secs(20);
 /// How long a ping may stay unanswered.
 const PING_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long an HTTP/1.1 connection may be silent: longer than the 290 s after which kube's watches end by themselves.
+const SILENCE_MAX: Duration = Duration::from_secs(300);
 /// Bytes a stream may carry before the reader must keep up: lists are large.
 const STREAM_WINDOW_BYTES: u32 = 1 << 20;
 /// Bytes a connection may carry before its readers must keep up.
@@ -49,6 +51,8 @@ pub(super) async fn connect(cluster: &str, path: &Path, context: Option<&str>) -
             Err(error) => tracing::debug!(cluster, %error, "no HTTP/2 connection; trying HTTP/1.1"),
         }
     }
+    // HTTP/1.1 has no pings: a watch on which nothing arrives for longer than servers let one last is dead.
+    config.read_timeout = Some(SILENCE_MAX);
     let client = ClientBuilder::try_from(config).map_err(|e| access(chain(&e)))?.build();
     probe(cluster, client).await
 }

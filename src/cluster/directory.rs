@@ -6,8 +6,11 @@
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
+use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
 use serde_json::Value;
 use tokio::sync::mpsc;
 
@@ -20,6 +23,7 @@ use crate::yaml;
 const INVENTORY_PREFIX: &str = ".inventory.";
 
 /// A folder of manifests.
+#[derive(Clone)]
 pub struct Directory {
     cluster: String,
     path: PathBuf,
@@ -74,6 +78,36 @@ impl Directory {
         }
     }
 
+    /// Watches the folder; `news` gets a word when a file of the kind changed. One waiting word is enough for many changes.
+    /// `gone` is raised when the folder itself went: a watch of it sees nothing any more.
+    fn watcher(
+        &self,
+        kind: &WatchedKind,
+        news: mpsc::Sender<()>,
+        gone: Arc<AtomicBool>,
+    ) -> notify::Result<RecommendedWatcher> {
+        fs::create_dir_all(&self.path)?;
+        let (prefix, folder) = (file_prefix(kind), self.path.canonicalize()?);
+        let place = folder.clone();
+        let handler = move |event: notify::Result<Event>| {
+            let matters = event.map_or(true, |event| {
+                let reads = matches!(event.kind, EventKind::Access(_));
+                if matches!(event.kind, EventKind::Remove(_)) && event.paths.contains(&folder) {
+                    gone.store(true, Ordering::Relaxed);
+                    return true;
+                }
+                event.need_rescan() || !reads && event.paths.iter().any(|path| is_named(path, &prefix))
+            });
+            if matters {
+                // Full means that a word waits already; closed that nobody listens any more.
+                drop(news.try_send(()));
+            }
+        };
+        let mut watcher = notify::recommended_watcher(handler)?;
+        watcher.watch(&place, RecursiveMode::NonRecursive)?;
+        Ok(watcher)
+    }
+
     /// Returns the paths in the folder whose names start and end as asked, in order.
     fn paths(&self, keep: impl Fn(&str) -> bool) -> Result<Vec<PathBuf>, Error> {
         let entries = match fs::read_dir(&self.path) {
@@ -93,7 +127,7 @@ impl Directory {
     }
 
     fn list(&self, kind: &WatchedKind) -> Result<Vec<Value>, Error> {
-        let prefix = format!("{}.{}.", kind.kind.to_lowercase(), kind.group);
+        let prefix = file_prefix(kind);
         let mut objects = Vec::new();
         for path in self.paths(|name| name.starts_with(&prefix))? {
             if let Some(object) = self.read(&path)?
@@ -104,6 +138,15 @@ impl Directory {
         }
         Ok(objects)
     }
+}
+
+/// Returns how the names of a kind's files start.
+fn file_prefix(kind: &WatchedKind) -> String {
+    format!("{}.{}.", kind.kind.to_lowercase(), kind.group)
+}
+
+fn is_named(path: &Path, prefix: &str) -> bool {
+    path.file_name().and_then(|name| name.to_str()).is_none_or(|name| name.starts_with(prefix))
 }
 
 /// Gives a file's object the uid that deleting it must name: a file is what its name says.
@@ -137,17 +180,22 @@ impl Target for Directory {
 
     async fn apply(&self, object: &Value, options: ApplyOptions) -> Result<Value, Error> {
         let id = ObjectId::of(object).expect("manifests are checked to be named objects");
-        if !options.dry_run {
-            self.write(&id, object)?;
+        if options.dry_run {
+            return Ok(with_uid(object.clone()));
         }
-        Ok(with_uid(object.clone()))
+        self.write(&id, object)?;
+        // Read back, so that an answer is what a later look sees: what YAML makes of a number is no drift.
+        Ok(self.read(&self.file(&id))?.map_or_else(|| with_uid(object.clone()), with_uid))
     }
 
     async fn get(&self, id: &ObjectId) -> Result<Option<Value>, Error> {
         Ok(self.read(&self.file(id))?.map(with_uid))
     }
 
-    async fn delete(&self, id: &ObjectId, _uid: &str) -> Result<Deletion, Error> {
+    async fn delete(&self, id: &ObjectId, uid: &str) -> Result<Deletion, Error> {
+        if uid != file_name(&id.key()) {
+            return Ok(Deletion::Gone);
+        }
         let path = self.file(id);
         match fs::remove_file(&path) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(self.unreachable(&path, &error)),
@@ -156,21 +204,45 @@ impl Target for Directory {
     }
 
     fn watch(&self, kind: &WatchedKind, _version: Option<&str>, sink: mpsc::Sender<Observation>) -> WatchHandle {
-        let kind = kind.clone();
-        let listed = self.list(&kind);
-        WatchHandle(Some(tokio::spawn(async move {
-            let observations = match listed {
-                Err(error) => vec![Observation::Failed(kind, error)],
-                Ok(objects) => std::iter::once(Observation::ListStarted(kind.clone()))
+        WatchHandle(Some(tokio::spawn(follow(self.clone(), kind.clone(), sink))))
+    }
+}
+
+/// Lists a kind, and lists it again whenever the folder changed: files have no events worth more than a new look.
+///
+/// Where the folder cannot be watched, such as at the limits of inotify, it is listed once and a change by hand is seen at the
+/// next start.
+async fn follow(directory: Directory, kind: WatchedKind, sink: mpsc::Sender<Observation>) {
+    let (news, mut changes) = mpsc::channel(1);
+    let gone = Arc::new(AtomicBool::default());
+    let _watcher = directory.watcher(&kind, news, Arc::clone(&gone)).inspect_err(|error| {
+        tracing::warn!(cluster = directory.cluster, %error, "the folder cannot be watched; changes by hand are seen at a start");
+    });
+    let mut before = None;
+    loop {
+        let listed = match gone.load(Ordering::Relaxed) {
+            true => Err(directory.unreachable(&directory.path, &std::io::ErrorKind::NotFound.into())),
+            false => directory.list(&kind),
+        };
+        let failed = listed.is_err();
+        let observations = match listed {
+            Err(error) => vec![Observation::Failed(kind.clone(), error)],
+            Ok(objects) if before.as_ref() == Some(&objects) => Vec::new(),
+            Ok(objects) => {
+                before = Some(objects.clone());
+                std::iter::once(Observation::ListStarted(kind.clone()))
                     .chain(objects.into_iter().map(Observation::Listed))
-                    .chain([Observation::ListDone(kind)])
-                    .collect(),
-            };
-            for observation in observations {
-                if sink.send(observation).await.is_err() {
-                    return;
-                }
+                    .chain([Observation::ListDone(kind.clone())])
+                    .collect()
             }
-        })))
+        };
+        for observation in observations {
+            if sink.send(observation).await.is_err() {
+                return;
+            }
+        }
+        if failed || changes.recv().await.is_none() {
+            return;
+        }
     }
 }

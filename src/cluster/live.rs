@@ -89,14 +89,22 @@ impl Live {
             cluster: self.cluster.clone(),
             kind: if group.is_empty() { kind.to_owned() } else { format!("{kind}.{group}") },
         };
-        let found = match version {
-            Some(version) => {
-                let gvk = GroupVersionKind::gvk(group, version, kind);
-                kube::discovery::pinned_kind(&client, &gvk).await.map(|(resource, _)| Some(resource))
+        let ask = async {
+            match version {
+                Some(version) => {
+                    let gvk = GroupVersionKind::gvk(group, version, kind);
+                    kube::discovery::pinned_kind(&client, &gvk).await.map(|(resource, _)| Some(resource))
+                }
+                None => kube::discovery::group(&client, group)
+                    .await
+                    .map(|group| group.recommended_kind(kind).map(|(resource, _)| resource)),
             }
-            None => kube::discovery::group(&client, group)
-                .await
-                .map(|group| group.recommended_kind(kind).map(|(resource, _)| resource)),
+        };
+        let Ok(found) = tokio::time::timeout(REQUEST_TIMEOUT, ask).await else {
+            return Err(Error::Unreachable {
+                cluster: self.cluster.clone(),
+                reason: format!("no answer about the kind {kind} within {} s", REQUEST_TIMEOUT.as_secs()),
+            });
         };
         match found {
             Ok(found) => found.ok_or_else(unknown),

@@ -149,6 +149,13 @@ pub enum Deletion {
 #[derive(Debug)]
 pub struct WatchHandle(Option<JoinHandle<()>>);
 
+impl WatchHandle {
+    /// Makes the handle of a watch that is a task.
+    pub fn of(task: JoinHandle<()>) -> Self {
+        Self(Some(task))
+    }
+}
+
 impl Drop for WatchHandle {
     fn drop(&mut self) {
         if let Some(task) = &self.0 {

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
@@ -140,9 +140,32 @@ pub fn group_kind(group: &str, kind: &str) -> String {
     if group.is_empty() { kind.to_owned() } else { format!("{kind}.{group}") }
 }
 
+/// Returns a manifest in the form in which API servers keep it: of a Secret, `stringData` is merged over `data`.
+///
+/// Written as it stands, `stringData` would be ours and `data` nobody's: drift would not be seen, and a key taken out of git
+/// would stay on the member. A Secret that an API server would refuse anyway stays as it is.
+///
+/// Source: Kubernetes API reference, Secret: `stringData` is write-only and overwrites `data`.
+pub fn stored(object: &Value) -> Value {
+    let mut object = object.clone();
+    let is_secret = object["apiVersion"] == "v1" && object["kind"] == "Secret";
+    let Some(plain) = object.get("stringData").and_then(Value::as_object).filter(|_| is_secret) else { return object };
+    let encoded: Option<Vec<(String, Value)>> =
+        plain.iter().map(|(key, text)| Some((key.clone(), Value::from(STANDARD.encode(text.as_str()?))))).collect();
+    let Some(encoded) = encoded else { return object };
+    let data = object.get("data").filter(|data| !data.is_null()).cloned().unwrap_or_else(|| json!({}));
+    let Value::Object(mut data) = data else { return object };
+    data.extend(encoded);
+    if let Some(fields) = object.as_object_mut() {
+        fields.remove("stringData");
+        fields.insert("data".to_owned(), Value::Object(data));
+    }
+    object
+}
+
 /// Returns the manifest as it is written to a member: with the ApplySet's label and the digest of the manifest.
 pub fn labelled(object: &Value, placement: &PlacementKey, digest: &Digest) -> Value {
-    let mut object = object.clone();
+    let mut object = stored(object);
     let metadata = &mut object["metadata"];
     metadata["labels"][PART_OF_LABEL] = Value::from(applyset_id(placement));
     metadata["annotations"][SPEC_HASH] = Value::from(digest.as_str());
@@ -175,6 +198,34 @@ mod tests {
         assert_ne!(cluster, namespaced);
         assert!(cluster.len() <= 63, "{cluster} is a label value");
         assert!(cluster.starts_with("applyset-") && cluster.ends_with("-v1"));
+    }
+
+    #[test]
+    fn a_secret_is_written_as_it_is_kept() {
+        let secret = |fields: Value| {
+            let mut secret = json!({"apiVersion": "v1", "kind": "Secret"});
+            secret.as_object_mut().expect("an object").extend(fields.as_object().expect("fields").clone());
+            secret
+        };
+        let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "stringData": {"a": "b"}});
+        let rows = [
+            ("only data", secret(json!({"data": {"a": "Yg=="}})), secret(json!({"data": {"a": "Yg=="}}))),
+            (
+                "both, and stringData wins",
+                secret(json!({"data": {"a": "eA==", "c": "ZA=="}, "stringData": {"a": "b"}})),
+                secret(json!({"data": {"a": "Yg==", "c": "ZA=="}})),
+            ),
+            (
+                "no data",
+                secret(json!({"data": null, "stringData": {"a": "b"}})),
+                secret(json!({"data": {"a": "Yg=="}})),
+            ),
+            ("a number", secret(json!({"stringData": {"a": 1}})), secret(json!({"stringData": {"a": 1}}))),
+            ("no Secret", map.clone(), map),
+        ];
+        for (name, object, expected) in rows {
+            assert_eq!(stored(&object), expected, "{name}");
+        }
     }
 
     #[test]

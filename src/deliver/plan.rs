@@ -40,6 +40,13 @@ pub enum Step {
         /// Position in `order.manifests`.
         position: usize,
     },
+    /// Look in what a drifted object differs (by position in the order); it is left as it is.
+    ShowDrift {
+        /// Position in `order.manifests`.
+        position: usize,
+        /// The digest of owned fields that drifted.
+        seen: Digest,
+    },
     /// Delete an object, if it still has this uid.
     Delete {
         /// The object as it was watched.
@@ -79,6 +86,18 @@ pub struct Progress {
     pub deleted: BTreeSet<String>,
     /// Digests of owned fields from before a restart: what the member's fields were when the work was complete.
     pub baselines: BTreeMap<ObjectKey, Digest>,
+    /// What drifted objects that are left alone differ in, with the digest of owned fields that was looked at.
+    pub drifts: BTreeMap<ObjectKey, (Digest, Vec<Difference>)>,
+}
+
+impl Progress {
+    /// Forgets what a new generation of the order must try again: refusals, and every comparison where it only compares.
+    /// What was applied stays known, or drift could not be told from a change.
+    pub fn begin_anew(&mut self, order: &WorkOrder) {
+        let compares = order.strategy.type_ == ApplyStrategyType::ReportDiff;
+        self.attempts.retain(|_, attempt| !compares && attempt.outcome == ApplyOutcome::Applied);
+        self.drifts.clear();
+    }
 }
 
 /// What a member holds, as far as delivery must know.
@@ -138,7 +157,7 @@ pub enum State {
 /// manifest is still to be applied or was refused: its predecessor may be what is left over.
 pub fn plan(order: &WorkOrder, view: &MemberView<'_>, progress: &Progress, now: Timestamp) -> Plan {
     if order.strategy.type_ == ApplyStrategyType::ReportDiff && !order.remove {
-        return compare(order, progress);
+        return compare(order, progress, now);
     }
     if let Some(parent) = view.parent
         && !parent.source.is_empty()
@@ -196,10 +215,20 @@ fn due_applies(order: &WorkOrder, view: &MemberView<'_>, progress: &Progress, no
             }
             State::Wait => plan.complete = false,
             State::Retry(at) => plan.wake_at = Some(plan.wake_at.map_or(at, |w| w.min(at))),
+            State::Refused(ApplyOutcome::FoundDrifts) => {
+                plan.steps.extend(show_drift(position, desired, view, progress))
+            }
             State::Done | State::Refused(_) => {}
         }
     }
     plan
+}
+
+/// Returns the look at what an object drifted in, unless that drift was looked at before.
+fn show_drift(position: usize, desired: &Desired, view: &MemberView<'_>, progress: &Progress) -> Option<Step> {
+    let seen = &view.live.get(&desired.key)?.owned;
+    let known = progress.drifts.get(&desired.key).is_some_and(|(known, _)| known == seen);
+    (!known).then(|| Step::ShowDrift { position, seen: seen.clone() })
 }
 
 fn is_ours(order: &WorkOrder, desired: &Desired, view: &MemberView<'_>) -> bool {
@@ -405,16 +434,21 @@ fn record(order: &WorkOrder, view: &MemberView<'_>, parent: &Parent, left: &Left
     Plan { steps: vec![Step::WriteParent(narrow)], ..Plan::default() }
 }
 
-/// Returns the comparisons of a `ReportDiff` order that are still to be made: nothing else is done at all.
-fn compare(order: &WorkOrder, progress: &Progress) -> Plan {
-    let steps: Vec<Step> = order
-        .manifests
-        .iter()
-        .enumerate()
-        .filter(|(_, d)| progress.attempts.get(&d.key).is_none_or(|a| a.manifest != d.digest))
-        .map(|(position, _)| Step::Compare { position })
-        .collect();
-    Plan { complete: steps.is_empty(), steps, ..Plan::default() }
+/// Returns the comparisons of a `ReportDiff` order that are still to be made, or are due again because they failed: nothing
+/// else is done at all.
+fn compare(order: &WorkOrder, progress: &Progress, now: Timestamp) -> Plan {
+    let mut plan = Plan::default();
+    for (position, desired) in order.manifests.iter().enumerate() {
+        let attempt = progress.attempts.get(&desired.key).filter(|a| a.manifest == desired.digest);
+        match attempt.filter(|a| a.outcome == ApplyOutcome::FailedToReportDiff).map(|a| a.at + retry_delay(a.failures))
+        {
+            Some(due) if due > now => plan.wake_at = Some(plan.wake_at.map_or(due, |w| w.min(due))),
+            None if attempt.is_some() => {}
+            _ => plan.steps.push(Step::Compare { position }),
+        }
+    }
+    plan.complete = plan.steps.is_empty();
+    plan
 }
 
 #[cfg(test)]

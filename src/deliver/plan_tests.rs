@@ -73,6 +73,11 @@ impl Member {
                 self.log.push("delete parent".into());
                 self.parent = None;
             }
+            Step::ShowDrift { position, seen } => {
+                let difference = Difference { path: "/data".into(), value_in_member: None, value_in_hub: None };
+                self.progress.drifts.insert(order.manifests[position].key.clone(), (seen, vec![difference]));
+                self.log.push(format!("look at {}", order.manifests[position].id));
+            }
             Step::Compare { position } => self.log.push(format!("compare {}", order.manifests[position].id)),
         }
     }
@@ -279,7 +284,7 @@ fn if_not_drifted_leaves_drift_and_reports_it() {
     member.log.clear();
     member.drift(&order.manifests[1].key);
     member.settle(&order);
-    assert_eq!(member.log, [""; 0]);
+    assert_eq!(member.log, ["look at ConfigMap n/settings"], "one look, and nothing is written");
     let wanted = wanted(&[&order]);
     let view = MemberView { live: &member.live, wanted: &wanted, parent: member.parent.as_ref() };
     let verdict = verdict(&order, &order.manifests[1], &view, &member.progress, now());

@@ -49,6 +49,8 @@ pub enum News {
     Failed(String),
     /// The tip is the commit in force again, or still.
     Unchanged,
+    /// The source can be read again, and its tip is where it was.
+    Readable,
 }
 
 /// How a source is followed.
@@ -87,6 +89,7 @@ pub fn follow(
         poll_interval: settings.poll_interval,
         on_rewrite: settings.on_rewrite,
         failures: 0,
+        failing: false,
         news,
     };
     let run = move || {
@@ -100,6 +103,14 @@ pub fn follow(
     Ok(requests)
 }
 
+/// Writes an error with its cause, which it does not repeat: that a server cannot be reached says little without why.
+fn chain(error: &git::Error) -> String {
+    match std::error::Error::source(error) {
+        Some(cause) => format!("{error}: {cause}"),
+        None => error.to_string(),
+    }
+}
+
 struct Follower {
     source: Source,
     cache: Cache,
@@ -107,6 +118,8 @@ struct Follower {
     poll_interval: Duration,
     on_rewrite: HistoryRewrite,
     failures: u32,
+    /// The last poll failed, and the hall knows.
+    failing: bool,
     news: mpsc::UnboundedSender<News>,
 }
 
@@ -151,16 +164,22 @@ impl Follower {
     fn poll(&mut self) {
         static NEVER: OnceLock<AtomicBool> = OnceLock::new();
         match self.source.poll(NEVER.get_or_init(AtomicBool::default)) {
-            Ok(None) => self.failures = 0,
-            Ok(Some(tip)) => {
+            Ok(None) => {
+                if std::mem::take(&mut self.failing) {
+                    self.tell(News::Readable);
+                }
                 self.failures = 0;
+            }
+            Ok(Some(tip)) => {
+                (self.failures, self.failing) = (0, false);
                 if let Err(error) = self.consider(&tip.commit) {
-                    self.tell(News::Failed(error.to_string()));
+                    self.tell(News::Failed(chain(&error)));
                 }
             }
             Err(error) => {
+                self.failing = true;
                 self.failures += u32::from(error.class() == ErrorClass::Transient || self.failures == 0);
-                self.tell(News::Failed(error.to_string()));
+                self.tell(News::Failed(chain(&error)));
             }
         }
     }

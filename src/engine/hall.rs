@@ -228,6 +228,10 @@ impl Hall {
                 self.source.held_rewrite = None;
                 Poll::Unchanged
             }
+            News::Readable => {
+                tracing::info!("the source can be read again");
+                Poll::Unchanged
+            }
             News::Refused(commit, errors) => {
                 tracing::error!(
                     commit = commit.short(),

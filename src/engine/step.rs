@@ -5,13 +5,16 @@ use serde_json::Value;
 use super::clock;
 use crate::api::placement::{ApplyStrategyType, ComparisonOption, WhenToTakeOver};
 use crate::cluster::{ApplyOptions, Deletion, Error, Target};
-use crate::deliver::inventory::{NAMESPACE, PART_OF_LABEL, Parent, applyset_id, labelled, parent_name};
+use crate::deliver::inventory::{NAMESPACE, PART_OF_LABEL, Parent, applyset_id, labelled, parent_name, stored};
 use crate::deliver::live::LiveObject;
 use crate::deliver::plan::{Attempt, Step};
 use crate::model::diff::{differences, missing_object};
-use crate::model::id::{ObjectId, ObjectKey};
+use crate::model::id::{Digest, ObjectId, ObjectKey};
 use crate::model::records::{ApplyOutcome, Difference};
 use crate::model::work::{Desired, WorkOrder};
+
+/// HTTP status of a conflict: another manager owns a field.
+const CONFLICT: u16 = 409;
 
 /// What came of a step.
 #[derive(Debug)]
@@ -30,6 +33,15 @@ pub enum StepResult {
         attempt: Attempt,
         /// The object as the member answered.
         live: Option<LiveObject>,
+    },
+    /// A drifted object was looked at.
+    Drift {
+        /// Which.
+        key: ObjectKey,
+        /// The digest of owned fields that made us look.
+        seen: Digest,
+        /// What differs.
+        differences: Vec<Difference>,
     },
     /// A deletion was accepted.
     Deleted {
@@ -79,6 +91,7 @@ pub async fn perform(target: &dyn Target, order: &WorkOrder, step: Step, before:
             }
             conclude(desired, answer, put_back, before)
         }
+        Step::ShowDrift { position, seen } => show_drift(target, order, &order.manifests[position], seen).await,
         Step::Compare { position } => {
             let desired = &order.manifests[position];
             let answer = compare(target, order, desired).await;
@@ -139,7 +152,38 @@ async fn apply(target: &dyn Target, order: &WorkOrder, desired: &Desired, probe:
             differences: Vec::new(),
         }),
         Err(error) if error.is_offline() => Err(error),
-        Err(error) => Ok(Answer::refused(ApplyOutcome::ManifestApplyFailed, error.to_string())),
+        Err(error) => Ok(Answer::refused(ApplyOutcome::ManifestApplyFailed, words(desired, &error))),
+    }
+}
+
+/// Returns what an API server said of an object, without what may repeat a Secret's data: complaints about a field quote its
+/// value. A conflict names fields and managers only.
+fn words(desired: &Desired, error: &Error) -> String {
+    match error {
+        Error::Refused { object, code, reason, .. } if is_secret(desired) && *code != CONFLICT => {
+            format!(
+                "{object}: the API server refused it ({code} {reason}); its words are withheld, because they may repeat \
+                 the Secret's data"
+            )
+        }
+        error => error.to_string(),
+    }
+}
+
+fn is_secret(desired: &Desired) -> bool {
+    desired.id.group.is_empty() && desired.id.kind == "Secret"
+}
+
+/// Looks in what an object drifted that is left as it is. Where that cannot be seen, the drift alone is told.
+async fn show_drift(target: &dyn Target, order: &WorkOrder, desired: &Desired, seen: Digest) -> StepResult {
+    let found = match target.get(&desired.id).await {
+        Ok(Some(live)) => compare_with(target, order, desired, &live).await,
+        Ok(None) => Ok(Vec::new()),
+        Err(error) => Err(error),
+    };
+    match found {
+        Err(error) if error.is_offline() => StepResult::Offline(error.to_string()),
+        found => StepResult::Drift { key: desired.key.clone(), seen, differences: found.unwrap_or_default() },
     }
 }
 
@@ -161,7 +205,13 @@ async fn probe_take_over(target: &dyn Target, order: &WorkOrder, desired: &Desir
         let message = "it was there before; whenToTakeOver Never leaves it".to_owned();
         return Ok(Some(Answer::refused(ApplyOutcome::NotTakenOver, message)));
     }
-    let found = compare_with(target, order, desired, &live).await?;
+    let found = match compare_with(target, order, desired, &live).await {
+        Ok(found) => found,
+        Err(error) if error.is_offline() => return Err(error),
+        Err(error) => {
+            return Ok(Some(Answer::refused(ApplyOutcome::ManifestApplyFailed, words(desired, &error))));
+        }
+    };
     Ok((!found.is_empty()).then(|| Answer {
         differences: found,
         ..Answer::refused(
@@ -175,7 +225,7 @@ async fn probe_take_over(target: &dyn Target, order: &WorkOrder, desired: &Desir
 async fn compare(target: &dyn Target, order: &WorkOrder, desired: &Desired) -> Result<Answer, Error> {
     let failed = |error: Error| match error.is_offline() {
         true => Err(error),
-        false => Ok(Answer::refused(ApplyOutcome::FailedToReportDiff, error.to_string())),
+        false => Ok(Answer::refused(ApplyOutcome::FailedToReportDiff, words(desired, &error))),
     };
     let live = match target.get(&desired.id).await {
         Ok(live) => live,
@@ -198,13 +248,13 @@ async fn compare_with(
     desired: &Desired,
     live: &Value,
 ) -> Result<Vec<Difference>, Error> {
-    let secret = desired.id.group.is_empty() && desired.id.kind == "Secret";
+    let secret = is_secret(desired);
     match order.strategy.comparison_option {
         ComparisonOption::FullComparison => {
-            Ok(differences(&desired.object, live, ComparisonOption::FullComparison, secret))
+            Ok(differences(&stored(&desired.object), live, ComparisonOption::FullComparison, secret))
         }
         ComparisonOption::PartialComparison => {
-            let merged = target.apply(&desired.object, ApplyOptions { force: true, dry_run: true }).await?;
+            let merged = target.apply(&stored(&desired.object), ApplyOptions { force: true, dry_run: true }).await?;
             Ok(differences(&merged, live, ComparisonOption::PartialComparison, secret))
         }
     }

@@ -14,7 +14,8 @@ use crate::api::condition::{Condition, ConditionStatus};
 use crate::api::table::PLACEMENT_GROUP;
 use crate::model::id::{ClusterName, ObjectId, PlacementKey};
 use crate::model::records::{
-    Binding, BindingState, ClusterRecord, PolicySnapshot, ResourceSnapshot, SnapshotResource, WorkStatus, snapshot_name,
+    ApplyOutcome, Binding, BindingState, ClusterRecord, PolicySnapshot, ResourceSnapshot, SnapshotResource, WorkStatus,
+    snapshot_name,
 };
 
 /// Group and version of the placement kinds that are shown.
@@ -177,9 +178,12 @@ pub fn work_object(binding: &Binding, work: &WorkStatus, now: Timestamp) -> Valu
     metadata.insert("labels".into(), labels.into());
     let since = work.available_since.or(binding.started_at).unwrap_or(now);
     let manifests = work.manifests.iter().enumerate().map(|(ordinal, manifest)| {
-        let differs = match mode {
-            Mode::Apply => json!({"driftDetails": {"observedDrifts": manifest.differences}}),
-            Mode::ReportDiff => json!({"diffDetails": {"observedDiffs": manifest.differences}}),
+        // What was not taken over differs from the manifest; only what was ours can drift.
+        let differs = match (mode, manifest.applied) {
+            (Mode::ReportDiff, _) | (_, ApplyOutcome::FailedToTakeOver) => {
+                json!({"diffDetails": {"observedDiffs": manifest.differences}})
+            }
+            (Mode::Apply, _) => json!({"driftDetails": {"observedDrifts": manifest.differences}}),
         };
         let mut identifier = object_of(value(&manifest.id));
         identifier.insert("ordinal".into(), ordinal.into());

@@ -1,9 +1,6 @@
 //! Snapshots as values: what a frozen selection consists of, when it is a new one, and how its parts are called.
 
-use std::borrow::Cow;
-use std::collections::BTreeMap;
-
-use crate::model::id::{ClusterName, Digest, PlacementKey};
+use crate::model::id::{Digest, PlacementKey};
 use crate::model::manifest::Manifest;
 use crate::model::records::{SnapshotResource, snapshot_name};
 
@@ -110,20 +107,6 @@ pub fn work_names(placement: &PlacementKey, parts: usize) -> Vec<String> {
     std::iter::once(format!("{base}-work")).chain(subs).collect()
 }
 
-/// Returns the objects one cluster is to hold, in snapshot order. Overrides act here and nowhere else; until they are
-/// built every cluster holds the snapshot as it is.
-///
-/// # Errors
-/// Why the objects cannot be made for this cluster (an override that fails), for people; the cluster then keeps what it
-/// has.
-pub fn works_for_cluster<'a>(
-    manifests: &'a [Manifest],
-    _cluster: &ClusterName,
-    _labels: &BTreeMap<String, String>,
-) -> Result<Cow<'a, [Manifest]>, String> {
-    Ok(Cow::Borrowed(manifests))
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -197,13 +180,6 @@ mod tests {
         assert_eq!(frozen.resources[1].id, objects[1].id);
         assert_eq!(frozen.resources[1].digest, super::super::object_digest(&objects[1]));
         assert_ne!(frozen.resources[0].digest, frozen.resources[1].digest);
-    }
-
-    #[test]
-    fn a_cluster_holds_the_snapshot_as_it_is() {
-        let objects = [manifest("v1", "Namespace", "", "a")];
-        let works = works_for_cluster(&objects, &"c".into(), &BTreeMap::new()).unwrap();
-        assert_eq!(*works, objects);
     }
 
     proptest! {

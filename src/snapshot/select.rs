@@ -9,6 +9,7 @@ use crate::model::id::ObjectId;
 use crate::model::manifest::Manifest;
 use crate::model::tree::{Placement, Scope, Tree};
 
+use super::overrides::concerning;
 use super::sanitise::{sanitised, sort_for_snapshot};
 
 /// Groups whose objects are never placed: a selector for them contributes nothing.
@@ -27,6 +28,9 @@ const DISABLED_KINDS: [(&str, &str); 6] = [
 
 /// The kinds of the placement group that are payload.
 const ENVELOPES: [&str; 2] = ["ClusterResourceEnvelope", "ResourceEnvelope"];
+
+/// The annotation that makes a ConfigMap an envelope.
+const ENVELOPE_ANNOTATION: &str = "kubernetes-fleet.io/envelope-configmap";
 
 /// Why a placement's selectors cannot be evaluated. Each concerns that placement alone, which keeps its last good state.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -97,6 +101,16 @@ pub enum SelectionError {
         /// The envelope, or the kind selected.
         object: String,
     },
+    /// Overrides are not applied yet.
+    #[error(
+        "{by} overrides {object}; overrides are not applied yet: remove it, or write what it changes into the manifest"
+    )]
+    Overridden {
+        /// The override.
+        by: String,
+        /// What it changes.
+        object: String,
+    },
 }
 
 impl Classify for SelectionError {
@@ -122,7 +136,7 @@ pub fn select(tree: &Tree, placement: &Placement) -> Result<Vec<Manifest>, Selec
     for (index, selector) in placement.spec.resource_selectors.iter().enumerate() {
         selection.evaluate(&field(index), selector, &mut found)?;
     }
-    if let Some(envelope) = found.iter().find(|manifest| is_envelope(&manifest.id.group, &manifest.id.kind)) {
+    if let Some(envelope) = found.iter().find(|m| is_envelope(&m.id.group, &m.id.kind) || is_envelope_config_map(m)) {
         return Err(SelectionError::Envelope { object: envelope.id.to_string() });
     }
     found.sort_by(|a, b| a.id.cmp(&b.id));
@@ -131,7 +145,10 @@ pub fn select(tree: &Tree, placement: &Placement) -> Result<Vec<Manifest>, Selec
     }
     let mut manifests: Vec<Manifest> = found.into_iter().map(sanitised).collect();
     sort_for_snapshot(&mut manifests);
-    Ok(manifests)
+    match concerning(tree, placement, &manifests) {
+        Some((by, object)) => Err(SelectionError::Overridden { by: by.to_string(), object: object.to_string() }),
+        None => Ok(manifests),
+    }
 }
 
 fn field(index: usize) -> String {
@@ -161,6 +178,11 @@ fn is_disabled(group: &str, kind: &str) -> bool {
 /// Tells whether objects of a kind hold other objects, which are to be placed in their stead.
 fn is_envelope(group: &str, kind: &str) -> bool {
     group == PLACEMENT_GROUP && ENVELOPES.contains(&kind)
+}
+
+/// Tells whether a ConfigMap holds other objects, by its annotation.
+fn is_envelope_config_map(manifest: &Manifest) -> bool {
+    manifest.id.kind == "ConfigMap" && manifest.annotation(ENVELOPE_ANNOTATION) == Some("true")
 }
 
 /// One placement's selectors over one tree.

@@ -14,6 +14,9 @@ use crate::fleet::{Member, commit_all, free_port, git, http, until};
 /// How long anything may take before a test gives up: generous, because machines are slow and shared.
 pub const LIMIT: Duration = Duration::from_secs(90);
 
+/// How the daemon is run.
+const RUN: [&str; 7] = ["run", "-c", "gitfleet.yaml", "--log-format", "json", "--log", "gitfleet=debug"];
+
 /// One test's world: a work tree, a configuration, a store.
 pub struct World {
     folder: TempDir,
@@ -85,13 +88,20 @@ impl World {
     /// Starts the daemon.
     pub fn start(&self) -> Daemon<'_> {
         let log = File::options().create(true).append(true).open(self.log_file()).expect("the log opens");
-        let child = self
-            .command(&["run", "-c", "gitfleet.yaml", "--log-format", "json", "--log", "gitfleet=debug"])
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(log)
-            .spawn()
-            .expect("the daemon starts");
+        self.spawn(self.command(&RUN).stderr(log))
+    }
+
+    /// Starts the daemon so that the size of its files can be limited: then writing fails, as on a full disk, instead of
+    /// ending it by a signal. Its log is written by somebody else.
+    pub fn start_for_limits(&self) -> Daemon<'_> {
+        let mut bash = Command::new("bash");
+        let script = "trap '' XFSZ; exec \"$0\" \"$@\" 2> >(exec cat >> log.json)";
+        bash.args(["-c", script, env!("CARGO_BIN_EXE_gitfleet")]).args(RUN);
+        self.spawn(bash.env("NO_COLOR", "1").env_remove("GITFLEET_LOG").current_dir(self.path()))
+    }
+
+    fn spawn(&self, command: &mut Command) -> Daemon<'_> {
+        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().expect("the daemon starts");
         let daemon = Daemon { world: self, child };
         daemon.until("the daemon listens", || {
             http("GET", self.port, "/healthz", &[], "").is_ok_and(|(code, _)| code == 200)
@@ -240,4 +250,44 @@ pub fn deployment(namespace: &str, name: &str, image: &str, delay: &str) -> Stri
          selector: {{matchLabels: {{app: {name}}}}}\n  template:\n    metadata:\n      labels: {{app: {name}}}\n      \
          annotations: {{fleet.test/delay: {delay}}}\n    spec:\n      containers: [{{name: main, image: '{image}'}}]\n"
     )
+}
+
+/// Returns what a Work says of one object (`Kind namespace/name`) of a placement on a member; null where it says nothing.
+pub fn manifest(daemon: &Daemon<'_>, placement: &str, member: &str, object: &str) -> Value {
+    let works = daemon.get("works");
+    let of = works.iter().filter(|work| {
+        work["metadata"]["labels"]["kubernetes-fleet.io/parent-CRP"] == placement
+            && work["metadata"]["namespace"] == format!("fleet-member-{member}")
+    });
+    let named = |manifest: &&Value| {
+        let text = |key: &str| manifest["identifier"][key].as_str().unwrap_or_default();
+        let slash = if text("namespace").is_empty() { "" } else { "/" };
+        format!("{} {}{slash}{}", text("kind"), text("namespace"), text("name")) == object
+    };
+    let manifests = of.flat_map(|work| work["status"]["manifestConditions"].as_array().into_iter().flatten());
+    manifests.into_iter().find(named).cloned().unwrap_or_default()
+}
+
+/// Returns the Applied condition of what [`manifest`] found.
+pub fn applied(manifest: &Value) -> Value {
+    let conditions = manifest["conditions"].as_array().into_iter().flatten();
+    conditions.into_iter().find(|c| c["type"] == "Applied").cloned().unwrap_or_default()
+}
+
+/// Returns the inventory's label of an object; empty where it has none.
+pub fn label(object: &Value) -> String {
+    object["metadata"]["labels"]["applyset.kubernetes.io/part-of"].as_str().unwrap_or_default().to_owned()
+}
+
+/// Returns the value in a ConfigMap; empty where the member does not answer or has none.
+pub fn value(member: &Member, namespace: &str, name: &str) -> String {
+    let found = member.get(namespace, "configmap", name).ok().flatten();
+    found.and_then(|map| map["data"]["value"].as_str().map(str::to_owned)).unwrap_or_default()
+}
+
+/// Changes the value in a ConfigMap by hand.
+pub fn patch(member: &Member, namespace: &str, name: &str, value: &str) {
+    let change = serde_json::json!({"data": {"value": value}}).to_string();
+    let args = ["-n", namespace, "patch", "configmap", name, "--type=merge", "-p", &change];
+    member.kubectl(&args).expect("a change by hand");
 }

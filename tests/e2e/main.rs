@@ -6,10 +6,13 @@
 #[allow(dead_code)]
 mod fleet;
 
+mod contract;
 mod daemon;
 mod delivery;
 mod faults;
+mod leaving;
 mod rollout;
+mod sources;
 
 use std::sync::OnceLock;
 

@@ -3,6 +3,10 @@
 //! It remembers what it sees, asks the deliver room what to do, does it, and reports. A member that does not answer holds
 //! nobody else back: each has its own task, connection and limits.
 
+mod status;
+#[cfg(test)]
+mod tests;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +15,6 @@ use backon::{BackoffBuilder as _, ExponentialBuilder};
 use futures::StreamExt as _;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
-use jiff::Timestamp;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -20,9 +23,9 @@ use super::step::{self, StepResult};
 use crate::cluster::{self, OBSERVATIONS_MAX, Observation, Target, WatchHandle, WatchedKind};
 use crate::deliver::inventory::{Held, Parent, applyset_id};
 use crate::deliver::live::LiveObject;
-use crate::deliver::plan::{MemberView, Plan, Progress, State, Step, plan, verdict};
+use crate::deliver::plan::{MemberView, Plan, Progress, Step, plan};
 use crate::model::id::{ClusterName, Digest, ObjectId, ObjectKey, PlacementKey};
-use crate::model::records::{ApplyOutcome, Availability, ManifestStatus, WorkStatus};
+use crate::model::records::{Availability, WorkStatus};
 use crate::model::work::WorkOrder;
 
 /// Shortest pause between two reports of one member.
@@ -114,9 +117,10 @@ pub struct Member {
 /// A watch and the list it is in.
 struct Watch {
     _handle: WatchHandle,
+    /// A first list is complete, or cannot be had.
     listed: bool,
-    /// Objects named by the list under way, or written by us since it began.
-    seen: BTreeSet<ObjectKey>,
+    /// While a list is under way, the first or a later one: the objects it named, or that we wrote since it began.
+    listing: Option<BTreeSet<ObjectKey>>,
 }
 
 type Work = FuturesUnordered<BoxFuture<'static, (PlacementKey, StepResult)>>;
@@ -231,6 +235,9 @@ impl Member {
                 return Err(cluster::Error::Unreachable { cluster: self.cluster.to_string(), reason });
             }
         }
+        let watches = &self.watches;
+        self.live
+            .retain(|key, _| watches.contains_key(&WatchedKind { group: key.group.clone(), kind: key.kind.clone() }));
         Ok(version)
     }
 
@@ -325,8 +332,10 @@ impl Member {
                 unreported: true,
                 reported: None,
             });
+            if delivery.order.generation != order.generation {
+                delivery.progress.begin_anew(&order);
+            }
             delivery.order = order;
-            delivery.reported = None;
         }
         // Who wants an object decides who may write it: another placement's turn may have come.
         for delivery in self.deliveries.values_mut() {
@@ -368,7 +377,7 @@ impl Member {
     fn watch(&mut self, kind: WatchedKind, version: Option<&str>) {
         if !self.watches.contains_key(&kind) {
             let handle = self.target.watch(&kind, version, self.sink.clone());
-            self.watches.insert(kind, Watch { _handle: handle, listed: false, seen: BTreeSet::new() });
+            self.watches.insert(kind, Watch { _handle: handle, listed: false, listing: Some(BTreeSet::new()) });
         }
     }
 
@@ -407,8 +416,14 @@ impl Member {
                 if gone && self.live.get(&key).is_some_and(|live| live.uid == uid) {
                     self.live.remove(&key);
                 }
-                if let Some(delivery) = self.deliveries.get_mut(placement) {
+                // What is gone may come back under the same uid: a file is what its name says.
+                if !gone && let Some(delivery) = self.deliveries.get_mut(placement) {
                     delivery.progress.deleted.insert(uid);
+                }
+            }
+            StepResult::Drift { key, seen, differences } => {
+                if let Some(delivery) = self.deliveries.get_mut(placement) {
+                    delivery.progress.drifts.insert(key, (seen, differences));
                 }
             }
             StepResult::DeleteFailed { message } => {
@@ -426,7 +441,7 @@ impl Member {
         match observation {
             Observation::ListStarted(kind) => {
                 if let Some(watch) = self.watches.get_mut(&kind) {
-                    watch.seen.clear();
+                    watch.listing = Some(BTreeSet::new());
                 }
             }
             Observation::Listed(object) | Observation::Changed(object) => {
@@ -450,6 +465,7 @@ impl Member {
                 // Nothing of a kind that the member does not know can be there.
                 if let Some(watch) = self.watches.get_mut(&kind) {
                     watch.listed = true;
+                    watch.listing = None;
                 }
                 self.mark_stale();
             }
@@ -466,7 +482,7 @@ impl Member {
     fn list_done(&mut self, kind: &WatchedKind) {
         let Some(watch) = self.watches.get_mut(kind) else { return };
         watch.listed = true;
-        let seen = std::mem::take(&mut watch.seen);
+        let Some(seen) = watch.listing.take() else { return };
         let of_kind = |key: &ObjectKey| key.group == kind.group && key.kind == kind.kind;
         self.live.retain(|key, _| !of_kind(key) || seen.contains(key));
         self.mark_stale();
@@ -479,10 +495,8 @@ impl Member {
         }
         let key = live.id.key();
         let kind = WatchedKind { group: key.group.clone(), kind: key.kind.clone() };
-        if let Some(watch) = self.watches.get_mut(&kind)
-            && !watch.listed
-        {
-            watch.seen.insert(key.clone());
+        if let Some(listing) = self.watches.get_mut(&kind).and_then(|watch| watch.listing.as_mut()) {
+            listing.insert(key.clone());
         }
         let known = self.live.get(&key);
         if known.is_some_and(|known| known.resource_version > live.resource_version || *known == live) {
@@ -524,66 +538,6 @@ impl Member {
             }
         }
     }
-
-    fn status(&self, placement: &PlacementKey, now: Timestamp) -> WorkStatus {
-        let delivery = &self.deliveries[placement];
-        let view = MemberView { live: &self.live, wanted: &self.wanted, parent: self.parents.get(placement) };
-        let manifests: Vec<ManifestStatus> =
-            delivery.order.manifests.iter().map(|desired| manifest_status(delivery, desired, &view, now)).collect();
-        let complete = delivery.plan.complete && delivery.in_flight == 0 && !delivery.stale;
-        let settled = |m: &ManifestStatus| m.availability.is_some_and(|a| a != Availability::ManifestNotAvailableYet);
-        let available = complete && manifests.iter().all(settled);
-        let since = delivery.reported.as_ref().filter(|r| r.generation == delivery.order.generation);
-        let inventory = self.inventory(placement);
-        let held_deletions = delivery.order.held.intersection(&inventory).cloned().collect();
-        WorkStatus {
-            generation: delivery.order.generation,
-            complete,
-            failure: delivery.plan.failure.clone(),
-            available_since: available.then(|| since.and_then(|r| r.available_since).unwrap_or(now)),
-            manifests,
-            inventory,
-            held_deletions,
-        }
-    }
-}
-
-fn manifest_status(
-    delivery: &Delivery,
-    desired: &crate::model::work::Desired,
-    view: &MemberView<'_>,
-    now: Timestamp,
-) -> ManifestStatus {
-    let attempt = delivery.progress.attempts.get(&desired.key).filter(|a| a.manifest == desired.digest);
-    let compared = attempt.filter(|a| {
-        matches!(a.outcome, ApplyOutcome::NoDiffFound | ApplyOutcome::FoundDiff | ApplyOutcome::FailedToReportDiff)
-    });
-    let verdict = verdict(&delivery.order, desired, view, &delivery.progress, now);
-    let applied = match (compared, verdict.state) {
-        (Some(compared), _) => compared.outcome,
-        (None, State::Done) => ApplyOutcome::Applied,
-        (None, State::Refused(outcome)) => outcome,
-        (None, State::Apply { .. } | State::Wait | State::Retry(_)) => attempt
-            .map(|a| a.outcome)
-            .filter(|outcome| *outcome != ApplyOutcome::Applied)
-            .unwrap_or(if matches!(verdict.state, State::Retry(_)) {
-                ApplyOutcome::ManifestApplyFailed
-            } else {
-                ApplyOutcome::Pending
-            }),
-    };
-    let live = view.live.get(&desired.key).filter(|_| applied == ApplyOutcome::Applied);
-    ManifestStatus {
-        id: desired.id.clone(),
-        applied,
-        message: compared.map_or(verdict.message, |a| a.message.clone()),
-        availability: live.map(|live| live.availability),
-        owned: attempt
-            .and_then(|a| a.owned.clone())
-            .or_else(|| delivery.progress.baselines.get(&desired.key).cloned())
-            .or_else(|| live.map(|live| live.owned.clone())),
-        differences: attempt.map(|a| a.differences.clone()).unwrap_or_default(),
-    }
 }
 
 /// Returns the kinds of an order, with the version its manifests are written in.
@@ -595,7 +549,9 @@ fn kinds_of(order: &WorkOrder) -> BTreeMap<WatchedKind, Option<String>> {
 /// Returns the object an apply or comparison is about.
 fn step_object<'a>(order: &'a WorkOrder, step: &Step) -> Option<&'a ObjectKey> {
     match step {
-        Step::Apply { position, .. } | Step::Compare { position } => Some(&order.manifests[*position].key),
+        Step::Apply { position, .. } | Step::Compare { position } | Step::ShowDrift { position, .. } => {
+            Some(&order.manifests[*position].key)
+        }
         Step::WriteParent(_) | Step::Delete { .. } | Step::DeleteParent => None,
     }
 }

@@ -1,0 +1,268 @@
+//! A member's task against a member that does as told: what a real API server does too rarely to wait for.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+
+use super::*;
+use crate::api::placement::{ApplyStrategyType, WhenToTakeOver};
+use crate::cluster::{ApplyOptions, Deletion, Error};
+use crate::model::records::ApplyOutcome;
+use crate::model::work::Desired;
+
+/// Longest wait for anything; only a failure takes that long.
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// A member in memory. Requests are written down; watches are kept so that a test can play what they see.
+#[derive(Default)]
+struct Memory {
+    objects: Mutex<BTreeMap<ObjectKey, Value>>,
+    requests: Mutex<Vec<String>>,
+    watches: Mutex<BTreeMap<WatchedKind, mpsc::Sender<Observation>>>,
+    refuse_comparing: Mutex<usize>,
+}
+
+impl Memory {
+    fn note(&self, what: &str, key: &ObjectKey) {
+        self.requests.lock().unwrap().push(format!("{what} {key}"));
+    }
+
+    fn take_requests(&self) -> Vec<String> {
+        std::mem::take(&mut self.requests.lock().unwrap())
+    }
+
+    fn insert(&self, object: Value) {
+        let key = ObjectId::of(&object).expect("an object").key();
+        self.objects.lock().unwrap().insert(key, object);
+    }
+
+    fn labelled(&self, kind: &WatchedKind) -> Vec<Value> {
+        let objects = self.objects.lock().unwrap();
+        let wanted = objects.iter().filter(|(key, object)| {
+            key.kind == kind.kind && key.group == kind.group && object["metadata"]["labels"].is_object()
+        });
+        wanted.map(|(_, object)| object.clone()).collect()
+    }
+
+    fn lists(&self, kind: &WatchedKind) -> Vec<Observation> {
+        std::iter::once(Observation::ListStarted(kind.clone()))
+            .chain(self.labelled(kind).into_iter().map(Observation::Listed))
+            .chain([Observation::ListDone(kind.clone())])
+            .collect()
+    }
+
+    /// Sends what a watch sees when the server forgot where it was: everything again.
+    async fn list_again(&self, kind: &WatchedKind) {
+        let sink = self.watches.lock().unwrap()[kind].clone();
+        for observation in self.lists(kind) {
+            sink.send(observation).await.expect("the member listens");
+        }
+    }
+}
+
+#[async_trait]
+impl Target for Memory {
+    async fn connect(&self) -> Result<Option<String>, Error> {
+        Ok(None)
+    }
+
+    fn has_health(&self) -> bool {
+        true
+    }
+
+    async fn parents(&self) -> Result<Vec<Value>, Error> {
+        let objects = self.objects.lock().unwrap();
+        Ok(objects.iter().filter(|(key, _)| key.namespace == "gitfleet-system").map(|(_, o)| o.clone()).collect())
+    }
+
+    async fn apply(&self, object: &Value, options: ApplyOptions) -> Result<Value, Error> {
+        let key = ObjectId::of(object).expect("an object").key();
+        if options.dry_run {
+            self.note("compare", &key);
+            let mut left = self.refuse_comparing.lock().unwrap();
+            if *left > 0 {
+                *left -= 1;
+                let object = key.to_string();
+                return Err(Error::Refused { object, code: 422, reason: "Invalid".into(), message: "no".into() });
+            }
+            return Ok(object.clone());
+        }
+        self.note("apply", &key);
+        let mut object = object.clone();
+        object["metadata"]["uid"] = Value::from(key.to_string());
+        self.insert(object.clone());
+        Ok(object)
+    }
+
+    async fn get(&self, id: &ObjectId) -> Result<Option<Value>, Error> {
+        Ok(self.objects.lock().unwrap().get(&id.key()).cloned())
+    }
+
+    async fn delete(&self, id: &ObjectId, _uid: &str) -> Result<Deletion, Error> {
+        self.note("delete", &id.key());
+        self.objects.lock().unwrap().remove(&id.key());
+        Ok(Deletion::Gone)
+    }
+
+    fn watch(&self, kind: &WatchedKind, _version: Option<&str>, sink: mpsc::Sender<Observation>) -> WatchHandle {
+        let lists = self.lists(kind);
+        self.watches.lock().unwrap().insert(kind.clone(), sink.clone());
+        WatchHandle::of(tokio::spawn(async move {
+            for observation in lists {
+                drop(sink.send(observation).await);
+            }
+        }))
+    }
+}
+
+/// A member's task with the hall's side of it.
+struct Stage {
+    member: Arc<Memory>,
+    commands: mpsc::UnboundedSender<Command>,
+    events: mpsc::UnboundedReceiver<Event>,
+}
+
+impl Stage {
+    fn new(member: Memory) -> Self {
+        let member = Arc::new(member);
+        let (commands, inbox) = mpsc::unbounded_channel();
+        let (sender, events) = mpsc::unbounded_channel();
+        let target: Arc<dyn Target> = Arc::clone(&member) as Arc<dyn Target>;
+        tokio::spawn(Member::new("m".into(), "s".into(), target, inbox, sender).run());
+        Self { member, commands, events }
+    }
+
+    fn order(&self, order: WorkOrder) {
+        let command = Command::Order { order: Arc::new(order), baselines: BTreeMap::new() };
+        self.commands.send(command).expect("the member listens");
+    }
+
+    /// Waits for a report of a generation that is as wished.
+    async fn report(&mut self, generation: i64, wished: impl Fn(&WorkStatus) -> bool) -> WorkStatus {
+        let found = async {
+            loop {
+                match self.events.recv().await.expect("the member lives") {
+                    Event::Work { status, .. } if status.generation == generation && wished(&status) => return status,
+                    _ => {}
+                }
+            }
+        };
+        tokio::time::timeout(LIMIT, found).await.expect("the report comes")
+    }
+}
+
+fn maps() -> WatchedKind {
+    WatchedKind { group: String::new(), kind: "ConfigMap".into() }
+}
+
+fn map(name: &str, value: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "n"}, "data": {"v": value}})
+}
+
+fn order(generation: i64, objects: &[Value]) -> WorkOrder {
+    let desired = |object: &Value| {
+        let id = ObjectId::of(object).expect("an object");
+        Desired { key: id.key(), id, digest: Digest::new(object.to_string()), object: Arc::new(object.clone()) }
+    };
+    WorkOrder {
+        placement: PlacementKey::cluster_scoped("p"),
+        cluster: "m".into(),
+        generation,
+        source: "s".into(),
+        snapshot: 0,
+        commit: "c".into(),
+        digest: Digest::new(format!("h{generation}")),
+        strategy: crate::api::placement::ApplyStrategy::default(),
+        manifests: objects.iter().map(desired).collect(),
+        held: BTreeSet::new(),
+        remove: false,
+    }
+}
+
+#[tokio::test]
+async fn a_second_list_forgets_nothing_that_is_there() {
+    let mut stage = Stage::new(Memory::default());
+    let objects: Vec<Value> = (0..5).map(|n| map(&format!("c{n}"), "1")).collect();
+    stage.order(order(1, &objects));
+    stage.report(1, |work| work.complete).await;
+    stage.member.take_requests();
+    stage.member.list_again(&maps()).await;
+    stage.order(order(2, &[&objects[..], &[map("c5", "1")]].concat()));
+    let work = stage.report(2, |work| work.complete).await;
+    assert_eq!(work.inventory.len(), 6);
+    let mut requests = stage.member.take_requests();
+    requests.retain(|request| !request.contains("gitfleet-system"));
+    assert_eq!(requests, ["apply ConfigMap n/c5"], "what was there is neither written nor lost");
+}
+
+#[tokio::test]
+async fn a_second_list_shows_what_went_meanwhile() {
+    let mut stage = Stage::new(Memory::default());
+    stage.order(order(1, &[map("a", "1"), map("b", "1")]));
+    stage.report(1, |work| work.complete).await;
+    stage.member.take_requests();
+    let gone = ObjectId::of(&map("b", "1")).expect("an object").key();
+    stage.member.objects.lock().unwrap().remove(&gone);
+    stage.member.list_again(&maps()).await;
+    stage.order(order(2, &[map("a", "1"), map("b", "1")]));
+    stage.report(2, |work| work.complete && work.inventory.len() == 2).await;
+    assert!(stage.member.take_requests().contains(&"apply ConfigMap n/b".to_owned()));
+}
+
+#[tokio::test]
+async fn what_came_back_under_the_same_uid_is_pruned_again() {
+    let mut stage = Stage::new(Memory::default());
+    for (generation, objects) in [(1, 2), (2, 1), (3, 2), (4, 1)] {
+        let objects: Vec<Value> = (0..objects).map(|n| map(&format!("c{n}"), "1")).collect();
+        stage.order(order(generation, &objects));
+        let work = stage.report(generation, |work| work.complete).await;
+        assert_eq!(work.inventory.len(), objects.len(), "generation {generation}");
+    }
+    let requests = stage.member.take_requests();
+    assert_eq!(requests.iter().filter(|r| *r == "delete ConfigMap n/c1").count(), 2);
+}
+
+#[tokio::test]
+async fn a_changed_strategy_tries_again_what_was_refused() {
+    let member = Memory::default();
+    member.insert(map("a", "theirs"));
+    let mut stage = Stage::new(member);
+    let mut never = order(1, &[map("a", "ours")]);
+    never.strategy.when_to_take_over = WhenToTakeOver::Never;
+    stage.order(never);
+    let work = stage.report(1, |work| work.complete).await;
+    assert_eq!(work.manifests[0].applied, ApplyOutcome::NotTakenOver);
+    stage.order(order(2, &[map("a", "ours")]));
+    let work = stage.report(2, |work| work.complete).await;
+    assert_eq!(work.manifests[0].applied, ApplyOutcome::Applied);
+}
+
+#[tokio::test]
+async fn report_diff_compares_what_was_applied_before_and_back() {
+    let mut stage = Stage::new(Memory::default());
+    stage.order(order(1, &[map("a", "1")]));
+    stage.report(1, |work| work.complete).await;
+    let mut report = order(2, &[map("a", "1")]);
+    report.strategy.type_ = ApplyStrategyType::ReportDiff;
+    stage.order(report);
+    let work = stage.report(2, |work| work.complete).await;
+    assert_eq!(work.manifests[0].applied, ApplyOutcome::NoDiffFound);
+    stage.order(order(3, &[map("a", "1")]));
+    let work = stage.report(3, |work| work.complete).await;
+    assert_eq!(work.manifests[0].applied, ApplyOutcome::Applied);
+}
+
+#[tokio::test]
+async fn a_comparison_that_failed_is_made_again() {
+    let member = Memory { refuse_comparing: Mutex::new(1), ..Memory::default() };
+    member.insert(map("a", "theirs"));
+    let mut stage = Stage::new(member);
+    let mut report = order(1, &[map("a", "ours")]);
+    report.strategy.type_ = ApplyStrategyType::ReportDiff;
+    stage.order(report);
+    stage.report(1, |work| work.manifests[0].applied == ApplyOutcome::FailedToReportDiff).await;
+    stage.report(1, |work| work.complete && work.manifests[0].applied == ApplyOutcome::FoundDiff).await;
+}

@@ -1,0 +1,208 @@
+//! Live and directory members keep the same promises.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::time::Duration;
+
+use gitfleet::cluster::directory::Directory;
+use gitfleet::cluster::live::{Inventory, Live};
+use gitfleet::cluster::{ApplyOptions, Deletion, Observation, Target, WatchHandle, WatchedKind};
+use gitfleet::deliver::inventory::{ID_LABEL, NAMESPACE, PART_OF_LABEL};
+use gitfleet::model::id::ObjectId;
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+
+use crate::shared;
+
+const INVENTORY: Inventory = Inventory { namespace: NAMESPACE, id_label: ID_LABEL, part_of_label: PART_OF_LABEL };
+const WRITE: ApplyOptions = ApplyOptions { force: true, dry_run: false };
+const DRY: ApplyOptions = ApplyOptions { force: true, dry_run: true };
+/// Longest wait for an observation; only a failure takes that long.
+const LIMIT: Duration = Duration::from_secs(30);
+
+fn map(name: &str, value: &str, set: &str) -> Value {
+    let labels = if set.is_empty() { json!({}) } else { json!({PART_OF_LABEL: set}) };
+    json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": name, "namespace": "contract", "labels": labels},
+        "data": {"value": value, "yes": "yes", "number": "1.0", "text": "a: b\n# no comment\n"},
+    })
+}
+
+fn id(object: &Value) -> ObjectId {
+    ObjectId::of(object).expect("an object")
+}
+
+fn uid(object: &Value) -> String {
+    let uid = object["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
+    assert!(!uid.is_empty(), "{object} has a uid");
+    uid
+}
+
+/// A watch of ConfigMaps and what it shows: our objects by name.
+struct Watch {
+    _handle: WatchHandle,
+    observations: mpsc::Receiver<Observation>,
+    names: BTreeMap<String, Value>,
+    listed: Option<BTreeSet<String>>,
+}
+
+impl Watch {
+    fn start(target: &dyn Target) -> Self {
+        let (sink, observations) = mpsc::channel(100);
+        let kind = WatchedKind { group: String::new(), kind: "ConfigMap".into() };
+        let handle = target.watch(&kind, Some("v1"), sink);
+        Self { _handle: handle, observations, names: BTreeMap::new(), listed: None }
+    }
+
+    fn take(&mut self, observation: Observation) -> bool {
+        let mut keep = |object: Value| {
+            let name = object["metadata"]["name"].as_str().expect("a name").to_owned();
+            if object["metadata"]["namespace"] == "contract" {
+                self.names.insert(name.clone(), object);
+            }
+            name
+        };
+        match observation {
+            Observation::ListStarted(_) => self.listed = Some(BTreeSet::new()),
+            Observation::Listed(object) => {
+                let name = keep(object);
+                self.listed.as_mut().expect("a list was started").insert(name);
+            }
+            Observation::ListDone(_) => {
+                let listed = self.listed.take().expect("a list was started");
+                self.names.retain(|name, _| listed.contains(name));
+                return true;
+            }
+            Observation::Changed(object) => drop(keep(object)),
+            Observation::Deleted { key, .. } => drop(self.names.remove(&key.name)),
+            Observation::Failed(kind, error) => panic!("the watch of {kind:?} failed: {error}"),
+        }
+        false
+    }
+
+    /// Waits until the first list is complete.
+    async fn first_list(&mut self) {
+        loop {
+            let next = tokio::time::timeout(LIMIT, self.observations.recv()).await;
+            if self.take(next.expect("a list comes").expect("the watch lives")) {
+                return;
+            }
+        }
+    }
+
+    async fn until(&mut self, what: &str, wished: impl Fn(&BTreeMap<String, Value>) -> bool) {
+        while !wished(&self.names) || self.listed.is_some() {
+            let next = tokio::time::timeout(LIMIT, self.observations.recv()).await;
+            let next = next.unwrap_or_else(|_| panic!("{what}: {:?}", self.names.keys()));
+            self.take(next.expect("the watch lives"));
+        }
+    }
+}
+
+/// The promises, in an order in which each needs those before it.
+async fn keeps_every_promise(target: &dyn Target) {
+    target.connect().await.expect("it answers");
+    target.connect().await.expect("it answers again");
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "contract"}});
+    target.apply(&namespace, WRITE).await.expect("a namespace");
+
+    // What is not there is nothing, not an error; deleting it is done already.
+    let (a, b) = (map("a", "1", "applyset-x-v1"), map("b", "1", "applyset-x-v1"));
+    assert_eq!(target.get(&id(&a)).await.expect("an answer"), None);
+    assert_eq!(target.delete(&id(&a), "no-such-uid").await.expect("an answer"), Deletion::Gone);
+
+    // A dry run answers and writes nothing.
+    let answer = target.apply(&a, DRY).await.expect("an answer");
+    assert_eq!(answer["data"]["value"], "1");
+    assert_eq!(target.get(&id(&a)).await.expect("an answer"), None);
+
+    // What was applied is there, with a uid that stays; a watch lists it.
+    let first = target.apply(&a, WRITE).await.expect("it is written");
+    target.apply(&map("stranger", "1", ""), WRITE).await.expect("it is written");
+    let found = target.get(&id(&a)).await.expect("an answer").expect("it is there");
+    assert_eq!((uid(&found), &found["data"]), (uid(&first), &a["data"]));
+    let mut watch = Watch::start(target);
+    watch.first_list().await;
+    assert_eq!(watch.names.keys().collect::<Vec<_>>(), ["a"], "only what carries the label is watched");
+    assert_eq!(uid(&watch.names["a"]), uid(&first));
+
+    // Changes come after the list: of one, of a new one, of its end.
+    let dry = target.apply(&map("a", "dry", "applyset-x-v1"), DRY).await.expect("an answer");
+    assert_eq!(dry["data"]["value"], "dry");
+    let second = target.apply(&map("a", "2", "applyset-x-v1"), WRITE).await.expect("it is written");
+    assert_eq!(uid(&second), uid(&first), "a change keeps the uid");
+    watch.until("the change is seen", |names| names.get("a").is_some_and(|a| a["data"]["value"] == "2")).await;
+    target.apply(&b, WRITE).await.expect("it is written");
+    watch.until("the new one is seen", |names| names.contains_key("b")).await;
+    target.apply(&map("b", "1", ""), WRITE).await.expect("it is written");
+    watch.until("without its label it is not watched", |names| !names.contains_key("b")).await;
+
+    // Deleting names a uid: another object by the same name stays.
+    assert_eq!(target.delete(&id(&a), "no-such-uid").await.expect("an answer"), Deletion::Gone);
+    assert!(target.get(&id(&a)).await.expect("an answer").is_some());
+    assert_eq!(target.delete(&id(&a), &uid(&second)).await.expect("an answer"), Deletion::Gone);
+    assert_eq!(target.get(&id(&a)).await.expect("an answer"), None);
+    watch.until("its end is seen", |names| names.is_empty()).await;
+    assert_eq!(target.delete(&id(&a), &uid(&second)).await.expect("twice is no error"), Deletion::Gone);
+
+    // Inventory: written without its namespace being there, listed by its label.
+    let parent = json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": "crp.contract", "namespace": NAMESPACE, "labels": {ID_LABEL: "applyset-x-v1"},
+            "annotations": {"gitfleet.io/placement": "contract"}},
+    });
+    target.apply(&parent, WRITE).await.expect("it is written");
+    let is_ours = |parents: &[Value]| {
+        let mut ours = parents.iter().filter(|p| p["metadata"]["name"] == "crp.contract");
+        ours.next().is_some_and(|p| {
+            p["metadata"]["annotations"]["gitfleet.io/placement"] == "contract" && p["kind"] == "ConfigMap"
+        })
+    };
+    assert!(is_ours(&target.parents().await.expect("an answer")));
+    let found = target.get(&id(&parent)).await.expect("an answer").expect("it is there");
+    target.delete(&id(&parent), &uid(&found)).await.expect("it goes");
+    assert!(!is_ours(&target.parents().await.expect("an answer")));
+}
+
+fn run(promises: impl Future<Output = ()>) {
+    drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    runtime.expect("a runtime").block_on(promises);
+}
+
+#[test]
+fn a_live_member_keeps_every_promise() {
+    let member = &shared().members[2];
+    run(keeps_every_promise(&Live::new(&member.name, member.kubeconfig.clone(), None, INVENTORY)));
+}
+
+#[test]
+fn a_directory_member_keeps_every_promise() {
+    let folder = tempfile::TempDir::new().expect("a folder");
+    run(keeps_every_promise(&Directory::new("d", folder.path().join("below/rendered"), INVENTORY)));
+}
+
+#[test]
+fn a_directory_members_folder_that_went_is_told() {
+    let folder = tempfile::TempDir::new().expect("a folder");
+    let path = folder.path().join("rendered");
+    let directory = Directory::new("d", path.clone(), INVENTORY);
+    run(async {
+        directory.connect().await.expect("it answers");
+        directory.apply(&map("a", "1", "applyset-x-v1"), WRITE).await.expect("it is written");
+        let mut watch = Watch::start(&directory);
+        watch.first_list().await;
+        std::fs::remove_dir_all(&path).expect("the folder goes");
+        let failed = async {
+            while let Some(observation) = watch.observations.recv().await {
+                if let Observation::Failed(_, error) = observation {
+                    return error.is_offline();
+                }
+            }
+            false
+        };
+        assert!(tokio::time::timeout(LIMIT, failed).await.expect("it is told"));
+    });
+    assert!(!Path::new(&path).exists());
+}
