@@ -1,0 +1,312 @@
+//! Keeps the one-way doors of the house: who may name whom, what a decision may not touch, how long things may be, which
+//! libraries come in, and that the reference pages say what the code says. The rules are the tables at the top.
+
+mod reference;
+mod text;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::process::Command;
+
+use text::{File, files, root};
+
+/// The rooms: they decide.
+const ROOMS: [&str; 6] = ["source", "snapshot", "schedule", "rollout", "deliver", "report"];
+
+/// Who decides, and hence does nothing, asks nothing and is the same every time.
+const PURE: &[&str] = &[
+    "src/api/",
+    "src/model/",
+    "src/source/",
+    "src/snapshot/",
+    "src/schedule/",
+    "src/rollout/",
+    "src/deliver/",
+    "src/report/",
+    "src/engine/decide.rs",
+    "src/engine/world.rs",
+];
+
+/// What may not be named where decisions are made, and what is to be done instead.
+const IMPURE: &[(&str, &str)] = &[
+    ("tokio", "let the engine wait, and decide on values"),
+    ("kube", "let `cluster` talk to members, and decide on what it found"),
+    ("gix", "let `git` read, and decide on what it found"),
+    ("redb", "let `store` keep records, and decide on what they say"),
+    ("std::fs", "take the content as an argument"),
+    ("std::net", "take what was answered as an argument"),
+    ("std::process", "take what was answered as an argument"),
+    ("std::env", "take the value as an argument"),
+    ("SystemTime", "take `now` as an argument"),
+    ("Instant", "take `now` as an argument"),
+    ("Timestamp::now", "take `now` as an argument"),
+    ("Zoned::now", "take `now` as an argument"),
+    ("engine::clock", "take `now` as an argument"),
+    ("rand", "derive it from the input: same inputs, same decisions"),
+    ("fastrand", "derive it from the input: same inputs, same decisions"),
+    ("getrandom", "derive it from the input: same inputs, same decisions"),
+    ("RandomState", "use BTreeMap or BTreeSet"),
+    ("HashMap", "use BTreeMap: its order does not change from run to run"),
+    ("HashSet", "use BTreeSet: its order does not change from run to run"),
+];
+
+/// Which modules of the crate a module may name, beside itself. `engine`, `cli` and `main` know everybody and are not here.
+/// A row is a door that opens one way: before widening one, ask whether what is needed belongs to `model`.
+const DOORS: &[(&str, &[&str])] = &[
+    ("src/error.rs", &[]),
+    ("src/yaml.rs", &[]),
+    ("src/yaml/", &[]),
+    ("src/telemetry/", &[]),
+    ("src/model/", &["api", "error"]),
+    ("src/api/", &["model", "error", "yaml"]),
+    // The rooms. What passes between two of them is in `model`.
+    ("src/source/", &["api", "model", "error", "yaml"]),
+    ("src/snapshot/", &["api", "model", "error"]),
+    ("src/schedule/", &["api", "model", "error"]),
+    ("src/rollout/", &["api", "model", "error"]),
+    ("src/deliver/", &["api", "model", "error"]),
+    ("src/report/", &["api", "model", "error"]),
+    // The edges. They meet in the engine.
+    ("src/git/", &["api", "model", "error"]),
+    ("src/cluster/", &["api", "model", "error", "yaml"]),
+    ("src/store/", &["api", "model", "error"]),
+    // Serves what the store holds and what telemetry counts, and decides nothing.
+    ("src/http/", &["api", "model", "error", "store", "telemetry"]),
+    ("src/config/", &["api", "model", "error", "yaml"]),
+    // The pure part of the engine: it knows the rooms and no edge.
+    (
+        "src/engine/decide.rs",
+        &["api", "model", "error", "source", "snapshot", "schedule", "rollout", "deliver", "report"],
+    ),
+    (
+        "src/engine/world.rs",
+        &["api", "model", "error", "source", "snapshot", "schedule", "rollout", "deliver", "report"],
+    ),
+];
+
+/// Modules without a row in `DOORS`: they know everybody.
+const KNOW_EVERYBODY: [&str; 4] = ["src/engine/", "src/cli/", "src/main.rs", "src/lib.rs"];
+
+/// Lines a file of `src` may have.
+const FILE_LINES_MAX: usize = 500;
+/// Files that are longer, and the reason.
+const LONG_FILES: &[(&str, &str)] = &[("src/engine/member.rs", "to be split: watching a member, delivering to it")];
+
+/// Lines a function may have, from its signature to its closing brace.
+const FUNCTION_LINES_MAX: usize = 70;
+/// Functions that are longer: file, name, lines. Make them shorter; nothing is added here.
+const LONG_FUNCTIONS: &[(&str, &str, usize)] = &[];
+
+/// Where names of annotations are constants, and nowhere else.
+const ANNOTATIONS: &str = "src/api/annotations.rs";
+/// Names with our prefix that are no annotations.
+const NO_ANNOTATIONS: [&str; 2] = ["gitfleet.io/", "gitfleet.io/v1alpha1"];
+
+/// Packages that Cargo.lock may hold: the count of the first complete lock and five percent. Raised on purpose only.
+const PACKAGES_MAX: usize = 492;
+/// Libraries that must not be built in: aws-lc-rs is the one TLS provider, and two of them make rustls panic at first use.
+const OTHER_TLS: [&str; 5] = ["ring", "openssl", "openssl-sys", "native-tls", "boring"];
+
+fn sources() -> Vec<File> {
+    files("src")
+}
+
+/// Fails with every complaint, and with what to do.
+fn none(complaints: &[String], advice: &str) {
+    assert!(complaints.is_empty(), "\n{}\n\n{advice}\n", complaints.join("\n"));
+}
+
+/// Tells whether a path has all segments of another in a row; a name without `::` may stand anywhere.
+fn has(segments: &[String], wanted: &str) -> bool {
+    let wanted: Vec<&str> = wanted.split("::").collect();
+    segments.windows(wanted.len()).any(|window| window.iter().zip(&wanted).all(|(a, b)| a == b))
+}
+
+fn is_below(path: &str, place: &str) -> bool {
+    path == place || place.ends_with('/') && path.starts_with(place)
+}
+
+#[test]
+fn decisions_are_pure() {
+    let mut complaints = Vec::new();
+    for file in sources().iter().filter(|file| PURE.iter().any(|place| is_below(&file.path, place))) {
+        for named in file.named() {
+            let found = IMPURE.iter().filter(|(what, _)| {
+                // A library is named by a path's first segment, and only in paths; types are named alone, too.
+                let is_library = what.starts_with(char::is_lowercase) && !what.contains("::");
+                if is_library {
+                    named.segments.len() > 1 && named.segments[0] == *what
+                } else {
+                    has(&named.segments, what)
+                }
+            });
+            complaints.extend(found.map(|(_, instead)| {
+                format!(
+                    "{}:{}: {} in a place that decides: {instead}",
+                    file.path,
+                    named.line,
+                    named.segments.join("::")
+                )
+            }));
+        }
+    }
+    none(
+        &complaints,
+        "Places that decide are plain functions over plain values (tests/tidy/main.rs, PURE and IMPURE).",
+    );
+}
+
+#[test]
+fn doors_open_one_way() {
+    let modules: BTreeSet<String> = sources()
+        .iter()
+        .filter_map(|file| Some(file.path.strip_prefix("src/")?.split('/').next()?.trim_end_matches(".rs").to_owned()))
+        .collect();
+    let mut complaints = Vec::new();
+    for file in sources() {
+        let Some((place, may)) = DOORS.iter().find(|(place, _)| is_below(&file.path, place)) else {
+            if !KNOW_EVERYBODY.iter().any(|place| is_below(&file.path, place)) {
+                complaints.push(format!("{}: no row of DOORS says what it may name; add one", file.path));
+            }
+            continue;
+        };
+        let own = place["src/".len()..].split(['/', '.']).next().expect("a first part");
+        for named in file.named().iter().filter(|named| named.segments.len() > 1 && named.segments[0] == "crate") {
+            let target = &named.segments[1];
+            if target != own && modules.contains(target) && !may.contains(&target.as_str()) {
+                complaints.push(format!("{}:{}: {own} may not name {target}", file.path, named.line));
+            }
+        }
+    }
+    none(
+        &complaints,
+        "What two modules share belongs to `model`; who joins them is `engine` (tests/tidy/main.rs, DOORS).",
+    );
+}
+
+#[test]
+fn every_room_has_its_rows() {
+    for room in ROOMS {
+        let place = format!("src/{room}/");
+        assert!(PURE.contains(&place.as_str()), "{room} is not in PURE");
+        let (_, may) =
+            DOORS.iter().find(|(door, _)| *door == place).unwrap_or_else(|| panic!("{room} is not in DOORS"));
+        assert!(!may.iter().any(|other| ROOMS.contains(other)), "{room} may name another room");
+        assert!(root().join(&place).is_dir(), "{place} is gone");
+    }
+}
+
+#[test]
+fn files_are_short() {
+    let mut complaints = Vec::new();
+    for file in sources() {
+        let lines = file.text.lines().count();
+        let is_listed = LONG_FILES.iter().any(|(path, _)| *path == file.path);
+        if lines > FILE_LINES_MAX && !is_listed {
+            complaints.push(format!("{} has {lines} lines: split it by what its parts are about", file.path));
+        } else if lines <= FILE_LINES_MAX && is_listed {
+            complaints.push(format!("{} has {lines} lines: remove it from LONG_FILES", file.path));
+        }
+    }
+    none(&complaints, &format!("A file has at most {FILE_LINES_MAX} lines."));
+}
+
+#[test]
+fn functions_are_short() {
+    let mut seen: BTreeSet<&(&str, &str, usize)> = BTreeSet::new();
+    let mut complaints = Vec::new();
+    for file in sources() {
+        for function in file.functions().into_iter().filter(|function| function.lines > FUNCTION_LINES_MAX) {
+            let row = LONG_FUNCTIONS.iter().find(|(path, name, _)| *path == file.path && *name == function.name);
+            if row.is_none_or(|(_, _, max)| function.lines > *max) {
+                complaints.push(format!("{}: {} has {} lines", file.path, function.name, function.lines));
+            }
+            seen.extend(row);
+        }
+    }
+    let stale = LONG_FUNCTIONS.iter().filter(|row| !seen.contains(row));
+    complaints.extend(stale.map(|(file, name, _)| format!("{file}: {name} is short: remove it from LONG_FUNCTIONS")));
+    none(
+        &complaints,
+        &format!("A function has at most {FUNCTION_LINES_MAX} lines: take a step out of it, or make it a table."),
+    );
+}
+
+#[test]
+fn annotations_are_named_in_one_place() {
+    let mut complaints = Vec::new();
+    for file in sources().iter().filter(|file| file.path != ANNOTATIONS && !file.shipped.is_empty()) {
+        for (at, _) in file.uncommented.match_indices("\"gitfleet.io/") {
+            let name = file.uncommented[at + 1..].split('"').next().unwrap_or_default();
+            // What tests write out is what people write.
+            if file.shipped.as_bytes()[at] == b'"' && !NO_ANNOTATIONS.contains(&name) {
+                complaints.push(format!("{}:{}: \"{name}\"", file.path, file.line(at)));
+            }
+        }
+    }
+    none(&complaints, &format!("Use the constant of {ANNOTATIONS}, or add one there."));
+}
+
+#[test]
+fn no_test_is_forgotten() {
+    let cargo = fs::read_to_string(root().join("Cargo.toml")).unwrap();
+    let (sources, tests) = (sources(), files("tests"));
+    let mut complaints = Vec::new();
+    for file in &tests {
+        if file.path.ends_with("/main.rs") && !cargo.contains(&format!("path = \"{}\"", file.path)) {
+            complaints.push(format!("{}: not declared in Cargo.toml, so it never runs; add a [[test]]", file.path));
+        }
+    }
+    for file in sources.iter().chain(&tests) {
+        for (at, _) in file.code.match_indices("#[ignore") {
+            complaints.push(format!("{}:{}: an ignored test; mend it or remove it", file.path, file.line(at)));
+        }
+        let is_root = ["src/main.rs", "src/lib.rs"].contains(&file.path.as_str()) || file.path.ends_with("/main.rs");
+        if !is_root && !sources.iter().chain(&tests).any(|other| declares(other, file)) {
+            complaints
+                .push(format!("{}: no `mod` declares it, so it is not compiled; declare or remove it", file.path));
+        }
+    }
+    none(&complaints, "Every test that is written runs.");
+}
+
+/// Tells whether a file has the `mod` line of another.
+fn declares(file: &File, other: &File) -> bool {
+    let stem = other.path.trim_end_matches(".rs").trim_end_matches("/mod");
+    let (folder, name) = stem.rsplit_once('/').expect("files stand in folders");
+    let words = |text: &str| file.code.contains(&format!("mod {text};"));
+    let (_, base) = other.path.rsplit_once('/').expect("files stand in folders");
+    (file.children() == folder && words(name))
+        || file.uncommented.contains(&format!("/{name}/{base}\"]"))
+        || file.uncommented.contains(&format!("[path = \"{base}\"]")) && file.path.starts_with(folder)
+}
+
+#[test]
+fn dependencies_stay_few() {
+    let lock = fs::read_to_string(root().join("Cargo.lock")).unwrap();
+    let count = lock.matches("[[package]]").count();
+    assert!(
+        count <= PACKAGES_MAX,
+        "Cargo.lock has {count} packages, the limit is {PACKAGES_MAX}: look for a feature to turn off or a library to do \
+         without; else raise PACKAGES_MAX and say why in the commit"
+    );
+}
+
+/// Cargo.lock is not asked: it also names libraries that no build uses.
+#[test]
+fn there_is_one_tls_provider() {
+    let output = Command::new(env!("CARGO"))
+        .args(["tree", "--offline", "--edges", "normal,build", "--prefix", "none", "--format", "{p}"])
+        .current_dir(root())
+        .output()
+        .expect("cargo can be run");
+    assert!(output.status.success(), "cargo tree: {}", String::from_utf8_lossy(&output.stderr));
+    let tree = String::from_utf8_lossy(&output.stdout);
+    let built: BTreeSet<&str> = tree.lines().filter_map(|line| line.split(' ').next()).collect();
+    assert!(built.contains("aws-lc-rs"), "aws-lc-rs is not built: is `cargo tree` still read rightly?");
+    let others: Vec<String> = OTHER_TLS.iter().filter(|name| built.contains(*name)).map(ToString::to_string).collect();
+    none(
+        &others,
+        "aws-lc-rs is the one TLS provider: find who brings the other with `cargo tree -i NAME`, turn it off.",
+    );
+}
