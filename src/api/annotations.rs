@@ -1,6 +1,7 @@
 //! gitfleet's extensions: annotations, so that the same files work on a KubeFleet hub too.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use super::check::{self, FieldError, suggest};
 use crate::model::id::PlacementKey;
@@ -15,6 +16,8 @@ pub const WHEN_SUPERSEDED: &str = "gitfleet.io/when-superseded";
 pub const DELETION_GUARD: &str = "gitfleet.io/deletion-guard";
 /// On a placement: how long a cluster may take to become available, `10m` by default.
 pub const PROGRESS_DEADLINE: &str = "gitfleet.io/progress-deadline";
+/// The progress deadline where the annotation is absent.
+pub const PROGRESS_DEADLINE_DEFAULT: Duration = Duration::from_mins(10);
 /// On a placement: clusters, number or percent, that may fail before the rollout halts; `0` by default.
 pub const MAX_FAILURES: &str = "gitfleet.io/max-failures";
 /// On a placement: `Halt` (default) or `Rollback`.
@@ -29,6 +32,17 @@ pub const APPROVERS: &str = "gitfleet.io/approvers";
 pub const SUSPENDED: &str = "gitfleet.io/suspended";
 /// On a MemberCluster or ManagedCluster: JSON map of property name to value.
 pub const PROPERTIES: &str = "gitfleet.io/properties";
+
+/// Written on an inventory: which source owns it. Written on an entry of a snapshot: the file and line it comes from.
+pub const SOURCE: &str = "gitfleet.io/source";
+/// Written on an inventory: its placement. On a placement the same name means another thing.
+pub const PLACEMENT: &str = "gitfleet.io/placement";
+/// Written on an inventory and on a snapshot: the commit.
+pub const COMMIT: &str = "gitfleet.io/commit";
+/// Written on an inventory: the hash of the snapshot. Written on an entry of a snapshot: the object's digest.
+pub const DIGEST: &str = "gitfleet.io/digest";
+/// Written on an inventory: the index of the snapshot that the member holds completely.
+pub const SNAPSHOT_INDEX: &str = "gitfleet.io/snapshot-index";
 
 /// An annotation and the rule for its value; the rule answers what a value must be.
 pub type Rule = (&'static str, fn(&str) -> Result<(), String>);
@@ -94,6 +108,15 @@ pub fn parse_properties(text: &str) -> Result<BTreeMap<String, String>, String> 
             _ => Err(wanted()),
         })
         .collect()
+}
+
+/// Returns how long a cluster of a placement may take to become available.
+///
+/// # Errors
+/// The annotation's value, where it is no duration above zero.
+pub fn progress_deadline(annotations: &BTreeMap<String, String>) -> Result<Duration, &str> {
+    let Some(text) = annotations.get(PROGRESS_DEADLINE) else { return Ok(PROGRESS_DEADLINE_DEFAULT) };
+    check::duration(text).filter(|duration| !duration.is_zero()).ok_or(text)
 }
 
 fn properties(text: &str) -> Result<(), String> {

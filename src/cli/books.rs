@@ -24,7 +24,7 @@ use crate::store::{self, Store as _};
 /// How long one answer of the daemon may take, long polls excepted.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long the daemon may keep a question for changes.
-const CHANGES_TIMEOUT: Duration = Duration::from_secs(60);
+const CHANGES_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Where records come from.
 pub enum Source {

@@ -81,7 +81,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         Format::Name => output::render_names(&objects),
         Format::Table | Format::Wide => {
             let wide = args.output == Format::Wide;
-            output::render_table(&table(args.kind.table(), &objects, wide, clock::now()), &Terminal::of_stdout())
+            output::render_table(&table(args.kind.table(), &objects, wide, clock::now()), Terminal::of_stdout())
         }
     };
     output::print(&text)

@@ -111,7 +111,7 @@ pub fn main() -> Exit {
 
 /// Returns the CustomResourceDefinitions as YAML documents.
 fn crd() -> String {
-    crate::api::crds().iter().map(|crd| format!("---\n{}", crate::yaml::to_string(crd))).collect()
+    crate::api::crds().iter().flat_map(|crd| ["---\n".to_owned(), crate::yaml::to_string(crd)]).collect()
 }
 
 /// Says on standard error what went wrong, with the whole chain, once.

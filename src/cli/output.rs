@@ -1,6 +1,7 @@
 //! Renders tables, trees and objects for a terminal or a pipe. Rendering only: callers write the text to stdout.
 
-use std::io::Write as _;
+use std::io::{IsTerminal as _, Write as _};
+use std::time::Duration;
 
 use anyhow::Context as _;
 use comfy_table::{ContentArrangement, Table as Layout, presets};
@@ -16,6 +17,11 @@ const COLUMN_GAP: u16 = 3;
 /// Narrowest terminal that tables are folded for; below it lines run over, which reads better than columns of one letter.
 const WIDTH_MIN: u16 = 40;
 
+/// How long a command may take before it shows that it is still there.
+pub const PATIENCE: Duration = Duration::from_secs(1);
+/// How often a spinner turns.
+const SPINNER_TICK: Duration = Duration::from_millis(100);
+
 /// Writes to standard output. A reader that went away is no error: it has seen enough.
 ///
 /// # Errors
@@ -28,6 +34,44 @@ pub fn print(text: &str) -> anyhow::Result<Exit> {
         }
         _ => Ok(Exit::Done),
     }
+}
+
+/// Writes a value to standard output as JSON with two blanks of indent, piece by piece: a plan of a large fleet is larger
+/// than memory should be.
+///
+/// # Errors
+/// As [`print`].
+pub fn print_json(value: &impl serde::Serialize) -> anyhow::Result<Exit> {
+    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    let written = serde_json::to_writer_pretty(&mut out, value).map_err(std::io::Error::from);
+    match written.and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(error).context("writing to standard output")
+        }
+        _ => Ok(Exit::Done),
+    }
+}
+
+/// Does something, with a spinner on standard error if that is a terminal and it takes longer than [`PATIENCE`].
+pub fn with_spinner<T>(message: &'static str, work: impl FnOnce() -> T) -> T {
+    if !std::io::stderr().is_terminal() {
+        return work();
+    }
+    let (done, waits) = std::sync::mpsc::channel::<()>();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            if waits.recv_timeout(PATIENCE) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+                let spinner = indicatif::ProgressBar::new_spinner().with_message(message);
+                spinner.enable_steady_tick(SPINNER_TICK);
+                // Ends when the sender is dropped.
+                let _ = waits.recv();
+                spinner.finish_and_clear();
+            }
+        });
+        let result = work();
+        drop(done);
+        result
+    })
 }
 
 /// `-o`.
@@ -76,7 +120,7 @@ impl Terminal {
 }
 
 /// Returns a table without borders, as kubectl lays it out; folded to the terminal's width where there is one.
-pub fn render_table(table: &Table, terminal: &Terminal) -> String {
+pub fn render_table(table: &Table, terminal: Terminal) -> String {
     let mut layout = Layout::new();
     layout.load_style(presets::NOTHING).force_no_tty();
     match terminal.width {
@@ -120,7 +164,7 @@ pub fn render_names(objects: &[Value]) -> String {
 }
 
 /// Returns lines with their styles as ANSI colours, or without.
-pub fn render_lines(lines: &[Line], terminal: &Terminal) -> String {
+pub fn render_lines(lines: &[Line], terminal: Terminal) -> String {
     let mut text = String::new();
     for line in lines {
         let mut shown = String::new();
@@ -184,7 +228,7 @@ mod tests {
 
     #[test]
     fn tables_look_like_kubectl() {
-        insta::assert_snapshot!(render_table(&sample(), &Terminal::plain()), @r#"
+        insta::assert_snapshot!(render_table(&sample(), Terminal::plain()), @r#"
         NAME                           AVAILABLE   AGE
         web                            True        5m
         a-rather-long-placement-name               3h12m
@@ -195,7 +239,7 @@ mod tests {
     fn tables_fold_to_the_width() {
         let mut long = sample();
         long.rows[0][1] = "a long explanation that does not fit into one line".to_owned();
-        let folded = render_table(&long, &Terminal { width: Some(60), colour: false });
+        let folded = render_table(&long, Terminal { width: Some(60), colour: false });
         assert!(folded.lines().all(|line| line.chars().count() <= 60), "{folded}");
         assert!(folded.lines().count() > 3, "{folded}");
     }
@@ -223,9 +267,9 @@ mod tests {
             ],
         };
         let coloured = Terminal { width: None, colour: true };
-        assert_eq!(render_lines(std::slice::from_ref(&line), &coloured), "\x1b[32mfine\x1b[0m x\n");
-        assert_eq!(render_lines(&[line], &Terminal::plain()), "fine x\n");
+        assert_eq!(render_lines(std::slice::from_ref(&line), coloured), "\x1b[32mfine\x1b[0m x\n");
+        assert_eq!(render_lines(&[line], Terminal::plain()), "fine x\n");
         let hostile = Line { spans: vec![Span { style: Style::Plain, text: "a\x1b[2Jb\nc".into() }] };
-        assert_eq!(render_lines(&[hostile], &coloured), "a [2Jb c\n");
+        assert_eq!(render_lines(&[hostile], coloured), "a [2Jb c\n");
     }
 }

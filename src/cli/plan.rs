@@ -1,12 +1,270 @@
-//! `gitfleet plan`.
+//! `gitfleet plan`: what a tree would do to the fleet.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::{Context as _, bail};
+use jiff::Timestamp;
 
 use super::exit::Exit;
+use super::output::{self, Terminal};
+use crate::engine::commit::{self, Cache, read_commit, read_folder};
+use crate::engine::plan::plan;
+use crate::engine::plan::view::{PlacementPlan, Plan, Resource};
+use crate::git;
+use crate::model::tree::Tree;
+use crate::report::tree::{Line, Style};
+use crate::report::work::{counted, objects};
+
+/// Objects that are listed for one placement, and clusters that are named on one line, before the rest is only counted.
+const LISTED_MAX: usize = 20;
+/// What a plan is made for is not printed; a fixed instant keeps two plans of one tree the same.
+const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 
 /// Options of `plan`.
 #[derive(Debug, clap::Args)]
-pub struct Args {}
+pub struct Args {
+    /// The folder with the tree. As it stands on disk, or with --base or --head as it is in those commits of its repository.
+    #[arg(long, value_name = "DIR")]
+    repo: PathBuf,
+    /// The commit to compare with: it counts as rolled out everywhere.
+    #[arg(long, value_name = "REV")]
+    base: Option<String>,
+    /// The commit to plan; HEAD if only --base is given.
+    #[arg(long, value_name = "REV")]
+    head: Option<String>,
+    /// How to show it.
+    #[arg(short, long, value_enum, default_value_t)]
+    output: PlanFormat,
+    /// Exit 1 if there are changes from --base.
+    #[arg(long)]
+    exit_code: bool,
+    /// Print the values of Secrets, which are replaced by markers otherwise.
+    #[arg(long)]
+    show_secrets: bool,
+}
 
-/// Runs the command.
-pub fn run(_args: &Args) -> anyhow::Result<Exit> {
-    anyhow::bail!("not built yet")
+#[derive(Clone, Copy, Debug, Default, clap::ValueEnum)]
+enum PlanFormat {
+    /// A summary for people.
+    #[default]
+    Table,
+    /// JSON, for scripts.
+    Json,
+    /// YAML of the same.
+    Yaml,
+}
+
+/// Runs the command. Exits 0 without errors, 1 with any (or with changes and `--exit-code`), 2 where the folder or a revision
+/// cannot be read.
+pub fn run(args: &Args) -> anyhow::Result<Exit> {
+    let plan = output::with_spinner("planning", || make(args))?;
+    match args.output {
+        PlanFormat::Table => output::print(&output::render_lines(&plan_lines(&plan), Terminal::of_stdout()))?,
+        PlanFormat::Json => output::print_json(&plan)?,
+        PlanFormat::Yaml => output::print(&output::render_yaml(&[serde_json::to_value(&plan)?]))?,
+    };
+    let found = plan.has_errors() || (args.exit_code && plan.has_changes());
+    Ok(if found { Exit::NotAsWished } else { Exit::Done })
+}
+
+fn make(args: &Args) -> anyhow::Result<Plan> {
+    let (base, head) = match read_trees(args)? {
+        Ok(trees) => trees,
+        Err(refused) => return Ok(refused),
+    };
+    let mut plan = plan(&head, base.as_ref(), NOW);
+    if !args.show_secrets {
+        plan.hide_secrets();
+    }
+    Ok(plan)
+}
+
+type Trees = (Option<Arc<Tree>>, Arc<Tree>);
+
+/// Reads what is to be compared; a refused head is a plan by itself.
+fn read_trees(args: &Args) -> anyhow::Result<Result<Trees, Plan>> {
+    if args.base.is_none() && args.head.is_none() {
+        return match read_folder(&args.repo) {
+            Ok(tree) => Ok(Ok((None, Arc::new(tree)))),
+            Err(commit::Error::Refused(errors)) => Ok(Err(Plan::refused(None, errors))),
+            Err(commit::Error::Git(error)) => Err(error.into()),
+        };
+    }
+    let (reader, _) = git::discover(&args.repo)?;
+    let head = reader.resolve(args.head.as_deref().unwrap_or("HEAD"))?;
+    let mut cache = Cache::new();
+    let base = match &args.base {
+        None => None,
+        Some(revision) => {
+            let base = reader.resolve(revision)?;
+            match read_commit(&reader, &base, &mut cache) {
+                Ok(tree) => Some(Arc::new(tree)),
+                Err(commit::Error::Refused(errors)) => bail!(
+                    "--base {revision} has {}, so it cannot be in force; name the last good commit. The first is {}",
+                    counted(errors.len(), "error"),
+                    errors.first().map(ToString::to_string).unwrap_or_default()
+                ),
+                Err(commit::Error::Git(error)) => return Err(error).context(format!("reading --base {revision}")),
+            }
+        }
+    };
+    match read_commit(&reader, &head, &mut cache) {
+        Ok(tree) => Ok(Ok((base, Arc::new(tree)))),
+        Err(commit::Error::Refused(errors)) => Ok(Err(Plan::refused(Some(head), errors))),
+        Err(commit::Error::Git(error)) => Err(error.into()),
+    }
+}
+
+/// Returns the summary for people, errors first.
+fn plan_lines(plan: &Plan) -> Vec<Line> {
+    let mut lines = Vec::new();
+    if !plan.errors.is_empty() {
+        let heading = format!("the tree is refused, it has {}:", counted(plan.errors.len(), "error"));
+        lines.push(line(Style::Bad, "✗ ").with(Style::Strong, heading));
+        lines.extend(plan.errors.iter().map(|error| line(Style::Bad, format!("    {error}"))));
+        return lines;
+    }
+    for placement in &plan.placements {
+        lines.extend(placement_lines(placement));
+        lines.push(Line::default());
+    }
+    lines.push(summary(plan));
+    lines
+}
+
+fn line(style: Style, text: impl Into<String>) -> Line {
+    Line::default().with(style, text)
+}
+
+fn summary(plan: &Plan) -> Line {
+    let mut text = counted(plan.placements.len(), "placement");
+    let compared = plan.placements.iter().any(|p| p.changes.is_some());
+    if compared {
+        let changed = plan.placements.iter().filter(|p| is_changed(p)).count();
+        text.push_str(&format!(", {changed} changed"));
+    }
+    let deleted: usize = plan.placements.iter().flat_map(|p| &p.deletions).map(|d| d.resources.len()).sum();
+    if deleted > 0 {
+        text.push_str(&format!(", {}", counted(deleted, "deletion")));
+    }
+    let failing = plan.placements.iter().flat_map(PlacementPlan::errors).count();
+    match failing {
+        0 => line(Style::Strong, text),
+        _ => line(Style::Strong, text).with(Style::Bad, format!(", {}", counted(failing, "error"))),
+    }
+}
+
+fn is_changed(placement: &PlacementPlan) -> bool {
+    placement.removed || placement.changes.as_ref().is_some_and(|changes| !changes.is_empty())
+}
+
+fn placement_lines(placement: &PlacementPlan) -> Vec<Line> {
+    let namespace = placement.namespace.as_ref().map(|ns| format!("{ns}/")).unwrap_or_default();
+    let heading = line(Style::Strong, format!("{} {namespace}{}", placement.kind, placement.name));
+    let heading = match (placement.removed, &placement.changes) {
+        (true, _) => heading.with(Style::Bad, "  is removed"),
+        (_, Some(_)) if !is_changed(placement) => heading.with(Style::Muted, "  does not change"),
+        _ => heading,
+    };
+    let mut lines = vec![heading];
+    lines.extend(placement.errors().map(|error| line(Style::Bad, format!("  ✗ {error}"))));
+    if !placement.removed {
+        lines.extend(snapshot_line(placement));
+        lines.push(clusters_line(placement));
+        lines.push(line(Style::Muted, "  rollout   ").with(Style::Plain, rollout_words(placement)));
+    }
+    lines.extend(object_lines(placement));
+    lines.extend(deletion_lines(placement));
+    lines
+}
+
+fn snapshot_line(placement: &PlacementPlan) -> Option<Line> {
+    let snapshot = placement.snapshot.as_ref()?;
+    let standing = match &placement.changes {
+        Some(changes) if changes.resources.is_empty() => ", as before",
+        Some(_) => ", new",
+        None => "",
+    };
+    let text = format!("{}, {}{standing}", snapshot.index, objects(snapshot.resources.len()));
+    Some(line(Style::Muted, "  snapshot  ").with(Style::Plain, text))
+}
+
+fn clusters_line(placement: &PlacementPlan) -> Line {
+    let gained = placement.changes.as_ref().map(|changes| &changes.clusters.gained);
+    let mut pieces: Vec<(Style, String)> = Vec::new();
+    for work in placement.works.iter().take(LISTED_MAX) {
+        let name = &work.cluster_name;
+        let is_new = gained.is_some_and(|gained| gained.contains(name));
+        let piece = if is_new { (Style::Ok, format!("+{name}")) } else { (Style::Plain, name.to_string()) };
+        pieces.push(piece);
+    }
+    if let Some(more) = placement.works.len().checked_sub(LISTED_MAX).filter(|n| *n > 0) {
+        pieces.push((Style::Muted, format!("and {more} more")));
+    }
+    let lost = placement.changes.iter().flat_map(|changes| &changes.clusters.lost);
+    pieces.extend(lost.map(|name| (Style::Bad, format!("-{name}"))));
+    let mut shown = line(Style::Muted, "  clusters  ").with(Style::Plain, placement.works.len().to_string());
+    for (position, (style, text)) in pieces.into_iter().enumerate() {
+        shown = shown.with(Style::Plain, if position == 0 { ": " } else { ", " }).with(style, text);
+    }
+    shown
+}
+
+fn rollout_words(placement: &PlacementPlan) -> String {
+    let rollout = &placement.rollout;
+    let mut text = rollout.type_.as_str().to_owned();
+    for (word, name) in [("strategy", &rollout.strategy), ("run", &rollout.run)] {
+        if let Some(name) = name {
+            text.push_str(&format!(", {word} {name}"));
+        }
+    }
+    for stage in &rollout.stages {
+        text.push_str(&format!("; {} ({})", stage.name, counted(stage.clusters.len(), "cluster")));
+    }
+    text
+}
+
+/// Returns the objects that differ from the base, or all of them without one.
+fn object_lines(placement: &PlacementPlan) -> Vec<Line> {
+    let marked = |style, mark, of: &[Resource]| of.iter().map(|r| (style, mark, r.0.to_string())).collect::<Vec<_>>();
+    let listed = match (&placement.changes, &placement.snapshot) {
+        (Some(changes), _) => [
+            marked(Style::Ok, "+", &changes.resources.added),
+            marked(Style::Progressing, "~", &changes.resources.changed),
+            marked(Style::Bad, "-", &changes.resources.removed),
+        ]
+        .concat(),
+        (None, Some(snapshot)) => marked(Style::Plain, " ", &snapshot.resources),
+        (None, None) => Vec::new(),
+    };
+    let shown = listed.iter().take(LISTED_MAX).map(|(style, mark, name)| line(*style, format!("    {mark} {name}")));
+    let mut lines: Vec<Line> = shown.collect();
+    if let Some(more) = listed.len().checked_sub(LISTED_MAX).filter(|n| *n > 0) {
+        lines.push(line(Style::Muted, format!("      and {more} more; -o json shows all")));
+    }
+    lines
+}
+
+fn deletion_lines(placement: &PlacementPlan) -> Vec<Line> {
+    let mut lines = Vec::new();
+    for deletion in placement.deletions.iter().take(LISTED_MAX) {
+        let mut names: Vec<String> = deletion.resources.iter().take(LISTED_MAX).map(|r| r.0.to_string()).collect();
+        if let Some(more) = deletion.resources.len().checked_sub(LISTED_MAX).filter(|n| *n > 0) {
+            names.push(format!("and {more} more"));
+        }
+        lines.push(line(Style::Bad, format!("  deletes from {}: {}", deletion.cluster_name, names.join(", "))));
+    }
+    if let Some(more) = placement.deletions.len().checked_sub(LISTED_MAX).filter(|n| *n > 0) {
+        lines.push(line(Style::Bad, format!("  and from {}", counted(more, "more cluster"))));
+    }
+    if let Some(reason) = &placement.deletion_guard {
+        let text = format!("  ! a person must approve this first: {reason}");
+        lines.push(line(Style::Progressing, text));
+        if !placement.removed {
+            let hint = "    to do without, annotate the placement with gitfleet.io/deletion-guard: \"Off\"";
+            lines.push(line(Style::Muted, hint));
+        }
+    }
+    lines
 }

@@ -30,7 +30,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let terminal = Terminal::of_stdout();
     let mut version = 0;
     loop {
-        let (text, exit) = show(&source, &terminal)?;
+        let (text, exit) = show(&source, terminal)?;
         if !args.watch {
             output::print(&text)?;
             return Ok(exit);
@@ -45,7 +45,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     }
 }
 
-fn show(source: &Source, terminal: &Terminal) -> anyhow::Result<(String, Exit)> {
+fn show(source: &Source, terminal: Terminal) -> anyhow::Result<(String, Exit)> {
     let books = source.read()?;
     let placements = views(&books);
     let view = StatusView { source: &books.source, branch: None, placements: &placements, now: clock::now() };

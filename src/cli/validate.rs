@@ -1,12 +1,115 @@
-//! `gitfleet validate`.
+//! `gitfleet validate`: every error of a tree, with file and line.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde::Serialize;
 
 use super::exit::Exit;
+use super::output;
+use crate::engine::commit::{Survey, survey};
+use crate::engine::plan::plan;
+use crate::model::manifest::InputError;
+use crate::model::tree::Tree;
+use crate::report::work::{counted, objects};
 
 /// Options of `validate`.
 #[derive(Debug, clap::Args)]
-pub struct Args {}
+pub struct Args {
+    /// The folder to check, as it stands on disk.
+    dir: PathBuf,
+    /// How to show what is wrong.
+    #[arg(short, long, value_enum, default_value_t)]
+    output: ValidateFormat,
+}
 
-/// Runs the command.
-pub fn run(_args: &Args) -> anyhow::Result<Exit> {
-    anyhow::bail!("not built yet")
+#[derive(Clone, Copy, Debug, Default, clap::ValueEnum)]
+enum ValidateFormat {
+    /// One error a line: `path:line: object: field: message (hint)`.
+    #[default]
+    Table,
+    /// JSON with errors, warnings and skipped documents.
+    Json,
+}
+
+/// What is to be said about a folder. The field names are a contract with scripts.
+#[derive(Debug, Serialize)]
+struct Findings {
+    /// Each of them refuses the commit.
+    errors: Vec<InputError>,
+    /// What is wrong with one placement alone, which then keeps its last good state.
+    warnings: Vec<InputError>,
+    /// Documents that are not read.
+    skipped: Vec<Skipped>,
+}
+
+#[derive(Debug, Serialize)]
+struct Skipped {
+    path: String,
+    line: u32,
+}
+
+/// Runs the command. Exits 0 without errors, 1 with any, 2 where the folder cannot be read.
+pub fn run(args: &Args) -> anyhow::Result<Exit> {
+    let (findings, summary) = output::with_spinner("reading", || survey(&args.dir).map(findings))?;
+    match args.output {
+        ValidateFormat::Table => {
+            output::print(&findings.errors.iter().map(|error| format!("{error}\n")).collect::<String>())?;
+        }
+        ValidateFormat::Json => drop(output::print_json(&findings)?),
+    }
+    for Skipped { path, line } in &findings.skipped {
+        eprintln!("skipped: {path}:{line} has neither apiVersion nor kind");
+    }
+    for warning in &findings.warnings {
+        eprintln!("warning: {warning}");
+    }
+    eprintln!("{summary}");
+    Ok(if findings.errors.is_empty() { Exit::Done } else { Exit::NotAsWished })
+}
+
+/// Returns what is to be said, and the summary.
+fn findings(survey: Survey) -> (Findings, String) {
+    let skipped = survey.skipped.into_iter().map(|(path, line)| Skipped { path, line }).collect();
+    match survey.tree {
+        Err(errors) => {
+            let summary = counted(errors.len(), "error");
+            (Findings { errors, warnings: Vec::new(), skipped }, summary)
+        }
+        Ok(tree) => {
+            let counts = [
+                objects(tree.manifests.len()),
+                counted(tree.placements.len(), "placement"),
+                counted(tree.clusters.len(), "cluster"),
+            ];
+            let warnings = warnings(tree);
+            let warned = match warnings.len() {
+                0 => String::new(),
+                number => format!(", {}", counted(number, "warning")),
+            };
+            let summary = format!("{}: no errors{warned}", counts.join(", "));
+            (Findings { errors: Vec::new(), warnings, skipped }, summary)
+        }
+    }
+}
+
+/// Returns what only the tree as a whole shows of its placements: what `plan` would stumble over.
+fn warnings(tree: Tree) -> Vec<InputError> {
+    let plan = plan(&Arc::new(tree), None, Timestamp::UNIX_EPOCH);
+    let mut warnings = Vec::new();
+    for placement in &plan.placements {
+        let namespace = placement.namespace.as_ref().map(|ns| format!("{ns}/")).unwrap_or_default();
+        warnings.extend(placement.errors().map(|message| InputError {
+            path: placement.path.clone().unwrap_or_default(),
+            line: placement.line.unwrap_or_default(),
+            object: Some(format!("{} {namespace}{}", placement.kind, placement.name)),
+            field: None,
+            message,
+            hint: None,
+        }));
+    }
+    warnings.sort();
+    warnings.dedup();
+    warnings
 }

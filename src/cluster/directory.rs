@@ -126,6 +126,10 @@ impl Target for Directory {
         Ok(None)
     }
 
+    fn has_health(&self) -> bool {
+        false
+    }
+
     async fn parents(&self) -> Result<Vec<Value>, Error> {
         let paths = self.paths(|name| name.starts_with(INVENTORY_PREFIX))?;
         paths.iter().filter_map(|path| self.read(path).transpose()).collect()

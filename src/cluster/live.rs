@@ -181,6 +181,10 @@ impl Target for Live {
         Ok(Some(connected.version))
     }
 
+    fn has_health(&self) -> bool {
+        true
+    }
+
     async fn parents(&self) -> Result<Vec<Value>, Error> {
         let resource = self.resource("", Some("v1"), "ConfigMap").await?;
         let api: Api<DynamicObject> = Api::namespaced_with(self.client()?, self.inventory.namespace, &resource);

@@ -166,6 +166,9 @@ pub trait Target: Send + Sync + 'static {
     /// [`Error::is_offline`] holds for all of them.
     async fn connect(&self) -> Result<Option<String>, Error>;
 
+    /// Tells whether what is applied becomes available by itself at some later time; otherwise it is as soon as it is written.
+    fn has_health(&self) -> bool;
+
     /// Returns the inventory parents (ConfigMaps with an ApplySet id in our namespace).
     ///
     /// # Errors

@@ -9,6 +9,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
+use crate::api::annotations::{COMMIT, DIGEST, PLACEMENT, SNAPSHOT_INDEX, SOURCE};
 use crate::model::id::{CommitId, Digest, PlacementKey};
 use crate::model::work::WorkOrder;
 
@@ -26,11 +27,6 @@ const TOOLING: &str = "applyset.kubernetes.io/tooling";
 const GROUP_KINDS: &str = "applyset.kubernetes.io/contains-group-kinds";
 /// The annotation on a parent that lists the namespaces of its parts beside its own.
 const NAMESPACES: &str = "applyset.kubernetes.io/additional-namespaces";
-const SOURCE: &str = "gitfleet.io/source";
-const PLACEMENT: &str = "gitfleet.io/placement";
-const SNAPSHOT_INDEX: &str = "gitfleet.io/snapshot-index";
-const COMMIT: &str = "gitfleet.io/commit";
-const DIGEST: &str = "gitfleet.io/digest";
 
 /// Returns the name of a placement's parent: `crp.<name>` or `rp.<namespace>.<name>`.
 pub fn parent_name(placement: &PlacementKey) -> String {
@@ -126,6 +122,7 @@ impl Parent {
 
     /// Returns this parent widened to also cover an order's manifests: written before anything is applied, so that no
     /// part can exist that the inventory does not cover.
+    #[must_use]
     pub fn widened(&self, order: &WorkOrder) -> Self {
         let mut wide = Self { source: order.source.clone(), placement: Some(order.placement.clone()), ..self.clone() };
         for desired in order.manifests.iter() {

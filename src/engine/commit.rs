@@ -53,10 +53,12 @@ pub fn read_commit(reader: &Reader, commit: &CommitId, cache: &mut Cache) -> Res
     let missing: Vec<(Arc<str>, BlobId)> =
         wanted.iter().filter(|(_, blob)| !cache.contains_key(blob)).cloned().collect();
     let contents = reader.blobs(&missing.iter().map(|(_, blob)| blob.clone()).collect::<Vec<_>>())?;
-    let parsed: Vec<Result<(BlobId, Arc<ParsedBlob>), Box<InputError>>> = missing
+    let parsed: Vec<_> = missing
         .into_par_iter()
         .zip(contents)
-        .map(|((path, blob), content)| Ok((blob, Arc::new(source::parse_blob(&content.into_content(&path)?)))))
+        .map(|((path, blob), content)| {
+            Ok::<_, Box<InputError>>((blob, Arc::new(source::parse_blob(&content.into_content(&path)?))))
+        })
         .collect();
     for result in parsed {
         match result {
@@ -73,11 +75,28 @@ pub fn read_commit(reader: &Reader, commit: &CommitId, cache: &mut Cache) -> Res
     assemble(Some(commit.clone()), &selection, files, errors)
 }
 
+/// Everything there is to say about a folder, for `validate`.
+#[derive(Debug)]
+pub struct Survey {
+    /// The tree, or every error in it.
+    pub tree: Result<Tree, Vec<InputError>>,
+    /// Documents that are no Kubernetes objects, by path and line, also where the tree is refused.
+    pub skipped: Vec<(String, u32)>,
+}
+
 /// Reads a folder as it stands on disk, also inside a git checkout.
 ///
 /// # Errors
 /// As [`read_commit`].
 pub fn read_folder(dir: &Path) -> Result<Tree, Error> {
+    survey(dir)?.tree.map_err(Error::Refused)
+}
+
+/// Reads a folder as [`read_folder`] does, and tells what was skipped, whatever is wrong with the rest.
+///
+/// # Errors
+/// The folder cannot be read.
+pub fn survey(dir: &Path) -> Result<Survey, git::Error> {
     let ignore = std::fs::read(dir.join(IGNORE_FILE)).ok();
     let filter = Filter::new(ignore.as_deref());
     let folder = git::read_folder(dir, &|path| filter.reads(path))?;
@@ -96,7 +115,14 @@ pub fn read_folder(dir: &Path) -> Result<Tree, Error> {
             Some((path, blob, parsed))
         })
         .collect();
-    assemble(None, &selection, files, folder.listing.errors)
+    let skipped = files.iter().flat_map(|(path, _, blob)| blob.skipped.iter().map(|line| (path.to_string(), *line)));
+    let skipped = skipped.collect();
+    let tree = match assemble(None, &selection, files, folder.listing.errors) {
+        Ok(tree) => Ok(tree),
+        Err(Error::Refused(errors)) => Err(errors),
+        Err(Error::Git(error)) => return Err(error),
+    };
+    Ok(Survey { tree, skipped })
 }
 
 fn assemble(

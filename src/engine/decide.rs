@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use super::world::{Payload, PlacementState, Selected, World, desired};
-use crate::api::annotations::DELETION_GUARD;
+use crate::api::annotations::{DELETION_GUARD, OCM_PLACEMENT};
 use crate::api::placement::{ApplyStrategyType, StrategyType};
 use crate::deliver::guard::{self, guarded};
 use crate::model::id::{ClusterName, ObjectKey};
@@ -240,6 +240,13 @@ impl Pass<'_> {
     }
 
     fn schedule(&mut self) -> Result<(), String> {
+        // Without a policy of its own such a placement would go everywhere.
+        if self.state.record.annotations.contains_key(OCM_PLACEMENT) {
+            return Err(format!(
+                "the annotation {OCM_PLACEMENT} lets an OCM Placement pick the clusters, which gitfleet cannot do yet; give \
+                 the placement a policy instead"
+            ));
+        }
         let key = self.state.record.key.clone();
         let policy = scheduled_policy(&key, self.state.record.spec.policy.as_ref());
         let hash = policy_hash(policy.as_ref());
@@ -376,18 +383,8 @@ impl Pass<'_> {
             .map(|binding| {
                 let work = self.state.works.get(&binding.cluster).map(AsRef::as_ref);
                 let health = health(binding, settled_work(binding, work).is_some(), &limits, self.now);
-                BindingView {
-                    name: binding.name.clone(),
-                    cluster: binding.cluster.clone(),
-                    state: binding.state,
-                    deleting: binding.deleting,
-                    ready: health.ready,
-                    failed: health.failed,
-                    diff_reported: health.diff_reported,
-                    outdated: binding.snapshot != Some(newest) || binding.apply_strategy != strategy,
-                    deferred: !self.world.is_online(&binding.cluster),
-                    changes_in: health.changes_in,
-                }
+                let outdated = binding.snapshot != Some(newest) || binding.apply_strategy != strategy;
+                BindingView::new(binding, health, outdated, !self.world.is_online(&binding.cluster))
             })
             .collect();
         let moves = roll(&views, &limits);

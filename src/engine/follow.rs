@@ -20,7 +20,7 @@ use crate::model::records::ResourceSnapshot;
 use crate::model::tree::Tree;
 
 /// Longest pause between two polls of a source that cannot be read.
-const POLL_BACKOFF_MAX: Duration = Duration::from_secs(300);
+const POLL_BACKOFF_MAX: Duration = Duration::from_mins(5);
 /// How the names of pins start: one for each commit that a record names.
 const PIN_PREFIX: &str = "commit-";
 

@@ -8,39 +8,34 @@ use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use serde_json::json;
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio::task::JoinHandle;
 
 use super::decide::{Decision, decide};
 use super::follow::{News, Request, Settings, follow};
-use super::member::{Command, Event, Member};
-use super::world::{PlacementState, SUSPENDED_ANNOTATION, World, clusters};
+use super::member::{Command, Event};
+use super::world::{PlacementState, World};
 use super::{clock, persist};
-use crate::cluster::Target;
-use crate::cluster::directory::Directory;
-use crate::cluster::live::{Inventory, Live};
-use crate::config::{Configuration, MemberAccess, read_secret};
-use crate::deliver::inventory::{ID_LABEL, NAMESPACE, PART_OF_LABEL};
+use crate::config::{Configuration, read_secret};
 use crate::git::SourceSpec;
-use crate::model::id::{ClusterName, CommitId, ObjectKey, PlacementKey};
-use crate::model::records::{ClusterRecord, JournalEntry, MemberKind, PlacementRecord, SourceRecord, WorkStatus};
+use crate::model::id::{ClusterName, CommitId, PlacementKey};
+use crate::model::records::{ClusterRecord, SourceRecord, WorkStatus};
 use crate::model::tree::Tree;
 use crate::model::work::WorkOrder;
-use crate::report::converge::{Converged, converged};
-use crate::report::placement::PlacementView;
+use crate::report::converge::Converged;
 use crate::store::records::{self, CLUSTER_PREFIX};
 use crate::store::{Expected, Op, Store};
-use crate::telemetry::metrics::{
-    ByDecision, ByMemberState, ByOutcome, ByPoll, Decision as Decided, MemberState, Metrics, Outcome, Poll,
-};
+use crate::telemetry::metrics::{ByDecision, ByOutcome, ByPoll, Decision as Decided, Metrics, Outcome, Poll};
+
+mod fleet;
+mod standing;
+
+use fleet::MemberTask;
+use standing::tell;
 
 /// How long the first decision waits for members that have neither answered nor failed.
 const FIRST_LOOK_MAX: Duration = Duration::from_secs(15);
 /// Pause before a store that refused a batch is tried again.
 const STORE_RETRY: Duration = Duration::from_secs(2);
-/// Label and namespace of the inventory, as the edges are told.
-const INVENTORY: Inventory = Inventory { namespace: NAMESPACE, id_label: ID_LABEL, part_of_label: PART_OF_LABEL };
 /// The name of the one source's record.
 pub const SOURCE_NAME: &str = "source";
 
@@ -56,19 +51,6 @@ pub enum Error {
     /// A file of the configuration cannot be read.
     #[error(transparent)]
     Configuration(#[from] crate::config::Error),
-}
-
-/// One member's task and how it is reached.
-struct MemberTask {
-    commands: mpsc::UnboundedSender<Command>,
-    access: MemberAccess,
-    task: JoinHandle<()>,
-}
-
-impl Drop for MemberTask {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
 }
 
 /// Everything the daemon knows and does.
@@ -171,7 +153,7 @@ impl Hall {
     /// May be dropped at any point: what was written down is acted on in the next life.
     pub async fn run(mut self, mut stop: watch::Receiver<bool>, once: Option<Duration>) -> Converged {
         let deadline = once.map(|timeout| tokio::time::Instant::now() + timeout);
-        let far = Duration::from_secs(3600);
+        let far = Duration::from_hours(1);
         loop {
             let pause = self.next_wake().map_or(far, clock::until);
             tokio::select! {
@@ -311,21 +293,7 @@ impl Hall {
         let now = clock::now();
         let tree = Arc::clone(&self.world.tree);
         for (key, placement) in &tree.placements {
-            self.placements.entry(key.clone()).or_insert_with(|| {
-                PlacementState::new(PlacementRecord {
-                    key: key.clone(),
-                    spec: placement.spec.clone(),
-                    annotations: placement.annotations.clone(),
-                    generation: 0,
-                    origin: Some(placement.origin.clone()),
-                    created_at: now,
-                    conditions: Vec::new(),
-                    error: None,
-                    deletion_gate: None,
-                    removed: false,
-                    halted: None,
-                })
-            });
+            self.placements.entry(key.clone()).or_insert_with(|| PlacementState::begin(placement, now));
         }
         self.refresh_clusters();
         self.dirty.extend(self.placements.keys().cloned());
@@ -360,172 +328,11 @@ impl Hall {
                     }
                 }
                 Ok(Err(reason)) => {
-                    tracing::error!(placement = %key, reason, "payload missing; clusters keep what they have")
+                    tracing::error!(placement = %key, reason, "payload missing; clusters keep what they have");
                 }
                 Err(_) => return,
             }
         }
-    }
-
-    /// Starts and ends members' tasks as git and the configuration say.
-    fn note_members(&mut self) {
-        let now = clock::now();
-        let tree = Arc::clone(&self.world.tree);
-        for (name, member) in &tree.clusters {
-            let access = self.configuration.member(name);
-            let suspended = member.annotations.get(SUSPENDED_ANNOTATION).is_some_and(|v| v == "true");
-            let kind = match &access {
-                Some(MemberAccess::Live { .. }) => MemberKind::Live,
-                Some(MemberAccess::Directory { .. }) => MemberKind::Directory,
-                None => MemberKind::Unreachable,
-            };
-            let record = self.world.records.entry(name.clone()).or_insert_with(|| ClusterRecord {
-                name: name.clone(),
-                labels: BTreeMap::new(),
-                kind,
-                online: false,
-                message: None,
-                since: now,
-                left: false,
-                properties: BTreeMap::new(),
-            });
-            record.labels.clone_from(&member.labels);
-            record.kind = kind;
-            record.left = false;
-            let reason = match (&access, suspended) {
-                (None, _) => Some("no entry of `members:` in the configuration names it"),
-                (_, true) => Some("suspended by the annotation gitfleet.io/suspended"),
-                _ => None,
-            };
-            match (access, reason) {
-                (Some(access), None) => self.start_member(name, access),
-                (_, reason) => {
-                    record.online = false;
-                    record.message = reason.map(str::to_owned);
-                    self.stop_member(name);
-                }
-            }
-        }
-        let left: Vec<ClusterName> = self
-            .world
-            .records
-            .values()
-            .filter(|r| !r.left && !tree.clusters.contains_key(&r.name))
-            .map(|r| r.name.clone())
-            .collect();
-        for name in left {
-            tracing::warn!(cluster = %name, "left the fleet; what it holds stays there");
-            self.stop_member(&name);
-            if let Some(record) = self.world.records.get_mut(&name) {
-                record.left = true;
-                record.online = false;
-                record.message = Some("left the fleet; what it holds stays there".to_owned());
-                record.since = now;
-            }
-        }
-    }
-
-    fn start_member(&mut self, name: &ClusterName, access: MemberAccess) {
-        if self.members.get(name).is_some_and(|member| member.access == access) {
-            return;
-        }
-        self.stop_member(name);
-        let target: Arc<dyn Target> = match &access {
-            MemberAccess::Live { kubeconfig, context } => {
-                Arc::new(Live::new(name.as_str(), kubeconfig.clone(), context.clone(), INVENTORY))
-            }
-            MemberAccess::Directory { path } => Arc::new(Directory::new(name.as_str(), path.clone(), INVENTORY)),
-        };
-        let (commands, inbox) = mpsc::unbounded_channel();
-        let member = Member::new(name.clone(), self.world.source.clone(), target, inbox, self.event_sender.clone());
-        self.unseen.insert(name.clone());
-        self.members.insert(name.clone(), MemberTask { commands, access, task: tokio::spawn(member.run()) });
-    }
-
-    fn stop_member(&mut self, name: &ClusterName) {
-        self.members.remove(name);
-        self.unseen.remove(name);
-        self.sent.retain(|(cluster, _), _| cluster != name);
-    }
-
-    /// Takes in what a member's task says.
-    fn take_in(&mut self, event: Event) {
-        match event {
-            Event::Online { cluster, version, holds, inventory } => {
-                if !self.members.contains_key(&cluster) {
-                    return;
-                }
-                tracing::info!(cluster = %cluster, version, "cluster answers");
-                self.unseen.remove(&cluster);
-                for (key, held) in holds {
-                    let Some(held) = held else { continue };
-                    let known = self.world.held.get(&key);
-                    if known.is_none_or(|known| known.index < held.index) {
-                        self.world.held.insert(key, held);
-                    }
-                }
-                self.note_inventory(&cluster, inventory);
-                self.stand(&cluster, true, None, version);
-            }
-            Event::Offline { cluster, reason } => {
-                if !self.members.contains_key(&cluster) {
-                    return;
-                }
-                self.unseen.remove(&cluster);
-                self.stand(&cluster, false, Some(reason), None);
-            }
-            Event::Work { cluster, placement, status } => {
-                self.reports.entry(placement.clone()).or_default().insert(cluster, Arc::new(status));
-                self.dirty.insert(placement);
-            }
-        }
-    }
-
-    /// What a member holds is known before anything is ordered of it.
-    fn note_inventory(&mut self, cluster: &ClusterName, inventory: BTreeMap<PlacementKey, BTreeSet<ObjectKey>>) {
-        for (key, inventory) in inventory {
-            let known = self.placements.get(&key).and_then(|state| state.works.get(cluster));
-            if known.is_none_or(|work| work.inventory != inventory) {
-                let work = known.map(|work| WorkStatus::clone(work)).unwrap_or_default();
-                let work = Arc::new(WorkStatus { inventory, ..work });
-                self.reports.entry(key).or_default().insert(cluster.clone(), work);
-            }
-        }
-    }
-
-    fn stand(&mut self, cluster: &ClusterName, online: bool, message: Option<String>, version: Option<String>) {
-        let Some(record) = self.world.records.get_mut(cluster) else { return };
-        if record.online != online || record.message.is_some() != message.is_some() {
-            if let Some(reason) = &message {
-                tracing::warn!(cluster = %cluster, reason, "cluster does not answer; its turn is deferred");
-            }
-            record.since = clock::now();
-        }
-        record.online = online;
-        record.message = message;
-        if let Some(version) = version {
-            record.properties.insert("k8s.io/k8s-version".to_owned(), version);
-        }
-        self.refresh_clusters();
-        self.dirty.extend(self.placements.keys().cloned());
-    }
-
-    fn refresh_clusters(&mut self) {
-        self.world.clusters = clusters(&self.world.tree, &self.world.records, clock::now());
-        for state in [MemberState::Online, MemberState::Offline, MemberState::Suspended, MemberState::Unreachable] {
-            let count = self.world.records.values().filter(|r| !r.left && state == member_state(r)).count();
-            self.metrics.members.get_or_create(&ByMemberState { state }).set(i64::try_from(count).unwrap_or(i64::MAX));
-        }
-        let ops: crate::store::Result<Vec<Op>> = self
-            .world
-            .records
-            .values()
-            .map(|record| records::put(records::cluster_key(&record.name), record, Expected::Any))
-            .collect();
-        if let Err(error) = ops.and_then(|ops| self.store.batch(ops)) {
-            tracing::error!(%error, "the clusters' records cannot be written");
-        }
-        self.changes.send_modify(|version| *version += 1);
     }
 
     /// Decides what is dirty, writes the difference down, and acts.
@@ -574,7 +381,7 @@ impl Hall {
         let any = !decided.is_empty();
         for (key, decision) in decided {
             self.reports.remove(&key);
-            self.act(key, decision);
+            self.act(&key, decision);
         }
         if any {
             self.changes.send_modify(|version| *version += 1);
@@ -582,7 +389,7 @@ impl Hall {
     }
 
     /// Carries out what a decision says; its records are written.
-    fn act(&mut self, key: PlacementKey, decision: Decision) {
+    fn act(&mut self, key: &PlacementKey, decision: Decision) {
         for entry in &decision.journal {
             tell(entry);
         }
@@ -598,164 +405,17 @@ impl Hall {
         }
         match decision.wake_at {
             Some(at) => drop(self.wakes.insert(key.clone(), at)),
-            None => drop(self.wakes.remove(&key)),
+            None => drop(self.wakes.remove(key)),
         }
         if decision.finished {
             tracing::info!(placement = %key, "removed everywhere");
-            self.placements.remove(&key);
-            self.settled.remove(&key);
+            self.placements.remove(key);
+            self.settled.remove(key);
             return;
         }
         self.placements.insert(key.clone(), decision.state);
-        self.announce(&key);
+        self.announce(key);
     }
-
-    fn send(&mut self, order: Arc<WorkOrder>) {
-        let Some(member) = self.members.get(&order.cluster) else { return };
-        let key = (order.cluster.clone(), order.placement.clone());
-        if self.sent.get(&key).is_some_and(|sent| same_order(sent, &order)) {
-            return;
-        }
-        let baselines = match self.sent.contains_key(&key) {
-            true => BTreeMap::new(),
-            false => self.baselines(&order),
-        };
-        if member.commands.send(Command::Order { order: Arc::clone(&order), baselines }).is_ok() {
-            self.sent.insert(key, order);
-        }
-    }
-
-    /// Returns what a member's fields were when the work was last reported, before a restart.
-    fn baselines(&self, order: &WorkOrder) -> BTreeMap<ObjectKey, crate::model::id::Digest> {
-        let work = self.placements.get(&order.placement).and_then(|p| p.works.get(&order.cluster));
-        let manifests = work.filter(|w| w.complete).into_iter().flat_map(|w| &w.manifests);
-        manifests.filter_map(|m| Some((m.id.key(), m.owned.clone()?))).collect()
-    }
-
-    /// Says once when a placement has come to rest, and where.
-    fn announce(&mut self, key: &PlacementKey) {
-        let Some(state) = self.placements.get(key) else { return };
-        let standing = self.converged(state, clock::now());
-        let text = match &standing {
-            Converged::Progressing => String::new(),
-            Converged::AllAtTarget => {
-                let index = state.newest().map_or(0, |s| s.index);
-                format!("rolled out: snapshot {index} is available on all {} clusters", state.bindings.len())
-            }
-            Converged::WaitingForTime(_) => "waits for time to pass".to_owned(),
-            Converged::WaitingForPerson(why) => format!("waits for a person: {why}"),
-            Converged::Failed(why) => format!("cannot go on: {why}"),
-            Converged::Unreachable(why) => format!("waits for clusters: {why}"),
-        };
-        let before = self.settled.insert(key.clone(), text.clone());
-        if text.is_empty() || before.as_ref() == Some(&text) {
-            return;
-        }
-        match standing {
-            Converged::AllAtTarget | Converged::WaitingForTime(_) | Converged::Progressing => {
-                tracing::info!(placement = %key, "{text}")
-            }
-            Converged::WaitingForPerson(_) | Converged::Unreachable(_) => tracing::warn!(placement = %key, "{text}"),
-            Converged::Failed(_) => tracing::error!(placement = %key, "{text}"),
-        }
-    }
-
-    fn converged(&self, state: &PlacementState, now: Timestamp) -> Converged {
-        let bindings: Vec<_> = state.bindings.values().cloned().collect();
-        converged(&PlacementView {
-            record: &state.record,
-            policy: state.policy(),
-            snapshot: state.newest().map(AsRef::as_ref),
-            history: &state.snapshots,
-            bindings: &bindings,
-            works: &state.works,
-            clusters: &self.world.records,
-            now,
-        })
-    }
-
-    /// Returns how the whole fleet stands: the worst of its placements, or of the source.
-    fn standing(&self) -> Converged {
-        let now = clock::now();
-        let mut worst = Converged::AllAtTarget;
-        for state in self.placements.values() {
-            worst = worse(worst, self.converged(state, now));
-        }
-        if let Some(reason) = &self.source.failure {
-            return worse(worst, Converged::Failed(reason.clone()));
-        }
-        if self.source.held_rewrite.is_some() {
-            return worse(worst, Converged::Failed("history was rewritten".to_owned()));
-        }
-        if !self.source.refused.is_empty() {
-            return worse(worst, Converged::Failed("the newest commit is refused".to_owned()));
-        }
-        if self.world.tree.commit.is_none() {
-            return worse(worst, Converged::Progressing);
-        }
-        worst
-    }
-
-    /// Returns how things stand if nothing is left to wait for before the deadline of a single pass.
-    fn finished(&self, deadline: tokio::time::Instant) -> Option<Converged> {
-        if !self.source_seen || !self.unseen.is_empty() || !self.dirty.is_empty() {
-            return None;
-        }
-        match self.standing() {
-            Converged::Progressing => None,
-            Converged::WaitingForTime(Some(at)) if tokio::time::Instant::now() + clock::until(at) < deadline => None,
-            standing => Some(standing),
-        }
-    }
-}
-
-fn member_state(record: &ClusterRecord) -> MemberState {
-    match (record.kind, record.online) {
-        (MemberKind::Unreachable, _) => MemberState::Unreachable,
-        (_, true) => MemberState::Online,
-        (_, false) => MemberState::Offline,
-    }
-}
-
-/// Tells whether two orders ask for the same; manifests are compared by identity, because they are shared.
-fn same_order(a: &WorkOrder, b: &WorkOrder) -> bool {
-    let WorkOrder {
-        placement: _,
-        cluster: _,
-        source: _,
-        generation,
-        snapshot,
-        commit,
-        digest,
-        strategy,
-        manifests,
-        held,
-        remove,
-    } = a;
-    let same_manifests = Arc::ptr_eq(manifests, &b.manifests)
-        || (manifests.len() == b.manifests.len()
-            && manifests.iter().zip(b.manifests.iter()).all(|(a, b)| a.digest == b.digest && a.key == b.key));
-    *generation == b.generation
-        && *snapshot == b.snapshot
-        && *commit == b.commit
-        && *digest == b.digest
-        && *strategy == b.strategy
-        && same_manifests
-        && *held == b.held
-        && *remove == b.remove
-}
-
-/// Of two standings the one a person must know of first.
-fn worse(a: Converged, b: Converged) -> Converged {
-    let rank = |c: &Converged| match c {
-        Converged::AllAtTarget => 0,
-        Converged::WaitingForTime(_) => 1,
-        Converged::Unreachable(_) => 2,
-        Converged::WaitingForPerson(_) => 3,
-        Converged::Failed(_) => 4,
-        Converged::Progressing => 5,
-    };
-    if rank(&b) > rank(&a) { b } else { a }
 }
 
 /// Returns what inventories name the source by: where it is and which part of it is read.
@@ -768,26 +428,4 @@ fn identity(configuration: &Configuration) -> String {
 /// Returns the folder for mirrors and our own repositories.
 pub fn state_dir(configuration: &Configuration) -> PathBuf {
     configuration.store.path.join("git")
-}
-
-/// Says what a journal entry says, for people who watch.
-fn tell(entry: &JournalEntry) {
-    let placement = entry.placement.as_ref().map(ToString::to_string).unwrap_or_default();
-    let cluster = entry.cluster.as_ref().map(ToString::to_string);
-    let sentence = match entry.event.as_str() {
-        "SnapshotCreated" => "snapshot created",
-        "SnapshotFound" => "snapshot found on members",
-        "ClusterPicked" => "cluster picked",
-        "ClusterDropped" => "cluster no longer picked",
-        "RolloutStarted" => "rolling out to cluster",
-        "RemovalStarted" => "removing from cluster",
-        "BindingRemoved" => "removed from cluster",
-        "ClusterLeft" => "cluster left the fleet",
-        other => other,
-    };
-    let facts = if entry.facts == json!(null) { String::new() } else { entry.facts.to_string() };
-    match cluster {
-        Some(cluster) => tracing::info!(placement, cluster, facts, "{sentence}"),
-        None => tracing::info!(placement, facts, "{sentence}"),
-    }
 }

@@ -473,7 +473,10 @@ impl Member {
     }
 
     /// Keeps the newest that is known of an object.
-    fn remember(&mut self, live: LiveObject) {
+    fn remember(&mut self, mut live: LiveObject) {
+        if !self.target.has_health() {
+            live.availability = Availability::Available;
+        }
         let key = live.id.key();
         let kind = WatchedKind { group: key.group.clone(), kind: key.kind.clone() };
         if let Some(watch) = self.watches.get_mut(&kind)

@@ -7,5 +7,6 @@ pub mod follow;
 pub mod hall;
 pub mod member;
 pub mod persist;
+pub mod plan;
 mod step;
 pub mod world;

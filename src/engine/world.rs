@@ -12,7 +12,7 @@ use crate::model::manifest::Manifest;
 use crate::model::records::{
     Binding, ClusterRecord, MemberKind, PlacementRecord, PolicySnapshot, ResourceSnapshot, SnapshotResource, WorkStatus,
 };
-use crate::model::tree::Tree;
+use crate::model::tree::{Placement, Tree};
 use crate::model::work::Desired;
 use crate::snapshot;
 
@@ -20,9 +20,6 @@ use crate::snapshot;
 ///
 /// Source: KubeFleet's cluster eligibility (reference, section 4.3): a heartbeat older than five minutes.
 pub const SILENCE_MAX: SignedDuration = SignedDuration::from_mins(5);
-
-/// The annotation on a MemberCluster that stops deliveries to it.
-pub const SUSPENDED_ANNOTATION: &str = "gitfleet.io/suspended";
 
 /// What every decision may look at, beside its own placement.
 #[derive(Clone, Debug, Default)]
@@ -77,6 +74,23 @@ impl PlacementState {
             payloads: BTreeMap::new(),
             selected: None,
         }
+    }
+
+    /// Begins a placement of the tree that has no records yet.
+    pub fn begin(placement: &Placement, now: Timestamp) -> Self {
+        Self::new(PlacementRecord {
+            key: placement.key.clone(),
+            spec: placement.spec.clone(),
+            annotations: placement.annotations.clone(),
+            generation: 0,
+            origin: Some(placement.origin.clone()),
+            created_at: now,
+            conditions: Vec::new(),
+            error: None,
+            deletion_gate: None,
+            removed: false,
+            halted: None,
+        })
     }
 
     /// Returns the newest resource snapshot.

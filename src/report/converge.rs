@@ -5,14 +5,9 @@ use jiff::{SignedDuration, Timestamp};
 use super::binding::settled_work;
 use super::placement::{PlacementView, is_right, why};
 use super::work::{self, Mode, listing};
+use crate::api::annotations::{self, PROGRESS_DEADLINE_DEFAULT};
 use crate::api::condition::{Condition, ConditionStatus, find_condition};
 use crate::model::records::{ApplyOutcome, Binding, ManifestStatus};
-
-/// The annotation that says how long a cluster may take to become available.
-pub const PROGRESS_DEADLINE_ANNOTATION: &str = "gitfleet.io/progress-deadline";
-
-/// How long a cluster may take where the annotation is absent or unreadable.
-pub const PROGRESS_DEADLINE_DEFAULT: SignedDuration = SignedDuration::from_mins(10);
 
 /// Seconds after which untrackable objects count as available; KubeFleet's default.
 const UNAVAILABLE_PERIOD_DEFAULT_SECONDS: i32 = 60;
@@ -163,9 +158,10 @@ fn failure(view: &PlacementView, binding: &Binding) -> Option<String> {
     late.then(|| format!("{cluster}: not done within {deadline:#}"))
 }
 
+/// An unreadable deadline is an error of the rollout; here it is as if absent.
 fn progress_deadline(view: &PlacementView) -> SignedDuration {
-    let text = view.record.annotations.get(PROGRESS_DEADLINE_ANNOTATION);
-    text.and_then(|t| t.parse().ok()).unwrap_or(PROGRESS_DEADLINE_DEFAULT)
+    let deadline = annotations::progress_deadline(&view.record.annotations).unwrap_or(PROGRESS_DEADLINE_DEFAULT);
+    SignedDuration::try_from(deadline).unwrap_or(SignedDuration::MAX)
 }
 
 /// Returns when the first cluster that is available without being trackable counts as available.
@@ -250,7 +246,7 @@ mod tests {
                 "own deadline",
                 Box::new(|c| {
                     c.work("east").complete = false;
-                    c.record.annotations.insert(PROGRESS_DEADLINE_ANNOTATION.into(), "20m".into());
+                    c.record.annotations.insert(annotations::PROGRESS_DEADLINE.into(), "20m".into());
                     c.now = at(600);
                 }),
                 C::Progressing,

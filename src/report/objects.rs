@@ -9,7 +9,9 @@ use serde_json::{Map, Value, json};
 use super::binding::binding_lists;
 use super::placement::{PlacementView, placement_status};
 use super::work::{Mode, manifest_conditions, work_conditions};
+use crate::api::annotations;
 use crate::api::condition::{Condition, ConditionStatus};
+use crate::api::table::PLACEMENT_GROUP;
 use crate::model::id::{ClusterName, ObjectId, PlacementKey};
 use crate::model::records::{
     Binding, BindingState, ClusterRecord, PolicySnapshot, ResourceSnapshot, SnapshotResource, WorkStatus, snapshot_name,
@@ -57,7 +59,7 @@ pub fn resource_snapshot_objects(snapshot: &ResourceSnapshot, latest: bool) -> V
         rest = others;
         let mut labels = labels(key, [("kubernetes-fleet.io/resource-index", snapshot.index.to_string())]);
         let mut annotations = Map::new();
-        annotations.insert("gitfleet.io/commit".into(), value(&snapshot.commit));
+        annotations.insert(annotations::COMMIT.into(), value(&snapshot.commit));
         let name = if part == 0 {
             let envelopes = snapshot.resources.iter().filter(|r| is_envelope(&r.id)).count();
             labels.insert("kubernetes-fleet.io/is-latest-snapshot".into(), latest.to_string().into());
@@ -275,8 +277,7 @@ pub fn member_namespace(cluster: &ClusterName) -> String {
 }
 
 fn is_envelope(id: &ObjectId) -> bool {
-    id.group == "placement.kubernetes-fleet.io"
-        && ["ClusterResourceEnvelope", "ResourceEnvelope"].contains(&id.kind.as_str())
+    id.group == PLACEMENT_GROUP && ["ClusterResourceEnvelope", "ResourceEnvelope"].contains(&id.kind.as_str())
 }
 
 /// Returns the kind of a placement's internal object: cluster-scoped placements have cluster-scoped ones.
@@ -310,7 +311,7 @@ fn identity(id: &ObjectId) -> Value {
 fn resource(resource: &SnapshotResource) -> Value {
     let mut object = identity(&resource.id);
     let place = format!("{}:{}", resource.origin.path, resource.origin.line);
-    object["metadata"]["annotations"] = json!({"gitfleet.io/source": place, "gitfleet.io/digest": resource.digest});
+    object["metadata"]["annotations"] = json!({annotations::SOURCE: place, annotations::DIGEST: resource.digest});
     object
 }
 

@@ -51,7 +51,9 @@ pub struct Line {
 }
 
 impl Line {
-    fn with(mut self, style: Style, text: impl Into<String>) -> Self {
+    /// Adds a piece at the end.
+    #[must_use]
+    pub fn with(mut self, style: Style, text: impl Into<String>) -> Self {
         self.spans.push(Span { style, text: text.into() });
         self
     }

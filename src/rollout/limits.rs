@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use jiff::SignedDuration;
-
+use crate::api::annotations::{self, MAX_FAILURES, PROGRESS_DEADLINE};
 use crate::api::placement::{IntOrPercent, RollingUpdateConfig};
 use crate::error::{Classify, ErrorClass};
 
@@ -12,13 +11,6 @@ use crate::error::{Classify, ErrorClass};
 const LIMIT_DEFAULT: &str = "25%";
 /// KubeFleet's default for `unavailablePeriodSeconds`.
 const UNAVAILABLE_PERIOD_DEFAULT: Duration = Duration::from_mins(1);
-
-/// Annotation of a placement: how long a cluster may take to become available before it counts as failed.
-pub const PROGRESS_DEADLINE_ANNOTATION: &str = "gitfleet.io/progress-deadline";
-/// Annotation of a placement: how many clusters, number or percent, may fail before the rollout halts.
-pub const MAX_FAILURES_ANNOTATION: &str = "gitfleet.io/max-failures";
-/// The progress deadline where the annotation is absent.
-pub const PROGRESS_DEADLINE_DEFAULT: Duration = Duration::from_mins(10);
 
 /// A limit that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -81,9 +73,9 @@ impl Limits {
             target,
             max_unavailable: limit("spec.strategy.rollingUpdate.maxUnavailable", config.max_unavailable)?,
             max_surge: limit("spec.strategy.rollingUpdate.maxSurge", config.max_surge)?,
-            max_failures: max_failures(annotations.get(MAX_FAILURES_ANNOTATION), target)?,
+            max_failures: max_failures(annotations.get(MAX_FAILURES), target)?,
             unavailable_period: period.map_or(UNAVAILABLE_PERIOD_DEFAULT, Duration::from_secs),
-            progress_deadline: progress_deadline(annotations.get(PROGRESS_DEADLINE_ANNOTATION))?,
+            progress_deadline: progress_deadline(annotations)?,
         })
     }
 }
@@ -102,18 +94,16 @@ fn max_failures(value: Option<&String>, target: usize) -> Result<usize, Error> {
         None => value.parse().ok(),
     };
     number.ok_or_else(|| Error {
-        field: MAX_FAILURES_ANNOTATION,
+        field: MAX_FAILURES,
         value: value.clone(),
         expected: "a number from 0 on, or a percentage such as 10%",
     })
 }
 
-fn progress_deadline(value: Option<&String>) -> Result<Duration, Error> {
-    let Some(value) = value else { return Ok(PROGRESS_DEADLINE_DEFAULT) };
-    let duration = value.parse::<SignedDuration>().ok().and_then(|d| Duration::try_from(d).ok());
-    duration.filter(|duration| !duration.is_zero()).ok_or_else(|| Error {
-        field: PROGRESS_DEADLINE_ANNOTATION,
-        value: value.clone(),
+fn progress_deadline(annotations: &BTreeMap<String, String>) -> Result<Duration, Error> {
+    annotations::progress_deadline(annotations).map_err(|value| Error {
+        field: PROGRESS_DEADLINE,
+        value: value.to_owned(),
         expected: "a duration such as 10m or 1h30m",
     })
 }

@@ -12,5 +12,5 @@ mod rolling;
 mod tests;
 
 pub use health::{Health, Readiness, failed, health, readiness};
-pub use limits::{Error, Limits, MAX_FAILURES_ANNOTATION, PROGRESS_DEADLINE_ANNOTATION, PROGRESS_DEADLINE_DEFAULT};
+pub use limits::{Error, Limits};
 pub use rolling::{BindingView, Roll, roll};

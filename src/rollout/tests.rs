@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::api::annotations::{MAX_FAILURES, PROGRESS_DEADLINE};
 use crate::api::placement::RollingUpdateConfig;
 use crate::model::records::BindingState;
 
@@ -277,10 +278,10 @@ fn limits_are_read() {
     let rows = [
         (json!({"maxUnavailable": "many"}), json!({}), "spec.strategy.rollingUpdate.maxUnavailable"),
         (json!({"maxSurge": -1}), json!({}), "spec.strategy.rollingUpdate.maxSurge"),
-        (json!({}), json!({"gitfleet.io/max-failures": "101%"}), MAX_FAILURES_ANNOTATION),
-        (json!({}), json!({"gitfleet.io/progress-deadline": "soon"}), PROGRESS_DEADLINE_ANNOTATION),
-        (json!({}), json!({"gitfleet.io/progress-deadline": "-5m"}), PROGRESS_DEADLINE_ANNOTATION),
-        (json!({}), json!({"gitfleet.io/progress-deadline": "0s"}), PROGRESS_DEADLINE_ANNOTATION),
+        (json!({}), json!({"gitfleet.io/max-failures": "101%"}), MAX_FAILURES),
+        (json!({}), json!({"gitfleet.io/progress-deadline": "soon"}), PROGRESS_DEADLINE),
+        (json!({}), json!({"gitfleet.io/progress-deadline": "-5m"}), PROGRESS_DEADLINE),
+        (json!({}), json!({"gitfleet.io/progress-deadline": "0s"}), PROGRESS_DEADLINE),
     ];
     for (config, annotations, field) in rows {
         assert_eq!(resolve(config, annotations, 4).unwrap_err().field, field);

@@ -3,14 +3,13 @@
 use std::collections::BTreeMap;
 
 use crate::api::placement::{LabelSelector, ResourceSelector, SelectionScope};
+use crate::api::table::PLACEMENT_GROUP;
 use crate::error::{Classify, ErrorClass};
 use crate::model::id::ObjectId;
 use crate::model::manifest::Manifest;
 use crate::model::tree::{Placement, Scope, Tree};
 
 use super::sanitise::{sanitised, sort_for_snapshot};
-
-pub(super) const PLACEMENT_GROUP: &str = "placement.kubernetes-fleet.io";
 
 /// Groups whose objects are never placed: a selector for them contributes nothing.
 const DISABLED_GROUPS: [&str; 4] =
@@ -93,7 +92,7 @@ pub enum SelectionError {
         object: String,
     },
     /// Envelopes are not unwrapped yet.
-    #[error("{object} is an envelope, which gitfleet cannot unwrap yet; place its contents directly")]
+    #[error("{object} is an envelope; envelopes are not unwrapped yet: place its contents directly")]
     Envelope {
         /// The envelope, or the kind selected.
         object: String,
@@ -122,6 +121,9 @@ pub fn select(tree: &Tree, placement: &Placement) -> Result<Vec<Manifest>, Selec
     let mut found: Vec<&Manifest> = Vec::new();
     for (index, selector) in placement.spec.resource_selectors.iter().enumerate() {
         selection.evaluate(&field(index), selector, &mut found)?;
+    }
+    if let Some(envelope) = found.iter().find(|manifest| is_envelope(&manifest.id.group, &manifest.id.kind)) {
+        return Err(SelectionError::Envelope { object: envelope.id.to_string() });
     }
     found.sort_by(|a, b| a.id.cmp(&b.id));
     if let Some(pair) = found.windows(2).find(|pair| pair[0].id == pair[1].id) {
@@ -153,7 +155,12 @@ fn is_reserved(namespace: &str) -> bool {
 fn is_disabled(group: &str, kind: &str) -> bool {
     DISABLED_GROUPS.contains(&group)
         || DISABLED_KINDS.contains(&(group, kind))
-        || (group == PLACEMENT_GROUP && kind != "AppliedWork" && !ENVELOPES.contains(&kind))
+        || (group == PLACEMENT_GROUP && kind != "AppliedWork" && !is_envelope(group, kind))
+}
+
+/// Tells whether objects of a kind hold other objects, which are to be placed in their stead.
+fn is_envelope(group: &str, kind: &str) -> bool {
+    group == PLACEMENT_GROUP && ENVELOPES.contains(&kind)
 }
 
 /// One placement's selectors over one tree.
@@ -206,7 +213,7 @@ impl<'a> Selection<'a> {
             return self.evaluate_namespaces(&field(), selector, found);
         }
         let kind = || kind_name(selector);
-        if selector.group == PLACEMENT_GROUP && ENVELOPES.contains(&selector.kind.as_str()) {
+        if is_envelope(&selector.group, &selector.kind) {
             return Err(SelectionError::Envelope { object: kind() });
         }
         let scope = self.scope(selector).ok_or_else(|| SelectionError::UnknownKind { field: field(), kind: kind() })?;
@@ -249,20 +256,10 @@ impl<'a> Selection<'a> {
             }
             found.push(namespace);
             if whole {
-                self.refuse_envelopes(name)?;
                 found.extend(self.tree.in_namespace(name).filter(|m| self.is_placed(m)));
             }
         }
         Ok(())
-    }
-
-    fn refuse_envelopes(&self, namespace: &str) -> Result<(), SelectionError> {
-        let envelope = self.tree.inputs.iter().find(|input| {
-            input.id.namespace == namespace
-                && input.id.group == PLACEMENT_GROUP
-                && ENVELOPES.contains(&input.id.kind.as_str())
-        });
-        envelope.map_or(Ok(()), |input| Err(SelectionError::Envelope { object: input.id.to_string() }))
     }
 
     /// Returns the scope of a selector's kind, or `None` for a kind nobody knows.

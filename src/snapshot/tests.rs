@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::select::PLACEMENT_GROUP;
 use super::{SelectionError, select};
+use crate::api::table::PLACEMENT_GROUP;
 use crate::model::id::{ObjectId, PlacementKey};
 use crate::model::manifest::{Manifest, Origin};
 use crate::model::tree::{Placement, Scope, Tree};
@@ -278,15 +278,43 @@ fn selectors_that_cannot_be_evaluated() {
 }
 
 #[test]
-fn an_envelope_in_a_selected_namespace_is_not_left_out_silently() {
+fn an_envelope_is_not_left_out_silently() {
+    let group = "placement.kubernetes-fleet.io";
+    let namespace = |scope: &str| json!({"group": "", "version": "v1", "kind": "Namespace", "name": "app", "selectionScope": scope});
+    let kind = |kind: &str| json!({"group": group, "version": "v1", "kind": kind});
+    let (whole, alone) = (namespace("NamespaceWithResources"), namespace("NamespaceOnly"));
+    let rows = [
+        (
+            "in a selected namespace",
+            PlacementKey::cluster_scoped("p"),
+            whole,
+            Some("ResourceEnvelope.placement.kubernetes-fleet.io app/env"),
+        ),
+        ("in a namespace placed without it", PlacementKey::cluster_scoped("p"), alone, None),
+        (
+            "of cluster scope, by kind",
+            PlacementKey::cluster_scoped("p"),
+            kind("ClusterResourceEnvelope"),
+            Some("ClusterResourceEnvelope.placement.kubernetes-fleet.io"),
+        ),
+        (
+            "of a namespace, by kind",
+            PlacementKey::namespaced("app", "p"),
+            kind("ResourceEnvelope"),
+            Some("ResourceEnvelope.placement.kubernetes-fleet.io"),
+        ),
+    ];
     let mut tree = tree();
-    tree.inputs.push(manifest("placement.kubernetes-fleet.io/v1beta1", "ResourceEnvelope", "app", "env"));
-    let spec = serde_json::from_value(
-        json!({"resourceSelectors": [{"group": "", "version": "v1", "kind": "Namespace", "name": "app"}]}),
-    )
-    .unwrap();
-    let origin = tree.inputs[0].origin.clone();
-    let placement = Placement { key: PlacementKey::cluster_scoped("p"), spec, annotations: BTreeMap::new(), origin };
-    let expected = SelectionError::Envelope { object: "ResourceEnvelope.placement.kubernetes-fleet.io app/env".into() };
-    assert_eq!(select(&tree, &placement).unwrap_err(), expected);
+    let mut manifests = std::mem::take(&mut tree.manifests);
+    let version = format!("{group}/v1beta1");
+    manifests.push(manifest(&version, "ResourceEnvelope", "app", "env"));
+    manifests.push(manifest(&version, "ClusterResourceEnvelope", "", "env"));
+    tree.set_manifests(manifests);
+    for (name, key, selector, expected) in rows {
+        let spec = serde_json::from_value(json!({"resourceSelectors": [selector]})).unwrap();
+        let origin = tree.manifests[0].origin.clone();
+        let placement = Placement { key, spec, annotations: BTreeMap::new(), origin };
+        let expected = expected.map(|object| SelectionError::Envelope { object: object.to_owned() });
+        assert_eq!(select(&tree, &placement).err(), expected, "{name}");
+    }
 }

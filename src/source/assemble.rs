@@ -194,7 +194,7 @@ fn fill(tree: &mut Tree, found: Vec<Found<'_>>) {
         let name = || ClusterName::new(id.name.as_str());
         match &item.document.checked {
             None => payload.push(item.manifest()),
-            // Envelopes are selected and delivered like payload.
+            // Envelopes are selected like payload, so that a selection that meets one can say what becomes of it.
             Some(Checked::Other) if id.group == PLACEMENT_GROUP && id.kind.ends_with("Envelope") => {
                 payload.push(item.manifest());
             }

@@ -112,7 +112,7 @@ fn written(path: &[Step]) -> String {
     text
 }
 
-/// `rest` is serde's sentence after "unknown field `".
+/// `rest` is what follows the words "unknown field" and a backtick in serde's sentence.
 fn unknown_field(path: &[Step], rest: &str) -> FieldError {
     let mut names = rest.split('`').step_by(2);
     let name = names.next().unwrap_or_default();

@@ -129,7 +129,7 @@ impl Module {
         }
         hash.update(format!("{:?} {} {} {}", self.packages, self.ldflags, self.tags, self.cgo));
         let digest = hash.finalize();
-        let digits: String = digest.iter().take(6).map(|byte| format!("{byte:02x}")).collect();
+        let digits: String = format!("{digest:x}")[..12].to_owned();
         Ok(format!("{}-{digits}", self.name))
     }
 

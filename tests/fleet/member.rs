@@ -92,12 +92,12 @@ impl Member {
         member.kubectl(&["config", "rename-context", context.trim(), &member.name])?;
         let config = member.kubectl(&["config", "view", "--raw", "-o", "json"])?;
         let config: Value = serde_json::from_str(&config).context("parse the kubeconfig of kind")?;
-        member.url = config["clusters"][0]["cluster"]["server"].as_str().context("no server in it")?.to_owned();
+        config["clusters"][0]["cluster"]["server"].as_str().context("no server in it")?.clone_into(&mut member.url);
         member.kubectl(&["-n", "kube-system", "create", "serviceaccount", "fleet-admin"])?;
         let account = "--serviceaccount=kube-system:fleet-admin";
         member.kubectl(&["create", "clusterrolebinding", "fleet-admin", "--clusterrole=cluster-admin", account])?;
         let token = member.kubectl(&["-n", "kube-system", "create", "token", "fleet-admin", "--duration=24h"])?;
-        member.token = token.trim().to_owned();
+        token.trim().clone_into(&mut member.token);
         member.await_ready()?;
         Ok(member)
     }

@@ -26,11 +26,10 @@ pub fn write_count(metrics: &str, resource: &str) -> u64 {
 
 fn sum(metrics: &str, wanted: impl Fn(&str) -> bool) -> u64 {
     let series = metrics.lines().filter_map(|line| line.strip_prefix(COUNTER)?.rsplit_once("} "));
-    series
-        .filter(|(labels, _)| wanted(labels))
-        .filter_map(|(_, value)| value.trim().parse::<f64>().ok())
-        .map(|value| value as u64)
-        .sum()
+    let values = series.filter(|(labels, _)| wanted(labels)).filter_map(|(_, value)| value.trim().parse::<f64>().ok());
+    // Counts of requests: whole, never negative, far below what a float holds exactly; large ones come as 1e+06.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "see above")]
+    values.map(|value| value as u64).sum()
 }
 
 /// Returns the value of a label; the values of this counter never hold quotes or commas.

@@ -151,6 +151,7 @@ impl Fleet {
     ///
     /// # Errors
     /// When something cannot be built or started, or is not ready within a minute; the error shows the server's log.
+    #[expect(clippy::needless_pass_by_value, reason = "what describes a fleet is written in place")]
     pub fn start(options: Options) -> Result<Self> {
         options.check()?;
         let provider = Provider::from_environment()?;

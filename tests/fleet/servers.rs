@@ -13,7 +13,7 @@ use super::{
 };
 
 /// How long a server may take until it is ready, on a loaded machine too.
-pub const READY: Duration = Duration::from_secs(60);
+pub const READY: Duration = Duration::from_mins(1);
 
 /// What kwok plays; the file explains itself.
 const WORKLOADS: &str = include_str!("workloads.yaml");

@@ -88,7 +88,7 @@ pub fn http(method: &str, port: u16, path: &str, headers: &[(&str, &str)], body:
     let mut request =
         format!("{method} {path} HTTP/1.0\r\nHost: 127.0.0.1:{port}\r\nContent-Length: {}\r\n", body.len());
     for (name, value) in headers {
-        request.push_str(&format!("{name}: {value}\r\n"));
+        request.extend([name, ": ", value, "\r\n"]);
     }
     request.push_str("\r\n");
     request.push_str(body);

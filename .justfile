@@ -1,0 +1,25 @@
+# Lists the recipes.
+default:
+    @just --list
+
+# Everything, as continuous integration runs it.
+test *options:
+    tests/run.sh {{ options }}
+
+# What a change needs while it is being made: format, lints, unit tests.
+check:
+    cargo fmt --check
+    cargo clippy --all-targets -- -D warnings
+    cargo test --lib
+
+# End-to-end tests, all or those whose name contains the filter.
+e2e filter="":
+    cargo test --test e2e -- {{ filter }}
+
+# Reviews changed snapshots (cargo install cargo-insta).
+snap:
+    cargo insta review
+
+# The example fleet, into examples-repo/rendered.
+demo:
+    cargo run -- run -c examples-repo/gitfleet.yaml

@@ -1,0 +1,258 @@
+//! The members' side of the hall: their tasks, what they say, what they are told, and what is known of each cluster.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+use super::super::clock;
+use super::super::member::{Command, Event, Member};
+use super::super::world::clusters;
+use super::Hall;
+use crate::api::annotations::SUSPENDED;
+use crate::cluster::Target;
+use crate::cluster::directory::Directory;
+use crate::cluster::live::{Inventory, Live};
+use crate::config::MemberAccess;
+use crate::deliver::inventory::{ID_LABEL, NAMESPACE, PART_OF_LABEL};
+use crate::model::id::{ClusterName, Digest, ObjectKey, PlacementKey};
+use crate::model::records::{ClusterRecord, MemberKind, WorkStatus};
+use crate::model::work::WorkOrder;
+use crate::store::records;
+use crate::store::{Expected, Op};
+use crate::telemetry::metrics::{ByMemberState, MemberState};
+
+/// Label and namespace of the inventory, as the edges are told.
+const INVENTORY: Inventory = Inventory { namespace: NAMESPACE, id_label: ID_LABEL, part_of_label: PART_OF_LABEL };
+
+/// One member's task and how it is reached.
+pub(super) struct MemberTask {
+    pub(super) commands: mpsc::UnboundedSender<Command>,
+    access: MemberAccess,
+    task: JoinHandle<()>,
+}
+
+impl Drop for MemberTask {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Hall {
+    /// Starts and ends members' tasks as git and the configuration say.
+    pub(super) fn note_members(&mut self) {
+        let now = clock::now();
+        let tree = Arc::clone(&self.world.tree);
+        for (name, member) in &tree.clusters {
+            let access = self.configuration.member(name);
+            let suspended = member.annotations.get(SUSPENDED).is_some_and(|v| v == "true");
+            let kind = match &access {
+                Some(MemberAccess::Live { .. }) => MemberKind::Live,
+                Some(MemberAccess::Directory { .. }) => MemberKind::Directory,
+                None => MemberKind::Unreachable,
+            };
+            let record = self.world.records.entry(name.clone()).or_insert_with(|| ClusterRecord {
+                name: name.clone(),
+                labels: BTreeMap::new(),
+                kind,
+                online: false,
+                message: None,
+                since: now,
+                left: false,
+                properties: BTreeMap::new(),
+            });
+            record.labels.clone_from(&member.labels);
+            record.kind = kind;
+            record.left = false;
+            let reason = match (&access, suspended) {
+                (None, _) => Some("no entry of `members:` in the configuration names it"),
+                (_, true) => Some("suspended by the annotation gitfleet.io/suspended"),
+                _ => None,
+            };
+            match (access, reason) {
+                (Some(access), None) => self.start_member(name, access),
+                (_, reason) => {
+                    record.online = false;
+                    record.message = reason.map(str::to_owned);
+                    self.stop_member(name);
+                }
+            }
+        }
+        let left: Vec<ClusterName> = self
+            .world
+            .records
+            .values()
+            .filter(|r| !r.left && !tree.clusters.contains_key(&r.name))
+            .map(|r| r.name.clone())
+            .collect();
+        for name in left {
+            tracing::warn!(cluster = %name, "left the fleet; what it holds stays there");
+            self.stop_member(&name);
+            if let Some(record) = self.world.records.get_mut(&name) {
+                record.left = true;
+                record.online = false;
+                record.message = Some("left the fleet; what it holds stays there".to_owned());
+                record.since = now;
+            }
+        }
+    }
+
+    fn start_member(&mut self, name: &ClusterName, access: MemberAccess) {
+        if self.members.get(name).is_some_and(|member| member.access == access) {
+            return;
+        }
+        self.stop_member(name);
+        let target: Arc<dyn Target> = match &access {
+            MemberAccess::Live { kubeconfig, context } => {
+                Arc::new(Live::new(name.as_str(), kubeconfig.clone(), context.clone(), INVENTORY))
+            }
+            MemberAccess::Directory { path } => Arc::new(Directory::new(name.as_str(), path.clone(), INVENTORY)),
+        };
+        let (commands, inbox) = mpsc::unbounded_channel();
+        let member = Member::new(name.clone(), self.world.source.clone(), target, inbox, self.event_sender.clone());
+        self.unseen.insert(name.clone());
+        self.members.insert(name.clone(), MemberTask { commands, access, task: tokio::spawn(member.run()) });
+    }
+
+    fn stop_member(&mut self, name: &ClusterName) {
+        self.members.remove(name);
+        self.unseen.remove(name);
+        self.sent.retain(|(cluster, _), _| cluster != name);
+    }
+
+    /// Takes in what a member's task says.
+    pub(super) fn take_in(&mut self, event: Event) {
+        match event {
+            Event::Online { cluster, version, holds, inventory } => {
+                if !self.members.contains_key(&cluster) {
+                    return;
+                }
+                tracing::info!(cluster = %cluster, version, "cluster answers");
+                self.unseen.remove(&cluster);
+                for (key, held) in holds {
+                    let Some(held) = held else { continue };
+                    let known = self.world.held.get(&key);
+                    if known.is_none_or(|known| known.index < held.index) {
+                        self.world.held.insert(key, held);
+                    }
+                }
+                self.note_inventory(&cluster, inventory);
+                self.stand(&cluster, true, None, version);
+            }
+            Event::Offline { cluster, reason } => {
+                if !self.members.contains_key(&cluster) {
+                    return;
+                }
+                self.unseen.remove(&cluster);
+                self.stand(&cluster, false, Some(reason), None);
+            }
+            Event::Work { cluster, placement, status } => {
+                self.reports.entry(placement.clone()).or_default().insert(cluster, Arc::new(status));
+                self.dirty.insert(placement);
+            }
+        }
+    }
+
+    /// What a member holds is known before anything is ordered of it.
+    fn note_inventory(&mut self, cluster: &ClusterName, inventory: BTreeMap<PlacementKey, BTreeSet<ObjectKey>>) {
+        for (key, inventory) in inventory {
+            let known = self.placements.get(&key).and_then(|state| state.works.get(cluster));
+            if known.is_none_or(|work| work.inventory != inventory) {
+                let work = known.map(|work| WorkStatus::clone(work)).unwrap_or_default();
+                let work = Arc::new(WorkStatus { inventory, ..work });
+                self.reports.entry(key).or_default().insert(cluster.clone(), work);
+            }
+        }
+    }
+
+    fn stand(&mut self, cluster: &ClusterName, online: bool, message: Option<String>, version: Option<String>) {
+        let Some(record) = self.world.records.get_mut(cluster) else { return };
+        if record.online != online || record.message.is_some() != message.is_some() {
+            if let Some(reason) = &message {
+                tracing::warn!(cluster = %cluster, reason, "cluster does not answer; its turn is deferred");
+            }
+            record.since = clock::now();
+        }
+        record.online = online;
+        record.message = message;
+        if let Some(version) = version {
+            record.properties.insert("k8s.io/k8s-version".to_owned(), version);
+        }
+        self.refresh_clusters();
+        self.dirty.extend(self.placements.keys().cloned());
+    }
+
+    pub(super) fn refresh_clusters(&mut self) {
+        self.world.clusters = clusters(&self.world.tree, &self.world.records, clock::now());
+        for state in [MemberState::Online, MemberState::Offline, MemberState::Suspended, MemberState::Unreachable] {
+            let count = self.world.records.values().filter(|r| !r.left && state == member_state(r)).count();
+            self.metrics.members.get_or_create(&ByMemberState { state }).set(i64::try_from(count).unwrap_or(i64::MAX));
+        }
+        let ops: crate::store::Result<Vec<Op>> = self
+            .world
+            .records
+            .values()
+            .map(|record| records::put(records::cluster_key(&record.name), record, Expected::Any))
+            .collect();
+        if let Err(error) = ops.and_then(|ops| self.store.batch(ops)) {
+            tracing::error!(%error, "the clusters' records cannot be written");
+        }
+        self.changes.send_modify(|version| *version += 1);
+    }
+
+    pub(super) fn send(&mut self, order: Arc<WorkOrder>) {
+        let Some(member) = self.members.get(&order.cluster) else { return };
+        let key = (order.cluster.clone(), order.placement.clone());
+        if self.sent.get(&key).is_some_and(|sent| same_order(sent, &order)) {
+            return;
+        }
+        let baselines = if self.sent.contains_key(&key) { BTreeMap::new() } else { self.baselines(&order) };
+        if member.commands.send(Command::Order { order: Arc::clone(&order), baselines }).is_ok() {
+            self.sent.insert(key, order);
+        }
+    }
+
+    /// Returns what a member's fields were when the work was last reported, before a restart.
+    fn baselines(&self, order: &WorkOrder) -> BTreeMap<ObjectKey, Digest> {
+        let work = self.placements.get(&order.placement).and_then(|p| p.works.get(&order.cluster));
+        let manifests = work.filter(|w| w.complete).into_iter().flat_map(|w| &w.manifests);
+        manifests.filter_map(|m| Some((m.id.key(), m.owned.clone()?))).collect()
+    }
+}
+
+fn member_state(record: &ClusterRecord) -> MemberState {
+    match (record.kind, record.online) {
+        (MemberKind::Unreachable, _) => MemberState::Unreachable,
+        (_, true) => MemberState::Online,
+        (_, false) => MemberState::Offline,
+    }
+}
+
+/// Tells whether two orders ask for the same; manifests are compared by identity, because they are shared.
+fn same_order(a: &WorkOrder, b: &WorkOrder) -> bool {
+    let WorkOrder {
+        placement: _,
+        cluster: _,
+        source: _,
+        generation,
+        snapshot,
+        commit,
+        digest,
+        strategy,
+        manifests,
+        held,
+        remove,
+    } = a;
+    let same_manifests = Arc::ptr_eq(manifests, &b.manifests)
+        || (manifests.len() == b.manifests.len()
+            && manifests.iter().zip(b.manifests.iter()).all(|(a, b)| a.digest == b.digest && a.key == b.key));
+    *generation == b.generation
+        && *snapshot == b.snapshot
+        && *commit == b.commit
+        && *digest == b.digest
+        && *strategy == b.strategy
+        && same_manifests
+        && *held == b.held
+        && *remove == b.remove
+}

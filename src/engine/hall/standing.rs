@@ -1,0 +1,123 @@
+//! How placements and the fleet stand, and what is said about it to people who watch the log.
+
+use jiff::Timestamp;
+use serde_json::json;
+
+use super::super::clock;
+use super::super::world::PlacementState;
+use super::Hall;
+use crate::model::id::PlacementKey;
+use crate::model::records::JournalEntry;
+use crate::report::converge::{Converged, converged};
+use crate::report::placement::PlacementView;
+
+impl Hall {
+    /// Says once when a placement has come to rest, and where.
+    pub(super) fn announce(&mut self, key: &PlacementKey) {
+        let Some(state) = self.placements.get(key) else { return };
+        let standing = self.converged(state, clock::now());
+        let text = match &standing {
+            Converged::Progressing => String::new(),
+            Converged::AllAtTarget => {
+                let index = state.newest().map_or(0, |s| s.index);
+                format!("rolled out: snapshot {index} is available on all {} clusters", state.bindings.len())
+            }
+            Converged::WaitingForTime(_) => "waits for time to pass".to_owned(),
+            Converged::WaitingForPerson(why) => format!("waits for a person: {why}"),
+            Converged::Failed(why) => format!("cannot go on: {why}"),
+            Converged::Unreachable(why) => format!("waits for clusters: {why}"),
+        };
+        let before = self.settled.insert(key.clone(), text.clone());
+        if text.is_empty() || before.as_ref() == Some(&text) {
+            return;
+        }
+        match standing {
+            Converged::AllAtTarget | Converged::WaitingForTime(_) | Converged::Progressing => {
+                tracing::info!(placement = %key, "{text}");
+            }
+            Converged::WaitingForPerson(_) | Converged::Unreachable(_) => tracing::warn!(placement = %key, "{text}"),
+            Converged::Failed(_) => tracing::error!(placement = %key, "{text}"),
+        }
+    }
+
+    fn converged(&self, state: &PlacementState, now: Timestamp) -> Converged {
+        let bindings: Vec<_> = state.bindings.values().cloned().collect();
+        converged(&PlacementView {
+            record: &state.record,
+            policy: state.policy(),
+            snapshot: state.newest().map(AsRef::as_ref),
+            history: &state.snapshots,
+            bindings: &bindings,
+            works: &state.works,
+            clusters: &self.world.records,
+            now,
+        })
+    }
+
+    /// Returns how the whole fleet stands: the worst of its placements, or of the source.
+    pub(super) fn standing(&self) -> Converged {
+        let now = clock::now();
+        let mut worst = Converged::AllAtTarget;
+        for state in self.placements.values() {
+            worst = worse(worst, self.converged(state, now));
+        }
+        if let Some(reason) = &self.source.failure {
+            return worse(worst, Converged::Failed(reason.clone()));
+        }
+        if self.source.held_rewrite.is_some() {
+            return worse(worst, Converged::Failed("history was rewritten".to_owned()));
+        }
+        if !self.source.refused.is_empty() {
+            return worse(worst, Converged::Failed("the newest commit is refused".to_owned()));
+        }
+        if self.world.tree.commit.is_none() {
+            return worse(worst, Converged::Progressing);
+        }
+        worst
+    }
+
+    /// Returns how things stand if nothing is left to wait for before the deadline of a single pass.
+    pub(super) fn finished(&self, deadline: tokio::time::Instant) -> Option<Converged> {
+        if !self.source_seen || !self.unseen.is_empty() || !self.dirty.is_empty() {
+            return None;
+        }
+        match self.standing() {
+            Converged::Progressing => None,
+            Converged::WaitingForTime(Some(at)) if tokio::time::Instant::now() + clock::until(at) < deadline => None,
+            standing => Some(standing),
+        }
+    }
+}
+
+/// Of two standings the one a person must know of first.
+fn worse(a: Converged, b: Converged) -> Converged {
+    let rank = |c: &Converged| match c {
+        Converged::AllAtTarget => 0,
+        Converged::WaitingForTime(_) => 1,
+        Converged::Unreachable(_) => 2,
+        Converged::WaitingForPerson(_) => 3,
+        Converged::Failed(_) => 4,
+        Converged::Progressing => 5,
+    };
+    if rank(&b) > rank(&a) { b } else { a }
+}
+
+/// Says what a journal entry says, for people who watch.
+pub(super) fn tell(entry: &JournalEntry) {
+    let placement = entry.placement.as_ref().map(ToString::to_string).unwrap_or_default();
+    let cluster = entry.cluster.as_ref().map(ToString::to_string);
+    let sentence = match entry.event.as_str() {
+        "SnapshotCreated" => "snapshot created",
+        "SnapshotFound" => "snapshot found on members",
+        "ClusterPicked" => "cluster picked",
+        "ClusterDropped" => "cluster no longer picked",
+        "RolloutStarted" => "rolling out to cluster",
+        "RemovalStarted" => "removing from cluster",
+        "BindingRemoved" => "removed from cluster",
+        "ClusterLeft" => "cluster left the fleet",
+        other => other,
+    };
+    let facts = if entry.facts == json!(null) { String::new() } else { entry.facts.to_string() };
+    // An absent field is not written.
+    tracing::info!(placement, cluster, facts, "{sentence}");
+}

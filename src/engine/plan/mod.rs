@@ -1,0 +1,298 @@
+//! What a tree would do to the fleet: pure.
+//!
+//! It runs the daemon's own [`decide`] over a world that is imagined: every cluster of the tree answers, and a base counts as
+//! rolled out to the last object. So a plan is what happens, except for what only members can say.
+
+mod secrets;
+#[cfg(test)]
+mod tests;
+pub mod view;
+mod works;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use rayon::prelude::*;
+
+use super::decide::decide;
+use super::world::{PlacementState, World};
+use crate::api::annotations::{STAGED_UPDATE_STRATEGY, parse_properties};
+use crate::api::cluster::MemberCluster;
+use crate::api::placement::{ApplyStrategyType, StrategyType};
+use crate::api::table::PLACEMENT_GROUP;
+use crate::model::cluster::Cluster;
+use crate::model::id::{ClusterName, ObjectKey, PlacementKey};
+use crate::model::manifest::Manifest;
+use crate::model::records::{
+    ApplyOutcome, Availability, BindingState, ClusterRecord, ManifestStatus, MemberKind, ResourceSnapshot, WorkStatus,
+};
+use crate::model::tree::Tree;
+use view::{
+    Changes, ClusterChanges, DeletionPlan, PlacementPlan, Plan, Resource, ResourceChanges, RolloutPlan, SnapshotPlan,
+};
+use works::{Outlook, Outlooks};
+
+/// Where an unfinished part of a plan says that it is one.
+const STAGES_MISSING: &str = "staged rollouts are not built yet: the stages are not computed, and the daemon moves no \
+                              cluster of this placement";
+
+/// Prefix of the properties that are read from `status.resourceUsage`.
+const RESOURCE_PROPERTIES: &str = "resources.kubernetes-fleet.io/";
+/// The parts of `status.resourceUsage` and what the properties call them.
+const RESOURCE_PARTS: [(&str, &str); 3] =
+    [("capacity", "total"), ("allocatable", "allocatable"), ("available", "available")];
+
+/// Returns what the head would do: to an empty fleet, or to one that holds all of the base. `now` is not printed; any
+/// instant gives the same plan.
+///
+/// A cluster that the head no longer names keeps what it has. Secrets are shown; see [`Plan::hide_secrets`].
+pub fn plan(head: &Arc<Tree>, base: Option<&Arc<Tree>>, now: Timestamp) -> Plan {
+    let before = base.map(|tree| rolled_out(tree, now));
+    let world = world(head, now);
+    let known = before.iter().flat_map(BTreeMap::keys);
+    let keys: BTreeSet<&PlacementKey> = head.placements.keys().chain(known).collect();
+    let keys: Vec<&PlacementKey> = keys.into_iter().collect();
+    let after: Vec<PlacementState> = keys
+        .into_par_iter()
+        .filter_map(|key| {
+            let started = before.as_ref().and_then(|states| states.get(key)).cloned();
+            let state = started.or_else(|| Some(PlacementState::begin(head.placements.get(key)?, now)))?;
+            Some(decide(state, &world, now).state)
+        })
+        .collect();
+    let outlooks = Outlooks::new(after.par_iter().map(|state| Outlook::new(state, &world)).collect());
+    let placements = outlooks.all.par_iter().map(|outlook| {
+        let old = before.as_ref().map(|states| states.get(&outlook.state.record.key));
+        placement_plan(outlook, &outlooks, old, head)
+    });
+    Plan { commit: head.commit.clone(), placements: placements.collect(), errors: Vec::new() }
+}
+
+/// Returns the world in which every cluster of the tree answers.
+fn world(tree: &Arc<Tree>, now: Timestamp) -> World {
+    let record = |name: &ClusterName, member: &MemberCluster| ClusterRecord {
+        name: name.clone(),
+        labels: member.labels.clone(),
+        kind: MemberKind::Live,
+        online: true,
+        message: None,
+        since: now,
+        left: false,
+        properties: BTreeMap::new(),
+    };
+    World {
+        source: "plan".to_owned(),
+        tree: Arc::clone(tree),
+        clusters: tree
+            .clusters
+            .iter()
+            .map(|(name, member)| (name.clone(), Cluster { properties: properties(member), ..Cluster::from(member) }))
+            .collect(),
+        records: tree.clusters.iter().map(|(name, member)| (name.clone(), record(name, member))).collect(),
+        held: BTreeMap::new(),
+    }
+}
+
+/// Returns what git says of a cluster's properties: its status, and the annotation, which wins.
+fn properties(member: &MemberCluster) -> BTreeMap<String, String> {
+    let text = |value: &serde_json::Value| match value {
+        serde_json::Value::String(text) => Some(text.clone()),
+        serde_json::Value::Number(number) => Some(number.to_string()),
+        _ => None,
+    };
+    let mut found = BTreeMap::new();
+    let status = member.status.as_ref();
+    if let Some(listed) = status.and_then(|s| s.get("properties")?.as_object()) {
+        found.extend(listed.iter().filter_map(|(name, property)| Some((name.clone(), text(property.get("value")?)?))));
+    }
+    for (part, word) in RESOURCE_PARTS {
+        let usage = status.and_then(|s| s.get("resourceUsage")?.get(part)?.as_object());
+        for (resource, quantity) in usage.into_iter().flatten() {
+            if let Some(quantity) = text(quantity) {
+                found.insert(format!("{RESOURCE_PROPERTIES}{word}-{resource}"), quantity);
+            }
+        }
+    }
+    let annotation = member.annotations.get(crate::api::annotations::PROPERTIES);
+    found.extend(annotation.and_then(|text| parse_properties(text).ok()).unwrap_or_default());
+    found
+}
+
+/// Returns every placement of a tree as if the tree were rolled out.
+fn rolled_out(tree: &Arc<Tree>, now: Timestamp) -> BTreeMap<PlacementKey, PlacementState> {
+    let world = world(tree, now);
+    let decided = tree.placements.par_iter().map(|(key, placement)| {
+        let mut state = decide(PlacementState::begin(placement, now), &world, now).state;
+        settle(&mut state, now);
+        (key.clone(), state)
+    });
+    decided.collect()
+}
+
+/// Brings every picked cluster to the newest snapshot, applied and available.
+fn settle(state: &mut PlacementState, now: Timestamp) {
+    let Some(newest) = state.newest().cloned() else { return };
+    let strategy = state.record.spec.strategy.apply_strategy.clone().unwrap_or_default();
+    let generation = state.bindings.values().map(|b| b.generation).max().unwrap_or_default() + 1;
+    let writes = strategy.type_ != ApplyStrategyType::ReportDiff;
+    let status = |id| ManifestStatus {
+        id,
+        applied: if writes { ApplyOutcome::Applied } else { ApplyOutcome::NoDiffFound },
+        message: String::new(),
+        availability: writes.then_some(Availability::Available),
+        owned: None,
+        differences: Vec::new(),
+    };
+    let held = newest.resources.iter().filter(|_| writes);
+    let work = Arc::new(WorkStatus {
+        generation,
+        complete: true,
+        manifests: newest.resources.iter().map(|r| status(r.id.clone())).collect(),
+        available_since: Some(now),
+        inventory: held.map(|r| r.id.key()).collect(),
+        ..WorkStatus::default()
+    });
+    for binding in state.bindings.values_mut() {
+        binding.state = BindingState::Bound;
+        binding.snapshot = Some(newest.index);
+        binding.apply_strategy = strategy.clone();
+        binding.started_at = Some(now);
+        binding.generation = generation;
+        state.works.insert(binding.cluster.clone(), Arc::clone(&work));
+    }
+}
+
+/// Says what becomes of a placement. `old` is how it stood in the base: `None` without a base, `Some(None)` where the base
+/// does not have it.
+fn placement_plan(
+    outlook: &Outlook<'_>,
+    outlooks: &Outlooks<'_>,
+    old: Option<Option<&PlacementState>>,
+    head: &Tree,
+) -> PlacementPlan {
+    let record = &outlook.state.record;
+    let origin = head.placements.get(&record.key).map(|placement| &placement.origin);
+    let in_force = outlook.state.newest().filter(|_| !record.removed);
+    let policy = outlook.state.policy().filter(|_| !record.removed);
+    PlacementPlan {
+        name: record.key.name.clone(),
+        kind: record.key.kind(),
+        namespace: record.key.namespace.clone(),
+        path: origin.map(|origin| origin.path.to_string()),
+        line: origin.map(|origin| origin.line),
+        error: record.error.clone(),
+        removed: record.removed,
+        snapshot: in_force.map(|snapshot| SnapshotPlan::from(snapshot.as_ref())),
+        decisions: policy.map(|policy| policy.target_clusters.clone()).unwrap_or_default(),
+        rollout: rollout_plan(outlook.state, head),
+        works: outlook.works(outlooks),
+        deletions: old.flatten().map(|old| deletions(outlook, outlooks, old)).unwrap_or_default(),
+        deletion_guard: record.deletion_gate.as_ref().map(|gate| gate.reason.clone()),
+        changes: old.map(|old| Changes {
+            resources: resource_changes(old.and_then(PlacementState::newest), in_force),
+            clusters: cluster_changes(old, outlook),
+        }),
+    }
+}
+
+/// Says how a placement gets there. Stages are of External placements with a strategy or a run.
+fn rollout_plan(state: &PlacementState, head: &Tree) -> RolloutPlan {
+    let record = &state.record;
+    let type_ = record.spec.strategy.type_;
+    let mut rollout = RolloutPlan { type_, ..RolloutPlan::default() };
+    if record.removed {
+        return rollout;
+    }
+    let run = run_of(&record.key, head);
+    rollout.run = run.map(|run| run.id.name.clone());
+    if type_ == StrategyType::RollingUpdate {
+        rollout.error = run.map(|run| {
+            format!(
+                "the run {} names this placement, whose strategy is RollingUpdate; set strategy.type External, or remove \
+                 the run",
+                run.id.name
+            )
+        });
+        return rollout;
+    }
+    let named = run.and_then(|run| run.object.pointer("/spec/stagedRolloutStrategyName")?.as_str());
+    let annotated = record.annotations.get(STAGED_UPDATE_STRATEGY).map(String::as_str);
+    rollout.strategy = named.or(annotated).map(str::to_owned);
+    rollout.error = match state.policy() {
+        Some(policy) if !policy.fulfilled => {
+            let picked = policy.target_clusters.iter().filter(|d| d.selected).count();
+            Some(format!(
+                "the policy is not fulfilled ({picked} clusters were found), and staged rollouts wait until it is"
+            ))
+        }
+        _ => rollout.strategy.as_ref().map(|_| STAGES_MISSING.to_owned()),
+    };
+    rollout
+}
+
+/// Returns the first run, by name, that names a placement.
+fn run_of<'a>(key: &PlacementKey, head: &'a Tree) -> Option<&'a Manifest> {
+    let kind = if key.namespace.is_some() { "StagedUpdateRun" } else { "ClusterStagedUpdateRun" };
+    let namespace = key.namespace.as_deref().unwrap_or_default();
+    let named = |run: &Manifest| {
+        run.object.pointer("/spec/placementName").and_then(|name| name.as_str()) == Some(key.name.as_str())
+    };
+    let mut runs: Vec<&Manifest> = head
+        .inputs
+        .iter()
+        .filter(|m| m.id.group == PLACEMENT_GROUP && m.id.kind == kind && m.id.namespace == namespace && named(m))
+        .collect();
+    runs.sort_by(|a, b| a.id.name.cmp(&b.id.name));
+    runs.first().copied()
+}
+
+/// Returns what goes from each cluster: what it holds and shall not hold any more. What another placement places there
+/// stays, under its new owner; a cluster that left the fleet keeps everything.
+fn deletions(outlook: &Outlook<'_>, outlooks: &Outlooks<'_>, old: &PlacementState) -> Vec<DeletionPlan> {
+    let ids: BTreeMap<ObjectKey, Resource> = old
+        .newest()
+        .map(|snapshot| snapshot.resources.iter().map(|r| (r.id.key(), Resource(r.id.clone()))).collect())
+        .unwrap_or_default();
+    let mut deletions = Vec::new();
+    for (cluster, work) in &old.works {
+        let target = outlook.clusters.get(cluster);
+        if !outlook.world.clusters.contains_key(cluster) || (target.is_some() && outlook.reports_only) {
+            continue;
+        }
+        let stays = |key: &ObjectKey| {
+            target.is_some_and(|target| target.keys.contains(key))
+                || outlooks.other_holder(outlook, cluster, key).is_some()
+        };
+        let resources: Vec<Resource> =
+            work.inventory.iter().filter(|key| !stays(key)).filter_map(|key| ids.get(key).cloned()).collect();
+        if !resources.is_empty() {
+            deletions.push(DeletionPlan { cluster_name: cluster.clone(), resources });
+        }
+    }
+    deletions
+}
+
+fn resource_changes(old: Option<&Arc<ResourceSnapshot>>, new: Option<&Arc<ResourceSnapshot>>) -> ResourceChanges {
+    let by_key = |snapshot: Option<&Arc<ResourceSnapshot>>| -> BTreeMap<ObjectKey, (Resource, _)> {
+        let resources = snapshot.into_iter().flat_map(|s| &s.resources);
+        resources.map(|r| (r.id.key(), (Resource(r.id.clone()), r.digest.clone()))).collect()
+    };
+    let (old, new) = (by_key(old), by_key(new));
+    let mut changes = ResourceChanges::default();
+    for (key, found) in &new {
+        match old.get(key) {
+            None => changes.added.push(found.0.clone()),
+            Some(before) if before != found => changes.changed.push(found.0.clone()),
+            Some(_) => {}
+        }
+    }
+    changes.removed = old.iter().filter(|(key, _)| !new.contains_key(key)).map(|(_, (id, _))| id.clone()).collect();
+    changes
+}
+
+fn cluster_changes(old: Option<&PlacementState>, outlook: &Outlook<'_>) -> ClusterChanges {
+    let old: BTreeSet<ClusterName> = old.iter().flat_map(|state| works::picked(state)).cloned().collect();
+    let new: BTreeSet<ClusterName> = outlook.clusters.keys().cloned().collect();
+    ClusterChanges { gained: new.difference(&old).cloned().collect(), lost: old.difference(&new).cloned().collect() }
+}

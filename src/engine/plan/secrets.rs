@@ -1,0 +1,166 @@
+//! Hides what Secrets hold, without hiding whether two values are the same.
+//!
+//! A marker is `<secret:` and the first 48 bits of a SHA-256 over a key and the value. The key is a SHA-256 over every Secret
+//! value of the plan. So the same tree gives the same plan byte for byte, which a key drawn at random would not, and a guess at
+//! one value can only be tried together with a guess at all the others. The snapshot's hash, which is of the real content by
+//! contract, allows no less; whoever needs more than that keeps plain Secrets out of git.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+
+use super::view::Plan;
+
+/// Hexadecimal digits of a marker: 48 bits, so that a million values do not collide by accident.
+const MARKER_DIGITS: usize = 12;
+/// The fields of a Secret that are hidden; whether values in them are base64.
+const FIELDS: [(&str, bool); 2] = [("data", true), ("stringData", false)];
+
+impl Plan {
+    /// Replaces every value of every Secret by a marker: equal values have equal markers, whether written in `data` or in
+    /// `stringData`. Names, keys and hashes stay.
+    pub fn hide_secrets(&mut self) {
+        let mut hash = Sha256::new();
+        for list in self.distinct_lists() {
+            for object in list.iter().filter(|object| is_secret(object)) {
+                for_each_value(object, &mut |_, bytes| {
+                    hash.update((bytes.len() as u64).to_be_bytes());
+                    hash.update(bytes);
+                });
+            }
+        }
+        let key: [u8; 32] = hash.finalize().into();
+        let hidden: BTreeMap<usize, Arc<[Arc<Value>]>> = self
+            .distinct_lists()
+            .filter(|list| list.iter().any(|object| is_secret(object)))
+            .map(|list| (identity(list), list.iter().map(|object| hidden(object, &key)).collect()))
+            .collect();
+        for work in self.placements.iter_mut().flat_map(|p| &mut p.works) {
+            if let Some(list) = hidden.get(&identity(&work.manifests)) {
+                work.manifests = Arc::clone(list);
+            }
+        }
+    }
+
+    /// Returns the lists of the works, those that neighbours share once.
+    fn distinct_lists(&self) -> impl Iterator<Item = &Arc<[Arc<Value>]>> {
+        let lists = self.placements.iter().flat_map(|p| p.works.iter().map(|w| &w.manifests));
+        let mut last = None;
+        lists.filter(move |list| last.replace(identity(list)) != Some(identity(list)))
+    }
+}
+
+fn identity(list: &Arc<[Arc<Value>]>) -> usize {
+    Arc::as_ptr(list).cast::<()>() as usize
+}
+
+fn is_secret(object: &Value) -> bool {
+    object["apiVersion"] == "v1" && object["kind"] == "Secret"
+}
+
+/// Visits the values as bytes with their JSON pointers; whole fields where they are no maps.
+fn for_each_value(object: &Value, visit: &mut dyn FnMut(String, &[u8])) {
+    for (field, is_base64) in FIELDS {
+        match object.get(field) {
+            None | Some(Value::Null) => {}
+            Some(Value::Object(entries)) => {
+                for (key, value) in entries {
+                    let escaped = key.replace('~', "~0").replace('/', "~1");
+                    visit(format!("/{field}/{escaped}"), &bytes(value, is_base64));
+                }
+            }
+            Some(other) => visit(format!("/{field}"), &bytes(other, is_base64)),
+        }
+    }
+}
+
+fn bytes(value: &Value, is_base64: bool) -> Vec<u8> {
+    match value {
+        Value::String(text) if is_base64 => STANDARD.decode(text).unwrap_or_else(|_| text.clone().into_bytes()),
+        Value::String(text) => text.clone().into_bytes(),
+        other => other.to_string().into_bytes(),
+    }
+}
+
+fn hidden(object: &Arc<Value>, key: &[u8; 32]) -> Arc<Value> {
+    if !is_secret(object) {
+        return Arc::clone(object);
+    }
+    let mut clean = Value::clone(object);
+    for_each_value(object, &mut |pointer, bytes| {
+        let digest = format!("{:x}", Sha256::new().chain_update(key).chain_update(bytes).finalize());
+        if let Some(value) = clean.pointer_mut(&pointer) {
+            *value = Value::String(format!("<secret:{}>", &digest[..MARKER_DIGITS]));
+        }
+    });
+    Arc::new(clean)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::view::{PlacementPlan, RolloutPlan, WorkPlan};
+    use super::*;
+
+    fn plan(objects: &[Value]) -> Plan {
+        let manifests: Arc<[Arc<Value>]> = objects.iter().cloned().map(Arc::new).collect();
+        let work = |name: &str| WorkPlan { cluster_name: name.into(), manifests: Arc::clone(&manifests), error: None };
+        let placement = PlacementPlan {
+            name: "p".to_owned(),
+            kind: "ClusterResourcePlacement",
+            namespace: None,
+            path: None,
+            line: None,
+            error: None,
+            removed: false,
+            snapshot: None,
+            decisions: Vec::new(),
+            rollout: RolloutPlan::default(),
+            works: vec![work("a"), work("b")],
+            deletions: Vec::new(),
+            deletion_guard: None,
+            changes: None,
+        };
+        let mut plan = Plan { placements: vec![placement], ..Plan::default() };
+        plan.hide_secrets();
+        plan
+    }
+
+    fn secret(name: &str, data: Value, string_data: Value) -> Value {
+        json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "data": data, "stringData": string_data})
+    }
+
+    #[test]
+    fn values_are_hidden_and_comparable() {
+        let config = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"k": "visible"}});
+        let one = secret("one", json!({"a/b": "cGFzcw==", "other": "eHl6"}), Value::Null);
+        let two = secret("two", Value::Null, json!({"x": "pass"}));
+        let odd = secret("odd", json!("not a map"), json!({"n": 5}));
+        let plan = plan(&[config.clone(), one, two, odd]);
+        let works = &plan.placements[0].works;
+        let shown = works[0].manifests.iter().map(|m| m.to_string()).collect::<String>();
+        for plain in ["cGFzcw", "\"pass\"", "eHl6", "not a map", ":5"] {
+            assert!(!shown.contains(plain), "{plain} in {shown}");
+        }
+        assert_eq!(*works[0].manifests[0], config);
+        assert_eq!(works[0].manifests[1]["data"]["a/b"], works[0].manifests[2]["stringData"]["x"]);
+        assert_ne!(works[0].manifests[1]["data"]["a/b"], works[0].manifests[1]["data"]["other"]);
+        assert!(Arc::ptr_eq(&works[0].manifests, &works[1].manifests));
+        let marker = works[0].manifests[3]["data"].as_str().unwrap();
+        assert!(marker.starts_with("<secret:") && marker.len() == 8 + MARKER_DIGITS + 1, "{marker}");
+    }
+
+    #[test]
+    fn the_same_value_is_marked_otherwise_beside_other_secrets() {
+        let first = |objects: &[Value]| plan(objects).placements[0].works[0].manifests[0]["data"]["k"].clone();
+        let one = secret("one", json!({"k": "eA=="}), Value::Null);
+        let two = secret("two", json!({"k": "eQ=="}), Value::Null);
+        assert_eq!(first(std::slice::from_ref(&one)), first(std::slice::from_ref(&one)));
+        assert_ne!(first(std::slice::from_ref(&one)), first(&[one, two]));
+    }
+}

@@ -1,0 +1,100 @@
+//! What needs no tree: help, version, completion, schemas, wrong usage.
+
+use std::fs;
+use std::path::Path;
+
+use crate::scratch::Scratch;
+
+#[test]
+fn help() {
+    insta::assert_snapshot!(Scratch::new().run(&["--help"]).text(0), @"");
+}
+
+#[test]
+fn version() {
+    let expected = format!("gitfleet {}\n", env!("CARGO_PKG_VERSION"));
+    let scratch = Scratch::new();
+    assert_eq!(scratch.run(&["version"]).text(0), expected);
+    assert_eq!(scratch.run(&["--version"]).text(0), expected);
+}
+
+#[test]
+fn completion_for_shells() {
+    let scratch = Scratch::new();
+    for (shell, sign) in
+        [("bash", "complete -F _gitfleet"), ("zsh", "#compdef gitfleet"), ("fish", "complete -c gitfleet")]
+    {
+        let found = scratch.run(&["completion", shell]);
+        assert!(found.text(0).contains(sign), "{shell}");
+        assert!(found.out.contains("validate"), "{shell}");
+    }
+}
+
+#[test]
+fn the_configuration_s_schema_is_json() {
+    let schema = Scratch::new().run(&["config", "schema"]).json(0);
+    assert_eq!(schema["title"], "gitfleet configuration");
+    assert!(schema["properties"]["source"].is_object());
+}
+
+#[test]
+fn the_definitions_are_those_in_deploy() {
+    let found = Scratch::new().run(&["crd"]);
+    let mut printed: Vec<String> = found.text(0).split("---\n").filter(|d| !d.is_empty()).map(str::to_owned).collect();
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/crds");
+    let mut files: Vec<String> = fs::read_dir(&folder)
+        .expect("deploy/crds")
+        .map(|entry| fs::read_to_string(entry.expect("an entry").path()).expect("text"))
+        .map(|text| text.trim_start_matches("---\n").to_owned())
+        .collect();
+    printed.sort();
+    files.sort();
+    assert_eq!(printed.len(), files.len());
+    for (printed, file) in printed.iter().zip(&files) {
+        let name = printed.lines().find(|l| l.starts_with("  name: ")).unwrap_or_default();
+        assert!(printed == file, "deploy/crds is stale at{name}; write the output of `gitfleet crd` there");
+    }
+}
+
+#[test]
+fn wrong_usage_is_64_and_says_so_on_stderr() {
+    let scratch = Scratch::new();
+    let rows: &[&[&str]] = &[
+        &[],
+        &["fly"],
+        &["--fly"],
+        &["run"],
+        &["run", "-c"],
+        &["run", "-c", "x", "--timeout", "soon"],
+        &["run", "-c", "x", "--timeout", "-5s"],
+        &["validate"],
+        &["validate", "a", "b"],
+        &["validate", ".", "-o", "yaml"],
+        &["plan"],
+        &["get"],
+        &["get", "unicorns"],
+        &["get", "placements", "-o", "xml"],
+        &["config"],
+        &["completion", "tcsh-but-not-really"],
+        &["--log-format", "xml", "version"],
+    ];
+    for args in rows {
+        let found = scratch.run(args);
+        assert_eq!((found.code, found.out.as_str()), (64, ""), "{args:?}: {}", found.err);
+        assert!(!found.err.is_empty(), "{args:?}");
+    }
+}
+
+#[test]
+fn what_cannot_be_read_is_2() {
+    let scratch = Scratch::new();
+    for args in [
+        &["run", "-c", "nowhere.yaml", "--once"][..],
+        &["get", "placements", "-c", "nowhere.yaml"],
+        &["status", "-c", "nowhere.yaml"],
+    ] {
+        let found = scratch.run(args);
+        assert_eq!((found.code, found.out.as_str()), (2, ""), "{args:?}");
+        assert!(found.err.contains("nowhere.yaml"), "{args:?}: {}", found.err);
+    }
+}

@@ -1,0 +1,273 @@
+//! `gitfleet plan`: the JSON that scripts read, the summary for people, the exit codes.
+
+use serde_json::{Value, json};
+
+use crate::fleet_tree::fleet;
+use crate::scratch::{FLEET, Outcome, Scratch, annotated_placement, cluster, fixture, namespace, placement};
+
+fn plan(scratch: &Scratch, more: &[&str]) -> Outcome {
+    scratch.run(&[&["plan", "--repo", FLEET], more].concat())
+}
+
+fn small() -> Scratch {
+    let scratch = Scratch::new();
+    scratch.write("clusters.yaml", &[cluster("east", "e"), cluster("west", "w")].concat());
+    scratch.write("web.yaml", &namespace("web", &[("settings", "1")]));
+    scratch.write("placement.yaml", &placement("web", "web", ""));
+    scratch
+}
+
+#[test]
+fn the_contract_field_by_field() {
+    let scratch = small();
+    let plan = plan(&scratch, &["-o", "json"]).json(0);
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "web"}});
+    let settings = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings", "namespace": "web"},
+        "data": {"key": "1"}});
+    let work = |cluster: &str| json!({"clusterName": cluster, "manifests": [namespace, settings]});
+    let rows = [
+        ("/commit", Value::Null),
+        ("/errors", json!([])),
+        ("/placements/0/name", json!("web")),
+        ("/placements/0/kind", json!("ClusterResourcePlacement")),
+        ("/placements/0/snapshot/index", json!("0")),
+        (
+            "/placements/0/snapshot/resources",
+            json!([
+                {"group": "", "version": "v1", "kind": "Namespace", "namespace": "", "name": "web"},
+                {"group": "", "version": "v1", "kind": "ConfigMap", "namespace": "web", "name": "settings"},
+            ]),
+        ),
+        ("/placements/0/decisions/0/clusterName", json!("east")),
+        ("/placements/0/decisions/0/selected", json!(true)),
+        ("/placements/0/rollout", json!({"type": "RollingUpdate", "stages": []})),
+        ("/placements/0/works", json!([work("east"), work("west")])),
+        ("/placements/0/deletions", json!([])),
+    ];
+    for (pointer, expected) in rows {
+        assert_eq!(plan.pointer(pointer), Some(&expected), "{pointer}");
+    }
+    let placement = plan["placements"][0].as_object().expect("a map");
+    for absent in ["namespace", "error", "changes", "deletionGuard"] {
+        assert!(!placement.contains_key(absent), "{absent}");
+    }
+    assert_eq!(plan["placements"][0]["snapshot"]["hash"].as_str().map(str::len), Some(64));
+    assert!(plan["placements"][0]["decisions"][0]["reason"].is_string());
+}
+
+#[test]
+fn twice_the_same_is_the_same_byte_for_byte() {
+    let scratch = Scratch::new();
+    fleet(&scratch.path(FLEET), 60, 6, 5);
+    let first = plan(&scratch, &["-o", "json"]);
+    assert_eq!(first.json(0)["placements"].as_array().map(Vec::len), Some(6));
+    assert_eq!(first.out, plan(&scratch, &["-o", "json"]).out);
+    let yaml = plan(&scratch, &["-o", "yaml"]);
+    assert!(yaml.text(0).contains("placements:\n"), "{}", yaml.out);
+}
+
+#[test]
+fn the_rolling_update_example() {
+    let scratch = Scratch::new();
+    scratch.write("crp.yaml", &fixture("examples/crp-rolling-update.yaml"));
+    scratch.write("ns.yaml", &namespace("test-namespace", &[]));
+    for (name, location) in [("c1", "westus"), ("c2", "westus"), ("c3", "eastus")] {
+        let text = cluster(name, "x").replace("region: x", &format!("fleet.azure.com/location: {location}"));
+        scratch.write(&format!("{name}.yaml"), &text);
+    }
+    let plan = plan(&scratch, &["-o", "json"]).json(0);
+    let picked: Vec<_> = plan["placements"][0]["decisions"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .filter(|d| d["selected"] == true)
+        .map(|d| d["clusterName"].clone())
+        .collect();
+    // Equal scores: the later name comes first.
+    assert_eq!(picked, ["c2", "c1"], "{plan}");
+    assert_eq!(plan["placements"][0]["decisions"][0]["clusterScore"], json!({"affinityScore": 0, "priorityScore": 0}));
+    assert_eq!(plan["placements"][0]["works"].as_array().map(Vec::len), Some(2));
+}
+
+#[test]
+fn manifests_come_in_apply_order_and_kinds_of_placement_differ() {
+    let scratch = Scratch::new();
+    let objects = "---\napiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d, namespace: web}\nspec: {}\n---\n\
+                   apiVersion: example.com/v1\nkind: Widget\nmetadata: {name: a, namespace: web}\n---\n\
+                   apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: s, namespace: web}\n";
+    let of_namespace = "---\napiVersion: placement.kubernetes-fleet.io/v1\nkind: ResourcePlacement\nmetadata: {name: r, \
+                        namespace: db}\nspec:\n  resourceSelectors: [{group: \"\", version: v1, kind: ConfigMap, name: m}]\n";
+    let tree = [
+        cluster("east", "e"),
+        namespace("web", &[("c", "1")]),
+        objects.to_owned(),
+        placement("p", "web", ""),
+        namespace("db", &[("m", "1")]),
+        of_namespace.to_owned(),
+    ];
+    scratch.write("all.yaml", &tree.concat());
+    let plan = plan(&scratch, &["-o", "json"]).json(0);
+    let manifests = plan["placements"][0]["works"][0]["manifests"].as_array().expect("a list");
+    let kinds: Vec<_> = manifests.iter().map(|m| m["kind"].as_str().unwrap_or_default()).collect();
+    assert_eq!(kinds, ["Namespace", "ServiceAccount", "ConfigMap", "Deployment", "Widget"]);
+    let second = &plan["placements"][1];
+    assert_eq!((&second["kind"], &second["namespace"]), (&json!("ResourcePlacement"), &json!("db")));
+}
+
+#[test]
+fn from_one_commit_to_the_next() {
+    let scratch = small();
+    let first = scratch.commit("first");
+    scratch.write("web.yaml", &namespace("web", &[("settings", "2"), ("more", "1")]));
+    scratch.write("clusters.yaml", &[cluster("east", "e"), cluster("north", "n"), cluster("west", "w")].concat());
+    let second = scratch.commit("second");
+    // What is on disk plays no part.
+    scratch.write("web.yaml", "nonsense");
+
+    let found = plan(&scratch, &["--base", "HEAD~1", "-o", "json"]);
+    let found = found.json(0);
+    assert_eq!(found["commit"], json!(second));
+    let placement = &found["placements"][0];
+    assert_eq!(placement["snapshot"]["index"], "1");
+    let resource =
+        |name: &str| json!({"group": "", "version": "v1", "kind": "ConfigMap", "namespace": "web", "name": name});
+    let changes = json!({
+        "resources": {"added": [resource("more")], "changed": [resource("settings")], "removed": []},
+        "clusters": {"gained": ["north"], "lost": []},
+    });
+    assert_eq!(placement["changes"], changes);
+
+    let rows: &[(&[&str], i32)] = &[
+        (&["--base", "HEAD~1"], 0),
+        (&["--base", "HEAD~1", "--exit-code"], 1),
+        (&["--base", "HEAD", "--exit-code"], 0),
+        (&["--head", "HEAD"], 0),
+        (&["--base", &second, "--head", &first, "--exit-code"], 1),
+        (&["--head", "nowhere"], 2),
+        (&["--base", "nowhere"], 2),
+    ];
+    for (args, code) in rows {
+        let found = plan(&scratch, args);
+        assert_eq!(found.code, *code, "{args:?}: {}{}", found.out, found.err);
+        assert_eq!(found.err.is_empty(), *code != 2, "{args:?}: {}", found.err);
+    }
+    let unchanged = plan(&scratch, &["--base", "HEAD", "-o", "json"]).json(0);
+    assert_eq!(unchanged["placements"][0]["snapshot"]["index"], "0");
+}
+
+#[test]
+fn the_folder_s_place_in_the_repository_is_the_subtree() {
+    let scratch = Scratch::new();
+    scratch.write("broken.yaml", "kind: [");
+    scratch.write("prod/all.yaml", &[cluster("east", "e"), namespace("web", &[]), placement("p", "web", "")].concat());
+    let commit = scratch.commit("all");
+    let found = scratch.run(&["plan", "--repo", "fleet/prod", "--head", "main", "-o", "json"]).json(0);
+    assert_eq!((&found["commit"], &found["placements"][0]["name"]), (&json!(commit), &json!("p")));
+}
+
+#[test]
+fn what_goes_and_who_must_approve_it() {
+    let scratch = Scratch::new();
+    scratch.write("clusters.yaml", &[cluster("east", "e"), cluster("west", "w")].concat());
+    scratch.write("web.yaml", &namespace("web", &[("a", "1"), ("b", "1"), ("c", "1"), ("d", "1")]));
+    scratch.write("placement.yaml", &placement("web", "web", ""));
+    scratch.commit("first");
+    scratch.write("web.yaml", &namespace("web", &[("a", "1"), ("e", "2")]));
+    let only_east = "  policy: {placementType: PickFixed, clusterNames: [east]}\n";
+    scratch.write("placement.yaml", &placement("web", "web", only_east));
+    scratch.commit("second");
+    let found = plan(&scratch, &["--base", "HEAD~1", "-o", "json"]).json(0);
+    let placement = &found["placements"][0];
+    let names = |index: usize| {
+        let list = placement["deletions"][index]["resources"].as_array().expect("a list").iter();
+        list.map(|r| r["name"].as_str().unwrap_or_default().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!((placement["deletions"][0]["clusterName"].as_str(), names(0).join(" ")), (Some("east"), "b c d".into()));
+    assert_eq!((placement["deletions"][1]["clusterName"].as_str(), names(1).len()), (Some("west"), 5));
+    assert_eq!(placement["deletionGuard"], "Namespace web would be deleted from west");
+
+    insta::assert_snapshot!(plan(&scratch, &["--base", "HEAD~1"]).text(0), @"");
+
+    let off = annotated_placement("web", "{gitfleet.io/deletion-guard: \"Off\"}", "web", only_east);
+    scratch.write("placement.yaml", &off);
+    scratch.commit("third");
+    let found = plan(&scratch, &["--base", "HEAD~2", "-o", "json"]).json(0);
+    assert!(found["placements"][0].get("deletionGuard").is_none());
+    assert_eq!(found["placements"][0]["deletions"].as_array().map(Vec::len), Some(2));
+}
+
+#[test]
+fn secrets_stay_secret() {
+    let scratch = small();
+    let secret = "---\napiVersion: v1\nkind: Secret\nmetadata: {name: s, namespace: web}\ndata: {password: aHVudGVyMg==}\n\
+                  stringData: {again: hunter2, other: swordfish}\n";
+    scratch.write("secret.yaml", secret);
+    let hidden = plan(&scratch, &["-o", "json"]);
+    let found = hidden.json(0);
+    for plain in ["hunter2", "aHVudGVyMg", "swordfish"] {
+        assert!(!hidden.out.contains(plain), "{plain}");
+        assert!(!plan(&scratch, &["-o", "yaml"]).out.contains(plain), "{plain}");
+    }
+    let object = &found["placements"][0]["works"][0]["manifests"][1];
+    assert_eq!(object["data"]["password"], object["stringData"]["again"]);
+    assert_ne!(object["stringData"]["again"], object["stringData"]["other"]);
+    let shown = plan(&scratch, &["-o", "json", "--show-secrets"]).json(0);
+    let object = &shown["placements"][0]["works"][0]["manifests"][1];
+    assert_eq!(object["stringData"], json!({"again": "hunter2", "other": "swordfish"}));
+    assert_eq!(shown["placements"][0]["snapshot"]["hash"], found["placements"][0]["snapshot"]["hash"]);
+}
+
+#[test]
+fn a_refused_tree_is_still_an_answer() {
+    let scratch = small();
+    scratch.write("bad.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {nmae: x}\n");
+    let found = plan(&scratch, &["-o", "json"]).json(1);
+    assert_eq!((&found["commit"], &found["placements"]), (&Value::Null, &json!([])));
+    let error = &found["errors"][0];
+    assert_eq!((&error["path"], &error["line"]), (&json!("bad.yaml"), &json!(1)));
+    assert!(error["message"].is_string());
+    let text = plan(&scratch, &[]);
+    assert!(text.text(1).starts_with("✗ the tree is refused, it has 1 error:\n    bad.yaml:1: "), "{}", text.out);
+    // A commit that was never in force cannot be compared with.
+    scratch.commit("bad");
+    scratch.remove("bad.yaml");
+    scratch.commit("good");
+    let found = plan(&scratch, &["--base", "HEAD~1"]);
+    assert_eq!((found.code, found.out.as_str()), (2, ""));
+    assert!(found.err.contains("--base HEAD~1 has 1 error"), "{}", found.err);
+}
+
+#[test]
+fn one_placement_s_error_concerns_it_alone() {
+    let scratch = small();
+    scratch.write("wrong.yaml", &placement("kube", "kube-system", ""));
+    scratch.write("ns.yaml", &namespace("kube-system", &[]));
+    scratch
+        .write("zweb.yaml", &placement("zweb", "web", "  policy: {placementType: PickFixed, clusterNames: [west]}\n"));
+    let found = plan(&scratch, &["-o", "json"]).json(1);
+    let kube = &found["placements"][0];
+    assert!(kube["error"].as_str().is_some_and(|e| e.contains("reserved namespace kube-system")), "{kube}");
+    assert_eq!((&kube["works"], &kube["decisions"], &kube["snapshot"]), (&json!([]), &json!([]), &Value::Null));
+    assert!(found["placements"][1].get("error").is_none());
+    let clash = found["placements"][2]["works"][0]["error"].as_str().unwrap_or_default();
+    assert!(clash.contains("placed there by ClusterResourcePlacement web"), "{clash}");
+    assert_eq!(found["errors"], json!([]));
+}
+
+#[test]
+fn what_people_see_of_a_first_plan() {
+    let scratch = small();
+    insta::assert_snapshot!(plan(&scratch, &[]).text(0), @"");
+}
+
+#[test]
+fn what_cannot_be_read_is_an_error() {
+    let scratch = Scratch::new();
+    for args in [&["plan", "--repo", "nowhere"][..], &["plan", "--repo", FLEET, "--head", "HEAD"]] {
+        let found = scratch.run(args);
+        assert_eq!((found.code, found.out.as_str()), (2, ""), "{args:?}");
+        assert!(found.err.starts_with("error: "), "{}", found.err);
+    }
+    assert_eq!(scratch.run(&["plan"]).code, 64);
+    assert_eq!(scratch.run(&["plan", "--repo", FLEET, "-o", "wide"]).code, 64);
+}

@@ -1,0 +1,66 @@
+//! `gitfleet validate`: every error with file and line, and the exit codes.
+
+use serde_json::json;
+
+use crate::scratch::{FLEET, Scratch, cluster, namespace, placement};
+
+#[test]
+fn a_good_tree() {
+    let scratch = Scratch::new();
+    scratch.write("clusters.yaml", &cluster("east", "e"));
+    scratch.write("web.yaml", &[namespace("web", &[("m", "1")]), placement("p", "web", "")].concat());
+    scratch.write("values.yaml", "# nothing of Kubernetes\nreplicas: 3\n");
+    let found = scratch.run(&["validate", FLEET]);
+    assert_eq!(found.text(0), "");
+    let expected =
+        "skipped: values.yaml:2 has neither apiVersion nor kind\n2 objects, 1 placement, 1 cluster: no errors\n";
+    assert_eq!(found.err, expected);
+}
+
+#[test]
+fn every_error_in_order_with_file_and_line() {
+    let scratch = Scratch::new();
+    scratch.write("b.yaml", &[namespace("web", &[]), placement("p", "web", "  polcy: {}\n")].concat());
+    scratch.write(
+        "a.yaml",
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n---\nkind: Secret\nmetadata: {name: y}\n",
+    );
+    scratch.write("values.yaml", "replicas: 3\n");
+    let found = scratch.run(&["validate", FLEET]);
+    insta::assert_snapshot!(found.text(1), @"");
+    assert_eq!(found.err, "skipped: values.yaml:1 has neither apiVersion nor kind\n3 errors\n");
+    let json = scratch.run(&["validate", FLEET, "-o", "json"]).json(1);
+    let lines: Vec<_> = json["errors"].as_array().expect("a list").iter().map(|e| (&e["path"], &e["line"])).collect();
+    assert_eq!(lines.len(), found.out.lines().count());
+    for ((path, line), text) in lines.iter().zip(found.out.lines()) {
+        assert!(text.starts_with(&format!("{}:{line}: ", path.as_str().unwrap_or_default())), "{text}");
+    }
+    assert_eq!(json["skipped"], json!([{"path": "values.yaml", "line": 1}]));
+}
+
+#[test]
+fn what_only_the_whole_tree_shows_is_a_warning() {
+    let scratch = Scratch::new();
+    let spread = "  policy:\n    placementType: PickN\n    numberOfClusters: 1\n    topologySpreadConstraints: [{topologyKey: \
+                  region}]\n";
+    let tree =
+        [namespace("web", &[]), placement("gone", "nowhere", ""), placement("p", "web", spread), cluster("east", "e")];
+    scratch.write("all.yaml", &tree.concat());
+    let wrong = "---\napiVersion: placement.kubernetes-fleet.io/v1\nkind: ResourcePlacement\nmetadata: {name: r, namespace: \
+                 web}\nspec:\n  resourceSelectors: [{group: \"\", version: v1, kind: Namespace, name: web}]\n";
+    scratch.write("wrong.yaml", wrong);
+    let found = scratch.run(&["validate", FLEET]);
+    assert_eq!(found.text(0), "");
+    insta::assert_snapshot!(found.err, @"");
+    let json = scratch.run(&["validate", FLEET, "-o", "json"]).json(0);
+    assert_eq!((&json["errors"], json["warnings"].as_array().map(Vec::len)), (&json!([]), Some(2)));
+}
+
+#[test]
+fn a_folder_that_is_not_there() {
+    let scratch = Scratch::new();
+    let found = scratch.run(&["validate", "nowhere"]);
+    assert_eq!((found.code, found.out.as_str()), (2, ""));
+    assert!(found.err.contains("nowhere"), "{}", found.err);
+    assert_eq!(scratch.run(&["validate"]).code, 64);
+}

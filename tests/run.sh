@@ -1,0 +1,143 @@
+#!/usr/bin/env bash
+# Passes every check of this repository, on a fresh machine too. `tests/run.sh --help` says more.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+# Exit codes: a check failed, something is missing on this machine, wrong usage.
+readonly FAILED=1 MISSING=2 USAGE=64
+# Go fetches the version a module asks for by itself from this one on.
+readonly GO_MINOR_MIN=21
+# Test binaries that start the servers of tests/fleet.
+readonly NEEDS_SERVERS="e2e"
+
+help() {
+    cat <<'HELP'
+Runs every check: format, lints, build, unit tests, integration tests, end-to-end tests, documentation.
+
+Usage: tests/run.sh [--fast]
+
+  --fast      without what needs the test servers (real API servers and a Gitea): no Go, no end-to-end tests
+  -h, --help  this text
+
+A check that passes prints one line with its time; one that fails prints all it said and ends the run.
+Needs git, a C compiler, Rust and, unless --fast, Go. What it builds goes to target/ and to the cache that
+tests/fleet/README.md describes; nothing is installed, except git and a C compiler where they are missing and this
+runs as root on Debian or Ubuntu.
+HELP
+}
+
+say() { printf '%s\n' "$*"; }
+
+missing() {
+    printf 'tests/run.sh: %s\n' "$*" >&2
+    exit "$MISSING"
+}
+
+fast=false
+for argument in "$@"; do
+    case "$argument" in
+        --fast) fast=true ;;
+        -h | --help) help && exit 0 ;;
+        *) printf 'tests/run.sh: unknown option %s; see tests/run.sh --help\n' "$argument" >&2 && exit "$USAGE" ;;
+    esac
+done
+
+# The system's tools. They are in every distribution, so root on Debian gets them here; others are told.
+system_tools() {
+    local packages=()
+    command -v git >/dev/null || packages+=(git)
+    command -v cc >/dev/null || packages+=(build-essential)
+    [[ ${#packages[@]} -eq 0 ]] && return
+    if [[ $(id -u) -eq 0 && -e /etc/debian_version ]]; then
+        part "install ${packages[*]}" install "${packages[@]}"
+    else
+        missing "please install what is missing: sudo apt-get install -y ${packages[*]} (Debian, Ubuntu)"
+    fi
+}
+
+install() {
+    apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "$@"
+}
+
+rust() {
+    local wanted found
+    wanted=$(sed -n 's/^rust-version = "\(.*\)"$/\1/p' Cargo.toml)
+    # rustup's default folder is on the PATH of login shells only.
+    command -v cargo >/dev/null || export PATH="${CARGO_HOME:-$HOME/.cargo}/bin:$PATH"
+    command -v cargo >/dev/null || missing "Rust $wanted or newer is missing; https://rustup.rs says how to get it"
+    found=$(rustc --version | cut -d ' ' -f 2)
+    if [[ $(printf '%s\n' "$wanted" "$found" | sort -V | head -n 1) != "$wanted" ]]; then
+        missing "Rust $wanted or newer is needed, this is $found; get it with: rustup update stable"
+    fi
+    cargo fmt --version >/dev/null 2>&1 || missing "rustfmt is missing; get it with: rustup component add rustfmt"
+    cargo clippy --version >/dev/null 2>&1 || missing "clippy is missing; get it with: rustup component add clippy"
+}
+
+go_tools() {
+    local found
+    command -v go >/dev/null || export PATH="/usr/local/go/bin:$PATH"
+    if ! command -v go >/dev/null; then
+        # Servers that were built before need no Go.
+        local cache=${GITFLEET_TEST_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/gitfleet-tests}
+        [[ -d $cache ]] && return
+        missing "Go 1.26 or newer is missing: it builds the test servers. https://go.dev/dl has it; or run with --fast"
+    fi
+    found=$(go env GOVERSION)
+    if [[ $found =~ ^go1\.([0-9]+) && ${BASH_REMATCH[1]} -lt $GO_MINOR_MIN ]]; then
+        missing "Go 1.26 or newer is needed, this is $found. https://go.dev/dl has it; or run with --fast"
+    fi
+}
+
+log=$(mktemp "${TMPDIR:-/tmp}/gitfleet-tests.XXXXXX")
+trap 'rm -f "$log"' EXIT
+
+passed=0
+
+# Runs one part: one line if it passes, everything it said if it does not.
+part() {
+    local name=$1 start=$SECONDS code=0
+    shift
+    printf '%-44s' "$name"
+    "$@" </dev/null >"$log" 2>&1 || code=$?
+    if [[ $code -eq 0 ]]; then
+        passed=$((passed + $(sed -n 's/^test result: ok\. \([0-9]*\) passed.*/\1/p' "$log" | paste -sd+ | sed 's/^$/0/')))
+        printf ' ok      %4d s\n' "$((SECONDS - start))"
+        return
+    fi
+    printf ' FAILED  %4d s\n\n' "$((SECONDS - start))"
+    cat "$log"
+    printf '\ntests/run.sh: %s failed with exit code %d after %d s: %s\n' "$name" "$code" "$SECONDS" "$*" >&2
+    exit "$FAILED"
+}
+
+# The names of the test binaries, which Cargo.toml lists.
+test_binaries() {
+    awk '/^\[/ { test = /^\[\[test\]\]/ } test && /^name *=/ { gsub(/[" ]/, ""); sub(/^name=/, ""); print }' Cargo.toml
+}
+
+# Snapshots are reviewed by people: a run here never writes any.
+export INSTA_UPDATE=no CARGO_TERM_PROGRESS_WHEN=never
+if [[ -t 1 ]]; then export CARGO_TERM_COLOR=always; fi
+
+system_tools
+rust
+$fast || go_tools
+
+part "format" cargo fmt --check
+part "lints" cargo clippy -q --locked --all-targets -- -D warnings
+part "build" cargo build -q --locked
+$fast || part "test servers" cargo run --locked --example fleet -- build
+part "unit tests" cargo test --locked --lib
+part "examples in the documentation" cargo test --locked --doc
+part "tests of the test fleet" cargo test --locked --example fleet
+for binary in $(test_binaries); do
+    if $fast && [[ " $NEEDS_SERVERS " == *" $binary "* ]]; then
+        say "tests/$binary needs the test servers: not run with --fast"
+        continue
+    fi
+    part "tests/$binary" cargo test --locked --test "$binary"
+done
+part "documentation" env RUSTDOCFLAGS=-Dwarnings cargo doc -q --locked --no-deps
+
+say "everything passed in $SECONDS s"
+say "$passed passed, 0 failed"
