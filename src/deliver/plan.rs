@@ -9,6 +9,7 @@ use super::live::LiveObject;
 use super::waves::wave;
 use crate::api::placement::{ApplyStrategyType, WhenToApply, WhenToTakeOver};
 use crate::model::id::{Digest, ObjectKey, PlacementKey};
+use crate::model::kinds;
 use crate::model::records::{ApplyOutcome, Availability, Difference};
 use crate::model::work::{Desired, WorkOrder};
 
@@ -348,6 +349,10 @@ fn claimed_by_another(
 
 /// Tells whether a manifest's kind is defined by a CRD of the same order that is not established yet.
 fn definition_pending(order: &WorkOrder, desired: &Desired, view: &MemberView<'_>) -> bool {
+    // Most kinds are built in, and looking through the whole order for each object costs their product.
+    if kinds::lookup(&desired.id.group, &desired.id.kind).is_some() {
+        return false;
+    }
     order
         .manifests
         .iter()

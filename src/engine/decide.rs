@@ -15,6 +15,7 @@ use crate::api::annotations::{DELETION_GUARD, OCM_PLACEMENT};
 use crate::api::placement::{ApplyStrategyType, StrategyType};
 use crate::deliver::guard::{self, guarded};
 use crate::model::id::{ClusterName, ObjectKey};
+use crate::model::manifest::Manifest;
 use crate::model::records::{
     Binding, BindingState, DeletionGate, JournalEntry, PolicySnapshot, ResourceSnapshot, WorkStatus,
 };
@@ -24,7 +25,7 @@ use crate::report::binding::{binding_conditions, settled_work};
 use crate::report::placement::{PlacementView, placement_status};
 use crate::rollout::{BindingView, Limits, health, roll};
 use crate::schedule::{Action, Request, schedule, target};
-use crate::snapshot::{Next, freeze, next_snapshot, policy_hash, scheduled_policy, select, works_for_cluster};
+use crate::snapshot::{Frozen, Next, freeze, next_snapshot, policy_hash, scheduled_policy, select, works_for_cluster};
 
 /// How a placement stands after a decision, and what follows from it.
 #[derive(Debug)]
@@ -146,7 +147,7 @@ impl Pass<'_> {
     fn freeze_and_schedule(&mut self) {
         let selected = self.selected();
         self.state.record.error = None;
-        let result = match &selected.outcome {
+        let result = match selected.outcome.as_ref() {
             Err(error) => Err(error.clone()),
             Ok((frozen, payload)) => {
                 self.take_snapshot(frozen, payload);
@@ -173,18 +174,29 @@ impl Pass<'_> {
             annotations: record.annotations.clone(),
             origin: record.origin.clone().expect("a placement of the tree has an origin"),
         };
-        let outcome = select(tree, &placement).map_err(|error| error.to_string()).map(|manifests| {
-            let frozen = freeze(&manifests);
-            let known = self.state.newest().filter(|newest| newest.hash == frozen.hash);
-            let payload = known.and_then(|newest| self.state.payloads.get(&newest.index)).cloned();
-            (frozen, payload.unwrap_or_else(|| Arc::new(Payload::new(manifests))))
-        });
+        let before = self.state.selected.as_ref();
+        let outcome = match select(tree, &placement) {
+            Err(error) => Arc::new(Err(error.to_string())),
+            Ok(manifests) => match before.filter(|before| before.is_of(&manifests)) {
+                Some(same) => Arc::clone(&same.outcome),
+                None => Arc::new(Ok(self.frozen(manifests))),
+            },
+        };
         let selected = Arc::new(Selected { tree: Arc::clone(tree), generation, outcome });
         self.state.selected = Some(Arc::clone(&selected));
         selected
     }
 
-    fn take_snapshot(&mut self, frozen: &crate::snapshot::Frozen, payload: &Arc<Payload>) {
+    /// Freezes a selection; its payload is the newest snapshot's where that is the same.
+    fn frozen(&self, manifests: Vec<Manifest>) -> (Frozen, Arc<Payload>) {
+        let frozen = freeze(&manifests);
+        let known = self.state.newest().filter(|newest| newest.hash == frozen.hash);
+        let payload = known.and_then(|newest| self.state.payloads.get(&newest.index)).cloned();
+        let payload = payload.unwrap_or_else(|| Arc::new(Payload::of(manifests, &frozen)));
+        (frozen, payload)
+    }
+
+    fn take_snapshot(&mut self, frozen: &Frozen, payload: &Arc<Payload>) {
         let key = self.state.record.key.clone();
         let mut existing: Vec<_> = self.state.snapshots.values().map(|s| (s.index, s.hash.clone())).collect();
         if existing.is_empty()
@@ -214,7 +226,7 @@ impl Pass<'_> {
         self.state.payloads.entry(index).or_insert_with(|| Arc::clone(payload));
     }
 
-    fn insert_snapshot(&mut self, index: u64, frozen: &crate::snapshot::Frozen) {
+    fn insert_snapshot(&mut self, index: u64, frozen: &Frozen) {
         let snapshot = ResourceSnapshot {
             placement: self.state.record.key.clone(),
             index,
@@ -291,7 +303,7 @@ impl Pass<'_> {
     /// The newest payload is that of the selection wherever the hashes agree: after a restart nothing is read again.
     fn load_newest_payload(&mut self) {
         let Some(selected) = self.state.selected.clone() else { return };
-        let Ok((frozen, payload)) = &selected.outcome else { return };
+        let Ok((frozen, payload)) = selected.outcome.as_ref() else { return };
         let same: Vec<u64> = self.state.snapshots.values().filter(|s| s.hash == frozen.hash).map(|s| s.index).collect();
         for index in same {
             self.state.payloads.entry(index).or_insert_with(|| Arc::clone(payload));

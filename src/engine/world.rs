@@ -7,10 +7,10 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::deliver::inventory::Held;
 use crate::model::cluster::Cluster;
-use crate::model::id::{ClusterName, ObjectKey, PlacementKey};
+use crate::model::id::{ClusterName, Digest, ObjectKey, PlacementKey};
 use crate::model::manifest::Manifest;
 use crate::model::records::{
-    Binding, ClusterRecord, MemberKind, PlacementRecord, PolicySnapshot, ResourceSnapshot, WorkStatus,
+    Binding, ClusterRecord, MemberKind, PlacementRecord, PolicySnapshot, ResourceSnapshot, SnapshotResource, WorkStatus,
 };
 use crate::model::tree::{Placement, Tree};
 use crate::model::work::Desired;
@@ -120,8 +120,19 @@ pub struct Selected {
     pub tree: Arc<Tree>,
     /// The placement generation it was selected for.
     pub generation: i64,
-    /// The selection, or why there is none.
-    pub outcome: Result<(snapshot::Frozen, Arc<Payload>), String>,
+    /// The selection, or why there is none; shared by the commits that do not change it.
+    pub outcome: Arc<Result<(snapshot::Frozen, Arc<Payload>), String>>,
+}
+
+impl Selected {
+    /// Tells whether this is the selection of these objects: the same places of the same blobs, in the same order. What
+    /// was frozen then need not be hashed again.
+    pub fn is_of(&self, manifests: &[Manifest]) -> bool {
+        self.outcome.as_ref().as_ref().is_ok_and(|(frozen, _)| {
+            let same = |(known, new): (&SnapshotResource, &Manifest)| known.origin == new.origin && known.id == new.id;
+            frozen.resources.len() == manifests.len() && frozen.resources.iter().zip(manifests).all(same)
+        })
+    }
 }
 
 /// A snapshot's objects, ready to be delivered.
@@ -140,6 +151,13 @@ impl Payload {
         Self { manifests, desired }
     }
 
+    /// Prepares objects that were frozen, with the digests that freezing made.
+    pub fn of(manifests: Vec<Manifest>, frozen: &snapshot::Frozen) -> Self {
+        let digests = frozen.resources.iter().map(|resource| resource.digest.clone());
+        let desired = manifests.iter().zip(digests).map(|(manifest, digest)| desired_as(manifest, digest)).collect();
+        Self { manifests, desired }
+    }
+
     /// Returns the identities of the objects.
     pub fn keys(&self) -> impl Iterator<Item = &ObjectKey> {
         self.desired.iter().map(|d| &d.key)
@@ -148,12 +166,11 @@ impl Payload {
 
 /// Prepares one sanitised object for delivery.
 pub fn desired(manifest: &Manifest) -> Desired {
-    Desired {
-        id: manifest.id.clone(),
-        key: manifest.id.key(),
-        object: Arc::clone(&manifest.object),
-        digest: snapshot::object_digest(manifest),
-    }
+    desired_as(manifest, snapshot::object_digest(manifest))
+}
+
+fn desired_as(manifest: &Manifest, digest: Digest) -> Desired {
+    Desired { id: manifest.id.clone(), key: manifest.id.key(), object: Arc::clone(&manifest.object), digest }
 }
 
 /// Returns the fleet as scheduling sees it: the clusters git names, eligible where they can be reached.

@@ -1,0 +1,108 @@
+//! The pure parts: parsing, freezing, scheduling, planning a delivery. `cargo bench --bench rooms`.
+
+#[path = "../tests/bench/generate.rs"]
+mod generate;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use divan::{Bencher, black_box};
+use gitfleet::deliver::inventory::{Held, Parent, labelled};
+use gitfleet::deliver::live::LiveObject;
+use gitfleet::deliver::plan::{MemberView, Progress, plan};
+use gitfleet::engine::world::Payload;
+use gitfleet::model::cluster::Cluster;
+use gitfleet::model::id::{BlobId, ClusterName, PlacementKey};
+use gitfleet::model::tree::Tree;
+use gitfleet::model::work::WorkOrder;
+use gitfleet::schedule::{Request, schedule};
+use gitfleet::{snapshot, source};
+use jiff::Timestamp;
+
+fn main() {
+    divan::main();
+}
+
+/// Reads generated files as a commit's.
+fn tree(files: &[(String, String)]) -> Tree {
+    let selection = source::select(files.iter().map(|(path, _)| path.as_str()), None);
+    let files = files.iter().enumerate().map(|(number, (path, text))| {
+        let blob = Arc::new(source::parse_blob(text.as_bytes()));
+        (Arc::from(path.as_str()), BlobId::new(number.to_string()), blob)
+    });
+    source::assemble(None, &selection, files).expect("the generated tree is without errors")
+}
+
+#[divan::bench]
+fn parse_1000_deployments(bencher: Bencher<'_, '_>) {
+    let texts: Vec<String> =
+        (0..1000).map(|number| generate::deployment("team", &format!("app-{number}"), "1.0.0")).collect();
+    bencher.bench(|| texts.iter().map(|text| source::parse_blob(text.as_bytes()).documents.len()).sum::<usize>());
+}
+
+#[divan::bench]
+fn select_and_freeze_10000_manifests_of_40_placements(bencher: Bencher<'_, '_>) {
+    let tree = tree(&generate::tree(generate::PLAN));
+    bencher.bench(|| {
+        for placement in tree.placements.values() {
+            let manifests = snapshot::select(&tree, placement).expect("the selectors fit the tree");
+            black_box(snapshot::freeze(&manifests));
+        }
+    });
+}
+
+#[divan::bench]
+fn schedule_pick_all_over_10000_clusters(bencher: Bencher<'_, '_>) {
+    let cluster = |number: usize| {
+        let labels = BTreeMap::from([("tier".to_owned(), format!("t{}", number % 3))]);
+        (ClusterName::new(generate::cluster_name(number)), Cluster { labels, ..Cluster::default() })
+    };
+    let clusters: BTreeMap<ClusterName, Cluster> = (0..10_000).map(cluster).collect();
+    let placement = PlacementKey::cluster_scoped("app");
+    let request = Request { placement: &placement, policy: None, policy_index: 0, clusters: &clusters, bindings: &[] };
+    bencher.bench(|| schedule(black_box(&request)).expect("a plain policy is scheduled").bindings.len());
+}
+
+/// Returns an order of 500 Deployments.
+fn order() -> WorkOrder {
+    let files: Vec<(String, String)> = (0..500)
+        .map(|number| (format!("{number}.yaml"), generate::deployment("team", &format!("app-{number}"), "1.0.0")))
+        .collect();
+    let payload = Payload::new(tree(&files).manifests);
+    WorkOrder {
+        placement: PlacementKey::cluster_scoped("app"),
+        cluster: "member-1".into(),
+        generation: 1,
+        source: "bench".to_owned(),
+        snapshot: 0,
+        commit: "abc".into(),
+        digest: "def".into(),
+        strategy: gitfleet::api::placement::ApplyStrategy::default(),
+        manifests: payload.desired,
+        held: BTreeSet::new(),
+        remove: false,
+    }
+}
+
+/// Plans a delivery: of a cluster that has nothing (`false`), or everything (`true`).
+#[divan::bench(args = [false, true])]
+fn plan_delivery_of_500_objects(bencher: Bencher<'_, '_>, is_settled: bool) {
+    let order = order();
+    let live: BTreeMap<_, _> = order
+        .manifests
+        .iter()
+        .filter(|_| is_settled)
+        .filter_map(|d| LiveObject::read(&labelled(&d.object, &order.placement, &d.digest)))
+        .map(|live| (live.id.key(), live))
+        .collect();
+    let wanted = order.manifests.iter().map(|d| (d.key.clone(), BTreeSet::from([order.placement.clone()]))).collect();
+    let holds = Held { index: 0, commit: order.commit.clone(), digest: order.digest.clone() };
+    let wide = Parent::default().widened(&order);
+    let parent = Parent { holds: is_settled.then_some(holds), ..wide };
+    let view = MemberView { live: &live, wanted: &wanted, parent: Some(&parent) };
+    let progress = Progress::default();
+    let now = Timestamp::UNIX_EPOCH;
+    let found = plan(&order, &view, &progress, now);
+    assert_eq!((found.steps.is_empty(), found.complete), (is_settled, is_settled), "{found:?}");
+    bencher.bench(|| plan(black_box(&order), &view, &progress, now));
+}

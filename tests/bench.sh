@@ -1,0 +1,6 @@
+#!/usr/bin/env bash
+# The benchmarks, as a release build; `tests/bench.sh --help` says which. docs/benchmarks.md has figures.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+cargo build -q --release --bin gitfleet
+exec cargo run -q --release --example bench -- "$@"

@@ -1,0 +1,133 @@
+//! A work tree, a configuration and a running `gitfleet run`.
+
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use tempfile::TempDir;
+
+use crate::fleet::{Member, free_port, git, http, until};
+use crate::generate;
+
+/// How long the daemon may take to answer.
+const READY: Duration = Duration::from_secs(60);
+
+/// Unit of the times in `/proc/PID/stat`; Linux has had no other since long.
+const TICKS_PER_SECOND: f64 = 100.0;
+
+/// Returns the binary under test: the one built beside this program.
+pub fn binary() -> Result<PathBuf> {
+    let here = std::env::current_exe().context("the path of this program")?;
+    let folder = here.parent().and_then(Path::parent).context("the folder of the build")?;
+    let binary = folder.join("gitfleet");
+    anyhow::ensure!(binary.is_file(), "{} is missing: run tests/bench.sh, which builds it", binary.display());
+    Ok(binary)
+}
+
+/// One benchmark's repository and daemon.
+pub struct World {
+    folder: TempDir,
+    port: u16,
+}
+
+impl World {
+    /// Makes a repository whose first commit names these members, and a configuration that reaches them.
+    pub fn new(members: &[Member]) -> Result<Self> {
+        let world = Self { folder: TempDir::new()?, port: free_port()? };
+        fs::create_dir_all(world.repo())?;
+        git(&world.repo(), &["init", "-q", "-b", "main"])?;
+        let mut config = String::from(
+            "apiVersion: gitfleet.io/v1alpha1\nkind: Configuration\nsource: {url: ./repo, branch: main}\nmembers:\n",
+        );
+        let mut fleet = String::new();
+        for member in members {
+            writeln!(config, "  - name: {}\n    kubeconfig: {{path: {}}}", member.name, member.kubeconfig.display())?;
+            fleet.push_str(&generate::member_cluster(&member.name, "{}"));
+        }
+        write!(config, "store: {{path: ./state}}\nhttp: {{listen: '127.0.0.1:{}'}}\n", world.port)?;
+        fs::write(world.folder.path().join("gitfleet.yaml"), config)?;
+        world.write("fleet.yaml", &fleet)?;
+        world.commit("Fleet")?;
+        Ok(world)
+    }
+
+    pub fn repo(&self) -> PathBuf {
+        self.folder.path().join("repo")
+    }
+
+    /// Writes a file of the work tree.
+    pub fn write(&self, path: &str, text: &str) -> Result<()> {
+        let path = self.repo().join(path);
+        fs::create_dir_all(path.parent().context("it is below the work tree")?)?;
+        fs::write(&path, text).with_context(|| format!("write {}", path.display()))
+    }
+
+    /// Writes ConfigMaps with this value, one a file.
+    pub fn write_config_maps(&self, namespace: &str, names: &[String], value: &str) -> Result<()> {
+        names.iter().try_for_each(|name| {
+            self.write(&format!("{namespace}/{name}.yaml"), &generate::config_map(namespace, name, value))
+        })
+    }
+
+    /// Commits the work tree; returns when `git commit` was done.
+    pub fn commit(&self, message: &str) -> Result<Instant> {
+        git(&self.repo(), &["add", "-A"])?;
+        git(&self.repo(), &["commit", "-q", "-m", message])?;
+        Ok(Instant::now())
+    }
+
+    /// Starts the daemon, with its default log.
+    pub fn start(&self) -> Result<Daemon> {
+        let log = File::options().create(true).append(true).open(self.folder.path().join("log"))?;
+        let mut command = Command::new(binary()?);
+        command.args(["run", "-c", "gitfleet.yaml"]).env("NO_COLOR", "1").env_remove("GITFLEET_LOG");
+        command.current_dir(self.folder.path()).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+        let daemon = Daemon(command.spawn().context("start gitfleet")?);
+        until("the daemon to listen", READY, || {
+            Ok(http("GET", self.port, "/healthz", &[], "").is_ok_and(|(code, _)| code == 200).then_some(()))
+        })?;
+        Ok(daemon)
+    }
+
+    /// Returns the daemon's log, for errors.
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
+    }
+}
+
+/// A running daemon, ended when dropped.
+pub struct Daemon(Child);
+
+impl Daemon {
+    /// Returns a value of `/proc/PID/status` in kilobytes.
+    pub fn memory_kb(&self, field: &str) -> Result<u64> {
+        memory_kb(&self.0.id().to_string(), field)
+    }
+
+    /// Returns the processor time it has used so far, in seconds.
+    pub fn cpu_seconds(&self) -> Result<f64> {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.0.id())).context("read a process' times")?;
+        // After the name in parentheses; user and system time are fields 14 and 15.
+        let fields = stat.rsplit_once(") ").map(|(_, rest)| rest.split(' ').collect::<Vec<_>>()).unwrap_or_default();
+        let ticks = |field: usize| fields.get(field - 3).and_then(|text| text.parse::<f64>().ok()).unwrap_or_default();
+        Ok((ticks(14) + ticks(15)) / TICKS_PER_SECOND)
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+/// Returns a value of a process' status, such as `VmRSS` or `VmHWM`, in kilobytes.
+pub fn memory_kb(process: &str, field: &str) -> Result<u64> {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).context("read a process' status")?;
+    let line = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+    let value = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
+    value.with_context(|| format!("no {field} in a process' status"))
+}

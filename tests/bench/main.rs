@@ -1,0 +1,115 @@
+//! The benchmarks that need servers, processes or large trees: `tests/bench.sh`. Never run by the tests.
+
+#[path = "../fleet/mod.rs"]
+mod fleet;
+
+mod client;
+mod daemon;
+mod fleets;
+mod generate;
+mod machine;
+mod plan;
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use serde_json::Value;
+
+const HELP: &str = "\
+Benchmarks; see docs/benchmarks.md. Results go to target/bench/results.json.
+
+Usage: bench.sh [OPTIONS] [B1 B2 B3 B5 memory]...    (all of them by default)
+
+  B1      a commit that changes 10 objects, until 1, 4 and 8 clusters hold them
+  B2      2,000 objects on 4 clusters, cold
+  B3      requests while nothing changes, 1,000 objects on 4 clusters
+  B5      the plan of 10,000 manifests, 40 placements, 100 clusters
+  memory  the daemon's resident memory with 4 clusters of 500 objects
+
+Options:
+  --minutes N   the window of B3, twice: with and without gitfleet (default 1; for the real figure 10)
+  -h, --help    this text
+";
+
+const ALL: [&str; 5] = ["B1", "B2", "B3", "B5", "memory"];
+
+/// Exit code for wrong usage.
+const USAGE: u8 = 64;
+
+/// A command line.
+struct Arguments {
+    wanted: Vec<String>,
+    window: Duration,
+}
+
+impl Arguments {
+    fn parse(mut words: impl Iterator<Item = String>) -> Result<Self> {
+        let mut arguments = Self { wanted: Vec::new(), window: Duration::from_secs(60) };
+        while let Some(word) = words.next() {
+            match word.as_str() {
+                "--minutes" => match words.next().and_then(|number| number.parse().ok()) {
+                    Some(minutes) => arguments.window = Duration::from_secs(60 * u64::max(minutes, 1)),
+                    None => bail!("--minutes needs a number"),
+                },
+                name if ALL.contains(&name) => arguments.wanted.push(word),
+                other => bail!("unknown word `{other}`"),
+            }
+        }
+        if arguments.wanted.is_empty() {
+            arguments.wanted = ALL.map(str::to_owned).to_vec();
+        }
+        Ok(arguments)
+    }
+}
+
+async fn run(arguments: &Arguments) -> Result<()> {
+    for id in &arguments.wanted {
+        eprintln!("{id}: begins");
+        let result: Value = match id.as_str() {
+            "B1" => fleets::commit_to_applied().await?,
+            "B2" => fleets::bulk().await?,
+            "B3" => fleets::silence(arguments.window).await?,
+            "B5" => plan::plan()?,
+            _ => fleets::memory().await?,
+        };
+        machine::record(id, &result)?;
+        println!("{id}: {result:#}");
+    }
+    eprintln!("written to {}", machine::RESULTS);
+    Ok(())
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    if words.iter().any(|word| word == "--help" || word == "-h") {
+        print!("{HELP}");
+        return ExitCode::SUCCESS;
+    }
+    let result = if let [first, folder] = words.as_slice()
+        && first == plan::CHILD
+    {
+        plan::child(Path::new(folder))
+    } else {
+        if rustls::crypto::aws_lc_rs::default_provider().install_default().is_err() {
+            eprintln!("error: another TLS provider is installed already");
+            return ExitCode::FAILURE;
+        }
+        match Arguments::parse(words.into_iter()) {
+            Ok(arguments) => run(&arguments).await,
+            Err(error) => {
+                eprintln!("error: {error:#}\n\n{HELP}");
+                return ExitCode::from(USAGE);
+            }
+        }
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
