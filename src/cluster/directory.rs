@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
+use notify::event::ModifyKind;
 use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
 use serde_json::Value;
 use tokio::sync::mpsc;
@@ -92,7 +93,8 @@ impl Directory {
         let handler = move |event: notify::Result<Event>| {
             let matters = event.map_or(true, |event| {
                 let reads = matches!(event.kind, EventKind::Access(_));
-                if matches!(event.kind, EventKind::Remove(_)) && event.paths.contains(&folder) {
+                let went = matches!(event.kind, EventKind::Remove(_) | EventKind::Modify(ModifyKind::Name(_)));
+                if went && event.paths.contains(&folder) {
                     gone.store(true, Ordering::Relaxed);
                     return true;
                 }

@@ -89,6 +89,7 @@ pub fn follow(
         poll_interval: settings.poll_interval,
         on_rewrite: settings.on_rewrite,
         failures: 0,
+        unread: None,
         failing: false,
         news,
     };
@@ -118,6 +119,8 @@ struct Follower {
     poll_interval: Duration,
     on_rewrite: HistoryRewrite,
     failures: u32,
+    /// A tip that was seen and could not be read or pinned: it is tried again with the next poll.
+    unread: Option<CommitId>,
     /// The last poll failed, and the hall knows.
     failing: bool,
     news: mpsc::UnboundedSender<News>,
@@ -163,22 +166,27 @@ impl Follower {
 
     fn poll(&mut self) {
         static NEVER: OnceLock<AtomicBool> = OnceLock::new();
-        match self.source.poll(NEVER.get_or_init(AtomicBool::default)) {
-            Ok(None) => {
-                if std::mem::take(&mut self.failing) {
-                    self.tell(News::Readable);
-                }
-                self.failures = 0;
-            }
-            Ok(Some(tip)) => {
-                (self.failures, self.failing) = (0, false);
-                if let Err(error) = self.consider(&tip.commit) {
-                    self.tell(News::Failed(chain(&error)));
-                }
-            }
+        let moved = match self.source.poll(NEVER.get_or_init(AtomicBool::default)) {
+            Ok(moved) => moved.map(|tip| tip.commit),
             Err(error) => {
                 self.failing = true;
                 self.failures += u32::from(error.class() == ErrorClass::Transient || self.failures == 0);
+                return self.tell(News::Failed(chain(&error)));
+            }
+        };
+        let Some(tip) = moved.or_else(|| self.unread.take()) else {
+            self.failures = 0;
+            if std::mem::take(&mut self.failing) {
+                self.tell(News::Readable);
+            }
+            return;
+        };
+        match self.consider(&tip) {
+            Ok(()) => (self.failures, self.failing, self.unread) = (0, false, None),
+            Err(error) => {
+                self.failing = true;
+                self.failures += 1;
+                self.unread = Some(tip);
                 self.tell(News::Failed(chain(&error)));
             }
         }

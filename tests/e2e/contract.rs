@@ -12,6 +12,7 @@ use gitfleet::model::id::ObjectId;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
+use crate::daemon::{World, config_map, deployment, member_clusters, namespace, placement};
 use crate::shared;
 
 const INVENTORY: Inventory = Inventory { namespace: NAMESPACE, id_label: ID_LABEL, part_of_label: PART_OF_LABEL };
@@ -205,4 +206,52 @@ fn a_directory_members_folder_that_went_is_told() {
         assert!(tokio::time::timeout(LIMIT, failed).await.expect("it is told"));
     });
     assert!(!Path::new(&path).exists());
+}
+
+#[test]
+fn a_directory_member_is_kept_as_git_says_against_changes_by_hand() {
+    let world = World::new(None, &[]);
+    let config = std::fs::read_to_string(world.config()).expect("the configuration");
+    let members = "members:\n  - name: edge\n    directory: ./edge\n";
+    std::fs::write(world.config(), config.replace("members:\n", members)).expect("the configuration is written");
+    world.write("fleet.yaml", &member_clusters(["edge"]));
+    let app = |maps: &[&str]| {
+        let maps: String = maps.iter().map(|name| config_map("edgy", name, "ours")).collect();
+        world.write(
+            "a.yaml",
+            &[placement("edgy", ""), namespace("edgy"), deployment("edgy", "web", "web:1", "1s"), maps].concat(),
+        );
+    };
+    app(&["a", "b"]);
+    world.commit("One");
+    let daemon = world.start();
+    daemon.await_rolled_out("edgy", 0);
+    let file = |name: &str| world.path().join("edge").join(format!("configmap..edgy.{name}.yaml"));
+    let read = |name: &str| std::fs::read_to_string(file(name)).unwrap_or_default();
+    let ours = read("a");
+    assert!(ours.contains("ours"), "{ours}");
+
+    std::fs::write(file("a"), ours.replace("ours", "theirs")).expect("a change by hand");
+    daemon.until("the change is put back", || read("a") == ours);
+    std::fs::remove_file(file("a")).expect("a deletion by hand");
+    daemon.until("the deletion is put back", || read("a") == ours);
+    std::fs::rename(world.path().join("edge"), world.path().join("away")).expect("the folder goes");
+    daemon.until("the folder is made again", || read("a") == ours && read("b").contains("ours"));
+    daemon.until("the inventory is made again", || {
+        world.path().join("edge/.inventory.crp.edgy.yaml").exists() && read("b").contains("ours")
+    });
+
+    // What nobody can read is told; with it out of the way all is well again.
+    std::fs::write(file("b"), "a: b: c: [").expect("a file that is no manifest");
+    daemon.await_status("move it away");
+    std::fs::remove_file(file("b")).expect("it is moved away");
+    daemon.until("it is made again", || read("b").contains("ours"));
+
+    // Removed, brought back and removed again: each time the file follows.
+    for (maps, index) in [(&["a"][..], 1), (&["a", "b"][..], 2), (&["a"][..], 3)] {
+        app(maps);
+        world.commit("Next");
+        daemon.await_rolled_out("edgy", index);
+        daemon.until("the file follows", || file("b").exists() == maps.contains(&"b"));
+    }
 }
