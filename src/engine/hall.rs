@@ -69,6 +69,8 @@ pub struct Hall {
     /// What members said since the last decision: not in the placements yet, because it is not written down yet.
     reports: BTreeMap<PlacementKey, BTreeMap<ClusterName, Arc<WorkStatus>>>,
     wakes: BTreeMap<PlacementKey, Timestamp>,
+    /// The clusters' records as the store has them.
+    written: BTreeMap<ClusterName, ClusterRecord>,
     settled: BTreeMap<PlacementKey, String>,
     /// The source was looked at: what the store says of it is not from a life before.
     source_seen: bool,
@@ -134,6 +136,7 @@ impl Hall {
             sent: BTreeMap::new(),
             dirty: BTreeSet::new(),
             reports: BTreeMap::new(),
+            written: BTreeMap::new(),
             wakes: BTreeMap::new(),
             settled: BTreeMap::new(),
             source_seen: false,

@@ -147,10 +147,14 @@ impl Hall {
                 self.unseen.remove(&cluster);
                 self.stand(&cluster, false, Some(reason), None);
             }
-            Event::Work { cluster, placement, status } => {
+            // A member that was stopped, or has nothing to do with the placement any more, may still have had its say.
+            Event::Work { cluster, placement, status }
+                if self.sent.contains_key(&(cluster.clone(), placement.clone())) =>
+            {
                 self.reports.entry(placement.clone()).or_default().insert(cluster, Arc::new(status));
                 self.dirty.insert(placement);
             }
+            Event::Work { .. } => {}
         }
     }
 
@@ -189,14 +193,12 @@ impl Hall {
             let count = self.world.records.values().filter(|r| !r.left && state == member_state(r)).count();
             self.metrics.members.get_or_create(&ByMemberState { state }).set(i64::try_from(count).unwrap_or(i64::MAX));
         }
-        let ops: crate::store::Result<Vec<Op>> = self
-            .world
-            .records
-            .values()
-            .map(|record| records::put(records::cluster_key(&record.name), record, Expected::Any))
-            .collect();
-        if let Err(error) = ops.and_then(|ops| self.store.batch(ops)) {
-            tracing::error!(%error, "the clusters' records cannot be written");
+        let changed = self.world.records.values().filter(|record| self.written.get(&record.name) != Some(*record));
+        let ops: crate::store::Result<Vec<Op>> =
+            changed.map(|record| records::put(records::cluster_key(&record.name), record, Expected::Any)).collect();
+        match ops.and_then(|ops| self.store.batch(ops)) {
+            Ok(_) => self.written.clone_from(&self.world.records),
+            Err(error) => tracing::error!(%error, "the clusters' records cannot be written"),
         }
         self.changes.send_modify(|version| *version += 1);
     }

@@ -1,7 +1,6 @@
 //! How placements and the fleet stand, and what is said about it to people who watch the log.
 
 use jiff::Timestamp;
-use serde_json::json;
 
 use super::super::clock;
 use super::super::world::PlacementState;
@@ -117,7 +116,11 @@ pub(super) fn tell(entry: &JournalEntry) {
         "ClusterLeft" => "cluster left the fleet",
         other => other,
     };
-    let facts = if entry.facts == json!(null) { String::new() } else { entry.facts.to_string() };
     // An absent field is not written.
-    tracing::info!(placement, cluster, facts, "{sentence}");
+    let facts = entry.facts.as_object().map(|facts| {
+        let words: Vec<String> = facts.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        tracing::field::display(words.join(" "))
+    });
+    let cluster = cluster.map(tracing::field::display);
+    tracing::info!(%placement, cluster, facts, "{sentence}");
 }
