@@ -142,11 +142,11 @@ fn summary(plan: &Plan) -> Line {
     let compared = plan.placements.iter().any(|p| p.changes.is_some());
     if compared {
         let changed = plan.placements.iter().filter(|p| is_changed(p)).count();
-        text.push_str(&format!(", {changed} changed"));
+        text.extend([format!(", {changed} changed")]);
     }
     let deleted: usize = plan.placements.iter().flat_map(|p| &p.deletions).map(|d| d.resources.len()).sum();
     if deleted > 0 {
-        text.push_str(&format!(", {}", counted(deleted, "deletion")));
+        text.extend([format!(", {}", counted(deleted, "deletion"))]);
     }
     let failing = plan.placements.iter().flat_map(PlacementPlan::errors).count();
     match failing {
@@ -168,6 +168,10 @@ fn placement_lines(placement: &PlacementPlan) -> Vec<Line> {
         _ => heading,
     };
     let mut lines = vec![heading];
+    let is_quiet = placement.changes.is_some() && !is_changed(placement) && placement.deletions.is_empty();
+    if is_quiet && placement.errors().next().is_none() {
+        return lines;
+    }
     lines.extend(placement.errors().map(|error| line(Style::Bad, format!("  ✗ {error}"))));
     if !placement.removed {
         lines.extend(snapshot_line(placement));
@@ -216,11 +220,11 @@ fn rollout_words(placement: &PlacementPlan) -> String {
     let mut text = rollout.type_.as_str().to_owned();
     for (word, name) in [("strategy", &rollout.strategy), ("run", &rollout.run)] {
         if let Some(name) = name {
-            text.push_str(&format!(", {word} {name}"));
+            text.extend([format!(", {word} {name}")]);
         }
     }
     for stage in &rollout.stages {
-        text.push_str(&format!("; {} ({})", stage.name, counted(stage.clusters.len(), "cluster")));
+        text.extend([format!("; {} ({})", stage.name, counted(stage.clusters.len(), "cluster"))]);
     }
     text
 }

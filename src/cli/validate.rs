@@ -55,7 +55,9 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let (findings, summary) = output::with_spinner("reading", || survey(&args.dir).map(findings))?;
     match args.output {
         ValidateFormat::Table => {
-            output::print(&findings.errors.iter().map(|error| format!("{error}\n")).collect::<String>())?;
+            output::print(
+                &findings.errors.iter().flat_map(|error| [error.to_string(), "\n".to_owned()]).collect::<String>(),
+            )?;
         }
         ValidateFormat::Json => drop(output::print_json(&findings)?),
     }

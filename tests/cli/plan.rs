@@ -151,6 +151,9 @@ fn from_one_commit_to_the_next() {
         assert_eq!(found.code, *code, "{args:?}: {}{}", found.out, found.err);
         assert_eq!(found.err.is_empty(), *code != 2, "{args:?}: {}", found.err);
     }
+    let quiet = plan(&scratch, &["--base", "HEAD"]);
+    let expected = "ClusterResourcePlacement web  does not change\n\n1 placement, 0 changed\n";
+    assert_eq!(quiet.text(0), expected);
     let unchanged = plan(&scratch, &["--base", "HEAD", "-o", "json"]).json(0);
     assert_eq!(unchanged["placements"][0]["snapshot"]["index"], "0");
 }

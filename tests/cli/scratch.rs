@@ -33,7 +33,7 @@ impl Outcome {
     /// Reads standard output as JSON, and checks the exit code on the way.
     pub fn json(&self, code: i32) -> Value {
         assert_eq!(self.code, code, "{}{}", self.out, self.err);
-        serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {}", self.out))
+        serde_json::from_str(&self.out).expect("standard output is JSON")
     }
 
     /// Checks the exit code; returns standard output.
@@ -125,11 +125,9 @@ pub fn cluster(name: &str, region: &str) -> String {
 /// Returns a Namespace with ConfigMaps of these names and values.
 pub fn namespace(name: &str, maps: &[(&str, &str)]) -> String {
     let mut text = format!("---\napiVersion: v1\nkind: Namespace\nmetadata:\n  name: {name}\n");
-    for (map, value) in maps {
-        text.push_str(&format!(
-            "---\napiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {map}\n  namespace: {name}\ndata:\n  key: {value:?}\n"
-        ));
-    }
+    text.extend(maps.iter().map(|(map, value)| {
+        format!("---\napiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {map}\n  namespace: {name}\ndata:\n  key: {value:?}\n")
+    }));
     text
 }
 
@@ -150,5 +148,5 @@ pub fn annotated_placement(name: &str, annotations: &str, namespace: &str, more:
 /// Returns a file that stands beside the tests.
 pub fn fixture(path: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(path);
-    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+    fs::read_to_string(&path).expect("the fixture is there")
 }

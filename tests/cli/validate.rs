@@ -2,6 +2,7 @@
 
 use serde_json::json;
 
+use crate::fleet_tree::fleet;
 use crate::scratch::{FLEET, Scratch, cluster, namespace, placement};
 
 #[test]
@@ -62,6 +63,20 @@ fn what_only_the_whole_tree_shows_is_a_warning() {
     "#);
     let json = scratch.run(&["validate", FLEET, "-o", "json"]).json(0);
     assert_eq!((&json["errors"], json["warnings"].as_array().map(Vec::len)), (&json!([]), Some(2)));
+}
+
+#[test]
+fn the_generated_fleet_is_valid_and_as_large_as_asked() {
+    for (objects, placements, clusters) in [(60, 6, 5), (101, 7, 23), (1, 1, 1)] {
+        let scratch = Scratch::new();
+        fleet(&scratch.path(FLEET), objects, placements, clusters);
+        let found = scratch.run(&["validate", FLEET]);
+        assert_eq!(found.text(0), "");
+        let numbers: Vec<usize> =
+            found.err.split(|c: char| !c.is_ascii_digit()).filter_map(|n| n.parse().ok()).collect();
+        assert_eq!(numbers, [objects, placements, clusters], "{}", found.err);
+        assert!(found.err.ends_with(": no errors\n"), "{}", found.err);
+    }
 }
 
 #[test]

@@ -94,7 +94,8 @@ fn application(app: &str, namespace: &str, seed: usize) -> [String; 5] {
              app.kubernetes.io/name: {app}\n    app.kubernetes.io/part-of: {namespace}\n"
         )
     };
-    let settings: String = (0..8).map(|line| format!("    setting.{line} = {}\n", seed * 31 + line)).collect();
+    let settings: Vec<String> = (0..8).map(|line| format!("    setting.{line} = {}\n", seed * 31 + line)).collect();
+    let settings = settings.concat();
     [
         head("apps/v1", "Deployment")
             + &format!(

@@ -62,10 +62,7 @@ pub fn plan(head: &Arc<Tree>, base: Option<&Arc<Tree>>, now: Timestamp) -> Plan 
         })
         .collect();
     let outlooks = Outlooks::new(after.par_iter().map(|state| Outlook::new(state, &world)).collect());
-    let placements = outlooks.all.par_iter().map(|outlook| {
-        let old = before.as_ref().map(|states| states.get(&outlook.state.record.key));
-        placement_plan(outlook, &outlooks, old, head)
-    });
+    let placements = outlooks.all.par_iter().map(|outlook| placement_plan(outlook, &outlooks, before.as_ref(), head));
     Plan { commit: head.commit.clone(), placements: placements.collect(), errors: Vec::new() }
 }
 
@@ -163,15 +160,15 @@ fn settle(state: &mut PlacementState, now: Timestamp) {
     }
 }
 
-/// Says what becomes of a placement. `old` is how it stood in the base: `None` without a base, `Some(None)` where the base
-/// does not have it.
+/// Says what becomes of a placement. `before` is how the base's placements stand.
 fn placement_plan(
     outlook: &Outlook<'_>,
     outlooks: &Outlooks<'_>,
-    old: Option<Option<&PlacementState>>,
+    before: Option<&BTreeMap<PlacementKey, PlacementState>>,
     head: &Tree,
 ) -> PlacementPlan {
     let record = &outlook.state.record;
+    let old = before.and_then(|states| states.get(&record.key));
     let origin = head.placements.get(&record.key).map(|placement| &placement.origin);
     let in_force = outlook.state.newest().filter(|_| !record.removed);
     let policy = outlook.state.policy().filter(|_| !record.removed);
@@ -187,9 +184,9 @@ fn placement_plan(
         decisions: policy.map(|policy| policy.target_clusters.clone()).unwrap_or_default(),
         rollout: rollout_plan(outlook.state, head),
         works: outlook.works(outlooks),
-        deletions: old.flatten().map(|old| deletions(outlook, outlooks, old)).unwrap_or_default(),
+        deletions: old.map(|old| deletions(outlook, outlooks, old)).unwrap_or_default(),
         deletion_guard: record.deletion_gate.as_ref().map(|gate| gate.reason.clone()),
-        changes: old.map(|old| Changes {
+        changes: before.map(|_| Changes {
             resources: resource_changes(old.and_then(PlacementState::newest), in_force),
             clusters: cluster_changes(old, outlook),
         }),

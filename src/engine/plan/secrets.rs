@@ -131,19 +131,19 @@ mod tests {
         plan
     }
 
-    fn secret(name: &str, data: Value, string_data: Value) -> Value {
+    fn secret(name: &str, data: &Value, string_data: &Value) -> Value {
         json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "data": data, "stringData": string_data})
     }
 
     #[test]
     fn values_are_hidden_and_comparable() {
         let config = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"k": "visible"}});
-        let one = secret("one", json!({"a/b": "cGFzcw==", "other": "eHl6"}), Value::Null);
-        let two = secret("two", Value::Null, json!({"x": "pass"}));
-        let odd = secret("odd", json!("not a map"), json!({"n": 5}));
+        let one = secret("one", &json!({"a/b": "cGFzcw==", "other": "eHl6"}), &Value::Null);
+        let two = secret("two", &Value::Null, &json!({"x": "pass"}));
+        let odd = secret("odd", &json!("not a map"), &json!({"n": 5}));
         let plan = plan(&[config.clone(), one, two, odd]);
         let works = &plan.placements[0].works;
-        let shown = works[0].manifests.iter().map(|m| m.to_string()).collect::<String>();
+        let shown = works[0].manifests.iter().map(ToString::to_string).collect::<String>();
         for plain in ["cGFzcw", "\"pass\"", "eHl6", "not a map", ":5"] {
             assert!(!shown.contains(plain), "{plain} in {shown}");
         }
@@ -158,8 +158,8 @@ mod tests {
     #[test]
     fn the_same_value_is_marked_otherwise_beside_other_secrets() {
         let first = |objects: &[Value]| plan(objects).placements[0].works[0].manifests[0]["data"]["k"].clone();
-        let one = secret("one", json!({"k": "eA=="}), Value::Null);
-        let two = secret("two", json!({"k": "eQ=="}), Value::Null);
+        let one = secret("one", &json!({"k": "eA=="}), &Value::Null);
+        let two = secret("two", &json!({"k": "eQ=="}), &Value::Null);
         assert_eq!(first(std::slice::from_ref(&one)), first(std::slice::from_ref(&one)));
         assert_ne!(first(std::slice::from_ref(&one)), first(&[one, two]));
     }

@@ -26,11 +26,11 @@ fn cluster(name: &str) -> String {
 
 fn namespace(name: &str, maps: &[(&str, &str)]) -> String {
     let mut text = format!("---\napiVersion: v1\nkind: Namespace\nmetadata: {{name: {name}}}\n");
-    for (map, value) in maps {
-        text.push_str(&format!(
+    text.extend(maps.iter().map(|(map, value)| {
+        format!(
             "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {map}, namespace: {name}}}\ndata: {{k: {value}}}\n"
-        ));
-    }
+        )
+    }));
     text
 }
 
