@@ -53,7 +53,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let standing = runtime.block_on(async {
         let metrics = Arc::new(Metrics::new());
         let (changed, changes) = watch::channel(0);
-        let (ending, stop) = watch::channel(false);
+        let (stopper, until) = watch::channel(false);
         if !args.once {
             let shared = Shared { store: store.clone(), metrics: Arc::clone(&metrics), changes };
             let listen = configuration.http.listen;
@@ -66,10 +66,10 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
             wait_for_signal().await;
             tracing::info!("stopping");
             // The hall may have ended by itself.
-            let _ = ending.send(true);
+            let _ = stopper.send(true);
         });
         let hall = Hall::open(configuration, store, metrics, changed)?;
-        anyhow::Ok(hall.run(stop, args.once.then_some(args.timeout)).await)
+        anyhow::Ok(hall.run(until, args.once.then_some(args.timeout)).await)
     });
     runtime.shutdown_timeout(SHUTDOWN_MAX);
     let standing = standing?;
