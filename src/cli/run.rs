@@ -52,8 +52,8 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let standing = runtime.block_on(async {
         let metrics = Arc::new(Metrics::new());
-        let (changed, changes) = watch::channel(0);
-        let (ending, stop) = watch::channel(false);
+        let (version, changes) = watch::channel(0);
+        let (stopper, stop) = watch::channel(false);
         if !args.once {
             let shared = Shared { store: store.clone(), metrics: Arc::clone(&metrics), changes };
             let listen = configuration.http.listen;
@@ -66,9 +66,9 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
             wait_for_signal().await;
             tracing::info!("stopping");
             // The hall may have ended by itself.
-            let _ = ending.send(true);
+            let _ = stopper.send(true);
         });
-        let hall = Hall::open(configuration, store, metrics, changed)?;
+        let hall = Hall::open(configuration, store, metrics, version)?;
         anyhow::Ok(hall.run(stop, args.once.then_some(args.timeout)).await)
     });
     runtime.shutdown_timeout(SHUTDOWN_MAX);
