@@ -21,7 +21,7 @@ const PING_INTERVAL: Duration = Duration::from_secs(20);
 /// How long a ping may stay unanswered.
 const PING_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long an HTTP/1.1 connection may be silent: longer than the 290 s after which kube's watches end by themselves.
-const SILENCE_MAX: Duration = Duration::from_secs(300);
+const SILENCE_MAX: Duration = Duration::from_mins(5);
 /// Bytes a stream may carry before the reader must keep up: lists are large.
 const STREAM_WINDOW_BYTES: u32 = 1 << 20;
 /// Bytes a connection may carry before its readers must keep up.

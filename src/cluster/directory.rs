@@ -102,7 +102,6 @@ impl Directory {
             });
             if matters {
                 // Full means that a word waits already; closed that nobody listens any more.
-                // A full channel already holds the news.
                 let _ = news.try_send(());
             }
         };
@@ -223,9 +222,10 @@ async fn follow(directory: Directory, kind: WatchedKind, sink: mpsc::Sender<Obse
     });
     let mut before = None;
     loop {
-        let listed = match gone.load(Ordering::Relaxed) {
-            true => Err(directory.unreachable(&directory.path, &std::io::ErrorKind::NotFound.into())),
-            false => directory.list(&kind),
+        let listed = if gone.load(Ordering::Relaxed) {
+            Err(directory.unreachable(&directory.path, &std::io::ErrorKind::NotFound.into()))
+        } else {
+            directory.list(&kind)
         };
         let failed = listed.is_err();
         let observations = match listed {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::json;
 
-use super::world::{Payload, PlacementState, Selected, World, desired};
+use super::world::{Payload, PlacementState, Selected, World, desired, keep_held};
 use crate::api::annotations::{DELETION_GUARD, OCM_PLACEMENT};
 use crate::api::placement::{ApplyStrategyType, StrategyType};
 use crate::deliver::guard::{self, guarded};
@@ -257,11 +257,12 @@ impl Pass<'_> {
             Next::Create { index, prune } => (index, prune),
         };
         let bindings: Vec<Binding> = self.state.bindings.values().cloned().collect();
+        let clusters = keep_held(&self.world.clusters, &bindings);
         let request = Request {
             placement: &key,
             policy: policy.as_ref(),
             policy_index: index,
-            clusters: &self.world.clusters,
+            clusters: clusters.as_ref(),
             bindings: &bindings,
         };
         let outcome = schedule(&request).map_err(|error| error.to_string())?;

@@ -1,5 +1,6 @@
 //! What the hall knows: the view a decision is made from.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -10,7 +11,8 @@ use crate::model::cluster::Cluster;
 use crate::model::id::{ClusterName, Digest, ObjectKey, PlacementKey};
 use crate::model::manifest::Manifest;
 use crate::model::records::{
-    Binding, ClusterRecord, MemberKind, PlacementRecord, PolicySnapshot, ResourceSnapshot, SnapshotResource, WorkStatus,
+    Binding, BindingState, ClusterRecord, MemberKind, PlacementRecord, PolicySnapshot, ResourceSnapshot,
+    SnapshotResource, WorkStatus,
 };
 use crate::model::tree::{Placement, Tree};
 use crate::model::work::Desired;
@@ -199,4 +201,62 @@ pub fn clusters(
             (name.clone(), cluster)
         })
         .collect()
+}
+
+/// Returns the fleet for the scheduling of one placement: a cluster that holds it stays eligible, whether it answers or not.
+///
+/// Nothing new goes where nobody answers; but with a changed policy, which judges every cluster again, an outage must not
+/// become a deletion when the cluster returns.
+pub fn keep_held<'a>(
+    clusters: &'a BTreeMap<ClusterName, Cluster>,
+    bindings: &[Binding],
+) -> Cow<'a, BTreeMap<ClusterName, Cluster>> {
+    let held = |b: &&Binding| b.state != BindingState::Unscheduled && !b.deleting;
+    let mut kept = Cow::Borrowed(clusters);
+    for binding in bindings.iter().filter(held) {
+        if clusters.get(&binding.cluster).is_some_and(|cluster| cluster.eligible.is_err())
+            && let Some(cluster) = kept.to_mut().get_mut(&binding.cluster)
+        {
+            cluster.eligible = Ok(());
+        }
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn binding(cluster: &str, state: &str, deleting: bool) -> Binding {
+        let binding = json!({
+            "name": cluster, "placement": "p", "cluster": cluster, "state": state, "policyIndex": 0, "generation": 1,
+            "decision": {"clusterName": cluster, "selected": true, "reason": ""}, "deleting": deleting,
+        });
+        serde_json::from_value(binding).expect("a binding")
+    }
+
+    #[test]
+    fn a_silent_cluster_stays_eligible_only_for_what_it_holds() {
+        let silent = Cluster {
+            labels: BTreeMap::new(),
+            taints: Vec::new(),
+            eligible: Err("silent".to_owned()),
+            properties: BTreeMap::new(),
+        };
+        let clusters = BTreeMap::from([(ClusterName::from("a"), silent)]);
+        let rows = [
+            ("bound", vec![binding("a", "Bound", false)], true),
+            ("scheduled", vec![binding("a", "Scheduled", false)], true),
+            ("dropped before", vec![binding("a", "Unscheduled", false)], false),
+            ("being removed", vec![binding("a", "Bound", true)], false),
+            ("elsewhere", vec![binding("b", "Bound", false)], false),
+            ("nothing held", vec![], false),
+        ];
+        for (name, bindings, eligible) in rows {
+            let kept = keep_held(&clusters, &bindings);
+            assert_eq!(kept[&ClusterName::from("a")].eligible.is_ok(), eligible, "{name}");
+        }
+    }
 }
