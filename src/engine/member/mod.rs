@@ -31,6 +31,9 @@ use crate::model::work::WorkOrder;
 
 /// Shortest pause between two reports of one member.
 const REPORT_INTERVAL: Duration = Duration::from_millis(50);
+/// Pause between two reports of a work that is being carried out: a report costs what the work holds, here, in the decision
+/// and in the store, and nothing is decided by a part of it.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 /// How long the first lists of a member may take before it counts as not answering.
 const LIST_TIMEOUT: Duration = Duration::from_secs(60);
 /// First pause before a member that did not answer is tried again; doubles up to [`RECONNECT_MAX`].
@@ -95,6 +98,16 @@ struct Delivery {
     /// Something happened since the last report.
     unreported: bool,
     reported: Option<WorkStatus>,
+    /// Not before this instant while steps are on their way.
+    next_progress: Instant,
+}
+
+impl Delivery {
+    /// Returns when there is something to report, if there is: soon where the work has come to rest.
+    fn report_at(&self, soonest: Instant) -> Option<Instant> {
+        let is_busy = self.in_flight > 0 || self.stale;
+        self.unreported.then(|| if is_busy { soonest.max(self.next_progress) } else { soonest })
+    }
 }
 
 /// The task of one member.
@@ -292,7 +305,7 @@ impl Member {
         let due = self.deliveries.values().filter_map(|d| d.plan.wake_at).min();
         let far = Duration::from_secs(3600);
         let retry = Instant::now() + due.map_or(far, clock::until);
-        if self.deliveries.values().any(|d| d.unreported) { retry.min(next_report) } else { retry }
+        self.deliveries.values().filter_map(|d| d.report_at(next_report)).fold(retry, Instant::min)
     }
 
     fn mark_due(&mut self) {
@@ -332,6 +345,7 @@ impl Member {
                 plan: Plan::default(),
                 unreported: true,
                 reported: None,
+                next_progress: Instant::now(),
             });
             if delivery.order.generation != order.generation {
                 delivery.progress.begin_anew(&order);
@@ -440,11 +454,14 @@ impl Member {
     /// Tells the hall what changed since the last report.
     fn report(&mut self) {
         let now = clock::now();
-        let due = self.deliveries.iter().filter(|(_, d)| d.unreported).map(|(key, _)| key.clone());
+        let instant = Instant::now();
+        let is_due = |d: &Delivery| d.report_at(instant).is_some_and(|at| at <= instant);
+        let due = self.deliveries.iter().filter(|(_, d)| is_due(d)).map(|(key, _)| key.clone());
         for placement in due.collect::<Vec<_>>() {
             let status = self.status(&placement, now);
             let Some(delivery) = self.deliveries.get_mut(&placement) else { continue };
             delivery.unreported = false;
+            delivery.next_progress = instant + PROGRESS_INTERVAL;
             if delivery.reported.as_ref() != Some(&status) {
                 delivery.reported = Some(status.clone());
                 let event = Event::Work { cluster: self.cluster.clone(), placement, status };
