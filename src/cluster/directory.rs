@@ -120,7 +120,11 @@ impl Directory {
         let mut paths = Vec::new();
         for entry in entries {
             let entry = entry.map_err(|error| self.unreachable(&self.path, &error))?;
-            if entry.file_name().to_str().is_some_and(|name| name.ends_with(".yaml") && keep(name)) {
+            if entry
+                .file_name()
+                .to_str()
+                .is_some_and(|name| Path::new(name).extension().is_some_and(|e| e == "yaml") && keep(name))
+            {
                 paths.push(entry.path());
             }
         }

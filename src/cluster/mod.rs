@@ -86,11 +86,9 @@ impl Error {
 impl Classify for Error {
     fn class(&self) -> ErrorClass {
         match self {
-            Self::Unreachable { .. } => ErrorClass::Transient,
-            Self::Denied { .. } => ErrorClass::Denied,
             Self::Refused { code: 409, .. } => ErrorClass::Conflict,
-            Self::Refused { code: 429 | 500.., .. } => ErrorClass::Transient,
-            Self::Refused { code: 401 | 403, .. } => ErrorClass::Denied,
+            Self::Unreachable { .. } | Self::Refused { code: 429 | 500.., .. } => ErrorClass::Transient,
+            Self::Denied { .. } | Self::Refused { code: 401 | 403, .. } => ErrorClass::Denied,
             Self::Access { .. } | Self::Refused { .. } | Self::UnknownKind { .. } => ErrorClass::Invalid,
         }
     }

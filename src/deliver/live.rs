@@ -67,10 +67,11 @@ fn owned_digest(object: &Value) -> Digest {
         None => hasher.update(object.to_string()),
         Some(entries) => {
             for entry in entries {
-                if entry["manager"] == FIELD_MANAGER && entry["operation"] == "Apply" {
-                    if let Some(fields) = entry["fieldsV1"].as_object() {
-                        hash_fields(fields, Some(object), &mut hasher);
-                    }
+                if entry["manager"] == FIELD_MANAGER
+                    && entry["operation"] == "Apply"
+                    && let Some(fields) = entry["fieldsV1"].as_object()
+                {
+                    hash_fields(fields, Some(object), &mut hasher);
                 }
             }
         }

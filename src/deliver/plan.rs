@@ -217,7 +217,7 @@ fn due_applies(order: &WorkOrder, view: &MemberView<'_>, progress: &Progress, no
             State::Wait => plan.complete = false,
             State::Retry(at) => plan.wake_at = Some(plan.wake_at.map_or(at, |w| w.min(at))),
             State::Refused(ApplyOutcome::FoundDrifts) => {
-                plan.steps.extend(show_drift(position, desired, view, progress))
+                plan.steps.extend(show_drift(position, desired, view, progress));
             }
             State::Done | State::Refused(_) => {}
         }

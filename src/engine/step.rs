@@ -30,7 +30,7 @@ pub enum StepResult {
         /// Which.
         key: ObjectKey,
         /// What came of it.
-        attempt: Attempt,
+        attempt: Box<Attempt>,
         /// The object as the member answered.
         live: Option<LiveObject>,
     },
@@ -89,13 +89,13 @@ pub async fn perform(target: &dyn Target, order: &WorkOrder, step: Step, before:
                 tracing::warn!(cluster = %order.cluster, placement = %order.placement, object = %desired.id,
                     "changed by somebody else; put back");
             }
-            conclude(desired, answer, put_back, before)
+            conclude(desired, answer, put_back, before.as_ref())
         }
         Step::ShowDrift { position, seen } => show_drift(target, order, &order.manifests[position], seen).await,
         Step::Compare { position } => {
             let desired = &order.manifests[position];
             let answer = compare(target, order, desired).await;
-            conclude(desired, answer, false, before)
+            conclude(desired, answer, false, before.as_ref())
         }
     }
 }
@@ -223,9 +223,12 @@ async fn probe_take_over(target: &dyn Target, order: &WorkOrder, desired: &Desir
 
 /// Compares as `ReportDiff` asks: with a dry run, so that defaults are no differences.
 async fn compare(target: &dyn Target, order: &WorkOrder, desired: &Desired) -> Result<Answer, Error> {
-    let failed = |error: Error| match error.is_offline() {
-        true => Err(error),
-        false => Ok(Answer::refused(ApplyOutcome::FailedToReportDiff, words(desired, &error))),
+    let failed = |error: Error| {
+        if error.is_offline() {
+            Err(error)
+        } else {
+            Ok(Answer::refused(ApplyOutcome::FailedToReportDiff, words(desired, &error)))
+        }
     };
     let live = match target.get(&desired.id).await {
         Ok(live) => live,
@@ -261,27 +264,27 @@ async fn compare_with(
 }
 
 /// Turns an answer into an attempt, counting failures and put-backs on.
-fn conclude(desired: &Desired, answer: Result<Answer, Error>, put_back: bool, before: Option<Attempt>) -> StepResult {
+fn conclude(desired: &Desired, answer: Result<Answer, Error>, put_back: bool, before: Option<&Attempt>) -> StepResult {
     let answer = match answer {
         Err(error) => return StepResult::Offline(error.to_string()),
         Ok(answer) => answer,
     };
     let now = clock::now();
-    let same = before.as_ref().filter(|b| b.manifest == desired.digest);
+    let same = before.filter(|b| b.manifest == desired.digest);
     let failed = matches!(
         answer.outcome,
         ApplyOutcome::ManifestApplyFailed
             | ApplyOutcome::FailedToFindObjInMemberCluster
             | ApplyOutcome::FailedToReportDiff
     );
-    let mut put_backs = before.as_ref().map(|b| b.put_backs.clone()).unwrap_or_default();
+    let mut put_backs = before.map(|b| b.put_backs.clone()).unwrap_or_default();
     put_backs.retain(|at| *at + crate::deliver::plan::PUT_BACK_WINDOW > now);
     if put_back && !failed {
         put_backs.push(now);
     }
     StepResult::Applied {
         key: desired.key.clone(),
-        attempt: Attempt {
+        attempt: Box::new(Attempt {
             manifest: desired.digest.clone(),
             outcome: answer.outcome,
             message: answer.message,
@@ -290,7 +293,7 @@ fn conclude(desired: &Desired, answer: Result<Answer, Error>, put_back: bool, be
             failures: if failed { same.map_or(0, |b| b.failures) + 1 } else { 0 },
             put_backs,
             differences: answer.differences,
-        },
+        }),
         live: answer.live,
     }
 }

@@ -1,5 +1,7 @@
 //! The command line as scripts see it: the binary itself, its output and its exit codes.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on shall fail")]
+
 mod basics;
 mod plan;
 mod run;

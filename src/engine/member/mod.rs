@@ -35,7 +35,7 @@ const REPORT_INTERVAL: Duration = Duration::from_millis(50);
 /// and in the store, and nothing is decided by a part of it.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 /// How long the first lists of a member may take before it counts as not answering.
-const LIST_TIMEOUT: Duration = Duration::from_secs(60);
+const LIST_TIMEOUT: Duration = Duration::from_mins(1);
 /// First pause before a member that did not answer is tried again; doubles up to [`RECONNECT_MAX`].
 const RECONNECT_FIRST: Duration = Duration::from_secs(1);
 /// Longest such pause.
@@ -303,7 +303,7 @@ impl Member {
     /// Returns when to wake up by itself: a report that waits, or the first retry that falls due.
     fn wake_at(&self, next_report: Instant) -> Instant {
         let due = self.deliveries.values().filter_map(|d| d.plan.wake_at).min();
-        let far = Duration::from_secs(3600);
+        let far = Duration::from_hours(1);
         let retry = Instant::now() + due.map_or(far, clock::until);
         self.deliveries.values().filter_map(|d| d.report_at(next_report)).fold(retry, Instant::min)
     }
@@ -424,7 +424,7 @@ impl Member {
                 }
                 if let Some(delivery) = self.deliveries.get_mut(placement) {
                     delivery.progress.baselines.remove(&key);
-                    delivery.progress.attempts.insert(key, attempt);
+                    delivery.progress.attempts.insert(key, *attempt);
                 }
             }
             StepResult::Deleted { key, uid, gone } => {
