@@ -128,6 +128,19 @@ impl World {
     }
 }
 
+impl Drop for World {
+    /// Keeps the log of a test that failed: `target/tmp/e2e-<test>.log.json`.
+    fn drop(&mut self) {
+        let thread = std::thread::current();
+        if let (true, Some(name)) = (std::thread::panicking(), thread.name()) {
+            let kept = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("e2e-{}.log.json", name.replace("::", "-")));
+            if fs::copy(self.log_file(), &kept).is_ok() {
+                eprintln!("the daemon's log is kept: {}", kept.display());
+            }
+        }
+    }
+}
+
 /// A running daemon, killed when dropped.
 pub struct Daemon<'a> {
     world: &'a World,

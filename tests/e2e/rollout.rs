@@ -3,7 +3,7 @@
 use std::fs;
 
 use crate::daemon::{World, access, config_map, deployment, member_clusters, namespace, placement};
-use crate::fleet::write_count;
+use crate::fleet::request_count;
 use crate::shared;
 
 fn names() -> Vec<&'static str> {
@@ -141,7 +141,8 @@ fn kill_in_the_middle_of_a_rollout_repeats_nothing() {
     world.write("fleet.yaml", &member_clusters(names()));
     let objects = |version: &str| {
         let maps: String = (0..20).map(|n| config_map("crash", &format!("c{n}"), version)).collect();
-        // StatefulSets are nobody else's in this fleet: their writes are counted.
+        // StatefulSets are applied by nobody else in this fleet. (Only applies are counted: a namespace that goes, in
+        // whatever test, has its StatefulSets deleted as a collection.)
         let set = deployment("crash", "web", &format!("web:{version}"), "2s");
         [placement("crash", ""), namespace("crash"), maps, set.replace("kind: Deployment", "kind: StatefulSet")]
             .concat()
@@ -151,7 +152,7 @@ fn kill_in_the_middle_of_a_rollout_repeats_nothing() {
     let daemon = world.start();
     daemon.await_rolled_out("crash", 0);
     let writes = |resource: &str| -> Vec<u64> {
-        let count = |m: &crate::fleet::Member| write_count(&m.metrics().expect("metrics"), resource);
+        let count = |m: &crate::fleet::Member| request_count(&m.metrics().expect("metrics"), "APPLY", resource);
         shared().members.iter().map(count).collect()
     };
     let before = writes("statefulsets");
