@@ -27,7 +27,7 @@ const STREAM_WINDOW_BYTES: u32 = 1 << 20;
 const CONNECTION_WINDOW_BYTES: u32 = 4 << 20;
 
 /// How long anything may take before a run is given up: far above every figure that is of any use.
-const LIMIT: Duration = Duration::from_secs(180);
+const LIMIT: Duration = Duration::from_mins(3);
 
 /// Connects to a member: HTTP/2, one connection.
 pub async fn connect(member: &Member) -> Result<Client> {

@@ -13,7 +13,7 @@ use crate::fleet::{Member, free_port, git, http, until};
 use crate::generate;
 
 /// How long the daemon may take to answer.
-const READY: Duration = Duration::from_secs(60);
+const READY: Duration = Duration::from_mins(1);
 
 /// Unit of the times in `/proc/PID/stat`; Linux has had no other since long.
 const TICKS_PER_SECOND: f64 = 100.0;

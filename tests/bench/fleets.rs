@@ -88,9 +88,9 @@ async fn commits(members: &[Member], app: &str, floor: &str) -> Result<(Vec<Dura
         let applied = eyes.await_value(app, &names, &value).await.with_context(|| world.log())?;
         await_held(&mut eyes, app, round).await.with_context(|| world.log())?;
 
-        let applies = config_maps(floor, CHANGED, &value);
+        let floor_maps = config_maps(floor, CHANGED, &value);
         let started = Instant::now();
-        apply_everywhere(&clients, &applies, CHANGED).await?;
+        apply_everywhere(&clients, &floor_maps, CHANGED).await?;
         let reached = eyes.await_value(floor, &names, &value).await?;
         if round >= WARM_UP {
             ours.push(applied - committed);
@@ -145,9 +145,9 @@ pub async fn bulk() -> Result<Value> {
 
 async fn bulk_floor(clients: &[Client], eyes: &mut Eyes, namespace: &str) -> Result<Duration> {
     create_namespace(clients, namespace).await?;
-    let applies = config_maps(namespace, BULK, "cold");
+    let floor_maps = config_maps(namespace, BULK, "cold");
     let started = Instant::now();
-    apply_everywhere(clients, &applies, BULK_IN_FLIGHT).await?;
+    apply_everywhere(clients, &floor_maps, BULK_IN_FLIGHT).await?;
     Ok(eyes.await_value(namespace, &names(BULK), "cold").await? - started)
 }
 

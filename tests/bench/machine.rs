@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context as _, Result};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::fleet::Binaries;
 
@@ -62,7 +62,7 @@ pub fn record(id: &str, result: &Value) -> Result<()> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(RESULTS);
     fs::create_dir_all(path.parent().context("it is below the root")?)?;
     let known = fs::read(&path).ok().and_then(|bytes| serde_json::from_slice::<Value>(&bytes).ok());
-    let mut all = known.and_then(|value| value.as_object().cloned()).unwrap_or_else(Map::new);
+    let mut all = known.and_then(|value| value.as_object().cloned()).unwrap_or_default();
     all.insert("machine".to_owned(), machine());
     let mut result = result.clone();
     result["versions"] = versions()?;

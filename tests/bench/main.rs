@@ -1,5 +1,13 @@
 //! The benchmarks that need servers, processes or large trees: `tests/bench.sh`. Never run by the tests.
 
+#![allow(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::disallowed_methods,
+    clippy::unchecked_time_subtraction,
+    reason = "a benchmark reads clocks and rounds figures"
+)]
+
 #[path = "../fleet/mod.rs"]
 mod fleet;
 
@@ -46,7 +54,7 @@ struct Arguments {
 
 impl Arguments {
     fn parse(mut words: impl Iterator<Item = String>) -> Result<Self> {
-        let mut arguments = Self { wanted: Vec::new(), window: Duration::from_secs(60) };
+        let mut arguments = Self { wanted: Vec::new(), window: Duration::from_mins(1) };
         while let Some(word) = words.next() {
             match word.as_str() {
                 "--minutes" => match words.next().and_then(|number| number.parse().ok()) {

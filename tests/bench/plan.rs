@@ -90,7 +90,7 @@ pub fn child(folder: &Path) -> Result<()> {
     let now = Timestamp::now();
     let mut world = World { source: "bench".to_owned(), ..World::default() };
     let mut states = BTreeMap::new();
-    let works = pass(&mut world, &mut states, tree, now);
+    let works = pass(&mut world, &mut states, &tree, now);
     let cold = started.elapsed();
     let peak = memory_kb("self", "VmHWM")?;
     let errors = states.values().filter(|state| state.record.error.is_some()).count();
@@ -101,13 +101,13 @@ pub fn child(folder: &Path) -> Result<()> {
     let mut states = BTreeMap::new();
     let started = Instant::now();
     let tree = Arc::new(read_commit(&reader, &reader.resolve("HEAD~1")?, &mut cache)?);
-    pass(&mut world, &mut states, tree, now);
+    pass(&mut world, &mut states, &tree, now);
     let from_commit = started.elapsed();
     let head = reader.resolve("HEAD")?;
     let started = Instant::now();
     let tree = Arc::new(read_commit(&reader, &head, &mut cache)?);
     let one_read = started.elapsed();
-    pass(&mut world, &mut states, tree, now);
+    pass(&mut world, &mut states, &tree, now);
     let one = started.elapsed();
     let answer = json!({
         "cold": cold.as_secs_f64(), "coldRead": read.as_secs_f64(), "coldDecide": (cold - read).as_secs_f64(),
@@ -123,7 +123,7 @@ pub fn child(folder: &Path) -> Result<()> {
 fn pass(
     world: &mut World,
     states: &mut BTreeMap<PlacementKey, PlacementState>,
-    tree: Arc<Tree>,
+    tree: &Arc<Tree>,
     now: Timestamp,
 ) -> usize {
     let record = |name: &gitfleet::model::id::ClusterName, labels: &BTreeMap<String, String>| ClusterRecord {
@@ -137,8 +137,8 @@ fn pass(
         properties: BTreeMap::new(),
     };
     world.records = tree.clusters.iter().map(|(name, c)| (name.clone(), record(name, &c.labels))).collect();
-    world.clusters = clusters(&tree, &world.records, now);
-    world.tree = Arc::clone(&tree);
+    world.clusters = clusters(tree, &world.records, now);
+    world.tree = Arc::clone(tree);
     let mut works = 0;
     for (key, placement) in &tree.placements {
         let state = states.remove(key).unwrap_or_else(|| {
