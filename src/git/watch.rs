@@ -14,8 +14,8 @@ pub struct Watch {
     _watcher: RecommendedWatcher,
 }
 
-/// Calls `on_change` whenever the branch of a source on this machine may have moved, some 100 ms after the last of
-/// several changes. Spurious calls happen, missed ones may: keep polling, less often.
+/// Calls `on_change` whenever the branch of a source on this machine may have moved: at once in a repository, and some
+/// 100 ms after the last of several changes. Spurious calls happen, missed ones may: keep polling, less often.
 ///
 /// `None` for a remote, which cannot be watched. The call comes from a thread of its own; it must not block for long.
 ///
@@ -33,6 +33,7 @@ pub fn watch(source: &Source, on_change: impl Fn() + Send + 'static) -> Result<O
         let root = root.clone();
         Box::new(move |path| ref_path_matters(&root, path))
     };
+    let at_once = excluded.is_none();
     let (sender, receiver) = channel();
     let handler = move |event: notify::Result<Event>| {
         // An error means that something may have been missed.
@@ -54,23 +55,33 @@ pub fn watch(source: &Source, on_change: impl Fn() + Send + 'static) -> Result<O
         watcher.watch(&path, mode).map_err(|error| failed(error.to_string()))?;
     }
     let builder = std::thread::Builder::new().name("gitfleet-watch".to_owned());
-    builder.spawn(move || debounce(&receiver, &on_change)).map_err(|error| failed(error.to_string()))?;
+    builder.spawn(move || debounce(&receiver, at_once, &on_change)).map_err(|error| failed(error.to_string()))?;
     Ok(Some(Watch { _watcher: watcher }))
 }
 
-/// Calls back once for each burst; ends when the watcher, which holds the sender, is dropped.
-fn debounce(news: &Receiver<()>, on_change: &(impl Fn() + Send)) {
+/// Calls back once for each burst, when it is over; with `at_once` also when it begins: a branch moves by one atomic rename,
+/// so that the first word of it is the whole news. Ends when the watcher, which holds the sender, is dropped.
+fn debounce(news: &Receiver<()>, at_once: bool, on_change: &(impl Fn() + Send)) {
     while news.recv().is_ok() {
+        if at_once {
+            on_change();
+        }
+        let mut untold = !at_once;
         let mut waited = Duration::ZERO;
         while waited < WATCH_DEBOUNCE_MAX {
             match news.recv_timeout(WATCH_DEBOUNCE) {
                 // How long a message took is not measured; counting each as a whole interval only shortens the wait.
-                Ok(()) => waited += WATCH_DEBOUNCE / 10,
+                Ok(()) => {
+                    untold = true;
+                    waited += WATCH_DEBOUNCE / 10;
+                }
                 Err(RecvTimeoutError::Timeout) => break,
                 Err(RecvTimeoutError::Disconnected) => return,
             }
         }
-        on_change();
+        if untold {
+            on_change();
+        }
     }
 }
 
@@ -104,6 +115,22 @@ fn ref_path_matters(git_dir: &Path, path: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bursts_are_told_once_when_over_and_branches_at_once() {
+        for (at_once, words, expected) in [(false, 1, 1), (false, 3, 1), (true, 1, 1), (true, 3, 2)] {
+            let (sender, receiver) = channel();
+            let (told, tales) = channel();
+            (0..words).for_each(|_| sender.send(()).unwrap());
+            let teller = std::thread::spawn(move || debounce(&receiver, at_once, &move || told.send(()).unwrap()));
+            for _ in 0..expected {
+                tales.recv_timeout(Duration::from_secs(30)).expect("it is told");
+            }
+            drop(sender);
+            teller.join().unwrap();
+            assert_eq!(tales.try_iter().count(), 0, "{words} words, at once: {at_once}");
+        }
+    }
 
     #[test]
     fn only_what_decides_a_branch_matters() {
