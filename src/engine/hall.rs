@@ -8,6 +8,7 @@ use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use rayon::prelude::*;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::decide::{Decision, decide};
@@ -345,17 +346,12 @@ impl Hall {
     /// Decides what is dirty, writes the difference down, and acts.
     async fn decide_dirty(&mut self) {
         let now = clock::now();
+        self.metrics.queue_depth.set(i64::try_from(self.dirty.len()).unwrap_or(i64::MAX));
+        let dirty = std::mem::take(&mut self.dirty);
         let mut decided = Vec::new();
         let mut ops = Vec::new();
-        self.metrics.queue_depth.set(i64::try_from(self.dirty.len()).unwrap_or(i64::MAX));
-        for key in std::mem::take(&mut self.dirty) {
-            let Some(state) = self.placements.get(&key) else { continue };
-            let started = std::time::Instant::now();
-            let mut before = state.clone();
-            before.works.extend(self.reports.get(&key).cloned().unwrap_or_default());
-            let decision = decide(before, &self.world, now);
-            let next = (!decision.finished).then_some(&decision.state);
-            match persist::difference(Some(state), next) {
+        for (key, decision, difference) in tokio::task::block_in_place(|| self.decisions(&dirty, now)) {
+            match difference {
                 Ok(more) => {
                     let result = if more.is_empty() { Decided::Unchanged } else { Decided::Changed };
                     self.metrics.decisions.get_or_create(&ByDecision { result }).inc();
@@ -367,10 +363,6 @@ impl Hall {
                 }
             }
             ops.extend(decision.journal.iter().cloned().map(Op::Journal));
-            self.metrics
-                .pass_seconds
-                .get_or_create(&ByOutcome { result: Outcome::Ok })
-                .observe(started.elapsed().as_secs_f64());
             decided.push((key, decision));
         }
         if !ops.is_empty() {
@@ -393,6 +385,28 @@ impl Hall {
         if any {
             self.changes.send_modify(|version| *version += 1);
         }
+    }
+
+    /// Decides on all cores, with what each decision changes in the store. The order is that of the keys: deciding is pure, so
+    /// nothing depends on who is done first.
+    fn decisions(
+        &self,
+        dirty: &BTreeSet<PlacementKey>,
+        now: Timestamp,
+    ) -> Vec<(PlacementKey, Decision, crate::store::Result<Vec<Op>>)> {
+        let states: Vec<&PlacementState> = dirty.iter().filter_map(|key| self.placements.get(key)).collect();
+        let one = |state: &PlacementState| {
+            let started = std::time::Instant::now();
+            let key = state.record.key.clone();
+            let mut before = state.clone();
+            before.works.extend(self.reports.get(&key).cloned().unwrap_or_default());
+            let decision = decide(before, &self.world, now);
+            let difference = persist::difference(Some(state), (!decision.finished).then_some(&decision.state));
+            let seconds = self.metrics.pass_seconds.get_or_create(&ByOutcome { result: Outcome::Ok }).clone();
+            seconds.observe(started.elapsed().as_secs_f64());
+            (key, decision, difference)
+        };
+        states.into_par_iter().map(one).collect()
     }
 
     /// Carries out what a decision says; its records are written.

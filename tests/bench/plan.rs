@@ -13,9 +13,10 @@ use gitfleet::engine::decide::decide;
 use gitfleet::engine::world::{PlacementState, World, clusters};
 use gitfleet::git;
 use gitfleet::model::id::PlacementKey;
-use gitfleet::model::records::{ClusterRecord, MemberKind, PlacementRecord};
+use gitfleet::model::records::{ClusterRecord, MemberKind};
 use gitfleet::model::tree::Tree;
 use jiff::Timestamp;
+use rayon::prelude::*;
 use serde_json::{Value, json};
 
 use crate::daemon::{binary, memory_kb};
@@ -139,27 +140,14 @@ fn pass(
     world.records = tree.clusters.iter().map(|(name, c)| (name.clone(), record(name, &c.labels))).collect();
     world.clusters = clusters(tree, &world.records, now);
     world.tree = Arc::clone(tree);
-    let mut works = 0;
-    for (key, placement) in &tree.placements {
-        let state = states.remove(key).unwrap_or_else(|| {
-            PlacementState::new(PlacementRecord {
-                key: key.clone(),
-                spec: placement.spec.clone(),
-                annotations: placement.annotations.clone(),
-                generation: 0,
-                origin: Some(placement.origin.clone()),
-                created_at: now,
-                conditions: Vec::new(),
-                error: None,
-                deletion_gate: None,
-                removed: false,
-                halted: None,
-            })
-        });
-        let decision = decide(state, world, now);
-        works += decision.orders.len();
-        states.insert(key.clone(), decision.state);
-    }
+    let before: Vec<PlacementState> = tree
+        .placements
+        .iter()
+        .map(|(key, placement)| states.remove(key).unwrap_or_else(|| PlacementState::begin(placement, now)))
+        .collect();
+    let decisions: Vec<_> = before.into_par_iter().map(|state| decide(state, world, now)).collect();
+    let works = decisions.iter().map(|decision| decision.orders.len()).sum();
+    states.extend(decisions.into_iter().map(|decision| (decision.state.record.key.clone(), decision.state)));
     works
 }
 
