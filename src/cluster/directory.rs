@@ -8,6 +8,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use notify::event::ModifyKind;
@@ -20,6 +21,8 @@ use super::{ApplyOptions, Deletion, Error, Observation, Target, WatchHandle, Wat
 use crate::model::id::{ObjectId, ObjectKey};
 use crate::yaml;
 
+/// How long a folder must be quiet before it is looked at again.
+const CHANGES_QUIET: Duration = Duration::from_millis(50);
 /// How the name of an inventory file starts.
 const INVENTORY_PREFIX: &str = ".inventory.";
 
@@ -251,5 +254,7 @@ async fn follow(directory: Directory, kind: WatchedKind, sink: mpsc::Sender<Obse
         if failed || changes.recv().await.is_none() {
             return;
         }
+        // An editor empties a file before it fills it: what is read in between would count as a change of its own.
+        while let Ok(Some(())) = tokio::time::timeout(CHANGES_QUIET, changes.recv()).await {}
     }
 }

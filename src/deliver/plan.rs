@@ -92,11 +92,14 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Forgets what a new generation of the order must try again: refusals, and every comparison where it only compares.
-    /// What was applied stays known, or drift could not be told from a change.
+    /// Forgets what a new generation of the order must try again: refusals, every comparison where it only compares, and
+    /// what it does not hold (brought back later, it is applied and not put back). What was applied stays known, or drift
+    /// could not be told from a change.
     pub fn begin_anew(&mut self, order: &WorkOrder) {
         let compares = order.strategy.type_ == ApplyStrategyType::ReportDiff;
-        self.attempts.retain(|_, attempt| !compares && attempt.outcome == ApplyOutcome::Applied);
+        let held: BTreeSet<&ObjectKey> = order.manifests.iter().map(|desired| &desired.key).collect();
+        self.attempts
+            .retain(|key, attempt| !compares && attempt.outcome == ApplyOutcome::Applied && held.contains(key));
         self.drifts.clear();
     }
 }

@@ -276,6 +276,21 @@ fn drift_from_before_a_restart_is_seen_by_its_baseline() {
 }
 
 #[test]
+fn what_was_removed_and_brought_back_is_applied_and_not_put_back() {
+    let mut member = Member::default();
+    let full = order("p", web());
+    member.settle(&full);
+    let less = WorkOrder { snapshot: 1, digest: Digest::from("h1"), ..order("p", vec![web().remove(2)]) };
+    member.progress.begin_anew(&less);
+    member.settle(&less);
+    member.log.clear();
+    let again = WorkOrder { snapshot: 2, digest: Digest::from("h2"), ..full };
+    member.progress.begin_anew(&again);
+    member.settle(&again);
+    assert_eq!(member.log[1..3], ["apply ConfigMap n/settings", "apply Deployment.apps n/web"]);
+}
+
+#[test]
 fn if_not_drifted_leaves_drift_and_reports_it() {
     let mut member = Member::default();
     let mut order = order("p", web());
