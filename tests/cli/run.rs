@@ -65,6 +65,21 @@ fn a_commit_arrives_and_then_all_is_quiet() {
 }
 
 #[test]
+fn a_lost_store_is_rebuilt_by_looking() {
+    let scratch = fleet();
+    once(&scratch).text(0);
+    scratch.write("web.yaml", &namespace("web", &[("a", "2"), ("b", "1"), ("c", "1")]));
+    scratch.commit("second");
+    once(&scratch).text(0);
+    let before = times(&scratch, "east");
+    fs::remove_dir_all(scratch.path("store")).expect("the store is lost");
+    once(&scratch).text(0);
+    assert_eq!(times(&scratch, "east"), before, "what is there is not written again");
+    let snapshots = scratch.run(&["get", "snapshots", "-c", CONFIG, "-o", "name"]);
+    assert!(snapshots.text(0).contains("web-1-snapshot"), "the index goes on from the members': {}", snapshots.out);
+}
+
+#[test]
 fn a_refused_commit_changes_nothing() {
     let scratch = fleet();
     once(&scratch).text(0);
