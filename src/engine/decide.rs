@@ -490,3 +490,7 @@ impl Pass<'_> {
         self.state.record.conditions = conditions;
     }
 }
+
+#[cfg(test)]
+#[path = "decide_tests.rs"]
+mod tests;
