@@ -54,8 +54,10 @@ pub const ERRORS_MAX: usize = 1_000;
 pub const FETCH_TIME_MAX: Duration = Duration::from_mins(10);
 /// How often a running fetch looks whether it shall stop.
 pub const WATCHDOG_INTERVAL: Duration = Duration::from_millis(50);
-/// How long a watched place must be quiet before it counts as changed: a commit touches several files.
+/// How long a watched folder must be quiet before it counts as changed: files are saved one by one.
 pub const WATCH_DEBOUNCE: Duration = Duration::from_millis(100);
+/// How long a repository must be quiet before what moved after the first word of a burst is told too.
+pub const WATCH_COALESCE: Duration = Duration::from_millis(5);
 /// How long a place that never becomes quiet may hold back the news.
 pub const WATCH_DEBOUNCE_MAX: Duration = Duration::from_secs(2);
 /// How many packs a mirror may have before it is built anew: every fetch that brings something adds one.

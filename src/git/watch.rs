@@ -7,7 +7,7 @@ use std::time::Duration;
 use notify::event::{AccessKind, AccessMode, EventKind};
 use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher};
 
-use super::{Error, Source, WATCH_DEBOUNCE, WATCH_DEBOUNCE_MAX};
+use super::{Error, Source, WATCH_COALESCE, WATCH_DEBOUNCE, WATCH_DEBOUNCE_MAX};
 
 /// Watches until it is dropped.
 pub struct Watch {
@@ -67,13 +67,14 @@ fn debounce(news: &Receiver<()>, at_once: bool, on_change: &(impl Fn() + Send)) 
             on_change();
         }
         let mut untold = !at_once;
+        let quiet = if at_once { WATCH_COALESCE } else { WATCH_DEBOUNCE };
         let mut waited = Duration::ZERO;
         while waited < WATCH_DEBOUNCE_MAX {
-            match news.recv_timeout(WATCH_DEBOUNCE) {
+            match news.recv_timeout(quiet) {
                 // How long a message took is not measured; counting each as a whole interval only shortens the wait.
                 Ok(()) => {
                     untold = true;
-                    waited += WATCH_DEBOUNCE / 10;
+                    waited += quiet / 10;
                 }
                 Err(RecvTimeoutError::Timeout) => break,
                 Err(RecvTimeoutError::Disconnected) => return,
