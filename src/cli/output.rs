@@ -40,7 +40,7 @@ pub fn print(text: &str) -> anyhow::Result<Exit> {
 /// than memory should be.
 ///
 /// # Errors
-/// As [`print`].
+/// As [`print`](fn@print).
 pub fn print_json(value: &impl serde::Serialize) -> anyhow::Result<Exit> {
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     let written = serde_json::to_writer_pretty(&mut out, value).map_err(std::io::Error::from);

@@ -13,7 +13,7 @@ use crate::model::manifest::Manifest;
 use crate::model::tree::{Placement, Tree};
 
 /// Returns the objects one cluster is to hold, in snapshot order. Overrides act here and nowhere else; until they are
-/// built every cluster holds the snapshot as it is ([`concerning`] sees to it that none is left out silently).
+/// built every cluster holds the snapshot as it is (`concerning` sees to it that none is left out silently).
 ///
 /// # Errors
 /// Why the objects cannot be made for this cluster (an override that fails), for people; the cluster then keeps what it
