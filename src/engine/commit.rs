@@ -41,14 +41,7 @@ pub fn read_commit(reader: &Reader, commit: &CommitId, cache: &mut Cache) -> Res
     let ignore = reader.file(commit, IGNORE_FILE)?;
     let filter = Filter::new(ignore.as_deref());
     let listing = reader.files(commit, &|path| filter.reads(path))?;
-    let blobs: BTreeMap<Arc<str>, BlobId> = listing.files.into_iter().map(|f| (f.path, f.blob)).collect();
-    let selection = source::select(blobs.keys().map(AsRef::as_ref), ignore.as_deref());
-    let wanted: Vec<(Arc<str>, BlobId)> = selection
-        .read
-        .iter()
-        .filter_map(|path| blobs.get_key_value(path.as_str()))
-        .map(|(p, b)| (p.clone(), b.clone()))
-        .collect();
+    let (selection, wanted) = chosen(listing.files, ignore.as_deref());
     let mut errors = listing.errors;
     let missing: Vec<(Arc<str>, BlobId)> =
         wanted.iter().filter(|(_, blob)| !cache.contains_key(blob)).cloned().collect();
@@ -100,14 +93,7 @@ pub fn survey(dir: &Path) -> Result<Survey, git::Error> {
     let ignore = std::fs::read(dir.join(IGNORE_FILE)).ok();
     let filter = Filter::new(ignore.as_deref());
     let folder = git::read_folder(dir, &|path| filter.reads(path))?;
-    let blobs: BTreeMap<Arc<str>, BlobId> = folder.listing.files.into_iter().map(|f| (f.path, f.blob)).collect();
-    let selection = source::select(blobs.keys().map(AsRef::as_ref), ignore.as_deref());
-    let wanted: Vec<(Arc<str>, BlobId)> = selection
-        .read
-        .iter()
-        .filter_map(|path| blobs.get_key_value(path.as_str()))
-        .map(|(p, b)| (p.clone(), b.clone()))
-        .collect();
+    let (selection, wanted) = chosen(folder.listing.files, ignore.as_deref());
     let files: Vec<_> = wanted
         .into_par_iter()
         .filter_map(|(path, blob)| {
@@ -123,6 +109,15 @@ pub fn survey(dir: &Path) -> Result<Survey, git::Error> {
         Err(Error::Git(error)) => return Err(error),
     };
     Ok(Survey { tree, skipped })
+}
+
+/// Returns which of the listed files are read, with path and blob.
+fn chosen(listed: Vec<git::File>, ignore: Option<&[u8]>) -> (source::Selection, Vec<(Arc<str>, BlobId)>) {
+    let blobs: BTreeMap<Arc<str>, BlobId> = listed.into_iter().map(|file| (file.path, file.blob)).collect();
+    let selection = source::select(blobs.keys().map(AsRef::as_ref), ignore);
+    let read = selection.read.iter().filter_map(|path| blobs.get_key_value(path.as_str()));
+    let wanted = read.map(|(path, blob)| (path.clone(), blob.clone())).collect();
+    (selection, wanted)
 }
 
 fn assemble(
