@@ -90,7 +90,13 @@ pub fn read_folder(dir: &Path) -> Result<Tree, Error> {
 /// # Errors
 /// The folder cannot be read.
 pub fn survey(dir: &Path) -> Result<Survey, git::Error> {
-    let ignore = std::fs::read(dir.join(IGNORE_FILE)).ok();
+    let path = dir.join(IGNORE_FILE);
+    let ignore = match std::fs::read(&path) {
+        Ok(content) => Some(content),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+        // Passed over, it would make everything it excludes part of the plan.
+        Err(source) => return Err(git::Error::Disk { path, source }),
+    };
     let filter = Filter::new(ignore.as_deref());
     let folder = git::read_folder(dir, &|path| filter.reads(path))?;
     let (selection, wanted) = chosen(folder.listing.files, ignore.as_deref());

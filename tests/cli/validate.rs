@@ -87,3 +87,13 @@ fn a_folder_that_is_not_there() {
     assert!(found.err.contains("nowhere"), "{}", found.err);
     assert_eq!(scratch.run(&["validate"]).code, 64);
 }
+
+#[test]
+fn an_ignore_file_that_cannot_be_read_is_not_passed_over() {
+    let scratch = Scratch::new();
+    scratch.write("excluded.yaml", "a: [\n");
+    std::fs::create_dir(scratch.path(FLEET).join(".gitfleetignore")).expect("a folder in its place");
+    let found = scratch.run(&["validate", FLEET]);
+    assert_eq!(found.code, 2, "{}{}", found.out, found.err);
+    assert!(found.err.contains("cannot read") && found.err.contains(".gitfleetignore"), "{}", found.err);
+}
