@@ -192,13 +192,7 @@ pub fn clusters(
                 Some(record) if silent(record) => Err(format!("it has not answered since {}", record.since)),
                 _ => Ok(()),
             };
-            let cluster = Cluster {
-                labels: member.labels.clone(),
-                taints: member.spec.taints.clone(),
-                eligible,
-                properties: BTreeMap::new(),
-            };
-            (name.clone(), cluster)
+            (name.clone(), Cluster { eligible, ..Cluster::from(member) })
         })
         .collect()
 }
@@ -239,12 +233,7 @@ mod tests {
 
     #[test]
     fn a_silent_cluster_stays_eligible_only_for_what_it_holds() {
-        let silent = Cluster {
-            labels: BTreeMap::new(),
-            taints: Vec::new(),
-            eligible: Err("silent".to_owned()),
-            properties: BTreeMap::new(),
-        };
+        let silent = Cluster { eligible: Err("silent".to_owned()), ..Cluster::default() };
         let clusters = BTreeMap::from([(ClusterName::from("a"), silent)]);
         let rows = [
             ("bound", vec![binding("a", "Bound", false)], true),

@@ -1,6 +1,6 @@
 //! A member cluster as scheduling sees it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::api::cluster::{MemberCluster, Taint};
 
@@ -15,11 +15,13 @@ pub struct Cluster {
     pub eligible: Result<(), String>,
     /// Property names with their values, as Kubernetes quantities; `resources.kubernetes-fleet.io/` names included.
     pub properties: BTreeMap<String, String>,
+    /// The namespaces it has, where somebody collects them; namespaced placements go only where their namespace is.
+    pub namespaces: Option<BTreeSet<String>>,
 }
 
 impl Default for Cluster {
     fn default() -> Self {
-        Self { labels: BTreeMap::new(), taints: Vec::new(), eligible: Ok(()), properties: BTreeMap::new() }
+        Self { labels: BTreeMap::new(), taints: Vec::new(), eligible: Ok(()), properties: BTreeMap::new(), namespaces: None }
     }
 }
 

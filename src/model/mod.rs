@@ -2,6 +2,7 @@
 
 pub mod cluster;
 pub mod diff;
+pub mod explanation;
 pub mod id;
 pub mod kinds;
 pub mod manifest;
