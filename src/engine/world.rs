@@ -1,6 +1,5 @@
 //! What the hall knows: the view a decision is made from.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -11,11 +10,11 @@ use crate::model::cluster::Cluster;
 use crate::model::id::{ClusterName, Digest, ObjectKey, PlacementKey};
 use crate::model::manifest::Manifest;
 use crate::model::records::{
-    Binding, BindingState, ClusterRecord, MemberKind, PlacementRecord, PolicySnapshot, ResourceSnapshot,
-    SnapshotResource, WorkStatus,
+    Binding, ClusterRecord, MemberKind, PlacementRecord, PolicySnapshot, ResourceSnapshot, SnapshotResource, WorkStatus,
 };
 use crate::model::tree::{Placement, Tree};
 use crate::model::work::Desired;
+use crate::schedule::Fleet;
 use crate::snapshot;
 
 /// How long a member may be silent before nothing new is placed on it.
@@ -31,7 +30,7 @@ pub struct World {
     /// The accepted commit.
     pub tree: Arc<Tree>,
     /// The fleet as scheduling sees it: the clusters git names.
-    pub clusters: BTreeMap<ClusterName, Cluster>,
+    pub clusters: Fleet,
     /// What is known of each cluster, those that left included.
     pub records: BTreeMap<ClusterName, ClusterRecord>,
     /// The newest snapshot that any member holds of a placement: a lost store goes on from it.
@@ -176,11 +175,7 @@ fn desired_as(manifest: &Manifest, digest: Digest) -> Desired {
 }
 
 /// Returns the fleet as scheduling sees it: the clusters git names, eligible where they can be reached.
-pub fn clusters(
-    tree: &Tree,
-    records: &BTreeMap<ClusterName, ClusterRecord>,
-    now: Timestamp,
-) -> BTreeMap<ClusterName, Cluster> {
+pub fn clusters(tree: &Tree, records: &BTreeMap<ClusterName, ClusterRecord>, now: Timestamp) -> Fleet {
     let silent = |record: &ClusterRecord| !record.online && record.since + SILENCE_MAX < now;
     tree.clusters
         .iter()
@@ -195,57 +190,4 @@ pub fn clusters(
             (name.clone(), Cluster { eligible, ..Cluster::from(member) })
         })
         .collect()
-}
-
-/// Returns the fleet for the scheduling of one placement: a cluster that holds it stays eligible, whether it answers or not.
-///
-/// Nothing new goes where nobody answers; but with a changed policy, which judges every cluster again, an outage must not
-/// become a deletion when the cluster returns.
-pub fn keep_held<'a>(
-    clusters: &'a BTreeMap<ClusterName, Cluster>,
-    bindings: &[Binding],
-) -> Cow<'a, BTreeMap<ClusterName, Cluster>> {
-    let held = |b: &&Binding| b.state != BindingState::Unscheduled && !b.deleting;
-    let mut kept = Cow::Borrowed(clusters);
-    for binding in bindings.iter().filter(held) {
-        if clusters.get(&binding.cluster).is_some_and(|cluster| cluster.eligible.is_err())
-            && let Some(cluster) = kept.to_mut().get_mut(&binding.cluster)
-        {
-            cluster.eligible = Ok(());
-        }
-    }
-    kept
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    fn binding(cluster: &str, state: &str, deleting: bool) -> Binding {
-        let binding = json!({
-            "name": cluster, "placement": "p", "cluster": cluster, "state": state, "policyIndex": 0, "generation": 1,
-            "decision": {"clusterName": cluster, "selected": true, "reason": ""}, "deleting": deleting,
-        });
-        serde_json::from_value(binding).expect("a binding")
-    }
-
-    #[test]
-    fn a_silent_cluster_stays_eligible_only_for_what_it_holds() {
-        let silent = Cluster { eligible: Err("silent".to_owned()), ..Cluster::default() };
-        let clusters = BTreeMap::from([(ClusterName::from("a"), silent)]);
-        let rows = [
-            ("bound", vec![binding("a", "Bound", false)], true),
-            ("scheduled", vec![binding("a", "Scheduled", false)], true),
-            ("dropped before", vec![binding("a", "Unscheduled", false)], false),
-            ("being removed", vec![binding("a", "Bound", true)], false),
-            ("elsewhere", vec![binding("b", "Bound", false)], false),
-            ("nothing held", vec![], false),
-        ];
-        for (name, bindings, eligible) in rows {
-            let kept = keep_held(&clusters, &bindings);
-            assert_eq!(kept[&ClusterName::from("a")].eligible.is_ok(), eligible, "{name}");
-        }
-    }
 }
