@@ -5,16 +5,14 @@
 
 mod kubefleet;
 
-use std::collections::BTreeMap;
-
 use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::api::FieldError;
 use crate::model::cluster::Cluster;
-use crate::model::id::ClusterName;
 use crate::model::manifest::{InputError, Manifest};
 use crate::model::tree::Tree;
+use crate::schedule::Fleet;
 
 /// Returns the decisions about every placement of the objects: for KubeFleet's its policy snapshot with status.
 ///
@@ -25,7 +23,7 @@ pub fn schedule(tree: &Tree, now: Timestamp) -> Result<Vec<Value>, Vec<InputErro
 }
 
 /// Returns the fleet that MemberClusters describe.
-fn fleet(tree: &Tree, _now: Timestamp) -> BTreeMap<ClusterName, Cluster> {
+fn fleet(tree: &Tree, _now: Timestamp) -> Fleet {
     tree.clusters.iter().map(|(name, member)| (name.clone(), Cluster::from(member))).collect()
 }
 

@@ -6,6 +6,7 @@ pub mod explanation;
 pub mod id;
 pub mod kinds;
 pub mod manifest;
+pub mod ocm;
 pub mod records;
 pub mod tree;
 pub mod work;

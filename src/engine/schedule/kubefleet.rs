@@ -19,7 +19,7 @@ use crate::model::manifest::{InputError, Manifest};
 use crate::model::records::{Binding, BindingState, ClusterDecision, PolicySnapshot};
 use crate::model::tree::Tree;
 use crate::report::objects::policy_snapshot_object;
-use crate::schedule::{self, Request};
+use crate::schedule::{self, BadValues, Fleet, Request};
 use crate::snapshot::{policy_hash, scheduled_policy};
 use crate::yaml;
 
@@ -68,13 +68,20 @@ pub(super) fn policy_snapshots(tree: &Tree, now: Timestamp) -> Result<Vec<Value>
 fn decided(
     key: &PlacementKey,
     policy: &Policy,
-    clusters: &BTreeMap<ClusterName, crate::model::cluster::Cluster>,
+    clusters: &Fleet,
     bindings: &[Binding],
     generation: i64,
     now: Timestamp,
 ) -> Result<Value, FieldError> {
-    let request =
-        Request { placement: key, policy: policy.policy.as_ref(), policy_index: policy.index, clusters, bindings };
+    let request = Request {
+        placement: key,
+        policy: policy.policy.as_ref(),
+        policy_index: policy.index,
+        clusters,
+        bindings,
+        keep_held: false,
+        bad_values: BadValues::Error,
+    };
     let names_nobody = |p: &PlacementPolicy| p.placement_type == PlacementType::PickFixed && p.cluster_names.is_empty();
     let skipped = policy.policy.as_ref().is_some_and(names_nobody);
     let outcome = if skipped {
