@@ -10,6 +10,7 @@ mod column;
 mod filter;
 pub mod fleet;
 pub mod labels;
+pub mod ocm;
 mod pick;
 mod properties;
 mod rank;
