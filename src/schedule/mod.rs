@@ -13,6 +13,7 @@ pub mod explain;
 mod filter;
 pub mod fleet;
 pub mod labels;
+pub mod ocm;
 mod pick;
 mod properties;
 mod rank;
