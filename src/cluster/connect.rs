@@ -7,6 +7,7 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::client::{Body, ClientBuilder, ConfigExt as _};
 use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::runtime::watcher;
 use kube::{Client, Config};
 use tower::ServiceBuilder;
 
@@ -108,6 +109,34 @@ pub(super) fn about_member(cluster: &str, error: &kube::Error) -> Error {
         kube::Error::Auth(error) => Error::Denied { cluster: cluster.to_owned(), reason: chain(error) },
         error => Error::Unreachable { cluster: cluster.to_owned(), reason: chain(error) },
     }
+}
+
+/// Turns the failure of a watch into ours; `what` names what is watched.
+pub(super) fn watch_failure(cluster: &str, what: &str, error: watcher::Error) -> Error {
+    match error {
+        watcher::Error::InitialListFailed(kube::Error::Api(status))
+        | watcher::Error::WatchStartFailed(kube::Error::Api(status))
+        | watcher::Error::WatchFailed(kube::Error::Api(status))
+        | watcher::Error::WatchError(status)
+            if status.code != 401 =>
+        {
+            Error::Refused {
+                object: format!("the watch of {what}"),
+                code: status.code,
+                reason: status.reason,
+                message: status.message,
+            }
+        }
+        watcher::Error::InitialListFailed(error)
+        | watcher::Error::WatchStartFailed(error)
+        | watcher::Error::WatchFailed(error) => about_member(cluster, &error),
+        error => Error::Unreachable { cluster: cluster.to_owned(), reason: chain(&error) },
+    }
+}
+
+/// Tells whether the watch only fell behind: the watcher lists again by itself.
+pub(super) fn is_expired(error: &watcher::Error) -> bool {
+    matches!(error, watcher::Error::WatchError(status) if status.code == 410)
 }
 
 /// Writes an error with its causes on one line, without repeating what a cause already said.

@@ -14,8 +14,8 @@ use kube::{Api, Client};
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, mpsc};
 
-use super::connect::{about_member, chain, connect};
-use super::{ApplyOptions, Deletion, Error, IN_FLIGHT_MAX, Observation, Target, WatchHandle, WatchedKind};
+use super::connect::{about_member, connect, is_expired, watch_failure};
+use super::{ApplyOptions, Deletion, Error, IN_FLIGHT_MAX, Observation, Target, WatchHandle, WatchedKind, facts};
 use crate::api::FIELD_MANAGER;
 use crate::model::id::{ObjectId, ObjectKey};
 use crate::model::kinds;
@@ -245,6 +245,11 @@ impl Target for Live {
         };
         WatchHandle(Some(tokio::spawn(watch.run())))
     }
+
+    fn watch_facts(&self, sink: mpsc::Sender<Observation>) -> WatchHandle {
+        let Ok(client) = self.client() else { return WatchHandle(None) };
+        WatchHandle(Some(tokio::spawn(facts::follow(self.cluster.clone(), client, sink))))
+    }
 }
 
 /// Gives a list's item the type that lists leave out.
@@ -309,7 +314,7 @@ impl Watch {
                     return Error::Unreachable { cluster: self.cluster.clone(), reason: "a watch ended".to_owned() };
                 }
                 Err(error) if is_expired(&error) => continue,
-                Err(error) => return self.failure(error),
+                Err(error) => return watch_failure(&self.cluster, &self.kind.kind, error),
             };
             let value = |object| with_type(object, &resource.api_version, &resource.kind);
             let observation = match event {
@@ -336,31 +341,4 @@ impl Watch {
             resource_version: object.metadata.resource_version.and_then(|v| v.parse().ok()).unwrap_or_default(),
         }
     }
-
-    fn failure(&self, error: watcher::Error) -> Error {
-        match error {
-            watcher::Error::InitialListFailed(kube::Error::Api(status))
-            | watcher::Error::WatchStartFailed(kube::Error::Api(status))
-            | watcher::Error::WatchFailed(kube::Error::Api(status))
-            | watcher::Error::WatchError(status)
-                if status.code != 401 =>
-            {
-                Error::Refused {
-                    object: format!("the watch of {}", self.kind.kind),
-                    code: status.code,
-                    reason: status.reason,
-                    message: status.message,
-                }
-            }
-            watcher::Error::InitialListFailed(error)
-            | watcher::Error::WatchStartFailed(error)
-            | watcher::Error::WatchFailed(error) => about_member(&self.cluster, &error),
-            error => Error::Unreachable { cluster: self.cluster.clone(), reason: chain(&error) },
-        }
-    }
-}
-
-/// Tells whether the watch only fell behind: the watcher lists again by itself.
-fn is_expired(error: &watcher::Error) -> bool {
-    matches!(error, watcher::Error::WatchError(status) if status.code == 410)
 }

@@ -5,6 +5,7 @@
 
 mod connect;
 pub mod directory;
+mod facts;
 pub mod live;
 
 use async_trait::async_trait;
@@ -13,6 +14,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use crate::error::{Classify, ErrorClass};
+use crate::model::facts::Facts;
 use crate::model::id::{ObjectId, ObjectKey};
 
 /// Requests in flight to one member; below every API server's stream limit, with room for our watches.
@@ -123,6 +125,10 @@ pub enum Observation {
     },
     /// A watch failed; it is tried again unless the member is offline.
     Failed(WatchedKind, Error),
+    /// What nodes and pods add up to has changed.
+    Facts(Box<Facts>),
+    /// The member stopped answering about its nodes and pods.
+    FactsFailed(Error),
 }
 
 /// How an apply is made.
@@ -200,4 +206,10 @@ pub trait Target: Send + Sync + 'static {
 
     /// Watches the objects of a kind that carry an ApplySet label; lists them first.
     fn watch(&self, kind: &WatchedKind, version: Option<&str>, sink: mpsc::Sender<Observation>) -> WatchHandle;
+
+    /// Watches what the member's nodes and pods add up to: a report when it is known and, at most once a second, whenever it
+    /// changed. A member that has no nodes reports nothing.
+    fn watch_facts(&self, _sink: mpsc::Sender<Observation>) -> WatchHandle {
+        WatchHandle(None)
+    }
 }

@@ -75,16 +75,8 @@ impl Simulation {
     fn begin() -> Self {
         let now = Timestamp::UNIX_EPOCH;
         let tree = tree(0);
-        let record = |n: usize| ClusterRecord {
-            name: name(n),
-            labels: BTreeMap::new(),
-            kind: MemberKind::Live,
-            online: true,
-            message: None,
-            since: now,
-            left: false,
-            properties: BTreeMap::new(),
-        };
+        let record =
+            |n: usize| ClusterRecord { kind: MemberKind::Live, online: true, ..ClusterRecord::new(name(n), now) };
         let placement = tree.placements.values().next().expect("the tree has a placement");
         let state = PlacementState::begin(placement, now);
         let records = (0..CLUSTERS).map(|n| (name(n), record(n))).collect();

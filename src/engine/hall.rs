@@ -70,6 +70,8 @@ pub struct Hall {
     /// What members said since the last decision: not in the placements yet, because it is not written down yet.
     reports: BTreeMap<PlacementKey, BTreeMap<ClusterName, Arc<WorkStatus>>>,
     wakes: BTreeMap<PlacementKey, Timestamp>,
+    /// Facts about members came in that are neither written down nor seen by scheduling yet.
+    facts_came: bool,
     /// The clusters' records as the store has them.
     written: BTreeMap<ClusterName, ClusterRecord>,
     settled: BTreeMap<PlacementKey, String>,
@@ -139,6 +141,7 @@ impl Hall {
             reports: BTreeMap::new(),
             written: BTreeMap::new(),
             wakes: BTreeMap::new(),
+            facts_came: false,
             settled: BTreeMap::new(),
             source_seen: false,
             requests,
@@ -172,6 +175,9 @@ impl Hall {
             }
             while let Ok(event) = self.events.try_recv() {
                 self.take_in(event);
+            }
+            if self.facts_came {
+                self.refresh_clusters();
             }
             self.mark_due();
             if self.may_decide() {

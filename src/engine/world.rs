@@ -7,6 +7,7 @@ use jiff::Timestamp;
 
 use crate::deliver::inventory::Held;
 use crate::model::cluster::Cluster;
+use crate::model::facts;
 use crate::model::id::{ClusterName, Digest, ObjectKey, PlacementKey};
 use crate::model::manifest::Manifest;
 use crate::model::records::{
@@ -170,7 +171,8 @@ fn desired_as(manifest: &Manifest, digest: Digest) -> Desired {
     Desired { id: manifest.id.clone(), key: manifest.id.key(), object: Arc::clone(&manifest.object), digest }
 }
 
-/// Returns the fleet as scheduling sees it: the clusters git names, eligible where they can be reached.
+/// Returns the fleet as scheduling sees it: the clusters git names, eligible where they can be reached, with the properties
+/// that were seen on them over those that git states.
 pub fn clusters(tree: &Tree, records: &BTreeMap<ClusterName, ClusterRecord>, now: Timestamp) -> Fleet {
     let silent = |record: &ClusterRecord| !record.online && record.since + SILENCE_MAX < now;
     tree.clusters
@@ -183,7 +185,38 @@ pub fn clusters(tree: &Tree, records: &BTreeMap<ClusterName, ClusterRecord>, now
                 Some(record) if silent(record) => Err(format!("it has not answered since {}", record.since)),
                 _ => Ok(()),
             };
-            (name.clone(), Cluster { eligible, ..Cluster::from(member) })
+            let mut properties = facts::stated(member);
+            properties.extend(records.get(name).into_iter().flat_map(|record| record.properties.clone()));
+            (name.clone(), Cluster { eligible, properties, ..Cluster::from(member) })
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::annotations;
+    use crate::api::cluster::MemberCluster;
+
+    #[test]
+    fn what_was_seen_of_a_cluster_goes_before_what_git_states() {
+        let mut member = MemberCluster::default();
+        member
+            .annotations
+            .insert(annotations::PROPERTIES.into(), r#"{"cost": 1, "kubernetes-fleet.io/node-count": 9}"#.into());
+        let name = ClusterName::from("a");
+        let mut tree = Tree::default();
+        tree.clusters.insert(name.clone(), member);
+        let seen = |properties: &[(&str, &str)]| {
+            let properties = properties.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+            let record = ClusterRecord { properties, ..ClusterRecord::new(name.clone(), Timestamp::UNIX_EPOCH) };
+            let records = BTreeMap::from([(name.clone(), record)]);
+            let clusters = clusters(&tree, &records, Timestamp::UNIX_EPOCH);
+            let found = clusters.get("a").expect("it is there").properties.iter().map(|(name, value)| format!("{name}={value}"));
+            found.collect::<Vec<_>>()
+        };
+        assert_eq!(seen(&[]), ["cost=1", "kubernetes-fleet.io/node-count=9"], "as a directory has it");
+        let rows = [("kubernetes-fleet.io/node-count", "3"), ("x", "1")];
+        assert_eq!(seen(&rows), ["cost=1", "kubernetes-fleet.io/node-count=3", "x=1"]);
+    }
 }

@@ -3,6 +3,7 @@
 pub mod cluster;
 pub mod diff;
 pub mod explanation;
+pub mod facts;
 pub mod id;
 pub mod kinds;
 pub mod manifest;

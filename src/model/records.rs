@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::id::{ClusterName, CommitId, Digest, ObjectId, ObjectKey, PlacementKey};
 use super::manifest::{InputError, Origin};
+use crate::api::cluster::Taint;
 use crate::api::condition::Condition;
 use crate::api::placement::{ApplyStrategy, PlacementPolicy, PlacementSpec};
 
@@ -377,9 +378,48 @@ pub struct ClusterRecord {
     /// Gone from git: nothing on it is touched any more.
     #[serde(default)]
     pub left: bool,
-    /// Kubernetes version, node count and the like, where known.
+    /// When git first named it, or named it again after it had left.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub joined_at: Option<Timestamp>,
+    /// Its taints in git.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub taints: Vec<Taint>,
+    /// Properties that git states; see [`super::facts::stated`].
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub stated: BTreeMap<String, String>,
+    /// Properties that were seen on the cluster: Kubernetes version, node count and the like; kept while it does not answer.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub properties: BTreeMap<String, String>,
+    /// Why some of them cannot be seen, for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub properties_unknown: Option<String>,
+}
+
+impl ClusterRecord {
+    /// Begins the record of a cluster that nothing is known of yet.
+    pub fn new(name: ClusterName, now: Timestamp) -> Self {
+        Self {
+            name,
+            labels: BTreeMap::new(),
+            kind: MemberKind::Unreachable,
+            online: false,
+            message: None,
+            since: now,
+            left: false,
+            joined_at: Some(now),
+            taints: Vec::new(),
+            stated: BTreeMap::new(),
+            properties: BTreeMap::new(),
+            properties_unknown: None,
+        }
+    }
+
+    /// Returns what is known of the cluster's properties: what git states, and over it what was seen.
+    pub fn known_properties(&self) -> BTreeMap<String, String> {
+        let mut properties = self.stated.clone();
+        properties.extend(self.properties.clone());
+        properties
+    }
 }
 
 /// One line of the append-only journal of decisions.

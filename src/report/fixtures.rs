@@ -96,14 +96,10 @@ pub fn snapshot(index: u64, names: &[&str]) -> ResourceSnapshot {
 
 pub fn cluster(name: &str, online: bool) -> ClusterRecord {
     ClusterRecord {
-        name: name.into(),
-        labels: BTreeMap::new(),
         kind: MemberKind::Live,
         online,
         message: (!online).then(|| "connection refused".to_owned()),
-        since: at(0),
-        left: false,
-        properties: BTreeMap::new(),
+        ..ClusterRecord::new(name.into(), at(0))
     }
 }
 

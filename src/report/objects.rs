@@ -12,6 +12,7 @@ use super::work::{Mode, manifest_conditions, work_conditions};
 use crate::api::annotations;
 use crate::api::condition::{Condition, ConditionStatus};
 use crate::api::table::PLACEMENT_GROUP;
+use crate::model::facts::{NODE_COUNT, RESOURCE_PREFIX, resource_usage};
 use crate::model::id::{ClusterName, ObjectId, PlacementKey};
 use crate::model::records::{
     ApplyOutcome, Binding, BindingState, ClusterRecord, PolicySnapshot, ResourceSnapshot, SnapshotResource, WorkStatus,
@@ -23,9 +24,6 @@ pub const PLACEMENT_API_VERSION: &str = "placement.kubernetes-fleet.io/v1beta1";
 
 /// Group and version of MemberCluster.
 pub const CLUSTER_API_VERSION: &str = "cluster.kubernetes-fleet.io/v1beta1";
-
-/// Prefix of the properties that KubeFleet keeps in `status.resourceUsage` instead.
-const USAGE_PREFIX: &str = "resources.kubernetes-fleet.io/";
 
 const PARENT_LABEL: &str = "kubernetes-fleet.io/parent-CRP";
 
@@ -235,19 +233,21 @@ pub fn member_cluster_object(cluster: &ClusterRecord, now: Timestamp) -> Value {
         condition("Healthy", cluster.online, ["InternalMemberClusterHealthy", "InternalMemberClusterUnhealthy"], why),
     ];
     let seen = if cluster.online { now } else { cluster.since };
-    let mut properties = Map::new();
-    let mut usage = Map::new();
-    for (name, property) in &cluster.properties {
-        match name.strip_prefix(USAGE_PREFIX).and_then(|rest| rest.split_once('-')) {
-            Some((part, resource)) => {
-                let part = if part == "total" { "capacity" } else { part };
-                let part = usage.entry(part).or_insert_with(|| Value::Object(Map::new()));
-                part[resource] = property.clone().into();
-            }
-            None => drop(properties.insert(name.clone(), json!({"value": property, "observationTime": seen}))),
-        }
+    let known = cluster.known_properties();
+    let listed = known.iter().filter(|(name, _)| !name.starts_with(RESOURCE_PREFIX));
+    let properties: Map<String, Value> =
+        listed.map(|(name, property)| (name.clone(), json!({"value": property, "observationTime": seen}))).collect();
+    let mut conditions = vec![
+        condition("ReadyToJoin", joined, ["MemberClusterReadyToJoin", "MemberClusterNotReadyToJoin"], join_words),
+        condition("Joined", joined, ["MemberClusterJoined", "MemberClusterLeft"], join_words),
+    ];
+    let unknown = cluster.properties_unknown.as_deref();
+    if unknown.is_some() || cluster.properties.contains_key(NODE_COUNT) {
+        let words = unknown.unwrap_or("nodes and pods are watched");
+        let reasons = ["PropertiesCollected", "PropertiesNotCollected"];
+        conditions.push(condition("ClusterPropertyCollectionSucceeded", unknown.is_none(), reasons, words));
     }
-    let mut metadata = metadata(None, cluster.name.as_str(), None);
+    let mut metadata = metadata(None, cluster.name.as_str(), cluster.joined_at);
     if !cluster.labels.is_empty() {
         metadata.insert("labels".into(), value(&cluster.labels));
     }
@@ -255,13 +255,11 @@ pub fn member_cluster_object(cluster: &ClusterRecord, now: Timestamp) -> Value {
         "apiVersion": CLUSTER_API_VERSION,
         "kind": "MemberCluster",
         "metadata": metadata,
+        "spec": without_empty(json!({"taints": cluster.taints})),
         "status": without_empty(json!({
-            "conditions": [
-                condition("ReadyToJoin", joined, ["MemberClusterReadyToJoin", "MemberClusterNotReadyToJoin"], join_words),
-                condition("Joined", joined, ["MemberClusterJoined", "MemberClusterLeft"], join_words),
-            ],
+            "conditions": conditions,
             "properties": properties,
-            "resourceUsage": usage,
+            "resourceUsage": resource_usage(&known),
             "agentStatus": [{"type": "MemberAgent", "conditions": agent, "lastReceivedHeartbeat": seen}],
         })),
     })

@@ -301,8 +301,8 @@ mod tests {
             [member_cluster_object(&known, at(7200)), member_cluster_object(&cluster("west", false), at(7200))];
         insta::assert_snapshot!(shown(Kind::Clusters, &clusters, true), @r#"
         NAME | JOINED | AGE | MEMBER-AGENT-LAST-SEEN | NODE-COUNT | AVAILABLE-CPU | AVAILABLE-MEMORY | ALLOCATABLE-CPU | ALLOCATABLE-MEMORY
-        east | True |  | 0s | 3 |  |  | 11500m | 
-        west | True |  | 120m |  |  |  |  |
+        east | True | 120m | 0s | 3 |  |  | 11500m | 
+        west | True | 120m | 120m |  |  |  |  |
         "#);
     }
 

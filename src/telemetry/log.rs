@@ -8,8 +8,9 @@ use tracing_subscriber::filter::{EnvFilter, ParseError};
 use tracing_subscriber::fmt::{self, MakeWriter};
 use tracing_subscriber::util::{SubscriberInitExt as _, TryInitError};
 
-/// What is logged where nothing is asked for: our own changes, and other people's trouble.
-pub const FILTER_DEFAULT: &str = "warn,gitfleet=info";
+/// What is logged where nothing is asked for: our own changes, and other people's trouble. What `kube_runtime` warns of, a
+/// watch that is refused, is told by us, once.
+pub const FILTER_DEFAULT: &str = "warn,kube_runtime=error,gitfleet=info";
 
 /// The environment variable with the filter, in the syntax of `tracing`'s `EnvFilter`.
 pub const FILTER_VARIABLE: &str = "GITFLEET_LOG";

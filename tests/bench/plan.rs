@@ -128,14 +128,10 @@ fn pass(
     now: Timestamp,
 ) -> usize {
     let record = |name: &gitfleet::model::id::ClusterName, labels: &BTreeMap<String, String>| ClusterRecord {
-        name: name.clone(),
         labels: labels.clone(),
         kind: MemberKind::Live,
         online: true,
-        message: None,
-        since: now,
-        left: false,
-        properties: BTreeMap::new(),
+        ..ClusterRecord::new(name.clone(), now)
     };
     world.records = tree.clusters.iter().map(|(name, c)| (name.clone(), record(name, &c.labels))).collect();
     world.clusters = clusters(tree, &world.records, now);

@@ -77,6 +77,7 @@ impl Watch {
             }
             Observation::Changed(object) => drop(keep(object)),
             Observation::Deleted { key, .. } => drop(self.names.remove(&key.name)),
+            Observation::Facts(_) | Observation::FactsFailed(_) => panic!("facts from a watch of objects"),
             Observation::Failed(kind, error) => panic!("the watch of {kind:?} failed: {error}"),
         }
         false

@@ -10,6 +10,7 @@ mod fleet;
 mod contract;
 mod daemon;
 mod delivery;
+mod facts;
 mod faults;
 mod leaving;
 mod rollout;

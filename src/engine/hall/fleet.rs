@@ -11,11 +11,13 @@ use super::super::member::{Command, Event, Member};
 use super::super::world::clusters;
 use super::Hall;
 use crate::api::annotations::SUSPENDED;
+use crate::api::cluster::MemberCluster;
 use crate::cluster::Target;
 use crate::cluster::directory::Directory;
 use crate::cluster::live::{Inventory, Live};
 use crate::config::MemberAccess;
 use crate::deliver::inventory::{ID_LABEL, NAMESPACE, PART_OF_LABEL};
+use crate::model::facts::{self, Facts, KUBERNETES_VERSION};
 use crate::model::id::{ClusterName, Digest, ObjectKey, PlacementKey};
 use crate::model::records::{ClusterRecord, MemberKind, WorkStatus};
 use crate::model::work::WorkOrder;
@@ -52,19 +54,17 @@ impl Hall {
                 Some(MemberAccess::Directory { .. }) => MemberKind::Directory,
                 None => MemberKind::Unreachable,
             };
-            let record = self.world.records.entry(name.clone()).or_insert_with(|| ClusterRecord {
-                name: name.clone(),
-                labels: BTreeMap::new(),
-                kind,
-                online: false,
-                message: None,
-                since: now,
-                left: false,
-                properties: BTreeMap::new(),
-            });
-            record.labels.clone_from(&member.labels);
+            let begin = || ClusterRecord::new(name.clone(), now);
+            let record = self.world.records.entry(name.clone()).or_insert_with(begin);
+            if record.left {
+                *record = begin();
+            }
+            note_git(record, member);
             record.kind = kind;
-            record.left = false;
+            if kind == MemberKind::Directory {
+                record.properties.clear();
+                record.properties_unknown = None;
+            }
             let reason = match (&access, suspended) {
                 (None, _) => Some("no entry of `members:` in the configuration names it"),
                 (_, true) => Some("suspended by the annotation gitfleet.io/suspended"),
@@ -129,7 +129,10 @@ impl Hall {
                     return;
                 }
                 tracing::info!(cluster = %cluster, version, "cluster answers");
-                self.unseen.remove(&cluster);
+                // A first decision without its properties would place by what is not known yet.
+                if self.world.records.get(&cluster).is_none_or(knows_facts) {
+                    self.unseen.remove(&cluster);
+                }
                 for (key, held) in holds {
                     let Some(held) = held else { continue };
                     let known = self.world.held.get(&key);
@@ -155,7 +158,26 @@ impl Hall {
                 self.dirty.insert(placement);
             }
             Event::Work { .. } => {}
+            Event::Facts { cluster, facts } => self.note_facts(&cluster, &facts),
         }
+    }
+
+    /// Keeps what is known of a member's nodes and pods. What was said before it stopped answering, or was stopped, is kept.
+    fn note_facts(&mut self, cluster: &ClusterName, facts: &Facts) {
+        let Some(record) = self.world.records.get_mut(cluster).filter(|_| self.members.contains_key(cluster)) else {
+            return;
+        };
+        let complaint = facts.complaint();
+        if complaint.is_some() && record.properties_unknown != complaint {
+            tracing::warn!(cluster = %cluster, reason = complaint, "not all facts about the cluster can be seen");
+        }
+        let version = record.properties.remove_entry(KUBERNETES_VERSION);
+        let properties = facts.properties().into_iter().chain(version).collect();
+        record.properties_unknown = complaint;
+        record.properties = properties;
+        self.facts_came = true;
+        self.unseen.remove(cluster);
+        self.dirty.extend(self.placements.keys().cloned());
     }
 
     /// What a member holds is known before anything is ordered of it.
@@ -181,13 +203,14 @@ impl Hall {
         record.online = online;
         record.message = message;
         if let Some(version) = version {
-            record.properties.insert("k8s.io/k8s-version".to_owned(), version);
+            record.properties.insert(KUBERNETES_VERSION.to_owned(), version);
         }
         self.refresh_clusters();
         self.dirty.extend(self.placements.keys().cloned());
     }
 
     pub(super) fn refresh_clusters(&mut self) {
+        self.facts_came = false;
         self.world.clusters = clusters(&self.world.tree, &self.world.records, clock::now());
         for state in [MemberState::Online, MemberState::Offline, MemberState::Suspended, MemberState::Unreachable] {
             let count = self.world.records.values().filter(|r| !r.left && state == member_state(r)).count();
@@ -221,6 +244,20 @@ impl Hall {
         let manifests = work.filter(|w| w.complete).into_iter().flat_map(|w| &w.manifests);
         manifests.filter_map(|m| Some((m.id.key(), m.owned.clone()?))).collect()
     }
+}
+
+/// Takes over what git says of a cluster.
+fn note_git(record: &mut ClusterRecord, member: &MemberCluster) {
+    record.labels.clone_from(&member.labels);
+    record.taints.clone_from(&member.spec.taints);
+    record.stated = facts::stated(member);
+}
+
+/// Tells whether the facts about a cluster are known, from a life before too, or cannot be.
+fn knows_facts(record: &ClusterRecord) -> bool {
+    record.kind != MemberKind::Live
+        || record.properties.contains_key(facts::NODE_COUNT)
+        || record.properties_unknown.is_some()
 }
 
 fn member_state(record: &ClusterRecord) -> MemberState {

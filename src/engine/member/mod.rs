@@ -25,6 +25,7 @@ use crate::cluster::{self, OBSERVATIONS_MAX, Observation, Target, WatchHandle, W
 use crate::deliver::inventory::{Held, Parent, applyset_id};
 use crate::deliver::live::LiveObject;
 use crate::deliver::plan::{MemberView, Plan, Progress, Step, plan};
+use crate::model::facts::Facts;
 use crate::model::id::{ClusterName, Digest, ObjectId, ObjectKey, PlacementKey};
 use crate::model::records::WorkStatus;
 use crate::model::work::WorkOrder;
@@ -85,6 +86,13 @@ pub enum Event {
         /// What became of it.
         status: WorkStatus,
     },
+    /// What the member's nodes and pods add up to has changed.
+    Facts {
+        /// The member.
+        cluster: ClusterName,
+        /// What is known now.
+        facts: Box<Facts>,
+    },
 }
 
 /// One order under way.
@@ -123,6 +131,7 @@ pub struct Member {
     wanted: BTreeMap<ObjectKey, BTreeSet<PlacementKey>>,
     placements: BTreeMap<String, PlacementKey>,
     watches: BTreeMap<WatchedKind, Watch>,
+    facts: Option<WatchHandle>,
     sink: mpsc::Sender<Observation>,
     observations: mpsc::Receiver<Observation>,
     offline: Option<String>,
@@ -161,6 +170,7 @@ impl Member {
             wanted: BTreeMap::new(),
             placements: BTreeMap::new(),
             watches: BTreeMap::new(),
+            facts: None,
             sink,
             observations,
             offline: None,
@@ -186,6 +196,7 @@ impl Member {
                 Ok(version) => {
                     delay = delays();
                     self.announce(version);
+                    self.facts = Some(self.target.watch_facts(self.sink.clone()));
                     if self.serve().await.is_none() {
                         return;
                     }
@@ -194,6 +205,7 @@ impl Member {
             }
             let reason = self.offline.take().unwrap_or_default();
             self.watches.clear();
+            self.facts = None;
             if self.events.send(Event::Offline { cluster: self.cluster.clone(), reason }).is_err() {
                 return;
             }

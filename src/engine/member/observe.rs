@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::Member;
+use super::{Event, Member};
 use crate::cluster::{Observation, WatchedKind};
 use crate::deliver::live::LiveObject;
 use crate::model::id::ObjectKey;
@@ -29,6 +29,11 @@ impl Member {
                     self.forget(&key);
                 }
             }
+            Observation::Facts(facts) => {
+                // The hall is gone only when everything ends.
+                drop(self.events.send(Event::Facts { cluster: self.cluster.clone(), facts }));
+            }
+            Observation::FactsFailed(error) => self.offline = Some(error.to_string()),
             Observation::Failed(kind, error) if error.is_offline() => {
                 tracing::debug!(cluster = %self.cluster, kind = kind.kind, %error, "a watch failed");
                 self.offline = Some(error.to_string());

@@ -71,7 +71,7 @@ fn world(tree: &Arc<Tree>, now: Timestamp) -> World {
         message: None,
         since: now,
         left: false,
-        properties: BTreeMap::new(),
+        ..ClusterRecord::new(name.clone(), now)
     };
     World {
         source: "plan".to_owned(),

@@ -1,6 +1,7 @@
 //! Names, labels and shapes of the shown objects.
 
 use super::*;
+use crate::api::cluster::{Taint, TaintEffect};
 use crate::model::records::BindingState;
 use crate::report::fixtures::{Case, at, cluster, object, snapshot};
 
@@ -158,6 +159,23 @@ fn members() {
             ("/status/agentStatus/0/conditions/1/message", json!("connection refused")),
             ("/status/agentStatus/0/lastReceivedHeartbeat", json!("2026-03-01T12:00:00Z")),
             ("/status/resourceUsage", Value::Null),
+        ],
+    );
+    member.stated.insert("cost".into(), "1".into());
+    member.stated.insert("kubernetes-fleet.io/node-count".into(), "9".into());
+    member.properties_unknown = Some("pods may not be read".into());
+    member.taints.push(Taint { key: "edge".into(), value: String::new(), effect: TaintEffect::NoSchedule });
+    check(
+        "with what git says, and without all facts",
+        &member_cluster_object(&member, at(90)),
+        &[
+            ("/metadata/creationTimestamp", json!("2026-03-01T12:00:00Z")),
+            ("/spec/taints", json!([{"key": "edge", "effect": "NoSchedule"}])),
+            ("/status/properties/cost/value", json!("1")),
+            ("/status/properties/kubernetes-fleet.io~1node-count/value", json!("3")),
+            ("/status/conditions/2/type", json!("ClusterPropertyCollectionSucceeded")),
+            ("/status/conditions/2/status", json!("False")),
+            ("/status/conditions/2/message", json!("pods may not be read")),
         ],
     );
     member.left = true;

@@ -1,0 +1,253 @@
+//! Facts about a member cluster: how many nodes it has, how much cpu and memory, and how much of it pods have asked for.
+//!
+//! Pure: watches feed a [`Tally`] with what they see of nodes and pods, and [`Tally::facts`] answers at any time without
+//! looking at any of them again. A node or pod costs an identity and its amounts, whatever its size as an object.
+
+mod amounts;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+
+pub use amounts::{Amounts, NodeStatus, PodSpec, PodStatus, Totals};
+
+use crate::api::annotations;
+use crate::api::cluster::MemberCluster;
+
+/// Name of the property for the number of nodes, unready and cordoned ones included.
+pub const NODE_COUNT: &str = "kubernetes-fleet.io/node-count";
+/// The same number under the name that KubeFleet's Azure provider gives it.
+pub const NODE_COUNT_AZURE: &str = "kubernetes.azure.com/node-count";
+/// Name of the property for the version of the API server.
+pub const KUBERNETES_VERSION: &str = "k8s.io/k8s-version";
+/// How the names of properties about cpu and memory begin: `total-cpu`, `available-memory` and so on follow.
+pub const RESOURCE_PREFIX: &str = "resources.kubernetes-fleet.io/";
+/// Properties that git may state of one cluster; further ones, in the order of their names, are not taken.
+pub const STATED_MAX: usize = 256;
+
+/// The parts of a cluster's resources: as `status.resourceUsage` calls them, and as the properties do.
+const PARTS: [(&str, &str); 3] = [("capacity", "total"), ("allocatable", "allocatable"), ("available", "available")];
+
+/// What is known of a cluster's nodes and pods.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Facts {
+    /// The nodes, or why they are not known, for people.
+    pub nodes: Result<NodeFacts, String>,
+    /// What pods on nodes ask for, or why it is not known, for people.
+    pub requested: Result<Totals, String>,
+}
+
+/// What the nodes of a cluster say together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NodeFacts {
+    /// How many there are.
+    pub count: usize,
+    /// What they have.
+    pub capacity: Totals,
+    /// What pods may ask for.
+    pub allocatable: Totals,
+}
+
+impl Facts {
+    /// Returns what is left for pods, by cpu and by memory never below zero; `None` where nodes or pods are not known.
+    pub fn available(&self) -> Option<Totals> {
+        let (nodes, requested) = (self.nodes.as_ref().ok()?, self.requested.as_ref().ok()?);
+        Some(Totals {
+            cpu_milli: nodes.allocatable.cpu_milli.saturating_sub(requested.cpu_milli),
+            memory_bytes: nodes.allocatable.memory_bytes.saturating_sub(requested.memory_bytes),
+        })
+    }
+
+    /// Returns the properties; what is not known has none.
+    ///
+    /// Source: KubeFleet's property names (reference, section 11). Quantities are written as Kubernetes writes them.
+    pub fn properties(&self) -> BTreeMap<String, String> {
+        let mut properties = BTreeMap::new();
+        let nodes = self.nodes.as_ref().ok();
+        for name in [NODE_COUNT, NODE_COUNT_AZURE] {
+            properties.extend(nodes.map(|nodes| (name.to_owned(), nodes.count.to_string())));
+        }
+        let parts = [nodes.map(|n| n.capacity), nodes.map(|n| n.allocatable), self.available()];
+        for ((_, word), totals) in PARTS.into_iter().zip(parts) {
+            let Some(totals) = totals else { continue };
+            properties.insert(format!("{RESOURCE_PREFIX}{word}-cpu"), totals.cpu());
+            properties.insert(format!("{RESOURCE_PREFIX}{word}-memory"), totals.memory());
+        }
+        properties
+    }
+
+    /// Returns why properties are missing, for people; `None` where none is.
+    pub fn complaint(&self) -> Option<String> {
+        match (&self.nodes, &self.requested) {
+            (Ok(_), Ok(_)) => None,
+            (Err(why), Ok(_)) | (Ok(_), Err(why)) => Some(why.clone()),
+            (Err(nodes), Err(pods)) => Some(format!("{nodes}; {pods}")),
+        }
+    }
+}
+
+/// Splits the properties about resources by part (`capacity`, `allocatable`, `available`) and resource (`cpu`, ...).
+///
+/// So stands `status.resourceUsage` of a MemberCluster, and `status.capacity` and `status.allocatable` of a ManagedCluster.
+pub fn resource_usage(properties: &BTreeMap<String, String>) -> BTreeMap<&'static str, BTreeMap<String, String>> {
+    let mut usage: BTreeMap<&'static str, BTreeMap<String, String>> = BTreeMap::new();
+    for (name, quantity) in properties {
+        let split = name.strip_prefix(RESOURCE_PREFIX).and_then(|rest| rest.split_once('-'));
+        let part = split.and_then(|(word, _)| PARTS.iter().find(|(_, known)| *known == word));
+        if let (Some((_, resource)), Some((part, _))) = (split, part) {
+            usage.entry(part).or_default().insert(resource.to_owned(), quantity.clone());
+        }
+    }
+    usage
+}
+
+/// Returns what git says of a cluster's properties: its status, and over it the annotation. At most [`STATED_MAX`].
+pub fn stated(member: &MemberCluster) -> BTreeMap<String, String> {
+    let text = |value: &Value| match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Number(number) => Some(number.to_string()),
+        _ => None,
+    };
+    let status = member.status.as_ref();
+    let listed = status.and_then(|s| s.get("properties")?.as_object()).into_iter().flatten();
+    let listed = listed.filter_map(|(name, property)| Some((name.clone(), text(property.get("value")?)?)));
+    let usage = PARTS.iter().flat_map(|(part, word)| {
+        let quantities = status.and_then(|s| s.get("resourceUsage")?.get(part)?.as_object()).into_iter().flatten();
+        quantities.filter_map(move |(resource, quantity)| {
+            Some((format!("{RESOURCE_PREFIX}{word}-{resource}"), text(quantity)?))
+        })
+    });
+    let annotation = member.annotations.get(annotations::PROPERTIES);
+    let annotated = annotation.and_then(|text| annotations::parse_properties(text).ok()).unwrap_or_default();
+    let all: BTreeMap<String, String> = listed.chain(usage).chain(annotated).collect();
+    all.into_iter().take(STATED_MAX).collect()
+}
+
+/// What identifies a node or pod here: the first half of its uid's SHA-256, 16 bytes for any uid.
+type Identity = [u8; 16];
+
+fn identity(uid: &str) -> Identity {
+    let digest = Sha256::digest(uid);
+    let mut identity = Identity::default();
+    identity.copy_from_slice(&digest[..16]);
+    identity
+}
+
+/// Nodes or pods with `N` amounts each, and the sums of these.
+#[derive(Debug)]
+struct Sums<const N: usize> {
+    held: BTreeMap<Identity, [Amounts; N]>,
+    totals: [Totals; N],
+}
+
+impl<const N: usize> Default for Sums<N> {
+    fn default() -> Self {
+        Self { held: BTreeMap::new(), totals: [Totals::default(); N] }
+    }
+}
+
+impl<const N: usize> Sums<N> {
+    /// Takes what an object has now instead of what it had; without amounts it is gone.
+    fn set(&mut self, identity: Identity, amounts: Option<[Amounts; N]>) {
+        let before = match amounts {
+            Some(amounts) => self.held.insert(identity, amounts),
+            None => self.held.remove(&identity),
+        };
+        for (position, total) in self.totals.iter_mut().enumerate() {
+            *total -= before.map(|before| before[position]).unwrap_or_default();
+            *total += amounts.map(|amounts| amounts[position]).unwrap_or_default();
+        }
+    }
+}
+
+/// Objects of one kind as a watch shows them: a list replaces what was known when it is complete.
+#[derive(Debug, Default)]
+struct Seen<const N: usize> {
+    known: Option<Sums<N>>,
+    listing: Option<Sums<N>>,
+}
+
+impl<const N: usize> Seen<N> {
+    fn set(&mut self, uid: &str, amounts: Option<[Amounts; N]>) {
+        let identity = identity(uid);
+        for sums in self.known.as_mut().into_iter().chain(&mut self.listing) {
+            sums.set(identity, amounts);
+        }
+    }
+}
+
+/// What a cluster's nodes and pods add up to, kept up to date one event at a time.
+///
+/// The same event twice changes nothing, and what was added is what a deletion takes away.
+#[derive(Debug, Default)]
+pub struct Tally {
+    nodes: Seen<2>,
+    pods: Seen<1>,
+}
+
+impl Tally {
+    /// Begins a list of nodes: what it does not name is gone when it is complete.
+    pub fn list_nodes(&mut self) {
+        self.nodes.listing = Some(Sums::default());
+    }
+
+    /// The list of nodes is complete.
+    pub fn nodes_listed(&mut self) {
+        self.nodes.known = self.nodes.listing.take();
+    }
+
+    /// Takes a node as it is now; unready and cordoned nodes count like others.
+    pub fn set_node(&mut self, uid: &str, status: &NodeStatus) {
+        self.nodes.set(uid, Some([status.capacity(), status.allocatable()]));
+    }
+
+    /// A node is gone.
+    pub fn delete_node(&mut self, uid: &str) {
+        self.nodes.set(uid, None);
+    }
+
+    /// Nodes cannot be seen any more.
+    pub fn forget_nodes(&mut self) {
+        self.nodes = Seen::default();
+    }
+
+    /// Begins a list of pods: what it does not name is gone when it is complete.
+    pub fn list_pods(&mut self) {
+        self.pods.listing = Some(Sums::default());
+    }
+
+    /// The list of pods is complete.
+    pub fn pods_listed(&mut self) {
+        self.pods.known = self.pods.listing.take();
+    }
+
+    /// Takes a pod as it is now; only one that is on a node and not finished counts.
+    pub fn set_pod(&mut self, uid: &str, spec: &PodSpec, status: &PodStatus) {
+        self.pods.set(uid, (spec.is_bound() && !status.is_finished()).then(|| [spec.request()]));
+    }
+
+    /// A pod is gone.
+    pub fn delete_pod(&mut self, uid: &str) {
+        self.pods.set(uid, None);
+    }
+
+    /// Pods cannot be seen any more.
+    pub fn forget_pods(&mut self) {
+        self.pods = Seen::default();
+    }
+
+    /// Returns what the nodes add up to; `None` before their first list is complete.
+    pub fn nodes(&self) -> Option<NodeFacts> {
+        let sums = self.nodes.known.as_ref()?;
+        let [capacity, allocatable] = sums.totals;
+        Some(NodeFacts { count: sums.held.len(), capacity, allocatable })
+    }
+
+    /// Returns what pods ask for together; `None` before their first list is complete.
+    pub fn requested(&self) -> Option<Totals> {
+        self.pods.known.as_ref().map(|sums| sums.totals[0])
+    }
+}

@@ -1,0 +1,144 @@
+//! Facts about members: what real API servers say of their nodes and pods.
+
+use std::fs;
+use std::slice;
+
+use serde_json::{Value, json};
+
+use crate::daemon::{Daemon, World, access, config_map, member_clusters, namespace, placement};
+use crate::fleet::Member;
+use crate::shared;
+
+/// The properties that are looked at, in the order of the rows below.
+const PROPERTIES: [&str; 5] = [
+    "/status/properties/kubernetes-fleet.io~1node-count/value",
+    "/status/resourceUsage/capacity/cpu",
+    "/status/resourceUsage/allocatable/memory",
+    "/status/resourceUsage/available/cpu",
+    "/status/resourceUsage/available/memory",
+];
+
+fn node(name: &str, cpu: &str, memory: &str) -> String {
+    let amounts = json!({"cpu": cpu, "memory": memory, "pods": "110"});
+    let status = json!({"capacity": amounts, "allocatable": amounts});
+    json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "status": status}).to_string()
+}
+
+fn pod(name: &str, node: &str, cpu: &str, memory: &str) -> String {
+    let requests = |cpu: &str, memory: &str| json!({"requests": {"cpu": cpu, "memory": memory}});
+    let container = json!({"name": "main", "image": "web:1", "resources": requests(cpu, memory)});
+    let sidecar = json!({
+        "name": "side", "image": "side:1", "restartPolicy": "Always", "resources": requests("100m", "16Mi"),
+    });
+    let mut spec = json!({"containers": [container], "initContainers": [sidecar], "terminationGracePeriodSeconds": 0});
+    if !node.is_empty() {
+        spec["nodeName"] = json!(node);
+    }
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "facts"}, "spec": spec})
+        .to_string()
+}
+
+/// Waits until the daemon shows these values of its one cluster.
+fn await_facts(daemon: &Daemon<'_>, what: &str, wanted: [&str; 5]) -> Value {
+    let mut seen = Value::Null;
+    daemon.until(&format!("{what}: {wanted:?}"), || {
+        seen = daemon.get("clusters").pop().unwrap_or_default();
+        PROPERTIES.iter().zip(wanted).all(|(pointer, value)| seen.pointer(pointer) == Some(&json!(value)))
+    });
+    seen
+}
+
+fn change(member: &Member, args: &[&str]) {
+    member.kubectl(args).expect("a change by hand");
+}
+
+#[test]
+fn facts_about_a_member_follow_its_nodes_and_pods() {
+    let member = &shared().members[1];
+    let world = World::new(None, &access(slice::from_ref(member)));
+    let stated =
+        "  annotations: {gitfleet.io/properties: '{\"cost\": \"0.5\", \"kubernetes-fleet.io/node-count\": 99}'}\n";
+    world.write(
+        "fleet.yaml",
+        &format!(
+            "apiVersion: cluster.kubernetes-fleet.io/v1\nkind: MemberCluster\nmetadata:\n  name: {}\n{stated}spec: {{}}\n",
+            member.name
+        ),
+    );
+    world.commit("One member");
+    member.kubectl_apply(&namespace("facts")).expect("a namespace");
+    let daemon = world.start();
+    await_facts(&daemon, "no node, whatever git states", ["0", "0", "0", "0", "0"]);
+
+    member.kubectl_apply(&node("facts-1", "4", "8Gi")).expect("a node");
+    member.kubectl_apply(&node("facts-2", "2500m", "4Gi")).expect("a node");
+    let cluster = await_facts(&daemon, "two nodes", ["2", "6500m", "12Gi", "6500m", "12Gi"]);
+    let property = |name: &str| cluster["status"]["properties"][name]["value"].as_str().unwrap_or_default().to_owned();
+    assert_eq!(property("kubernetes.azure.com/node-count"), "2");
+    assert!(property("k8s.io/k8s-version").starts_with("v1."), "{cluster}");
+    assert_eq!(property("cost"), "0.5", "what nobody can see is as git states it");
+    let age = cluster["metadata"]["creationTimestamp"].as_str().unwrap_or_default();
+    assert!(!age.is_empty(), "{cluster}");
+
+    // Pods on nodes count, with their sidecars; others do not.
+    member.kubectl_apply(&pod("one", "facts-1", "1500m", "1008Mi")).expect("a pod");
+    member.kubectl_apply(&pod("waits", "", "1", "1Gi")).expect("a pod without a node");
+    await_facts(&daemon, "a pod", ["2", "6500m", "12Gi", "4900m", "11Gi"]);
+    change(member, &["cordon", "facts-1"]);
+    member.kubectl_apply(&pod("two", "facts-2", "9", "1008Mi")).expect("a pod that is too large");
+    await_facts(&daemon, "cordoned, and filled", ["2", "6500m", "12Gi", "0", "10Gi"]);
+
+    // What is deleted or done gives back.
+    change(member, &["-n", "facts", "delete", "pod", "two", "--force", "--grace-period=0"]);
+    await_facts(&daemon, "a pod less", ["2", "6500m", "12Gi", "4900m", "11Gi"]);
+    let done = json!({"status": {"phase": "Succeeded"}}).to_string();
+    change(member, &["-n", "facts", "patch", "pod", "one", "--subresource=status", "--type=merge", "-p", &done]);
+    await_facts(&daemon, "a pod is done", ["2", "6500m", "12Gi", "6500m", "12Gi"]);
+    let grown = json!({"status": {"capacity": {"cpu": "8"}, "allocatable": {"memory": "16Gi"}}}).to_string();
+    change(member, &["patch", "node", "facts-1", "--subresource=status", "--type=merge", "-p", &grown]);
+    await_facts(&daemon, "a node grows", ["2", "10500m", "20Gi", "6500m", "20Gi"]);
+    change(member, &["delete", "node", "facts-1", "facts-2"]);
+    await_facts(&daemon, "no node", ["0", "0", "0", "0", "0"]);
+    change(member, &["-n", "facts", "delete", "pod", "--all", "--force", "--grace-period=0"]);
+}
+
+#[test]
+fn a_member_that_shows_no_nodes_is_delivered_to_all_the_same() {
+    let member = &shared().members[1];
+    let world = World::new(None, &[]);
+    let rules = json!([
+        {"apiGroups": [""], "resources": ["namespaces", "configmaps"], "verbs": ["*"]},
+        {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]},
+    ]);
+    let metadata = json!({"name": "no-nodes"});
+    let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": metadata, "rules": rules});
+    member.kubectl_apply(&role.to_string()).expect("a role");
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": metadata,
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "no-nodes"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "no-nodes"}],
+    });
+    member.kubectl_apply(&binding.to_string()).expect("a binding");
+    let config = member.kubectl(&["config", "view", "--raw", "--flatten", "-o", "json"]).expect("the kubeconfig");
+    let mut config: Value = serde_json::from_str(&config).expect("it is JSON");
+    config["users"][0]["user"]["as"] = json!("no-nodes");
+    let kubeconfig = world.path().join("no-nodes.kubeconfig");
+    fs::write(&kubeconfig, config.to_string()).expect("a kubeconfig of somebody with fewer rights");
+    world.configure(None, &[(member.name.as_str(), &kubeconfig)]);
+    world.write("fleet.yaml", &member_clusters([member.name.as_str()]));
+    let app = [placement("blind", ""), namespace("blind"), config_map("blind", "a", "1")].concat();
+    world.write("a.yaml", &app);
+    world.commit("Blind");
+    let daemon = world.start();
+    daemon.await_rolled_out("blind", 0);
+    let cluster = daemon.get("clusters").pop().unwrap_or_default();
+    let conditions = cluster["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    let collected = conditions.iter().find(|c| c["type"] == "ClusterPropertyCollectionSucceeded");
+    let collected = collected.unwrap_or_else(|| panic!("{cluster}"));
+    assert_eq!(collected["status"], "False");
+    let message = collected["message"].as_str().unwrap_or_default();
+    assert!(message.contains("403") && message.contains("nodes"), "{message}");
+    let properties = cluster["status"]["properties"].as_object().cloned().unwrap_or_default();
+    assert_eq!(properties.keys().collect::<Vec<_>>(), ["k8s.io/k8s-version"], "what is not known is absent");
+    assert_eq!(world.logged("not all facts about the cluster can be seen").len(), 1, "it is said once");
+}
