@@ -5,6 +5,7 @@
 
 mod connect;
 pub mod directory;
+pub mod hub;
 pub mod live;
 
 use async_trait::async_trait;
