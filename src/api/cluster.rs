@@ -68,6 +68,8 @@ pub struct MemberCluster {
     pub status: Option<Value>,
     /// It has a deletion timestamp: an exported object of a cluster that is leaving.
     pub deleting: bool,
+    /// Git has no MemberCluster of this name: the ManagedCluster alone makes it a member.
+    pub only_managed: bool,
     /// The ManagedCluster of the same name, where git has one.
     pub managed: Option<ManagedCluster>,
 }

@@ -284,6 +284,7 @@ fn member(value: &Value) -> Result<(Metadata, Checked), Vec<FieldError>> {
         spec: object.spec,
         status: object.status,
         deleting: object.metadata.deletion_timestamp.is_some(),
+        only_managed: false,
         managed: None,
     };
     Ok((object.metadata, Checked::MemberCluster(Box::new(cluster))))

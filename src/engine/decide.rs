@@ -3,6 +3,8 @@
 //! The daemon, `plan` and the tests run this very function. It takes a placement as it stands and answers how it stands
 //! next and what its members shall hold; the hall writes the difference down before anything follows from it.
 
+mod schedule;
+
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,7 +13,7 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use super::world::{Payload, PlacementState, Selected, World, desired};
-use crate::api::annotations::{DELETION_GUARD, OCM_PLACEMENT};
+use crate::api::annotations::DELETION_GUARD;
 use crate::api::placement::{ApplyStrategyType, StrategyType};
 use crate::deliver::guard::{self, guarded};
 use crate::model::id::{ClusterName, ObjectKey};
@@ -24,8 +26,8 @@ use crate::model::work::WorkOrder;
 use crate::report::binding::{binding_conditions, settled_work};
 use crate::report::placement::{PlacementView, placement_status};
 use crate::rollout::{BindingView, Limits, health, roll};
-use crate::schedule::{Action, BadValues, Request, schedule, target};
-use crate::snapshot::{Frozen, Next, freeze, next_snapshot, policy_hash, scheduled_policy, select, works_for_cluster};
+use crate::schedule::target;
+use crate::snapshot::{Frozen, Next, freeze, next_snapshot, select, works_for_cluster};
 
 /// How a placement stands after a decision, and what follows from it.
 #[derive(Debug)]
@@ -57,6 +59,7 @@ pub fn decide(state: PlacementState, world: &World, now: Timestamp) -> Decision 
     }
     pass.load_newest_payload();
     pass.judge_bindings();
+    pass.evict();
     let gate = pass.guard();
     pass.roll(gate.as_ref());
     pass.judge_bindings();
@@ -244,69 +247,6 @@ impl Pass<'_> {
         self.state.snapshots.insert(index, Arc::new(snapshot));
     }
 
-    fn schedule(&mut self) -> Result<(), String> {
-        // Without a policy of its own such a placement would go everywhere.
-        if self.state.record.annotations.contains_key(OCM_PLACEMENT) {
-            return Err(format!(
-                "the annotation {OCM_PLACEMENT} lets an OCM Placement pick the clusters, which gitfleet cannot do yet; give \
-                 the placement a policy instead"
-            ));
-        }
-        let key = self.state.record.key.clone();
-        let policy = scheduled_policy(&key, self.state.record.spec.policy.as_ref());
-        let hash = policy_hash(policy.as_ref());
-        let existing: Vec<_> = self.state.policies.values().map(|p| (p.index, p.hash.clone())).collect();
-        let limit = self.state.record.spec.revision_history_limit;
-        let (index, prune) = match next_snapshot(&existing, &hash, limit) {
-            Next::Keep(index) => (index, Vec::new()),
-            Next::Create { index, prune } => (index, prune),
-        };
-        let bindings: Vec<Binding> = self.state.bindings.values().cloned().collect();
-        let request = Request {
-            placement: &key,
-            policy: policy.as_ref(),
-            policy_index: index,
-            clusters: &self.world.clusters,
-            bindings: &bindings,
-            keep_held: true,
-            bad_values: BadValues::Mismatch,
-        };
-        let outcome = schedule(&request).map_err(|error| error.to_string())?;
-        for old in prune {
-            self.state.policies.remove(&old);
-        }
-        let created_at = self.state.policies.get(&index).map_or(self.now, |p| p.created_at);
-        let snapshot = PolicySnapshot {
-            placement: key,
-            index,
-            hash,
-            number_of_clusters: policy.as_ref().and_then(|p| p.number_of_clusters),
-            policy,
-            observed_generation: self.state.record.generation,
-            fulfilled: outcome.fulfilled,
-            target_clusters: outcome.decisions,
-            created_at,
-        };
-        self.state.policies.insert(index, snapshot);
-        for change in outcome.bindings {
-            let binding = change.binding;
-            let event = match change.action {
-                Action::Create => Some("ClusterPicked"),
-                Action::Unschedule => Some("ClusterDropped"),
-                Action::Leave => {
-                    self.state.bindings.remove(&binding.name);
-                    continue;
-                }
-                Action::Patch => None,
-            };
-            if let Some(event) = event {
-                self.note(event, Some(&binding.cluster), json!({"binding": binding.name}));
-            }
-            self.state.bindings.insert(binding.name.clone(), binding);
-        }
-        Ok(())
-    }
-
     /// The newest payload is that of the selection wherever the hashes agree: after a restart nothing is read again.
     fn load_newest_payload(&mut self) {
         let Some(selected) = self.state.selected.clone() else { return };
@@ -357,6 +297,14 @@ impl Pass<'_> {
         Some(DeletionGate { digest: found.digest, reason: found.reason, deletions: found.deletions, since })
     }
 
+    fn limits(&self) -> Result<Limits, String> {
+        let picked = self.state.bindings.values().filter(|b| b.state != BindingState::Unscheduled).count();
+        let goal = target(self.state.policy().and_then(|p| p.policy.as_ref()), picked);
+        let record = &self.state.record;
+        let limits = Limits::resolve(record.spec.strategy.rolling_update.as_ref(), &record.annotations, goal);
+        limits.map_err(|error| error.to_string())
+    }
+
     /// Moves bindings as the strategy allows.
     fn roll(&mut self, gate: Option<&DeletionGate>) {
         let is_held = |binding: &Binding| gate.is_some_and(|g| g.deletions.contains_key(&binding.cluster));
@@ -372,17 +320,14 @@ impl Pass<'_> {
         if self.state.record.spec.strategy.type_ == StrategyType::External {
             return;
         }
-        let picked = self.state.bindings.values().filter(|b| b.state != BindingState::Unscheduled).count();
-        let goal = target(self.state.policy().and_then(|p| p.policy.as_ref()), picked);
-        let record = &self.state.record;
-        let limits = match Limits::resolve(record.spec.strategy.rolling_update.as_ref(), &record.annotations, goal) {
+        let limits = match self.limits() {
             Ok(limits) => limits,
             Err(error) => {
-                self.state.record.error = Some(error.to_string());
+                self.state.record.error = Some(error);
                 return;
             }
         };
-        let strategy = record.spec.strategy.apply_strategy.clone().unwrap_or_default();
+        let strategy = self.state.record.spec.strategy.apply_strategy.clone().unwrap_or_default();
         let views: Vec<BindingView> = self
             .state
             .bindings

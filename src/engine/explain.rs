@@ -9,7 +9,7 @@ use super::ocm::{key_named, Ocm};
 use super::plan::{imagined, rolled_out};
 use super::world::{PlacementState, World};
 use crate::api::annotations::OCM_PLACEMENT;
-use crate::model::explanation::{Explained, Explanation};
+use crate::model::explanation::{Explained, Explanation, Query};
 use crate::model::id::{ClusterName, PlacementKey};
 use crate::model::records::Binding;
 use crate::model::tree::Tree;
@@ -19,15 +19,6 @@ use crate::snapshot::scheduled_policy;
 
 /// Kinds that can be explained.
 const KINDS: [&str; 3] = ["ClusterResourcePlacement", "ResourcePlacement", "Placement"];
-
-/// What is asked for.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Query {
-    /// `NAME`, or `NAMESPACE/NAME`.
-    pub placement: String,
-    /// The kind, where the name alone could mean two.
-    pub kind: Option<String>,
-}
 
 /// Why there is no explanation, for people.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -83,7 +74,11 @@ pub fn explain(
 /// As [`explain`]; a placement that only the head has counts as new.
 pub fn from_trees(base: Option<&Arc<Tree>>, head: &Arc<Tree>, query: &Query) -> Result<Explained, Error> {
     let now = Timestamp::UNIX_EPOCH;
-    let before = base.map(|tree| (imagined(tree, None, now), rolled_out(tree, now)));
+    let before = base.map(|tree| {
+        let world = imagined(tree, None, now);
+        let placements = rolled_out(&world, now);
+        (world, placements)
+    });
     let world = imagined(head, before.as_ref().map(|(world, _)| world), now);
     let mut placements = before.as_ref().map(|(_, placements)| placements.clone()).unwrap_or_default();
     placements.retain(|key, _| head.placements.contains_key(key));

@@ -3,10 +3,13 @@
 pub mod clock;
 pub mod commit;
 pub mod decide;
+pub mod disruptions;
+pub mod explain;
 pub mod follow;
 pub mod hall;
 pub mod hub;
 pub mod member;
+pub mod ocm;
 pub mod persist;
 pub mod plan;
 pub mod schedule;

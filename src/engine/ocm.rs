@@ -15,6 +15,7 @@ use crate::api::ocm::{
     AddOnPlacementScore, ManagedClusterSetSpec, ManagedClusterTaint, ManagedTaintEffect, OcmPlacementSpec,
 };
 use crate::api::table::OCM_GROUP;
+use crate::model::explanation::Explanation;
 use crate::model::id::ClusterName;
 use crate::model::manifest::{Manifest, Origin};
 use crate::model::ocm::{DecidedGroup, OcmPlacementRecord};
@@ -235,14 +236,7 @@ impl Ocm {
         let mut record = begin(key, wish, before.map(AsRef::as_ref), now);
         let mut decision = OcmDecision { key: key.clone(), record: None, journal: Vec::new(), wake_at: None };
         if !ocm::is_disabled(&wish.annotations) {
-            let request = Request {
-                key,
-                policy: &wish.policy,
-                hub: &self.hub,
-                now,
-                on_misconfigured: OnMisconfigured::Keep,
-            };
-            match ocm::schedule(&request) {
+            match ocm::schedule(&self.request(key, wish, now)) {
                 Err(error) => record.error = Some(error.to_string()),
                 Ok(outcome) => {
                     record.conditions = outcome.status(key, &record.conditions, now).conditions;
@@ -262,6 +256,29 @@ impl Ocm {
         }
         decision.record = Some(record);
         decision
+    }
+
+    /// Decides about every Placement in order, each with what those before it picked, and takes it up at once: for worlds
+    /// that nobody writes down.
+    pub fn decide_all(&mut self, now: Timestamp) {
+        let keys: BTreeSet<Key> = self.wishes.keys().chain(self.records.keys()).cloned().collect();
+        for key in keys {
+            let decision = self.decide(&key, now);
+            self.settle(decision);
+        }
+    }
+
+    /// Explains a Placement.
+    ///
+    /// # Errors
+    /// Why it cannot be judged, for people.
+    pub fn explain(&self, key: &Key, now: Timestamp) -> Result<Explanation, String> {
+        let wish = self.wishes.get(key).ok_or("the source does not have it")?;
+        ocm::explain(&self.request(key, wish, now)).map_err(|error| error.to_string())
+    }
+
+    fn request<'a>(&'a self, key: &'a Key, wish: &'a Wish, now: Timestamp) -> Request<'a> {
+        Request { key, policy: &wish.policy, hub: &self.hub, now, on_misconfigured: OnMisconfigured::Keep }
     }
 
     /// Takes a decision up once it is written down: what it picked counts for the balance of others.

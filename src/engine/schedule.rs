@@ -9,10 +9,10 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::api::FieldError;
-use crate::model::cluster::Cluster;
 use crate::model::manifest::{InputError, Manifest};
 use crate::model::tree::Tree;
 use crate::schedule::Fleet;
+use crate::schedule::eligibility::described;
 
 /// Returns the decisions about every placement of the objects: for KubeFleet's its policy snapshot with status.
 ///
@@ -23,8 +23,11 @@ pub fn schedule(tree: &Tree, now: Timestamp) -> Result<Vec<Value>, Vec<InputErro
 }
 
 /// Returns the fleet that MemberClusters describe.
-fn fleet(tree: &Tree, _now: Timestamp) -> Fleet {
-    tree.clusters.iter().map(|(name, member)| (name.clone(), Cluster::from(member))).collect()
+///
+/// A ManagedCluster alone is none: KubeFleet does not know it.
+fn fleet(tree: &Tree, now: Timestamp) -> Fleet {
+    let members = tree.clusters.iter().filter(|(_, member)| !member.only_managed);
+    members.map(|(name, member)| (name.clone(), described(member, now))).collect()
 }
 
 /// Says of an object what is wrong with it.

@@ -5,6 +5,10 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use super::disruptions::Disruptions;
+use super::ocm::Ocm;
+use crate::api::cluster::MemberCluster;
+use crate::api::placement::PlacementPolicy;
 use crate::deliver::inventory::Held;
 use crate::model::cluster::Cluster;
 use crate::model::facts;
@@ -32,6 +36,10 @@ pub struct World {
     pub records: BTreeMap<ClusterName, ClusterRecord>,
     /// The newest snapshot that any member holds of a placement: a lost store goes on from it.
     pub held: BTreeMap<PlacementKey, Held>,
+    /// OCM Placements, and what they decided.
+    pub ocm: Ocm,
+    /// Evictions and disruption budgets of the accepted commit.
+    pub disruptions: Disruptions,
 }
 
 impl World {
@@ -88,6 +96,7 @@ impl PlacementState {
             deletion_gate: None,
             removed: false,
             halted: None,
+            evictions: BTreeMap::new(),
         })
     }
 
@@ -99,6 +108,13 @@ impl PlacementState {
     /// Returns the newest policy snapshot.
     pub fn policy(&self) -> Option<&PolicySnapshot> {
         self.policies.last_key_value().map(|(_, policy)| policy)
+    }
+
+    /// Returns the index under which a policy is scheduled: that of the newest snapshot if it is of the same policy, else a
+    /// new one.
+    pub fn policy_index(&self, policy: Option<&PlacementPolicy>) -> u64 {
+        let hash = snapshot::policy_hash(policy);
+        self.policy().map_or(0, |newest| if newest.hash == hash { newest.index } else { newest.index + 1 })
     }
 
     /// Returns the snapshots that bindings name, whose payload is needed.
@@ -171,32 +187,42 @@ fn desired_as(manifest: &Manifest, digest: Digest) -> Desired {
     Desired { id: manifest.id.clone(), key: manifest.id.key(), object: Arc::clone(&manifest.object), digest }
 }
 
-/// Returns the fleet as scheduling sees it: the clusters git names, eligible where they can be reached, with the properties
-/// that were seen on them over those that git states.
+/// Returns the fleet as scheduling sees it: the clusters git names.
 pub fn clusters(tree: &Tree, records: &BTreeMap<ClusterName, ClusterRecord>, now: Timestamp) -> Fleet {
-    let silent = |record: &ClusterRecord| !record.online && record.since + SILENCE_MAX < now;
-    tree.clusters
-        .iter()
-        .map(|(name, member)| {
-            let eligible = match records.get(name) {
-                Some(record) if record.kind == MemberKind::Unreachable => {
-                    Err("no entry of `members:` in the configuration names it".to_owned())
-                }
-                Some(record) if silent(record) => Err(format!("it has not answered since {}", record.since)),
-                _ => Ok(()),
-            };
-            let mut properties = facts::stated(member);
-            properties.extend(records.get(name).into_iter().flat_map(|record| record.properties.clone()));
-            (name.clone(), Cluster { eligible, properties, ..Cluster::from(member) })
-        })
-        .collect()
+    tree.clusters.iter().map(|(name, member)| (name.clone(), cluster(member, records.get(name), now))).collect()
+}
+
+/// Returns a cluster as scheduling sees it: eligible where it can be reached, with the properties that were seen on it over
+/// those that git states.
+pub fn cluster(member: &MemberCluster, record: Option<&ClusterRecord>, now: Timestamp) -> Cluster {
+    let eligible = match record {
+        Some(record) if record.kind == MemberKind::Unreachable => {
+            Err("no entry of `members:` in the configuration names it".to_owned())
+        }
+        Some(record) if silent_since(record, now).is_some() => {
+            Err(format!("it has not answered since {}", record.since))
+        }
+        _ => Ok(()),
+    };
+    Cluster { eligible, properties: properties(member, record), ..Cluster::from(member) }
+}
+
+/// Returns what is known of a cluster's properties: what was seen on it, over what git states.
+pub fn properties(member: &MemberCluster, record: Option<&ClusterRecord>) -> BTreeMap<String, String> {
+    let mut properties = facts::stated(member);
+    properties.extend(record.into_iter().flat_map(|record| record.properties.clone()));
+    properties
+}
+
+/// Returns since when a cluster has been silent, where that is too long for anything new to go there.
+pub fn silent_since(record: &ClusterRecord, now: Timestamp) -> Option<Timestamp> {
+    (!record.online && record.since + SILENCE_MAX < now).then_some(record.since)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::api::annotations;
-    use crate::api::cluster::MemberCluster;
 
     #[test]
     fn what_was_seen_of_a_cluster_goes_before_what_git_states() {

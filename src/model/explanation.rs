@@ -4,6 +4,17 @@ use serde::{Deserialize, Serialize};
 
 use super::id::ClusterName;
 
+/// Which placement is to be explained.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Query {
+    /// `NAME`, or `NAMESPACE/NAME`.
+    pub placement: String,
+    /// The kind, where the name alone could mean two.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
+}
+
 /// How one placement's clusters came to be picked, cluster by cluster.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

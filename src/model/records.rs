@@ -330,6 +330,21 @@ pub struct PlacementRecord {
     /// Why the rollout halted (`max-failures`), for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub halted: Option<String>,
+    /// What became of the evictions of this placement that git has, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub evictions: BTreeMap<String, EvictionRecord>,
+}
+
+/// A ClusterResourcePlacementEviction that was judged, which happens once.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct EvictionRecord {
+    /// The cluster the placement was to leave.
+    pub cluster: ClusterName,
+    /// Valid and Executed.
+    pub conditions: Vec<Condition>,
+    /// When it was judged.
+    pub at: Timestamp,
 }
 
 /// Deletions that wait for a person, for one placement and digest.

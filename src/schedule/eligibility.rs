@@ -2,15 +2,14 @@
 //!
 //! For inputs whose status somebody else keeps; the daemon's own facts come from watching its members.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-use super::properties::{RESOURCE_PARTS, RESOURCES};
-use crate::api::annotations::{PROPERTIES, parse_properties};
 use crate::api::cluster::MemberCluster;
 use crate::model::cluster::Cluster;
+use crate::model::facts;
 
 /// How old a heartbeat may be, and how long a cluster may be unhealthy.
 ///
@@ -21,7 +20,7 @@ pub const SILENCE_MAX: SignedDuration = SignedDuration::from_mins(5);
 pub fn described(member: &MemberCluster, now: Timestamp) -> Cluster {
     Cluster {
         eligible: eligibility(member.status.as_ref(), now),
-        properties: properties(member),
+        properties: facts::stated(member),
         namespaces: namespaces(member.status.as_ref()),
         ..Cluster::from(member)
     }
@@ -65,33 +64,6 @@ fn condition<'a>(of: &'a Value, type_: &str) -> Option<&'a Value> {
 
 fn time(of: &Value, field: &str) -> Option<Timestamp> {
     of.get(field)?.as_str()?.parse().ok()
-}
-
-/// Returns what git says of a cluster's properties: its status, and the annotation, which wins.
-///
-/// What `status.resourceUsage` says has the names `resources.kubernetes-fleet.io/{total,allocatable,available}-<resource>`.
-pub fn properties(member: &MemberCluster) -> BTreeMap<String, String> {
-    let text = |value: &Value| match value {
-        Value::String(text) => Some(text.clone()),
-        Value::Number(number) => Some(number.to_string()),
-        _ => None,
-    };
-    let mut found = BTreeMap::new();
-    let status = member.status.as_ref();
-    if let Some(listed) = status.and_then(|s| s.get("properties")?.as_object()) {
-        found.extend(listed.iter().filter_map(|(name, property)| Some((name.clone(), text(property.get("value")?)?))));
-    }
-    for (part, word) in RESOURCE_PARTS {
-        let usage = status.and_then(|s| s.get("resourceUsage")?.get(part)?.as_object());
-        for (resource, quantity) in usage.into_iter().flatten() {
-            if let Some(quantity) = text(quantity) {
-                found.insert(format!("{RESOURCES}{word}-{resource}"), quantity);
-            }
-        }
-    }
-    let annotation = member.annotations.get(PROPERTIES);
-    found.extend(annotation.and_then(|text| parse_properties(text).ok()).unwrap_or_default());
-    found
 }
 
 /// Returns the namespaces a status lists; `None` where nobody collects them.

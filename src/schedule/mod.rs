@@ -7,6 +7,7 @@
 
 mod bindings;
 mod column;
+mod decided;
 pub mod eligibility;
 pub mod eviction;
 pub mod explain;
@@ -29,6 +30,7 @@ use crate::model::id::{ClusterName, PlacementKey};
 use crate::model::records::{Binding, ClusterDecision};
 
 pub use bindings::binding_name;
+pub use decided::schedule_decided;
 pub use explain::{Difference, differences, explain};
 pub use fleet::{Change, Fleet};
 

@@ -219,7 +219,8 @@ fn fill(tree: &mut Tree, found: Vec<Found<'_>>) {
         }
     }
     for (name, cluster) in managed {
-        join(tree.clusters.entry(name.clone()).or_default(), &name, cluster);
+        let alone = || MemberCluster { only_managed: true, ..MemberCluster::default() };
+        join(tree.clusters.entry(name.clone()).or_insert_with(alone), &name, cluster);
     }
     tree.inputs.sort_by(|a, b| a.id.cmp(&b.id));
     tree.set_manifests(payload);

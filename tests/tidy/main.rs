@@ -84,6 +84,18 @@ const DOORS: &[(&str, &[&str])] = &[
         "src/engine/world.rs",
         &["api", "model", "error", "source", "snapshot", "schedule", "rollout", "deliver", "report"],
     ),
+    (
+        "src/engine/decide/",
+        &["api", "model", "error", "source", "snapshot", "schedule", "rollout", "deliver", "report", "yaml"],
+    ),
+    (
+        "src/engine/ocm.rs",
+        &["api", "model", "error", "source", "snapshot", "schedule", "rollout", "deliver", "report", "yaml"],
+    ),
+    (
+        "src/engine/disruptions.rs",
+        &["api", "model", "error", "source", "snapshot", "schedule", "rollout", "deliver", "report", "yaml"],
+    ),
 ];
 
 /// Modules without a row in `DOORS`: they know everybody.

@@ -16,19 +16,21 @@ use jiff::Timestamp;
 use rayon::prelude::*;
 
 use super::decide::decide;
+use super::disruptions::Disruptions;
+use super::ocm::Facts;
 use super::world::{PlacementState, World};
 use crate::api::annotations::STAGED_UPDATE_STRATEGY;
 use crate::api::cluster::MemberCluster;
 use crate::api::placement::{ApplyStrategyType, StrategyType};
 use crate::api::table::PLACEMENT_GROUP;
-use crate::model::cluster::Cluster;
+use crate::model::facts::stated;
 use crate::model::id::{ClusterName, ObjectKey, PlacementKey};
 use crate::model::manifest::Manifest;
 use crate::model::records::{
     ApplyOutcome, Availability, BindingState, ClusterRecord, ManifestStatus, MemberKind, ResourceSnapshot, WorkStatus,
 };
 use crate::model::tree::Tree;
-use crate::schedule::eligibility::properties;
+use crate::schedule::eligibility::described;
 use view::{
     Changes, ClusterChanges, DeletionPlan, PlacementPlan, Plan, Resource, ResourceChanges, RolloutPlan, SnapshotPlan,
 };
@@ -43,8 +45,9 @@ const STAGES_MISSING: &str = "staged rollouts are not built yet: the stages are 
 ///
 /// A cluster that the head no longer names keeps what it has. Secrets are shown; see [`Plan::hide_secrets`].
 pub fn plan(head: &Arc<Tree>, base: Option<&Arc<Tree>>, now: Timestamp) -> Plan {
-    let before = base.map(|tree| rolled_out(tree, now));
-    let world = world(head, now);
+    let base = base.map(|tree| imagined(tree, None, now));
+    let before = base.as_ref().map(|world| rolled_out(world, now));
+    let world = imagined(head, base.as_ref(), now);
     let known = before.iter().flat_map(BTreeMap::keys);
     let keys: BTreeSet<&PlacementKey> = head.placements.keys().chain(known).collect();
     let keys: Vec<&PlacementKey> = keys.into_iter().collect();
@@ -61,36 +64,38 @@ pub fn plan(head: &Arc<Tree>, base: Option<&Arc<Tree>>, now: Timestamp) -> Plan 
     Plan { commit: head.commit.clone(), placements: placements.collect(), errors: Vec::new() }
 }
 
-/// Returns the world in which every cluster of the tree answers.
-fn world(tree: &Arc<Tree>, now: Timestamp) -> World {
-    let record = |name: &ClusterName, member: &MemberCluster| ClusterRecord {
-        name: name.clone(),
-        labels: member.labels.clone(),
-        kind: MemberKind::Live,
-        online: true,
-        message: None,
-        since: now,
-        left: false,
-        ..ClusterRecord::new(name.clone(), now)
+/// Returns the world in which every cluster of the tree answers, and OCM Placements go on from what they decided `before`.
+pub(super) fn imagined(tree: &Arc<Tree>, before: Option<&World>, now: Timestamp) -> World {
+    let record = |(name, member): (&ClusterName, &MemberCluster)| {
+        let record = ClusterRecord {
+            labels: member.labels.clone(),
+            kind: MemberKind::Live,
+            online: true,
+            ..ClusterRecord::new(name.clone(), now)
+        };
+        (name.clone(), record)
     };
+    let mut ocm = before.map(|world| world.ocm.clone()).unwrap_or_default();
+    ocm.follow(tree);
+    for (name, member) in &tree.clusters {
+        ocm.observe(name, Facts { properties: stated(member), silent_since: None });
+    }
+    ocm.decide_all(now);
     World {
         source: "plan".to_owned(),
         tree: Arc::clone(tree),
-        clusters: tree
-            .clusters
-            .iter()
-            .map(|(name, member)| (name.clone(), Cluster { properties: properties(member), ..Cluster::from(member) }))
-            .collect(),
-        records: tree.clusters.iter().map(|(name, member)| (name.clone(), record(name, member))).collect(),
+        clusters: tree.clusters.iter().map(|(name, member)| (name.clone(), described(member, now))).collect(),
+        records: tree.clusters.iter().map(record).collect(),
         held: BTreeMap::new(),
+        ocm,
+        disruptions: Disruptions::of(tree),
     }
 }
 
 /// Returns every placement of a tree as if the tree were rolled out.
-fn rolled_out(tree: &Arc<Tree>, now: Timestamp) -> BTreeMap<PlacementKey, PlacementState> {
-    let world = world(tree, now);
-    let decided = tree.placements.par_iter().map(|(key, placement)| {
-        let mut state = decide(PlacementState::begin(placement, now), &world, now).state;
+pub(super) fn rolled_out(world: &World, now: Timestamp) -> BTreeMap<PlacementKey, PlacementState> {
+    let decided = world.tree.placements.par_iter().map(|(key, placement)| {
+        let mut state = decide(PlacementState::begin(placement, now), world, now).state;
         settle(&mut state, now);
         (key.clone(), state)
     });

@@ -1,0 +1,155 @@
+//! Scheduling in a decision: which policy, whose decisions, and evictions.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::json;
+
+use super::super::ocm::key_named;
+use super::super::world::{PlacementState, World};
+use super::Pass;
+use crate::api::annotations::OCM_PLACEMENT;
+use crate::api::condition::ConditionStatus;
+use crate::model::id::ClusterName;
+use crate::model::ocm::OcmPlacementRecord;
+use crate::model::records::{Binding, PlacementRecord, PolicySnapshot};
+use crate::report::binding::settled_work;
+use crate::rollout::health;
+use crate::schedule::{Action, BadValues, Request, schedule, schedule_decided};
+use crate::snapshot::{Next, next_snapshot, policy_hash, scheduled_policy};
+
+/// A placement whose clusters an OCM Placement picks.
+struct Delegated<'a> {
+    record: &'a OcmPlacementRecord,
+}
+
+impl<'a> Delegated<'a> {
+    /// Returns who picks for a placement; `None` where it has a policy of its own.
+    ///
+    /// # Errors
+    /// The annotation names a Placement that git does not have, or that was never decided.
+    fn of(placement: &PlacementRecord, world: &'a World) -> Result<Option<Self>, String> {
+        let Some(name) = placement.annotations.get(OCM_PLACEMENT) else { return Ok(None) };
+        let key = key_named(name).filter(|key| world.ocm.is_wished(key));
+        let Some(key) = key else {
+            return Err(format!(
+                "the annotation {OCM_PLACEMENT} names the OCM Placement {name}, which the source does not have; add it, or \
+                 give the placement a policy instead"
+            ));
+        };
+        match world.ocm.record(&key) {
+            Some(record) if !record.groups.is_empty() => Ok(Some(Self { record })),
+            Some(record) => {
+                let why = record.error.clone().unwrap_or_else(|| "it has no decisions yet".to_owned());
+                Err(format!("the OCM Placement {name} picks no clusters: {why}"))
+            }
+            None => Err(format!("the OCM Placement {name} was not decided yet")),
+        }
+    }
+
+    /// Returns the clusters with the reason to record.
+    fn clusters(&self) -> BTreeMap<ClusterName, String> {
+        let OcmPlacementRecord { namespace, name, groups, .. } = self.record;
+        let mut clusters = BTreeMap::new();
+        for group in groups {
+            let of = if group.name.is_empty() { String::new() } else { format!(" in decision group {}", group.name) };
+            let reason = format!("picked: the OCM Placement {namespace}/{name} decided so{of}");
+            clusters.extend(group.clusters.iter().map(|cluster| (cluster.clone(), reason.clone())));
+        }
+        clusters
+    }
+}
+
+impl Pass<'_> {
+    pub(super) fn schedule(&mut self) -> Result<(), String> {
+        let key = self.state.record.key.clone();
+        let delegated = Delegated::of(&self.state.record, self.world)?;
+        let policy = scheduled_policy(&key, self.state.record.spec.policy.as_ref());
+        let hash = policy_hash(policy.as_ref());
+        let existing: Vec<_> = self.state.policies.values().map(|p| (p.index, p.hash.clone())).collect();
+        let limit = self.state.record.spec.revision_history_limit;
+        let (index, prune) = match next_snapshot(&existing, &hash, limit) {
+            Next::Keep(index) => (index, Vec::new()),
+            Next::Create { index, prune } => (index, prune),
+        };
+        let bindings: Vec<Binding> = self.state.bindings.values().cloned().collect();
+        let request = Request {
+            placement: &key,
+            policy: policy.as_ref(),
+            policy_index: index,
+            clusters: &self.world.clusters,
+            bindings: &bindings,
+            keep_held: true,
+            bad_values: BadValues::Mismatch,
+        };
+        let outcome = match &delegated {
+            Some(decided) => schedule_decided(&request, &decided.clusters()),
+            None => schedule(&request),
+        };
+        let mut outcome = outcome.map_err(|error| error.to_string())?;
+        if let Some(decided) = &delegated {
+            outcome.fulfilled &= decided.record.is_satisfied();
+        }
+        for old in prune {
+            self.state.policies.remove(&old);
+        }
+        let created_at = self.state.policies.get(&index).map_or(self.now, |p| p.created_at);
+        let snapshot = PolicySnapshot {
+            placement: key,
+            index,
+            hash,
+            number_of_clusters: match &delegated {
+                Some(decided) => i32::try_from(decided.record.clusters().count()).ok(),
+                None => policy.as_ref().and_then(|p| p.number_of_clusters),
+            },
+            policy,
+            observed_generation: self.state.record.generation,
+            fulfilled: outcome.fulfilled,
+            target_clusters: outcome.decisions,
+            created_at,
+        };
+        self.state.policies.insert(index, snapshot);
+        for change in outcome.bindings {
+            let binding = change.binding;
+            let event = match change.action {
+                Action::Create => Some("ClusterPicked"),
+                Action::Unschedule => Some("ClusterDropped"),
+                Action::Leave => {
+                    self.state.bindings.remove(&binding.name);
+                    continue;
+                }
+                Action::Patch => None,
+            };
+            if let Some(event) = event {
+                self.note(event, Some(&binding.cluster), json!({"binding": binding.name}));
+            }
+            self.state.bindings.insert(binding.name.clone(), binding);
+        }
+        Ok(())
+    }
+
+    /// Carries out the evictions of git.
+    pub(super) fn evict(&mut self) {
+        let Ok(limits) = self.limits() else { return };
+        let PlacementState { record, bindings, works, .. } = &mut self.state;
+        let failed = |binding: &Binding| {
+            let work = works.get(&binding.cluster).map(AsRef::as_ref);
+            health(binding, settled_work(binding, work).is_some(), &limits, self.now).failed
+        };
+        let before: BTreeSet<String> = record.evictions.keys().cloned().collect();
+        let removed = self.world.disruptions.judge(record, bindings, failed, self.now);
+        for name in removed {
+            let Some(cluster) = self.state.bindings.get(&name).map(|binding| binding.cluster.clone()) else { continue };
+            self.note("RemovalStarted", Some(&cluster), json!({"binding": name}));
+        }
+        let judged: Vec<(String, ClusterName, bool)> = self.state.record.evictions.iter()
+            .filter(|(name, _)| !before.contains(*name))
+            .map(|(name, eviction)| {
+                let executed = eviction.conditions.iter().any(|c| c.type_ == "Executed" && c.status == ConditionStatus::True);
+                (name.clone(), eviction.cluster.clone(), executed)
+            })
+            .collect();
+        for (name, cluster, executed) in judged {
+            self.note("EvictionJudged", Some(&cluster), json!({"eviction": name, "executed": executed}));
+        }
+    }
+}

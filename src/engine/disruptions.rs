@@ -1,0 +1,117 @@
+//! Evictions and disruption budgets of a commit, and what becomes of evictions: pure.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde::de::DeserializeOwned;
+
+use crate::api::condition::{Condition, ConditionStatus};
+use crate::api::eviction::{DisruptionBudgetSpec, EvictionSpec};
+use crate::api::object::{Object, without_nulls};
+use crate::api::table::PLACEMENT_GROUP;
+use crate::model::id::{ClusterName, PlacementKey};
+use crate::model::manifest::Manifest;
+use crate::model::records::{Binding, EvictionRecord, PlacementRecord};
+use crate::model::tree::Tree;
+use crate::schedule::eviction::{EvictedPlacement, EvictionRequest, Verdict, evict};
+use crate::yaml;
+
+/// Evictions and budgets by the name of the ClusterResourcePlacement they are for.
+#[derive(Clone, Debug, Default)]
+pub struct Disruptions {
+    evictions: BTreeMap<String, BTreeMap<String, ClusterName>>,
+    budgets: BTreeMap<String, DisruptionBudgetSpec>,
+}
+
+impl Disruptions {
+    /// Collects those of a commit.
+    pub fn of(tree: &Tree) -> Self {
+        let mut disruptions = Self::default();
+        for manifest in tree.inputs.iter().filter(|manifest| manifest.id.group == PLACEMENT_GROUP) {
+            let name = || manifest.id.name.clone();
+            match manifest.id.kind.as_str() {
+                "ClusterResourcePlacementEviction" => {
+                    let Some(spec) = read::<EvictionSpec>(manifest) else { continue };
+                    let of = disruptions.evictions.entry(spec.placement_name).or_default();
+                    of.insert(name(), ClusterName::new(spec.cluster_name.as_str()));
+                }
+                "ClusterResourcePlacementDisruptionBudget" => {
+                    let Some(spec) = read::<DisruptionBudgetSpec>(manifest) else { continue };
+                    disruptions.budgets.insert(name(), spec);
+                }
+                _ => {}
+            }
+        }
+        disruptions
+    }
+
+    /// Judges the evictions of a placement that were not judged yet, one after the other in the order of names, and writes
+    /// down what became of each. Returns the bindings that are to be removed.
+    ///
+    /// An eviction is judged once; one that is gone from git is forgotten. `failed` tells of a cluster whether what is placed
+    /// there has failed.
+    pub fn judge(
+        &self,
+        record: &mut PlacementRecord,
+        bindings: &mut BTreeMap<String, Binding>,
+        failed: impl Fn(&Binding) -> bool,
+        now: Timestamp,
+    ) -> Vec<String> {
+        if record.key.namespace.is_some() {
+            return Vec::new();
+        }
+        let nothing = BTreeMap::new();
+        let wished = self.evictions.get(&record.key.name).unwrap_or(&nothing);
+        record.evictions.retain(|name, known| wished.get(name) == Some(&known.cluster));
+        let mut removed = Vec::new();
+        for (name, cluster) in wished {
+            if record.evictions.contains_key(name) {
+                continue;
+            }
+            let all: Vec<Binding> = bindings.values().cloned().collect();
+            let target = all.iter().find(|binding| binding.cluster == *cluster);
+            let verdict = evict(&EvictionRequest {
+                cluster,
+                placement: Some(EvictedPlacement { policy: record.spec.policy.as_ref(), removed: record.removed }),
+                bindings: &all,
+                failed: target.is_some_and(&failed),
+                budget: self.budgets.get(&record.key.name),
+            });
+            if let Some(binding) = verdict.remove.as_ref().and_then(|name| bindings.get_mut(name)) {
+                binding.deleting = true;
+                binding.generation += 1;
+                removed.push(binding.name.clone());
+            }
+            let conditions = conditions(&verdict, now);
+            record.evictions.insert(name.clone(), EvictionRecord { cluster: cluster.clone(), conditions, at: now });
+        }
+        removed
+    }
+
+    /// Tells whether a placement has evictions that nobody judged yet.
+    pub fn concerns(&self, key: &PlacementKey) -> bool {
+        key.namespace.is_none() && self.evictions.contains_key(&key.name)
+    }
+}
+
+/// Source: KubeFleet, conditions of an eviction.
+fn conditions(verdict: &Verdict, now: Timestamp) -> Vec<Condition> {
+    let condition = |type_: &str, holds: bool, reason: &str| Condition {
+        type_: type_.to_owned(),
+        status: if holds { ConditionStatus::True } else { ConditionStatus::False },
+        reason: reason.to_owned(),
+        message: verdict.message.clone(),
+        observed_generation: 1,
+        last_transition_time: now,
+    };
+    let valid = condition("Valid", verdict.valid, verdict.valid_reason());
+    let executed = verdict.executed.zip(verdict.executed_reason());
+    std::iter::once(valid).chain(executed.map(|(holds, reason)| condition("Executed", holds, reason))).collect()
+}
+
+/// Reads a document whose spec may be left out. One of a tree can be read: it was checked.
+fn read<S: DeserializeOwned>(manifest: &Manifest) -> Option<S> {
+    let mut document = without_nulls(&manifest.object);
+    document.as_object_mut()?.entry("spec").or_insert_with(|| serde_json::json!({}));
+    yaml::typed::<Object<S>>(&document).ok().map(|object| object.spec)
+}
