@@ -98,7 +98,7 @@ fn the_plugin_generator_is_answered_by_token_only() {
         (Some("0123456789abcdeX"), question, 403, "not known"),
         (Some(TOKEN), json!({"input": {"parameters": {"placement": "wbe"}}}), 404, "no placement wbe"),
         (Some(TOKEN), json!({"input": {}}), 400, "placement is missing"),
-        (Some(TOKEN), json!([]), 400, "not the generator's"),
+        (Some(TOKEN), json!("text"), 400, "not the generator's"),
     ] {
         let (status, answer) = daemon.ask(token, &question);
         assert_eq!(status, expected, "{answer}");
