@@ -191,10 +191,10 @@ impl Worker {
 }
 
 fn failure_words(error: &Error) -> String {
-    let namespace_words = "apply deploy/argocd/placementdecisions.yaml there, or install OCM";
+    let advice = "apply deploy/argocd/placementdecisions.yaml there, or install OCM";
     match error {
         Error::Refused { code: 404, object, .. } if object.starts_with("PlacementDecision") => {
-            format!("the hub knows no PlacementDecision ({OCM_GROUP}/v1beta1): {namespace_words}")
+            format!("the hub knows no PlacementDecision ({OCM_GROUP}/v1beta1): {advice}")
         }
         error => error.to_string(),
     }

@@ -98,12 +98,29 @@ fn the_plugin_generator_is_answered_by_token_only() {
         (Some("0123456789abcdeX"), question, 403, "not known"),
         (Some(TOKEN), json!({"input": {"parameters": {"placement": "wbe"}}}), 404, "no placement wbe"),
         (Some(TOKEN), json!({"input": {}}), 400, "placement is missing"),
-        (Some(TOKEN), json!([]), 400, "not the generator's"),
+        (Some(TOKEN), json!("text"), 400, "not the generator's"),
     ] {
         let (status, answer) = daemon.ask(token, &question);
         assert_eq!(status, expected, "{answer}");
         assert!(answer["message"].as_str().expect("words").contains(words), "{answer}");
     }
+}
+
+#[test]
+fn a_hub_that_does_not_answer_holds_up_no_delivery() {
+    let scratch = fleet();
+    // Nobody listens on port 1.
+    let kubeconfig = "apiVersion: v1\nkind: Config\nclusters: [{name: h, cluster: {server: 'https://127.0.0.1:1'}}]\nusers: \
+                      [{name: u, user: {token: t}}]\ncontexts: [{name: h, context: {cluster: h, user: u}}]\ncurrent-context: h\n";
+    fs::write(scratch.path("hub"), kubeconfig).expect("a file");
+    let text = fs::read_to_string(scratch.path(CONFIG)).expect("the configuration");
+    fs::write(scratch.path(CONFIG), text + "decisions: {kubeconfig: {path: ./hub}}\n").expect("a file");
+    let found = scratch.run(&["run", "-c", CONFIG, "--once"]);
+    assert_eq!(found.code, 1, "{}", found.err);
+    assert_eq!(scratch.member("west").len(), 2, "it is delivered all the same");
+    let exported = export(&scratch, &["-o", "name"]);
+    assert_eq!(exported.text(0), "east\nwest\n");
+    assert!(exported.err.contains("of `decisions:` does not answer"), "{}", exported.err);
 }
 
 /// A daemon with a token for the plugin generator, ended when dropped.

@@ -45,7 +45,7 @@ fn world(hub: &Member, space: &str, clusters: usize) -> World {
     let members = "members:\n  - {name: 'c*', directory: './members/{name}'}\n";
     let mut config = config.replace("members:\n", members);
     let kubeconfig = hub.kubeconfig.display();
-    write!(config, "decisions: {{kubeconfig: {{path: {kubeconfig}}}, namespace: {space}}}\n").expect("a string");
+    writeln!(config, "decisions: {{kubeconfig: {{path: {kubeconfig}}}, namespace: {space}}}").expect("a string");
     fs::write(world.config(), config).expect("the configuration is written");
     let wave = |number: usize| ["a", "b", "c"][(number * 3 / clusters).min(2)];
     let documents = (0..clusters).map(|number| {

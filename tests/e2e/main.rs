@@ -8,6 +8,7 @@
 mod fleet;
 
 #[path = "../support/argo.rs"]
+#[expect(dead_code, reason = "shared with the tests of pages, which look at Applications as well")]
 mod argo;
 
 mod contract;
