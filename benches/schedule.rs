@@ -3,6 +3,8 @@
 //! Mixed KubeFleet policies, in full and for the placements that a change affects; times are medians in milliseconds. The
 //! rows double clusters or placements, so a cost that grows faster than the input shows as a ratio beyond two.
 
+#![allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the numbers are small or scattered")]
+
 use std::collections::BTreeMap;
 use std::time::Instant;
 

@@ -55,9 +55,12 @@ impl Verdict {
 
     /// Returns the reason of the condition `Executed`, where there is one.
     pub fn executed_reason(&self) -> Option<&'static str> {
-        self.executed.map(|executed| match executed {
-            true => "ClusterResourcePlacementEvictionExecuted",
-            false => "ClusterResourcePlacementEvictionNotExecuted",
+        self.executed.map(|executed| {
+            if executed {
+                "ClusterResourcePlacementEvictionExecuted"
+            } else {
+                "ClusterResourcePlacementEvictionNotExecuted"
+            }
         })
     }
 

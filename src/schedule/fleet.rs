@@ -28,6 +28,7 @@ pub struct Fleet {
 }
 
 /// What changed when a cluster was set or removed: who reads none of it decides as before.
+#[allow(clippy::struct_excessive_bools, reason = "each is one thing that changed or did not")]
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Change {
     /// Keys of labels that came, went or have another value.

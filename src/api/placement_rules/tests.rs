@@ -59,6 +59,30 @@ fn placements_keep_kubefleets_rules() {
             ),
             "not allowed with PickFixed",
         ),
+        (
+            "PickFixed affinity",
+            policy(json!({"placementType": "PickFixed", "clusterNames": ["a"], "affinity": {}})),
+            "not allowed with PickFixed",
+        ),
+        (
+            "maxSkew",
+            policy(
+                json!({"placementType": "PickN", "numberOfClusters": 1, "topologySpreadConstraints": [{"topologyKey": "a", "maxSkew": 0}]}),
+            ),
+            "below 1",
+        ),
+        ("toleration operator", policy(json!({"tolerations": [{"key": "a", "operator": "NotIn"}]})), "NotIn"),
+        (
+            "tolerations twice",
+            policy(json!({"tolerations": [{"key": "a", "value": "x"}, {"key": "a", "value": "x"}]})),
+            "there twice",
+        ),
+        (
+            "property operator",
+            policy(property(json!([{"name": "a", "operator": "Between", "values": ["1"]}]))),
+            "Between",
+        ),
+        ("no value", policy(property(json!([{"name": "a", "operator": "Gt", "values": []}]))), "exactly one"),
         ("toleration", policy(json!({"tolerations": [{"value": "x"}]})), "needs operator Exists"),
         (
             "toleration value",

@@ -1,5 +1,7 @@
 //! Random fleets and policies: against a plain reading of the rules, cluster by cluster, and what always holds.
 
+#![allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "scores are small numbers")]
+
 use std::collections::BTreeSet;
 
 use super::*;
@@ -166,14 +168,10 @@ fn topology_score(
     let (least, most) = (sorted[0], sorted[sorted.len() - 1]);
     let second = sorted.get(1).copied().unwrap_or(least);
     let count = counts[domain];
-    let change = if least == most {
-        1
-    } else if count == least && least != second {
-        -1
-    } else if count == most {
-        1
-    } else {
-        0
+    let change = match count {
+        _ if least == most => 1,
+        _ if count == least && least != second => -1,
+        _ => i32::from(count == most),
     };
     if most - least + change <= constraint.max_skew.unwrap_or(1) {
         return Some(-change);
