@@ -19,7 +19,7 @@ use crate::deliver::guard::{self, guarded};
 use crate::model::id::{ClusterName, ObjectKey};
 use crate::model::manifest::Manifest;
 use crate::model::records::{
-    Binding, BindingState, DeletionGate, JournalEntry, PolicySnapshot, ResourceSnapshot, WorkStatus,
+    Binding, BindingState, DeletionGate, JournalEntry, ResourceSnapshot, WorkStatus,
 };
 use crate::model::tree::Placement;
 use crate::model::work::WorkOrder;

@@ -13,8 +13,7 @@ use crate::model::explanation::{Explained, Explanation, Query};
 use crate::model::id::{ClusterName, PlacementKey};
 use crate::model::records::Binding;
 use crate::model::tree::Tree;
-use crate::schedule::explain::{differences, explain as explain_policy};
-use crate::schedule::{BadValues, Request, ocm};
+use crate::schedule::{BadValues, Request, differences, explain as explain_policy, ocm};
 use crate::snapshot::scheduled_policy;
 
 /// Kinds that can be explained.

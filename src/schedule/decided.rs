@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::bindings::{Class, Classified, patch, unschedule};
-use super::{Action, BindingChange, DECISIONS_MAX, Error, Outcome, Request};
+use super::bindings::{Classified, patch, unschedule};
+use super::{BindingChange, DECISIONS_MAX, Error, Outcome, Request};
 use crate::model::id::ClusterName;
-use crate::model::records::{BindingState, ClusterDecision};
+use crate::model::records::{Binding, BindingState, ClusterDecision};
 
 /// Brings a placement's bindings to the clusters that were decided, each with the reason to record.
 ///
@@ -16,7 +16,9 @@ use crate::model::records::{BindingState, ClusterDecision};
 /// [`Error::DuplicateBinding`] and [`Error::NoPreviousState`]: records that contradict each other.
 pub fn schedule_decided(request: &Request<'_>, decided: &BTreeMap<ClusterName, String>) -> Result<Outcome, Error> {
     let bindings = Classified::of(request)?;
-    let (mut changes, mut unscheduled, mut decisions, mut missing) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let all = [&bindings.scheduled, &bindings.bound, &bindings.obsolete, &bindings.unscheduled].into_iter().flatten();
+    let mut present: BTreeMap<&ClusterName, &Binding> = all.map(|&binding| (&binding.cluster, binding)).collect();
+    let (mut created, mut patched, mut decisions, mut missing) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for (cluster, reason) in decided {
         if !request.clusters.contains(cluster.as_str()) {
             missing.push(cluster.as_str());
@@ -28,21 +30,19 @@ pub fn schedule_decided(request: &Request<'_>, decided: &BTreeMap<ClusterName, S
             cluster_score: None,
             reason: reason.clone(),
         };
-        match bindings.by_cluster.get(cluster) {
-            None => changes.push(bindings.create(request, decision.clone())),
-            Some((Class::Obsolete | Class::Unscheduled, binding)) => {
-                changes.push(patch(request, binding, decision.clone())?);
+        match present.remove(cluster) {
+            None => created.push(bindings.create(request, decision.clone())),
+            Some(binding) => {
+                let is_current = binding.policy_index == request.policy_index;
+                if binding.state == BindingState::Unscheduled || !is_current {
+                    patched.push(patch(request, binding, decision.clone())?);
+                }
             }
-            Some((Class::Scheduled | Class::Bound, _)) => {}
         }
         decisions.push(decision);
     }
-    for (cluster, (_, binding)) in &bindings.by_cluster {
-        if !decided.contains_key(*cluster) && binding.state != BindingState::Unscheduled {
-            unscheduled.push(unschedule(binding));
-        }
-    }
-    changes.sort_by_key(|change: &BindingChange| change.action != Action::Create);
+    let dropped = present.into_values().filter(|binding| binding.state != BindingState::Unscheduled);
+    let unscheduled: Vec<BindingChange> = dropped.map(unschedule).collect();
     decisions.truncate(DECISIONS_MAX);
     let found = decided.len() - missing.len();
     let absent = match missing.as_slice() {
@@ -50,9 +50,67 @@ pub fn schedule_decided(request: &Request<'_>, decided: &BTreeMap<ClusterName, S
         names => format!("; not in the fleet: {}", names.join(", ")),
     };
     Ok(Outcome {
-        bindings: changes.into_iter().chain(unscheduled).chain(bindings.leaves()).collect(),
+        bindings: [created, patched, unscheduled].into_iter().flatten().chain(bindings.leaves()).collect(),
         decisions,
         fulfilled: missing.is_empty(),
         message: format!("{found} clusters found{absent}"),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::{Action, BadValues, Fleet};
+    use super::*;
+    use crate::model::cluster::Cluster;
+    use crate::model::id::PlacementKey;
+
+    fn binding(cluster: &str, state: &str, policy: u64) -> Binding {
+        let binding = json!({
+            "name": format!("p-{cluster}"), "placement": "p", "cluster": cluster, "state": state, "previousState": "Bound",
+            "policyIndex": policy, "generation": 1, "decision": {"clusterName": cluster, "selected": true, "reason": ""},
+        });
+        serde_json::from_value(binding).expect("a binding")
+    }
+
+    #[test]
+    fn bindings_follow_what_was_decided() {
+        let fleet: Fleet =
+            ["a", "b", "c", "d", "e"].into_iter().map(|name| (ClusterName::from(name), Cluster::default())).collect();
+        let bindings = [
+            binding("a", "Bound", 0),
+            binding("b", "Unscheduled", 0),
+            binding("c", "Scheduled", 0),
+            binding("d", "Bound", 3),
+            binding("gone", "Bound", 0),
+        ];
+        let key = PlacementKey::cluster_scoped("p");
+        let request = Request {
+            placement: &key,
+            policy: None,
+            policy_index: 0,
+            clusters: &fleet,
+            bindings: &bindings,
+            keep_held: true,
+            bad_values: BadValues::Mismatch,
+        };
+        let wanted = ["a", "b", "d", "e", "nowhere"].map(|name| (ClusterName::from(name), format!("why {name}")));
+        let outcome = schedule_decided(&request, &BTreeMap::from(wanted)).expect("it is scheduled");
+        let changes: Vec<(Action, &str, BindingState)> =
+            outcome.bindings.iter().map(|c| (c.action, c.binding.cluster.as_str(), c.binding.state)).collect();
+        assert_eq!(
+            changes,
+            [
+                (Action::Create, "e", BindingState::Scheduled),
+                (Action::Patch, "b", BindingState::Bound),
+                (Action::Patch, "d", BindingState::Bound),
+                (Action::Unschedule, "c", BindingState::Unscheduled),
+                (Action::Leave, "gone", BindingState::Bound),
+            ]
+        );
+        let decided: Vec<&str> = outcome.decisions.iter().map(|d| d.cluster_name.as_str()).collect();
+        assert_eq!(decided, ["a", "b", "d", "e"]);
+        assert_eq!((outcome.fulfilled, outcome.message.as_str()), (false, "4 clusters found; not in the fleet: nowhere"));
+    }
 }

@@ -9,7 +9,7 @@ use super::properties::RESOURCES;
 use super::rank::{Candidate, Ranking, rank};
 use super::{Action, Error, Outcome, Request, pick, schedule};
 use crate::api::placement::{PlacementPolicy, PlacementType, SortOrder};
-use crate::model::explanation::{ClusterExplanation, Explanation, Refusal, ScoreTerm};
+use crate::model::explanation::{ClusterExplanation, Explanation, Moved, Refusal, ScoreTerm};
 use crate::model::id::ClusterName;
 
 /// Explains what [`schedule`] decides about the same request.
@@ -231,17 +231,8 @@ fn short(refusal: &Refusal) -> String {
     compared.unwrap_or_else(|| pick::words(refusal))
 }
 
-/// How a cluster's part in a placement changed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Difference {
-    /// The cluster.
-    pub cluster: ClusterName,
-    /// What changed and why, for people.
-    pub text: String,
-}
-
 /// Says which clusters a placement gained and lost between two explanations, by name.
-pub fn differences(before: &Explanation, after: &Explanation) -> Vec<Difference> {
+pub fn differences(before: &Explanation, after: &Explanation) -> Vec<Moved> {
     fn by_name(explanation: &Explanation) -> BTreeMap<&ClusterName, &ClusterExplanation> {
         explanation.clusters.iter().map(|cluster| (&cluster.cluster_name, cluster)).collect()
     }
@@ -265,7 +256,7 @@ pub fn differences(before: &Explanation, after: &Explanation) -> Vec<Difference>
             }
             _ => continue,
         };
-        found.push(Difference { cluster: name.clone(), text });
+        found.push(Moved { cluster_name: name.clone(), text });
     }
     found
 }
