@@ -15,7 +15,7 @@ use gitfleet::model::cluster::Cluster;
 use gitfleet::model::id::{BlobId, ClusterName, PlacementKey};
 use gitfleet::model::tree::Tree;
 use gitfleet::model::work::WorkOrder;
-use gitfleet::schedule::{Request, schedule};
+use gitfleet::schedule::{BadValues, Fleet, Request, schedule};
 use gitfleet::{snapshot, source};
 use jiff::Timestamp;
 
@@ -57,9 +57,17 @@ fn schedule_pick_all_over_10000_clusters(bencher: Bencher<'_, '_>) {
         let labels = BTreeMap::from([("tier".to_owned(), format!("t{}", number % 3))]);
         (ClusterName::new(generate::cluster_name(number)), Cluster { labels, ..Cluster::default() })
     };
-    let clusters: BTreeMap<ClusterName, Cluster> = (0..10_000).map(cluster).collect();
+    let clusters: Fleet = (0..10_000).map(cluster).collect();
     let placement = PlacementKey::cluster_scoped("app");
-    let request = Request { placement: &placement, policy: None, policy_index: 0, clusters: &clusters, bindings: &[] };
+    let request = Request {
+        placement: &placement,
+        policy: None,
+        policy_index: 0,
+        clusters: &clusters,
+        bindings: &[],
+        keep_held: true,
+        bad_values: BadValues::Mismatch,
+    };
     bencher.bench(|| schedule(black_box(&request)).expect("a plain policy is scheduled").bindings.len());
 }
 

@@ -66,6 +66,8 @@ pub struct MemberCluster {
     pub spec: MemberClusterSpec,
     /// `status` as written in the document, where it has one: properties and conditions for decisions without live facts.
     pub status: Option<Value>,
+    /// It has a deletion timestamp: an exported object of a cluster that is leaving.
+    pub deleting: bool,
     /// The ManagedCluster of the same name, where git has one.
     pub managed: Option<ManagedCluster>,
 }

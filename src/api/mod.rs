@@ -16,6 +16,7 @@ mod ocm_rules;
 pub mod overrides;
 pub mod placement;
 mod placement_rules;
+pub mod scheduling;
 pub mod staged;
 mod strategy;
 pub mod table;

@@ -283,6 +283,7 @@ fn member(value: &Value) -> Result<(Metadata, Checked), Vec<FieldError>> {
         annotations: object.metadata.annotations.clone(),
         spec: object.spec,
         status: object.status,
+        deleting: object.metadata.deletion_timestamp.is_some(),
         managed: None,
     };
     Ok((object.metadata, Checked::MemberCluster(Box::new(cluster))))

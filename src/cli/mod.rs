@@ -7,6 +7,7 @@ mod books;
 mod get;
 mod plan;
 mod run;
+mod schedule;
 mod status;
 mod validate;
 
@@ -42,6 +43,8 @@ enum Command {
     Validate(validate::Args),
     /// Show what a tree would do to the fleet; needs no cluster.
     Plan(plan::Args),
+    /// Decide which clusters placements go to, from objects in files alone.
+    Schedule(schedule::Args),
     /// Show records: placements, snapshots, policies, bindings, works, clusters.
     Get(get::Args),
     /// Show how the rollout stands, as a tree.
@@ -95,6 +98,7 @@ pub fn main() -> Exit {
         Command::Run(args) => run::run(&args),
         Command::Validate(args) => validate::run(&args),
         Command::Plan(args) => plan::run(&args),
+        Command::Schedule(args) => schedule::run(&args),
         Command::Get(args) => get::run(&args),
         Command::Status(args) => status::run(&args),
         Command::Crd => output::print(&crd()),

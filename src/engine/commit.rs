@@ -1,7 +1,8 @@
 //! From a commit, or a folder as it stands, to a checked tree.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rayon::prelude::*;
@@ -115,6 +116,39 @@ pub fn survey(dir: &Path) -> Result<Survey, git::Error> {
         Err(Error::Git(error)) => return Err(error),
     };
     Ok(Survey { tree, skipped })
+}
+
+/// Reads files that were named one by one, whatever their names; a folder stands for the files that would be read of it.
+/// `-` is the standard input.
+///
+/// # Errors
+/// As [`read_commit`]; `Git` names the first file that cannot be read.
+pub fn read_files(paths: &[PathBuf]) -> Result<Tree, Error> {
+    let mut errors = Vec::new();
+    let mut files = Vec::new();
+    for path in paths {
+        let name = path.display().to_string();
+        if path.is_dir() {
+            let folder = git::read_folder(path, &|file| Filter::new(None).reads(file))?;
+            errors.extend(folder.listing.errors);
+            let (selection, wanted) = chosen(folder.listing.files, None);
+            errors.extend(selection.errors);
+            files.extend(wanted.into_iter().filter_map(|(file, blob)| {
+                let parsed = source::parse_blob(folder.contents.get(&blob)?);
+                Some((format!("{}/{file}", name.trim_end_matches('/')).into(), blob, Arc::new(parsed)))
+            }));
+            continue;
+        }
+        let content = if name == "-" { read_input() } else { std::fs::read(path) };
+        let content = content.map_err(|source| git::Error::Disk { path: path.clone(), source })?;
+        files.push((name.as_str().into(), BlobId::from(name.as_str()), Arc::new(source::parse_blob(&content))));
+    }
+    assemble(None, &source::Selection::default(), files, errors)
+}
+
+fn read_input() -> std::io::Result<Vec<u8>> {
+    let mut content = Vec::new();
+    std::io::stdin().read_to_end(&mut content).map(|_| content)
 }
 
 /// Returns which of the listed files are read, with path and blob.

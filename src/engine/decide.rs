@@ -10,7 +10,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::json;
 
-use super::world::{Payload, PlacementState, Selected, World, desired, keep_held};
+use super::world::{Payload, PlacementState, Selected, World, desired};
 use crate::api::annotations::{DELETION_GUARD, OCM_PLACEMENT};
 use crate::api::placement::{ApplyStrategyType, StrategyType};
 use crate::deliver::guard::{self, guarded};
@@ -24,7 +24,7 @@ use crate::model::work::WorkOrder;
 use crate::report::binding::{binding_conditions, settled_work};
 use crate::report::placement::{PlacementView, placement_status};
 use crate::rollout::{BindingView, Limits, health, roll};
-use crate::schedule::{Action, Request, schedule, target};
+use crate::schedule::{Action, BadValues, Request, schedule, target};
 use crate::snapshot::{Frozen, Next, freeze, next_snapshot, policy_hash, scheduled_policy, select, works_for_cluster};
 
 /// How a placement stands after a decision, and what follows from it.
@@ -124,8 +124,13 @@ impl Pass<'_> {
 
     /// A cluster that left the fleet keeps what it has: its binding goes, and nothing on it is touched.
     fn leave(&mut self) {
-        let left: Vec<Binding> =
-            self.state.bindings.values().filter(|b| !self.world.clusters.contains_key(&b.cluster)).cloned().collect();
+        let left: Vec<Binding> = self
+            .state
+            .bindings
+            .values()
+            .filter(|b| !self.world.clusters.contains(b.cluster.as_str()))
+            .cloned()
+            .collect();
         for binding in left {
             self.state.bindings.remove(&binding.name);
             self.state.works.remove(&binding.cluster);
@@ -257,13 +262,14 @@ impl Pass<'_> {
             Next::Create { index, prune } => (index, prune),
         };
         let bindings: Vec<Binding> = self.state.bindings.values().cloned().collect();
-        let clusters = keep_held(&self.world.clusters, &bindings);
         let request = Request {
             placement: &key,
             policy: policy.as_ref(),
             policy_index: index,
-            clusters: clusters.as_ref(),
+            clusters: &self.world.clusters,
             bindings: &bindings,
+            keep_held: true,
+            bad_values: BadValues::Mismatch,
         };
         let outcome = schedule(&request).map_err(|error| error.to_string())?;
         for old in prune {
@@ -464,7 +470,7 @@ impl Pass<'_> {
     /// cluster keeps what it has.
     fn manifests(&self, index: u64, cluster: &ClusterName) -> Option<Arc<[crate::model::work::Desired]>> {
         let payload = self.state.payloads.get(&index)?;
-        let labels = self.world.clusters.get(cluster).map(|c| c.labels.clone()).unwrap_or_default();
+        let labels = self.world.clusters.get(cluster.as_str()).map(|c| c.labels.clone()).unwrap_or_default();
         match works_for_cluster(&payload.manifests, cluster, &labels).ok()? {
             Cow::Borrowed(_) => Some(Arc::clone(&payload.desired)),
             Cow::Owned(manifests) => Some(manifests.iter().map(desired).collect()),

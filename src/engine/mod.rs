@@ -8,5 +8,6 @@ pub mod hall;
 pub mod member;
 pub mod persist;
 pub mod plan;
+pub mod schedule;
 mod step;
 pub mod world;

@@ -1,22 +1,22 @@
 //! What the hall knows: the view a decision is made from.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
+use crate::api::cluster::MemberCluster;
 use crate::deliver::inventory::Held;
 use crate::model::cluster::Cluster;
 use crate::model::facts;
 use crate::model::id::{ClusterName, Digest, ObjectKey, PlacementKey};
 use crate::model::manifest::Manifest;
 use crate::model::records::{
-    Binding, BindingState, ClusterRecord, MemberKind, PlacementRecord, PolicySnapshot, ResourceSnapshot,
-    SnapshotResource, WorkStatus,
+    Binding, ClusterRecord, MemberKind, PlacementRecord, PolicySnapshot, ResourceSnapshot, SnapshotResource, WorkStatus,
 };
 use crate::model::tree::{Placement, Tree};
 use crate::model::work::Desired;
+use crate::schedule::Fleet;
 use crate::snapshot;
 
 /// How long a member may be silent before nothing new is placed on it.
@@ -32,7 +32,7 @@ pub struct World {
     /// The accepted commit.
     pub tree: Arc<Tree>,
     /// The fleet as scheduling sees it: the clusters git names.
-    pub clusters: BTreeMap<ClusterName, Cluster>,
+    pub clusters: Fleet,
     /// What is known of each cluster, those that left included.
     pub records: BTreeMap<ClusterName, ClusterRecord>,
     /// The newest snapshot that any member holds of a placement: a lost store goes on from it.
@@ -176,104 +176,46 @@ fn desired_as(manifest: &Manifest, digest: Digest) -> Desired {
     Desired { id: manifest.id.clone(), key: manifest.id.key(), object: Arc::clone(&manifest.object), digest }
 }
 
-/// Returns the fleet as scheduling sees it: the clusters git names, eligible where they can be reached, with the properties
-/// that were seen on them over those that git states.
-pub fn clusters(
-    tree: &Tree,
-    records: &BTreeMap<ClusterName, ClusterRecord>,
-    now: Timestamp,
-) -> BTreeMap<ClusterName, Cluster> {
-    let silent = |record: &ClusterRecord| !record.online && record.since + SILENCE_MAX < now;
-    tree.clusters
-        .iter()
-        .map(|(name, member)| {
-            let eligible = match records.get(name) {
-                Some(record) if record.kind == MemberKind::Unreachable => {
-                    Err("no entry of `members:` in the configuration names it".to_owned())
-                }
-                Some(record) if silent(record) => Err(format!("it has not answered since {}", record.since)),
-                _ => Ok(()),
-            };
-            let mut properties = facts::stated(member);
-            properties.extend(records.get(name).into_iter().flat_map(|record| record.properties.clone()));
-            (name.clone(), Cluster { eligible, properties, ..Cluster::from(member) })
-        })
-        .collect()
+/// Returns the fleet as scheduling sees it: the clusters git names.
+pub fn clusters(tree: &Tree, records: &BTreeMap<ClusterName, ClusterRecord>, now: Timestamp) -> Fleet {
+    tree.clusters.iter().map(|(name, member)| (name.clone(), cluster(member, records.get(name), now))).collect()
 }
 
-/// Returns the fleet for the scheduling of one placement: a cluster that holds it stays eligible, whether it answers or not.
-///
-/// Nothing new goes where nobody answers; but with a changed policy, which judges every cluster again, an outage must not
-/// become a deletion when the cluster returns.
-pub fn keep_held<'a>(
-    clusters: &'a BTreeMap<ClusterName, Cluster>,
-    bindings: &[Binding],
-) -> Cow<'a, BTreeMap<ClusterName, Cluster>> {
-    let held = |b: &&Binding| b.state != BindingState::Unscheduled && !b.deleting;
-    let mut kept = Cow::Borrowed(clusters);
-    for binding in bindings.iter().filter(held) {
-        if clusters.get(&binding.cluster).is_some_and(|cluster| cluster.eligible.is_err())
-            && let Some(cluster) = kept.to_mut().get_mut(&binding.cluster)
-        {
-            cluster.eligible = Ok(());
+/// Returns a cluster as scheduling sees it: eligible where it can be reached, with the properties that were seen on it over
+/// those that git states.
+pub fn cluster(member: &MemberCluster, record: Option<&ClusterRecord>, now: Timestamp) -> Cluster {
+    let silent = |record: &ClusterRecord| !record.online && record.since + SILENCE_MAX < now;
+    let eligible = match record {
+        Some(record) if record.kind == MemberKind::Unreachable => {
+            Err("no entry of `members:` in the configuration names it".to_owned())
         }
-    }
-    kept
+        Some(record) if silent(record) => Err(format!("it has not answered since {}", record.since)),
+        _ => Ok(()),
+    };
+    let mut properties = facts::stated(member);
+    properties.extend(record.into_iter().flat_map(|record| record.properties.clone()));
+    Cluster { eligible, properties, ..Cluster::from(member) }
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
     use crate::api::annotations;
-    use crate::api::cluster::MemberCluster;
-
-    fn binding(cluster: &str, state: &str, deleting: bool) -> Binding {
-        let binding = json!({
-            "name": cluster, "placement": "p", "cluster": cluster, "state": state, "policyIndex": 0, "generation": 1,
-            "decision": {"clusterName": cluster, "selected": true, "reason": ""}, "deleting": deleting,
-        });
-        serde_json::from_value(binding).expect("a binding")
-    }
 
     #[test]
     fn what_was_seen_of_a_cluster_goes_before_what_git_states() {
         let mut member = MemberCluster::default();
-        member
-            .annotations
-            .insert(annotations::PROPERTIES.into(), r#"{"cost": 1, "kubernetes-fleet.io/node-count": 9}"#.into());
-        let name = ClusterName::from("a");
-        let mut tree = Tree::default();
-        tree.clusters.insert(name.clone(), member);
+        let stated = r#"{"cost": 1, "kubernetes-fleet.io/node-count": 9}"#;
+        member.annotations.insert(annotations::PROPERTIES.into(), stated.into());
         let seen = |properties: &[(&str, &str)]| {
             let properties = properties.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-            let record = ClusterRecord { properties, ..ClusterRecord::new(name.clone(), Timestamp::UNIX_EPOCH) };
-            let records = BTreeMap::from([(name.clone(), record)]);
-            let clusters = clusters(&tree, &records, Timestamp::UNIX_EPOCH);
-            let found = clusters[&name].properties.iter().map(|(name, value)| format!("{name}={value}"));
-            found.collect::<Vec<_>>()
+            let now = Timestamp::UNIX_EPOCH;
+            let record = ClusterRecord { properties, ..ClusterRecord::new("a".into(), now) };
+            let found = cluster(&member, Some(&record), now).properties;
+            found.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>()
         };
         assert_eq!(seen(&[]), ["cost=1", "kubernetes-fleet.io/node-count=9"], "as a directory has it");
         let rows = [("kubernetes-fleet.io/node-count", "3"), ("x", "1")];
         assert_eq!(seen(&rows), ["cost=1", "kubernetes-fleet.io/node-count=3", "x=1"]);
-    }
-
-    #[test]
-    fn a_silent_cluster_stays_eligible_only_for_what_it_holds() {
-        let silent = Cluster { eligible: Err("silent".to_owned()), ..Cluster::default() };
-        let clusters = BTreeMap::from([(ClusterName::from("a"), silent)]);
-        let rows = [
-            ("bound", vec![binding("a", "Bound", false)], true),
-            ("scheduled", vec![binding("a", "Scheduled", false)], true),
-            ("dropped before", vec![binding("a", "Unscheduled", false)], false),
-            ("being removed", vec![binding("a", "Bound", true)], false),
-            ("elsewhere", vec![binding("b", "Bound", false)], false),
-            ("nothing held", vec![], false),
-        ];
-        for (name, bindings, eligible) in rows {
-            let kept = keep_held(&clusters, &bindings);
-            assert_eq!(kept[&ClusterName::from("a")].eligible.is_ok(), eligible, "{name}");
-        }
     }
 }

@@ -21,7 +21,13 @@ pub struct Cluster {
 
 impl Default for Cluster {
     fn default() -> Self {
-        Self { labels: BTreeMap::new(), taints: Vec::new(), eligible: Ok(()), properties: BTreeMap::new(), namespaces: None }
+        Self {
+            labels: BTreeMap::new(),
+            taints: Vec::new(),
+            eligible: Ok(()),
+            properties: BTreeMap::new(),
+            namespaces: None,
+        }
     }
 }
 

@@ -7,6 +7,7 @@ pub mod facts;
 pub mod id;
 pub mod kinds;
 pub mod manifest;
+pub mod ocm;
 pub mod records;
 pub mod tree;
 pub mod work;

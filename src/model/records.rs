@@ -95,7 +95,7 @@ pub struct ClusterDecision {
 
 /// The scores of a cluster. `priorityScore` is the API's name of the topology spread score.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", default)]
 pub struct ClusterScore {
     /// Sum of the preferred terms' weights.
     pub affinity_score: i32,

@@ -42,7 +42,8 @@ pub struct Tree {
     pub clusters: BTreeMap<ClusterName, MemberCluster>,
     /// Scope of each (group, kind) known from built-in kinds, CRDs of the tree and the documents themselves.
     pub scopes: BTreeMap<(String, String), Scope>,
-    /// Other documents of our own kinds (strategies, runs, overrides, OCM kinds): checked; used by later rooms.
+    /// Documents of our own kinds (placements, strategies, runs, overrides, OCM kinds), MemberClusters apart: checked;
+    /// read again where they are used.
     pub inputs: Vec<Manifest>,
     /// Documents that are not Kubernetes objects, by path and line: skipped, named by `validate`.
     pub skipped: Vec<(String, u32)>,

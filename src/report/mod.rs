@@ -6,6 +6,7 @@
 
 pub mod binding;
 pub mod converge;
+pub mod explanation;
 #[cfg(test)]
 mod fixtures;
 pub mod objects;

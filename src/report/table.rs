@@ -6,6 +6,9 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
+/// Rows of one placement that a table of decisions shows; `-o wide` shows all.
+const DECISION_ROWS_MAX: usize = 50;
+
 /// What a table lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -110,6 +113,35 @@ pub fn table(kind: Kind, objects: &[Value], wide: bool, now: Timestamp) -> Table
         row.extend(namespaced.then(|| text(object.pointer("/metadata/namespace"))));
         row.extend(columns.iter().map(|(_, cell, _)| cell_text(*cell, object, mixed, now)));
         table.rows.push(row);
+    }
+    table
+}
+
+/// Returns what `schedule` decided as one row for each cluster: picked ones, and those that were not with the reason.
+///
+/// `objects` are policy snapshots, and PlacementDecisions with their Placements, whose scores the row shows.
+pub fn decisions(objects: &[Value], wide: bool) -> Table {
+    let headers = ["PLACEMENT", "CLUSTER", "PICKED", "SCORE", "REASON"];
+    let mut table = Table { headers: headers.map(str::to_owned).to_vec(), rows: Vec::new() };
+    let list = |value: Option<&Value>| value.and_then(Value::as_array).cloned().unwrap_or_default();
+    for object in objects {
+        let label = |key: &str| text(object.pointer("/metadata/labels").and_then(|labels| labels.get(key)));
+        let namespace =
+            object.pointer("/metadata/namespace").map(|ns| format!("{}/", text(Some(ns)))).unwrap_or_default();
+        let mut rows: Vec<Vec<String>> = Vec::new();
+        for decision in list(object.pointer("/status/targetClusters")) {
+            let score = |field: &str| text(decision.pointer(&format!("/clusterScore/{field}")));
+            let scores = match (score("priorityScore"), score("affinityScore")) {
+                (topology, affinity) if topology.is_empty() && affinity.is_empty() => String::new(),
+                (topology, affinity) => format!("{topology}/{affinity}"),
+            };
+            let picked = if decision["selected"] == true { "yes" } else { "no" };
+            let placement = format!("{namespace}{}", label(crate::api::scheduling::PARENT_LABEL));
+            let cluster = text(decision.get("clusterName"));
+            rows.push(vec![placement, cluster, picked.to_owned(), scores, text(decision.get("reason"))]);
+        }
+        rows.truncate(if wide { usize::MAX } else { DECISION_ROWS_MAX });
+        table.rows.extend(rows);
     }
     table
 }

@@ -1,7 +1,6 @@
 //! What existing bindings mean for a cycle, and how bindings come to be and change.
 
-use std::collections::{BTreeMap, BTreeSet};
-
+use fixedbitset::FixedBitSet;
 use sha2::{Digest as _, Sha256};
 
 use crate::api::placement::ApplyStrategy;
@@ -67,10 +66,14 @@ pub(super) struct Classified<'a> {
     pub bound: Vec<&'a Binding>,
     /// Bindings of clusters that are no longer in the fleet, whatever their state.
     pub left: Vec<&'a Binding>,
-    /// The class of the binding each cluster has.
-    pub by_cluster: BTreeMap<&'a ClusterName, (Class, &'a Binding)>,
-    /// Names in use, also by bindings being removed.
-    names: BTreeSet<&'a str>,
+    /// Clusters whose binding is scheduled or bound by this policy.
+    pub current_at: FixedBitSet,
+    /// Clusters whose binding is of an earlier policy.
+    pub obsolete_at: FixedBitSet,
+    /// Clusters that have a binding.
+    pub taken_at: FixedBitSet,
+    /// Names in use, also by bindings being removed; sorted.
+    names: Vec<&'a str>,
 }
 
 impl<'a> Classified<'a> {
@@ -81,13 +84,18 @@ impl<'a> Classified<'a> {
     pub fn of(request: &Request<'a>) -> Result<Self, Error> {
         let mut sorted: Vec<&Binding> = request.bindings.iter().collect();
         sorted.sort_by(|a, b| a.name.cmp(&b.name));
-        let mut classified = Self::default();
+        let nobody = FixedBitSet::with_capacity(request.clusters.len());
+        let (current_at, obsolete_at, taken_at) = (nobody.clone(), nobody.clone(), nobody);
+        let mut classified = Self { current_at, obsolete_at, taken_at, ..Self::default() };
+        // Bindings are named after their clusters, so the next binding is mostly the next cluster's.
+        let mut guess = 0;
         for binding in sorted {
-            if !request.clusters.contains_key(&binding.cluster) {
+            let Some(slot) = request.clusters.slot_near(guess, binding.cluster.as_str()) else {
                 classified.left.push(binding);
                 continue;
-            }
-            classified.names.insert(&binding.name);
+            };
+            guess = slot + 1;
+            classified.names.push(&binding.name);
             if binding.deleting {
                 continue;
             }
@@ -97,14 +105,15 @@ impl<'a> Classified<'a> {
                 BindingState::Scheduled => Class::Scheduled,
                 BindingState::Bound => Class::Bound,
             };
-            classified.list(class).push(binding);
-            if let Some((_, first)) = classified.by_cluster.insert(&binding.cluster, (class, binding)) {
-                return Err(Error::DuplicateBinding {
-                    first: first.name.clone(),
-                    second: binding.name.clone(),
-                    cluster: binding.cluster.clone(),
-                });
+            if classified.taken_at.put(slot) {
+                return Err(classified.duplicate(binding));
             }
+            match class {
+                Class::Unscheduled => {}
+                Class::Obsolete => classified.obsolete_at.insert(slot),
+                Class::Scheduled | Class::Bound => classified.current_at.insert(slot),
+            }
+            classified.list(class).push(binding);
         }
         Ok(classified)
     }
@@ -118,9 +127,24 @@ impl<'a> Classified<'a> {
         }
     }
 
-    /// Returns the class of a cluster's binding.
-    pub fn class(&self, cluster: &ClusterName) -> Option<Class> {
-        self.by_cluster.get(cluster).map(|(class, _)| *class)
+    fn duplicate(&self, second: &Binding) -> Error {
+        let lists = [&self.unscheduled, &self.obsolete, &self.scheduled, &self.bound];
+        let first = lists.into_iter().flatten().find(|first| first.cluster == second.cluster);
+        Error::DuplicateBinding {
+            first: first.map(|first| first.name.clone()).unwrap_or_default(),
+            second: second.name.clone(),
+            cluster: second.cluster.clone(),
+        }
+    }
+
+    /// Returns the clusters that hold the placement: they count as eligible where the request says so.
+    pub fn held_at(&self, request: &Request<'_>) -> FixedBitSet {
+        let mut held = FixedBitSet::with_capacity(request.clusters.len());
+        if request.keep_held {
+            held.union_with(&self.current_at);
+            held.union_with(&self.obsolete_at);
+        }
+        held
     }
 
     /// Returns the changes every cycle makes: bindings of clusters that are gone are left.
@@ -132,7 +156,7 @@ impl<'a> Classified<'a> {
     pub fn create(&self, request: &Request<'_>, decision: ClusterDecision) -> BindingChange {
         let cluster = decision.cluster_name.clone();
         let binding = Binding {
-            name: binding_name(request.placement, &cluster, |name| self.names.contains(name)),
+            name: binding_name(request.placement, &cluster, |name| self.names.binary_search(&name).is_ok()),
             placement: request.placement.clone(),
             cluster,
             state: BindingState::Scheduled,

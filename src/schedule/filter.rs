@@ -1,97 +1,113 @@
-//! Which clusters may take a placement at all.
+//! Which clusters may take a placement at all: a set for each filter, and the reason on demand.
 
-use std::fmt;
+use fixedbitset::FixedBitSet;
 
+use crate::api::check;
 use crate::api::cluster::Taint;
 use crate::api::placement::{
-    ClusterAffinity, ClusterSelectorTerm, PlacementPolicy, PlacementType, Toleration, TolerationOperator,
+    ClusterAffinity, ClusterSelectorTerm, LabelSelector, LabelSelectorOperator, PlacementPolicy,
+    PropertySelectorOperator, PropertySelectorRequirement, Toleration, TolerationOperator,
 };
 use crate::model::cluster::Cluster;
+use crate::model::explanation::Refusal;
 
-use super::Error;
+use super::fleet::Fleet;
+use super::labels::all;
+use super::{BadValues, Error, Request, properties};
 
 const AFFINITY: &str = "spec.policy.affinity.clusterAffinity";
 
-fn affinity(policy: Option<&PlacementPolicy>) -> Option<&ClusterAffinity> {
+/// Returns the affinity of a policy.
+pub(super) fn affinity(policy: Option<&PlacementPolicy>) -> Option<&ClusterAffinity> {
     policy?.affinity.as_ref()?.cluster_affinity.as_ref()
 }
 
 /// Returns the terms of which a cluster must fit one; empty where every cluster fits.
-fn required_terms(policy: Option<&PlacementPolicy>) -> &[ClusterSelectorTerm] {
+pub(super) fn required_terms(policy: Option<&PlacementPolicy>) -> &[ClusterSelectorTerm] {
     affinity(policy)
         .and_then(|affinity| affinity.required_during_scheduling_ignored_during_execution.as_ref())
         .map_or(&[], |selector| &selector.cluster_selector_terms)
 }
 
-/// Refuses what is not built yet and would change the decision. Scores only count for `PickN`, and a preference without
-/// weight never does.
-pub(super) fn refuse_unsupported(policy: Option<&PlacementPolicy>) -> Result<(), Error> {
-    let unsupported = |field: String| Err(Error::Unsupported { field });
-    for (index, term) in required_terms(policy).iter().enumerate() {
-        let path = format!("{AFFINITY}.requiredDuringSchedulingIgnoredDuringExecution.clusterSelectorTerms[{index}]");
-        if term.property_selector.as_ref().is_some_and(|selector| !selector.match_expressions.is_empty()) {
-            return unsupported(format!("{path}.propertySelector"));
-        }
-        if term.property_sorter.is_some() {
-            return unsupported(format!("{path}.propertySorter"));
-        }
-    }
-    let Some(policy) = policy.filter(|policy| policy.placement_type == PlacementType::PickN) else { return Ok(()) };
-    let preferred = affinity(Some(policy)).and_then(|affinity| {
-        affinity.preferred_during_scheduling_ignored_during_execution.iter().position(|term| term.weight != 0)
-    });
-    if let Some(index) = preferred {
-        return unsupported(format!("{AFFINITY}.preferredDuringSchedulingIgnoredDuringExecution[{index}]"));
-    }
-    if !policy.topology_spread_constraints.is_empty() {
-        return unsupported("spec.policy.topologySpreadConstraints[0]".to_owned());
-    }
-    Ok(())
+/// Returns where a preferred term stands in a placement.
+pub(super) fn preferred_path(index: usize) -> String {
+    format!("{AFFINITY}.preferredDuringSchedulingIgnoredDuringExecution[{index}].preference")
 }
 
-/// Why a cluster may not take a placement. Its text follows `ClusterUnschedulable, `.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Rejection<'a> {
-    /// No required term fits.
-    Affinity,
-    /// The cluster takes no new placements.
-    Ineligible(&'a str),
-    /// The first taint that nothing tolerates.
-    Taint(&'a Taint),
+fn requirements(term: &ClusterSelectorTerm) -> &[PropertySelectorRequirement] {
+    term.property_selector.as_ref().map_or(&[], |selector| &selector.match_expressions)
 }
 
-impl fmt::Display for Rejection<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Affinity => f.write_str("no required affinity term matches its labels"),
-            Self::Ineligible(why) => write!(f, "not eligible: {why}"),
-            Self::Taint(Taint { key, value, .. }) if value.is_empty() => {
-                write!(f, "taint {key}:NoSchedule is not tolerated")
-            }
-            Self::Taint(Taint { key, value, .. }) => write!(f, "taint {key}={value}:NoSchedule is not tolerated"),
-        }
-    }
-}
-
-/// Returns the first reason why a cluster may not take a placement: affinity, then eligibility, then taints.
+/// The fleet after the filters that look at clusters alone: affinity, then eligibility, then namespace, then taints.
 ///
 /// Source: KubeFleet, the order of its filter plugins.
-pub(super) fn rejection<'a>(policy: Option<&PlacementPolicy>, cluster: &'a Cluster) -> Option<Rejection<'a>> {
-    let terms = required_terms(policy);
-    if !terms.is_empty() && !terms.iter().any(|term| fits(term, cluster)) {
-        return Some(Rejection::Affinity);
-    }
-    if let Err(why) = &cluster.eligible {
-        return Some(Rejection::Ineligible(why));
-    }
-    let tolerations = policy.map_or(&[][..], |policy| &policy.tolerations);
-    let untolerated = cluster.taints.iter().find(|taint| !tolerations.iter().any(|t| tolerates(t, taint)));
-    untolerated.map(Rejection::Taint)
+pub(super) struct Filter<'a> {
+    fleet: &'a Fleet,
+    policy: Option<&'a PlacementPolicy>,
+    namespace: Option<&'a str>,
+    fitting: FixedBitSet,
+    eligible: FixedBitSet,
+    tolerated: FixedBitSet,
+    /// The clusters that every filter lets pass.
+    pub passed: FixedBitSet,
 }
 
-/// A term without a label selector does not look at labels.
-fn fits(term: &ClusterSelectorTerm, cluster: &Cluster) -> bool {
-    term.label_selector.as_ref().is_none_or(|selector| selector.matches(&cluster.labels))
+impl<'a> Filter<'a> {
+    /// Filters a fleet. `held` are the clusters that count as eligible whatever they report.
+    pub fn of(request: &Request<'a>, held: &FixedBitSet) -> Result<Self, Error> {
+        let (fleet, policy) = (request.clusters, request.policy);
+        let mut eligible = fleet.eligible().clone();
+        eligible.union_with(held);
+        let mut tolerated = all(fleet.len());
+        let tolerations = policy.map_or(&[][..], |policy| &policy.tolerations);
+        for (_, slots) in fleet.taints().iter().filter(|(taint, _)| !is_tolerated(tolerations, taint)) {
+            slots.take_from(&mut tolerated);
+        }
+        let fitting = fitting(fleet, required_terms(policy), request.bad_values)?;
+        let mut passed = fitting.clone();
+        passed.intersect_with(&eligible);
+        passed.intersect_with(&tolerated);
+        let namespace = request.placement.namespace.as_deref();
+        if let Some(namespace) = namespace {
+            passed.intersect_with(&fleet.with_namespace(namespace));
+        }
+        Ok(Self { fleet, policy, namespace, fitting, eligible, tolerated, passed })
+    }
+
+    /// Returns the first filter that stops a cluster.
+    pub fn refusal(&self, slot: usize) -> Option<Refusal> {
+        let cluster = self.fleet.cluster(slot);
+        let refusal = |filter: &str, subject: String, observed: Option<String>, wanted: String| {
+            Some(Refusal { filter: filter.to_owned(), subject, observed, wanted })
+        };
+        if self.passed.contains(slot) {
+            return None;
+        }
+        if !self.fitting.contains(slot) {
+            return Some(misfit(required_terms(self.policy), cluster));
+        }
+        if !self.eligible.contains(slot) {
+            let why = cluster.eligible.clone().err();
+            return refusal("ClusterEligibility", "eligibility".into(), why, "joined and healthy".into());
+        }
+        if let Some(namespace) = self.namespace
+            && cluster.namespaces.as_ref().is_some_and(|found| !found.contains(namespace))
+        {
+            return refusal("NamespaceAffinity", format!("namespace {namespace}"), None, "to exist".into());
+        }
+        debug_assert!(!self.tolerated.contains(slot), "a cluster that does not pass is stopped by one of the filters");
+        let tolerations = self.policy.map_or(&[][..], |policy| &policy.tolerations);
+        let taint = cluster.taints.iter().find(|taint| !is_tolerated(tolerations, taint))?;
+        refusal("TaintToleration", "taint".into(), Some(taint_text(taint)), "a toleration".into())
+    }
+}
+
+fn taint_text(Taint { key, value, .. }: &Taint) -> String {
+    if value.is_empty() { format!("{key}:NoSchedule") } else { format!("{key}={value}:NoSchedule") }
+}
+
+fn is_tolerated(tolerations: &[Toleration], taint: &Taint) -> bool {
+    tolerations.iter().any(|toleration| tolerates(toleration, taint))
 }
 
 fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
@@ -100,4 +116,147 @@ fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
         TolerationOperator::Equal => toleration.key == taint.key && toleration.value == taint.value,
     };
     matches && toleration.effect.is_none_or(|effect| effect == taint.effect)
+}
+
+/// Returns the clusters that fit one of the terms; all of them where there are none.
+fn fitting(fleet: &Fleet, terms: &[ClusterSelectorTerm], bad_values: BadValues) -> Result<FixedBitSet, Error> {
+    if terms.is_empty() {
+        return Ok(all(fleet.len()));
+    }
+    let mut found = FixedBitSet::with_capacity(fleet.len());
+    for (index, term) in terms.iter().enumerate() {
+        let mut fits = match &term.label_selector {
+            Some(selector) => fleet.labels().matching(selector),
+            None => all(fleet.len()),
+        };
+        fits.difference_with(&found);
+        for (number, requirement) in requirements(term).iter().enumerate() {
+            if bad_values == BadValues::Error {
+                let field = || {
+                    format!(
+                        "{AFFINITY}.requiredDuringSchedulingIgnoredDuringExecution.clusterSelectorTerms[{index}].\
+                         propertySelector.matchExpressions[{number}]"
+                    )
+                };
+                refuse_bad(fleet, requirement, &fits, field)?;
+            }
+            match wanted(requirement).and_then(|wanted| Some((fleet.property(&requirement.name)?, wanted))) {
+                Some((column, wanted)) => fits.intersect_with(&column.matching(requirement.operator, wanted)),
+                None => fits.clear(),
+            }
+        }
+        found.union_with(&fits);
+    }
+    Ok(found)
+}
+
+/// Returns the quantity of a requirement; `None` where it cannot hold: a name that cannot be read, not one value, no
+/// quantity.
+fn wanted(requirement: &PropertySelectorRequirement) -> Option<i128> {
+    let [value] = requirement.values.as_slice() else { return None };
+    properties::unreadable(&requirement.name).is_none().then_some(())?;
+    check::quantity_nanos(value)
+}
+
+/// Fails where the original would: one of the clusters asked has something that cannot be compared.
+fn refuse_bad(
+    fleet: &Fleet,
+    requirement: &PropertySelectorRequirement,
+    asked: &FixedBitSet,
+    field: impl Fn() -> String,
+) -> Result<(), Error> {
+    if asked.is_clear() {
+        return Ok(());
+    }
+    if let Some(why) = properties::unreadable(&requirement.name) {
+        return Err(Error::BadRequirement { field: format!("{}.name", field()), why });
+    }
+    let Some(column) = fleet.property(&requirement.name) else { return Ok(()) };
+    if wanted(requirement).is_none() && column.present().intersection(asked).next().is_some() {
+        let why = format!("{:?} is not one quantity", requirement.values);
+        return Err(Error::BadRequirement { field: format!("{}.values", field()), why });
+    }
+    match column.bad().intersection(asked).next() {
+        Some(slot) => Err(properties::bad_value(fleet, slot, &requirement.name, field())),
+        None => Ok(()),
+    }
+}
+
+/// Returns what is missing for a cluster to fit one of the terms, in the term that it fits furthest.
+fn misfit(terms: &[ClusterSelectorTerm], cluster: &Cluster) -> Refusal {
+    let mut nearest: Option<(usize, Refusal)> = None;
+    for term in terms {
+        let mut met = 0;
+        let found = first_unmet(term, cluster, &mut met);
+        if let Some(refusal) = found
+            && nearest.as_ref().is_none_or(|(furthest, _)| met > *furthest)
+        {
+            nearest = Some((met, refusal));
+        }
+    }
+    let (_, mut refusal) = nearest.unwrap_or_default();
+    if terms.len() > 1 {
+        refusal.wanted = format!("{} (the nearest of {} terms)", refusal.wanted, terms.len());
+    }
+    refusal
+}
+
+/// Returns the first requirement of a term that a cluster does not meet, and counts those before.
+fn first_unmet(term: &ClusterSelectorTerm, cluster: &Cluster, met: &mut usize) -> Option<Refusal> {
+    let nothing = LabelSelector::default();
+    let selector = term.label_selector.as_ref().unwrap_or(&nothing);
+    let refusal = |subject: String, observed: Option<&String>, wanted: String| {
+        Some(Refusal { filter: "ClusterAffinity".to_owned(), subject, observed: observed.cloned(), wanted })
+    };
+    for (key, value) in &selector.match_labels {
+        let observed = cluster.labels.get(key);
+        if observed != Some(value) {
+            return refusal(format!("label {key}"), observed, format!("{value:?}"));
+        }
+        *met += 1;
+    }
+    for requirement in &selector.match_expressions {
+        let alone = LabelSelector { match_expressions: vec![requirement.clone()], ..LabelSelector::default() };
+        if !alone.matches(&cluster.labels) {
+            let values = requirement.values.join(", ");
+            let wanted = match requirement.operator {
+                LabelSelectorOperator::In => format!("In [{values}]"),
+                LabelSelectorOperator::NotIn => format!("NotIn [{values}]"),
+                LabelSelectorOperator::Exists => "to exist".to_owned(),
+                LabelSelectorOperator::DoesNotExist => "not to exist".to_owned(),
+            };
+            return refusal(format!("label {}", requirement.key), cluster.labels.get(&requirement.key), wanted);
+        }
+        *met += 1;
+    }
+    for requirement in requirements(term) {
+        let observed = cluster.properties.get(&requirement.name);
+        let nanos = observed.and_then(|text| check::quantity_nanos(text));
+        let fits = nanos
+            .zip(wanted(requirement))
+            .is_some_and(|(observed, wanted)| super::column::compares(requirement.operator, observed, wanted));
+        if !fits {
+            let value = requirement.values.first().map_or("a quantity", String::as_str);
+            let mut wanted = format!("{} {value}", symbol(requirement.operator));
+            if let Some(why) = properties::unreadable(&requirement.name) {
+                wanted = format!("{wanted}; {why}");
+            } else if observed.is_some() && nanos.is_none() {
+                wanted.push_str(", and it is no quantity");
+            }
+            return refusal(format!("property {}", requirement.name), observed, wanted);
+        }
+        *met += 1;
+    }
+    None
+}
+
+fn symbol(operator: PropertySelectorOperator) -> &'static str {
+    match operator {
+        PropertySelectorOperator::Gt => ">",
+        PropertySelectorOperator::Ge => ">=",
+        PropertySelectorOperator::Eq => "=",
+        PropertySelectorOperator::Ne => "!=",
+        PropertySelectorOperator::Lt => "<",
+        PropertySelectorOperator::Le => "<=",
+    }
 }

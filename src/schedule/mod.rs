@@ -3,26 +3,28 @@
 //! [`schedule`] judges one placement's bindings and picks clusters for it. Bindings of the current policy are never judged
 //! again; a changed policy judges all of them from scratch.
 //!
-//! Built so far: `PickAll`, `PickFixed`, and `PickN` where nothing but required labels, eligibility and taints decide. The
-//! rest of a policy is [`Error::Unsupported`], never ignored.
-//!
 //! Source: KubeFleet's scheduler; its rules are restated where they are carried out.
 
 mod bindings;
+mod column;
 mod filter;
+pub mod fleet;
+pub mod labels;
 mod pick;
+mod properties;
+mod rank;
+mod score;
+mod spread;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
-
 use crate::api::placement::{PlacementPolicy, PlacementType};
 use crate::error::{Classify, ErrorClass};
-use crate::model::cluster::Cluster;
 use crate::model::id::{ClusterName, PlacementKey};
 use crate::model::records::{Binding, ClusterDecision};
 
 pub use bindings::binding_name;
+pub use fleet::{Change, Fleet};
 
 /// Decisions a policy snapshot lists at most; the API allows no more.
 pub const DECISIONS_MAX: usize = 1000;
@@ -32,16 +34,31 @@ pub const UNSELECTED_DECISIONS_MAX: usize = 20;
 /// What one placement's scheduling depends on.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
-    /// The placement.
+    /// The placement. One with a namespace goes only to clusters that have it.
     pub placement: &'a PlacementKey,
     /// Its policy, with defaults; `None` picks every cluster.
     pub policy: Option<&'a PlacementPolicy>,
     /// The index of the policy's snapshot: bindings of another index are judged again.
     pub policy_index: u64,
     /// The fleet: every cluster git names, eligible or not.
-    pub clusters: &'a BTreeMap<ClusterName, Cluster>,
+    pub clusters: &'a Fleet,
     /// The placement's bindings, in any order.
     pub bindings: &'a [Binding],
+    /// A cluster that holds the placement (its binding is scheduled or bound and not being removed) counts as eligible,
+    /// whatever it reports: so an outage does not become a removal when a changed policy judges every cluster again.
+    pub keep_held: bool,
+    /// What becomes of a property that is no quantity.
+    pub bad_values: BadValues,
+}
+
+/// What becomes of a cluster's property that is asked for and is no quantity.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BadValues {
+    /// The cluster does not match, and the reason says so.
+    #[default]
+    Mismatch,
+    /// Nothing is scheduled, as KubeFleet does.
+    Error,
 }
 
 /// What is to happen to a binding.
@@ -82,11 +99,28 @@ pub struct Outcome {
 /// Why a placement cannot be scheduled. Each concerns that placement alone, which keeps its last good state.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// The policy asks for what is not built yet.
-    #[error("{field} cannot be scheduled by gitfleet yet; remove it, or leave this placement to a later version")]
-    Unsupported {
+    /// A cluster's property is asked for and is no quantity.
+    #[error(
+        "cluster {cluster} has property {property} = {value:?}, which is no quantity, and {field} compares it; correct the \
+         value, or ask for another property"
+    )]
+    BadValue {
+        /// The cluster.
+        cluster: ClusterName,
+        /// The property.
+        property: String,
+        /// Its value.
+        value: String,
+        /// The field that compares it.
+        field: String,
+    },
+    /// A requirement that no property can be compared with.
+    #[error("{field}: {why}; correct it")]
+    BadRequirement {
         /// The field.
         field: String,
+        /// What is wrong.
+        why: String,
     },
     /// A policy without what its type requires.
     #[error("{field} is required for {placement_type}; set it")]
@@ -117,7 +151,7 @@ pub enum Error {
 impl Classify for Error {
     fn class(&self) -> ErrorClass {
         match self {
-            Self::Unsupported { .. } | Self::Incomplete { .. } => ErrorClass::Invalid,
+            Self::BadValue { .. } | Self::BadRequirement { .. } | Self::Incomplete { .. } => ErrorClass::Invalid,
             Self::DuplicateBinding { .. } | Self::NoPreviousState { .. } => ErrorClass::Bug,
         }
     }
@@ -127,13 +161,13 @@ impl Classify for Error {
 /// matter.
 ///
 /// # Errors
-/// [`Error::Unsupported`] and [`Error::Incomplete`] for the policy, the others for records that contradict each other.
+/// [`Error::Incomplete`] for the policy; [`Error::BadValue`] and [`Error::BadRequirement`] with [`BadValues::Error`]; the others
+/// for records that contradict each other.
 ///
 /// Source: KubeFleet, one scheduling cycle. It differs where a cluster is no longer in the fleet: KubeFleet unschedules
 /// that binding, here it is left.
 pub fn schedule(request: &Request<'_>) -> Result<Outcome, Error> {
     let placement_type = request.policy.map_or(PlacementType::PickAll, |policy| policy.placement_type);
-    filter::refuse_unsupported(request.policy)?;
     let bindings = bindings::Classified::of(request)?;
     match (placement_type, request.policy) {
         (PlacementType::PickN, Some(policy)) => pick::pick_n(request, &bindings, policy),

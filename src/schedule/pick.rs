@@ -3,65 +3,33 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::api::placement::PlacementPolicy;
+use crate::model::explanation::Refusal;
 use crate::model::id::ClusterName;
 use crate::model::records::{Binding, ClusterDecision, ClusterScore};
 
-use super::bindings::{Class, Classified, patch, unschedule};
-use super::filter::{Rejection, rejection};
+use super::bindings::{Classified, patch, unschedule};
+use super::filter::Filter;
+use super::fleet::Fleet;
+use super::rank::{Candidate, Ranking, rank};
 use super::{BindingChange, DECISIONS_MAX, Error, Outcome, Request, UNSELECTED_DECISIONS_MAX};
 
-/// A cluster that passed the filters. The order is the picking order reversed: by score, then by name, so that among
-/// equals the largest name comes first.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Candidate<'a> {
-    /// Topology spread, then affinity; all zero until they are built.
-    topology: i32,
-    affinity: i32,
-    /// One where the cluster has a binding of an earlier policy: an edit should move few clusters.
-    obsolete: i32,
-    cluster: &'a ClusterName,
-}
-
-impl Candidate<'_> {
-    fn decision(&self, selected: bool) -> ClusterDecision {
-        let Self { topology, affinity, cluster, .. } = self;
-        let scores = format!("affinity score {affinity}, topology spread score {topology}");
-        let reason = if selected {
-            format!("picked: {cluster} passed every filter ({scores})")
-        } else {
-            format!("not picked: clusters that rank higher than {cluster} fill the number asked for ({scores})")
-        };
-        let cluster_score = Some(ClusterScore { affinity_score: *affinity, priority_score: *topology });
-        ClusterDecision { cluster_name: (*cluster).clone(), selected, cluster_score, reason }
-    }
+/// A decision with the scores of a candidate.
+fn scored(fleet: &Fleet, candidate: &Candidate, selected: bool) -> ClusterDecision {
+    let Candidate { topology, affinity, slot, .. } = *candidate;
+    let cluster = fleet.name(slot);
+    let scores = format!("affinity score {affinity}, topology spread score {topology}");
+    let reason = if selected {
+        format!("picked: {cluster} passed every filter ({scores})")
+    } else {
+        format!("not picked: clusters that rank higher than {cluster} fill the number asked for ({scores})")
+    };
+    let cluster_score = Some(ClusterScore { affinity_score: affinity, priority_score: topology });
+    ClusterDecision { cluster_name: cluster.clone(), selected, cluster_score, reason }
 }
 
 /// A decision without scores.
 fn unscored(cluster: &str, selected: bool, reason: String) -> ClusterDecision {
     ClusterDecision { cluster_name: ClusterName::new(cluster), selected, cluster_score: None, reason }
-}
-
-/// The fleet after filtering, both lists by name.
-struct Filtered<'a> {
-    passed: Vec<Candidate<'a>>,
-    rejected: Vec<(&'a ClusterName, Rejection<'a>)>,
-}
-
-/// Filters the fleet. A cluster that passes and already has a binding of this policy is in neither list.
-fn filter<'a>(request: &Request<'a>, bindings: &Classified<'_>) -> Filtered<'a> {
-    let mut filtered = Filtered { passed: Vec::new(), rejected: Vec::new() };
-    for (cluster, facts) in request.clusters {
-        if let Some(rejection) = rejection(request.policy, facts) {
-            filtered.rejected.push((cluster, rejection));
-            continue;
-        }
-        let class = bindings.class(cluster);
-        if !matches!(class, Some(Class::Scheduled | Class::Bound)) {
-            let obsolete = i32::from(class == Some(Class::Obsolete));
-            filtered.passed.push(Candidate { topology: 0, affinity: 0, obsolete, cluster });
-        }
-    }
-    filtered
 }
 
 /// What picked clusters mean for bindings.
@@ -85,51 +53,96 @@ impl Crossed {
 fn cross_reference(
     request: &Request<'_>,
     bindings: &Classified<'_>,
-    picked: &[ClusterDecision],
+    picked: Vec<(usize, ClusterDecision)>,
 ) -> Result<Crossed, Error> {
-    let decisions: BTreeMap<&ClusterName, &ClusterDecision> = picked.iter().map(|d| (&d.cluster_name, d)).collect();
     let mut crossed = Crossed { created: Vec::new(), patched: Vec::new(), unscheduled: Vec::new() };
+    let mut known = BTreeMap::new();
+    for (slot, decision) in picked {
+        if bindings.taken_at.contains(slot) {
+            known.insert(decision.cluster_name.clone(), decision);
+        } else {
+            crossed.created.push(bindings.create(request, decision));
+        }
+    }
     for binding in &bindings.obsolete {
-        match decisions.get(&binding.cluster) {
-            Some(&decision) => crossed.patched.push(patch(request, binding, decision.clone())?),
+        match known.remove(&binding.cluster) {
+            Some(decision) => crossed.patched.push(patch(request, binding, decision)?),
             None => crossed.unscheduled.push(unschedule(binding)),
         }
     }
     for binding in &bindings.unscheduled {
-        if let Some(&decision) = decisions.get(&binding.cluster) {
-            crossed.patched.push(patch(request, binding, decision.clone())?);
+        if let Some(decision) = known.remove(&binding.cluster) {
+            crossed.patched.push(patch(request, binding, decision)?);
         }
     }
-    let new = picked.iter().filter(|decision| bindings.class(&decision.cluster_name).is_none());
-    crossed.created = new.map(|decision| bindings.create(request, decision.clone())).collect();
     Ok(crossed)
 }
 
 /// Lists the decisions of a full cycle: created, patched, scheduled, bound; then clusters that scored but were not picked,
 /// then rejected ones by name. A rejected cluster that keeps its binding is not listed again, but counts.
 ///
+/// `fresh` are the clusters picked in the last cycle: what earlier cycles picked is listed as the scheduled and bound
+/// bindings it has become.
+///
 /// Source: KubeFleet, the order and limits of `status.targetClusters`.
 fn full_decisions(
+    fleet: &Fleet,
     crossed: &Crossed,
     bindings: &Classified<'_>,
-    not_picked: &[Candidate<'_>],
-    rejected: &[(&ClusterName, Rejection<'_>)],
+    (filter, ranking): (&Filter<'_>, &Ranking<'_>),
 ) -> Vec<ClusterDecision> {
-    let changed = [&crossed.created, &crossed.patched].into_iter().flatten().map(|change| &change.binding);
-    let kept = [&bindings.scheduled, &bindings.bound].into_iter().flatten().copied();
+    let earlier: BTreeSet<&ClusterName> =
+        ranking.picked[..ranking.picked.len() - ranking.fresh].iter().map(|c| fleet.name(c.slot)).collect();
+    let changed = || [&crossed.created, &crossed.patched].into_iter().flatten().map(|change| &change.binding);
+    let mut kept: Vec<&Binding> = [&bindings.scheduled, &bindings.bound].into_iter().flatten().copied().collect();
+    if !earlier.is_empty() {
+        kept.extend(changed().filter(|binding| earlier.contains(&binding.cluster)));
+        kept.sort_by(|a, b| (a.state, &a.name).cmp(&(b.state, &b.name)));
+    }
+    let fresh = changed().filter(|binding| !earlier.contains(&binding.cluster));
     let mut decisions: Vec<ClusterDecision> =
-        changed.chain(kept).map(|binding| binding.decision.clone()).take(DECISIONS_MAX).collect();
-    let listed: BTreeSet<ClusterName> = decisions.iter().map(|decision| decision.cluster_name.clone()).collect();
+        fresh.chain(kept).map(|binding| binding.decision.clone()).take(DECISIONS_MAX).collect();
 
-    let scored = not_picked.iter().take(UNSELECTED_DECISIONS_MAX).map(|candidate| candidate.decision(false));
-    let rest = UNSELECTED_DECISIONS_MAX.saturating_sub(not_picked.len());
-    let rejected =
-        rejected.iter().take(rest).filter(|(cluster, _)| !listed.contains(*cluster)).map(|(cluster, rejection)| {
-            unscored(cluster.as_str(), false, format!("ClusterUnschedulable, {rejection}"))
-        });
-    decisions.extend(scored.chain(rejected));
-    decisions.truncate(DECISIONS_MAX);
+    let rest = UNSELECTED_DECISIONS_MAX.saturating_sub(ranking.scored);
+    let room = DECISIONS_MAX - decisions.len();
+    let unpicked = ranking.next.iter().take(UNSELECTED_DECISIONS_MAX).map(|candidate| scored(fleet, candidate, false));
+    let unpicked: Vec<ClusterDecision> = unpicked.chain(rejected(fleet, (filter, ranking), rest, &decisions)).collect();
+    decisions.extend(unpicked.into_iter().take(room));
     decisions
+}
+
+/// Lists the first `count` rejected clusters by name without those that are listed.
+fn rejected(
+    fleet: &Fleet,
+    (filter, ranking): (&Filter<'_>, &Ranking<'_>),
+    count: usize,
+    listed: &[ClusterDecision],
+) -> Vec<ClusterDecision> {
+    let violates = |slot: &usize| ranking.violating.contains(*slot);
+    let slots: Vec<usize> =
+        (0..fleet.len()).filter(|slot| !filter.passed.contains(*slot) || violates(slot)).take(count).collect();
+    if slots.is_empty() {
+        return Vec::new();
+    }
+    let listed: BTreeSet<&str> = listed.iter().map(|decision| decision.cluster_name.as_str()).collect();
+    let refused = |slot: usize| {
+        let name = fleet.name(slot).as_str();
+        let refusal = filter.refusal(slot).or_else(|| ranking.refusal(slot)).filter(|_| !listed.contains(name))?;
+        Some(unscored(name, false, format!("ClusterUnschedulable, {}", words(&refusal))))
+    };
+    slots.into_iter().filter_map(refused).collect()
+}
+
+/// Says a refusal as a sentence.
+pub(super) fn words(refusal: &Refusal) -> String {
+    let Refusal { filter, subject, observed, wanted } = refusal;
+    match (filter.as_str(), observed) {
+        ("ClusterEligibility", Some(why)) => format!("not eligible: {why}"),
+        ("TaintToleration", Some(taint)) => format!("taint {taint} is not tolerated"),
+        (_, Some(observed)) if subject.starts_with("label ") => format!("{subject} is {observed:?}, wanted {wanted}"),
+        (_, Some(observed)) => format!("{subject} is {observed}, wanted {wanted}"),
+        (_, None) => format!("{subject} is missing, wanted {wanted}"),
+    }
 }
 
 /// Lists the decisions of bindings as they were recorded.
@@ -139,12 +152,15 @@ fn recorded<'a>(bindings: impl IntoIterator<Item = &'a Binding>) -> Vec<ClusterD
 
 /// Picks every cluster that passes the filters; always fulfilled.
 pub(super) fn pick_all(request: &Request<'_>, bindings: &Classified<'_>) -> Result<Outcome, Error> {
-    let filtered = filter(request, bindings);
-    let picked: Vec<_> = filtered.passed.iter().map(|candidate| candidate.decision(true)).collect();
-    let crossed = cross_reference(request, bindings, &picked)?;
+    let fleet = request.clusters;
+    let filter = Filter::of(request, &bindings.held_at(request))?;
+    let candidate = |slot| Candidate { topology: 0, affinity: 0, obsolete: 0, slot };
+    let slots = filter.passed.difference(&bindings.current_at);
+    let picked: Vec<_> = slots.map(|slot| (slot, scored(fleet, &candidate(slot), true))).collect();
     let count = picked.len() + bindings.scheduled.len() + bindings.bound.len();
+    let crossed = cross_reference(request, bindings, picked)?;
     Ok(Outcome {
-        decisions: full_decisions(&crossed, bindings, &[], &filtered.rejected),
+        decisions: full_decisions(fleet, &crossed, bindings, (&filter, &Ranking::default())),
         bindings: crossed.into_changes(bindings),
         fulfilled: true,
         message: format!("clusters found: {count}"),
@@ -164,10 +180,16 @@ pub(super) fn pick_fixed(
     }
     let (mut valid, mut invalid, mut missing) = (Vec::new(), Vec::new(), Vec::new());
     let mut seen = BTreeSet::new();
+    let fleet = request.clusters;
+    let held = bindings.held_at(request);
     for name in policy.cluster_names.iter().filter(|name| seen.insert(name.as_str())) {
-        match request.clusters.get(name.as_str()).map(|cluster| &cluster.eligible) {
-            Some(Ok(())) => valid.push(unscored(name, true, format!("picked: the policy names {name}"))),
-            Some(Err(why)) => {
+        let slot = fleet.slot(name);
+        match slot.map(|slot| (slot, &fleet.cluster(slot).eligible)) {
+            Some((slot, eligible)) if eligible.is_ok() || held.contains(slot) => {
+                valid.push((slot, unscored(name, true, format!("picked: the policy names {name}"))));
+            }
+            Some((_, eligible)) => {
+                let why = eligible.as_ref().err().map_or("", String::as_str);
                 let reason = format!("not picked: the policy names {name}, which is not eligible: {why}");
                 invalid.push(unscored(name, false, reason));
             }
@@ -177,22 +199,23 @@ pub(super) fn pick_fixed(
             }
         }
     }
-    let crossed = cross_reference(request, bindings, &valid)?;
+    let decisions = valid.iter().map(|(_, decision)| decision).chain(&invalid).chain(&missing).cloned().collect();
     let message = format!("{} of {} named clusters found", valid.len(), seen.len());
+    let crossed = cross_reference(request, bindings, valid)?;
     Ok(Outcome {
         bindings: crossed.into_changes(bindings),
         fulfilled: invalid.is_empty() && missing.is_empty(),
-        decisions: [valid, invalid, missing].into_iter().flatten().collect(),
+        decisions,
         message,
     })
 }
 
 /// Picks N clusters: removes the worst where there are too many, keeps what there is where it is enough, and otherwise
 /// picks the best of those that pass the filters.
-pub(super) fn pick_n(
-    request: &Request<'_>,
+pub(super) fn pick_n<'a>(
+    request: &Request<'a>,
     bindings: &Classified<'_>,
-    policy: &PlacementPolicy,
+    policy: &'a PlacementPolicy,
 ) -> Result<Outcome, Error> {
     let number = policy.number_of_clusters.and_then(|n| usize::try_from(n).ok());
     let incomplete = Error::Incomplete { field: "spec.policy.numberOfClusters", placement_type: "PickN" };
@@ -213,13 +236,15 @@ pub(super) fn pick_n(
         return Ok(outcome(changes, recorded(kept), number));
     }
 
-    let mut filtered = filter(request, bindings);
-    filtered.passed.sort_unstable_by(|a, b| b.cmp(a));
-    let not_picked = filtered.passed.split_off((number - present).min(filtered.passed.len()));
-    let picked: Vec<_> = filtered.passed.iter().map(|candidate| candidate.decision(true)).collect();
-    let crossed = cross_reference(request, bindings, &picked)?;
-    let decisions = full_decisions(&crossed, bindings, &not_picked, &filtered.rejected);
-    Ok(outcome(crossed.into_changes(bindings), decisions, present + picked.len()))
+    let fleet = request.clusters;
+    let filter = Filter::of(request, &bindings.held_at(request))?;
+    let has = (&bindings.current_at, &bindings.obsolete_at);
+    let ranking = rank(request, policy, &filter.passed, has, (number - present, UNSELECTED_DECISIONS_MAX))?;
+    let picked: Vec<_> =
+        ranking.picked.iter().map(|candidate| (candidate.slot, scored(fleet, candidate, true))).collect();
+    let crossed = cross_reference(request, bindings, picked)?;
+    let decisions = full_decisions(fleet, &crossed, bindings, (&filter, &ranking));
+    Ok(outcome(crossed.into_changes(bindings), decisions, present + ranking.picked.len()))
 }
 
 /// Unschedules every obsolete binding and `surplus` others: scheduled ones before bound ones, the lowest recorded score

@@ -1,10 +1,13 @@
 //! Tables for scheduling: a fleet, a policy and bindings in; changes and decisions out.
 
+use std::collections::BTreeMap;
+
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
 use crate::api::placement::ApplyStrategy;
+use crate::model::cluster::Cluster;
 use crate::model::records::{BindingState, ClusterScore};
 
 fn key() -> PlacementKey {
@@ -16,7 +19,7 @@ fn policy(value: Value) -> PlacementPolicy {
 }
 
 /// A fleet from lines such as `a env=prod !dead #key=value`: labels, ineligibility and taints.
-fn fleet(lines: &[&str]) -> BTreeMap<ClusterName, Cluster> {
+fn fleet(lines: &[&str]) -> Fleet {
     lines
         .iter()
         .map(|line| {
@@ -73,7 +76,15 @@ fn binding(line: &str) -> Binding {
 
 fn run(policy: Option<&PlacementPolicy>, clusters: &[&str], bindings: &[&str]) -> Result<Outcome, Error> {
     let bindings: Vec<Binding> = bindings.iter().map(|line| binding(line)).collect();
-    schedule(&Request { placement: &key(), policy, policy_index: 1, clusters: &fleet(clusters), bindings: &bindings })
+    schedule(&Request {
+        placement: &key(),
+        policy,
+        policy_index: 1,
+        clusters: &fleet(clusters),
+        bindings: &bindings,
+        keep_held: false,
+        bad_values: BadValues::Error,
+    })
 }
 
 /// Changes as text: `Create a Scheduled`.
@@ -261,41 +272,6 @@ fn patching_restores_and_unscheduling_remembers() {
 }
 
 #[test]
-fn what_is_not_built_is_refused_by_name() {
-    let required = |term: Value| json!({"placementType": "PickAll", "affinity": {"clusterAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"clusterSelectorTerms": [{}, term]}}}});
-    let preferred = |weight: i32, type_: &str| json!({"placementType": type_, "numberOfClusters": 1, "affinity": {"clusterAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": weight, "preference": {}}]}}});
-    let spread = json!({"placementType": "PickN", "numberOfClusters": 1, "topologySpreadConstraints": [{"topologyKey": "zone"}]});
-    let rows = [
-        (
-            required(
-                json!({"propertySelector": {"matchExpressions": [{"name": "x", "operator": "Ge", "values": ["1"]}]}}),
-            ),
-            Some(
-                "spec.policy.affinity.clusterAffinity.requiredDuringSchedulingIgnoredDuringExecution.clusterSelectorTerms[1].propertySelector",
-            ),
-        ),
-        (
-            required(json!({"propertySorter": {"name": "x", "sortOrder": "Ascending"}})),
-            Some(
-                "spec.policy.affinity.clusterAffinity.requiredDuringSchedulingIgnoredDuringExecution.clusterSelectorTerms[1].propertySorter",
-            ),
-        ),
-        (
-            preferred(5, "PickN"),
-            Some("spec.policy.affinity.clusterAffinity.preferredDuringSchedulingIgnoredDuringExecution[0]"),
-        ),
-        (preferred(0, "PickN"), None),
-        (preferred(5, "PickAll"), None),
-        (spread, Some("spec.policy.topologySpreadConstraints[0]")),
-    ];
-    for (value, field) in rows {
-        let result = run(Some(&policy(value.clone())), &["a"], &[]);
-        let expected = field.map(|field| Error::Unsupported { field: field.to_owned() });
-        assert_eq!(result.err(), expected, "{value}");
-    }
-}
-
-#[test]
 fn records_and_policies_that_cannot_be() {
     let incomplete = |field, placement_type| Error::Incomplete { field, placement_type };
     let named = |placement_type: &str| policy(json!({"placementType": placement_type}));
@@ -361,7 +337,7 @@ proptest! {
         ][type_].clone();
         let policy: PlacementPolicy = serde_json::from_value(policy).unwrap();
         let key = key();
-        let of = |bindings: &[Binding]| schedule(&Request { placement: &key, policy: Some(&policy), policy_index: 1, clusters: &clusters, bindings }).unwrap();
+        let of = |bindings: &[Binding]| schedule(&Request { placement: &key, policy: Some(&policy), policy_index: 1, clusters: &clusters, bindings, keep_held: false, bad_values: BadValues::Error }).unwrap();
         let forward = of(&bindings);
         bindings.rotate_left(rotate);
         prop_assert_eq!(&of(&bindings), &forward);
@@ -369,7 +345,7 @@ proptest! {
         // Nothing on a cluster that left is unscheduled, and a second cycle on the result changes nothing.
         let mut after: BTreeMap<String, Binding> = bindings.iter().map(|b| (b.name.clone(), b.clone())).collect();
         for change in &forward.bindings {
-            prop_assert_eq!(change.action == Action::Leave, !clusters.contains_key(&change.binding.cluster));
+            prop_assert_eq!(change.action == Action::Leave, !clusters.contains(change.binding.cluster.as_str()));
             if change.action == Action::Leave {
                 after.remove(&change.binding.name);
             } else {

@@ -206,6 +206,7 @@ fn fill(tree: &mut Tree, found: Vec<Found<'_>>) {
                 };
                 let annotations = annotations(&item.document.object);
                 let spec = spec.as_ref().clone();
+                tree.inputs.push(item.manifest());
                 tree.placements.insert(key.clone(), Placement { key, spec, annotations, origin: item.origin });
             }
             Some(Checked::MemberCluster(cluster)) => {

@@ -5,6 +5,7 @@
 mod basics;
 mod plan;
 mod run;
+mod schedule;
 mod scratch;
 mod validate;
 

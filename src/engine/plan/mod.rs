@@ -254,7 +254,7 @@ fn deletions(outlook: &Outlook<'_>, outlooks: &Outlooks<'_>, old: &PlacementStat
     let mut deletions = Vec::new();
     for (cluster, work) in &old.works {
         let target = outlook.clusters.get(cluster);
-        if !outlook.world.clusters.contains_key(cluster) || (target.is_some() && outlook.reports_only) {
+        if !outlook.world.clusters.contains(cluster.as_str()) || (target.is_some() && outlook.reports_only) {
             continue;
         }
         let stays = |key: &ObjectKey| {

@@ -55,7 +55,9 @@ impl<'a> Outlook<'a> {
         let payload = state.newest().and_then(|newest| state.payloads.get(&newest.index));
         let common = payload.map(|payload| Target::new(&payload.manifests)).unwrap_or_default();
         let target = |cluster: &ClusterName| {
-            let Some((payload, member)) = payload.zip(world.clusters.get(cluster)) else { return common.clone() };
+            let Some((payload, member)) = payload.zip(world.clusters.get(cluster.as_str())) else {
+                return common.clone();
+            };
             match works_for_cluster(&payload.manifests, cluster, &member.labels) {
                 Ok(Cow::Borrowed(_)) => common.clone(),
                 Ok(Cow::Owned(manifests)) => Target::new(&manifests),

@@ -1,0 +1,63 @@
+//! `gitfleet schedule`: scheduling alone, objects in and decisions out.
+
+use std::path::PathBuf;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::exit::Exit;
+use super::output::{self, Format, Terminal};
+use crate::engine::{clock, commit, schedule};
+use crate::report::table::decisions;
+
+/// Options of `schedule`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Reads placements (KubeFleet's and Open Cluster Management's), clusters, and what a hub keeps of earlier decisions: bindings, policy \
+snapshots, PlacementDecisions, AddOnPlacementScores. One invalid object fails the call: exit 1, and nothing is decided.
+
+Example: kubectl get crp,memberclusters,clusterresourcebindings -o yaml | gitfleet schedule -f -")]
+pub struct Args {
+    /// A file or folder with objects; `-` is the standard input. Several may follow.
+    #[arg(short = 'f', long = "filename", value_name = "FILE", required = true, num_args = 1..)]
+    files: Vec<PathBuf>,
+    /// The instant that heartbeats, tolerations and scores are judged at, such as 2026-01-31T12:00:00Z; now by default.
+    #[arg(long, value_name = "TIME")]
+    now: Option<Timestamp>,
+    /// How to show the decisions.
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Format,
+}
+
+/// Runs the command. Exits 0 with decisions, 1 where an object is invalid, 2 where a file cannot be read.
+pub fn run(args: &Args) -> anyhow::Result<Exit> {
+    let now = args.now.unwrap_or_else(clock::now);
+    let decided = match commit::read_files(&args.files) {
+        Ok(tree) => schedule::schedule(&tree, now),
+        Err(commit::Error::Refused(errors)) => Err(errors),
+        Err(commit::Error::Git(error)) => return Err(error.into()),
+    };
+    let objects = match decided {
+        Ok(objects) => objects,
+        Err(errors) => {
+            for error in errors {
+                eprintln!("error: {error}");
+            }
+            return Ok(Exit::NotAsWished);
+        }
+    };
+    match args.output {
+        Format::Json => output::print_json(&list(objects)),
+        Format::Yaml => output::print(&output::render_yaml(&[list(objects)])),
+        Format::Name => output::print(&output::render_names(&objects)),
+        Format::Table | Format::Wide => {
+            let table = decisions(&objects, args.output == Format::Wide);
+            output::print(&output::render_table(&table, Terminal::of_stdout()))
+        }
+    }
+}
+
+/// A `List` also of one object or none, unlike what `get` prints: scripts read `items`.
+fn list(items: Vec<Value>) -> Value {
+    json!({"apiVersion": "v1", "kind": "List", "items": items})
+}

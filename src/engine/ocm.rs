@@ -1,0 +1,365 @@
+//! OCM Placements in the engine: what git asks for, what they read, and what they have decided. Pure.
+//!
+//! They pick clusters and deliver nothing. A ClusterResourcePlacement may take its clusters from one, and Argo CD may read
+//! what they decide.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde::de::DeserializeOwned;
+use serde_json::json;
+
+use crate::api::object::{Object, without_nulls};
+use crate::api::ocm::{
+    AddOnPlacementScore, ManagedClusterSetSpec, ManagedClusterTaint, ManagedTaintEffect, OcmPlacementSpec,
+};
+use crate::api::table::OCM_GROUP;
+use crate::model::id::ClusterName;
+use crate::model::manifest::{Manifest, Origin};
+use crate::model::ocm::{DecidedGroup, OcmPlacementRecord};
+use crate::model::records::JournalEntry;
+use crate::model::tree::Tree;
+use crate::schedule::ocm::reads::Readers;
+use crate::schedule::ocm::{self, Change, Decisions, Hub, Key, Member, OnMisconfigured, Policy, Request};
+use crate::yaml;
+
+/// The taint that stands for a cluster that does not answer.
+///
+/// Source: OCM, the taint of its lease controller. There it has the effect `NoSelect`, which takes the placement off the
+/// cluster; here `NoSelectIfNew`: an outage must not become a deletion when the cluster returns.
+const UNREACHABLE: &str = "cluster.open-cluster-management.io/unreachable";
+
+/// A Placement of the accepted commit.
+#[derive(Clone, Debug)]
+struct Wish {
+    spec: OcmPlacementSpec,
+    policy: Policy,
+    annotations: BTreeMap<String, String>,
+    origin: Origin,
+}
+
+/// What a member adds to what git says of it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Facts {
+    /// Properties under KubeFleet's names: cpu and memory are taken from them.
+    pub properties: BTreeMap<String, String>,
+    /// Since when it has not answered, if that is long.
+    pub silent_since: Option<Timestamp>,
+}
+
+/// The Placements of git, what they read, and what was decided about each.
+#[derive(Clone, Debug, Default)]
+pub struct Ocm {
+    hub: Hub,
+    readers: Readers,
+    managed: BTreeMap<ClusterName, Manifest>,
+    facts: BTreeMap<ClusterName, Facts>,
+    wishes: BTreeMap<Key, Wish>,
+    records: BTreeMap<Key, Arc<OcmPlacementRecord>>,
+    sets: BTreeSet<String>,
+    bindings: BTreeSet<(String, String)>,
+    scores: BTreeSet<(String, ClusterName)>,
+}
+
+/// What came of deciding about one Placement.
+#[derive(Debug)]
+pub struct OcmDecision {
+    /// Which.
+    pub key: Key,
+    /// How it stands now; `None` where it is gone.
+    pub record: Option<OcmPlacementRecord>,
+    /// What happened, for the journal.
+    pub journal: Vec<JournalEntry>,
+    /// When time alone changes the answer.
+    pub wake_at: Option<Timestamp>,
+}
+
+impl Ocm {
+    /// Takes up what was decided in an earlier life.
+    pub fn restore(records: impl IntoIterator<Item = OcmPlacementRecord>) -> Self {
+        let mut ocm = Self::default();
+        for record in records {
+            ocm.hold(&record);
+            ocm.records.insert(key_of(&record), Arc::new(record));
+        }
+        ocm
+    }
+
+    /// Returns how a Placement stands, if it was ever decided.
+    pub fn record(&self, key: &Key) -> Option<&Arc<OcmPlacementRecord>> {
+        self.records.get(key)
+    }
+
+    /// Returns every Placement that was ever decided.
+    pub fn records(&self) -> impl Iterator<Item = (&Key, &Arc<OcmPlacementRecord>)> {
+        self.records.iter()
+    }
+
+    /// Tells whether the accepted commit has a Placement.
+    pub fn is_wished(&self, key: &Key) -> bool {
+        self.wishes.contains_key(key)
+    }
+
+    /// Takes Placements and all they read from a commit. Returns the Placements that decide anew.
+    pub fn follow(&mut self, tree: &Tree) -> BTreeSet<Key> {
+        let mut dirty = self.follow_clusters(tree);
+        dirty.extend(self.follow_sets(tree));
+        dirty.extend(self.follow_scores(tree));
+        let mut seen = BTreeSet::new();
+        for manifest in of_kind(tree, "Placement") {
+            let key = Key::new(&manifest.id.namespace, &manifest.id.name);
+            seen.insert(key.clone());
+            if self.wishes.get(&key).is_some_and(|wish| same_text(&wish.origin, &manifest.origin)) {
+                continue;
+            }
+            let Some(object) = read::<OcmPlacementSpec>(manifest) else { continue };
+            let policy = Policy::new(object.spec.clone());
+            self.readers.set(&key, Some(&policy));
+            let annotations = object.metadata.annotations;
+            let wish = Wish { spec: object.spec, policy, annotations, origin: manifest.origin.clone() };
+            self.wishes.insert(key.clone(), wish);
+            dirty.insert(key);
+        }
+        let known: BTreeSet<Key> = self.wishes.keys().chain(self.records.keys()).cloned().collect();
+        for key in known.difference(&seen) {
+            self.readers.set(key, None);
+            self.wishes.remove(key);
+            dirty.insert(key.clone());
+        }
+        dirty
+    }
+
+    /// Takes what is known of a member. Returns the Placements that decide anew.
+    pub fn observe(&mut self, name: &ClusterName, facts: Facts) -> BTreeSet<Key> {
+        if self.facts.get(name).unwrap_or(&Facts::default()) == &facts {
+            return BTreeSet::new();
+        }
+        self.facts.insert(name.clone(), facts);
+        self.set_cluster(name)
+    }
+
+    fn set_cluster(&mut self, name: &ClusterName) -> BTreeSet<Key> {
+        let Some(member) = self.member(name) else { return BTreeSet::new() };
+        let change = self.hub.set_cluster(name, Some(member));
+        self.readers.affected(&self.hub, &change)
+    }
+
+    /// Returns a cluster as git and its member describe it. A document of a tree can be read: it was checked.
+    fn member(&self, name: &ClusterName) -> Option<Member> {
+        let (_, mut member) = Member::read(&self.managed.get(name)?.object).ok()?;
+        if let Some(facts) = self.facts.get(name) {
+            enrich(&mut member, facts);
+        }
+        Some(member)
+    }
+
+    fn follow_clusters(&mut self, tree: &Tree) -> BTreeSet<Key> {
+        let found = of_kind(tree, "ManagedCluster");
+        let found = found.map(|manifest| (ClusterName::new(manifest.id.name.as_str()), manifest.clone())).collect();
+        let before: BTreeMap<ClusterName, Manifest> = std::mem::replace(&mut self.managed, found);
+        if before.keys().eq(self.managed.keys()) {
+            let is_new = |(name, manifest): &(&ClusterName, &Manifest)| {
+                before.get(*name).is_none_or(|old| !same_text(&old.origin, &manifest.origin))
+            };
+            let changed: Vec<ClusterName> = self.managed.iter().filter(is_new).map(|(name, _)| name.clone()).collect();
+            return changed.iter().flat_map(|name| self.set_cluster(name)).collect();
+        }
+        // Who joins or leaves moves everybody's slot: one new hub costs less than as many moves.
+        let members = self.managed.keys().filter_map(|name| Some((name.clone(), self.member(name)?))).collect();
+        self.hub = Hub::new(members);
+        self.sets.clear();
+        self.bindings.clear();
+        self.scores.clear();
+        for record in self.records.clone().values() {
+            self.hold(record);
+        }
+        self.wishes.keys().cloned().collect()
+    }
+
+    fn follow_sets(&mut self, tree: &Tree) -> BTreeSet<Key> {
+        let mut changes = Vec::new();
+        let mut sets = BTreeSet::new();
+        for set in of_kind(tree, "ManagedClusterSet").filter_map(read::<ManagedClusterSetSpec>) {
+            changes.push(self.hub.set_set(&set.metadata.name, Some(set.spec)));
+            sets.insert(set.metadata.name);
+        }
+        for gone in self.sets.difference(&sets) {
+            changes.push(self.hub.set_set(gone, None));
+        }
+        self.sets = sets;
+        let mut bindings = BTreeSet::new();
+        for binding in of_kind(tree, "ManagedClusterSetBinding") {
+            let (namespace, name) = (binding.id.namespace.clone(), binding.id.name.clone());
+            changes.push(self.hub.set_binding(&namespace, &name, true));
+            bindings.insert((namespace, name));
+        }
+        for (namespace, name) in self.bindings.difference(&bindings) {
+            changes.push(self.hub.set_binding(namespace, name, false));
+        }
+        self.bindings = bindings;
+        self.affected(&changes)
+    }
+
+    fn follow_scores(&mut self, tree: &Tree) -> BTreeSet<Key> {
+        let mut changes = Vec::new();
+        let mut scores = BTreeSet::new();
+        for manifest in of_kind(tree, "AddOnPlacementScore") {
+            let Ok(score) = yaml::typed::<AddOnPlacementScore>(&without_nulls(&manifest.object)) else { continue };
+            let key = (score.metadata.name, ClusterName::new(score.metadata.namespace.as_str()));
+            changes.push(self.hub.set_score(&key.0, &key.1, Some(score.status)));
+            scores.insert(key);
+        }
+        for (resource, cluster) in self.scores.difference(&scores) {
+            changes.push(self.hub.set_score(resource, cluster, None));
+        }
+        self.scores = scores;
+        self.affected(&changes)
+    }
+
+    fn affected(&self, changes: &[Change]) -> BTreeSet<Key> {
+        changes.iter().flat_map(|change| self.readers.affected(&self.hub, change)).collect()
+    }
+
+    fn hold(&mut self, record: &OcmPlacementRecord) {
+        self.hub.set_decisions(&key_of(record), record.clusters().map(ClusterName::as_str));
+    }
+
+    /// Decides about one Placement: how it stands next, with `decided` for those before it in the same pass.
+    pub fn decide(&self, key: &Key, now: Timestamp) -> OcmDecision {
+        let before = self.records.get(key);
+        let Some(wish) = self.wishes.get(key) else {
+            let journal = before.map(|_| entry(key, now, "PlacementRemoved", json!({}))).into_iter().collect();
+            return OcmDecision { key: key.clone(), record: None, journal, wake_at: None };
+        };
+        let mut record = begin(key, wish, before.map(AsRef::as_ref), now);
+        let mut decision = OcmDecision { key: key.clone(), record: None, journal: Vec::new(), wake_at: None };
+        if !ocm::is_disabled(&wish.annotations) {
+            let request = Request {
+                key,
+                policy: &wish.policy,
+                hub: &self.hub,
+                now,
+                on_misconfigured: OnMisconfigured::Keep,
+            };
+            match ocm::schedule(&request) {
+                Err(error) => record.error = Some(error.to_string()),
+                Ok(outcome) => {
+                    record.conditions = outcome.status(key, &record.conditions, now).conditions;
+                    record.warning = outcome.warning.as_ref().map(|notice| notice.message.clone());
+                    decision.wake_at = outcome.requeue_at;
+                    if let Decisions::Groups(groups) = &outcome.decisions {
+                        record.groups = groups.iter().map(|group| self.named(group)).collect();
+                    }
+                    let (gained, lost) = moved(before.map(AsRef::as_ref), &record);
+                    if !gained.is_empty() || !lost.is_empty() {
+                        let scores = outcome.score_note(&self.hub);
+                        let facts = json!({"gained": gained, "lost": lost, "scoreUpdate": scores});
+                        decision.journal.push(entry(key, now, "DecisionUpdate", facts));
+                    }
+                }
+            }
+        }
+        decision.record = Some(record);
+        decision
+    }
+
+    /// Takes a decision up once it is written down: what it picked counts for the balance of others.
+    pub fn settle(&mut self, decision: OcmDecision) {
+        match decision.record {
+            Some(record) => {
+                self.hold(&record);
+                self.records.insert(decision.key, Arc::new(record));
+            }
+            None => {
+                self.hub.set_decisions(&decision.key, std::iter::empty::<&str>());
+                self.records.remove(&decision.key);
+            }
+        }
+    }
+
+    fn named(&self, group: &ocm::Group) -> DecidedGroup {
+        let names = self.hub.names();
+        let clusters = group.clusters.iter().map(|&slot| names[slot as usize].clone()).collect();
+        DecidedGroup { name: group.name.clone(), clusters }
+    }
+}
+
+/// Returns the key of a record.
+pub fn key_of(record: &OcmPlacementRecord) -> Key {
+    Key::new(&record.namespace, &record.name)
+}
+
+/// Returns the Placement that `NAMESPACE/NAME` names.
+pub fn key_named(text: &str) -> Option<Key> {
+    text.split_once('/').map(|(namespace, name)| Key::new(namespace, name))
+}
+
+fn begin(key: &Key, wish: &Wish, before: Option<&OcmPlacementRecord>, now: Timestamp) -> OcmPlacementRecord {
+    let mut record = before.cloned().unwrap_or_else(|| OcmPlacementRecord {
+        namespace: key.namespace.clone(),
+        name: key.name.clone(),
+        spec: wish.spec.clone(),
+        annotations: wish.annotations.clone(),
+        generation: 1,
+        origin: wish.origin.clone(),
+        created_at: now,
+        groups: Vec::new(),
+        conditions: Vec::new(),
+        warning: None,
+        error: None,
+    });
+    if record.spec != wish.spec || record.annotations != wish.annotations {
+        record.spec = wish.spec.clone();
+        record.annotations.clone_from(&wish.annotations);
+        record.generation += 1;
+    }
+    record.origin = wish.origin.clone();
+    record.error = None;
+    record
+}
+
+fn moved<'a>(
+    before: Option<&'a OcmPlacementRecord>,
+    after: &'a OcmPlacementRecord,
+) -> (Vec<&'a ClusterName>, Vec<&'a ClusterName>) {
+    let old: BTreeSet<&ClusterName> = before.into_iter().flat_map(OcmPlacementRecord::clusters).collect();
+    let new: BTreeSet<&ClusterName> = after.clusters().collect();
+    (new.difference(&old).copied().collect(), old.difference(&new).copied().collect())
+}
+
+fn entry(key: &Key, at: Timestamp, event: &str, facts: serde_json::Value) -> JournalEntry {
+    let mut facts = facts;
+    facts["ocmPlacement"] = json!(key.to_string());
+    JournalEntry { at, event: event.to_owned(), placement: None, cluster: None, facts }
+}
+
+fn enrich(member: &mut Member, facts: &Facts) {
+    member.fill_resources(&facts.properties);
+    if let Some(since) = facts.silent_since
+        && !member.taints.iter().any(|taint| taint.key == UNREACHABLE)
+    {
+        member.taints.push(ManagedClusterTaint {
+            key: UNREACHABLE.to_owned(),
+            value: String::new(),
+            effect: ManagedTaintEffect::NoSelectIfNew,
+            time_added: Some(since),
+        });
+    }
+}
+
+fn of_kind<'a>(tree: &'a Tree, kind: &'a str) -> impl Iterator<Item = &'a Manifest> {
+    tree.inputs.iter().filter(move |manifest| manifest.id.group == OCM_GROUP && manifest.id.kind == kind)
+}
+
+/// Reads a document whose spec may be left out. One of a tree can be read: it was checked.
+fn read<S: DeserializeOwned>(manifest: &Manifest) -> Option<Object<S>> {
+    let mut document = without_nulls(&manifest.object);
+    document.as_object_mut()?.entry("spec").or_insert_with(|| json!({}));
+    yaml::typed(&document).ok()
+}
+
+/// Tells whether two places hold the same document: the same position in the same content.
+fn same_text(a: &Origin, b: &Origin) -> bool {
+    a.blob == b.blob && a.ordinal == b.ordinal
+}

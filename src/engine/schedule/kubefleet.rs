@@ -1,0 +1,270 @@
+//! KubeFleet's placements among the objects: from exported snapshots and bindings to a policy snapshot with status.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::complain;
+use crate::api::FieldError;
+use crate::api::object::Metadata;
+use crate::api::placement::{ApplyStrategy, PlacementPolicy, PlacementType};
+use crate::api::scheduling::{
+    BindingObject, LATEST_LABEL, PARENT_LABEL, POLICY_INDEX_LABEL, PREVIOUS_STATE_ANNOTATION, PolicySnapshotObject,
+};
+use crate::api::table::PLACEMENT_GROUP;
+use crate::model::id::{ClusterName, PlacementKey};
+use crate::model::manifest::{InputError, Manifest};
+use crate::model::records::{Binding, BindingState, ClusterDecision, PolicySnapshot};
+use crate::model::tree::Tree;
+use crate::report::objects::policy_snapshot_object;
+use crate::schedule::{self, BadValues, Fleet, Request};
+use crate::snapshot::{policy_hash, scheduled_policy};
+use crate::yaml;
+
+/// Index of bindings whose policy snapshot is not the latest: they are judged again, whichever it was.
+const OTHER_POLICY: u64 = u64::MAX;
+
+/// A placement's policy, and which snapshot of it is in force.
+struct Policy {
+    policy: Option<PlacementPolicy>,
+    index: u64,
+    name: String,
+}
+
+/// Returns the policy snapshot of every ClusterResourcePlacement and ResourcePlacement, by key, with its status.
+///
+/// # Errors
+/// Every snapshot and binding that cannot be read, and every placement that cannot be scheduled.
+pub(super) fn policy_snapshots(tree: &Tree, now: Timestamp) -> Result<Vec<Value>, Vec<InputError>> {
+    let mut errors = Vec::new();
+    let kept: Kept<PolicySnapshotObject> = Kept::read(tree, "SchedulingPolicySnapshot", &mut errors, snapshot_owner);
+    let bindings: Kept<BindingObject> = Kept::read(tree, "ResourceBinding", &mut errors, binding_owner);
+    let clusters = super::fleet(tree, now);
+    let mut objects = Vec::new();
+    for manifest in tree.inputs.iter().filter(|m| is_placement(m)) {
+        let key = key(manifest);
+        let metadata: Metadata = metadata(manifest);
+        if metadata.deletion_timestamp.is_some() {
+            continue;
+        }
+        let policy = match policy(&key, tree, kept.of(&key)) {
+            Ok(policy) => policy,
+            Err((of, error)) => {
+                errors.push(complain(of, error));
+                continue;
+            }
+        };
+        let own: Vec<Binding> = bindings.of(&key).iter().map(|(_, object)| binding(&key, &policy, object)).collect();
+        match decided(&key, &policy, &clusters, &own, metadata.generation.unwrap_or(1), now) {
+            Ok(object) => objects.push(object),
+            Err(error) => errors.push(complain(manifest, error)),
+        }
+    }
+    if errors.is_empty() { Ok(objects) } else { Err(errors) }
+}
+
+fn decided(
+    key: &PlacementKey,
+    policy: &Policy,
+    clusters: &Fleet,
+    bindings: &[Binding],
+    generation: i64,
+    now: Timestamp,
+) -> Result<Value, FieldError> {
+    let request = Request {
+        placement: key,
+        policy: policy.policy.as_ref(),
+        policy_index: policy.index,
+        clusters,
+        bindings,
+        keep_held: false,
+        bad_values: BadValues::Error,
+    };
+    let names_nobody = |p: &PlacementPolicy| p.placement_type == PlacementType::PickFixed && p.cluster_names.is_empty();
+    let skipped = policy.policy.as_ref().is_some_and(names_nobody);
+    let outcome = if skipped {
+        schedule::Outcome::default()
+    } else {
+        schedule::schedule(&request).map_err(|error| FieldError::new("", error.to_string()))?
+    };
+    let snapshot = PolicySnapshot {
+        placement: key.clone(),
+        index: policy.index,
+        hash: policy_hash(policy.policy.as_ref()),
+        number_of_clusters: policy.policy.as_ref().and_then(|p| p.number_of_clusters),
+        policy: policy.policy.clone(),
+        observed_generation: generation,
+        fulfilled: outcome.fulfilled,
+        target_clusters: outcome.decisions,
+        created_at: now,
+    };
+    let mut object = policy_snapshot_object(&snapshot, true);
+    object["metadata"]["name"] = json!(policy.name);
+    if skipped && let Some(status) = object["status"].as_object_mut() {
+        // KubeFleet skips the cycle of a PickFixed policy that names nobody, and never writes a status.
+        status.clear();
+    }
+    Ok(object)
+}
+
+/// Returns the policy to schedule, as the latest snapshot if that is of the same policy, else as a new one.
+fn policy<'m>(
+    key: &PlacementKey,
+    tree: &Tree,
+    snapshots: &[(&'m Manifest, PolicySnapshotObject)],
+) -> Result<Policy, (&'m Manifest, FieldError)> {
+    let policy = scheduled_policy(key, tree.placements.get(key).and_then(|placement| placement.spec.policy.as_ref()));
+    let mut by_index = BTreeMap::new();
+    for (manifest, object) in snapshots {
+        by_index.insert(index(object).map_err(|error| (*manifest, error))?, (*manifest, object));
+    }
+    let is_latest =
+        |object: &PolicySnapshotObject| object.metadata.labels.get(LATEST_LABEL).is_some_and(|value| value == "true");
+    let mut marked = by_index.iter().filter(|(_, (_, object))| is_latest(object));
+    let latest = match (marked.next(), marked.next()) {
+        (Some(_), Some((_, (manifest, _)))) => {
+            let message = format!("a second policy snapshot of placement {key} is labelled as the latest");
+            let error = FieldError::new(format!("metadata.labels.{LATEST_LABEL}"), message);
+            return Err((*manifest, error.hint("label one of them \"false\"")));
+        }
+        (Some(marked), None) => Some(marked),
+        _ => by_index.last_key_value(),
+    };
+    let hash = policy_hash(policy.as_ref());
+    let same = |object: &PolicySnapshotObject| {
+        policy_hash(scheduled_policy(key, object.spec.policy.as_ref()).as_ref()) == hash
+    };
+    Ok(match latest {
+        None => Policy { policy, index: 0, name: format!("{}-0", key.name) },
+        Some((&index, (_, object))) if same(object) => Policy { policy, index, name: object.metadata.name.clone() },
+        Some(_) => {
+            let index = by_index.last_key_value().map_or(0, |(index, _)| index + 1);
+            Policy { policy, index, name: format!("{}-{index}", key.name) }
+        }
+    })
+}
+
+fn index(snapshot: &PolicySnapshotObject) -> Result<u64, FieldError> {
+    let metadata = &snapshot.metadata;
+    let text = match metadata.labels.get(POLICY_INDEX_LABEL) {
+        Some(text) => text,
+        None => metadata.name.rsplit_once('-').map_or("", |(_, index)| index),
+    };
+    text.parse().map_err(|_| {
+        let message = format!("{text:?} is no index; the name ends with one, or this label holds it");
+        FieldError::new(format!("metadata.labels.{POLICY_INDEX_LABEL}"), message)
+    })
+}
+
+fn binding(key: &PlacementKey, policy: &Policy, object: &BindingObject) -> Binding {
+    let BindingObject { metadata, spec } = object;
+    let previous = match metadata.annotations.get(PREVIOUS_STATE_ANNOTATION).map(String::as_str) {
+        Some("Bound") => Some(BindingState::Bound),
+        Some("Scheduled") => Some(BindingState::Scheduled),
+        _ => None,
+    };
+    let cluster = ClusterName::new(spec.target_cluster.as_str());
+    let current = spec.scheduling_policy_snapshot_name == policy.name;
+    Binding {
+        name: metadata.name.clone(),
+        placement: key.clone(),
+        cluster: cluster.clone(),
+        state: spec.state,
+        previous_state: previous,
+        policy_index: if current { policy.index } else { OTHER_POLICY },
+        decision: ClusterDecision {
+            cluster_name: cluster,
+            selected: true,
+            cluster_score: spec.cluster_decision.cluster_score,
+            reason: spec.cluster_decision.reason.clone(),
+        },
+        snapshot: None,
+        apply_strategy: ApplyStrategy::default(),
+        started_at: None,
+        generation: metadata.generation.unwrap_or(1),
+        conditions: Vec::new(),
+        deleting: metadata.deletion_timestamp.is_some(),
+    }
+}
+
+/// What a hub keeps of placements, by placement, in the order of names.
+struct Kept<'m, T> {
+    by_placement: BTreeMap<PlacementKey, Vec<(&'m Manifest, T)>>,
+}
+
+impl<'m, T: DeserializeOwned> Kept<'m, T> {
+    /// Reads the cluster-scoped and the namespaced kind of a name. An object that belongs to no placement is an error.
+    fn read(
+        tree: &'m Tree,
+        kind: &str,
+        errors: &mut Vec<InputError>,
+        owner: fn(&T) -> Result<String, FieldError>,
+    ) -> Self {
+        let mut by_placement: BTreeMap<PlacementKey, Vec<(&Manifest, T)>> = BTreeMap::new();
+        let of_kind = |m: &&Manifest| {
+            m.id.group == PLACEMENT_GROUP && m.id.kind.strip_prefix("Cluster").unwrap_or(&m.id.kind) == kind
+        };
+        for manifest in tree.inputs.iter().filter(of_kind) {
+            let read = yaml::typed::<T>(&manifest.object).and_then(|object| match owner(&object) {
+                Ok(name) => Ok((name, object)),
+                Err(error) => Err(vec![error]),
+            });
+            match read {
+                Ok((name, object)) => {
+                    let key = match manifest.id.namespace.as_str() {
+                        "" => PlacementKey::cluster_scoped(&name),
+                        namespace => PlacementKey::namespaced(namespace, &name),
+                    };
+                    by_placement.entry(key).or_default().push((manifest, object));
+                }
+                Err(found) => errors.extend(found.into_iter().map(|error| complain(manifest, error))),
+            }
+        }
+        Self { by_placement }
+    }
+
+    fn of(&self, key: &PlacementKey) -> &[(&'m Manifest, T)] {
+        self.by_placement.get(key).map_or(&[], Vec::as_slice)
+    }
+}
+
+fn snapshot_owner(object: &PolicySnapshotObject) -> Result<String, FieldError> {
+    owner(&object.metadata, &object.metadata.name)
+}
+
+fn binding_owner(object: &BindingObject) -> Result<String, FieldError> {
+    owner(&object.metadata, &object.spec.scheduling_policy_snapshot_name)
+}
+
+/// Returns the placement that the label names; without it, the one whose policy snapshot has this name.
+fn owner(metadata: &Metadata, snapshot: &str) -> Result<String, FieldError> {
+    if let Some(name) = metadata.labels.get(PARENT_LABEL) {
+        return Ok(name.clone());
+    }
+    match snapshot.rsplit_once('-') {
+        Some((name, index)) if !name.is_empty() && index.parse::<u64>().is_ok() => Ok(name.to_owned()),
+        _ => {
+            let error = FieldError::new(format!("metadata.labels.{PARENT_LABEL}"), "required and missing");
+            Err(error.hint("name the placement that this belongs to"))
+        }
+    }
+}
+
+fn is_placement(manifest: &Manifest) -> bool {
+    manifest.id.group == PLACEMENT_GROUP
+        && matches!(manifest.id.kind.as_str(), "ClusterResourcePlacement" | "ResourcePlacement")
+}
+
+fn key(manifest: &Manifest) -> PlacementKey {
+    match manifest.id.namespace.as_str() {
+        "" => PlacementKey::cluster_scoped(&manifest.id.name),
+        namespace => PlacementKey::namespaced(namespace, &manifest.id.name),
+    }
+}
+
+fn metadata(manifest: &Manifest) -> Metadata {
+    let metadata = manifest.object.get("metadata");
+    metadata.and_then(|metadata| serde_json::from_value(metadata.clone()).ok()).unwrap_or_default()
+}

@@ -1,0 +1,67 @@
+//! What the store keeps of an OCM Placement: what it asks for, and which clusters it has.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::id::ClusterName;
+use super::manifest::Origin;
+use crate::api::condition::{Condition, ConditionStatus};
+use crate::api::ocm::OcmPlacementSpec;
+
+/// One group of decisions; its index is its place among the groups.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DecidedGroup {
+    /// As the strategy names it; empty for what no named group has.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub name: String,
+    /// Its clusters, by name.
+    pub clusters: Vec<ClusterName>,
+}
+
+/// An OCM Placement of git with what was decided last.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct OcmPlacementRecord {
+    /// `metadata.namespace`.
+    pub namespace: String,
+    /// `metadata.name`.
+    pub name: String,
+    /// `spec` at the accepted commit.
+    pub spec: OcmPlacementSpec,
+    /// `metadata.annotations` at the accepted commit.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub annotations: BTreeMap<String, String>,
+    /// Grows with every change of spec or annotations.
+    pub generation: i64,
+    /// The file it is in.
+    pub origin: Origin,
+    /// When it was first seen.
+    pub created_at: Timestamp,
+    /// The decisions, by group. None at all: it was never decided.
+    #[serde(default)]
+    pub groups: Vec<DecidedGroup>,
+    /// PlacementSatisfied and PlacementMisconfigured.
+    #[serde(default)]
+    pub conditions: Vec<Condition>,
+    /// What is to be known and changes nothing, such as expired scores.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warning: Option<String>,
+    /// Why it was not evaluated: it keeps what it has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+impl OcmPlacementRecord {
+    /// Returns the decided clusters, group by group.
+    pub fn clusters(&self) -> impl Iterator<Item = &ClusterName> {
+        self.groups.iter().flat_map(|group| &group.clusters)
+    }
+
+    /// Tells whether it got as many clusters as it asks for.
+    pub fn is_satisfied(&self) -> bool {
+        self.conditions.iter().any(|c| c.type_ == "PlacementSatisfied" && c.status == ConditionStatus::True)
+    }
+}

@@ -1,0 +1,90 @@
+//! What `gitfleet explain` shows: why clusters were picked and others not.
+
+use super::table::Table;
+use super::tree::{Line, Style};
+use crate::model::explanation::{ClusterExplanation, Explanation, Refusal, ScoreTerm};
+
+/// Clusters that the table of a placement shows before the rest is only counted; `-o wide` shows all.
+pub const EXPLAINED_MAX: usize = 60;
+
+/// Returns the heading: what was asked for, and what came of it.
+pub fn heading(explanation: &Explanation) -> Line {
+    let Explanation { kind, namespace, name, wanted, fulfilled, message, .. } = explanation;
+    let namespace = if namespace.is_empty() { String::new() } else { format!("{namespace}/") };
+    let (style, mark) = if *fulfilled { (Style::Ok, "✓ ") } else { (Style::Progressing, "! ") };
+    Line::default()
+        .with(style, mark)
+        .with(Style::Strong, format!("{kind} {namespace}{name}"))
+        .with(Style::Plain, format!(": {wanted}; {message}"))
+}
+
+/// Returns one row for each cluster, those that passed the filters by rank; `wide` shows the terms of the scores, too, and
+/// every cluster.
+pub fn table(explanation: &Explanation, wide: bool) -> Table {
+    let mut headers: Vec<String> = ["CLUSTER", "PICKED", "RANK", "SCORE"].map(str::to_owned).to_vec();
+    let terms: Vec<&str> = if wide { term_names(explanation) } else { Vec::new() };
+    headers.extend(terms.iter().map(|name| name.to_uppercase()));
+    headers.push("WHY".to_owned());
+    let shown = if wide { usize::MAX } else { EXPLAINED_MAX };
+    let rows = explanation.clusters.iter().take(shown).map(|cluster| {
+        let mut row = vec![
+            cluster.cluster_name.to_string(),
+            if cluster.picked { "yes" } else { "no" }.to_owned(),
+            cluster.rank.map(|rank| rank.to_string()).unwrap_or_default(),
+            total(cluster).map(|total| total.to_string()).unwrap_or_default(),
+        ];
+        let score = |name: &&str| cluster.scores.iter().find(|term| term.name == **name);
+        row.extend(terms.iter().map(|name| score(name).map(|term| term.score.to_string()).unwrap_or_default()));
+        row.push(cluster.reason.clone());
+        row
+    });
+    Table { rows: rows.collect(), headers }
+}
+
+fn term_names(explanation: &Explanation) -> Vec<&str> {
+    let mut names: Vec<&str> = Vec::new();
+    for term in explanation.clusters.iter().flat_map(|cluster| &cluster.scores) {
+        if !names.contains(&term.name.as_str()) {
+            names.push(&term.name);
+        }
+    }
+    names
+}
+
+fn total(cluster: &ClusterExplanation) -> Option<i64> {
+    (!cluster.scores.is_empty()).then(|| cluster.scores.iter().map(|term| term.score).sum())
+}
+
+/// Returns everything about one cluster: the filter that said no with what it compared, or each term of the score, the rank and
+/// what broke a tie.
+pub fn cluster_lines(cluster: &ClusterExplanation) -> Vec<Line> {
+    let style = if cluster.picked { Style::Ok } else { Style::Muted };
+    let mark = if cluster.picked { "✓ " } else { "· " };
+    let head = Line::default().with(style, mark).with(Style::Strong, cluster.cluster_name.as_str());
+    let mut lines = vec![head.with(Style::Plain, format!("  {}", cluster.reason))];
+    if let Some(Refusal { filter, subject, observed, wanted }) = &cluster.rejected {
+        let observed = observed.as_deref().unwrap_or("absent");
+        lines.push(fact("filter", filter));
+        lines.push(fact("looked at", subject));
+        lines.push(fact("observed", observed));
+        lines.push(fact("wanted", wanted));
+    }
+    let width = cluster.scores.iter().map(|term| term.name.chars().count()).max().unwrap_or_default();
+    for ScoreTerm { name, weight, observed, score } in &cluster.scores {
+        let weight = weight.map(|weight| format!("  weight {weight}")).unwrap_or_default();
+        let observed = observed.as_ref().map(|observed| format!("  observed {observed}")).unwrap_or_default();
+        let text = format!("    {name:<width$}  {score:>6}");
+        lines.push(Line::default().with(Style::Plain, text).with(Style::Muted, format!("{weight}{observed}")));
+    }
+    if let Some(rank) = cluster.rank {
+        lines.push(fact("rank", &rank.to_string()));
+    }
+    if let Some(tie_break) = &cluster.tie_break {
+        lines.push(fact("tie-break", tie_break));
+    }
+    lines
+}
+
+fn fact(name: &str, value: &str) -> Line {
+    Line::default().with(Style::Muted, format!("    {name:<10}")).with(Style::Plain, value)
+}

@@ -1,0 +1,267 @@
+//! The fleet with what scheduling looks up in it: for each thing a policy can ask of clusters, which clusters have it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use fixedbitset::FixedBitSet;
+
+use super::column::Column;
+use super::labels::{Labels, Slots};
+use crate::api::cluster::Taint;
+use crate::model::cluster::Cluster;
+use crate::model::id::ClusterName;
+
+/// The clusters of the fleet, each with a slot; slots are in the order of names.
+///
+/// A cluster that changes costs what changed of it. One that joins or leaves moves the slots of others and costs a new
+/// index of all, so a fleet is collected and then changed.
+#[derive(Clone, Debug, Default)]
+pub struct Fleet {
+    names: Vec<ClusterName>,
+    clusters: Vec<Cluster>,
+    labels: Labels,
+    properties: BTreeMap<String, Column>,
+    taints: Vec<(Taint, Slots)>,
+    eligible: FixedBitSet,
+    /// Clusters whose namespaces are collected.
+    collected: FixedBitSet,
+    namespaces: BTreeMap<String, Slots>,
+}
+
+/// What changed when a cluster was set or removed: who reads none of it decides as before.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Change {
+    /// Keys of labels that came, went or have another value.
+    pub labels: BTreeSet<String>,
+    /// Names of properties that came, went or have another value.
+    pub properties: BTreeSet<String>,
+    /// Taints differ.
+    pub taints: bool,
+    /// It became eligible, or is not any more. Another reason for the same answer does not count.
+    pub eligibility: bool,
+    /// The namespaces it has differ.
+    pub namespaces: bool,
+    /// It joined or left.
+    pub membership: bool,
+}
+
+impl Change {
+    /// Returns what differs between two sights of one cluster; `None` is a cluster that is not in the fleet.
+    pub fn between(before: Option<&Cluster>, after: Option<&Cluster>) -> Self {
+        let nothing = Cluster::default();
+        let (old, new) = (before.unwrap_or(&nothing), after.unwrap_or(&nothing));
+        Self {
+            labels: differing(&old.labels, &new.labels),
+            properties: differing(&old.properties, &new.properties),
+            taints: old.taints != new.taints,
+            eligibility: old.eligible.is_ok() != new.eligible.is_ok(),
+            namespaces: old.namespaces != new.namespaces,
+            membership: before.is_some() != after.is_some(),
+        }
+    }
+
+    /// Adds another change.
+    pub fn merge(&mut self, other: Self) {
+        self.labels.extend(other.labels);
+        self.properties.extend(other.properties);
+        self.taints |= other.taints;
+        self.eligibility |= other.eligibility;
+        self.namespaces |= other.namespaces;
+        self.membership |= other.membership;
+    }
+
+    /// Tells whether nothing changed.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+fn differing(old: &BTreeMap<String, String>, new: &BTreeMap<String, String>) -> BTreeSet<String> {
+    let keys = old.keys().chain(new.keys());
+    keys.filter(|key| old.get(*key) != new.get(*key)).cloned().collect()
+}
+
+impl FromIterator<(ClusterName, Cluster)> for Fleet {
+    /// Of two clusters with one name the later counts.
+    fn from_iter<I: IntoIterator<Item = (ClusterName, Cluster)>>(clusters: I) -> Self {
+        let sorted: BTreeMap<ClusterName, Cluster> = clusters.into_iter().collect();
+        let (names, clusters): (Vec<_>, Vec<_>) = sorted.into_iter().unzip();
+        let mut fleet = Self { names, clusters, ..Self::default() };
+        fleet.index();
+        fleet
+    }
+}
+
+impl Fleet {
+    /// Returns a cluster.
+    pub fn get(&self, name: &str) -> Option<&Cluster> {
+        self.slot(name).map(|slot| &self.clusters[slot])
+    }
+
+    /// Tells whether a cluster is in the fleet.
+    pub fn contains(&self, name: &str) -> bool {
+        self.slot(name).is_some()
+    }
+
+    /// Returns how many clusters there are.
+    pub fn len(&self) -> usize {
+        self.names.len()
+    }
+
+    /// Tells whether there is no cluster.
+    pub fn is_empty(&self) -> bool {
+        self.names.is_empty()
+    }
+
+    /// Returns the clusters by name.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&ClusterName, &Cluster)> {
+        self.names.iter().zip(&self.clusters)
+    }
+
+    /// Sets what is known of a cluster, which joins if it was not there. Returns what changed.
+    pub fn set(&mut self, name: ClusterName, cluster: Cluster) -> Change {
+        match self.names.binary_search(&name) {
+            Ok(slot) => {
+                let change = Change::between(Some(&self.clusters[slot]), Some(&cluster));
+                let before = std::mem::replace(&mut self.clusters[slot], cluster);
+                if !change.is_empty() {
+                    self.update(slot, &before, &change);
+                }
+                change
+            }
+            Err(slot) => {
+                let change = Change::between(None, Some(&cluster));
+                self.names.insert(slot, name);
+                self.clusters.insert(slot, cluster);
+                self.index();
+                change
+            }
+        }
+    }
+
+    /// Takes a cluster out of the fleet. Returns what changed.
+    pub fn remove(&mut self, name: &str) -> Change {
+        let Some(slot) = self.slot(name) else { return Change::default() };
+        self.names.remove(slot);
+        let cluster = self.clusters.remove(slot);
+        self.index();
+        Change::between(Some(&cluster), None)
+    }
+
+    /// Returns the slot of a cluster.
+    pub fn slot(&self, name: &str) -> Option<usize> {
+        self.names.binary_search_by(|other| other.as_str().cmp(name)).ok()
+    }
+
+    /// Returns the slot of a cluster; quick where it is `guess`.
+    pub(super) fn slot_near(&self, guess: usize, name: &str) -> Option<usize> {
+        match self.names.get(guess) {
+            Some(found) if found.as_str() == name => Some(guess),
+            _ => self.slot(name),
+        }
+    }
+
+    /// Returns the name of a slot's cluster.
+    pub fn name(&self, slot: usize) -> &ClusterName {
+        &self.names[slot]
+    }
+
+    /// Returns the cluster of a slot.
+    pub fn cluster(&self, slot: usize) -> &Cluster {
+        &self.clusters[slot]
+    }
+
+    /// Returns the clusters' labels by slot.
+    pub fn labels(&self) -> &Labels {
+        &self.labels
+    }
+
+    /// Returns what the clusters say of a property; `None` where no cluster has it.
+    pub(super) fn property(&self, name: &str) -> Option<&Column> {
+        self.properties.get(name)
+    }
+
+    /// Returns the clusters that take new placements.
+    pub fn eligible(&self) -> &FixedBitSet {
+        &self.eligible
+    }
+
+    /// Returns every distinct taint with the clusters that have it.
+    pub(super) fn taints(&self) -> &[(Taint, Slots)] {
+        &self.taints
+    }
+
+    /// Returns the clusters that have a namespace, or of which nobody knows what they have.
+    pub(super) fn with_namespace(&self, namespace: &str) -> FixedBitSet {
+        let mut found = self.collected.clone();
+        found.toggle_range(..);
+        if let Some(slots) = self.namespaces.get(namespace) {
+            slots.add_to(&mut found);
+        }
+        found
+    }
+
+    /// Builds all indexes.
+    fn index(&mut self) {
+        let len = self.len();
+        self.labels = Labels::new(len);
+        self.properties.clear();
+        self.taints.clear();
+        self.namespaces.clear();
+        self.eligible = FixedBitSet::with_capacity(len);
+        self.collected = FixedBitSet::with_capacity(len);
+        let nothing = Cluster { eligible: Err(String::new()), ..Cluster::default() };
+        for slot in 0..len {
+            let change = Change { eligibility: true, ..Change::between(Some(&nothing), Some(&self.clusters[slot])) };
+            self.update(slot, &nothing, &change);
+        }
+    }
+
+    /// Brings the indexes to what a slot's cluster now is.
+    fn update(&mut self, slot: usize, before: &Cluster, change: &Change) {
+        let (len, cluster) = (self.names.len(), &self.clusters[slot]);
+        if !change.labels.is_empty() {
+            self.labels.set(slot, &cluster.labels);
+        }
+        for name in &change.properties {
+            let value = cluster.properties.get(name);
+            let column = self.properties.entry(name.clone()).or_insert_with(|| Column::new(len));
+            column.set(slot, value.map(String::as_str));
+            if column.is_empty() {
+                self.properties.remove(name);
+            }
+        }
+        if change.taints {
+            for (_, slots) in self.taints.iter_mut().filter(|(taint, _)| before.taints.contains(taint)) {
+                slots.remove(slot);
+            }
+            self.taints.retain(|(_, slots)| !slots.is_empty());
+            for taint in &cluster.taints {
+                if let Some((_, slots)) = self.taints.iter_mut().find(|(known, _)| known == taint) {
+                    slots.insert(slot, len);
+                } else {
+                    self.taints.push((taint.clone(), Slots::Few(vec![slot])));
+                }
+            }
+        }
+        if change.eligibility {
+            self.eligible.set(slot, cluster.eligible.is_ok());
+        }
+        if change.namespaces {
+            self.collected.set(slot, cluster.namespaces.is_some());
+            for gone in before.namespaces.iter().flatten() {
+                if let Some(slots) = self.namespaces.get_mut(gone) {
+                    slots.remove(slot);
+                    if slots.is_empty() {
+                        self.namespaces.remove(gone);
+                    }
+                }
+            }
+            for namespace in cluster.namespaces.iter().flatten() {
+                self.namespaces.entry(namespace.clone()).or_default().insert(slot, len);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

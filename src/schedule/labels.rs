@@ -1,0 +1,199 @@
+//! Labels of many things at once: which of them a selector fits, without looking at each.
+
+use std::collections::BTreeMap;
+
+use fixedbitset::FixedBitSet;
+
+use crate::api::placement::{LabelSelector, LabelSelectorOperator};
+
+/// Slots kept as a list; a value that more things share gets a bit for each thing. A label that differs on every thing
+/// would else cost the square of their number.
+const LISTED_MAX: usize = 32;
+
+/// A set of slots, small where it holds few.
+#[derive(Clone, Debug)]
+pub(super) enum Slots {
+    /// Sorted.
+    Few(Vec<usize>),
+    /// A bit for each.
+    Many(FixedBitSet),
+}
+
+impl Default for Slots {
+    fn default() -> Self {
+        Self::Few(Vec::new())
+    }
+}
+
+impl Slots {
+    /// Adds a slot of `len`.
+    pub fn insert(&mut self, slot: usize, len: usize) {
+        match self {
+            Self::Few(list) => {
+                let Err(at) = list.binary_search(&slot) else { return };
+                list.insert(at, slot);
+                if list.len() > LISTED_MAX {
+                    let mut bits = FixedBitSet::with_capacity(len);
+                    bits.extend(list.iter().copied());
+                    *self = Self::Many(bits);
+                }
+            }
+            Self::Many(bits) => bits.insert(slot),
+        }
+    }
+
+    /// Takes a slot out.
+    pub fn remove(&mut self, slot: usize) {
+        match self {
+            Self::Few(list) => list.retain(|&other| other != slot),
+            Self::Many(bits) => bits.set(slot, false),
+        }
+    }
+
+    /// Tells whether it holds none.
+    pub fn is_empty(&self) -> bool {
+        match self {
+            Self::Few(list) => list.is_empty(),
+            Self::Many(bits) => bits.is_clear(),
+        }
+    }
+
+    /// Adds its slots to a set that has a bit for each.
+    pub fn add_to(&self, set: &mut FixedBitSet) {
+        match self {
+            Self::Few(list) => list.iter().for_each(|&slot| set.insert(slot)),
+            Self::Many(bits) => set.union_with(bits),
+        }
+    }
+
+    /// Takes its slots out of a set that has a bit for each.
+    pub fn take_from(&self, set: &mut FixedBitSet) {
+        match self {
+            Self::Few(list) => list.iter().for_each(|&slot| set.set(slot, false)),
+            Self::Many(bits) => set.difference_with(bits),
+        }
+    }
+
+    /// Calls `each` with every slot.
+    pub fn for_each(&self, each: impl FnMut(usize)) {
+        match self {
+            Self::Few(list) => list.iter().copied().for_each(each),
+            Self::Many(bits) => bits.ones().for_each(each),
+        }
+    }
+}
+
+/// Who has a label, and with which value.
+#[derive(Clone, Debug, Default)]
+struct Key {
+    any: Slots,
+    values: BTreeMap<String, Slots>,
+}
+
+/// The labels of a fixed number of things, which are numbered from zero: their slots.
+#[derive(Clone, Debug, Default)]
+pub struct Labels {
+    slots: Vec<BTreeMap<String, String>>,
+    keys: BTreeMap<String, Key>,
+}
+
+impl Labels {
+    /// Begins with `len` things without labels.
+    pub fn new(len: usize) -> Self {
+        Self { slots: vec![BTreeMap::new(); len], keys: BTreeMap::new() }
+    }
+
+    /// Returns how many things there are.
+    pub fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Tells whether there are no things.
+    pub fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
+    /// Replaces the labels of a thing.
+    pub fn set(&mut self, slot: usize, labels: &BTreeMap<String, String>) {
+        let len = self.slots.len();
+        let before = std::mem::take(&mut self.slots[slot]);
+        for (key, value) in before.iter().filter(|(key, value)| labels.get(*key) != Some(*value)) {
+            let Some(found) = self.keys.get_mut(key) else { continue };
+            if let Some(slots) = found.values.get_mut(value) {
+                slots.remove(slot);
+                if slots.is_empty() {
+                    found.values.remove(value);
+                }
+            }
+            if !labels.contains_key(key) {
+                found.any.remove(slot);
+            }
+            if found.values.is_empty() {
+                self.keys.remove(key);
+            }
+        }
+        for (key, value) in labels.iter().filter(|(key, value)| before.get(*key) != Some(*value)) {
+            let found = self.keys.entry(key.clone()).or_default();
+            found.any.insert(slot, len);
+            found.values.entry(value.clone()).or_default().insert(slot, len);
+        }
+        self.slots[slot].clone_from(labels);
+    }
+
+    /// Returns the labels of a thing.
+    pub fn get(&self, slot: usize) -> &BTreeMap<String, String> {
+        &self.slots[slot]
+    }
+
+    /// Returns the things a selector fits, with a bit for each thing: the same as [`LabelSelector::matches`] says of their
+    /// labels.
+    pub fn matching(&self, selector: &LabelSelector) -> FixedBitSet {
+        let mut found = all(self.len());
+        for (key, value) in &selector.match_labels {
+            found.intersect_with(&self.having(key, std::slice::from_ref(value)));
+        }
+        for requirement in &selector.match_expressions {
+            let key = &requirement.key;
+            match requirement.operator {
+                LabelSelectorOperator::In => found.intersect_with(&self.having(key, &requirement.values)),
+                LabelSelectorOperator::NotIn => found.difference_with(&self.having(key, &requirement.values)),
+                LabelSelectorOperator::Exists => found.intersect_with(&self.with_key(key)),
+                LabelSelectorOperator::DoesNotExist => found.difference_with(&self.with_key(key)),
+            }
+        }
+        found
+    }
+
+    /// Calls `each` with every value of a label and a thing that has it, value by value.
+    pub fn for_each_value(&self, key: &str, mut each: impl FnMut(&str, usize)) {
+        for (value, slots) in self.keys.get(key).into_iter().flat_map(|key| &key.values) {
+            slots.for_each(|slot| each(value, slot));
+        }
+    }
+
+    fn having(&self, key: &str, values: &[String]) -> FixedBitSet {
+        let mut found = FixedBitSet::with_capacity(self.len());
+        if let Some(key) = self.keys.get(key) {
+            values.iter().filter_map(|value| key.values.get(value)).for_each(|slots| slots.add_to(&mut found));
+        }
+        found
+    }
+
+    fn with_key(&self, key: &str) -> FixedBitSet {
+        let mut found = FixedBitSet::with_capacity(self.len());
+        if let Some(key) = self.keys.get(key) {
+            key.any.add_to(&mut found);
+        }
+        found
+    }
+}
+
+/// Returns the set of all slots.
+pub(super) fn all(len: usize) -> FixedBitSet {
+    let mut set = FixedBitSet::with_capacity(len);
+    set.insert_range(..);
+    set
+}
+
+#[cfg(test)]
+mod tests;

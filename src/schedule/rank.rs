@@ -1,0 +1,165 @@
+//! Which of the clusters that pass are the best: scores, their order, and one choice after the other where it spreads.
+
+use std::collections::{BTreeMap, BinaryHeap};
+
+use fixedbitset::FixedBitSet;
+
+use super::score::{self, Term};
+use super::spread::{Effect, Spread, judge};
+use super::{Error, Request};
+use crate::api::placement::PlacementPolicy;
+use crate::model::explanation::Refusal;
+
+/// A cluster that passed the filters. The order is the picking order reversed: by topology spread, affinity, obsolete
+/// binding, then name, so that among equals the largest name comes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Candidate {
+    /// Topology spread score.
+    pub topology: i32,
+    /// Affinity score.
+    pub affinity: i32,
+    /// One where the cluster has a binding of an earlier policy: an edit should move few clusters.
+    pub obsolete: i32,
+    /// The cluster; slots are in the order of names.
+    pub slot: usize,
+}
+
+/// The clusters in picking order.
+#[derive(Default)]
+pub(super) struct Ranking<'a> {
+    /// The picked ones, in the order they were picked.
+    pub picked: Vec<Candidate>,
+    /// How many of them the last cycle picked: with a spread there is a cycle for each.
+    pub fresh: usize,
+    /// The best of those that scored and were not picked, as many as were asked for.
+    pub next: Vec<Candidate>,
+    /// How many scored and were not picked.
+    pub scored: usize,
+    /// The clusters that the last cycle rejected for their domain.
+    pub violating: FixedBitSet,
+    /// The terms of the affinity score.
+    pub terms: Vec<Term<'a>>,
+    /// The constraints with the counts the last cycle saw.
+    pub spreads: Vec<Spread<'a>>,
+    /// What a choice would have done in the last cycle, by constraint and domain.
+    pub effects: Vec<Vec<Effect>>,
+}
+
+impl Ranking<'_> {
+    /// Returns why the spread rejects a cluster in the last cycle.
+    pub fn refusal(&self, slot: usize) -> Option<Refusal> {
+        let (number, effect) = judge(&self.spreads, &self.effects, |number| self.spreads[number].domain(slot)).err()?;
+        Some(self.spreads[number].refusal(effect))
+    }
+}
+
+/// Picks `wanted` of the clusters in `passed` and lists `listed` of the others.
+///
+/// `chosen` are the clusters that the placement has, `obsolete` those with a binding of an earlier policy.
+///
+/// Source: KubeFleet, scoring and picking; with a spread constraint of either kind one cluster is picked in a cycle, and the
+/// next cycle counts again.
+pub(super) fn rank<'a>(
+    request: &Request<'a>,
+    policy: &'a PlacementPolicy,
+    passed: &FixedBitSet,
+    (chosen, obsolete): (&FixedBitSet, &FixedBitSet),
+    (wanted, listed): (usize, usize),
+) -> Result<Ranking<'a>, Error> {
+    let terms = score::terms(request)?;
+    let mut candidates = Vec::with_capacity(passed.count_ones(..));
+    candidates.extend(passed.difference(chosen).map(|slot| Candidate {
+        topology: 0,
+        affinity: terms.iter().map(|term| term.score(slot)).fold(0, i32::saturating_add),
+        obsolete: i32::from(obsolete.contains(slot)),
+        slot,
+    }));
+    let mut spreads: Vec<Spread<'a>> =
+        policy.topology_spread_constraints.iter().map(|c| Spread::of(request.clusters, c, chosen)).collect();
+    // Constraints that reject come first, as in KubeFleet.
+    spreads.sort_by_key(|spread| !spread.rejects());
+    let mut ranking = if spreads.is_empty() {
+        let picked = best(&mut candidates, wanted, listed);
+        Ranking { fresh: picked.len(), picked, scored: candidates.len(), next: candidates, ..Ranking::default() }
+    } else {
+        pick_one_by_one(spreads, candidates, wanted, request.clusters.len())
+    };
+    ranking.terms = terms;
+    best(&mut ranking.next, 0, listed);
+    ranking.next.truncate(listed);
+    Ok(ranking)
+}
+
+/// Takes the best `wanted` out of candidates, in order, and leaves the best `listed` of the others in order in front.
+fn best(candidates: &mut Vec<Candidate>, wanted: usize, listed: usize) -> Vec<Candidate> {
+    let sorted = wanted.saturating_add(listed).min(candidates.len());
+    if 0 < sorted && sorted < candidates.len() {
+        candidates.select_nth_unstable_by(sorted - 1, |a, b| b.cmp(a));
+    }
+    candidates[..sorted].sort_unstable_by(|a, b| b.cmp(a));
+    candidates.drain(..wanted.min(sorted)).collect()
+}
+
+/// Candidates that have the same domain in every constraint: their topology scores are always the same.
+struct Cell {
+    domains: Vec<u32>,
+    heap: BinaryHeap<Candidate>,
+}
+
+fn cells(spreads: &[Spread<'_>], candidates: Vec<Candidate>) -> Vec<Cell> {
+    let mut by_domains: BTreeMap<Vec<u32>, Vec<Candidate>> = BTreeMap::new();
+    let mut domains = Vec::with_capacity(spreads.len());
+    for candidate in candidates {
+        domains.clear();
+        domains.extend(spreads.iter().map(|spread| spread.domain(candidate.slot)));
+        if let Some(cell) = by_domains.get_mut(&domains) {
+            cell.push(candidate);
+        } else {
+            by_domains.insert(domains.clone(), vec![candidate]);
+        }
+    }
+    by_domains.into_iter().map(|(domains, candidates)| Cell { domains, heap: candidates.into() }).collect()
+}
+
+fn pick_one_by_one<'a>(
+    mut spreads: Vec<Spread<'a>>,
+    candidates: Vec<Candidate>,
+    wanted: usize,
+    len: usize,
+) -> Ranking<'a> {
+    let mut cells = cells(&spreads, candidates);
+    let mut picked = Vec::new();
+    let (effects, fresh) = loop {
+        let effects: Vec<Vec<Effect>> = spreads.iter().map(Spread::effects).collect();
+        let heads = cells.iter().enumerate().filter_map(|(number, cell)| {
+            let topology = judge(&spreads, &effects, |number| cell.domains[number]).ok()?;
+            Some((Candidate { topology, ..*cell.heap.peek()? }, number))
+        });
+        let Some((candidate, number)) = heads.max() else { break (effects, 0) };
+        cells[number].heap.pop();
+        picked.push(candidate);
+        if picked.len() == wanted {
+            break (effects, 1);
+        }
+        spreads.iter_mut().for_each(|spread| spread.choose(candidate.slot));
+        if picked.len() == 1 {
+            // The first cycle takes every other obsolete binding back, so the bonus is gone.
+            forget_obsolete(&mut cells);
+        }
+    };
+    let mut violating = FixedBitSet::with_capacity(len);
+    let mut next = Vec::new();
+    for cell in cells {
+        match judge(&spreads, &effects, |number| cell.domains[number]) {
+            Ok(topology) => next.extend(cell.heap.into_iter().map(|c| Candidate { topology, ..c })),
+            Err(_) => violating.extend(cell.heap.into_iter().map(|candidate| candidate.slot)),
+        }
+    }
+    Ranking { picked, fresh, scored: next.len(), next, violating, terms: Vec::new(), spreads, effects }
+}
+
+fn forget_obsolete(cells: &mut [Cell]) {
+    for cell in cells.iter_mut().filter(|cell| cell.heap.iter().any(|candidate| candidate.obsolete > 0)) {
+        cell.heap = cell.heap.drain().map(|candidate| Candidate { obsolete: 0, ..candidate }).collect();
+    }
+}
