@@ -15,6 +15,10 @@ use super::staged::{ApprovalRequestSpec, StagedUpdateRunSpec, StagedUpdateStrate
 use super::table::{self, CLUSTER_GROUP, PLACEMENT_GROUP};
 use crate::model::tree::Scope;
 
+mod decisions;
+
+pub use decisions::placement_decision_crd;
+
 /// The version that is stored, where a kind has it.
 const STORAGE_VERSION: &str = "v1beta1";
 

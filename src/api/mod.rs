@@ -22,7 +22,7 @@ mod strategy;
 pub mod table;
 
 pub use check::FieldError;
-pub use crd::crds;
+pub use crd::{crds, placement_decision_crd};
 
 /// The field manager of every server-side apply.
 pub const FIELD_MANAGER: &str = "gitfleet";

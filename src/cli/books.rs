@@ -1,4 +1,4 @@
-//! What `get` and `status` read: the daemon's records, through its API or, when no daemon runs, from the store itself.
+//! What `get`, `status` and `export` read: the daemon's records, through its API or, when no daemon runs, from the store itself.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,13 +11,15 @@ use serde_json::Value;
 use super::Daemon;
 use crate::config::Configuration;
 use crate::http::{CHANGES_PATH, RECORDS_PATH};
+use crate::model::decisions::{DecisionsRecord, HubRecord};
 use crate::model::id::{ClusterName, PlacementKey};
 use crate::model::records::{
     Binding, ClusterRecord, PlacementRecord, PolicySnapshot, ResourceSnapshot, SourceRecord, WorkStatus,
 };
 use crate::store::embedded::EmbeddedStore;
 use crate::store::records::{
-    self, BINDING_PREFIX, CLUSTER_PREFIX, PLACEMENT_PREFIX, POLICY_PREFIX, SNAPSHOT_PREFIX, SOURCE_PREFIX, WORK_PREFIX,
+    self, BINDING_PREFIX, CLUSTER_PREFIX, DECISIONS_PREFIX, HUB_PREFIX, PLACEMENT_PREFIX, POLICY_PREFIX,
+    SNAPSHOT_PREFIX, SOURCE_PREFIX, WORK_PREFIX,
 };
 use crate::store::{self, Store as _};
 
@@ -49,6 +51,10 @@ pub struct Books {
     pub bindings: BTreeMap<PlacementKey, Vec<Binding>>,
     /// Works by placement and cluster.
     pub works: BTreeMap<PlacementKey, BTreeMap<ClusterName, std::sync::Arc<WorkStatus>>>,
+    /// Exported decisions.
+    pub decisions: Vec<DecisionsRecord>,
+    /// How hubs stand that decisions are written to.
+    pub hubs: Vec<HubRecord>,
     /// Clusters.
     pub clusters: BTreeMap<ClusterName, ClusterRecord>,
 }
@@ -179,6 +185,10 @@ impl Books {
         } else if key.starts_with(CLUSTER_PREFIX) {
             let cluster: ClusterRecord = typed(value)?;
             self.clusters.insert(cluster.name.clone(), cluster);
+        } else if key.starts_with(DECISIONS_PREFIX) {
+            self.decisions.push(typed(value)?);
+        } else if key.starts_with(HUB_PREFIX) {
+            self.hubs.push(typed(value)?);
         }
         Ok(())
     }

@@ -4,6 +4,7 @@ pub mod exit;
 pub mod output;
 
 mod books;
+mod export;
 mod get;
 mod plan;
 mod run;
@@ -49,6 +50,9 @@ enum Command {
     Get(get::Args),
     /// Show how the rollout stands, as a tree.
     Status(status::Args),
+    /// Print what other tools need of the records.
+    #[command(subcommand)]
+    Export(export::Export),
     /// Print the CustomResourceDefinitions of the kinds that gitfleet reads.
     Crd,
     /// Print what the configuration file may hold.
@@ -101,6 +105,7 @@ pub fn main() -> Exit {
         Command::Schedule(args) => schedule::run(&args),
         Command::Get(args) => get::run(&args),
         Command::Status(args) => status::run(&args),
+        Command::Export(what) => export::run(&what),
         Command::Crd => output::print(&crd()),
         Command::Config(ConfigCommand::Schema) => output::print(&format!("{:#}\n", crate::config::schema())),
         Command::Version => output::print(&format!("gitfleet {}\n", env!("CARGO_PKG_VERSION"))),

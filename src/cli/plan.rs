@@ -1,6 +1,6 @@
 //! `gitfleet plan`: what a tree would do to the fleet.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
@@ -12,6 +12,8 @@ use crate::engine::commit::{self, Cache, read_commit, read_folder};
 use crate::engine::plan::plan;
 use crate::engine::plan::view::{PlacementPlan, Plan, Resource};
 use crate::git;
+use crate::model::id::CommitId;
+use crate::model::manifest::InputError;
 use crate::model::tree::Tree;
 use crate::report::tree::{Line, Style};
 use crate::report::work::{counted, objects};
@@ -69,9 +71,10 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
 }
 
 fn make(args: &Args) -> anyhow::Result<Plan> {
-    let (base, head) = match read_trees(args)? {
+    let (base, head) = match read_revisions(&args.repo, args.base.as_deref(), args.head.as_deref())? {
         Ok(trees) => trees,
-        Err(refused) => return Ok(refused),
+        // A refused head is a plan by itself.
+        Err((commit, errors)) => return Ok(Plan::refused(commit, errors)),
     };
     let mut plan = plan(&head, base.as_ref(), NOW);
     if !args.show_secrets {
@@ -80,21 +83,31 @@ fn make(args: &Args) -> anyhow::Result<Plan> {
     Ok(plan)
 }
 
-type Trees = (Option<Arc<Tree>>, Arc<Tree>);
+/// A base, where one was asked for, and a head.
+pub(super) type Trees = (Option<Arc<Tree>>, Arc<Tree>);
+/// A refused head: its commit and every error in it.
+pub(super) type RefusedHead = (Option<CommitId>, Vec<InputError>);
 
-/// Reads what is to be compared; a refused head is a plan by itself.
-fn read_trees(args: &Args) -> anyhow::Result<Result<Trees, Plan>> {
-    if args.base.is_none() && args.head.is_none() {
-        return match read_folder(&args.repo) {
+/// Reads a folder as it stands, or with a revision as it is in those commits of its repository.
+///
+/// # Errors
+/// The folder or a revision cannot be read, or the base is refused and so cannot be in force.
+pub(super) fn read_revisions(
+    repo: &Path,
+    base: Option<&str>,
+    head: Option<&str>,
+) -> anyhow::Result<Result<Trees, RefusedHead>> {
+    if base.is_none() && head.is_none() {
+        return match read_folder(repo) {
             Ok(tree) => Ok(Ok((None, Arc::new(tree)))),
-            Err(commit::Error::Refused(errors)) => Ok(Err(Plan::refused(None, errors))),
+            Err(commit::Error::Refused(errors)) => Ok(Err((None, errors))),
             Err(commit::Error::Git(error)) => Err(error.into()),
         };
     }
-    let (reader, _) = git::discover(&args.repo)?;
-    let head = reader.resolve(args.head.as_deref().unwrap_or("HEAD"))?;
+    let (reader, _) = git::discover(repo)?;
+    let head = reader.resolve(head.unwrap_or("HEAD"))?;
     let mut cache = Cache::new();
-    let base = match &args.base {
+    let base = match base {
         None => None,
         Some(revision) => {
             let base = reader.resolve(revision)?;
@@ -111,7 +124,7 @@ fn read_trees(args: &Args) -> anyhow::Result<Result<Trees, Plan>> {
     };
     match read_commit(&reader, &head, &mut cache) {
         Ok(tree) => Ok(Ok((base, Arc::new(tree)))),
-        Err(commit::Error::Refused(errors)) => Ok(Err(Plan::refused(Some(head), errors))),
+        Err(commit::Error::Refused(errors)) => Ok(Err((Some(head), errors))),
         Err(commit::Error::Git(error)) => Err(error.into()),
     }
 }

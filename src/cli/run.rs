@@ -9,7 +9,9 @@ use tokio::sync::watch;
 
 use super::books::load_configuration;
 use super::exit::Exit;
+use crate::config::{Configuration, read_secret};
 use crate::engine::hall::Hall;
+use crate::http::tokens::Tokens;
 use crate::http::{self, Shared};
 use crate::report::converge::Converged;
 use crate::store::{self, embedded::EmbeddedStore};
@@ -19,6 +21,9 @@ use crate::telemetry::metrics::Metrics;
 const ONCE_TIMEOUT_DEFAULT: &str = "90s";
 /// How long members' requests in flight may take to end after a signal.
 const SHUTDOWN_MAX: Duration = Duration::from_secs(5);
+
+/// The name under which the plugin generator of Argo CD reads decisions.
+const PLUGIN: &str = "decisions.tokenFile";
 
 /// How long a store that is in use is waited for.
 const LOCK_WAIT_MAX: Duration = Duration::from_secs(2);
@@ -55,7 +60,8 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         let (version, changes) = watch::channel(0);
         let (stopper, stop) = watch::channel(false);
         if !args.once {
-            let shared = Shared { store: store.clone(), metrics: Arc::clone(&metrics), changes };
+            let readers = Arc::new(readers(&configuration)?);
+            let shared = Shared { store: store.clone(), metrics: Arc::clone(&metrics), changes, readers };
             let listen = configuration.http.listen;
             let listener = http::bind(listen)
                 .await
@@ -80,6 +86,15 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         tracing::warn!(standing = ?standing, "not all at the accepted commit");
     }
     Ok(Exit::from(&standing))
+}
+
+/// Reads the tokens that may read decisions: that of the plugin generator, and those that may command.
+fn readers(configuration: &Configuration) -> anyhow::Result<Tokens> {
+    let plugin = configuration.decisions.as_ref().and_then(|decisions| decisions.token_file.as_deref());
+    let named = configuration.http.tokens.iter().map(|token| (token.name.as_str(), token.token_file.as_path()));
+    let all = plugin.map(|path| (PLUGIN, path)).into_iter().chain(named);
+    let read = all.map(|(name, path)| Ok((name.to_owned(), read_secret(path)?)));
+    Ok(Tokens::new(read.collect::<anyhow::Result<Vec<_>>>()?))
 }
 
 /// Opens the store for writing. A reader (`get`, `status`) holds its lock for a moment, which is waited for.

@@ -6,6 +6,7 @@
 mod connect;
 pub mod directory;
 mod facts;
+pub mod hub;
 pub mod live;
 
 use async_trait::async_trait;

@@ -9,6 +9,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{Configuration, complaint, members};
+use crate::api::check::{is_dns_label, is_dns_subdomain};
 use crate::model::manifest::InputError;
 
 /// How often the source is asked, where no webhook tells.
@@ -57,7 +58,7 @@ pub(super) struct Document {
     /// The git host: commit statuses, comments and approvals.
     #[serde(default)]
     pub forge: Option<Forge>,
-    /// Where Argo CD finds the decisions of OCM Placements.
+    /// Where Argo CD finds the decisions of placements.
     #[serde(default)]
     pub decisions: Option<Decisions>,
     /// The embedded database and the bare mirrors.
@@ -229,18 +230,41 @@ pub enum Permission {
     Admin,
 }
 
-/// Where the decisions of OCM Placements are published for Argo CD.
+/// How Argo CD reads the decisions of placements: as objects in its cluster, over the daemon's API, or both.
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Decisions {
-    /// The cluster Argo CD runs in.
-    pub kubeconfig: Kubeconfig,
+    /// The cluster Argo CD runs in, which gets the objects; absent: none are written.
+    #[serde(default)]
+    pub kubeconfig: Option<Kubeconfig>,
     /// The namespace of Argo CD.
     #[serde(default = "decisions_namespace_default")]
     pub namespace: String,
     /// The `ConfigMap` that the generator of an `ApplicationSet` names.
     #[serde(default = "decisions_config_map_default")]
     pub config_map: String,
+    /// File with the token that the plugin generator of an `ApplicationSet` sends. It can read decisions and nothing else.
+    #[serde(default)]
+    pub token_file: Option<PathBuf>,
+}
+
+impl Decisions {
+    fn problems(&self, errors: &mut Vec<InputError>) {
+        if self.kubeconfig.is_none() && self.token_file.is_none() {
+            let hint = Some("name the cluster of Argo CD: kubeconfig: {path: ...}".into());
+            let message = "names neither kubeconfig nor tokenFile, so nobody could read the decisions";
+            errors.push(InputError { hint, ..complaint("decisions", message) });
+        }
+        for (field, name, is_name) in [
+            ("namespace", &self.namespace, is_dns_label as fn(&str) -> bool),
+            ("configMap", &self.config_map, is_dns_subdomain),
+        ] {
+            if !is_name(name) {
+                let message = format!("{name:?} is no name of a Kubernetes object");
+                errors.push(complaint(&format!("decisions.{field}"), message));
+            }
+        }
+    }
 }
 
 /// Where the state is.
@@ -364,7 +388,10 @@ impl Configuration {
             join(&mut forge.token_file);
             forge.webhook_secret_file.iter_mut().for_each(join);
         }
-        self.decisions.iter_mut().for_each(|decisions| join(&mut decisions.kubeconfig.path));
+        if let Some(decisions) = &mut self.decisions {
+            decisions.kubeconfig.iter_mut().for_each(|kubeconfig| join(&mut kubeconfig.path));
+            decisions.token_file.iter_mut().for_each(join);
+        }
         self.http.tokens.iter_mut().for_each(|token| join(&mut token.token_file));
     }
 
@@ -377,6 +404,9 @@ impl Configuration {
             && forge.url.is_none()
         {
             errors.push(complaint("forge.url", "is missing; a gitea is at no address of its own"));
+        }
+        if let Some(decisions) = &self.decisions {
+            decisions.problems(&mut errors);
         }
         for (position, token) in self.http.tokens.iter().enumerate() {
             let field = format!("http.tokens[{position}].name");

@@ -323,3 +323,24 @@ proptest! {
         let _ = parse(&FULL[..cut]);
     }
 }
+
+#[test]
+fn decisions_need_a_reader_and_names_that_can_be() {
+    let source = "source: {url: ./fleet}\n";
+    let read = body(&format!("{source}decisions: {{tokenFile: ./token}}\n")).unwrap().decisions.unwrap();
+    assert_eq!((read.kubeconfig, read.token_file), (None, Some("/etc/fleet/token".into())));
+    assert_eq!(read.namespace, DECISIONS_NAMESPACE_DEFAULT);
+    let read =
+        body(&format!("{source}decisions: {{kubeconfig: {{path: hub, context: c}}}}\n")).unwrap().decisions.unwrap();
+    assert_eq!(read.kubeconfig.unwrap().path, Path::new("/etc/fleet/hub"));
+    for (decisions, words) in [
+        ("{}", "decisions: names neither kubeconfig nor tokenFile"),
+        ("{tokenFile: t, namespace: Argo}", "decisions.namespace: \"Argo\" is no name"),
+        ("{tokenFile: t, configMap: a/b}", "decisions.configMap: \"a/b\" is no name"),
+        ("{tokenFile: t, configmap: x}", "configMap"),
+        ("{kubeconfig: {context: c}}", "decisions.kubeconfig.path"),
+    ] {
+        let found = complaints(&format!("{source}decisions: {decisions}\n"));
+        assert!(found.contains(words), "{decisions}: {found}");
+    }
+}

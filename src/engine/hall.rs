@@ -13,6 +13,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use super::decide::{Decision, decide};
 use super::follow::{News, Request, Settings, follow};
+use super::hub::{HubReport, HubTask};
 use super::member::{Command, Event};
 use super::world::{PlacementState, World};
 use super::{clock, persist};
@@ -27,9 +28,11 @@ use crate::store::records::{self, CLUSTER_PREFIX};
 use crate::store::{Expected, Op, Store};
 use crate::telemetry::metrics::{ByDecision, ByOutcome, ByPoll, Decision as Decided, Metrics, Outcome, Poll};
 
+mod exports;
 mod fleet;
 mod standing;
 
+use exports::Desk;
 use fleet::MemberTask;
 use standing::tell;
 
@@ -75,6 +78,8 @@ pub struct Hall {
     /// The clusters' records as the store has them.
     written: BTreeMap<ClusterName, ClusterRecord>,
     settled: BTreeMap<PlacementKey, String>,
+    desk: Desk,
+    hub_reports: mpsc::UnboundedReceiver<HubReport>,
     /// The source was looked at: what the store says of it is not from a life before.
     source_seen: bool,
     requests: Sender<Request>,
@@ -127,6 +132,9 @@ impl Hall {
         let (news_sender, news) = mpsc::unbounded_channel();
         let requests = follow(settings, &state_dir(&configuration), news_sender)?;
         let (event_sender, events) = mpsc::unbounded_channel();
+        let (hub_sender, hub_reports) = mpsc::unbounded_channel();
+        let hub = exports::hub_settings(&configuration, &world.source).map(|hub| HubTask::start(hub, hub_sender));
+        let desk = Desk::open(store.as_ref(), hub)?;
         Ok(Self {
             configuration,
             store,
@@ -143,6 +151,8 @@ impl Hall {
             wakes: BTreeMap::new(),
             facts_came: false,
             settled: BTreeMap::new(),
+            desk,
+            hub_reports,
             source_seen: false,
             requests,
             news,
@@ -168,6 +178,7 @@ impl Hall {
                 _ = stop.changed() => return self.standing(),
                 Some(news) = self.news.recv() => self.hear(news).await,
                 Some(event) = self.events.recv() => self.take_in(event),
+                Some(report) = self.hub_reports.recv() => self.hear_hub(report),
                 () = tokio::time::sleep(pause) => {}
                 () = tokio::time::sleep_until(deadline.unwrap_or_else(|| tokio::time::Instant::now() + far)), if once.is_some() => {
                     return self.standing();
@@ -371,6 +382,16 @@ impl Hall {
             ops.extend(decision.journal.iter().cloned().map(Op::Journal));
             decided.push((key, decision));
         }
+        let exports = match self.exports_after(&decided) {
+            Ok((exports, more)) => {
+                ops.extend(more);
+                exports
+            }
+            Err(error) => {
+                tracing::error!(%error, "the exported decisions cannot be written down and stay as they are");
+                Arc::clone(&self.desk.exports)
+            }
+        };
         if !ops.is_empty() {
             let store = Arc::clone(&self.store);
             let written = tokio::task::spawn_blocking(move || store.batch(ops)).await.expect("writing does not panic");
@@ -383,6 +404,7 @@ impl Hall {
                 return;
             }
         }
+        self.desk.publish(exports);
         let any = !decided.is_empty();
         for (key, decision) in decided {
             self.reports.remove(&key);

@@ -5,6 +5,7 @@ pub mod commit;
 pub mod decide;
 pub mod follow;
 pub mod hall;
+pub mod hub;
 pub mod member;
 pub mod persist;
 pub mod plan;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
 use crate::api::cluster::MemberCluster;
 use crate::deliver::inventory::Held;
@@ -17,12 +17,8 @@ use crate::model::records::{
 use crate::model::tree::{Placement, Tree};
 use crate::model::work::Desired;
 use crate::schedule::Fleet;
+use crate::schedule::eligibility::SILENCE_MAX;
 use crate::snapshot;
-
-/// How long a member may be silent before nothing new is placed on it.
-///
-/// Source: KubeFleet's cluster eligibility (reference, section 4.3): a heartbeat older than five minutes.
-pub const SILENCE_MAX: SignedDuration = SignedDuration::from_mins(5);
 
 /// What every decision may look at, beside its own placement.
 #[derive(Clone, Debug, Default)]

@@ -1,6 +1,7 @@
 //! Edge: the daemon's HTTP interface: health, metrics, and the records for `get` and `status`.
 //!
-//! Loopback by default and read only: whoever exposes it puts a proxy with access control in front.
+//! Loopback by default and read only: whoever exposes it puts a proxy with access control in front. The plugin generator of
+//! Argo CD comes with a token of its own.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use axum::Router;
 use axum::extract::{Query, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{get, post};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -26,6 +27,11 @@ pub const CHANGES_PATH: &str = "/api/v1/changes";
 /// How long a question for changes is kept.
 const CHANGES_WAIT: Duration = Duration::from_secs(30);
 
+mod getparams;
+pub mod tokens;
+
+pub use getparams::GETPARAMS_PATH;
+
 /// What the handlers share.
 #[derive(Clone)]
 pub struct Shared {
@@ -35,6 +41,8 @@ pub struct Shared {
     pub metrics: Arc<Metrics>,
     /// Counts changes of the records.
     pub changes: watch::Receiver<u64>,
+    /// Who may read decisions as a plugin of Argo CD.
+    pub readers: Arc<tokens::Tokens>,
 }
 
 /// Listens.
@@ -55,6 +63,7 @@ pub async fn serve(listener: TcpListener, shared: Shared) {
         .route("/metrics", get(metrics))
         .route(RECORDS_PATH, get(records))
         .route(CHANGES_PATH, get(changes))
+        .route(GETPARAMS_PATH, post(getparams::execute))
         .with_state(shared);
     if let Err(error) = axum::serve(listener, router).await {
         tracing::error!(%error, "the HTTP interface ended");

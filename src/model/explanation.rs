@@ -82,3 +82,25 @@ pub struct ScoreTerm {
     /// What it adds to the score, the weight included.
     pub score: i64,
 }
+
+/// A cluster that came or went between two explanations.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Moved {
+    /// The cluster.
+    pub cluster_name: ClusterName,
+    /// What happened and why: `edge-07 dropped: available-cpu 3 is below 4`.
+    pub text: String,
+}
+
+/// What `gitfleet explain` prints.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Explained {
+    /// How it stands.
+    #[serde(flatten)]
+    pub explanation: Explanation,
+    /// With two commits: which clusters came and went.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub changes: Option<Vec<Moved>>,
+}

@@ -1,6 +1,7 @@
 //! The words the rooms speak among themselves: names, manifests, the tree of a commit, records.
 
 pub mod cluster;
+pub mod decisions;
 pub mod diff;
 pub mod explanation;
 pub mod facts;

@@ -2,7 +2,7 @@
 
 use super::table::Table;
 use super::tree::{Line, Style};
-use crate::model::explanation::{ClusterExplanation, Explanation, Refusal, ScoreTerm};
+use crate::model::explanation::{ClusterExplanation, Explanation, Moved, Refusal, ScoreTerm};
 
 /// Clusters that the table of a placement shows before the rest is only counted; `-o wide` shows all.
 pub const EXPLAINED_MAX: usize = 60;
@@ -87,4 +87,12 @@ pub fn cluster_lines(cluster: &ClusterExplanation) -> Vec<Line> {
 
 fn fact(name: &str, value: &str) -> Line {
     Line::default().with(Style::Muted, format!("    {name:<10}")).with(Style::Plain, value)
+}
+
+/// Returns what moved between two commits, a line for each cluster.
+pub fn moved_lines(changes: &[Moved]) -> Vec<Line> {
+    if changes.is_empty() {
+        return vec![Line::default().with(Style::Muted, "no cluster moves")];
+    }
+    changes.iter().map(|moved| Line::default().with(Style::Plain, moved.text.clone())).collect()
 }

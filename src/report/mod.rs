@@ -1,15 +1,18 @@
 //! Room 6: who is told what? Conditions, objects, tables and trees from records.
 //!
 //! Roll-up goes upwards: [`work`] (objects on a member to the Work), [`binding`] (a placement on one cluster),
-//! [`placement`] (the placement), [`converge`] (whether anything is left to wait for). [`objects`], [`table`] and [`tree`]
+//! [`placement`] (the placement), [`converge`] (whether anything is left to wait for). [`decisions`] and
+//! [`pages`] say what other tools read of it. [`objects`], [`table`] and [`tree`]
 //! show the same records to people and scripts. Nothing here decides what happens next in the fleet.
 
 pub mod binding;
 pub mod converge;
 pub mod explanation;
+pub mod decisions;
 #[cfg(test)]
 mod fixtures;
 pub mod objects;
+pub mod pages;
 pub mod placement;
 pub mod rollup;
 pub mod table;

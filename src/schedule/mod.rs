@@ -7,12 +7,17 @@
 
 mod bindings;
 mod column;
+pub mod eligibility;
+pub mod eviction;
+pub mod explain;
 mod filter;
 pub mod fleet;
 pub mod labels;
+pub mod ocm;
 mod pick;
 mod properties;
 mod rank;
+pub mod reads;
 mod score;
 mod spread;
 #[cfg(test)]
@@ -24,6 +29,7 @@ use crate::model::id::{ClusterName, PlacementKey};
 use crate::model::records::{Binding, ClusterDecision};
 
 pub use bindings::binding_name;
+pub use explain::{Difference, differences, explain};
 pub use fleet::{Change, Fleet};
 
 /// Decisions a policy snapshot lists at most; the API allows no more.

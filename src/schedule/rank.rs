@@ -135,7 +135,7 @@ fn pick_one_by_one<'a>(
             let topology = judge(&spreads, &effects, |number| cell.domains[number]).ok()?;
             Some((Candidate { topology, ..*cell.heap.peek()? }, number))
         });
-        let Some((candidate, number)) = heads.max() else { break (effects, 0) };
+        let Some((candidate, number)) = heads.max().filter(|_| wanted > 0) else { break (effects, 0) };
         cells[number].heap.pop();
         picked.push(candidate);
         if picked.len() == wanted {

@@ -1,5 +1,8 @@
 //! Tables for scheduling: a fleet, a policy and bindings in; changes and decisions out.
 
+mod examples;
+mod random;
+
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
@@ -18,7 +21,7 @@ fn policy(value: Value) -> PlacementPolicy {
     serde_json::from_value(value).unwrap()
 }
 
-/// A fleet from lines such as `a env=prod !dead #key=value`: labels, ineligibility and taints.
+/// A fleet from lines such as `a env=prod !dead #key=value @nodes=3`: labels, ineligibility, taints, properties.
 fn fleet(lines: &[&str]) -> Fleet {
     lines
         .iter()
@@ -34,6 +37,9 @@ fn fleet(lines: &[&str]) -> Fleet {
                     cluster.taints.push(
                         serde_json::from_value(json!({"key": key, "value": value, "effect": "NoSchedule"})).unwrap(),
                     );
+                } else if let Some(property) = word.strip_prefix('@') {
+                    let (name, value) = property.split_once('=').unwrap();
+                    cluster.properties.insert(name.to_owned(), value.to_owned());
                 } else {
                     let (key, value) = word.split_once('=').unwrap();
                     cluster.labels.insert(key.to_owned(), value.to_owned());

@@ -10,6 +10,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::{Error, Expected, Op, Result, Store, Versioned};
+use crate::model::decisions::DecisionsKey;
 use crate::model::id::{ClusterName, PlacementKey};
 
 /// Prefix of source records.
@@ -26,6 +27,10 @@ pub const BINDING_PREFIX: &str = "binding/";
 pub const WORK_PREFIX: &str = "work/";
 /// Prefix of cluster records.
 pub const CLUSTER_PREFIX: &str = "cluster/";
+/// Prefix of exported decisions.
+pub const DECISIONS_PREFIX: &str = "decisions/";
+/// Prefix of how hubs stand that decisions are written to.
+pub const HUB_PREFIX: &str = "hub/";
 
 /// Digits of an index in a key: enough for every `u64`, so that byte order is number order.
 const INDEX_DIGITS: usize = 20;
@@ -83,6 +88,17 @@ pub fn work_prefix(placement: &PlacementKey) -> String {
 /// Returns the key of a cluster's record.
 pub fn cluster_key(cluster: &ClusterName) -> String {
     format!("{CLUSTER_PREFIX}{}", escape(cluster.as_str()))
+}
+
+/// Returns the key of what a placement exports.
+pub fn decisions_key(key: &DecisionsKey) -> String {
+    let (namespace, slash) = key.namespace.as_ref().map_or(("", ""), |namespace| (namespace.as_str(), "/"));
+    format!("{DECISIONS_PREFIX}{}/{}", escape(&key.kind), escape(&format!("{namespace}{slash}{}", key.name)))
+}
+
+/// Returns the key of how a hub stands, by the namespace that is written to.
+pub fn hub_key(namespace: &str) -> String {
+    format!("{HUB_PREFIX}{}", escape(namespace))
 }
 
 /// Returns the placement that a key of `prefix` names in its first segment; `None` where the key is of another kind.
@@ -199,6 +215,9 @@ mod tests {
             (binding_key(&team, "east"), "binding/team-a%2Fweb/east"),
             (work_key(&web, &east), "work/web/east"),
             (cluster_key(&east), "cluster/east"),
+            (decisions_key(&DecisionsKey::from(&web)), "decisions/ClusterResourcePlacement/web"),
+            (decisions_key(&DecisionsKey::from(&team)), "decisions/ResourcePlacement/team-a%2Fweb"),
+            (hub_key("argocd"), "hub/argocd"),
         ] {
             assert_eq!(key, expected);
         }

@@ -7,8 +7,12 @@
 #[path = "../fleet/mod.rs"]
 mod fleet;
 
+#[path = "../support/argo.rs"]
+mod argo;
+
 mod contract;
 mod daemon;
+mod decisions;
 mod delivery;
 mod facts;
 mod faults;

@@ -42,7 +42,7 @@ fn schemas_are_structural() {
         "x-kubernetes-embedded-resource",
         "x-kubernetes-validations",
     ];
-    for crd in crds() {
+    for crd in crds().into_iter().chain([placement_decision_crd()]) {
         for version in crd["spec"]["versions"].as_array().unwrap() {
             let name = crd["spec"]["names"]["kind"].as_str().unwrap();
             each_schema(&version["schema"]["openAPIV3Schema"], name, &mut |schema, path| {
@@ -90,4 +90,16 @@ fn files_are_fresh() {
     found.sort();
     expected.sort();
     assert_eq!(found, expected);
+}
+
+/// It stands apart: applied where OCM runs, it would replace OCM's own.
+#[test]
+fn the_file_of_placement_decisions_is_fresh() {
+    let file = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("deploy/argocd/placementdecisions.yaml");
+    let text = yaml::to_string(&placement_decision_crd());
+    if std::env::var_os("UPDATE").is_some() {
+        std::fs::write(&file, &text).unwrap();
+    }
+    let found = std::fs::read_to_string(&file).unwrap_or_default();
+    assert!(found == text, "{} is stale: run `UPDATE=1 cargo test --lib crd`", file.display());
 }

@@ -60,6 +60,7 @@ impl Hall {
         for state in self.placements.values() {
             worst = worse(worst, self.converged(state, now));
         }
+        worst = worse(worst, self.desk.standing());
         if let Some(reason) = &self.source.failure {
             return worse(worst, Converged::Failed(reason.clone()));
         }

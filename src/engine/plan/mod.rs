@@ -17,7 +17,7 @@ use rayon::prelude::*;
 
 use super::decide::decide;
 use super::world::{PlacementState, World};
-use crate::api::annotations::{STAGED_UPDATE_STRATEGY, parse_properties};
+use crate::api::annotations::STAGED_UPDATE_STRATEGY;
 use crate::api::cluster::MemberCluster;
 use crate::api::placement::{ApplyStrategyType, StrategyType};
 use crate::api::table::PLACEMENT_GROUP;
@@ -28,6 +28,7 @@ use crate::model::records::{
     ApplyOutcome, Availability, BindingState, ClusterRecord, ManifestStatus, MemberKind, ResourceSnapshot, WorkStatus,
 };
 use crate::model::tree::Tree;
+use crate::schedule::eligibility::properties;
 use view::{
     Changes, ClusterChanges, DeletionPlan, PlacementPlan, Plan, Resource, ResourceChanges, RolloutPlan, SnapshotPlan,
 };
@@ -36,12 +37,6 @@ use works::{Outlook, Outlooks};
 /// Where an unfinished part of a plan says that it is one.
 const STAGES_MISSING: &str = "staged rollouts are not built yet: the stages are not computed, and the daemon moves no \
                               cluster of this placement";
-
-/// Prefix of the properties that are read from `status.resourceUsage`.
-const RESOURCE_PROPERTIES: &str = "resources.kubernetes-fleet.io/";
-/// The parts of `status.resourceUsage` and what the properties call them.
-const RESOURCE_PARTS: [(&str, &str); 3] =
-    [("capacity", "total"), ("allocatable", "allocatable"), ("available", "available")];
 
 /// Returns what the head would do: to an empty fleet, or to one that holds all of the base. `now` is not printed; any
 /// instant gives the same plan.
@@ -89,31 +84,6 @@ fn world(tree: &Arc<Tree>, now: Timestamp) -> World {
         records: tree.clusters.iter().map(|(name, member)| (name.clone(), record(name, member))).collect(),
         held: BTreeMap::new(),
     }
-}
-
-/// Returns what git says of a cluster's properties: its status, and the annotation, which wins.
-fn properties(member: &MemberCluster) -> BTreeMap<String, String> {
-    let text = |value: &serde_json::Value| match value {
-        serde_json::Value::String(text) => Some(text.clone()),
-        serde_json::Value::Number(number) => Some(number.to_string()),
-        _ => None,
-    };
-    let mut found = BTreeMap::new();
-    let status = member.status.as_ref();
-    if let Some(listed) = status.and_then(|s| s.get("properties")?.as_object()) {
-        found.extend(listed.iter().filter_map(|(name, property)| Some((name.clone(), text(property.get("value")?)?))));
-    }
-    for (part, word) in RESOURCE_PARTS {
-        let usage = status.and_then(|s| s.get("resourceUsage")?.get(part)?.as_object());
-        for (resource, quantity) in usage.into_iter().flatten() {
-            if let Some(quantity) = text(quantity) {
-                found.insert(format!("{RESOURCE_PROPERTIES}{word}-{resource}"), quantity);
-            }
-        }
-    }
-    let annotation = member.annotations.get(crate::api::annotations::PROPERTIES);
-    found.extend(annotation.and_then(|text| parse_properties(text).ok()).unwrap_or_default());
-    found
 }
 
 /// Returns every placement of a tree as if the tree were rolled out.

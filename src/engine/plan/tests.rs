@@ -186,21 +186,3 @@ fn how_rollouts_are_announced() {
         assert_eq!(of(&plan, "p").works.len(), 1, "{name}");
     }
 }
-
-#[test]
-fn git_says_what_a_cluster_has() {
-    let text = "apiVersion: cluster.kubernetes-fleet.io/v1\nkind: MemberCluster\nmetadata:\n  name: a\n  annotations:\n    \
-                gitfleet.io/properties: '{\"cost\": 3, \"seen\": \"2\"}'\nspec: {}\nstatus:\n  properties: {seen: {value: \"1\"}, \
-                nodes: {value: \"4\"}}\n  resourceUsage: {capacity: {cpu: \"8\"}, available: {memory: 1Gi}}\n";
-    let tree = tree(text);
-    let found = properties(&tree.clusters["a"]);
-    let found: Vec<_> = found.iter().map(|(name, value)| format!("{name}={value}")).collect();
-    let expected = [
-        "cost=3",
-        "nodes=4",
-        "resources.kubernetes-fleet.io/available-memory=1Gi",
-        "resources.kubernetes-fleet.io/total-cpu=8",
-        "seen=2",
-    ];
-    assert_eq!(found, expected);
-}

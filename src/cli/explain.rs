@@ -1,0 +1,124 @@
+//! `gitfleet explain`: why a placement has the clusters it has, and not others.
+
+use std::path::PathBuf;
+
+use anyhow::bail;
+
+use super::Daemon;
+use super::books::{self, Source};
+use super::exit::Exit;
+use super::output::{self, Terminal};
+use super::plan::read_revisions;
+use crate::engine::{clock, explain};
+use crate::model::explanation::{Explained, Explanation};
+use crate::report::explanation::{EXPLAINED_MAX, cluster_lines, heading, moved_lines, table};
+use crate::report::tree::{Line, Style};
+use crate::report::work::counted;
+
+/// Options of `explain`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Asks the daemon, or its store when none runs, so what is explained is what was decided. With --repo it explains what a tree would \
+decide, and with --base what changed and why.
+
+Examples:
+  gitfleet explain web
+  gitfleet explain web --cluster edge-07
+  gitfleet explain ns1/placement --repo . --base main --head HEAD")]
+pub struct Args {
+    /// A ClusterResourcePlacement, or NAMESPACE/NAME of a ResourcePlacement or an OCM Placement.
+    placement: String,
+    /// Only this cluster, with everything that was compared.
+    #[arg(long, value_name = "NAME")]
+    cluster: Option<String>,
+    /// The kind, where a ResourcePlacement and an OCM Placement have the same name.
+    #[arg(long, value_name = "KIND")]
+    kind: Option<String>,
+    /// Explain what the tree of this folder would decide, instead of what the daemon did.
+    #[arg(long, value_name = "DIR")]
+    repo: Option<PathBuf>,
+    /// With --repo: the commit to compare with.
+    #[arg(long, value_name = "REV", requires = "repo")]
+    base: Option<String>,
+    /// With --repo: the commit to explain; HEAD if only --base is given.
+    #[arg(long, value_name = "REV", requires = "repo")]
+    head: Option<String>,
+    /// How to show it.
+    #[arg(short, long, value_enum, default_value_t)]
+    output: ExplainFormat,
+    #[command(flatten)]
+    daemon: Daemon,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+enum ExplainFormat {
+    /// A row for each cluster.
+    #[default]
+    Table,
+    /// The same with every term of the scores, and every cluster.
+    Wide,
+    /// JSON, for scripts.
+    Json,
+    /// YAML of the same.
+    Yaml,
+}
+
+/// Runs the command. Exits 0 with an explanation, 2 where there is no such placement or it could not be judged.
+pub fn run(args: &Args) -> anyhow::Result<Exit> {
+    let mut explained = explained(args)?;
+    if let Some(cluster) = &args.cluster {
+        let explanation = &mut explained.explanation;
+        explanation.clusters.retain(|c| c.cluster_name.as_str() == cluster);
+        if explanation.clusters.is_empty() {
+            bail!("{} knows no cluster {cluster}; `gitfleet get clusters` lists those of the fleet", args.placement);
+        }
+        explained.changes.iter_mut().for_each(|changes| changes.retain(|c| c.cluster_name.as_str() == cluster));
+    }
+    match args.output {
+        ExplainFormat::Json => output::print_json(&explained),
+        ExplainFormat::Yaml => output::print(&output::render_yaml(&[serde_json::to_value(&explained)?])),
+        ExplainFormat::Table | ExplainFormat::Wide => output::print(&text(args, &explained, Terminal::of_stdout())),
+    }
+}
+
+fn explained(args: &Args) -> anyhow::Result<Explained> {
+    let query = explain::Query { placement: args.placement.clone(), kind: args.kind.clone() };
+    let Some(repo) = &args.repo else {
+        return match books::locate(&args.daemon)? {
+            Source::Daemon(address) => books::ask_explain(&address, &query),
+            Source::Store(_) => {
+                let configuration = books::load_configuration(args.daemon.config.as_deref().unwrap_or_else(|| "".as_ref()))?;
+                Ok(explain::from_store(&configuration, &query, clock::now())?)
+            }
+        };
+    };
+    let (base, head) = match read_revisions(repo, args.base.as_deref(), args.head.as_deref())? {
+        Ok(trees) => trees,
+        Err((_, errors)) => {
+            let first = errors.first().map(ToString::to_string).unwrap_or_default();
+            bail!("the tree has {}; the first is {first}", counted(errors.len(), "error"));
+        }
+    };
+    Ok(explain::from_trees(base.as_ref(), &head, &query)?)
+}
+
+fn text(args: &Args, explained: &Explained, terminal: Terminal) -> String {
+    let explanation: &Explanation = &explained.explanation;
+    let mut lines = vec![heading(explanation), Line::default()];
+    if let Some(changes) = &explained.changes {
+        lines.extend(moved_lines(changes));
+        lines.push(Line::default());
+    }
+    if args.cluster.is_some() {
+        lines.extend(explanation.clusters.iter().flat_map(cluster_lines));
+        return output::render_lines(&lines, terminal);
+    }
+    let wide = args.output == ExplainFormat::Wide;
+    let mut text = output::render_lines(&lines, terminal);
+    text.push_str(&output::render_table(&table(explanation, wide), terminal));
+    if !wide && let Some(rest) = explanation.clusters.len().checked_sub(EXPLAINED_MAX).filter(|n| *n > 0) {
+        let more = format!("and {}; -o wide shows all", counted(rest, "more cluster"));
+        text.push_str(&output::render_lines(&[Line::default().with(Style::Muted, more)], terminal));
+    }
+    text
+}

@@ -1,0 +1,177 @@
+//! Why a placement has the clusters it has, from the very values that decide: pure, except for opening a store.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use super::ocm::{key_named, Ocm};
+use super::plan::{imagined, rolled_out};
+use super::world::{PlacementState, World};
+use crate::api::annotations::OCM_PLACEMENT;
+use crate::model::explanation::{Explained, Explanation};
+use crate::model::id::{ClusterName, PlacementKey};
+use crate::model::records::Binding;
+use crate::model::tree::Tree;
+use crate::schedule::explain::{differences, explain as explain_policy};
+use crate::schedule::{BadValues, Request, ocm};
+use crate::snapshot::scheduled_policy;
+
+/// Kinds that can be explained.
+const KINDS: [&str; 3] = ["ClusterResourcePlacement", "ResourcePlacement", "Placement"];
+
+/// What is asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Query {
+    /// `NAME`, or `NAMESPACE/NAME`.
+    pub placement: String,
+    /// The kind, where the name alone could mean two.
+    pub kind: Option<String>,
+}
+
+/// Why there is no explanation, for people.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// Nobody has this name.
+    #[error("there is no placement {placement}{of}; `gitfleet get placements` lists those there are")]
+    Unknown {
+        /// What was asked for.
+        placement: String,
+        /// The kind that was asked for, as part of the sentence.
+        of: String,
+    },
+    /// Two kinds have this name.
+    #[error("{0} is the name of a ResourcePlacement and of an OCM Placement; say --kind ResourcePlacement or --kind Placement")]
+    Ambiguous(String),
+    /// A kind that places nothing.
+    #[error("{0:?} is no kind of placement; known: {known}", known = KINDS.join(", "))]
+    Kind(String),
+    /// It could not be judged.
+    #[error("{placement} cannot be explained: {reason}")]
+    Judging {
+        /// Which.
+        placement: String,
+        /// Why not.
+        reason: String,
+    },
+}
+
+/// Explains how a placement stands.
+///
+/// A cluster that is kept is shown with the rank and the scores it would have today, were all judged from scratch.
+///
+/// # Errors
+/// Nobody, or two, have the name; or the placement cannot be judged.
+pub fn explain(
+    world: &World,
+    placements: &BTreeMap<PlacementKey, PlacementState>,
+    query: &Query,
+    now: Timestamp,
+) -> Result<Explanation, Error> {
+    match find(world, placements, query)? {
+        Found::Ocm(key) => explain_ocm(&world.ocm, &key, now),
+        Found::Placement(state) => match state.record.annotations.get(OCM_PLACEMENT).and_then(|text| key_named(text)) {
+            Some(key) => Ok(delegated(state, explain_ocm(&world.ocm, &key, now)?)),
+            None => explain_placement(world, state),
+        },
+    }
+}
+
+/// Explains what a tree would decide, and with a base what moves from there.
+///
+/// # Errors
+/// As [`explain`]; a placement that only the head has counts as new.
+pub fn from_trees(base: Option<&Arc<Tree>>, head: &Arc<Tree>, query: &Query) -> Result<Explained, Error> {
+    let now = Timestamp::UNIX_EPOCH;
+    let before = base.map(|tree| (imagined(tree, None, now), rolled_out(tree, now)));
+    let world = imagined(head, before.as_ref().map(|(world, _)| world), now);
+    let mut placements = before.as_ref().map(|(_, placements)| placements.clone()).unwrap_or_default();
+    placements.retain(|key, _| head.placements.contains_key(key));
+    for (key, placement) in &head.placements {
+        let state = placements.entry(key.clone()).or_insert_with(|| PlacementState::begin(placement, now));
+        state.record.spec = placement.spec.clone();
+        state.record.annotations.clone_from(&placement.annotations);
+    }
+    let explanation = explain(&world, &placements, query, now)?;
+    let changes = match before {
+        None => None,
+        Some((world, placements)) => match explain(&world, &placements, query, now) {
+            Ok(before) => Some(differences(&before, &explanation)),
+            Err(Error::Unknown { .. }) => Some(differences(&Explanation::default(), &explanation)),
+            Err(error) => return Err(error),
+        },
+    };
+    Ok(Explained { explanation, changes })
+}
+
+enum Found<'a> {
+    Placement(&'a PlacementState),
+    Ocm(ocm::Key),
+}
+
+fn find<'a>(
+    world: &World,
+    placements: &'a BTreeMap<PlacementKey, PlacementState>,
+    query: &Query,
+) -> Result<Found<'a>, Error> {
+    if let Some(kind) = query.kind.as_ref().filter(|kind| !KINDS.contains(&kind.as_str())) {
+        return Err(Error::Kind(kind.clone()));
+    }
+    let Ok(key) = query.placement.parse::<PlacementKey>();
+    let is_of = |kind: &str| query.kind.as_ref().is_none_or(|wanted| wanted == kind);
+    let own = placements.get(&key).filter(|_| is_of(key.kind()));
+    let ocm = key_named(&query.placement).filter(|key| is_of("Placement") && world.ocm.is_wished(key));
+    match (own, ocm) {
+        (Some(_), Some(_)) => Err(Error::Ambiguous(query.placement.clone())),
+        (Some(state), None) => Ok(Found::Placement(state)),
+        (None, Some(key)) => Ok(Found::Ocm(key)),
+        (None, None) => {
+            let of = query.kind.as_ref().map(|kind| format!(" of kind {kind}")).unwrap_or_default();
+            Err(Error::Unknown { placement: query.placement.clone(), of })
+        }
+    }
+}
+
+fn explain_ocm(ocm: &Ocm, key: &ocm::Key, now: Timestamp) -> Result<Explanation, Error> {
+    ocm.explain(key, now).map_err(|reason| Error::Judging { placement: key.to_string(), reason })
+}
+
+/// Says of a placement what is true of the OCM Placement that picks for it.
+fn delegated(state: &PlacementState, explanation: Explanation) -> Explanation {
+    let key = &state.record.key;
+    Explanation {
+        wanted: format!("the clusters of Placement {}/{} ({})", explanation.namespace, explanation.name, explanation.wanted),
+        kind: key.kind().to_owned(),
+        namespace: key.namespace.clone().unwrap_or_default(),
+        name: key.name.clone(),
+        ..explanation
+    }
+}
+
+fn explain_placement(world: &World, state: &PlacementState) -> Result<Explanation, Error> {
+    let key = &state.record.key;
+    let policy = scheduled_policy(key, state.record.spec.policy.as_ref());
+    let bindings: Vec<Binding> = state.bindings.values().cloned().collect();
+    let request = Request {
+        placement: key,
+        policy: policy.as_ref(),
+        policy_index: state.policy_index(policy.as_ref()),
+        clusters: &world.clusters,
+        bindings: &bindings,
+        keep_held: true,
+        bad_values: BadValues::Mismatch,
+    };
+    let judging = |error: crate::schedule::Error| Error::Judging { placement: key.to_string(), reason: error.to_string() };
+    let mut explanation = explain_policy(&request).map_err(judging)?;
+    if explanation.clusters.iter().any(|cluster| cluster.kept) {
+        let afresh = explain_policy(&Request { bindings: &[], ..request }).map_err(judging)?;
+        let mut today: BTreeMap<ClusterName, _> =
+            afresh.clusters.into_iter().map(|cluster| (cluster.cluster_name.clone(), cluster)).collect();
+        for cluster in explanation.clusters.iter_mut().filter(|cluster| cluster.kept) {
+            if let Some(today) = today.remove(&cluster.cluster_name) {
+                (cluster.scores, cluster.rank, cluster.tie_break) = (today.scores, today.rank, today.tie_break);
+            }
+        }
+    }
+    Ok(explanation)
+}

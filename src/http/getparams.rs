@@ -1,0 +1,138 @@
+//! The plugin generator of Argo CD: decisions as parameters, without any object in Argo CD's cluster.
+//!
+//! An empty answer deletes Applications there, an error keeps them: whatever is not known for sure is an error.
+//!
+//! Source: Argo CD, ApplicationSet plugin generator.
+
+use axum::Json;
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::Shared;
+use crate::model::decisions::DecisionsRecord;
+use crate::store::records::{self, DECISIONS_PREFIX};
+
+/// Where the generator asks; the path is Argo CD's.
+pub const GETPARAMS_PATH: &str = "/api/v1/getparams.execute";
+
+/// What the generator sends. Parameters that are not ours are for the template.
+#[derive(Deserialize)]
+struct Request {
+    #[serde(default)]
+    input: Input,
+}
+
+#[derive(Default, Deserialize)]
+struct Input {
+    #[serde(default)]
+    parameters: Map<String, Value>,
+}
+
+/// Answers one question.
+pub(super) async fn execute(State(shared): State<Shared>, headers: HeaderMap, body: Bytes) -> Response {
+    if let Err((status, words)) = shared.readers.owner(&headers) {
+        let mut answer = refusal(status, words);
+        if status == StatusCode::UNAUTHORIZED {
+            answer.headers_mut().insert(header::WWW_AUTHENTICATE, header::HeaderValue::from_static("Bearer"));
+        }
+        return answer;
+    }
+    let parameters = match serde_json::from_slice::<Request>(&body) {
+        Ok(request) => request.input.parameters,
+        Err(error) => return refusal(StatusCode::BAD_REQUEST, &format!("the request is not the generator's: {error}")),
+    };
+    let store = shared.store;
+    let read =
+        tokio::task::spawn_blocking(move || records::load_all::<DecisionsRecord>(store.as_ref(), DECISIONS_PREFIX));
+    let records = match read.await {
+        Ok(Ok(records)) => records,
+        Ok(Err(error)) => return refusal(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
+        Err(error) => return refusal(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
+    };
+    let records: Vec<DecisionsRecord> = records.into_iter().map(|record| record.value).collect();
+    match answer(&records, &parameters) {
+        Ok(parameters) => Json(json!({"output": {"parameters": parameters}})).into_response(),
+        Err((status, words)) => refusal(status, &words),
+    }
+}
+
+/// Argo CD shows `message` of an answer that is no success.
+fn refusal(status: StatusCode, words: &str) -> Response {
+    (status, Json(json!({"message": words}))).into_response()
+}
+
+/// Returns one set of parameters for each cluster of the placement that is named, all of them texts.
+fn answer(records: &[DecisionsRecord], parameters: &Map<String, Value>) -> Result<Vec<Value>, (StatusCode, String)> {
+    let text = |name: &str| match parameters.get(name) {
+        None => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text.as_str())),
+        Some(other) => Err((StatusCode::BAD_REQUEST, format!("input.parameters.{name} must be a text, not {other}"))),
+    };
+    let name = text("placement")?.filter(|name| !name.is_empty());
+    let name = name.ok_or_else(|| {
+        (StatusCode::BAD_REQUEST, "input.parameters.placement is missing: it names the placement".to_owned())
+    })?;
+    let record = DecisionsRecord::find(records, text("kind")?, text("namespace")?, name)
+        .map_err(|words| (StatusCode::NOT_FOUND, words))?;
+    let groups = record.groups.iter().enumerate();
+    let sets = groups.flat_map(|(index, group)| {
+        group.clusters.iter().map(move |cluster| {
+            json!({
+                "name": cluster.cluster_name,
+                "clusterName": cluster.cluster_name,
+                "reason": cluster.reason,
+                "placement": record.key.name,
+                "placementKind": record.key.kind,
+                "placementNamespace": record.key.namespace.as_deref().unwrap_or_default(),
+                "decisionGroup": group.name,
+                "decisionGroupIndex": index.to_string(),
+            })
+        })
+    });
+    Ok(sets.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn records() -> Vec<DecisionsRecord> {
+        let record = |value: Value| serde_json::from_value(value).expect("a record");
+        vec![
+            record(json!({
+                "kind": "ClusterResourcePlacement", "name": "web", "label": "web", "groups": [
+                    {"name": "canary", "clusters": [{"clusterName": "a", "reason": "picked"}]},
+                    {"name": "", "clusters": [{"clusterName": "b", "reason": ""}]},
+                ],
+            })),
+            record(
+                json!({"kind": "Placement", "namespace": "n", "name": "web", "groups": [{"name": "", "clusters": []}]}),
+            ),
+        ]
+    }
+
+    #[test]
+    fn clusters_come_as_texts_and_what_is_unknown_is_an_error() {
+        let ask = |parameters: Value| answer(&records(), parameters.as_object().expect("an object"));
+        let found = ask(json!({"placement": "web", "mine": 1})).expect("it is known");
+        assert_eq!(found.len(), 2);
+        assert!(found.iter().all(|set| set.as_object().unwrap().values().all(Value::is_string)), "{found:?}");
+        assert_eq!((&found[0]["name"], &found[0]["decisionGroup"]), (&json!("a"), &json!("canary")));
+        assert_eq!(found[1]["decisionGroupIndex"], "1");
+        assert_eq!(ask(json!({"placement": "web", "kind": "Placement", "namespace": "n"})), Ok(vec![]));
+        for (parameters, code) in [
+            (json!({"placement": "wbe"}), 404),
+            (json!({"placement": "web", "namespace": "other"}), 404),
+            (json!({}), 400),
+            (json!({"placement": ""}), 400),
+            (json!({"placement": 1}), 400),
+            (json!({"placement": "web", "kind": []}), 400),
+        ] {
+            assert_eq!(ask(parameters.clone()).unwrap_err().0.as_u16(), code, "{parameters}");
+        }
+    }
+}

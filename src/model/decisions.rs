@@ -1,0 +1,170 @@
+//! Exported decisions: which clusters a placement has, as other tools read it, and the objects on a hub that hold them.
+
+use std::fmt;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::id::{ClusterName, PlacementKey};
+
+/// Clusters a PlacementDecision may hold.
+///
+/// Source: OCM API, the largest number of decisions in one object; a rule of its controllers, not of the schema.
+pub const PAGE_CLUSTERS_MAX: usize = 100;
+
+/// Names what decides: a ClusterResourcePlacement, a ResourcePlacement or an OCM Placement. The order is that of clashes.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DecisionsKey {
+    /// Kind.
+    pub kind: String,
+    /// Namespace; `None` for a cluster-scoped kind.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    /// `metadata.name`.
+    pub name: String,
+}
+
+impl From<&PlacementKey> for DecisionsKey {
+    fn from(key: &PlacementKey) -> Self {
+        Self { kind: key.kind().to_owned(), namespace: key.namespace.clone(), name: key.name.clone() }
+    }
+}
+
+impl fmt::Display for DecisionsKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.namespace {
+            Some(namespace) => write!(f, "{} {namespace}/{}", self.kind, self.name),
+            None => write!(f, "{} {}", self.kind, self.name),
+        }
+    }
+}
+
+/// One exported cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ExportedCluster {
+    /// The cluster.
+    pub cluster_name: ClusterName,
+    /// Why, for people.
+    pub reason: String,
+}
+
+/// The clusters of one decision group; its index is its place among the groups.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ExportedGroup {
+    /// Its name; empty for the group of all that no other has.
+    pub name: String,
+    /// Its clusters by name; no cluster is in two groups.
+    pub clusters: Vec<ExportedCluster>,
+}
+
+/// What a placement exports.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DecisionsRecord {
+    /// The placement.
+    #[serde(flatten)]
+    pub key: DecisionsKey,
+    /// The value of the placement label on its PlacementDecisions; `None` where it has none, and `problem` says why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+    /// Why no PlacementDecisions carry its decisions, for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+    /// Gone from git and from every cluster: known to have no cluster, which is not the same as not being known.
+    #[serde(default)]
+    pub removed: bool,
+    /// Its groups in order; at least one.
+    pub groups: Vec<ExportedGroup>,
+}
+
+impl DecisionsRecord {
+    /// Finds the placement that a reader names; kind and namespace may be left out.
+    ///
+    /// Of several, the one that has the label is meant, as on the hub.
+    ///
+    /// # Errors
+    /// For people: no such placement was decided. Never an empty list, which would delete Applications.
+    pub fn find<'a>(
+        records: impl IntoIterator<Item = &'a Self>,
+        kind: Option<&str>,
+        namespace: Option<&str>,
+        name: &str,
+    ) -> Result<&'a Self, String> {
+        let is_meant = |record: &&Self| {
+            record.key.name == name
+                && kind.is_none_or(|kind| record.key.kind == kind)
+                && namespace.is_none_or(|namespace| record.key.namespace.as_deref().unwrap_or_default() == namespace)
+        };
+        let rank = |record: &&Self| (record.label.is_none(), record.removed, record.key.clone());
+        records.into_iter().filter(is_meant).min_by_key(rank).ok_or_else(|| {
+            let kind = kind.unwrap_or("placement");
+            let place = namespace.map(|namespace| format!(" in namespace {namespace}")).unwrap_or_default();
+            format!("no {kind} {name}{place} has been decided; `gitfleet export decisions` lists those that have")
+        })
+    }
+}
+
+/// How the cluster stands that decisions are written to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HubRecord {
+    /// The namespace that is written to.
+    pub namespace: String,
+    /// Whether it answers.
+    pub online: bool,
+    /// Why it does not, for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// What is left as it was found there, or could not be written, for people.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub problems: Vec<String>,
+    /// Since when it stands so.
+    pub since: Timestamp,
+}
+
+/// A PlacementDecision of ours as it stands on the hub: one page of a placement's decisions.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Page {
+    /// The number in its name.
+    pub number: u32,
+    /// Whether it carries the placement label, so that readers see it.
+    pub visible: bool,
+    /// Index and name of its group, as labels say it; `None` where they are missing or no number.
+    pub group: Option<(u32, String)>,
+    /// Its clusters as they stand; `None` where it has no list of them.
+    pub clusters: Option<Vec<String>>,
+}
+
+/// One write to a hub. Each is atomic; between two of them anybody may read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PageWrite {
+    /// Create the page without the labels that readers select by, and without clusters.
+    Create {
+        /// The page.
+        number: u32,
+    },
+    /// Replace its clusters.
+    Status {
+        /// The page.
+        number: u32,
+        /// All of them, by name.
+        clusters: Vec<String>,
+    },
+    /// Set its labels: readers see it from here on.
+    Label {
+        /// The page.
+        number: u32,
+        /// Index of its group.
+        index: u32,
+        /// Name of its group.
+        group: String,
+    },
+    /// Delete it.
+    Delete {
+        /// The page.
+        number: u32,
+    },
+}

@@ -1,0 +1,106 @@
+//! What a MemberCluster's status says: whether it takes new placements, its properties and its namespaces.
+//!
+//! For inputs whose status somebody else keeps; the daemon's own facts come from watching its members.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
+
+use super::properties::{RESOURCE_PARTS, RESOURCES};
+use crate::api::annotations::{PROPERTIES, parse_properties};
+use crate::api::cluster::MemberCluster;
+use crate::model::cluster::Cluster;
+
+/// How old a heartbeat may be, and how long a cluster may be unhealthy.
+///
+/// Source: KubeFleet, cluster eligibility; both are five minutes and cannot be configured.
+pub const SILENCE_MAX: SignedDuration = SignedDuration::from_mins(5);
+
+/// Returns a cluster as its object describes it.
+pub fn described(member: &MemberCluster, now: Timestamp) -> Cluster {
+    Cluster {
+        eligible: eligibility(member.status.as_ref(), now),
+        properties: properties(member),
+        namespaces: namespaces(member.status.as_ref()),
+        ..Cluster::from(member)
+    }
+}
+
+/// Returns whether new placements may go to a cluster, by its `status`; otherwise why not.
+///
+/// A status that speaks neither of agents nor of conditions, or none, is of no KubeFleet hub: the cluster counts as joined
+/// and healthy. A heartbeat later than now is fresh.
+///
+/// Source: KubeFleet, cluster eligibility.
+pub fn eligibility(status: Option<&Value>, now: Timestamp) -> Result<(), String> {
+    let Some(status) = status.filter(|s| s.get("agentStatus").is_some() || s.get("conditions").is_some()) else {
+        return Ok(());
+    };
+    let agents = status.get("agentStatus").and_then(Value::as_array);
+    let agent = agents.into_iter().flatten().find(|agent| agent.get("type") == Some(&Value::from("MemberAgent")));
+    let agent = agent.ok_or("its member agent has not joined yet")?;
+    let heartbeat = time(agent, "lastReceivedHeartbeat").ok_or("its member agent never sent a heartbeat")?;
+    if now.duration_since(heartbeat) > SILENCE_MAX {
+        return Err(format!("the last heartbeat is of {heartbeat}, more than 5 minutes ago"));
+    }
+    let joined = condition(agent, "Joined").and_then(|joined| joined.get("status")?.as_str());
+    if joined != Some("True") {
+        return Err(format!("its member agent's condition Joined is {}", joined.unwrap_or("missing")));
+    }
+    let healthy = condition(agent, "Healthy").ok_or("its member agent's condition Healthy is missing")?;
+    let since = time(healthy, "lastTransitionTime");
+    if healthy.get("status") != Some(&Value::from("True"))
+        && since.is_none_or(|since| now.duration_since(since) > SILENCE_MAX)
+    {
+        let since = since.map(|since| format!(" since {since}")).unwrap_or_default();
+        return Err(format!("its member agent is not healthy{since}, more than 5 minutes"));
+    }
+    Ok(())
+}
+
+fn condition<'a>(of: &'a Value, type_: &str) -> Option<&'a Value> {
+    of.get("conditions")?.as_array()?.iter().find(|condition| condition.get("type") == Some(&Value::from(type_)))
+}
+
+fn time(of: &Value, field: &str) -> Option<Timestamp> {
+    of.get(field)?.as_str()?.parse().ok()
+}
+
+/// Returns what git says of a cluster's properties: its status, and the annotation, which wins.
+///
+/// What `status.resourceUsage` says has the names `resources.kubernetes-fleet.io/{total,allocatable,available}-<resource>`.
+pub fn properties(member: &MemberCluster) -> BTreeMap<String, String> {
+    let text = |value: &Value| match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Number(number) => Some(number.to_string()),
+        _ => None,
+    };
+    let mut found = BTreeMap::new();
+    let status = member.status.as_ref();
+    if let Some(listed) = status.and_then(|s| s.get("properties")?.as_object()) {
+        found.extend(listed.iter().filter_map(|(name, property)| Some((name.clone(), text(property.get("value")?)?))));
+    }
+    for (part, word) in RESOURCE_PARTS {
+        let usage = status.and_then(|s| s.get("resourceUsage")?.get(part)?.as_object());
+        for (resource, quantity) in usage.into_iter().flatten() {
+            if let Some(quantity) = text(quantity) {
+                found.insert(format!("{RESOURCES}{word}-{resource}"), quantity);
+            }
+        }
+    }
+    let annotation = member.annotations.get(PROPERTIES);
+    found.extend(annotation.and_then(|text| parse_properties(text).ok()).unwrap_or_default());
+    found
+}
+
+/// Returns the namespaces a status lists; `None` where nobody collects them.
+pub fn namespaces(status: Option<&Value>) -> Option<BTreeSet<String>> {
+    let status = status?;
+    condition(status, "NamespaceCollectionSucceeded")?;
+    let listed = status.get("namespaces").and_then(Value::as_object);
+    Some(listed.into_iter().flatten().map(|(name, _)| name.clone()).collect())
+}
+
+#[cfg(test)]
+mod tests;

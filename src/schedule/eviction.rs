@@ -1,0 +1,143 @@
+//! Whether an eviction takes a placement off a cluster, and what a disruption budget says to it.
+//!
+//! An eviction is judged once: whoever wants to try again writes a new one.
+//!
+//! Source: KubeFleet, eviction controller.
+
+use crate::api::condition::{ConditionStatus, find_condition};
+use crate::api::eviction::DisruptionBudgetSpec;
+use crate::api::placement::{IntOrPercent, PlacementPolicy, PlacementType};
+use crate::model::id::ClusterName;
+use crate::model::records::{Binding, BindingState};
+
+/// What an eviction's verdict depends on.
+#[derive(Clone, Copy, Debug)]
+pub struct EvictionRequest<'a> {
+    /// The cluster the placement is to leave.
+    pub cluster: &'a ClusterName,
+    /// The ClusterResourcePlacement of that name, if there is one.
+    pub placement: Option<EvictedPlacement<'a>>,
+    /// All its bindings, in any order.
+    pub bindings: &'a [Binding],
+    /// The binding on that cluster has failed: it was not applied, or did not become available in time.
+    pub failed: bool,
+    /// The budget of the placement's name.
+    pub budget: Option<&'a DisruptionBudgetSpec>,
+}
+
+/// The placement that is to leave.
+#[derive(Clone, Copy, Debug)]
+pub struct EvictedPlacement<'a> {
+    /// Its policy; `None` picks every cluster.
+    pub policy: Option<&'a PlacementPolicy>,
+    /// It is being removed.
+    pub removed: bool,
+}
+
+/// What became of an eviction: its conditions `Valid` and `Executed`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// Whether the eviction can be judged at all.
+    pub valid: bool,
+    /// Whether the placement leaves the cluster; `None` where it is not valid.
+    pub executed: Option<bool>,
+    /// Why, for people.
+    pub message: String,
+    /// The binding to be removed, by name; `None` where nothing is to be done.
+    pub remove: Option<String>,
+}
+
+impl Verdict {
+    /// Returns the reason of the condition `Valid`.
+    pub fn valid_reason(&self) -> &'static str {
+        if self.valid { "ClusterResourcePlacementEvictionValid" } else { "ClusterResourcePlacementEvictionInvalid" }
+    }
+
+    /// Returns the reason of the condition `Executed`, where there is one.
+    pub fn executed_reason(&self) -> Option<&'static str> {
+        self.executed.map(|executed| match executed {
+            true => "ClusterResourcePlacementEvictionExecuted",
+            false => "ClusterResourcePlacementEvictionNotExecuted",
+        })
+    }
+
+    fn invalid(message: impl Into<String>) -> Self {
+        Self { valid: false, executed: None, message: message.into(), remove: None }
+    }
+
+    fn blocked(message: impl Into<String>) -> Self {
+        Self { valid: true, executed: Some(false), message: message.into(), remove: None }
+    }
+
+    fn executed(message: impl Into<String>, remove: Option<&Binding>) -> Self {
+        let remove = remove.map(|binding| binding.name.clone());
+        Self { valid: true, executed: Some(true), message: message.into(), remove }
+    }
+}
+
+/// Judges an eviction.
+pub fn evict(request: &EvictionRequest<'_>) -> Verdict {
+    let Some(placement) = request.placement else { return Verdict::invalid("there is no such placement") };
+    let type_ = placement.policy.map_or(PlacementType::PickAll, |policy| policy.placement_type);
+    if placement.removed {
+        return Verdict::invalid("the placement is being removed");
+    }
+    if type_ == PlacementType::PickFixed {
+        return Verdict::invalid("a PickFixed placement names its clusters; take the cluster off its list instead");
+    }
+    let mut targets = request.bindings.iter().filter(|binding| binding.cluster == *request.cluster);
+    let binding = match (targets.next(), targets.next()) {
+        (None, _) => return Verdict::invalid("the placement is not on that cluster"),
+        (Some(_), Some(_)) => return Verdict::invalid("the placement has two bindings for that cluster"),
+        (Some(binding), None) => binding,
+    };
+    if binding.deleting {
+        return Verdict::executed("the placement is leaving the cluster already", None);
+    }
+    let was_bound = binding.state == BindingState::Unscheduled && binding.previous_state == Some(BindingState::Bound);
+    if binding.state != BindingState::Bound && !was_bound {
+        return Verdict::blocked("nothing is placed on that cluster yet");
+    }
+    let reports = find_condition(&binding.conditions, "DiffReported")
+        .is_some_and(|condition| condition.observed_generation == binding.generation);
+    if request.failed || reports {
+        return Verdict::executed("what is placed there does not work, so no budget counts", Some(binding));
+    }
+    let Some(budget) = request.budget else {
+        return Verdict::executed("no budget limits the placement", Some(binding));
+    };
+    let is_percent = |value: &IntOrPercent| matches!(value, IntOrPercent::Text(_));
+    if type_ == PlacementType::PickAll
+        && (budget.max_unavailable.is_some() || budget.min_available.as_ref().is_some_and(is_percent))
+    {
+        return Verdict::blocked(
+            "the budget cannot be for a PickAll placement, which has no number of clusters; set minAvailable to a number",
+        );
+    }
+    let (allowed, text) = allowed(request.bindings, placement.policy, budget);
+    if allowed > 0 { Verdict::executed(text, Some(binding)) } else { Verdict::blocked(text) }
+}
+
+/// Returns how many clusters may be disrupted now, and a text that names the figures.
+fn allowed(bindings: &[Binding], policy: Option<&PlacementPolicy>, budget: &DisruptionBudgetSpec) -> (i64, String) {
+    let count = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
+    let is_available = |binding: &&Binding| {
+        find_condition(&binding.conditions, "Available")
+            .is_some_and(|condition| condition.is(ConditionStatus::True, binding.generation))
+    };
+    let (total, available) = (count(bindings.len()), count(bindings.iter().filter(is_available).count()));
+    let wanted = policy.and_then(|policy| policy.number_of_clusters).and_then(|n| usize::try_from(n).ok()).unwrap_or(0);
+    let scaled = |value: &IntOrPercent| value.rounded_up(wanted).map_or(0, count);
+    let allowed = match (&budget.max_unavailable, &budget.min_available) {
+        (Some(max), _) => scaled(max) - (total - available),
+        (None, Some(min)) => available - scaled(min),
+        (None, None) => 0,
+    };
+    (
+        allowed,
+        format!("{available} of {total} clusters are available, and the budget allows {} more to go", allowed.max(0)),
+    )
+}
+
+#[cfg(test)]
+mod tests;

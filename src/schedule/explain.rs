@@ -1,0 +1,274 @@
+//! Why a cluster has a placement and another has not: the same values that decide, cluster by cluster.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::bindings::Classified;
+use super::filter::Filter;
+use super::fleet::Fleet;
+use super::properties::RESOURCES;
+use super::rank::{Candidate, Ranking, rank};
+use super::{Action, Error, Outcome, Request, pick, schedule};
+use crate::api::placement::{PlacementPolicy, PlacementType, SortOrder};
+use crate::model::explanation::{ClusterExplanation, Explanation, Refusal, ScoreTerm};
+use crate::model::id::ClusterName;
+
+/// Explains what [`schedule`] decides about the same request.
+///
+/// # Errors
+/// Those of [`schedule`].
+pub fn explain(request: &Request<'_>) -> Result<Explanation, Error> {
+    let outcome = schedule(request)?;
+    let bindings = Classified::of(request)?;
+    let sight = Sight::of(request, &outcome, &bindings)?;
+    let fleet = request.clusters;
+    let mut clusters: Vec<ClusterExplanation> = (0..fleet.len()).map(|slot| sight.cluster(slot)).collect();
+    clusters.extend(sight.missing());
+    clusters.sort_by_key(|cluster| cluster.rank.unwrap_or(usize::MAX));
+    Ok(Explanation {
+        kind: request.placement.kind().to_owned(),
+        namespace: request.placement.namespace.clone().unwrap_or_default(),
+        name: request.placement.name.clone(),
+        wanted: wanted(request.policy),
+        fulfilled: outcome.fulfilled,
+        message: outcome.message,
+        clusters,
+    })
+}
+
+fn wanted(policy: Option<&PlacementPolicy>) -> String {
+    match policy.map(|policy| (policy.placement_type, policy)) {
+        Some((PlacementType::PickN, policy)) => format!("PickN {}", policy.number_of_clusters.unwrap_or_default()),
+        Some((PlacementType::PickFixed, policy)) => format!("PickFixed {}", policy.cluster_names.join(", ")),
+        _ => "every cluster that passes".to_owned(),
+    }
+}
+
+/// What every cluster is looked at with.
+struct Sight<'a, 'b> {
+    fleet: &'a Fleet,
+    policy: Option<&'a PlacementPolicy>,
+    filter: Filter<'a>,
+    bindings: &'b Classified<'a>,
+    ranking: Ranking<'a>,
+    /// Ranks from one, by slot.
+    ranks: BTreeMap<usize, usize>,
+    /// The clusters that have the placement afterwards.
+    picked: BTreeSet<ClusterName>,
+}
+
+impl<'a, 'b> Sight<'a, 'b> {
+    fn of(request: &Request<'a>, outcome: &Outcome, bindings: &'b Classified<'a>) -> Result<Self, Error> {
+        let kept = [&bindings.scheduled, &bindings.bound].into_iter().flatten().map(|binding| &binding.cluster);
+        let mut picked: BTreeSet<ClusterName> = kept.cloned().collect();
+        for change in &outcome.bindings {
+            match change.action {
+                Action::Create | Action::Patch => picked.insert(change.binding.cluster.clone()),
+                Action::Unschedule | Action::Leave => picked.remove(&change.binding.cluster),
+            };
+        }
+        let filter = Filter::of(request, &bindings.held_at(request))?;
+        let pick_n = request.policy.filter(|policy| policy.placement_type == PlacementType::PickN);
+        let ranking = match pick_n {
+            Some(policy) => {
+                let number = policy.number_of_clusters.and_then(|n| usize::try_from(n).ok()).unwrap_or_default();
+                let open = number.saturating_sub(bindings.scheduled.len() + bindings.bound.len());
+                let has = (&bindings.current_at, &bindings.obsolete_at);
+                rank(request, policy, &filter.passed, has, (open, usize::MAX))?
+            }
+            None => Ranking::default(),
+        };
+        let order = ranking.picked.iter().chain(&ranking.next).enumerate();
+        let ranks = order.map(|(place, candidate)| (candidate.slot, place + 1)).collect();
+        Ok(Self { fleet: request.clusters, policy: request.policy, filter, bindings, ranking, ranks, picked })
+    }
+
+    fn cluster(&self, slot: usize) -> ClusterExplanation {
+        let name = self.fleet.name(slot);
+        let picked = self.picked.contains(name);
+        let kept = picked && self.bindings.current_at.contains(slot);
+        let rank = self.ranks.get(&slot).copied();
+        let rejected = if picked { None } else { self.refusal(slot) };
+        let reason = match (&rejected, rank) {
+            (Some(refusal), _) => short(refusal),
+            _ if kept => "kept: picked earlier, and not judged again".to_owned(),
+            (None, Some(rank)) => {
+                let word = if picked { "picked" } else { "not picked" };
+                format!("{word}: rank {rank} of {}", self.ranks.len())
+            }
+            (None, None) if picked && self.named().is_some() => "picked: the policy names it".to_owned(),
+            (None, None) if picked => "picked: passes every filter".to_owned(),
+            (None, None) => "not picked: fewer clusters are wanted".to_owned(),
+        };
+        ClusterExplanation {
+            cluster_name: name.clone(),
+            picked,
+            kept,
+            scores: if rejected.is_some() { Vec::new() } else { self.scores(slot, rank) },
+            rejected,
+            rank,
+            tie_break: rank.and_then(|rank| self.tie_break(rank)),
+            reason,
+        }
+    }
+
+    /// The clusters that a `PickFixed` policy names.
+    fn named(&self) -> Option<&'a [String]> {
+        let fixed = self.policy.filter(|policy| policy.placement_type == PlacementType::PickFixed)?;
+        Some(&fixed.cluster_names)
+    }
+
+    fn refusal(&self, slot: usize) -> Option<Refusal> {
+        let Some(named) = self.named() else {
+            let violates = self.ranking.violating.contains(slot);
+            return self.filter.refusal(slot).or_else(|| self.ranking.refusal(slot).filter(|_| violates));
+        };
+        let name = self.fleet.name(slot);
+        if named.iter().any(|named| named == name.as_str()) {
+            return self.filter.refusal(slot);
+        }
+        Some(Refusal {
+            filter: "PickFixed".into(),
+            subject: "clusterNames".into(),
+            observed: None,
+            wanted: "its name".into(),
+        })
+    }
+
+    /// The clusters that the policy names and the fleet does not have.
+    fn missing(&self) -> impl Iterator<Item = ClusterExplanation> {
+        let named: BTreeSet<&String> = self.named().into_iter().flatten().collect();
+        named.into_iter().filter(|name| !self.fleet.contains(name)).map(|name| {
+            let refusal = Refusal {
+                filter: "PickFixed".into(),
+                subject: "the cluster".into(),
+                observed: None,
+                wanted: "in the fleet".into(),
+            };
+            ClusterExplanation {
+                cluster_name: ClusterName::new(name.as_str()),
+                picked: false,
+                kept: false,
+                reason: short(&refusal),
+                rejected: Some(refusal),
+                scores: Vec::new(),
+                rank: None,
+                tie_break: None,
+            }
+        })
+    }
+
+    fn candidate(&self, rank: usize) -> Option<&Candidate> {
+        self.ranking.picked.iter().chain(&self.ranking.next).nth(rank.checked_sub(1)?)
+    }
+
+    fn tie_break(&self, rank: usize) -> Option<String> {
+        let scores = |candidate: &Candidate| (candidate.topology, candidate.affinity, candidate.obsolete);
+        let own = self.candidate(rank)?;
+        let equal = |other: usize| self.candidate(other).filter(|other| scores(other) == scores(own));
+        let (other, word) =
+            equal(rank + 1).map(|other| (other, "before")).or_else(|| Some((equal(rank - 1)?, "after")))?;
+        Some(format!("as good as {}, and {word} it: the larger name comes first", self.fleet.name(other.slot)))
+    }
+
+    fn scores(&self, slot: usize, rank: Option<usize>) -> Vec<ScoreTerm> {
+        let labels = &self.fleet.cluster(slot).labels;
+        let mut scores = Vec::new();
+        let candidate = rank.and_then(|rank| self.candidate(rank));
+        if let Some(candidate) = candidate.filter(|_| !self.ranking.spreads.is_empty()) {
+            let keys: Vec<&str> = self.ranking.spreads.iter().map(|s| s.constraint.topology_key.as_str()).collect();
+            let domains: Vec<&str> =
+                keys.iter().map(|key| labels.get(*key).map_or("no value", String::as_str)).collect();
+            scores.push(ScoreTerm {
+                name: format!("topology spread on {}", keys.join(", ")),
+                weight: None,
+                observed: Some(domains.join(", ")),
+                score: candidate.topology.into(),
+            });
+        }
+        for term in &self.ranking.terms {
+            let sorter = term.preferred.preference.property_sorter.as_ref();
+            let what = sorter.map_or("labels".to_owned(), |sorter| {
+                let order = if sorter.sort_order == SortOrder::Descending { "descending" } else { "ascending" };
+                format!("{} {order}", sorter.name.trim_start_matches(RESOURCES))
+            });
+            scores.push(ScoreTerm {
+                name: format!("preferred[{}] {what}", term.index),
+                weight: Some(term.preferred.weight.into()),
+                observed: sorter.and_then(|sorter| self.fleet.cluster(slot).properties.get(&sorter.name).cloned()),
+                score: term.score(slot).into(),
+            });
+        }
+        if candidate.is_some_and(|candidate| candidate.obsolete > 0) {
+            let name = "has the placement by an earlier policy".to_owned();
+            scores.push(ScoreTerm { name, weight: None, observed: None, score: 1 });
+        }
+        scores
+    }
+}
+
+/// Says a refusal in few words: `available-cpu 3 is below 4`.
+fn short(refusal: &Refusal) -> String {
+    const COMPARISONS: [(&str, &str); 6] = [
+        (">= ", "is below"),
+        ("> ", "is not above"),
+        ("<= ", "is above"),
+        ("< ", "is not below"),
+        ("!= ", "is the one value excluded:"),
+        ("= ", "is not"),
+    ];
+    if refusal.filter == "PickFixed" {
+        return match refusal.subject.as_str() {
+            "clusterNames" => "the policy does not name it".to_owned(),
+            _ => "the policy names it, and it is not in the fleet".to_owned(),
+        };
+    }
+    let compared = refusal.observed.as_ref().and_then(|observed| {
+        let subject = refusal.subject.trim_start_matches("property ").trim_start_matches(RESOURCES);
+        let (sign, text) = COMPARISONS.iter().find(|(sign, _)| refusal.wanted.starts_with(sign))?;
+        let comparable = refusal.wanted.len() > sign.len() && !refusal.wanted.contains(';');
+        comparable.then(|| format!("{subject} {observed} {text} {}", &refusal.wanted[sign.len()..]))
+    });
+    compared.unwrap_or_else(|| pick::words(refusal))
+}
+
+/// How a cluster's part in a placement changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// The cluster.
+    pub cluster: ClusterName,
+    /// What changed and why, for people.
+    pub text: String,
+}
+
+/// Says which clusters a placement gained and lost between two explanations, by name.
+pub fn differences(before: &Explanation, after: &Explanation) -> Vec<Difference> {
+    fn by_name(explanation: &Explanation) -> BTreeMap<&ClusterName, &ClusterExplanation> {
+        explanation.clusters.iter().map(|cluster| (&cluster.cluster_name, cluster)).collect()
+    }
+    let (old, new) = (by_name(before), by_name(after));
+    let names: BTreeSet<&ClusterName> = old.keys().chain(new.keys()).copied().collect();
+    let mut found = Vec::new();
+    for name in names {
+        let (was, is) = (old.get(name).copied(), new.get(name).copied());
+        let text = match (was.filter(|was| was.picked), is.filter(|is| is.picked)) {
+            (Some(_), None) => {
+                let why = is.map_or("it left the fleet", |is| is.reason.trim_start_matches("not picked: "));
+                format!("{name} dropped: {why}")
+            }
+            (None, Some(is)) => {
+                let was = match was {
+                    None => "joined the fleet".to_owned(),
+                    Some(was) if was.rejected.is_some() => format!("was rejected: {}", was.reason),
+                    Some(was) => format!("was {}", was.reason),
+                };
+                format!("{name} {} ({was})", is.reason)
+            }
+            _ => continue,
+        };
+        found.push(Difference { cluster: name.clone(), text });
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,271 @@
+//! What expressions may name and cost.
+//!
+//! An expression without loops is bounded by its length. Loops are bounded while they run: what they iterate over, and every
+//! text or list that is put together, passes a meter that stops the evaluation when its budget is spent.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use cel::ExecutionError;
+use cel::common::ast::{CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedExpr, LiteralValue, operators};
+use cel::common::types::{CelInt, CelList, CelString};
+use cel::common::value::Val;
+
+use super::{CLUSTER, EXPRESSION_COST_MAX, functions};
+
+/// Levels to which an expression may nest.
+const DEPTH_MAX: usize = 200;
+/// The function that meters its first argument; no expression can name it.
+pub(super) const METER: &str = "@meter";
+/// The function that refuses long texts and lists; no expression can name it.
+pub(super) const SHORT: &str = "@short";
+/// Characters of what functions take whose result is as long as the product of what they take.
+pub(super) const SHORT_MAX: u64 = 4096;
+/// Steps that a regular expression counts for: it is compiled each time.
+const REGEX_COST: u64 = 10_000;
+/// Characters that count for one step.
+const CHARACTERS_PER_STEP: u64 = 10;
+
+/// What may still be spent.
+#[derive(Debug, Default)]
+pub(super) struct Meter {
+    budget: AtomicU64,
+    spent: AtomicU64,
+}
+
+impl Meter {
+    pub(super) fn start(&self, budget: u64) {
+        self.budget.store(budget, Ordering::Relaxed);
+        self.spent.store(0, Ordering::Relaxed);
+    }
+
+    pub(super) fn spent(&self) -> u64 {
+        self.spent.load(Ordering::Relaxed)
+    }
+
+    /// Spends what handling a value costs, and what a loop of `body` steps over it does.
+    ///
+    /// # Errors
+    /// The budget does not reach.
+    pub(super) fn charge(&self, value: &dyn Val, body: u64) -> Result<(), ExecutionError> {
+        let budget = self.budget.load(Ordering::Relaxed);
+        let items = value.as_sizer().map_or(0, |sizer| u64::try_from(*sizer.size().inner()).unwrap_or(0));
+        let cost = items.saturating_mul(body).saturating_add(weight(value, budget) / CHARACTERS_PER_STEP);
+        let spent = self.spent.fetch_add(cost, Ordering::Relaxed).saturating_add(cost);
+        if spent > budget { Err(ExecutionError::function_error(METER, "the cost limit is exceeded")) } else { Ok(()) }
+    }
+}
+
+/// Returns how many characters and items a value has in all, counted until there are more than `limit` steps' worth.
+pub(super) fn weight(value: &dyn Val, limit: u64) -> u64 {
+    if let Some(text) = value.downcast_ref::<CelString>() {
+        return text.inner().len() as u64;
+    }
+    let mut total: u64 = 1;
+    let enough = limit.saturating_mul(CHARACTERS_PER_STEP);
+    let Some(iterable) = value.as_iterable() else { return total };
+    let indexer = if value.downcast_ref::<CelList>().is_some() { None } else { value.as_indexer() };
+    let mut items = iterable.iter();
+    while let Some(item) = items.next() {
+        total = total.saturating_add(weight(item, limit));
+        if let Some(Ok(entry)) = indexer.map(|indexer| indexer.get(item)) {
+            total = total.saturating_add(weight(entry.as_ref(), limit));
+        }
+        if total > enough {
+            break;
+        }
+    }
+    total
+}
+
+/// What is wrong with a node of an expression.
+pub(super) struct Complaint {
+    pub(super) node: u64,
+    pub(super) message: String,
+}
+
+/// Checks that everything an expression names exists, and that its cost can fit.
+///
+/// # Errors
+/// The first node that is wrong.
+pub(super) fn check(expression: &IdedExpr) -> Result<(), Complaint> {
+    names(expression, &mut vec![CLUSTER], 0)?;
+    let cost = estimate(expression);
+    if cost > EXPRESSION_COST_MAX {
+        let message = format!("costs {cost} steps or more on every cluster, the limit is {EXPRESSION_COST_MAX}");
+        return Err(Complaint { node: expression.id, message });
+    }
+    Ok(())
+}
+
+fn names<'e>(expression: &'e IdedExpr, known: &mut Vec<&'e str>, depth: usize) -> Result<(), Complaint> {
+    let wrong = |message: String| Err(Complaint { node: expression.id, message });
+    if depth > DEPTH_MAX {
+        return wrong(format!("nests deeper than {DEPTH_MAX} levels"));
+    }
+    match &expression.expr {
+        Expr::Ident(name) if !known.contains(&name.as_str()) && !functions::TYPES.contains(&name.as_str()) => {
+            return wrong(format!("undeclared reference to '{name}' (in container '')"));
+        }
+        Expr::Call(call) => {
+            let qualified = functions::qualified(call);
+            if !functions::exists(call, qualified.as_deref()) {
+                let name = &call.func_name;
+                return wrong(format!("undeclared reference to '{name}' (in container ''); it is not offered here"));
+            }
+            if qualified.is_none()
+                && let Some(target) = &call.target
+            {
+                names(target, known, depth + 1)?;
+            }
+            call.args.iter().try_for_each(|arg| names(arg, known, depth + 1))?;
+        }
+        Expr::Comprehension(loop_) => {
+            names(&loop_.iter_range, known, depth + 1)?;
+            names(&loop_.accu_init, known, depth + 1)?;
+            let outside = known.len();
+            known.extend([loop_.iter_var.as_str(), loop_.accu_var.as_str()]);
+            known.extend(loop_.iter_var2.as_deref());
+            let inside = [&loop_.loop_cond, &loop_.loop_step, &loop_.result];
+            inside.into_iter().try_for_each(|part| names(part, known, depth + 1))?;
+            known.truncate(outside);
+        }
+        Expr::Struct(made) => return wrong(format!("undeclared reference to '{}' (in container '')", made.type_name)),
+        _ => children(expression).into_iter().try_for_each(|child| names(child, known, depth + 1))?,
+    }
+    Ok(())
+}
+
+/// Returns the parts of a node that are no loop and no call.
+fn children(expression: &IdedExpr) -> Vec<&IdedExpr> {
+    match &expression.expr {
+        Expr::Call(call) => call.target.as_deref().into_iter().chain(&call.args).collect(),
+        Expr::Comprehension(c) => vec![&c.iter_range, &c.accu_init, &c.loop_cond, &c.loop_step, &c.result],
+        Expr::List(list) => list.elements.iter().collect(),
+        Expr::Map(map) => map.entries.iter().flat_map(|entry| parts(&entry.expr)).collect(),
+        Expr::Struct(made) => made.entries.iter().flat_map(|entry| parts(&entry.expr)).collect(),
+        Expr::Select(select) => vec![&select.operand],
+        Expr::Unspecified | Expr::Ident(_) | Expr::Literal(_) => Vec::new(),
+    }
+}
+
+fn parts(entry: &EntryExpr) -> Vec<&IdedExpr> {
+    match entry {
+        EntryExpr::StructField(field) => vec![&field.value],
+        EntryExpr::MapEntry(entry) => vec![&entry.key, &entry.value],
+    }
+}
+
+/// Returns what an expression costs, lists that are written out counted as long as they are and all others as one item.
+fn estimate(expression: &IdedExpr) -> u64 {
+    let parts = |parts: Vec<&IdedExpr>| parts.into_iter().map(estimate).fold(0, u64::saturating_add);
+    match &expression.expr {
+        Expr::Comprehension(loop_) => {
+            let body = parts(vec![&loop_.loop_cond, &loop_.loop_step]);
+            let around = parts(vec![&loop_.iter_range, &loop_.accu_init, &loop_.result]);
+            items(&loop_.iter_range).saturating_mul(body).saturating_add(around)
+        }
+        Expr::Call(call) if functions::REGEX.contains(&call.func_name.as_str()) => {
+            parts(children(expression)).saturating_add(REGEX_COST)
+        }
+        _ => parts(children(expression)).saturating_add(1),
+    }
+}
+
+/// Returns how many items a list has as far as it can be told from the text.
+fn items(range: &IdedExpr) -> u64 {
+    match &range.expr {
+        Expr::List(list) => list.elements.len() as u64,
+        Expr::Map(map) => map.entries.len() as u64,
+        // What `map` makes of a list is as long as the list.
+        Expr::Comprehension(inner) if matches!(&inner.loop_step.expr, Expr::Call(c) if c.func_name == operators::ADD) => {
+            items(&inner.iter_range)
+        }
+        _ => 1,
+    }
+}
+
+/// Returns the names given to `scores`; `None` where one is not written out.
+pub(super) fn score_names(expression: &IdedExpr) -> Option<BTreeSet<String>> {
+    let mut names = BTreeSet::new();
+    for child in children(expression) {
+        names.extend(score_names(child)?);
+    }
+    if let Expr::Call(call) = &expression.expr
+        && call.func_name == functions::SCORES_FUNCTION
+    {
+        match call.args.first().map(|arg| &arg.expr) {
+            Some(Expr::Literal(LiteralValue::String(name))) => drop(names.insert(name.inner().to_owned())),
+            _ => return None,
+        }
+    }
+    Some(names)
+}
+
+/// Puts the meter wherever a loop begins and something is put together.
+pub(super) fn metered(expression: IdedExpr) -> IdedExpr {
+    rewrite(expression, None)
+}
+
+/// `result` is the variable in which the loop around gathers its result: adding to it is the loop's own doing.
+fn rewrite(expression: IdedExpr, result: Option<&str>) -> IdedExpr {
+    let id = expression.id;
+    let expr = match expression.expr {
+        Expr::Call(call) => return rewrite_call(id, call, result),
+        Expr::Comprehension(loop_) => Expr::Comprehension(Box::new(rewrite_loop(*loop_))),
+        Expr::List(mut list) => {
+            list.elements = list.elements.into_iter().map(|element| rewrite(element, None)).collect();
+            Expr::List(list)
+        }
+        Expr::Map(mut map) => {
+            for entry in &mut map.entries {
+                if let EntryExpr::MapEntry(entry) = &mut entry.expr {
+                    entry.key = rewrite(std::mem::take(&mut entry.key), None);
+                    entry.value = rewrite(std::mem::take(&mut entry.value), None);
+                }
+            }
+            Expr::Map(map)
+        }
+        Expr::Select(mut select) => {
+            select.operand = Box::new(rewrite(*select.operand, None));
+            Expr::Select(select)
+        }
+        other => other,
+    };
+    IdedExpr { id, expr }
+}
+
+fn rewrite_call(id: u64, mut call: CallExpr, result: Option<&str>) -> IdedExpr {
+    let gathers = result.is_some_and(|result| match call.func_name.as_str() {
+        operators::ADD => matches!(call.args.first(), Some(IdedExpr { expr: Expr::Ident(name), .. }) if name == result),
+        operators::CONDITIONAL => true,
+        _ => false,
+    });
+    let inner = if gathers { result } else { None };
+    let short = functions::PRODUCT.contains(&call.func_name.as_str());
+    let guard = |part: IdedExpr| if short { wrapped(SHORT, part, 0) } else { part };
+    call.args = call.args.into_iter().map(|arg| guard(rewrite(arg, inner))).collect();
+    call.target = call.target.map(|target| Box::new(guard(rewrite(*target, None))));
+    let puts_together = (call.func_name == operators::ADD && !gathers) || short;
+    let expression = IdedExpr { id, expr: Expr::Call(call) };
+    if puts_together { wrapped(METER, expression, 0) } else { expression }
+}
+
+fn rewrite_loop(loop_: ComprehensionExpr) -> ComprehensionExpr {
+    let body = estimate(&loop_.loop_cond).saturating_add(estimate(&loop_.loop_step));
+    let step = rewrite(loop_.loop_step, Some(&loop_.accu_var));
+    ComprehensionExpr {
+        iter_range: wrapped(METER, rewrite(loop_.iter_range, None), body),
+        accu_init: rewrite(loop_.accu_init, None),
+        loop_step: step,
+        result: rewrite(loop_.result, None),
+        ..loop_
+    }
+}
+
+fn wrapped(function: &str, expression: IdedExpr, body: u64) -> IdedExpr {
+    let id = expression.id;
+    let body = Expr::Literal(LiteralValue::Int(CelInt::from(i64::try_from(body).unwrap_or(i64::MAX))));
+    let args = vec![expression, IdedExpr { id, expr: body }];
+    IdedExpr { id, expr: Expr::Call(CallExpr { func_name: function.to_owned(), target: None, args }) }
+}

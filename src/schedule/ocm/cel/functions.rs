@@ -1,0 +1,433 @@
+//! What expressions can call, beyond the language itself.
+//!
+//! Kubernetes' quantity, semver, regex and list functions, its string functions (without `format`), and Open Cluster
+//! Management's `scores` and `parseJSON`. Not offered: times and durations, URL, IP, CIDR and format functions.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use cel::common::ast::{CallExpr, Expr, operators};
+use cel::common::types::{BOOL_TYPE, CelBool, CelDouble, CelInt, CelList, CelString, DYN_TYPE, INT_TYPE, LIST_TYPE};
+use cel::common::types::{STRING_TYPE, Type};
+use cel::common::value::{CowVal, StaticVal, Val};
+use cel::{Context, DeclarationError, Env, ExecutionError, FunctionContext};
+use serde_json::{Value, json};
+
+use super::cost::{METER, Meter, SHORT, SHORT_MAX, weight};
+use super::{SCORES, json};
+use crate::api::check::quantity_nanos;
+use crate::api::ocm::AddOnScoreStatus;
+
+/// Lists a cluster's scores of an AddOnPlacementScore.
+pub(super) const SCORES_FUNCTION: &str = "scores";
+/// Functions that compile a regular expression.
+pub(super) const REGEX: [&str; 3] = ["matches", "find", "findAll"];
+/// Functions whose result, or whose work, grows with the product of what they take.
+pub(super) const PRODUCT: [&str; 6] = ["replace", "join", "split", "indexOf", "lastIndexOf", "quote"];
+/// Names of types, which expressions may use as values.
+pub(super) const TYPES: [&str; 10] =
+    ["bool", "bytes", "double", "int", "list", "map", "null_type", "string", "type", "uint"];
+
+const GLOBAL: &[&str] = &[
+    "size",
+    "int",
+    "uint",
+    "double",
+    "string",
+    "bytes",
+    "bool",
+    "dyn",
+    "type",
+    "matches",
+    "quantity",
+    "isQuantity",
+    "semver",
+    "isSemver",
+];
+const QUALIFIED: [&str; 4] = ["optional.of", "optional.none", "optional.ofNonZeroValue", "strings.quote"];
+const MEMBER: &[&str] = &[
+    "size",
+    "contains",
+    "startsWith",
+    "endsWith",
+    "matches",
+    "find",
+    "findAll",
+    "charAt",
+    "indexOf",
+    "lastIndexOf",
+    "join",
+    "lowerAscii",
+    "upperAscii",
+    "trim",
+    "replace",
+    "split",
+    "substring",
+    "reverse",
+    "parseJSON",
+    SCORES_FUNCTION,
+    "hasValue",
+    "value",
+    "or",
+    "orValue",
+    "isSorted",
+    "sum",
+    "min",
+    "max",
+    "isInteger",
+    "asInteger",
+    "asApproximateFloat",
+    "sign",
+    "add",
+    "sub",
+    "compareTo",
+    "isGreaterThan",
+    "isLessThan",
+    "major",
+    "minor",
+    "patch",
+];
+const OPERATORS: &[&str] = &[
+    operators::CONDITIONAL,
+    operators::LOGICAL_AND,
+    operators::LOGICAL_OR,
+    operators::LOGICAL_NOT,
+    operators::SUBSTRACT,
+    operators::ADD,
+    operators::MULTIPLY,
+    operators::DIVIDE,
+    operators::MODULO,
+    operators::EQUALS,
+    operators::NOT_EQUALS,
+    operators::GREATER_EQUALS,
+    operators::LESS_EQUALS,
+    operators::GREATER,
+    operators::LESS,
+    operators::NEGATE,
+    operators::INDEX,
+    operators::OPT_INDEX,
+    operators::OPT_SELECT,
+    operators::NOT_STRICTLY_FALSE,
+    operators::IN,
+];
+
+/// Returns the name with its namespace that a call spells, such as `optional.of`.
+pub(super) fn qualified(call: &CallExpr) -> Option<String> {
+    let Expr::Ident(namespace) = &call.target.as_ref()?.expr else { return None };
+    let name = format!("{namespace}.{}", call.func_name);
+    QUALIFIED.contains(&name.as_str()).then_some(name)
+}
+
+/// Tells whether there is what an expression calls.
+pub(super) fn exists(call: &CallExpr, qualified: Option<&str>) -> bool {
+    let name = call.func_name.as_str();
+    match (&call.target, qualified) {
+        (_, Some(_)) => true,
+        (Some(_), None) => MEMBER.contains(&name),
+        (None, None) => GLOBAL.contains(&name) || OPERATORS.contains(&name),
+    }
+}
+
+/// Returns the language with its functions.
+pub(super) fn environment() -> Env {
+    let mut env = Env::stdlib();
+    env.add_extension(cel::extensions::strings).expect("the names are free");
+    quantities(&mut env).expect("the names are free");
+    versions(&mut env).expect("the names are free");
+    texts_and_lists(&mut env).expect("the names are free");
+    env
+}
+
+/// Adds the functions that need the cluster or the meter.
+pub(super) fn add_to(context: &mut Context<'_, '_>, meter: &Arc<Meter>) {
+    type Native =
+        Box<dyn for<'c, 'v> Fn(&mut FunctionContext<'c, 'v>) -> Result<CowVal<'c, 'v>, ExecutionError> + Send + Sync>;
+    let charged = meter.clone();
+    let charge: Native = Box::new(move |call| {
+        let body = call.args.pop().and_then(|body| Some(*body.downcast_ref::<CelInt>()?.inner()));
+        let value = call.args.pop().ok_or_else(ExecutionError::missing_argument_or_target)?;
+        charged.charge(value.as_ref(), u64::try_from(body.unwrap_or(0)).unwrap_or(0))?;
+        Ok(value)
+    });
+    let short: Native = Box::new(|call| {
+        let value = call.args.drain(..).next().ok_or_else(ExecutionError::missing_argument_or_target)?;
+        if weight(value.as_ref(), SHORT_MAX) > SHORT_MAX {
+            return Err(ExecutionError::function_error(SHORT, format!("is longer than {SHORT_MAX} characters")));
+        }
+        Ok(value)
+    });
+    let scores: Native = Box::new(|call| {
+        let of_cluster = call.ptx.get_variable(SCORES).ok_or_else(|| ExecutionError::undeclared_reference(SCORES))?;
+        let name = call.args.pop().ok_or_else(ExecutionError::missing_argument_or_target)?;
+        let indexer = of_cluster.as_indexer().ok_or_else(|| ExecutionError::undeclared_reference(SCORES))?;
+        Ok(CowVal::Owned(indexer.get(name.as_ref())?.into_owned()))
+    });
+    for (name, function) in [(METER, charge), (SHORT, short), (SCORES_FUNCTION, scores)] {
+        context.add_function(name, function).expect("no overload has these names");
+    }
+}
+
+/// Returns a cluster's scores by the name of their AddOnPlacementScore, each a list of `{name, value}`.
+pub(super) fn scores<'h>(objects: impl Iterator<Item = (&'h str, &'h AddOnScoreStatus)>) -> Box<dyn Val> {
+    let list = |status: &AddOnScoreStatus| -> Value {
+        status.scores.iter().map(|score| json!({"name": score.name, "value": score.value})).collect()
+    };
+    json::whole(&Value::Object(objects.map(|(name, status)| (name.to_owned(), list(status))).collect()))
+}
+
+type Args<'b, 'v> = Vec<CowVal<'b, 'v>>;
+type Outcome<'b, 'v> = Result<CowVal<'b, 'v>, ExecutionError>;
+
+fn text<'a>(args: &'a Args<'_, '_>, position: usize) -> Result<&'a str, ExecutionError> {
+    let text = args.get(position).and_then(|arg| arg.downcast_ref::<CelString>());
+    text.map(CelString::inner).ok_or_else(|| unexpected("string"))
+}
+
+fn native<'a, T: StaticVal>(args: &'a Args<'_, '_>, position: usize) -> Result<&'a T, ExecutionError> {
+    let value = args.get(position).and_then(|arg| arg.downcast_ref::<T>());
+    value.ok_or_else(|| unexpected(T::cel_type().name()))
+}
+
+fn unexpected(want: &str) -> ExecutionError {
+    ExecutionError::UnexpectedType { got: "another type".to_owned(), want: want.to_owned() }
+}
+
+fn yes<'b, 'v>(value: bool) -> Outcome<'b, 'v> {
+    Ok(CowVal::owned(CelBool::from(value)))
+}
+
+fn int<'b, 'v>(value: i64) -> Outcome<'b, 'v> {
+    Ok(CowVal::owned(CelInt::from(value)))
+}
+
+macro_rules! native_value {
+    ($type:ident, $static:ident, $name:literal, $equals:expr) => {
+        static $static: Type = Type::new_unspecified_type($name);
+
+        impl Val for $type {
+            fn get_type(&self) -> &Type {
+                &$static
+            }
+            fn cel_type() -> &'static Type {
+                &$static
+            }
+            fn equals(&self, other: &dyn Val) -> bool {
+                let equals: fn(&$type, &$type) -> bool = $equals;
+                other.downcast_ref::<$type>().is_some_and(|other| equals(self, other))
+            }
+            fn clone_as_boxed<'v>(&self) -> Box<dyn Val + 'v> {
+                Box::new(self.clone())
+            }
+            fn as_any(&self) -> Option<&dyn std::any::Any> {
+                Some(self)
+            }
+        }
+        impl StaticVal for $type {}
+    };
+}
+
+/// A Kubernetes quantity, in billionths.
+#[derive(Clone, Debug)]
+struct Quantity(i128);
+native_value!(Quantity, QUANTITY_TYPE, "kubernetes.Quantity", |a, b| a.0 == b.0);
+
+/// A version.
+#[derive(Clone, Debug)]
+struct Version(semver::Version);
+native_value!(Version, VERSION_TYPE, "kubernetes.Semver", |a, b| a.0.cmp_precedence(&b.0).is_eq());
+
+const UNIT: i128 = 1_000_000_000;
+
+/// Source: Kubernetes, CEL quantity library.
+fn quantities(env: &mut Env) -> Result<(), DeclarationError> {
+    let of = || QUANTITY_TYPE.to_owned();
+    env.add_overload("quantity", "string_to_quantity", vec![STRING_TYPE], |args| {
+        let nanos = quantity_nanos(text(&args, 0)?);
+        Ok(CowVal::owned(Quantity(nanos.ok_or_else(|| ExecutionError::function_error("quantity", "no quantity"))?)))
+    })?;
+    env.add_overload("isQuantity", "is_quantity_string", vec![STRING_TYPE], |args| {
+        yes(quantity_nanos(text(&args, 0)?).is_some())
+    })?;
+    env.add_member_overload("isInteger", "quantity_is_integer", of(), vec![], |args| {
+        yes(whole(native(&args, 0)?).is_some())
+    })?;
+    env.add_member_overload("asInteger", "quantity_as_integer", of(), vec![], |args| {
+        let whole = whole(native(&args, 0)?);
+        int(whole.ok_or_else(|| ExecutionError::function_error("asInteger", "is no whole number of 64 bits"))?)
+    })?;
+    env.add_member_overload("asApproximateFloat", "quantity_as_float", of(), vec![], |args| {
+        let Quantity(nanos) = native::<Quantity>(&args, 0)?;
+        #[allow(clippy::cast_precision_loss, reason = "approximate by name")]
+        Ok(CowVal::owned(CelDouble::from(*nanos as f64 / UNIT as f64)))
+    })?;
+    env.add_member_overload("sign", "quantity_sign", of(), vec![], |args| {
+        int(i64::try_from(native::<Quantity>(&args, 0)?.0.signum()).unwrap_or(0))
+    })?;
+    env.add_member_overload("add", "quantity_add", of(), vec![of()], |args| sum(&args, 1, operand(&args)?))?;
+    env.add_member_overload("add", "quantity_add_int", of(), vec![INT_TYPE], |args| sum(&args, 1, operand(&args)?))?;
+    env.add_member_overload("sub", "quantity_sub", of(), vec![of()], |args| sum(&args, -1, operand(&args)?))?;
+    env.add_member_overload("sub", "quantity_sub_int", of(), vec![INT_TYPE], |args| sum(&args, -1, operand(&args)?))?;
+    fn compared(args: &Args<'_, '_>) -> Result<Ordering, ExecutionError> {
+        Ok(native::<Quantity>(args, 0)?.0.cmp(&native::<Quantity>(args, 1)?.0))
+    }
+    env.add_member_overload("compareTo", "quantity_compare_to", of(), vec![of()], |args| int(compared(&args)? as i64))?;
+    env.add_member_overload("isGreaterThan", "quantity_is_greater_than", of(), vec![of()], |args| {
+        yes(compared(&args)?.is_gt())
+    })?;
+    env.add_member_overload("isLessThan", "quantity_is_less_than", of(), vec![of()], |args| {
+        yes(compared(&args)?.is_lt())
+    })
+}
+
+fn whole(quantity: &Quantity) -> Option<i64> {
+    (quantity.0 % UNIT == 0).then(|| i64::try_from(quantity.0 / UNIT).ok()).flatten()
+}
+
+/// Returns the second argument, a quantity or a whole number, in billionths.
+fn operand(args: &Args<'_, '_>) -> Result<i128, ExecutionError> {
+    match args.get(1).and_then(|arg| arg.downcast_ref::<CelInt>()) {
+        Some(number) => Ok(i128::from(*number.inner()) * UNIT),
+        None => Ok(native::<Quantity>(args, 1)?.0),
+    }
+}
+
+fn sum<'b, 'v>(args: &Args<'_, '_>, sign: i128, operand: i128) -> Outcome<'b, 'v> {
+    let sum = native::<Quantity>(args, 0)?.0.checked_add(sign * operand);
+    Ok(CowVal::owned(Quantity(sum.ok_or_else(|| ExecutionError::function_error("add", "is too large"))?)))
+}
+
+/// Source: Kubernetes, CEL semver library.
+fn versions(env: &mut Env) -> Result<(), DeclarationError> {
+    fn parsed(args: &Args<'_, '_>) -> Result<Option<semver::Version>, ExecutionError> {
+        let normalize = args.get(1).and_then(|arg| arg.downcast_ref::<CelBool>()).is_some_and(|n| *n.inner());
+        let written = text(args, 0)?;
+        let normal = if normalize { normal_version(written) } else { written.to_owned() };
+        Ok(semver::Version::parse(&normal).ok())
+    }
+    fn version<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
+        let version = parsed(&args)?.ok_or_else(|| ExecutionError::function_error("semver", "no version"))?;
+        Ok(CowVal::owned(Version(version)))
+    }
+    fn is_version<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
+        yes(parsed(&args)?.is_some())
+    }
+    fn compared(args: &Args<'_, '_>) -> Result<Ordering, ExecutionError> {
+        Ok(native::<Version>(args, 0)?.0.cmp_precedence(&native::<Version>(args, 1)?.0))
+    }
+    fn number<'b, 'v>(number: u64) -> Outcome<'b, 'v> {
+        int(i64::try_from(number).unwrap_or(i64::MAX))
+    }
+    let of = || VERSION_TYPE.to_owned();
+    env.add_overload("semver", "string_to_semver", vec![STRING_TYPE], version)?;
+    env.add_overload("semver", "string_bool_to_semver", vec![STRING_TYPE, BOOL_TYPE], version)?;
+    env.add_overload("isSemver", "is_semver_string", vec![STRING_TYPE], is_version)?;
+    env.add_overload("isSemver", "is_semver_string_bool", vec![STRING_TYPE, BOOL_TYPE], is_version)?;
+    env.add_member_overload("major", "semver_major", of(), vec![], |args| {
+        number(native::<Version>(&args, 0)?.0.major)
+    })?;
+    env.add_member_overload("minor", "semver_minor", of(), vec![], |args| {
+        number(native::<Version>(&args, 0)?.0.minor)
+    })?;
+    env.add_member_overload("patch", "semver_patch", of(), vec![], |args| {
+        number(native::<Version>(&args, 0)?.0.patch)
+    })?;
+    env.add_member_overload("compareTo", "semver_compare_to", of(), vec![of()], |args| int(compared(&args)? as i64))?;
+    env.add_member_overload("isGreaterThan", "semver_is_greater_than", of(), vec![of()], |args| {
+        yes(compared(&args)?.is_gt())
+    })?;
+    env.add_member_overload("isLessThan", "semver_is_less_than", of(), vec![of()], |args| yes(compared(&args)?.is_lt()))
+}
+
+/// Returns a version without `v`, without leading zeros, and with three numbers.
+fn normal_version(written: &str) -> String {
+    let written = written.strip_prefix('v').unwrap_or(written);
+    let (numbers, rest) = written.split_at(written.find(['-', '+']).unwrap_or(written.len()));
+    let mut numbers: Vec<&str> = numbers.split('.').collect();
+    numbers.resize(numbers.len().max(3), "0");
+    let short = |number: &&str| match number.trim_start_matches('0') {
+        "" if !number.is_empty() => "0".to_owned(),
+        short => short.to_owned(),
+    };
+    format!("{}{rest}", numbers.iter().map(short).collect::<Vec<_>>().join("."))
+}
+
+/// Source: Kubernetes, CEL regex and list libraries; `parseJSON` is Open Cluster Management's.
+fn texts_and_lists(env: &mut Env) -> Result<(), DeclarationError> {
+    env.add_member_overload("parseJSON", "string_parse_json", STRING_TYPE, vec![], |args| {
+        let parsed: Result<Value, _> = serde_json::from_str(text(&args, 0)?);
+        Ok(CowVal::Owned(json::whole(&parsed.map_err(|error| ExecutionError::function_error("parseJSON", error))?)))
+    })?;
+    env.add_member_overload("find", "string_find", STRING_TYPE, vec![STRING_TYPE], |args| {
+        let found = regex(&args)?.find(text(&args, 0)?).map_or(String::new(), |found| found.as_str().to_owned());
+        Ok(CowVal::owned(CelString::from(found)))
+    })?;
+    env.add_member_overload("findAll", "string_find_all", STRING_TYPE, vec![STRING_TYPE], |args| {
+        find_all(&args, usize::MAX)
+    })?;
+    env.add_member_overload("findAll", "string_find_all_n", STRING_TYPE, vec![STRING_TYPE, INT_TYPE], |args| {
+        let limit = args.get(2).and_then(|arg| arg.downcast_ref::<CelInt>()).map_or(-1, |limit| *limit.inner());
+        find_all(&args, usize::try_from(limit).unwrap_or(usize::MAX))
+    })?;
+    env.add_member_overload("isSorted", "list_is_sorted", LIST_TYPE, vec![], |args| {
+        let items = items(&args)?;
+        let mut pairs = items.windows(2).map(|pair| compare(pair[0], pair[1]));
+        yes(pairs.try_fold(true, |sorted, order| Ok::<_, ExecutionError>(sorted && order?.is_le()))?)
+    })?;
+    env.add_member_overload("min", "list_min", LIST_TYPE, vec![], |args| extreme(&args, Ordering::Less))?;
+    env.add_member_overload("max", "list_max", LIST_TYPE, vec![], |args| extreme(&args, Ordering::Greater))?;
+    env.add_member_overload("sum", "list_sum", LIST_TYPE, vec![], |args| {
+        let mut items = items(&args)?.into_iter();
+        let Some(first) = items.next() else { return int(0) };
+        let total = items.try_fold(first.clone_as_boxed(), |total, item| {
+            let adder = total.as_adder().ok_or_else(|| unexpected("number"))?;
+            adder.add(item).map(|sum| sum.as_ref().clone_as_boxed())
+        });
+        Ok(CowVal::Owned(total?))
+    })?;
+    env.add_member_overload("indexOf", "list_index_of", LIST_TYPE, vec![DYN_TYPE], |args| {
+        let (items, wanted) = (items(&args)?, args.get(1).ok_or_else(|| unexpected("value"))?);
+        int(items.iter().position(|item| item.equals(wanted.as_ref())).map_or(-1, |at| i64::try_from(at).unwrap_or(-1)))
+    })?;
+    env.add_member_overload("lastIndexOf", "list_last_index_of", LIST_TYPE, vec![DYN_TYPE], |args| {
+        let (items, wanted) = (items(&args)?, args.get(1).ok_or_else(|| unexpected("value"))?);
+        int(items
+            .iter()
+            .rposition(|item| item.equals(wanted.as_ref()))
+            .map_or(-1, |at| i64::try_from(at).unwrap_or(-1)))
+    })
+}
+
+fn regex(args: &Args<'_, '_>) -> Result<regex::Regex, ExecutionError> {
+    regex::Regex::new(text(args, 1)?).map_err(|error| ExecutionError::function_error("find", error))
+}
+
+fn find_all<'b, 'v>(args: &Args<'_, '_>, limit: usize) -> Outcome<'b, 'v> {
+    let regex = regex(args)?;
+    let found = regex.find_iter(text(args, 0)?).take(limit).map(|found| found.as_str().to_owned());
+    let list: Vec<Box<dyn Val + 'v>> =
+        found.map(|text| -> Box<dyn Val + 'v> { Box::new(CelString::from(text)) }).collect();
+    Ok(CowVal::owned(CelList::from(list)))
+}
+
+fn items<'a, 'v>(args: &'a Args<'_, 'v>) -> Result<Vec<&'a (dyn Val + 'v)>, ExecutionError> {
+    let list = args.first().and_then(|arg| arg.as_iterable()).ok_or_else(|| unexpected("list"))?;
+    let mut iterator = list.iter();
+    let mut items = Vec::new();
+    while let Some(item) = iterator.next() {
+        items.push(item);
+    }
+    Ok(items)
+}
+
+fn compare(left: &dyn Val, right: &dyn Val) -> Result<Ordering, ExecutionError> {
+    left.as_comparer().ok_or_else(|| unexpected("comparable"))?.compare(right)
+}
+
+fn extreme<'b, 'v>(args: &Args<'_, 'v>, wanted: Ordering) -> Outcome<'b, 'v> {
+    let mut items = items(args)?.into_iter();
+    let first = items.next().ok_or_else(|| ExecutionError::function_error("min", "the list is empty"))?;
+    let best = items.try_fold(first, |best, item| {
+        Ok::<_, ExecutionError>(if compare(item, best)? == wanted { item } else { best })
+    })?;
+    Ok(CowVal::Owned(best.clone_as_boxed()))
+}

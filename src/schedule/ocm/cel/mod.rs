@@ -1,0 +1,128 @@
+//! Expressions over whole clusters, in the Common Expression Language.
+//!
+//! The variable is `managedCluster`; `managedCluster.scores(NAME)` lists the cluster's scores of an AddOnPlacementScore, and
+//! `TEXT.parseJSON()` reads JSON. Beyond the language there are its string functions and Kubernetes' quantity, semver, regex
+//! and list functions. An expression that cannot be evaluated on a cluster does not match it.
+
+mod cost;
+mod functions;
+mod json;
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+
+use cel::common::types::CelBool;
+use cel::parser::Expression;
+use cel::{Context, Env, Value};
+use fixedbitset::FixedBitSet;
+
+use self::cost::Meter;
+use super::Hub;
+
+/// Characters of an expression.
+pub const EXPRESSION_LENGTH_MAX: usize = 5000;
+/// What one expression may cost on one cluster, in steps: nodes evaluated, and characters handled, ten for one.
+pub const EXPRESSION_COST_MAX: u64 = 1_000_000;
+/// What the expressions of one predicate may cost on one cluster, in steps.
+pub const PREDICATE_COST_MAX: u64 = 10_000_000;
+
+/// The variable that holds the cluster.
+const CLUSTER: &str = "managedCluster";
+/// The variable that holds its scores; no expression can name it.
+const SCORES: &str = "@scores";
+
+/// The compiled expressions of a predicate, all of which have to hold.
+#[derive(Clone, Default)]
+pub(super) struct Expressions {
+    programs: Vec<Arc<Expression>>,
+    /// The AddOnPlacementScores that are read; `None` where a name is computed.
+    score_names: Option<BTreeSet<String>>,
+    environment: Option<Arc<Env>>,
+}
+
+impl fmt::Debug for Expressions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Expressions").field("programs", &self.programs).finish_non_exhaustive()
+    }
+}
+
+impl Expressions {
+    /// Compiles the expressions of a predicate.
+    ///
+    /// # Errors
+    /// What is wrong with the first that cannot be compiled, or whose cost cannot fit.
+    pub(super) fn compile(expressions: &[String]) -> Result<Self, String> {
+        if expressions.is_empty() {
+            return Ok(Self { score_names: Some(BTreeSet::new()), ..Self::default() });
+        }
+        let environment = functions::environment();
+        let compiled = expressions.iter().map(|text| compile(&environment, text)).collect::<Result<Vec<_>, _>>()?;
+        let score_names = compiled.iter().try_fold(BTreeSet::new(), |mut names, expression| {
+            names.extend(cost::score_names(expression)?);
+            Some(names)
+        });
+        let programs = compiled.into_iter().map(|expression| Arc::new(cost::metered(expression))).collect();
+        Ok(Self { programs, score_names, environment: Some(Arc::new(environment)) })
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.programs.is_empty()
+    }
+
+    pub(super) fn score_names(&self) -> Option<&BTreeSet<String>> {
+        self.score_names.as_ref()
+    }
+
+    /// Returns the clusters, of those asked about, on which every expression holds.
+    ///
+    /// Source: Open Cluster Management: an error, a value that is not boolean, or too high a cost is no match.
+    pub(super) fn matching(&self, hub: &Hub, clusters: &FixedBitSet) -> Vec<usize> {
+        let Some(environment) = &self.environment else { return clusters.ones().collect() };
+        let meter = Arc::new(Meter::default());
+        clusters.ones().filter(|&slot| self.holds(hub, slot, environment, &meter)).collect()
+    }
+
+    fn holds(&self, hub: &Hub, slot: usize, environment: &Arc<Env>, meter: &Arc<Meter>) -> bool {
+        let object = &hub.member(super::taint::slot_number(slot)).object;
+        let mut context = Context::with_env(environment.clone());
+        functions::add_to(&mut context, meter);
+        context.add_variable_as_val(CLUSTER, json::lazy(object));
+        if self.score_names.as_ref().is_none_or(|names| !names.is_empty()) {
+            context.add_variable_as_val(SCORES, functions::scores(hub.score_objects(&hub.names()[slot])));
+        }
+        let mut spent = 0;
+        self.programs.iter().all(|program| {
+            meter.start(EXPRESSION_COST_MAX.min(PREDICATE_COST_MAX.saturating_sub(spent)));
+            let value = Value::resolve_val(program, &context);
+            spent += meter.spent();
+            value.is_ok_and(|value| value.downcast_ref::<CelBool>().is_some_and(|holds| *holds.inner()))
+        })
+    }
+}
+
+/// Returns what is wrong with an expression.
+pub(super) fn complaint(expression: &str) -> Option<String> {
+    compile(&functions::environment(), expression).err()
+}
+
+fn compile(environment: &Env, text: &str) -> Result<Expression, String> {
+    let failed = |line: isize, column: isize, message: &str| {
+        format!("compilation failed: ERROR: <input>:{line}:{column}: {message}")
+    };
+    let length = text.chars().count();
+    if length > EXPRESSION_LENGTH_MAX {
+        return Err(failed(1, 1, &format!("has {length} characters, the limit is {EXPRESSION_LENGTH_MAX}")));
+    }
+    let program = environment.compile(text).map_err(|errors| format!("compilation failed: {errors}"))?;
+    match cost::check(program.expression()) {
+        Ok(()) => Ok(program.expression().clone()),
+        Err(complaint) => {
+            let offset = program.source_info().offset_for(complaint.node).map_or(0, |(start, _)| start as usize);
+            let before: String = text.chars().take(offset).collect();
+            let line = before.matches('\n').count() + 1;
+            let column = before.chars().rev().take_while(|c| *c != '\n').count() + 1;
+            Err(format!("compilation failed: ERROR: <input>:{line}:{column}: {}", complaint.message))
+        }
+    }
+}

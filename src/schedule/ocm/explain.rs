@@ -1,0 +1,227 @@
+//! The same evaluation, told cluster by cluster.
+
+use std::cmp::Reverse;
+
+use fixedbitset::FixedBitSet;
+
+use super::hub::RESOURCES;
+use super::prioritize::{self, Kind};
+use super::taint::slot_number;
+use super::{Error, Hub, Member, Outcome, Request, candidates, evaluate, predicate, status, taint};
+use crate::api::ocm::{ClusterPredicate, Quantity};
+use crate::api::placement::{LabelSelector, LabelSelectorOperator, LabelSelectorRequirement};
+use crate::model::explanation::{ClusterExplanation, Explanation, Refusal, ScoreTerm};
+
+/// Returns for every cluster of the hub the first filter that said no, or its scores and its place.
+///
+/// # Errors
+/// As [`super::schedule`].
+pub fn explain(request: &Request<'_>) -> Result<Explanation, Error> {
+    let candidates = candidates(request)?;
+    let by_predicate = predicate::filter(request, &candidates.clusters).unwrap_or_else(|_| request.hub.no_clusters());
+    let outcome = status::outcome(request, &candidates, evaluate(request, &candidates));
+    let mut clusters = ranked(request, &outcome);
+    let judged: FixedBitSet = outcome.scores.iter().map(|&(slot, _)| slot as usize).collect();
+    for slot in (0..request.hub.names().len()).filter(|&slot| !judged.contains(slot)) {
+        let number = slot_number(slot);
+        let rejected =
+            if outcome.misconfigured.is_some() && outcome.scores.is_empty() && candidates.clusters.contains(slot) {
+                None
+            } else if !candidates.clusters.contains(slot) {
+                Some(not_a_candidate(request, &candidates.sets, number))
+            } else if by_predicate.contains(slot) {
+                taint::repelling(request, number).map(by_taint)
+            } else {
+                Some(by_nearest_predicate(request, number))
+            };
+        clusters.push(unranked(request.hub, number, outcome.selected.contains(slot), rejected));
+    }
+    let spec = request.policy.spec();
+    Ok(Explanation {
+        kind: "Placement".to_owned(),
+        namespace: request.key.namespace.clone(),
+        name: request.key.name.clone(),
+        wanted: spec.number_of_clusters.map_or("every cluster that passes".to_owned(), |n| format!("{n} clusters")),
+        fulfilled: outcome.satisfied.holds,
+        message: outcome
+            .misconfigured
+            .as_ref()
+            .map_or(outcome.satisfied.message.clone(), |notice| notice.message.clone()),
+        clusters,
+    })
+}
+
+/// Returns the clusters that passed, best first.
+fn ranked(request: &Request<'_>, outcome: &Outcome) -> Vec<ClusterExplanation> {
+    let hub = request.hub;
+    let slots: Vec<u32> = outcome.scores.iter().map(|&(slot, _)| slot).collect();
+    let mut terms: Vec<Vec<ScoreTerm>> = vec![Vec::new(); slots.len()];
+    for prioritizer in request.policy.prioritizers.iter().flatten() {
+        let scored = prioritize::score(request, &prioritizer.kind, &slots);
+        for ((terms, &slot), score) in terms.iter_mut().zip(&slots).zip(scored.scores) {
+            terms.push(ScoreTerm {
+                name: prioritizer.name(),
+                weight: Some(prioritizer.weight),
+                observed: observed(request, &prioritizer.kind, slot),
+                score: prioritizer.weight * score,
+            });
+        }
+    }
+    let mut order: Vec<usize> = (0..slots.len()).collect();
+    order.sort_by_key(|&position| (Reverse(outcome.scores[position].1), slots[position]));
+    let total = |position: usize| outcome.scores[order[position]].1;
+    let tied =
+        |at: usize| (at > 0 && total(at - 1) == total(at)) || (at + 1 < order.len() && total(at + 1) == total(at));
+    let explained = order.iter().enumerate().map(|(at, &position)| {
+        let slot = slots[position];
+        let picked = outcome.selected.contains(slot as usize);
+        let verb = if picked { "picked" } else { "not picked" };
+        ClusterExplanation {
+            cluster_name: hub.names()[slot as usize].clone(),
+            picked,
+            kept: false,
+            rejected: None,
+            scores: std::mem::take(&mut terms[position]),
+            rank: Some(at + 1),
+            tie_break: tied(at).then(|| "smaller name first".to_owned()),
+            reason: format!("{verb}: rank {} of {} with {}", at + 1, slots.len(), outcome.scores[position].1),
+        }
+    });
+    explained.collect()
+}
+
+/// Returns what a prioritizer looked at.
+fn observed(request: &Request<'_>, kind: &Kind, slot: u32) -> Option<String> {
+    let hub = request.hub;
+    let text = |quantity: &Quantity| match quantity {
+        Quantity::Text(text) => text.clone(),
+        Quantity::Number(number) => number.to_string(),
+    };
+    match kind {
+        Kind::Balance => Some(format!("{} decisions of others", hub.counts_of_others(request.key).0[slot as usize])),
+        Kind::Steady => {
+            let held = hub.held(request.key).is_some_and(|held| held.contains(slot as usize));
+            Some(if held { "has it" } else { "has it not" }.to_owned())
+        }
+        Kind::Resource(resource) => hub.member(slot).allocatable.get(RESOURCES[*resource].0).map(text),
+        Kind::AddOn(coordinate) => {
+            let (values, until) = hub.score_columns(&coordinate.resource_name, &coordinate.score_name)?;
+            let value = values.map_or(0, |values| values[slot as usize]);
+            match until.get(slot as usize).copied().flatten() {
+                Some(end) if request.now > end => Some(format!("{value}, expired {end}")),
+                _ => Some(value.to_string()),
+            }
+        }
+    }
+}
+
+fn unranked(hub: &Hub, slot: u32, picked: bool, rejected: Option<Refusal>) -> ClusterExplanation {
+    let reason = match (&rejected, picked) {
+        (Some(refusal), _) => {
+            let observed = refusal.observed.as_deref().unwrap_or("nothing");
+            format!("not picked: {} is {observed}, wanted {}", refusal.subject, refusal.wanted)
+        }
+        (None, true) => "kept: the placement is misconfigured, its last good decisions stay".to_owned(),
+        (None, false) => "not judged: the placement is misconfigured".to_owned(),
+    };
+    ClusterExplanation {
+        cluster_name: hub.names()[slot as usize].clone(),
+        picked,
+        kept: picked,
+        rejected,
+        scores: Vec::new(),
+        rank: None,
+        tie_break: None,
+        reason,
+    }
+}
+
+fn not_a_candidate(request: &Request<'_>, sets: &[String], slot: u32) -> Refusal {
+    if request.hub.member(slot).deleting {
+        return Refusal {
+            filter: "ManagedClusterSet".to_owned(),
+            subject: "deletion".to_owned(),
+            observed: Some("in progress".to_owned()),
+            wanted: "none".to_owned(),
+        };
+    }
+    let of_cluster: Vec<String> = request.hub.sets_of(slot as usize).into_iter().collect();
+    Refusal {
+        filter: "ManagedClusterSet".to_owned(),
+        subject: "cluster set".to_owned(),
+        observed: (!of_cluster.is_empty()).then(|| of_cluster.join(", ")),
+        wanted: format!("one of [{}]", sets.join(", ")),
+    }
+}
+
+fn by_taint(taint: &crate::api::ocm::ManagedClusterTaint) -> Refusal {
+    let since = taint.time_added.map_or(String::new(), |since| format!(" since {since}"));
+    Refusal {
+        filter: taint::PLUGIN.to_owned(),
+        subject: format!("taint {}", taint.key),
+        observed: Some(format!("{}={}:{:?}{since}", taint.key, taint.value, taint.effect)),
+        wanted: "a toleration that holds".to_owned(),
+    }
+}
+
+/// Returns what fails first in the predicate of which the least fails.
+fn by_nearest_predicate(request: &Request<'_>, slot: u32) -> Refusal {
+    let member = request.hub.member(slot);
+    let predicates = &request.policy.spec().predicates;
+    let failures = predicates.iter().map(|predicate| failing(member, predicate));
+    let (position, mut nearest) = failures
+        .enumerate()
+        .min_by_key(|(_, failing)| if failing.is_empty() { usize::MAX } else { failing.len() })
+        .unwrap_or_default();
+    if !nearest.is_empty() {
+        return nearest.swap_remove(0);
+    }
+    // Labels and claims fit: an expression does not hold.
+    let expressions =
+        predicates.get(position).map(|p| p.required_cluster_selector.cel_selector.cel_expressions.join(" && "));
+    Refusal {
+        filter: predicate::PLUGIN.to_owned(),
+        subject: "expression".to_owned(),
+        observed: Some("false, or an error".to_owned()),
+        wanted: expressions.unwrap_or_default(),
+    }
+}
+
+fn failing(member: &Member, predicate: &ClusterPredicate) -> Vec<Refusal> {
+    let selector = &predicate.required_cluster_selector;
+    let claims = predicate::claims(&selector.claim_selector);
+    let mut failing = failing_requirements("label", &member.labels, &selector.label_selector);
+    failing.extend(failing_requirements("claim", &member.claims, &claims));
+    failing
+}
+
+fn failing_requirements(
+    what: &str,
+    found: &std::collections::BTreeMap<String, String>,
+    selector: &LabelSelector,
+) -> Vec<Refusal> {
+    let refusal = |key: &String, wanted: String| Refusal {
+        filter: predicate::PLUGIN.to_owned(),
+        subject: format!("{what} {key}"),
+        observed: found.get(key).cloned(),
+        wanted,
+    };
+    let equalities = selector.match_labels.iter().filter(|(key, value)| found.get(*key) != Some(value));
+    let mut refusals: Vec<Refusal> = equalities.map(|(key, value)| refusal(key, format!("= {value}"))).collect();
+    for requirement in &selector.match_expressions {
+        let LabelSelectorRequirement { key, operator, values } = requirement;
+        let alone = LabelSelector { match_expressions: vec![requirement.clone()], ..LabelSelector::default() };
+        if !alone.matches(found) {
+            refusals.push(refusal(
+                key,
+                match operator {
+                    LabelSelectorOperator::In => format!("In [{}]", values.join(", ")),
+                    LabelSelectorOperator::NotIn => format!("NotIn [{}]", values.join(", ")),
+                    LabelSelectorOperator::Exists => "Exists".to_owned(),
+                    LabelSelectorOperator::DoesNotExist => "DoesNotExist".to_owned(),
+                },
+            ));
+        }
+    }
+    refusals
+}

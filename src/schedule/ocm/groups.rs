@@ -1,0 +1,152 @@
+//! Decision groups and the objects they are written to.
+
+use std::collections::BTreeMap;
+
+use fixedbitset::FixedBitSet;
+
+use super::taint::slot_number;
+use super::{
+    Decisions, GROUP_INDEX_LABEL, GROUP_NAME_LABEL, Hub, Key, Notice, Outcome, PLACEMENT_LABEL, Request, predicate,
+};
+use crate::api::check::{self, FieldError};
+use crate::api::ocm::{DecisionGroup, OcmPlacementSpec};
+use crate::api::placement::IntOrPercent;
+use crate::model::id::ClusterName;
+
+/// Decisions of one PlacementDecision.
+pub const DECISIONS_PER_PAGE_MAX: usize = 100;
+
+/// A group of decisions.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Group {
+    /// As the strategy names it; empty for what no named group has. Several groups may have one name.
+    pub name: String,
+    /// Its clusters, in order of name.
+    pub clusters: Vec<u32>,
+}
+
+/// One PlacementDecision as it is to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Page {
+    /// `metadata.name`.
+    pub name: String,
+    /// `metadata.labels`: the placement, the index and the name of the group.
+    pub labels: BTreeMap<String, String>,
+    /// The clusters of `status.decisions`, in order of name.
+    pub clusters: Vec<ClusterName>,
+}
+
+/// Selected clusters in groups, and what is wrong with the strategy.
+pub(super) struct Grouped {
+    pub(super) groups: Vec<Group>,
+    pub(super) misconfigured: Option<Notice>,
+}
+
+/// Cuts the selected clusters into groups.
+///
+/// Named groups come first and take what fits them, each cut into groups of the same name and of limited length; then what
+/// is left. Where nothing is selected there is one empty group, so that one empty object exists.
+///
+/// Source: Open Cluster Management. A length that cannot be read leaves no group at all; a selector that cannot be read
+/// leaves the groups before it.
+pub(super) fn cut(request: &Request<'_>, selected: &FixedBitSet) -> Grouped {
+    let strategy = &request.policy.spec().decision_strategy.group_strategy;
+    let mut groups = Vec::new();
+    let length = match group_length(strategy.clusters_per_decision_group.as_ref(), selected.count_ones(..)) {
+        Ok(length) => length,
+        Err(message) => return Grouped { groups, misconfigured: Some(Notice::new("", message)) },
+    };
+    let mut rest = selected.clone();
+    for group in &strategy.decision_groups {
+        if let Some(message) = group_error(group) {
+            return Grouped { groups, misconfigured: Some(Notice::new("", message)) };
+        }
+        let selector = &group.group_cluster_selector;
+        let mut taken = predicate::fitting(request.hub, &selector.label_selector, &selector.claim_selector);
+        taken.intersect_with(&rest);
+        rest.difference_with(&taken);
+        chunks(&mut groups, &group.group_name, &taken, length);
+    }
+    chunks(&mut groups, "", &rest, length);
+    if groups.is_empty() {
+        groups.push(Group::default());
+    }
+    Grouped { groups, misconfigured: None }
+}
+
+fn chunks(groups: &mut Vec<Group>, name: &str, clusters: &FixedBitSet, length: usize) {
+    let slots: Vec<u32> = clusters.ones().map(slot_number).collect();
+    groups.extend(slots.chunks(length).map(|chunk| Group { name: name.to_owned(), clusters: chunk.to_vec() }));
+}
+
+/// Returns how many of `n` clusters a group has at most; at least 1.
+fn group_length(wanted: Option<&IntOrPercent>, n: usize) -> Result<usize, String> {
+    let length = match wanted {
+        None => n,
+        Some(IntOrPercent::Int(length)) => usize::try_from(*length).unwrap_or(0),
+        Some(IntOrPercent::Text(text)) => match check::percent(text) {
+            Some(percent) => (n * usize::from(percent)).div_ceil(100),
+            None => return Err(format!("{text} invalid type: string is not a percentage")),
+        },
+    };
+    Ok(if length == 0 || length > n { n.max(1) } else { length })
+}
+
+fn group_error(group: &DecisionGroup) -> Option<String> {
+    let selector = &group.group_cluster_selector;
+    predicate::selector_error(&selector.label_selector)
+        .or_else(|| predicate::selector_error(&predicate::claims(&selector.claim_selector)))
+}
+
+/// Returns what is wrong with the strategy, by field.
+pub(super) fn complaints(spec: &OcmPlacementSpec) -> Vec<FieldError> {
+    let path = "spec.decisionStrategy.groupStrategy";
+    let strategy = &spec.decision_strategy.group_strategy;
+    let length = group_length(strategy.clusters_per_decision_group.as_ref(), 0).err();
+    let mut complaints: Vec<FieldError> =
+        length.map(|m| FieldError::new(format!("{path}.clustersPerDecisionGroup"), m)).into_iter().collect();
+    for (index, group) in strategy.decision_groups.iter().enumerate() {
+        let path = format!("{path}.decisionGroups[{index}].groupClusterSelector");
+        complaints.extend(group_error(group).map(|message| FieldError::new(path, message)));
+    }
+    complaints
+}
+
+impl Outcome {
+    /// Returns the decision objects as they are to be; every other object with the placement's label is to go. `None` where
+    /// all are to stay as they are.
+    ///
+    /// Source: Open Cluster Management: names count on from 1 over all groups.
+    pub fn pages(&self, key: &Key, hub: &Hub) -> Option<Vec<Page>> {
+        let Decisions::Groups(groups) = &self.decisions else { return None };
+        let mut pages = Vec::new();
+        for (index, group) in groups.iter().enumerate() {
+            for slots in group.pages() {
+                let labels = [
+                    (PLACEMENT_LABEL, key.name.clone()),
+                    (GROUP_INDEX_LABEL, index.to_string()),
+                    (GROUP_NAME_LABEL, group.name.clone()),
+                ];
+                pages.push(Page {
+                    name: page_name(key, pages.len()),
+                    labels: labels.map(|(label, value)| (label.to_owned(), value)).into(),
+                    clusters: slots.iter().map(|&slot| hub.names()[slot as usize].clone()).collect(),
+                });
+            }
+        }
+        Some(pages)
+    }
+}
+
+impl Group {
+    /// Returns the clusters of each of its objects: one without clusters where it has none.
+    pub(super) fn pages(&self) -> impl Iterator<Item = &[u32]> {
+        let empty = self.clusters.is_empty().then_some(&[][..]);
+        empty.into_iter().chain(self.clusters.chunks(DECISIONS_PER_PAGE_MAX))
+    }
+}
+
+/// Returns the name of a placement's decision object by its position over all groups.
+pub(super) fn page_name(key: &Key, position: usize) -> String {
+    format!("{}-decision-{}", key.name, position + 1)
+}

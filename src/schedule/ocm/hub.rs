@@ -1,0 +1,501 @@
+//! What placements read of the hub, indexed: clusters, sets, bindings, scores, and everybody's decisions.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use fixedbitset::FixedBitSet;
+use jiff::Timestamp;
+
+use super::member::Member;
+use super::{Key, SET_LABEL, predicate};
+use crate::api::ocm::{AddOnScoreStatus, ManagedClusterSetSpec, ManagedTaintEffect, SelectorType};
+use crate::model::id::ClusterName;
+use crate::schedule::labels::Labels;
+
+/// A taint without its time. Equal taints are judged once for all clusters that have them.
+pub(super) type TaintText = (String, String, ManagedTaintEffect);
+
+/// What changed on the hub, as far as a placement can read it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Nothing that any placement reads.
+    Nothing,
+    /// A cluster.
+    Cluster(ClusterChange),
+    /// A set, or its selector.
+    Set(String),
+    /// The binding of a set to a namespace.
+    Binding {
+        /// The namespace.
+        namespace: String,
+        /// The set.
+        set: String,
+    },
+    /// Scores of a cluster.
+    Score {
+        /// Name of the AddOnPlacementScore.
+        resource: String,
+        /// The cluster.
+        cluster: ClusterName,
+        /// The scores that differ; all of them where the time until which they hold differs.
+        names: BTreeSet<String>,
+    },
+}
+
+/// What changed about a cluster.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClusterChange {
+    /// Sets that have it and had it before.
+    pub in_sets: BTreeSet<String>,
+    /// Sets that it joined or left; all of its sets where it arrived, left, or began to be deleted.
+    pub moved_sets: BTreeSet<String>,
+    /// Labels that differ.
+    pub labels: BTreeSet<String>,
+    /// Claims that differ.
+    pub claims: BTreeSet<String>,
+    /// Whether taints differ.
+    pub taints: bool,
+    /// Resources that it ranks differently by: `cpu`, `memory`.
+    pub resources: BTreeSet<&'static str>,
+    /// Whether anything of the object differs.
+    pub object: bool,
+}
+
+#[derive(Clone, Debug)]
+struct Set {
+    spec: ManagedClusterSetSpec,
+    members: Result<FixedBitSet, String>,
+}
+
+/// AddOnPlacementScores of one name.
+#[derive(Clone, Debug, Default)]
+struct Scores {
+    objects: BTreeMap<ClusterName, AddOnScoreStatus>,
+    /// Score by name, by slot; 0 where a cluster has none.
+    values: BTreeMap<String, Vec<i32>>,
+    until: Vec<Option<Timestamp>>,
+}
+
+impl Scores {
+    fn place(&mut self, slot: usize, status: Option<&AddOnScoreStatus>, slots: usize) {
+        for values in self.values.values_mut() {
+            values[slot] = 0;
+        }
+        self.until.resize(slots, None);
+        self.until[slot] = status.and_then(|status| status.valid_until);
+        for score in status.into_iter().flat_map(|status| &status.scores) {
+            self.values.entry(score.name.clone()).or_insert_with(|| vec![0; slots])[slot] = score.value;
+        }
+    }
+}
+
+/// The resources that a placement can rank by, and their prioritizers.
+pub(super) const RESOURCES: [(&str, &str); 2] =
+    [("cpu", "ResourceAllocatableCPU"), ("memory", "ResourceAllocatableMemory")];
+
+/// The decisions of one placement: its clusters, and what the hub does not know or is named twice.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Held {
+    slots: FixedBitSet,
+    others: BTreeMap<ClusterName, u32>,
+}
+
+/// What placements read of the hub.
+///
+/// Changing, adding or removing one thing keeps the indexes; the loss or gain of a cluster moves slots and rebuilds them.
+#[derive(Clone, Debug, Default)]
+pub struct Hub {
+    names: Vec<ClusterName>,
+    members: Vec<Member>,
+    staying: FixedBitSet,
+    labels: Labels,
+    claims: Labels,
+    taints: BTreeMap<TaintText, FixedBitSet>,
+    /// By resource, by slot; NaN for clusters that are not ranked by it.
+    allocatable: [Vec<f64>; RESOURCES.len()],
+    sets: BTreeMap<String, Set>,
+    bindings: BTreeMap<String, BTreeSet<String>>,
+    scores: BTreeMap<String, Scores>,
+    held: BTreeMap<Key, Held>,
+    /// Decisions that name a cluster, by slot, and by name for those the hub does not know or that are named twice.
+    counts: Vec<u32>,
+    other_counts: BTreeMap<ClusterName, u32>,
+}
+
+impl Hub {
+    /// Returns a hub of clusters, without sets, bindings, scores and decisions.
+    pub fn new(clusters: BTreeMap<ClusterName, Member>) -> Self {
+        let (names, members) = clusters.into_iter().unzip();
+        let mut hub = Self { names, members, ..Self::default() };
+        hub.rebuild();
+        hub
+    }
+
+    /// Returns the clusters by slot, in order of name.
+    pub fn names(&self) -> &[ClusterName] {
+        &self.names
+    }
+
+    /// Returns a cluster by its slot.
+    pub fn member(&self, slot: u32) -> &Member {
+        &self.members[slot as usize]
+    }
+
+    /// Returns the slot of a cluster.
+    pub fn slot(&self, name: &str) -> Option<u32> {
+        let slot = self.names.binary_search_by(|probe| probe.as_str().cmp(name)).ok()?;
+        Some(u32::try_from(slot).expect("a hub has fewer than four billion clusters"))
+    }
+
+    /// Sets, replaces or (`None`) removes a cluster. Its arrival and its loss move the slots of others.
+    pub fn set_cluster(&mut self, name: &ClusterName, member: Option<Member>) -> Change {
+        let position = self.names.binary_search(name);
+        let before = position.ok().map(|slot| (self.members[slot].clone(), self.sets_of(slot)));
+        match (position, member) {
+            (Ok(slot), Some(member)) => self.replace(slot, member),
+            (Err(slot), Some(member)) => {
+                self.move_slots(|hub| {
+                    hub.names.insert(slot, name.clone());
+                    hub.members.insert(slot, member);
+                });
+            }
+            (Ok(slot), None) => {
+                self.move_slots(|hub| {
+                    hub.names.remove(slot);
+                    hub.members.remove(slot);
+                });
+            }
+            (Err(_), None) => return Change::Nothing,
+        }
+        let after = self.names.binary_search(name).ok().map(|slot| (&self.members[slot], self.sets_of(slot)));
+        match ClusterChange::between(before.as_ref().map(|(m, s)| (m, s)), after.as_ref().map(|(m, s)| (*m, s))) {
+            Some(change) => Change::Cluster(change),
+            None => Change::Nothing,
+        }
+    }
+
+    /// Sets, replaces or removes a ManagedClusterSet.
+    pub fn set_set(&mut self, name: &str, spec: Option<ManagedClusterSetSpec>) -> Change {
+        if self.sets.get(name).map(|set| &set.spec) == spec.as_ref() {
+            return Change::Nothing;
+        }
+        match spec {
+            Some(spec) => {
+                let members = self.select_members(name, &spec);
+                self.sets.insert(name.to_owned(), Set { spec, members });
+            }
+            None => drop(self.sets.remove(name)),
+        }
+        Change::Set(name.to_owned())
+    }
+
+    /// Binds a set to a namespace, or ends that. A binding counts while its set exists.
+    pub fn set_binding(&mut self, namespace: &str, set: &str, bound: bool) -> Change {
+        let sets = self.bindings.entry(namespace.to_owned()).or_default();
+        let changed = if bound { sets.insert(set.to_owned()) } else { sets.remove(set) };
+        if changed { Change::Binding { namespace: namespace.to_owned(), set: set.to_owned() } } else { Change::Nothing }
+    }
+
+    /// Sets, replaces or removes the AddOnPlacementScore of a name in the namespace of a cluster.
+    pub fn set_score(&mut self, resource: &str, cluster: &ClusterName, status: Option<AddOnScoreStatus>) -> Change {
+        let slots = self.names.len();
+        let slot = self.slot(cluster.as_str());
+        let scores = self.scores.entry(resource.to_owned()).or_default();
+        let names = differing_scores(scores.objects.get(cluster), status.as_ref());
+        if let Some(slot) = slot {
+            scores.place(slot as usize, status.as_ref(), slots);
+        }
+        match status {
+            Some(status) => drop(scores.objects.insert(cluster.clone(), status)),
+            None => drop(scores.objects.remove(cluster)),
+        }
+        if names.is_empty() {
+            return Change::Nothing;
+        }
+        Change::Score { resource: resource.to_owned(), cluster: cluster.clone(), names }
+    }
+
+    /// Sets the clusters that a placement's decision objects name, every time they are named. Objects that name no placement
+    /// are all of the key with an empty name. No change: nobody is evaluated again because somebody else's decisions moved.
+    pub fn set_decisions<'n>(&mut self, key: &Key, clusters: impl IntoIterator<Item = &'n str>) {
+        let mut held = Held { slots: self.no_clusters(), others: BTreeMap::new() };
+        for name in clusters {
+            match self.slot(name) {
+                Some(slot) if !held.slots.put(slot as usize) => {}
+                _ => *held.others.entry(ClusterName::from(name)).or_default() += 1,
+            }
+        }
+        self.hold(key, held);
+    }
+
+    /// Sets the clusters that a placement has to those that an evaluation selected.
+    pub fn set_selected(&mut self, key: &Key, selected: &FixedBitSet) {
+        self.hold(key, Held { slots: selected.clone(), others: BTreeMap::new() });
+    }
+
+    fn hold(&mut self, key: &Key, held: Held) {
+        let empty = held.slots.is_clear() && held.others.is_empty();
+        let before = if empty { self.held.remove(key) } else { self.held.insert(key.clone(), held.clone()) };
+        for slot in held.slots.ones() {
+            self.counts[slot] += 1;
+        }
+        for (name, count) in held.others {
+            *self.other_counts.entry(name).or_default() += count;
+        }
+        let Some(before) = before else { return };
+        for slot in before.slots.ones() {
+            self.counts[slot] -= 1;
+        }
+        for (name, count) in before.others {
+            if let Some(total) = self.other_counts.get_mut(&name) {
+                *total -= count;
+                if *total == 0 {
+                    self.other_counts.remove(&name);
+                }
+            }
+        }
+    }
+
+    /// Returns the clusters that a placement has; `None` where it has none.
+    pub fn held(&self, key: &Key) -> Option<&FixedBitSet> {
+        self.held.get(key).map(|held| &held.slots)
+    }
+
+    /// Returns how often decisions of other placements name each cluster, by slot, and the largest such count over all names.
+    pub(super) fn counts_of_others(&self, key: &Key) -> (Vec<u32>, u32) {
+        let mut counts = self.counts.clone();
+        let mut own_others = None;
+        if let Some(held) = self.held.get(key) {
+            held.slots.ones().for_each(|slot| counts[slot] -= 1);
+            own_others = Some(&held.others);
+        }
+        let mut largest = 0;
+        for (name, total) in &self.other_counts {
+            let count = total - own_others.and_then(|own| own.get(name)).unwrap_or(&0);
+            match self.slot(name.as_str()) {
+                Some(slot) => counts[slot as usize] += count,
+                None => largest = largest.max(count),
+            }
+        }
+        let largest = counts.iter().copied().max().unwrap_or(0).max(largest);
+        (counts, largest)
+    }
+
+    /// Returns a set of no clusters, with a place for each.
+    pub(super) fn no_clusters(&self) -> FixedBitSet {
+        FixedBitSet::with_capacity(self.names.len())
+    }
+
+    pub(super) fn staying(&self) -> &FixedBitSet {
+        &self.staying
+    }
+
+    pub(super) fn labels(&self) -> &Labels {
+        &self.labels
+    }
+
+    pub(super) fn claims(&self) -> &Labels {
+        &self.claims
+    }
+
+    pub(super) fn taints(&self) -> &BTreeMap<TaintText, FixedBitSet> {
+        &self.taints
+    }
+
+    /// Returns what can be allocated of a resource (of `RESOURCES`), by slot; NaN for clusters that are not ranked by it.
+    pub(super) fn allocatable(&self, resource: usize) -> &[f64] {
+        &self.allocatable[resource]
+    }
+
+    /// Returns the values of an add-on's score by slot, and until when each object holds; `None` where nobody has the score.
+    pub(super) fn score_columns(&self, resource: &str, score: &str) -> Option<(Option<&[i32]>, &[Option<Timestamp>])> {
+        let scores = self.scores.get(resource)?;
+        Some((scores.values.get(score).map(Vec::as_slice), &scores.until))
+    }
+
+    /// Returns the AddOnPlacementScores in the namespace of a cluster, by name.
+    pub(super) fn score_objects(&self, cluster: &ClusterName) -> impl Iterator<Item = (&str, &AddOnScoreStatus)> {
+        self.scores.iter().filter_map(|(name, scores)| Some((name.as_str(), scores.objects.get(cluster)?)))
+    }
+
+    /// Returns the existing sets bound to a namespace, by name.
+    pub fn bound_sets(&self, namespace: &str) -> impl Iterator<Item = &str> {
+        let bound = self.bindings.get(namespace).into_iter().flatten();
+        bound.map(String::as_str).filter(|set| self.sets.contains_key(*set))
+    }
+
+    /// Tells whether a set is bound to a namespace, whether it exists or not.
+    pub(super) fn is_bound(&self, namespace: &str, set: &str) -> bool {
+        self.bindings.get(namespace).is_some_and(|sets| sets.contains(set))
+    }
+
+    /// Returns the clusters of a set, or why its selector cannot be read; `None` where there is no such set.
+    pub(super) fn members_of(&self, set: &str) -> Option<Result<&FixedBitSet, &String>> {
+        self.sets.get(set).map(|set| set.members.as_ref())
+    }
+
+    /// Returns the sets that have a cluster.
+    pub(super) fn sets_of(&self, slot: usize) -> BTreeSet<String> {
+        let has = |set: &Set| set.members.as_ref().is_ok_and(|members| members.contains(slot));
+        self.sets.iter().filter(|(_, set)| has(set)).map(|(name, _)| name.clone()).collect()
+    }
+
+    fn replace(&mut self, slot: usize, member: Member) {
+        let old = std::mem::replace(&mut self.members[slot], member);
+        let new = &self.members[slot];
+        let relabelled = old.labels != new.labels;
+        if relabelled {
+            self.labels.set(slot, &new.labels);
+        }
+        if old.claims != new.claims {
+            self.claims.set(slot, &new.claims);
+        }
+        if old.taints != new.taints {
+            self.taints.retain(|_, clusters| {
+                clusters.remove(slot);
+                !clusters.is_clear()
+            });
+        }
+        self.place(slot);
+        if relabelled {
+            self.regroup(slot);
+        }
+    }
+
+    /// Writes a cluster's taints and columns at its slot.
+    fn place(&mut self, slot: usize) {
+        let slots = self.names.len();
+        let member = &self.members[slot];
+        self.staying.set(slot, !member.deleting);
+        for (column, (resource, _)) in self.allocatable.iter_mut().zip(RESOURCES) {
+            column[slot] = member.ranked_resource(resource).unwrap_or(f64::NAN);
+        }
+        for taint in &member.taints {
+            let text = (taint.key.clone(), taint.value.clone(), taint.effect);
+            self.taints.entry(text).or_insert_with(|| FixedBitSet::with_capacity(slots)).insert(slot);
+        }
+    }
+
+    /// Puts a relabelled cluster into its sets and out of others.
+    fn regroup(&mut self, slot: usize) {
+        let labels = &self.members[slot].labels;
+        for (name, set) in &mut self.sets {
+            if let Ok(members) = &mut set.members {
+                members.set(slot, is_member(name, &set.spec, labels));
+            }
+        }
+    }
+
+    /// Changes which clusters there are, and carries the decisions over to the new slots.
+    fn move_slots(&mut self, change: impl FnOnce(&mut Self)) {
+        let held = std::mem::take(&mut self.held);
+        let named = |held: &Held| {
+            let mut names: Vec<ClusterName> = held.slots.ones().map(|slot| self.names[slot].clone()).collect();
+            names.extend(held.others.iter().flat_map(|(name, count)| (0..*count).map(|_| name.clone())));
+            names
+        };
+        let decisions: Vec<(Key, Vec<ClusterName>)> =
+            held.iter().map(|(key, held)| (key.clone(), named(held))).collect();
+        change(self);
+        self.rebuild();
+        for (key, names) in decisions {
+            self.set_decisions(&key, names.iter().map(ClusterName::as_str));
+        }
+    }
+
+    fn rebuild(&mut self) {
+        let slots = self.names.len();
+        self.staying = FixedBitSet::with_capacity(slots);
+        (self.labels, self.claims) = (Labels::new(slots), Labels::new(slots));
+        self.taints.clear();
+        self.allocatable = std::array::from_fn(|_| vec![f64::NAN; slots]);
+        (self.counts, self.other_counts) = (vec![0; slots], BTreeMap::new());
+        for slot in 0..slots {
+            self.labels.set(slot, &self.members[slot].labels);
+            self.claims.set(slot, &self.members[slot].claims);
+            self.place(slot);
+        }
+        let specs: Vec<(String, ManagedClusterSetSpec)> =
+            self.sets.iter().map(|(name, set)| (name.clone(), set.spec.clone())).collect();
+        for (name, spec) in specs {
+            let members = self.select_members(&name, &spec);
+            self.sets.insert(name, Set { spec, members });
+        }
+        for scores in self.scores.values_mut() {
+            (scores.values, scores.until) = (BTreeMap::new(), vec![None; slots]);
+            for (cluster, status) in std::mem::take(&mut scores.objects) {
+                if let Ok(slot) = self.names.binary_search(&cluster) {
+                    scores.place(slot, Some(&status), slots);
+                }
+                scores.objects.insert(cluster, status);
+            }
+        }
+    }
+
+    fn select_members(&self, name: &str, spec: &ManagedClusterSetSpec) -> Result<FixedBitSet, String> {
+        if let Some(selector) = &spec.cluster_selector.label_selector
+            && let Some(message) = predicate::selector_error(selector)
+        {
+            return Err(message);
+        }
+        let mut members = self.no_clusters();
+        let fits = |slot: &usize| is_member(name, spec, &self.members[*slot].labels);
+        members.extend((0..self.names.len()).filter(fits));
+        Ok(members)
+    }
+}
+
+/// Tells whether labels put a cluster into a set.
+fn is_member(set: &str, spec: &ManagedClusterSetSpec, labels: &BTreeMap<String, String>) -> bool {
+    let selector = &spec.cluster_selector;
+    match selector.selector_type {
+        SelectorType::ExclusiveClusterSetLabel => labels.get(SET_LABEL).is_some_and(|value| value == set),
+        SelectorType::LabelSelector => {
+            selector.label_selector.as_ref().is_some_and(|selector| selector.matches(labels))
+        }
+    }
+}
+
+/// Returns the scores that differ between two states of an AddOnPlacementScore: all where the end of validity does.
+fn differing_scores(before: Option<&AddOnScoreStatus>, after: Option<&AddOnScoreStatus>) -> BTreeSet<String> {
+    let values = |status: Option<&AddOnScoreStatus>| -> BTreeMap<String, i32> {
+        status.into_iter().flat_map(|status| &status.scores).map(|score| (score.name.clone(), score.value)).collect()
+    };
+    let same_end = before.and_then(|status| status.valid_until) == after.and_then(|status| status.valid_until);
+    let (before, after) = (values(before), values(after));
+    if same_end { differing_keys(&before, &after) } else { before.into_keys().chain(after.into_keys()).collect() }
+}
+
+/// Returns the keys whose values differ.
+fn differing_keys<V: PartialEq>(before: &BTreeMap<String, V>, after: &BTreeMap<String, V>) -> BTreeSet<String> {
+    let gone = before.iter().filter(|(key, value)| after.get(*key) != Some(value));
+    let come = after.keys().filter(|key| !before.contains_key(*key));
+    gone.map(|(key, _)| key.clone()).chain(come.cloned()).collect()
+}
+
+type Seen<'a> = Option<(&'a Member, &'a BTreeSet<String>)>;
+
+impl ClusterChange {
+    fn between(before: Seen<'_>, after: Seen<'_>) -> Option<Self> {
+        let (Some((old, old_sets)), Some((new, new_sets))) = (before, after) else {
+            let (_, sets) = before.or(after)?;
+            return Some(Self { moved_sets: sets.clone(), object: true, ..Self::default() });
+        };
+        if old == new {
+            return None;
+        }
+        let resources = RESOURCES.iter().map(|(resource, _)| *resource);
+        let mut change = Self {
+            in_sets: old_sets.intersection(new_sets).cloned().collect(),
+            moved_sets: old_sets.symmetric_difference(new_sets).cloned().collect(),
+            labels: differing_keys(&old.labels, &new.labels),
+            claims: differing_keys(&old.claims, &new.claims),
+            taints: old.taints != new.taints,
+            resources: resources.filter(|r| old.ranked_resource(r) != new.ranked_resource(r)).collect(),
+            object: old.object != new.object,
+        };
+        if old.deleting != new.deleting {
+            change.moved_sets.append(&mut change.in_sets);
+        }
+        Some(change)
+    }
+}

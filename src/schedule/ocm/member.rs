@@ -1,0 +1,93 @@
+//! A managed cluster as placements see it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::api::check::{FieldError, quantity_nanos};
+use crate::api::ocm::{ManagedClusterTaint, Quantity};
+use crate::api::table::{self, Checked, OCM_GROUP};
+use crate::model::id::ClusterName;
+
+/// KubeFleet's names of the properties that stand for a resource: the resource, what can be allocated, what there is.
+const PROPERTIES: [(&str, &str, &str); 2] = [
+    ("cpu", "resources.kubernetes-fleet.io/allocatable-cpu", "resources.kubernetes-fleet.io/total-cpu"),
+    ("memory", "resources.kubernetes-fleet.io/allocatable-memory", "resources.kubernetes-fleet.io/total-memory"),
+];
+
+/// A managed cluster as placements see it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Member {
+    /// `metadata.labels`.
+    pub labels: BTreeMap<String, String>,
+    /// `status.clusterClaims` by name; the last of a name counts.
+    pub claims: BTreeMap<String, String>,
+    /// `spec.taints`.
+    pub taints: Vec<ManagedClusterTaint>,
+    /// `status.allocatable`.
+    pub allocatable: BTreeMap<String, Quantity>,
+    /// `status.capacity`: a cluster is ranked by a resource only if it is here, too.
+    pub capacity: BTreeMap<String, Quantity>,
+    /// Whether it is being deleted: nothing is placed there.
+    pub deleting: bool,
+    /// The whole object, for expressions.
+    pub object: Arc<Value>,
+}
+
+impl Member {
+    /// Reads a ManagedCluster document.
+    ///
+    /// # Errors
+    /// Every field that does not fit, and documents of another kind.
+    pub fn read(document: &Value) -> Result<(ClusterName, Self), Vec<FieldError>> {
+        let kind = table::lookup(OCM_GROUP, "ManagedCluster").expect("the kind is in the table");
+        let Checked::ManagedCluster(cluster) = kind.check(document)? else {
+            return Err(vec![FieldError::new("kind", "is not ManagedCluster")]);
+        };
+        let metadata = &document["metadata"];
+        let name = metadata["name"].as_str().unwrap_or_default();
+        let status = cluster.status.unwrap_or_default();
+        let member = Self {
+            labels: cluster.labels,
+            claims: status.cluster_claims.into_iter().map(|claim| (claim.name, claim.value)).collect(),
+            taints: cluster.spec.taints,
+            allocatable: status.allocatable,
+            capacity: status.capacity,
+            deleting: metadata.get("deletionTimestamp").is_some_and(|at| !at.is_null()),
+            object: Arc::new(document.clone()),
+        };
+        Ok((ClusterName::from(name), member))
+    }
+
+    /// Takes cpu and memory from properties, where the object's status says nothing of them: a cluster without Open Cluster
+    /// Management's agent is observed, or described by annotation, in KubeFleet's names.
+    pub fn fill_resources(&mut self, properties: &BTreeMap<String, String>) {
+        for (resource, allocatable, capacity) in PROPERTIES {
+            for (target, property) in [(&mut self.allocatable, allocatable), (&mut self.capacity, capacity)] {
+                if let Some(value) = properties.get(property) {
+                    target.entry(resource.to_owned()).or_insert_with(|| Quantity::Text(value.clone()));
+                }
+            }
+        }
+    }
+
+    /// Returns what can be allocated of a resource, in its unit; `None` for a cluster that is not ranked by it.
+    pub(super) fn ranked_resource(&self, resource: &str) -> Option<f64> {
+        self.capacity.get(resource)?;
+        quantity(self.allocatable.get(resource)?)
+    }
+}
+
+/// Returns a quantity as a number; `None` where it is none.
+///
+/// Source: Kubernetes apimachinery, `Quantity.AsApproximateFloat64`: digits times a power of ten.
+fn quantity(quantity: &Quantity) -> Option<f64> {
+    let nanos = match quantity {
+        Quantity::Text(text) => quantity_nanos(text)?,
+        Quantity::Number(number) => quantity_nanos(&number.to_string())?,
+    };
+    #[allow(clippy::cast_precision_loss, reason = "the original rounds, too")]
+    let scaled = |unit: i128, factor: f64| (nanos % unit == 0).then(|| (nanos / unit) as f64 * factor);
+    scaled(1_000_000_000, 1.0).or_else(|| scaled(1_000_000, 1e-3)).or_else(|| scaled(1, 1e-9))
+}

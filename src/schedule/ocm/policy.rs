@@ -1,0 +1,71 @@
+//! A placement's spec made ready: checked as the scheduler checks it, expressions compiled, weights settled.
+
+use std::collections::BTreeSet;
+
+use super::Notice;
+use super::cel::Expressions;
+use super::predicate;
+use super::prioritize::{self, Prioritizer};
+use crate::api::check::FieldError;
+use crate::api::ocm::OcmPlacementSpec;
+
+/// A placement's spec made ready for any number of evaluations.
+#[derive(Clone, Debug)]
+pub struct Policy {
+    spec: OcmPlacementSpec,
+    /// One for each predicate, or the first thing wrong in any of them.
+    pub(super) expressions: Result<Vec<Expressions>, Notice>,
+    /// Those that count, or what is wrong with them.
+    pub(super) prioritizers: Result<Vec<Prioritizer>, Notice>,
+}
+
+impl Policy {
+    /// Makes a spec ready. What is wrong with it is kept and said when it is evaluated: a predicate that cannot be read goes
+    /// unnoticed as long as there are no clusters.
+    pub fn new(spec: OcmPlacementSpec) -> Self {
+        let expressions = predicate::prepare(&spec);
+        let prioritizers = prioritize::prioritizers(&spec.prioritizer_policy);
+        Self { spec, expressions, prioritizers }
+    }
+
+    /// Returns the spec as written.
+    pub fn spec(&self) -> &OcmPlacementSpec {
+        &self.spec
+    }
+
+    /// Returns everything that makes the placement misconfigured by the files alone, with paths from the object's root. An API
+    /// server would accept it, so none of it refuses a commit: the placement gets its condition, and `validate` can tell.
+    pub fn complaints(&self) -> Vec<FieldError> {
+        let mut complaints = predicate::complaints(&self.spec);
+        complaints.extend(super::taint::complaints(&self.spec));
+        complaints.extend(super::groups::complaints(&self.spec));
+        if let Err(notice) = &self.prioritizers {
+            complaints.push(FieldError::new("spec.prioritizerPolicy", notice.message.clone()));
+        }
+        complaints
+    }
+
+    /// Returns the names of AddOnPlacementScores that its prioritizers read.
+    pub(super) fn score_names(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.prioritizers.iter().flatten().filter_map(|prioritizer| match &prioritizer.kind {
+            prioritize::Kind::AddOn(coordinate) => {
+                Some((coordinate.resource_name.as_str(), coordinate.score_name.as_str()))
+            }
+            _ => None,
+        })
+    }
+
+    /// Returns the names of AddOnPlacementScores that its expressions read; `None` where one of them is not written out.
+    pub(super) fn score_names_of_expressions(&self) -> Option<BTreeSet<&str>> {
+        let mut names = BTreeSet::new();
+        for expressions in self.expressions.iter().flatten() {
+            names.extend(expressions.score_names()?.iter().map(String::as_str));
+        }
+        Some(names)
+    }
+
+    /// Tells whether an expression reads clusters whole.
+    pub(super) fn reads_objects(&self) -> bool {
+        self.expressions.iter().flatten().any(|expressions| !expressions.is_empty())
+    }
+}

@@ -1,0 +1,218 @@
+//! Prioritizers: each scores every cluster that passed the filters, from -100 to 100; a cluster's total is their weighted sum.
+
+use fixedbitset::FixedBitSet;
+use jiff::{SignedDuration, Timestamp};
+
+use super::hub::RESOURCES;
+use super::taint::slot_number;
+use super::{Notice, Request};
+use crate::api::ocm::{AddOnCoordinate, PrioritizerPolicy, ScoreCoordinate, ScoreCoordinateType};
+
+/// What a cluster is scored by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// The fewer decisions of other placements name it, the better.
+    Balance,
+    /// Whether the placement has it already.
+    Steady,
+    /// How much of a resource (of [`RESOURCES`]) can be allocated, compared with the others.
+    Resource(usize),
+    /// What an add-on says.
+    AddOn(AddOnCoordinate),
+}
+
+/// A prioritizer that counts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Prioritizer {
+    pub(super) kind: Kind,
+    /// -10 to 10, and not 0.
+    pub(super) weight: i64,
+}
+
+impl Prioritizer {
+    /// Returns its name in the original.
+    pub(super) fn name(&self) -> String {
+        match &self.kind {
+            Kind::Balance => "Balance".to_owned(),
+            Kind::Steady => "Steady".to_owned(),
+            Kind::Resource(resource) => RESOURCES[*resource].1.to_owned(),
+            Kind::AddOn(coordinate) => format!("AddOn/{}/{}", coordinate.resource_name, coordinate.score_name),
+        }
+    }
+}
+
+/// Settles which prioritizers count, with which weight.
+///
+/// # Errors
+/// A mode or a prioritizer that does not exist; one of weight 0 is never looked at.
+///
+/// Source: Open Cluster Management. Entries are told apart by type, built-in name, and the very add-on object: a built-in
+/// listed twice has the last weight, an add-on listed twice counts twice.
+pub(super) fn prioritizers(policy: &PrioritizerPolicy) -> Result<Vec<Prioritizer>, Notice> {
+    let built_in = |name: &str| ScoreCoordinate { built_in: Some(name.to_owned()), ..ScoreCoordinate::default() };
+    let mut weights: Vec<(ScoreCoordinate, i32)> = match policy.mode.as_str() {
+        "" | "Additive" => vec![(built_in("Balance"), 1), (built_in("Steady"), 1)],
+        "Exact" => Vec::new(),
+        other => return Err(Notice::new("", format!("incorrect prioritizer policy mode: {other}"))),
+    };
+    for config in &policy.configurations {
+        let coordinate = match (&config.score_coordinate, &config.name) {
+            (Some(coordinate), _) => coordinate.clone(),
+            (None, Some(name)) => built_in(name),
+            (None, None) => return Err(Notice::new("", "scoreCoordinate field is required")),
+        };
+        let weight = config.weight.unwrap_or(1);
+        let same = |(other, _): &&mut (ScoreCoordinate, i32)| {
+            coordinate.add_on.is_none()
+                && other.add_on.is_none()
+                && other.type_ == coordinate.type_
+                && other.built_in.as_deref().unwrap_or_default() == coordinate.built_in.as_deref().unwrap_or_default()
+        };
+        match weights.iter_mut().find(same) {
+            Some((_, known)) => *known = weight,
+            None => weights.push((coordinate, weight)),
+        }
+    }
+    weights.retain(|(_, weight)| *weight != 0);
+    weights
+        .iter()
+        .map(|(coordinate, weight)| Ok(Prioritizer { kind: kind(coordinate)?, weight: (*weight).into() }))
+        .collect()
+}
+
+fn kind(coordinate: &ScoreCoordinate) -> Result<Kind, Notice> {
+    if coordinate.type_ == ScoreCoordinateType::AddOn {
+        let add_on = coordinate.add_on.clone();
+        return add_on.map(Kind::AddOn).ok_or_else(|| Notice::new("", "addOn should not be empty"));
+    }
+    let name = coordinate.built_in.as_deref().unwrap_or_default();
+    match name {
+        "Balance" => Ok(Kind::Balance),
+        "Steady" => Ok(Kind::Steady),
+        _ => match RESOURCES.iter().position(|(_, prioritizer)| *prioritizer == name) {
+            Some(resource) => Ok(Kind::Resource(resource)),
+            None => Err(Notice::new("", format!("incorrect builtin prioritizer: {name}"))),
+        },
+    }
+}
+
+/// What prioritizers said.
+pub(super) struct Prioritized {
+    /// The total of every cluster, in order of name.
+    pub(super) totals: Vec<(u32, i64)>,
+    /// Scores that expired.
+    pub(super) warning: Option<Notice>,
+    /// The moment at which the first score that counts will have expired.
+    pub(super) expires: Option<Timestamp>,
+}
+
+/// Returns the total of every cluster that passed the filters.
+///
+/// # Errors
+/// Prioritizers that cannot be carried out.
+pub(super) fn totals(request: &Request<'_>, passed: &FixedBitSet) -> Result<Prioritized, Notice> {
+    let prioritizers = request.policy.prioritizers.as_ref().map_err(Clone::clone)?;
+    let slots: Vec<u32> = passed.ones().map(slot_number).collect();
+    let mut totals: Vec<(u32, i64)> = slots.iter().map(|&slot| (slot, 0)).collect();
+    let mut warning = None;
+    let mut expires: Option<Timestamp> = None;
+    for prioritizer in prioritizers {
+        let scored = score(request, &prioritizer.kind, &slots);
+        for ((_, total), score) in totals.iter_mut().zip(&scored.scores) {
+            *total += prioritizer.weight * score;
+        }
+        if !scored.expired.is_empty() {
+            let names = request.hub.names();
+            let Kind::AddOn(coordinate) = &prioritizer.kind else { continue };
+            let of = |&slot: &u32| format!("{}/{}", names[slot as usize], coordinate.resource_name);
+            let expired: Vec<String> = scored.expired.iter().map(of).collect();
+            let message = format!("AddOnPlacementScores {} expired", expired.join(" "));
+            warning = Some(Notice::new(&prioritizer.name(), message));
+        }
+        expires = [expires, scored.expires].into_iter().flatten().min();
+    }
+    Ok(Prioritized { totals, warning, expires })
+}
+
+/// What one prioritizer says.
+#[derive(Default)]
+pub(super) struct Scored {
+    /// Its score of each cluster asked about.
+    pub(super) scores: Vec<i64>,
+    /// Clusters whose score expired.
+    expired: Vec<u32>,
+    /// The moment at which the first score that counts will have expired.
+    expires: Option<Timestamp>,
+}
+
+/// Returns one prioritizer's scores, without its weight.
+pub(super) fn score(request: &Request<'_>, kind: &Kind, slots: &[u32]) -> Scored {
+    let plain = |scores: Vec<i64>| Scored { scores, ..Scored::default() };
+    match kind {
+        Kind::Balance => plain(balance(request, slots)),
+        Kind::Steady => {
+            let held = request.hub.held(request.key);
+            let steady = |&slot: &u32| held.is_some_and(|held| held.contains(slot as usize));
+            plain(slots.iter().map(|slot| if steady(slot) { 100 } else { 0 }).collect())
+        }
+        Kind::Resource(resource) => plain(by_resource(request.hub.allocatable(*resource), slots)),
+        Kind::AddOn(coordinate) => by_add_on(request, coordinate, slots),
+    }
+}
+
+/// Source: Open Cluster Management, prioritizer Balance: halved, cut, doubled, so that scores are even. The largest count is
+/// that of any name, candidate or not.
+fn balance(request: &Request<'_>, slots: &[u32]) -> Vec<i64> {
+    let (counts, largest) = request.hub.counts_of_others(request.key);
+    #[allow(clippy::cast_possible_truncation, reason = "the original truncates toward zero")]
+    let score = |&slot: &u32| match counts[slot as usize] {
+        0 => 100,
+        count => 2 * ((100.0 * (0.5 - f64::from(count) / f64::from(largest))) as i64),
+    };
+    slots.iter().map(score).collect()
+}
+
+/// Source: Open Cluster Management, prioritizers by resource: linear between the least and the most of the clusters that
+/// passed. Clusters without the resource get the middle, 0; where all have the same, each gets 100.
+fn by_resource(allocatable: &[f64], slots: &[u32]) -> Vec<i64> {
+    let ranked = || slots.iter().map(|&slot| allocatable[slot as usize]).filter(|value| !value.is_nan());
+    let least = ranked().fold(f64::INFINITY, f64::min);
+    let most = ranked().fold(f64::NEG_INFINITY, f64::max);
+    #[allow(clippy::float_cmp, reason = "the original tells equal values apart from all others")]
+    let same = least == most;
+    #[allow(clippy::cast_possible_truncation, reason = "the original truncates toward zero")]
+    let score = |&slot: &u32| match allocatable[slot as usize] {
+        value if value.is_nan() => 0,
+        _ if same => 100,
+        value => ((((value - least) / (most - least)) - 0.5) * 2.0 * 100.0) as i64,
+    };
+    slots.iter().map(score).collect()
+}
+
+/// Source: Open Cluster Management, prioritizer AddOn. A score holds at the very moment until which it is valid.
+fn by_add_on(request: &Request<'_>, coordinate: &AddOnCoordinate, slots: &[u32]) -> Scored {
+    let Some((values, until)) = request.hub.score_columns(&coordinate.resource_name, &coordinate.score_name) else {
+        return Scored { scores: vec![0; slots.len()], ..Scored::default() };
+    };
+    let mut scored = Scored { scores: Vec::with_capacity(slots.len()), ..Scored::default() };
+    let mut first_end: Option<Timestamp> = None;
+    for &slot in slots {
+        let value = values.map_or(0, |values| values[slot as usize]);
+        let value = match until.get(slot as usize).copied().flatten() {
+            Some(end) if request.now > end => {
+                scored.expired.push(slot);
+                0
+            }
+            Some(end) => {
+                if value != 0 {
+                    first_end = Some(first_end.map_or(end, |first| first.min(end)));
+                }
+                value
+            }
+            None => value,
+        };
+        scored.scores.push(value.into());
+    }
+    scored.expires = first_end.and_then(|end| end.checked_add(SignedDuration::from_nanos(1)).ok());
+    scored
+}

@@ -1,0 +1,148 @@
+//! Which placements a change concerns.
+//!
+//! Source: Open Cluster Management finds them through the sets bound to a namespace; the attributes that a placement reads
+//! narrow that further here, and scores that its expressions name widen it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::hub::{ClusterChange, RESOURCES};
+use super::prioritize::Kind;
+use super::{Change, Hub, Key, Policy};
+use crate::api::placement::LabelSelector;
+
+/// What a placement reads of clusters.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Reads {
+    /// Sets it may pick from; empty means every bound one.
+    sets: Vec<String>,
+    labels: BTreeSet<String>,
+    claims: BTreeSet<String>,
+    resources: BTreeSet<&'static str>,
+    /// Whether an expression reads clusters whole.
+    objects: bool,
+    /// Scores by AddOnPlacementScore; an empty set is all of its scores.
+    scores: BTreeMap<String, BTreeSet<String>>,
+    /// Whether an expression computes the name of an AddOnPlacementScore.
+    any_score: bool,
+}
+
+impl Reads {
+    fn of(policy: &Policy) -> Self {
+        let spec = policy.spec();
+        let mut reads = Self { sets: spec.cluster_sets.clone(), objects: policy.reads_objects(), ..Self::default() };
+        let keys = |selector: &LabelSelector| -> Vec<String> {
+            let requirements = selector.match_expressions.iter().map(|requirement| &requirement.key);
+            selector.match_labels.keys().chain(requirements).cloned().collect()
+        };
+        let predicates = spec.predicates.iter().map(|predicate| &predicate.required_cluster_selector);
+        let groups =
+            spec.decision_strategy.group_strategy.decision_groups.iter().map(|group| &group.group_cluster_selector);
+        let selectors = predicates.map(|selector| (&selector.label_selector, &selector.claim_selector));
+        let selectors = selectors.chain(groups.map(|selector| (&selector.label_selector, &selector.claim_selector)));
+        for (by_label, by_claim) in selectors {
+            reads.labels.extend(keys(by_label));
+            reads.claims.extend(by_claim.match_expressions.iter().map(|requirement| requirement.key.clone()));
+        }
+        for prioritizer in policy.prioritizers.iter().flatten() {
+            if let Kind::Resource(resource) = prioritizer.kind {
+                reads.resources.insert(RESOURCES[resource].0);
+            }
+        }
+        for (resource, score) in policy.score_names() {
+            reads.scores.entry(resource.to_owned()).or_default().insert(score.to_owned());
+        }
+        match policy.score_names_of_expressions() {
+            Some(names) => {
+                names.into_iter().for_each(|name| drop(reads.scores.insert(name.to_owned(), BTreeSet::new())))
+            }
+            None => reads.any_score = true,
+        }
+        reads
+    }
+
+    fn picks_from(&self, set: &str) -> bool {
+        self.sets.is_empty() || self.sets.iter().any(|wanted| wanted == set)
+    }
+
+    /// Tells whether it looks at what changed about a cluster of its sets.
+    fn looks_at(&self, change: &ClusterChange) -> bool {
+        change.taints
+            || (self.objects && change.object)
+            || !self.labels.is_disjoint(&change.labels)
+            || !self.claims.is_disjoint(&change.claims)
+            || !self.resources.is_disjoint(&change.resources)
+    }
+
+    fn looks_at_score(&self, resource: &str, names: &BTreeSet<String>) -> bool {
+        let read = self.scores.get(resource);
+        self.any_score || read.is_some_and(|read| read.is_empty() || !read.is_disjoint(names))
+    }
+}
+
+/// The placements by namespace, with what each reads.
+#[derive(Clone, Debug, Default)]
+pub struct Readers {
+    namespaces: BTreeMap<String, BTreeMap<String, Reads>>,
+}
+
+impl Readers {
+    /// Sets, replaces or removes a placement.
+    pub fn set(&mut self, key: &Key, policy: Option<&Policy>) {
+        let placements = self.namespaces.entry(key.namespace.clone()).or_default();
+        match policy {
+            Some(policy) => drop(placements.insert(key.name.clone(), Reads::of(policy))),
+            None => drop(placements.remove(&key.name)),
+        }
+        if placements.is_empty() {
+            self.namespaces.remove(&key.namespace);
+        }
+    }
+
+    /// Returns the placements that a change of the hub may concern, asked after it was made. A placement that is not returned
+    /// would decide what it decided.
+    pub fn affected(&self, hub: &Hub, change: &Change) -> BTreeSet<Key> {
+        match change {
+            Change::Nothing => BTreeSet::new(),
+            Change::Binding { namespace, set } => {
+                let placements = self.namespaces.get(namespace).into_iter().flatten();
+                let concerned = placements.filter(|(_, reads)| reads.picks_from(set));
+                concerned.map(|(name, _)| Key::new(namespace, name)).collect()
+            }
+            Change::Set(set) => self.where_(hub, std::iter::once(set.as_str()), |_| true),
+            Change::Cluster(change) => {
+                let mut affected = self.where_(hub, change.moved_sets.iter().map(String::as_str), |_| true);
+                let staying = change.in_sets.iter().map(String::as_str);
+                affected.extend(self.where_(hub, staying, |reads| reads.looks_at(change)));
+                affected
+            }
+            Change::Score { resource, cluster, names } => {
+                let Some(slot) = hub.slot(cluster.as_str()) else { return BTreeSet::new() };
+                let sets = hub.sets_of(slot as usize);
+                let sets = sets.iter().map(String::as_str);
+                self.where_(hub, sets, |reads| reads.looks_at_score(resource, names))
+            }
+        }
+    }
+
+    /// Returns the placements that pick from one of the sets and of which something holds. A set that is gone is still bound.
+    fn where_<'s>(
+        &self,
+        hub: &Hub,
+        sets: impl Iterator<Item = &'s str>,
+        holds: impl Fn(&Reads) -> bool,
+    ) -> BTreeSet<Key> {
+        let sets: Vec<&str> = sets.collect();
+        let mut found = BTreeSet::new();
+        for (namespace, placements) in &self.namespaces {
+            let bound: Vec<&str> = sets.iter().copied().filter(|set| hub.is_bound(namespace, set)).collect();
+            if bound.is_empty() {
+                continue;
+            }
+            let concerned = |reads: &Reads| bound.iter().any(|set| reads.picks_from(set)) && holds(reads);
+            found.extend(
+                placements.iter().filter(|(_, reads)| concerned(reads)).map(|(name, _)| Key::new(namespace, name)),
+            );
+        }
+        found
+    }
+}

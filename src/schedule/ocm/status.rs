@@ -1,0 +1,197 @@
+//! What a placement says of itself: conditions, status, and the text of its ScoreUpdate event.
+
+use std::fmt::Write as _;
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::groups::page_name;
+use super::{Candidates, Decisions, Evaluation, Hub, Key, Notice, OnMisconfigured, Outcome, Request, groups, taint};
+use crate::api::condition::{Condition, ConditionStatus, set_condition};
+
+/// Characters of a ScoreUpdate event's text, the mark that it goes on not counted.
+pub const SCORE_NOTE_LENGTH_MAX: usize = 1000;
+
+/// What the condition PlacementSatisfied says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// Whether it holds.
+    pub holds: bool,
+    /// Why, as one word.
+    pub reason: &'static str,
+    /// Why, as a sentence.
+    pub message: String,
+}
+
+/// `status` of a Placement.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Status {
+    /// How many clusters are picked.
+    pub number_of_selected_clusters: usize,
+    /// The groups and their objects; absent where what stands there stays.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub decision_groups: Option<Vec<DecisionGroupStatus>>,
+    /// PlacementMisconfigured and PlacementSatisfied.
+    pub conditions: Vec<Condition>,
+}
+
+/// One of `status.decisionGroups`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DecisionGroupStatus {
+    /// From 0.
+    pub decision_group_index: usize,
+    /// As the strategy names it.
+    pub decision_group_name: String,
+    /// Names of its PlacementDecisions.
+    pub decisions: Vec<String>,
+    /// How many clusters it has.
+    pub cluster_count: usize,
+}
+
+/// Puts together what came of an evaluation, for good or ill.
+pub(super) fn outcome(
+    request: &Request<'_>,
+    candidates: &Candidates,
+    evaluation: Result<Evaluation, Notice>,
+) -> Outcome {
+    let hub = request.hub;
+    let (evaluation, notice) = match evaluation {
+        Ok(evaluation) => (evaluation, None),
+        Err(notice) => (Evaluation::nothing(request), Some(notice)),
+    };
+    // Groups are cut last, and only the last complaint survives in the original.
+    let misconfigured = evaluation.groups.misconfigured.or(notice);
+    let kept = match (&misconfigured, request.on_misconfigured) {
+        (Some(notice), OnMisconfigured::Keep) => Some(notice),
+        _ => None,
+    };
+    let selected = match (kept, hub.held(request.key)) {
+        (Some(_), held) => held.cloned().unwrap_or_else(|| hub.no_clusters()),
+        (None, _) => evaluation.selected,
+    };
+    let n = selected.count_ones(..);
+    Outcome {
+        satisfied: verdict(request, candidates, n, evaluation.unscheduled, kept),
+        requeue_at: [taint::ends(request, &selected), evaluation.score_expires].into_iter().flatten().min(),
+        decisions: if kept.is_some() { Decisions::Kept } else { Decisions::Groups(evaluation.groups.groups) },
+        selected,
+        unscheduled: evaluation.unscheduled,
+        scores: evaluation.scores,
+        misconfigured,
+        warning: evaluation.warning,
+    }
+}
+
+impl Evaluation {
+    /// What the original makes of a placement that cannot be carried out.
+    fn nothing(request: &Request<'_>) -> Self {
+        let selected = request.hub.no_clusters();
+        let groups = groups::cut(request, &selected);
+        Self { selected, unscheduled: 0, scores: Vec::new(), warning: None, groups, score_expires: None }
+    }
+}
+
+/// Source: Open Cluster Management, condition PlacementSatisfied; the row for decisions that are kept is ours.
+fn verdict(
+    request: &Request<'_>,
+    candidates: &Candidates,
+    selected: usize,
+    unscheduled: usize,
+    kept: Option<&Notice>,
+) -> Verdict {
+    let no = |reason, message: String| Verdict { holds: false, reason, message };
+    if !candidates.bound {
+        let message = "No valid ManagedClusterSetBindings found in placement namespace";
+        return no("NoManagedClusterSetBindings", message.to_owned());
+    }
+    if candidates.sets.is_empty() {
+        let sets = request.policy.spec().cluster_sets.join(",");
+        return no("NoIntersection", format!("None of ManagedClusterSets [{sets}] is bound to placement namespace"));
+    }
+    if candidates.clusters.is_clear() {
+        let sets = candidates.sets.join(",");
+        return no(
+            "AllManagedClusterSetsEmpty",
+            format!("All ManagedClusterSets [{sets}] have no member ManagedCluster"),
+        );
+    }
+    match (selected, unscheduled, kept) {
+        (0, _, _) => no("NoManagedClusterMatched", "No ManagedCluster matches any of the cluster predicate".to_owned()),
+        (_, _, Some(notice)) => {
+            let message = format!("The last good decisions are kept: {}", notice.message);
+            no("NotAllDecisionsScheduled", message)
+        }
+        (_, 0, None) => Verdict {
+            holds: true,
+            reason: "AllDecisionsScheduled",
+            message: "All cluster decisions scheduled".to_owned(),
+        },
+        (_, missing, None) => no("NotAllDecisionsScheduled", format!("{missing} cluster decisions unscheduled")),
+    }
+}
+
+impl Outcome {
+    /// Returns the status to write, from the conditions that stand there: a condition's time moves when its status flips.
+    ///
+    /// Source: Open Cluster Management, which sets no observedGeneration.
+    pub fn status(&self, key: &Key, before: &[Condition], now: Timestamp) -> Status {
+        let mut conditions = before.to_vec();
+        let condition = |type_: &str, holds: bool, reason: &str, message: String| Condition {
+            type_: type_.to_owned(),
+            status: if holds { ConditionStatus::True } else { ConditionStatus::False },
+            reason: reason.to_owned(),
+            message,
+            observed_generation: 0,
+            last_transition_time: now,
+        };
+        let misconfigured = match &self.misconfigured {
+            Some(Notice { plugin, message }) => (true, "Misconfigured", format!("{plugin}:{message}")),
+            None => (false, "Succeedconfigured", "Placement configurations check pass".to_owned()),
+        };
+        let (holds, reason, message) = misconfigured;
+        set_condition(&mut conditions, condition("PlacementMisconfigured", holds, reason, message));
+        let Verdict { holds, reason, message } = &self.satisfied;
+        set_condition(&mut conditions, condition("PlacementSatisfied", *holds, reason, message.clone()));
+        Status {
+            number_of_selected_clusters: self.selected.count_ones(..),
+            decision_groups: self.group_statuses(key),
+            conditions,
+        }
+    }
+
+    fn group_statuses(&self, key: &Key) -> Option<Vec<DecisionGroupStatus>> {
+        let Decisions::Groups(groups) = &self.decisions else { return None };
+        let mut pages = 0;
+        let statuses = groups.iter().enumerate().map(|(index, group)| {
+            let first = pages;
+            pages += group.pages().count();
+            DecisionGroupStatus {
+                decision_group_index: index,
+                decision_group_name: group.name.clone(),
+                decisions: (first..pages).map(|position| page_name(key, position)).collect(),
+                cluster_count: group.clusters.len(),
+            }
+        });
+        Some(statuses.collect())
+    }
+
+    /// Returns the text of the ScoreUpdate event: totals by name, cut after 1000 characters. `None` where nothing is scored.
+    pub fn score_note(&self, hub: &Hub) -> Option<String> {
+        if self.scores.is_empty() {
+            return None;
+        }
+        let mut note = String::new();
+        for (slot, total) in &self.scores {
+            let start = note.len();
+            write!(note, "{}:{total} ", hub.names()[*slot as usize]).expect("writing to text cannot fail");
+            if note.len() > SCORE_NOTE_LENGTH_MAX {
+                note.truncate(start);
+                note.push_str("......");
+                break;
+            }
+        }
+        Some(note)
+    }
+}
