@@ -34,10 +34,14 @@ fn uid(number: usize) -> String {
 fn fill(tally: &mut Tally) {
     let (node, pod, status) = parts();
     tally.list_nodes();
-    (0..NODES).for_each(|number| tally.set_node(&uid(number), &node));
+    for number in 0..NODES {
+        tally.set_node(&uid(number), &node);
+    }
     tally.nodes_listed();
     tally.list_pods();
-    (0..PODS).for_each(|number| tally.set_pod(&uid(number), &pod, &status));
+    for number in 0..PODS {
+        tally.set_pod(&uid(number), &pod, &status);
+    }
     tally.pods_listed();
 }
 

@@ -308,6 +308,18 @@ mod tests {
         View { cluster: "m".into(), tally: Tally::default(), nodes_failed: None, pods_failed: None }
     }
 
+    fn list_no_nodes(view: &mut View) {
+        for event in [Event::Init, Event::InitDone] {
+            view.take_node(Ok(event)).expect("no failure");
+        }
+    }
+
+    fn list_no_pods(view: &mut View) {
+        for event in [Event::Init, Event::InitDone] {
+            view.take_pod(Ok(event)).expect("no failure");
+        }
+    }
+
     #[test]
     fn lists_are_read_and_added_up() {
         let pods: ObjectList<Pod> = serde_json::from_value(json!({
@@ -357,10 +369,8 @@ mod tests {
         ];
         for (code, offline, forgotten, words) in rows {
             let mut view = view();
-            let pods = [Event::Init, Event::InitDone];
-            pods.into_iter().for_each(|event| view.take_pod(Ok(event)).expect("no failure"));
-            let nodes = [Event::Init, Event::InitDone];
-            nodes.into_iter().for_each(|event| view.take_node(Ok(event)).expect("no failure"));
+            list_no_pods(&mut view);
+            list_no_nodes(&mut view);
             let taken = view.take_node(Err(failed(code, "nodes is forbidden")));
             assert_eq!(taken.is_err_and(|error| error.is_offline()), offline, "{code}");
             let facts = view.facts().expect("listed, or failed");
@@ -372,14 +382,14 @@ mod tests {
     #[test]
     fn a_watch_that_fell_behind_is_no_complaint() {
         let mut view = view();
-        [Event::Init, Event::InitDone].into_iter().for_each(|event| view.take_pod(Ok(event)).expect("no failure"));
+        list_no_pods(&mut view);
         let gone = watcher::Error::WatchError(Status::failure("too old", "Expired").with_code(410).boxed());
         view.take_node(Err(gone)).expect("the member answers");
         assert_eq!(view.facts(), None, "nodes are still to be listed");
         view.take_node(Err(failed(500, "etcd is away"))).expect("the member answers");
         let complaint = view.facts().expect("it failed").complaint().unwrap_or_default();
         assert!(complaint.contains("etcd is away"), "nobody waits for what may never come: {complaint}");
-        [Event::Init, Event::InitDone].into_iter().for_each(|event| view.take_node(Ok(event)).expect("no failure"));
+        list_no_nodes(&mut view);
         assert_eq!(view.facts().expect("listed").complaint(), None);
     }
 }

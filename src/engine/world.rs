@@ -227,19 +227,14 @@ mod tests {
     #[test]
     fn what_was_seen_of_a_cluster_goes_before_what_git_states() {
         let mut member = MemberCluster::default();
-        member
-            .annotations
-            .insert(annotations::PROPERTIES.into(), r#"{"cost": 1, "kubernetes-fleet.io/node-count": 9}"#.into());
-        let name = ClusterName::from("a");
-        let mut tree = Tree::default();
-        tree.clusters.insert(name.clone(), member);
+        let stated = r#"{"cost": 1, "kubernetes-fleet.io/node-count": 9}"#;
+        member.annotations.insert(annotations::PROPERTIES.into(), stated.into());
         let seen = |properties: &[(&str, &str)]| {
             let properties = properties.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-            let record = ClusterRecord { properties, ..ClusterRecord::new(name.clone(), Timestamp::UNIX_EPOCH) };
-            let records = BTreeMap::from([(name.clone(), record)]);
-            let clusters = clusters(&tree, &records, Timestamp::UNIX_EPOCH);
-            let found = clusters.get("a").expect("it is there").properties.iter().map(|(name, value)| format!("{name}={value}"));
-            found.collect::<Vec<_>>()
+            let now = Timestamp::UNIX_EPOCH;
+            let record = ClusterRecord { properties, ..ClusterRecord::new("a".into(), now) };
+            let found = cluster(&member, Some(&record), now).properties;
+            found.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>()
         };
         assert_eq!(seen(&[]), ["cost=1", "kubernetes-fleet.io/node-count=9"], "as a directory has it");
         let rows = [("kubernetes-fleet.io/node-count", "3"), ("x", "1")];

@@ -1,7 +1,6 @@
 //! Facts about members: what real API servers say of their nodes and pods.
 
 use std::fs;
-use std::slice;
 
 use serde_json::{Value, json};
 
@@ -17,6 +16,19 @@ const PROPERTIES: [&str; 5] = [
     "/status/resourceUsage/available/cpu",
     "/status/resourceUsage/available/memory",
 ];
+
+/// Goes to one cluster with four cores left.
+const PICK_ONE: &str = "  policy:
+    placementType: PickN
+    numberOfClusters: 1
+    affinity:
+      clusterAffinity:
+        requiredDuringSchedulingIgnoredDuringExecution:
+          clusterSelectorTerms:
+            - propertySelector:
+                matchExpressions:
+                  - {name: resources.kubernetes-fleet.io/available-cpu, operator: Ge, values: ['4']}
+";
 
 fn node(name: &str, cpu: &str, memory: &str) -> String {
     let amounts = json!({"cpu": cpu, "memory": memory, "pods": "110"});
@@ -38,11 +50,13 @@ fn pod(name: &str, node: &str, cpu: &str, memory: &str) -> String {
         .to_string()
 }
 
-/// Waits until the daemon shows these values of its one cluster.
-fn await_facts(daemon: &Daemon<'_>, what: &str, wanted: [&str; 5]) -> Value {
+/// Waits until the daemon shows these values of a cluster.
+fn await_facts(daemon: &Daemon<'_>, member: &str, what: &str, wanted: [&str; 5]) -> Value {
     let mut seen = Value::Null;
     daemon.until(&format!("{what}: {wanted:?}"), || {
-        seen = daemon.get("clusters").pop().unwrap_or_default();
+        let mut clusters = daemon.get("clusters");
+        clusters.retain(|cluster| cluster["metadata"]["name"] == member);
+        seen = clusters.pop().unwrap_or_default();
         PROPERTIES.iter().zip(wanted).all(|(pointer, value)| seen.pointer(pointer) == Some(&json!(value)))
     });
     seen
@@ -54,8 +68,9 @@ fn change(member: &Member, args: &[&str]) {
 
 #[test]
 fn facts_about_a_member_follow_its_nodes_and_pods() {
-    let member = &shared().members[1];
-    let world = World::new(None, &access(slice::from_ref(member)));
+    let members = &shared().members[..2];
+    let (other, member) = (&members[0], &members[1]);
+    let world = World::new(None, &access(members));
     let stated =
         "  annotations: {gitfleet.io/properties: '{\"cost\": \"0.5\", \"kubernetes-fleet.io/node-count\": 99}'}\n";
     world.write(
@@ -65,14 +80,17 @@ fn facts_about_a_member_follow_its_nodes_and_pods() {
             member.name
         ),
     );
-    world.commit("One member");
+    world.write("other.yaml", &member_clusters([other.name.as_str()]));
+    world.write("picky.yaml", &[placement("picky", PICK_ONE), namespace("picky")].concat());
+    world.commit("Two members");
     member.kubectl_apply(&namespace("facts")).expect("a namespace");
     let daemon = world.start();
-    await_facts(&daemon, "no node, whatever git states", ["0", "0", "0", "0", "0"]);
+    let await_facts = |what: &str, wanted: [&str; 5]| await_facts(&daemon, &member.name, what, wanted);
+    await_facts("no node, whatever git states", ["0", "0", "0", "0", "0"]);
 
     member.kubectl_apply(&node("facts-1", "4", "8Gi")).expect("a node");
     member.kubectl_apply(&node("facts-2", "2500m", "4Gi")).expect("a node");
-    let cluster = await_facts(&daemon, "two nodes", ["2", "6500m", "12Gi", "6500m", "12Gi"]);
+    let cluster = await_facts("two nodes", ["2", "6500m", "12Gi", "6500m", "12Gi"]);
     let property = |name: &str| cluster["status"]["properties"][name]["value"].as_str().unwrap_or_default().to_owned();
     assert_eq!(property("kubernetes.azure.com/node-count"), "2");
     assert!(property("k8s.io/k8s-version").starts_with("v1."), "{cluster}");
@@ -80,25 +98,35 @@ fn facts_about_a_member_follow_its_nodes_and_pods() {
     let age = cluster["metadata"]["creationTimestamp"].as_str().unwrap_or_default();
     assert!(!age.is_empty(), "{cluster}");
 
-    // Pods on nodes count, with their sidecars; others do not.
-    member.kubectl_apply(&pod("one", "facts-1", "1500m", "1008Mi")).expect("a pod");
+    // The placement waited for a cluster like this, and stays there whatever becomes of it.
+    daemon.await_rolled_out("picky", 0);
+    let picked = || {
+        let bindings = daemon.get("bindings");
+        bindings.iter().map(|b| b["spec"]["targetCluster"].as_str().unwrap_or_default().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(picked(), [member.name.as_str()]);
+
+    // Pods that a node was given count, with their sidecars, whether the node is there or not; others do not.
+    member.kubectl_apply(&pod("one", "facts-gone", "1500m", "1008Mi")).expect("a pod");
     member.kubectl_apply(&pod("waits", "", "1", "1Gi")).expect("a pod without a node");
-    await_facts(&daemon, "a pod", ["2", "6500m", "12Gi", "4900m", "11Gi"]);
+    await_facts("a pod", ["2", "6500m", "12Gi", "4900m", "11Gi"]);
     change(member, &["cordon", "facts-1"]);
     member.kubectl_apply(&pod("two", "facts-2", "9", "1008Mi")).expect("a pod that is too large");
-    await_facts(&daemon, "cordoned, and filled", ["2", "6500m", "12Gi", "0", "10Gi"]);
+    await_facts("cordoned, and filled", ["2", "6500m", "12Gi", "0", "10Gi"]);
+
+    assert_eq!(picked(), [member.name.as_str()], "a satisfied decision does not move");
 
     // What is deleted or done gives back.
     change(member, &["-n", "facts", "delete", "pod", "two", "--force", "--grace-period=0"]);
-    await_facts(&daemon, "a pod less", ["2", "6500m", "12Gi", "4900m", "11Gi"]);
+    await_facts("a pod less", ["2", "6500m", "12Gi", "4900m", "11Gi"]);
     let done = json!({"status": {"phase": "Succeeded"}}).to_string();
     change(member, &["-n", "facts", "patch", "pod", "one", "--subresource=status", "--type=merge", "-p", &done]);
-    await_facts(&daemon, "a pod is done", ["2", "6500m", "12Gi", "6500m", "12Gi"]);
+    await_facts("a pod is done", ["2", "6500m", "12Gi", "6500m", "12Gi"]);
     let grown = json!({"status": {"capacity": {"cpu": "8"}, "allocatable": {"memory": "16Gi"}}}).to_string();
     change(member, &["patch", "node", "facts-1", "--subresource=status", "--type=merge", "-p", &grown]);
-    await_facts(&daemon, "a node grows", ["2", "10500m", "20Gi", "6500m", "20Gi"]);
+    await_facts("a node grows", ["2", "10500m", "20Gi", "6500m", "20Gi"]);
     change(member, &["delete", "node", "facts-1", "facts-2"]);
-    await_facts(&daemon, "no node", ["0", "0", "0", "0", "0"]);
+    await_facts("no node", ["0", "0", "0", "0", "0"]);
     change(member, &["-n", "facts", "delete", "pod", "--all", "--force", "--grace-period=0"]);
 }
 

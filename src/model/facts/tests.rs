@@ -33,6 +33,9 @@ fn bound(cpu: u64, memory: u64) -> PodSpec {
     pod(json!({"nodeName": "n", "containers": [asks(cpu, memory)]}))
 }
 
+/// Something that happens to a tally.
+type Step = fn(&mut Tally);
+
 /// A tally whose first lists are complete and empty.
 fn empty() -> Tally {
     let mut tally = Tally::default();
@@ -141,7 +144,6 @@ fn quantities_are_written_as_kubernetes_writes_them() {
 #[test]
 fn nodes_and_pods_come_change_and_go() {
     let mut tally = empty();
-    type Step = fn(&mut Tally);
     let rows: [(&str, Step, [&str; 4]); 14] = [
         ("nothing", |_| {}, ["0", "0", "0", "0"]),
         ("a node", |t| t.set_node("n1", &node("4", "16Gi")), ["1", "8", "4", "16Gi"]),
@@ -285,6 +287,12 @@ fn tell(tally: &mut Tally, event: &Event) {
     }
 }
 
+fn tell_all<'a>(tally: &mut Tally, events: impl Iterator<Item = &'a Event>) {
+    for event in events {
+        tell(tally, event);
+    }
+}
+
 proptest! {
     /// Whatever happened in whatever order, with lists in between: the sums are those of what is there in the end.
     #[test]
@@ -296,7 +304,7 @@ proptest! {
                 // A watch that fell behind lists what is there, and goes on from that.
                 tally.list_nodes();
                 tally.list_pods();
-                last.values().for_each(|event| tell(&mut tally, event));
+                tell_all(&mut tally, last.values());
                 tally.pods_listed();
                 tally.nodes_listed();
             }
@@ -309,7 +317,7 @@ proptest! {
             }
         }
         let mut scratch = empty();
-        last.values().for_each(|event| tell(&mut scratch, event));
+        tell_all(&mut scratch, last.values());
         prop_assert_eq!(facts(&tally), facts(&scratch));
         let cpu: u64 = last.values().map(|e| if let Event::Node(_, cpu, _) = e { u64::from(*cpu) } else { 0 }).sum();
         prop_assert_eq!(facts(&tally).nodes.map(|n| n.allocatable.cpu_milli), Ok(cpu.into()));
