@@ -7,31 +7,36 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use rayon::prelude::*;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, watch};
 
 use super::decide::{Decision, decide};
 use super::follow::{News, Request, Settings, follow};
 use super::hub::{HubReport, HubTask};
 use super::member::{Command, Event};
+use super::ocm::Ocm;
 use super::world::{PlacementState, World};
 use super::{clock, persist};
 use crate::config::{Configuration, read_secret};
 use crate::git::SourceSpec;
-use crate::model::id::{ClusterName, CommitId, PlacementKey};
+use crate::model::id::{ClusterName, PlacementKey};
+use crate::model::ocm::OcmPlacementRecord;
 use crate::model::records::{ClusterRecord, SourceRecord, WorkStatus};
-use crate::model::tree::Tree;
 use crate::model::work::WorkOrder;
 use crate::report::converge::Converged;
-use crate::store::records::{self, CLUSTER_PREFIX};
-use crate::store::{Expected, Op, Store};
-use crate::telemetry::metrics::{ByDecision, ByOutcome, ByPoll, Decision as Decided, Metrics, Outcome, Poll};
+use crate::schedule::ocm::Key;
+use crate::store::records::{self, CLUSTER_PREFIX, OCM_PREFIX};
+use crate::store::{Op, Store};
+use crate::telemetry::metrics::{ByDecision, ByOutcome, Decision as Decided, Metrics, Outcome};
 
+mod agenda;
 mod exports;
 mod fleet;
+mod source;
 mod standing;
 
+use agenda::Agenda;
 use exports::Desk;
 use fleet::MemberTask;
 use standing::tell;
@@ -39,7 +44,7 @@ use standing::tell;
 /// How long the first decision waits for members that have neither answered nor failed.
 const FIRST_LOOK_MAX: Duration = Duration::from_secs(15);
 /// Pause before a store that refused a batch is tried again.
-const STORE_RETRY: Duration = Duration::from_secs(2);
+const STORE_RETRY: SignedDuration = SignedDuration::from_secs(2);
 /// The name of the one source's record.
 pub const SOURCE_NAME: &str = "source";
 
@@ -69,12 +74,9 @@ pub struct Hall {
     /// Members that have neither answered nor failed yet.
     unseen: BTreeSet<ClusterName>,
     sent: BTreeMap<(ClusterName, PlacementKey), Arc<WorkOrder>>,
-    dirty: BTreeSet<PlacementKey>,
+    agenda: Agenda,
     /// What members said since the last decision: not in the placements yet, because it is not written down yet.
     reports: BTreeMap<PlacementKey, BTreeMap<ClusterName, Arc<WorkStatus>>>,
-    wakes: BTreeMap<PlacementKey, Timestamp>,
-    /// Facts about members came in that are neither written down nor seen by scheduling yet.
-    facts_came: bool,
     /// The clusters' records as the store has them.
     written: BTreeMap<ClusterName, ClusterRecord>,
     settled: BTreeMap<PlacementKey, String>,
@@ -113,7 +115,9 @@ impl Hall {
             let record = ClusterRecord { online: false, ..record.value };
             (record.name.clone(), record)
         });
-        let world = World { source: identity(&configuration), records: records.collect(), ..World::default() };
+        let decided = records::load_all::<OcmPlacementRecord>(store.as_ref(), OCM_PREFIX)?;
+        let ocm = Ocm::restore(decided.into_iter().map(|record| record.value));
+        let world = World { source: identity(&configuration), records: records.collect(), ocm, ..World::default() };
         let token = configuration.source.token_file.as_deref().map(read_secret).transpose()?;
         let spec = SourceSpec {
             location: configuration.source.url.clone(),
@@ -145,11 +149,9 @@ impl Hall {
             members: BTreeMap::new(),
             unseen: BTreeSet::new(),
             sent: BTreeMap::new(),
-            dirty: BTreeSet::new(),
+            agenda: Agenda::default(),
             reports: BTreeMap::new(),
             written: BTreeMap::new(),
-            wakes: BTreeMap::new(),
-            facts_came: false,
             settled: BTreeMap::new(),
             desk,
             hub_reports,
@@ -187,12 +189,12 @@ impl Hall {
             while let Ok(event) = self.events.try_recv() {
                 self.take_in(event);
             }
-            if self.facts_came {
+            if !self.agenda.clusters.is_empty() {
                 self.refresh_clusters();
             }
-            self.mark_due();
+            self.agenda.mark_due(clock::now());
             if self.may_decide() {
-                self.decide_dirty().await;
+                self.decide_due().await;
             }
             if let Some(deadline) = deadline
                 && let Some(standing) = self.finished(deadline)
@@ -204,17 +206,7 @@ impl Hall {
 
     fn next_wake(&self) -> Option<Timestamp> {
         let first_look = (!self.unseen.is_empty()).then(|| self.started_at + FIRST_LOOK_MAX);
-        self.wakes.values().copied().chain(first_look).min()
-    }
-
-    fn mark_due(&mut self) {
-        let now = clock::now();
-        let due: Vec<PlacementKey> =
-            self.wakes.iter().filter(|(_, at)| **at <= now).map(|(key, _)| key.clone()).collect();
-        for key in due {
-            self.wakes.remove(&key);
-            self.dirty.insert(key);
-        }
+        self.agenda.next_wake().into_iter().chain(first_look).min()
     }
 
     /// Nothing is decided before the source was read and every member was looked at: what a member holds is the inventory
@@ -226,148 +218,15 @@ impl Hall {
         self.unseen.is_empty() && (self.world.tree.commit.is_some())
     }
 
-    /// Takes in what the source's thread says.
-    async fn hear(&mut self, news: News) {
-        let news = match news {
-            News::Restored(Ok(tree)) => return self.accept(tree).await,
-            News::Restored(Err(reason)) => {
-                tracing::error!(reason, "clusters keep what they have");
-                return;
-            }
-            news => news,
-        };
-        self.source.failure = None;
-        let poll = match news {
-            News::Restored(_) => return,
-            News::Accepted(tree) => {
-                self.accept(tree).await;
-                Poll::Accepted
-            }
-            News::Unchanged => {
-                self.source.seen.clone_from(&self.source.accepted);
-                self.source.refused.clear();
-                self.source.held_rewrite = None;
-                Poll::Unchanged
-            }
-            News::Readable => {
-                tracing::info!("the source can be read again");
-                Poll::Unchanged
-            }
-            News::Refused(commit, errors) => {
-                tracing::error!(
-                    commit = commit.short(),
-                    errors = errors.len(),
-                    "commit refused; the last good one stays in force"
-                );
-                for error in errors.iter().take(20) {
-                    tracing::error!("  {error}");
-                }
-                self.source.seen = Some(commit);
-                self.source.refused = errors;
-                Poll::Refused
-            }
-            News::Rewritten(commit) => {
-                tracing::warn!(
-                    commit = commit.short(),
-                    "history was rewritten; the last good commit stays in force until a person lets the new one in"
-                );
-                self.source.seen = Some(commit.clone());
-                self.source.held_rewrite = Some(commit);
-                Poll::Held
-            }
-            News::Failed(reason) => {
-                tracing::error!(reason, "the source cannot be read; nothing changes");
-                self.source.failure = Some(reason);
-                Poll::Error
-            }
-        };
-        self.metrics.source_polls.get_or_create(&ByPoll { result: poll }).inc();
-        self.source_seen = true;
-        self.write_source();
-    }
-
-    fn write_source(&mut self) {
-        let written = records::put(records::source_key(SOURCE_NAME), &self.source, Expected::Any)
-            .and_then(|op| self.store.batch(vec![op]));
-        match written {
-            Ok(_) => self.changes.send_modify(|version| *version += 1),
-            Err(error) => tracing::error!(%error, "the source's record cannot be written"),
-        }
-    }
-
-    /// Brings a commit into force.
-    async fn accept(&mut self, tree: Arc<Tree>) {
-        let commit = tree.commit.clone();
-        let again = self.source.accepted == commit;
-        let short = commit.as_ref().map(|c| c.short().to_owned()).unwrap_or_default();
-        tracing::info!(
-            commit = short,
-            placements = tree.placements.len(),
-            clusters = tree.clusters.len(),
-            objects = tree.manifests.len(),
-            "{}",
-            if again { "commit in force" } else { "commit accepted" }
-        );
-        self.source.accepted.clone_from(&commit);
-        self.source.seen = commit;
-        self.source.refused.clear();
-        self.source.held_rewrite = None;
-        self.world.tree = tree;
-        self.note_members();
-        self.load_payloads().await;
+    /// Decides what is due, writes the difference down, and acts.
+    async fn decide_due(&mut self) {
         let now = clock::now();
-        let tree = Arc::clone(&self.world.tree);
-        for (key, placement) in &tree.placements {
-            self.placements.entry(key.clone()).or_insert_with(|| PlacementState::begin(placement, now));
-        }
-        self.refresh_clusters();
-        self.dirty.extend(self.placements.keys().cloned());
-        self.retain_commits();
-    }
-
-    fn retain_commits(&self) {
-        let named: BTreeSet<CommitId> =
-            self.placements.values().flat_map(|p| p.snapshots.values().map(|s| s.commit.clone())).collect();
-        // Without its thread the source is not followed any more, which is told elsewhere.
-        drop(self.requests.send(Request::Retain(named)));
-    }
-
-    /// Reads the payload that clusters still hold and that no selection gives: after a restart, older snapshots.
-    async fn load_payloads(&mut self) {
-        let mut missing = Vec::new();
-        for state in self.placements.values() {
-            for snapshot in state.snapshots_in_use().filter(|s| !state.payloads.contains_key(&s.index)) {
-                missing.push((state.record.key.clone(), Arc::clone(snapshot)));
-            }
-        }
-        for (key, snapshot) in missing {
-            let (reply, answer) = oneshot::channel();
-            let index = snapshot.index;
-            if self.requests.send(Request::Payload(snapshot, reply)).is_err() {
-                return;
-            }
-            match answer.await {
-                Ok(Ok(payload)) => {
-                    if let Some(state) = self.placements.get_mut(&key) {
-                        state.payloads.insert(index, Arc::new(payload));
-                    }
-                }
-                Ok(Err(reason)) => {
-                    tracing::error!(placement = %key, reason, "payload missing; clusters keep what they have");
-                }
-                Err(_) => return,
-            }
-        }
-    }
-
-    /// Decides what is dirty, writes the difference down, and acts.
-    async fn decide_dirty(&mut self) {
-        let now = clock::now();
-        self.metrics.queue_depth.set(i64::try_from(self.dirty.len()).unwrap_or(i64::MAX));
-        let dirty = std::mem::take(&mut self.dirty);
+        let Some(picked) = self.decide_ocm(now).await else { return };
+        self.metrics.queue_depth.set(i64::try_from(self.agenda.placements.len()).unwrap_or(i64::MAX));
+        let due = std::mem::take(&mut self.agenda.placements);
         let mut decided = Vec::new();
         let mut ops = Vec::new();
-        for (key, decision, difference) in tokio::task::block_in_place(|| self.decisions(&dirty, now)) {
+        for (key, decision, difference) in tokio::task::block_in_place(|| self.decisions(&due, now)) {
             match difference {
                 Ok(more) => {
                     let result = if more.is_empty() { Decided::Unchanged } else { Decided::Changed };
@@ -382,7 +241,7 @@ impl Hall {
             ops.extend(decision.journal.iter().cloned().map(Op::Journal));
             decided.push((key, decision));
         }
-        let exports = match self.exports_after(&decided) {
+        let exports = match self.exports_after(&decided, &picked) {
             Ok((exports, more)) => {
                 ops.extend(more);
                 exports
@@ -392,26 +251,81 @@ impl Hall {
                 Arc::clone(&self.desk.exports)
             }
         };
-        if !ops.is_empty() {
-            let store = Arc::clone(&self.store);
-            let written = tokio::task::spawn_blocking(move || store.batch(ops)).await.expect("writing does not panic");
-            let result = if written.is_ok() { Outcome::Ok } else { Outcome::Error };
-            self.metrics.store_commits.get_or_create(&ByOutcome { result }).inc();
-            if let Err(error) = written {
-                tracing::error!(%error, "the decision cannot be written down and is not acted on; trying again");
-                let again = clock::now() + jiff::SignedDuration::try_from(STORE_RETRY).expect("two seconds");
-                self.wakes.extend(decided.into_iter().map(|(key, _)| (key, again)));
-                return;
-            }
+        if !self.write(ops).await {
+            let again = Some(clock::now() + STORE_RETRY);
+            decided.iter().for_each(|(key, _)| self.agenda.wake(key, again));
+            picked.iter().for_each(|key| self.agenda.wake_ocm(key, again));
+            return;
         }
         self.desk.publish(exports);
-        let any = !decided.is_empty();
+        let any = !decided.is_empty() || !picked.is_empty();
         for (key, decision) in decided {
             self.reports.remove(&key);
             self.act(&key, decision);
         }
         if any {
             self.changes.send_modify(|version| *version += 1);
+        }
+    }
+
+    /// Decides about OCM Placements one after the other, each with what those before it picked; the placements that follow
+    /// them are decided next. Returns those that were decided; `None` where the store does not take them.
+    async fn decide_ocm(&mut self, now: Timestamp) -> Option<BTreeSet<Key>> {
+        let due = std::mem::take(&mut self.agenda.ocm);
+        if due.is_empty() {
+            return Some(due);
+        }
+        let before = self.world.ocm.clone();
+        let mut ops = Vec::new();
+        let mut wakes = Vec::new();
+        for key in &due {
+            let decision = self.world.ocm.decide(key, now);
+            let known = before.record(key).map(AsRef::as_ref);
+            match persist::ocm_difference(key, known, decision.record.as_ref()) {
+                Ok(more) => ops.extend(more),
+                Err(error) => {
+                    tracing::error!(placement = %key, %error, "the decision cannot be written down and is not acted on");
+                    continue;
+                }
+            }
+            for entry in &decision.journal {
+                tell(entry);
+            }
+            ops.extend(decision.journal.iter().cloned().map(Op::Journal));
+            wakes.push((key, decision.wake_at));
+            self.world.ocm.settle(decision);
+        }
+        if !self.write(ops).await {
+            self.world.ocm = before;
+            let again = Some(clock::now() + STORE_RETRY);
+            due.iter().for_each(|key| self.agenda.wake_ocm(key, again));
+            return None;
+        }
+        let tree = Arc::clone(&self.world.tree);
+        for (key, wake_at) in wakes {
+            self.agenda.wake_ocm(key, wake_at);
+            if before.record(key) != self.world.ocm.record(key) {
+                self.agenda.concerns_followers(&tree, key);
+            }
+        }
+        Some(due)
+    }
+
+    /// Writes records; says so where the store does not take them.
+    async fn write(&self, ops: Vec<Op>) -> bool {
+        if ops.is_empty() {
+            return true;
+        }
+        let store = Arc::clone(&self.store);
+        let written = tokio::task::spawn_blocking(move || store.batch(ops)).await.expect("writing does not panic");
+        let result = if written.is_ok() { Outcome::Ok } else { Outcome::Error };
+        self.metrics.store_commits.get_or_create(&ByOutcome { result }).inc();
+        match written {
+            Ok(_) => true,
+            Err(error) => {
+                tracing::error!(%error, "the decision cannot be written down and is not acted on; trying again");
+                false
+            }
         }
     }
 
@@ -452,16 +366,15 @@ impl Hall {
         for order in decision.orders {
             self.send(order);
         }
-        match decision.wake_at {
-            Some(at) => drop(self.wakes.insert(key.clone(), at)),
-            None => drop(self.wakes.remove(key)),
-        }
+        self.agenda.wake(key, decision.wake_at);
         if decision.finished {
             tracing::info!(placement = %key, "removed everywhere");
+            self.agenda.forget(key);
             self.placements.remove(key);
             self.settled.remove(key);
             return;
         }
+        self.agenda.note(&decision.state);
         self.placements.insert(key.clone(), decision.state);
         self.announce(key);
     }

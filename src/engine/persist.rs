@@ -7,7 +7,9 @@ use serde::Serialize;
 
 use super::world::PlacementState;
 use crate::model::id::PlacementKey;
+use crate::model::ocm::OcmPlacementRecord;
 use crate::model::records::{Binding, PlacementRecord, PolicySnapshot, ResourceSnapshot, WorkStatus};
+use crate::schedule::ocm::Key;
 use crate::store::records::{self, BINDING_PREFIX, PLACEMENT_PREFIX, POLICY_PREFIX, SNAPSHOT_PREFIX, WORK_PREFIX};
 use crate::store::{Expected, Op, Result, Store};
 
@@ -60,6 +62,21 @@ pub fn difference(old: Option<&PlacementState>, new: Option<&PlacementState>) ->
     compare(&old.policies, &new.policies, |index| records::policy_key(&key, *index), &mut ops)?;
     compare(&old.bindings, &new.bindings, |name| records::binding_key(&key, name), &mut ops)?;
     compare(&old.works, &new.works, |cluster| records::work_key(&key, cluster), &mut ops)?;
+    Ok(ops)
+}
+
+/// Returns what to write so that an OCM Placement goes from `old` to `new`; `None` is one without a record.
+///
+/// # Errors
+/// As [`difference`].
+pub fn ocm_difference(
+    key: &Key,
+    old: Option<&OcmPlacementRecord>,
+    new: Option<&OcmPlacementRecord>,
+) -> Result<Vec<Op>> {
+    let mut ops = Vec::new();
+    let of = |record: Option<&OcmPlacementRecord>| record.map(|r| BTreeMap::from([((), r.clone())])).unwrap_or_default();
+    compare(&of(old), &of(new), |()| records::ocm_key(&key.namespace, &key.name), &mut ops)?;
     Ok(ops)
 }
 

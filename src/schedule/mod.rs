@@ -32,6 +32,7 @@ use crate::model::records::{Binding, ClusterDecision};
 pub use bindings::binding_name;
 pub use decided::schedule_decided;
 pub use explain::{differences, explain};
+pub use reads::{Readers, Reads};
 pub use fleet::{Change, Fleet};
 
 /// Decisions a policy snapshot lists at most; the API allows no more.

@@ -27,6 +27,8 @@ pub const BINDING_PREFIX: &str = "binding/";
 pub const WORK_PREFIX: &str = "work/";
 /// Prefix of cluster records.
 pub const CLUSTER_PREFIX: &str = "cluster/";
+/// Prefix of OCM Placements' records.
+pub const OCM_PREFIX: &str = "ocm/";
 /// Prefix of exported decisions.
 pub const DECISIONS_PREFIX: &str = "decisions/";
 /// Prefix of how hubs stand that decisions are written to.
@@ -88,6 +90,11 @@ pub fn work_prefix(placement: &PlacementKey) -> String {
 /// Returns the key of a cluster's record.
 pub fn cluster_key(cluster: &ClusterName) -> String {
     format!("{CLUSTER_PREFIX}{}", escape(cluster.as_str()))
+}
+
+/// Returns the key of an OCM Placement's record.
+pub fn ocm_key(namespace: &str, name: &str) -> String {
+    format!("{OCM_PREFIX}{}", escape(&format!("{namespace}/{name}")))
 }
 
 /// Returns the key of what a placement exports.

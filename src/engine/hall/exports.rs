@@ -1,6 +1,6 @@
 //! What the hall exports: records of decisions for other tools, and the hub that holds them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::super::clock;
@@ -9,10 +9,12 @@ use super::super::hub::{HubReport, HubSettings, HubTask};
 use super::Hall;
 use crate::config::Configuration;
 use crate::model::decisions::{DecisionsKey, DecisionsRecord, HubRecord};
-use crate::model::id::PlacementKey;
+use crate::model::id::{ClusterName, PlacementKey};
+use crate::model::ocm::OcmPlacementRecord;
 use crate::report::converge::Converged;
-use crate::report::decisions::{Exports, assign_labels, decided, record, removed};
+use crate::report::decisions::{Decided as ExportedBy, Exports, Pick, assign_labels, decided, record, removed};
 use crate::report::placement::PlacementView;
+use crate::schedule::ocm::Key;
 use crate::store::records::{self, DECISIONS_PREFIX};
 use crate::store::{Expected, Op, Result, Store};
 
@@ -87,7 +89,11 @@ impl Hall {
     ///
     /// # Errors
     /// A record cannot be written as JSON, or is too large.
-    pub(super) fn exports_after(&self, decisions: &[(PlacementKey, Decision)]) -> Result<(Arc<Exports>, Vec<Op>)> {
+    pub(super) fn exports_after(
+        &self,
+        decisions: &[(PlacementKey, Decision)],
+        picked: &BTreeSet<Key>,
+    ) -> Result<(Arc<Exports>, Vec<Op>)> {
         let before = &self.desk.exports;
         let mut after = Exports::clone(before);
         for (placement, decision) in decisions {
@@ -115,6 +121,25 @@ impl Hall {
                 after.insert(key.clone(), Arc::new(record(key, &decided, known)));
             }
         }
+        for placement in picked {
+            let key = DecisionsKey {
+                kind: "Placement".to_owned(),
+                namespace: Some(placement.namespace.clone()),
+                name: placement.name.clone(),
+            };
+            match self.world.ocm.record(placement) {
+                Some(found) if !found.groups.is_empty() => {
+                    let known = before.get(&key).map(AsRef::as_ref);
+                    after.insert(key.clone(), Arc::new(record(key, &decided_by_ocm(found), known)));
+                }
+                Some(_) => {}
+                None => {
+                    if let Some(known) = after.get_mut(&key).filter(|known| !known.removed) {
+                        *known = Arc::new(removed(key));
+                    }
+                }
+            }
+        }
         assign_labels(&mut after);
         let ops = changes(before, &after)?;
         Ok(if ops.is_empty() { (Arc::clone(before), ops) } else { (Arc::new(after), ops) })
@@ -138,6 +163,13 @@ impl Hall {
             Err(error) => tracing::error!(%error, "the hub's record cannot be written"),
         }
     }
+}
+
+/// Returns what an OCM Placement decided. It delivers nothing, so every cluster is reached as soon as it is picked.
+fn decided_by_ocm(record: &OcmPlacementRecord) -> ExportedBy {
+    let pick = |cluster: &ClusterName| Pick { cluster: cluster.clone(), reason: String::new(), reached: true };
+    let groups = record.groups.iter().map(|group| (group.name.clone(), group.clusters.iter().map(pick).collect()));
+    ExportedBy { annotations: record.annotations.clone(), groups: groups.collect(), held: BTreeSet::new() }
 }
 
 fn changes(before: &Exports, after: &Exports) -> Result<Vec<Op>> {

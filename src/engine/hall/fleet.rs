@@ -3,12 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use jiff::SignedDuration;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use super::super::clock;
 use super::super::member::{Command, Event, Member};
-use super::super::world::clusters;
+use super::super::ocm::Facts as OcmFacts;
+use super::super::world::{cluster, clusters, properties, silent_since};
 use super::Hall;
 use crate::api::annotations::SUSPENDED;
 use crate::api::cluster::MemberCluster;
@@ -20,13 +22,18 @@ use crate::deliver::inventory::{ID_LABEL, NAMESPACE, PART_OF_LABEL};
 use crate::model::facts::{self, Facts, KUBERNETES_VERSION};
 use crate::model::id::{ClusterName, Digest, ObjectKey, PlacementKey};
 use crate::model::records::{ClusterRecord, MemberKind, WorkStatus};
+use crate::model::tree::Tree;
 use crate::model::work::WorkOrder;
+use crate::schedule::eligibility::SILENCE_MAX;
 use crate::store::records;
 use crate::store::{Expected, Op};
 use crate::telemetry::metrics::{ByMemberState, MemberState};
 
 /// Label and namespace of the inventory, as the edges are told.
 const INVENTORY: Inventory = Inventory { namespace: NAMESPACE, id_label: ID_LABEL, part_of_label: PART_OF_LABEL };
+
+/// After the longest silence an instant more: at its very end a cluster still counts.
+const SILENCE_MARGIN: SignedDuration = SignedDuration::from_millis(1);
 
 /// One member's task and how it is reached.
 pub(super) struct MemberTask {
@@ -43,10 +50,13 @@ impl Drop for MemberTask {
 
 impl Hall {
     /// Starts and ends members' tasks as git and the configuration say.
-    pub(super) fn note_members(&mut self) {
+    pub(super) fn note_members(&mut self, before: &Tree) {
         let now = clock::now();
         let tree = Arc::clone(&self.world.tree);
         for (name, member) in &tree.clusters {
+            if before.clusters.get(name) != Some(member) {
+                self.agenda.clusters.insert(name.clone());
+            }
             let access = self.configuration.member(name);
             let suspended = member.annotations.get(SUSPENDED).is_some_and(|v| v == "true");
             let kind = match &access {
@@ -89,6 +99,7 @@ impl Hall {
         for name in left {
             tracing::warn!(cluster = %name, "left the fleet; what it holds stays there");
             self.stop_member(&name);
+            self.agenda.clusters.insert(name.clone());
             if let Some(record) = self.world.records.get_mut(&name) {
                 record.left = true;
                 record.online = false;
@@ -155,7 +166,7 @@ impl Hall {
                 if self.sent.contains_key(&(cluster.clone(), placement.clone())) =>
             {
                 self.reports.entry(placement.clone()).or_default().insert(cluster, Arc::new(status));
-                self.dirty.insert(placement);
+                self.agenda.placements.insert(placement);
             }
             Event::Work { .. } => {}
             Event::Facts { cluster, facts } => self.note_facts(&cluster, &facts),
@@ -175,9 +186,8 @@ impl Hall {
         let properties = facts.properties().into_iter().chain(version).collect();
         record.properties_unknown = complaint;
         record.properties = properties;
-        self.facts_came = true;
+        self.agenda.clusters.insert(cluster.clone());
         self.unseen.remove(cluster);
-        self.dirty.extend(self.placements.keys().cloned());
     }
 
     /// What a member holds is known before anything is ordered of it.
@@ -205,22 +215,52 @@ impl Hall {
         if let Some(version) = version {
             record.properties.insert(KUBERNETES_VERSION.to_owned(), version);
         }
+        let silence = (!record.online).then(|| record.since + SILENCE_MAX + SILENCE_MARGIN);
+        self.agenda.expect_silence(cluster, silence);
+        self.agenda.clusters.insert(cluster.clone());
+        self.agenda.concerns_holders(cluster);
         self.refresh_clusters();
-        self.dirty.extend(self.placements.keys().cloned());
     }
 
+    /// Lets scheduling see clusters as they are now; whoever reads what changed is decided anew.
     pub(super) fn refresh_clusters(&mut self) {
-        self.facts_came = false;
-        self.world.clusters = clusters(&self.world.tree, &self.world.records, clock::now());
+        let now = clock::now();
+        let tree = Arc::clone(&self.world.tree);
+        let stale = std::mem::take(&mut self.agenda.clusters);
+        if tree.clusters.keys().eq(self.world.clusters.iter().map(|(name, _)| name)) {
+            for name in &stale {
+                let Some(member) = tree.clusters.get(name) else { continue };
+                let seen = cluster(member, self.world.records.get(name), now);
+                let change = self.world.clusters.set(name.clone(), seen);
+                self.agenda.changed(&change);
+            }
+        } else {
+            self.world.clusters = clusters(&tree, &self.world.records, now);
+            self.agenda.placements.extend(self.placements.keys().cloned());
+        }
+        for name in &stale {
+            let Some(member) = tree.clusters.get(name) else { continue };
+            let record = self.world.records.get(name);
+            let facts = OcmFacts {
+                properties: properties(member, record),
+                silent_since: record.and_then(|record| silent_since(record, now)),
+            };
+            let concerned = self.world.ocm.observe(name, facts);
+            self.agenda.ocm.extend(concerned);
+        }
         for state in [MemberState::Online, MemberState::Offline, MemberState::Suspended, MemberState::Unreachable] {
             let count = self.world.records.values().filter(|r| !r.left && state == member_state(r)).count();
             self.metrics.members.get_or_create(&ByMemberState { state }).set(i64::try_from(count).unwrap_or(i64::MAX));
         }
-        let changed = self.world.records.values().filter(|record| self.written.get(&record.name) != Some(*record));
-        let ops: crate::store::Result<Vec<Op>> =
-            changed.map(|record| records::put(records::cluster_key(&record.name), record, Expected::Any)).collect();
+        let records = stale.iter().filter_map(|name| self.world.records.get(name));
+        let changed: Vec<ClusterRecord> =
+            records.filter(|record| self.written.get(&record.name) != Some(*record)).cloned().collect();
+        let ops: crate::store::Result<Vec<Op>> = changed
+            .iter()
+            .map(|record| records::put(records::cluster_key(&record.name), record, Expected::Any))
+            .collect();
         match ops.and_then(|ops| self.store.batch(ops)) {
-            Ok(_) => self.written.clone_from(&self.world.records),
+            Ok(_) => self.written.extend(changed.into_iter().map(|record| (record.name.clone(), record))),
             Err(error) => tracing::error!(%error, "the clusters' records cannot be written"),
         }
         self.changes.send_modify(|version| *version += 1);

@@ -78,7 +78,7 @@ impl Hall {
 
     /// Returns how things stand if nothing is left to wait for before the deadline of a single pass.
     pub(super) fn finished(&self, deadline: tokio::time::Instant) -> Option<Converged> {
-        if !self.source_seen || !self.unseen.is_empty() || !self.dirty.is_empty() {
+        if !self.source_seen || !self.unseen.is_empty() || !self.agenda.is_empty() {
             return None;
         }
         match self.standing() {
