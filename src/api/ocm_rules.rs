@@ -1,15 +1,15 @@
 //! The rules of OCM's kinds that their types cannot say: what the CRDs check, which git does not.
 //!
-//! What a CRD would let pass is the scheduler's to complain about (a wrong prioritizer mode, an unknown operator).
+//! What a CRD would let pass is the scheduler's to complain about (a wrong prioritizer mode, an unknown operator, a selector
+//! or an expression of a Placement that cannot be read).
 
 use super::check::{self, FieldError, count, range};
 use super::object::Validate;
 use super::ocm::{
-    ADDON_SCORE_MAX, AddOnPlacementScore, ClaimSelector, ManagedClusterSetBindingSpec, ManagedClusterSetSpec,
-    ManagedClusterSpec, OcmPlacementSpec, PRIORITIZER_WEIGHT_MAX, PrioritizerConfig, SPREAD_CONSTRAINTS_MAX,
-    TAINT_KEY_LENGTH_MAX, TAINT_VALUE_LENGTH_MAX,
+    ADDON_SCORE_MAX, AddOnPlacementScore, ManagedClusterSetBindingSpec, ManagedClusterSetSpec, ManagedClusterSpec,
+    OcmPlacementSpec, PRIORITIZER_WEIGHT_MAX, PrioritizerConfig, SPREAD_CONSTRAINTS_MAX, TAINT_KEY_LENGTH_MAX,
+    TAINT_VALUE_LENGTH_MAX,
 };
-use super::placement::LabelSelectorOperator;
 use super::placement_rules::int_or_percent;
 
 impl Validate for ManagedClusterSpec {
@@ -63,12 +63,6 @@ impl Validate for OcmPlacementSpec {
         if let Some(n) = self.number_of_clusters {
             range(&mut errors, "spec.numberOfClusters", n, 0, i32::MAX);
         }
-        for (index, predicate) in self.predicates.iter().enumerate() {
-            let path = format!("spec.predicates[{index}].requiredClusterSelector");
-            let selector = &predicate.required_cluster_selector;
-            check::label_selector(&mut errors, &format!("{path}.labelSelector"), &selector.label_selector);
-            claims(&mut errors, &format!("{path}.claimSelector"), &selector.claim_selector);
-        }
         for (index, config) in self.prioritizer_policy.configurations.iter().enumerate() {
             prioritizer(&mut errors, &format!("spec.prioritizerPolicy.configurations[{index}]"), config);
         }
@@ -86,17 +80,6 @@ impl Validate for OcmPlacementSpec {
             }
         }
         errors
-    }
-}
-
-fn claims(errors: &mut Vec<FieldError>, path: &str, selector: &ClaimSelector) {
-    for (index, requirement) in selector.match_expressions.iter().enumerate() {
-        let with_values = matches!(requirement.operator, LabelSelectorOperator::In | LabelSelectorOperator::NotIn);
-        if with_values == requirement.values.is_empty() {
-            let message =
-                if with_values { "In and NotIn need values" } else { "Exists and DoesNotExist take no values" };
-            errors.push(FieldError::new(format!("{path}.matchExpressions[{index}].values"), message));
-        }
     }
 }
 
@@ -139,10 +122,6 @@ fn groups(errors: &mut Vec<FieldError>, spec: &OcmPlacementSpec) {
             let message = format!("{:?} is not 2 to 63 letters, digits and -_.", group.group_name);
             errors.push(FieldError::new(format!("{path}.groupName"), message));
         }
-        let selector = &group.group_cluster_selector;
-        let path = format!("{path}.groupClusterSelector");
-        check::label_selector(errors, &format!("{path}.labelSelector"), &selector.label_selector);
-        claims(errors, &format!("{path}.claimSelector"), &selector.claim_selector);
     }
 }
 
@@ -164,5 +143,67 @@ impl Validate for AddOnPlacementScore {
         }
         check::unique(&mut errors, "status.scores", self.status.scores.iter().map(|s| s.name.as_str()));
         errors
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use crate::api::table;
+
+    fn errors(kind: &str, rest: Value) -> Vec<String> {
+        let mut document = json!({"apiVersion": "cluster.open-cluster-management.io/v1beta1", "kind": kind,
+            "metadata": {"name": "a", "namespace": "n"}});
+        document.as_object_mut().expect("an object").extend(rest.as_object().expect("an object").clone());
+        let kind = table::lookup("cluster.open-cluster-management.io", kind).expect("a kind of the group");
+        kind.check(&document).err().into_iter().flatten().map(|error| error.to_string()).collect()
+    }
+
+    #[test]
+    fn rules_of_the_crds_hold() {
+        let weight = |weight: i32| json!({"spec": {"prioritizerPolicy": {"configurations": [{"scoreCoordinate": {"builtIn": "Steady"}, "weight": weight}]}}});
+        let group = |name: &str| json!({"spec": {"decisionStrategy": {"groupStrategy": {"decisionGroups": [{"groupName": name, "groupClusterSelector": {}}]}}}});
+        let length = |length: Value| json!({"spec": {"decisionStrategy": {"groupStrategy": {"clustersPerDecisionGroup": length}}}});
+        let toleration = |toleration: Value| json!({"spec": {"tolerations": [toleration]}});
+        let taint = |taint: Value| json!({"spec": {"taints": [taint]}});
+        let score = |value: i32| json!({"status": {"scores": [{"name": "s", "value": value}]}});
+        let long = "v".repeat(1025);
+        let selector = json!({"labelSelector": {"matchExpressions": [{"key": "a b", "operator": "In"}]}, "celSelector": {"celExpressions": ["a."]}});
+        let table: Vec<(&str, Value, &str)> = vec![
+            ("Placement", weight(-10), ""),
+            ("Placement", weight(-11), "spec.prioritizerPolicy.configurations[0].weight"),
+            ("Placement", weight(11), "spec.prioritizerPolicy.configurations[0].weight"),
+            ("Placement", json!({"spec": {"numberOfClusters": 0}}), ""),
+            ("Placement", json!({"spec": {"numberOfClusters": -1}}), "spec.numberOfClusters"),
+            ("Placement", group("aa"), ""),
+            ("Placement", group("a"), "groupName"),
+            ("Placement", group("-a"), "groupName"),
+            ("Placement", length(json!("100%")), ""),
+            ("Placement", length(json!("5")), ""),
+            ("Placement", length(json!("0%")), "clustersPerDecisionGroup"),
+            ("Placement", length(json!("101%")), "clustersPerDecisionGroup"),
+            ("Placement", length(json!(0)), "clustersPerDecisionGroup"),
+            ("Placement", toleration(json!({"operator": "Near"})), ""),
+            ("Placement", toleration(json!({"operator": "Exists", "value": "v"})), ""),
+            ("Placement", toleration(json!({"key": "a b", "operator": "Exists"})), "spec.tolerations[0].key"),
+            ("Placement", toleration(json!({"key": "a", "value": long})), "spec.tolerations[0].value"),
+            ("Placement", toleration(json!({"key": "a", "effect": "NoSchedule"})), "spec.tolerations[0].effect"),
+            ("Placement", json!({"spec": {"predicates": [{"requiredClusterSelector": selector}]}}), ""),
+            ("AddOnPlacementScore", score(100), ""),
+            ("AddOnPlacementScore", score(101), "status.scores[0].value"),
+            ("AddOnPlacementScore", score(-101), "status.scores[0].value"),
+            ("ManagedCluster", taint(json!({"key": "a", "effect": "NoSelect"})), ""),
+            ("ManagedCluster", taint(json!({"key": "", "effect": "NoSelect"})), "spec.taints[0].key"),
+            ("ManagedCluster", taint(json!({"key": "a", "effect": "NoSchedule"})), "spec.taints[0].effect"),
+            ("ManagedCluster", taint(json!({"key": "a", "value": long, "effect": "NoSelect"})), "spec.taints[0].value"),
+        ];
+        for (kind, rest, field) in table {
+            let found = errors(kind, rest.clone());
+            match field {
+                "" => assert_eq!(found, Vec::<String>::new(), "{rest}"),
+                _ => assert!(found.len() == 1 && found[0].contains(field), "{rest}: {found:?}"),
+            }
+        }
     }
 }

@@ -7,9 +7,11 @@
 //! Source: Open Cluster Management's placement controller; its rules are restated where they are carried out.
 
 mod cel;
+mod change;
 mod explain;
 mod groups;
 mod hub;
+mod load;
 mod member;
 mod policy;
 mod predicate;
@@ -17,6 +19,8 @@ mod prioritize;
 pub mod reads;
 mod status;
 mod taint;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -26,9 +30,10 @@ use jiff::Timestamp;
 
 use crate::error::{Classify, ErrorClass};
 
+pub use change::{Change, ClusterChange};
 pub use explain::explain;
 pub use groups::{DECISIONS_PER_PAGE_MAX, Group, Page};
-pub use hub::{Change, Hub};
+pub use hub::Hub;
 pub use member::Member;
 pub use policy::Policy;
 pub use status::{DecisionGroupStatus, SCORE_NOTE_LENGTH_MAX, Status, Verdict};

@@ -5,7 +5,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::hub::{ClusterChange, RESOURCES};
+use super::change::ClusterChange;
+use super::hub::RESOURCES;
 use super::prioritize::Kind;
 use super::{Change, Hub, Key, Policy};
 use crate::api::placement::LabelSelector;

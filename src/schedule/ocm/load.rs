@@ -1,0 +1,92 @@
+//! A hub from documents, as `schedule` and `plan` have them.
+
+use std::collections::BTreeMap;
+
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::{Hub, Key, Member, PLACEMENT_LABEL};
+use crate::api::check::FieldError;
+use crate::api::object::Metadata;
+use crate::api::ocm::{AddOnPlacementScore, ManagedClusterSetSpec, PlacementDecision};
+use crate::api::table::{self, OCM_GROUP};
+use crate::model::id::ClusterName;
+
+/// A document of which only name and spec matter; an absent spec is an empty one.
+#[derive(serde::Deserialize)]
+struct Plain<S> {
+    metadata: Metadata,
+    #[serde(default)]
+    spec: S,
+}
+
+impl Hub {
+    /// Reads the documents that make up a hub: managed clusters, sets, bindings, scores and decisions of any version; others
+    /// are passed over. The order of documents does not matter.
+    ///
+    /// # Errors
+    /// The position of the first document that is wrong, and every field of it that is.
+    pub fn read<'d>(documents: impl IntoIterator<Item = &'d Value>) -> Result<Self, (usize, Vec<FieldError>)> {
+        let documents: Vec<(&str, &Value)> = documents.into_iter().map(|document| (kind(document), document)).collect();
+        let mut members = BTreeMap::new();
+        for (position, (kind, document)) in documents.iter().enumerate() {
+            let found = table::lookup(OCM_GROUP, kind).filter(|_| !matches!(*kind, "" | "Placement"));
+            found.map_or(Ok(()), |kind| kind.check(document).map(drop)).map_err(|errors| (position, errors))?;
+            if *kind == "ManagedCluster" {
+                let (name, member) = Member::read(document).map_err(|errors| (position, errors))?;
+                members.insert(name, member);
+            }
+        }
+        let mut hub = Self::new(members);
+        let mut decisions: BTreeMap<Key, Vec<String>> = BTreeMap::new();
+        for (position, (kind, document)) in documents.into_iter().enumerate() {
+            hub.add(kind, document, &mut decisions).map_err(|errors| (position, errors))?;
+        }
+        for (key, clusters) in &decisions {
+            hub.set_decisions(key, clusters.iter().map(String::as_str));
+        }
+        Ok(hub)
+    }
+
+    fn add(
+        &mut self,
+        kind: &str,
+        document: &Value,
+        decisions: &mut BTreeMap<Key, Vec<String>>,
+    ) -> Result<(), Vec<FieldError>> {
+        match kind {
+            "ManagedClusterSet" => {
+                let set: Plain<ManagedClusterSetSpec> = typed(document)?;
+                self.set_set(&set.metadata.name, Some(set.spec));
+            }
+            "ManagedClusterSetBinding" => {
+                let binding: Plain<Value> = typed(document)?;
+                self.set_binding(&binding.metadata.namespace, &binding.metadata.name, true);
+            }
+            "AddOnPlacementScore" => {
+                let score: AddOnPlacementScore = typed(document)?;
+                let cluster = ClusterName::from(score.metadata.namespace.as_str());
+                self.set_score(&score.metadata.name, &cluster, Some(score.status));
+            }
+            "PlacementDecision" => {
+                let decision: PlacementDecision = typed(document)?;
+                let placement = decision.metadata.labels.get(PLACEMENT_LABEL).cloned().unwrap_or_default();
+                let clusters = decision.status.decisions.into_iter().map(|decision| decision.cluster_name);
+                decisions.entry(Key::new(decision.metadata.namespace, placement)).or_default().extend(clusters);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// Returns the kind of a document of Open Cluster Management's group.
+fn kind(document: &Value) -> &str {
+    let group = document["apiVersion"].as_str().and_then(|version| version.split_once('/')).map(|(group, _)| group);
+    document["kind"].as_str().filter(|_| group == Some(OCM_GROUP)).unwrap_or_default()
+}
+
+fn typed<T: DeserializeOwned>(document: &Value) -> Result<T, Vec<FieldError>> {
+    let document = crate::api::object::without_nulls(document);
+    serde_json::from_value(document).map_err(|error| vec![FieldError::new("", error.to_string())])
+}

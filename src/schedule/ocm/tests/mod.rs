@@ -1,0 +1,103 @@
+//! The worked examples of Open Cluster Management's placement, by their numbers in the reference.
+
+#![allow(clippy::needless_pass_by_value, reason = "tests read better so")]
+
+mod expressions;
+mod filters;
+mod groups;
+mod scores;
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::model::id::ClusterName;
+
+/// The placement under test.
+fn key() -> Key {
+    Key::new("ns1", "demo")
+}
+
+fn now() -> Timestamp {
+    "2026-03-01T12:00:00Z".parse().unwrap()
+}
+
+fn policy(spec: Value) -> Policy {
+    Policy::new(serde_json::from_value(spec).unwrap())
+}
+
+/// A cluster of labels and what else its document has.
+fn member(name: &str, labels: Value, rest: Value) -> (ClusterName, Member) {
+    let mut document = json!({
+        "apiVersion": "cluster.open-cluster-management.io/v1", "kind": "ManagedCluster",
+        "metadata": {"name": name, "labels": labels},
+    });
+    document.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
+    Member::read(&document).unwrap()
+}
+
+/// A hub on which a set of all clusters is bound to `ns1`.
+fn hub(members: impl IntoIterator<Item = (ClusterName, Member)>) -> Hub {
+    let mut hub = Hub::new(members.into_iter().collect());
+    let all = json!({"clusterSelector": {"selectorType": "LabelSelector", "labelSelector": {}}});
+    hub.set_set("global", Some(serde_json::from_value(all).unwrap()));
+    hub.set_binding("ns1", "global", true);
+    hub
+}
+
+fn plain<'n>(names: impl IntoIterator<Item = &'n str>) -> Hub {
+    hub(names.into_iter().map(|name| (ClusterName::from(name), Member::default())))
+}
+
+fn named(count: usize) -> Hub {
+    let names: Vec<String> = (1..=count).map(|n| format!("c{n}")).collect();
+    plain(names.iter().map(String::as_str))
+}
+
+fn with_resource(name: &str, resource: &str, value: &str) -> (ClusterName, Member) {
+    let quantities = json!({resource: value});
+    member(name, json!({}), json!({"status": {"allocatable": quantities, "capacity": quantities}}))
+}
+
+fn with_memory(values: &[(&str, &str)]) -> Hub {
+    hub(values.iter().map(|(name, value)| with_resource(name, "memory", value)))
+}
+
+fn run_at(hub: &Hub, spec: Value, now: Timestamp) -> Outcome {
+    let (key, policy) = (key(), policy(spec));
+    let on_misconfigured = OnMisconfigured::Withdraw;
+    schedule(&Request { key: &key, policy: &policy, hub, now, on_misconfigured }).unwrap()
+}
+
+fn run(hub: &Hub, spec: Value) -> Outcome {
+    run_at(hub, spec, now())
+}
+
+fn values(outcome: &Outcome) -> Vec<i64> {
+    outcome.scores.iter().map(|&(_, total)| total).collect()
+}
+
+fn picked(hub: &Hub, outcome: &Outcome) -> Vec<String> {
+    outcome.selected.ones().map(|slot| hub.names()[slot].to_string()).collect()
+}
+
+/// A policy that ranks by one built-in alone.
+fn exact(built_in: &str) -> Value {
+    json!({"prioritizerPolicy": {"mode": "Exact", "configurations": [{"scoreCoordinate": {"builtIn": built_in}}]}})
+}
+
+fn additive(n: i32, weights: &[(&str, i32)]) -> Value {
+    let configuration = |(name, weight): &(&str, i32)| json!({"scoreCoordinate": {"builtIn": name}, "weight": weight});
+    let configurations: Vec<Value> = weights.iter().map(configuration).collect();
+    json!({"numberOfClusters": n, "prioritizerPolicy": {"mode": "Additive", "configurations": configurations}})
+}
+
+fn others(hub: &mut Hub, decisions: &[&[&str]]) {
+    for (index, clusters) in decisions.iter().enumerate() {
+        hub.set_decisions(&Key::new("elsewhere", format!("p{index}")), clusters.iter().copied());
+    }
+}
+
+fn score(hub: &mut Hub, cluster: &str, value: i32, valid_until: Option<&str>) {
+    let scores = json!({"scores": [{"name": "demo", "value": value}], "validUntil": valid_until});
+    hub.set_score("demo", &ClusterName::from(cluster), Some(serde_json::from_value(scores).unwrap()));
+}
