@@ -10,8 +10,9 @@ use serde_json::Value;
 
 use super::Daemon;
 use crate::config::Configuration;
-use crate::http::{CHANGES_PATH, RECORDS_PATH};
+use crate::http::{CHANGES_PATH, EXPLAIN_PATH, RECORDS_PATH};
 use crate::model::decisions::{DecisionsRecord, HubRecord};
+use crate::model::explanation::{Explained, Query};
 use crate::model::id::{ClusterName, PlacementKey};
 use crate::model::records::{
     Binding, ClusterRecord, PlacementRecord, PolicySnapshot, ResourceSnapshot, SourceRecord, WorkStatus,
@@ -149,6 +150,20 @@ fn ask(address: &str, path: &str, timeout: Duration) -> anyhow::Result<Value> {
     asked.map_err(|_| anyhow::anyhow!("no answer within {} s", timeout.as_secs()))?.with_context(|| {
         format!("asking the daemon at {address} (is `gitfleet run` running there? name its configuration with -c, or its address with --server)")
     })
+}
+
+/// Asks the daemon why a placement has the clusters it has.
+///
+/// # Errors
+/// The daemon does not answer, or knows no such placement.
+pub fn ask_explain(address: &str, query: &Query) -> anyhow::Result<Explained> {
+    let mut parameters = form_urlencoded::Serializer::new(String::new());
+    parameters.append_pair("placement", &query.placement);
+    if let Some(kind) = &query.kind {
+        parameters.append_pair("kind", kind);
+    }
+    let answer = ask(address, &format!("{EXPLAIN_PATH}?{}", parameters.finish()), ANSWER_TIMEOUT)?;
+    serde_json::from_value(answer).context("the daemon's answer is no explanation")
 }
 
 impl Books {

@@ -10,7 +10,7 @@ use super::exit::Exit;
 use super::output::{self, Terminal};
 use super::plan::read_revisions;
 use crate::engine::{clock, explain};
-use crate::model::explanation::{Explained, Explanation};
+use crate::model::explanation::{Explained, Explanation, Query};
 use crate::report::explanation::{EXPLAINED_MAX, cluster_lines, heading, moved_lines, table};
 use crate::report::tree::{Line, Style};
 use crate::report::work::counted;
@@ -82,7 +82,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
 }
 
 fn explained(args: &Args) -> anyhow::Result<Explained> {
-    let query = explain::Query { placement: args.placement.clone(), kind: args.kind.clone() };
+    let query = Query { placement: args.placement.clone(), kind: args.kind.clone() };
     let Some(repo) = &args.repo else {
         return match books::locate(&args.daemon)? {
             Source::Daemon(address) => books::ask_explain(&address, &query),

@@ -4,6 +4,7 @@ pub mod exit;
 pub mod output;
 
 mod books;
+mod explain;
 mod export;
 mod get;
 mod plan;
@@ -46,6 +47,8 @@ enum Command {
     Plan(plan::Args),
     /// Decide which clusters placements go to, from objects in files alone.
     Schedule(schedule::Args),
+    /// Show why a placement has the clusters it has, and not others.
+    Explain(explain::Args),
     /// Show records: placements, snapshots, policies, bindings, works, clusters.
     Get(get::Args),
     /// Show how the rollout stands, as a tree.
@@ -103,6 +106,7 @@ pub fn main() -> Exit {
         Command::Validate(args) => validate::run(&args),
         Command::Plan(args) => plan::run(&args),
         Command::Schedule(args) => schedule::run(&args),
+        Command::Explain(args) => explain::run(&args),
         Command::Get(args) => get::run(&args),
         Command::Status(args) => status::run(&args),
         Command::Export(what) => export::run(&what),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 
 use super::books::load_configuration;
 use super::exit::Exit;
@@ -59,9 +59,10 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         let metrics = Arc::new(Metrics::new());
         let (version, changes) = watch::channel(0);
         let (stopper, stop) = watch::channel(false);
+        let (questions, asked) = mpsc::unbounded_channel();
         if !args.once {
             let readers = Arc::new(readers(&configuration)?);
-            let shared = Shared { store: store.clone(), metrics: Arc::clone(&metrics), changes, readers };
+            let shared = Shared { store: store.clone(), metrics: Arc::clone(&metrics), changes, questions, readers };
             let listen = configuration.http.listen;
             let listener = http::bind(listen)
                 .await
@@ -74,7 +75,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
             // The hall may have ended by itself.
             let _ = stopper.send(true);
         });
-        let hall = Hall::open(configuration, store, metrics, version)?;
+        let hall = Hall::open(configuration, store, metrics, version, asked)?;
         anyhow::Ok(hall.run(stop, args.once.then_some(args.timeout)).await)
     });
     runtime.shutdown_timeout(SHUTDOWN_MAX);

@@ -5,22 +5,28 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::ocm::{key_named, Ocm};
+use super::follow::source_spec;
+use super::ocm::{Ocm, key_named};
 use super::plan::{imagined, rolled_out};
-use super::world::{PlacementState, World};
+use super::world::{self, PlacementState, World, clusters};
+use super::{commit, hall};
 use crate::api::annotations::OCM_PLACEMENT;
+use crate::config::Configuration;
+use crate::git::Source;
 use crate::model::explanation::{Explained, Explanation, Query};
-use crate::model::id::{ClusterName, PlacementKey};
-use crate::model::records::Binding;
+use crate::model::id::{ClusterName, CommitId, PlacementKey};
+use crate::model::records::{Binding, SourceRecord};
 use crate::model::tree::Tree;
 use crate::schedule::{BadValues, Request, differences, explain as explain_policy, ocm};
 use crate::snapshot::scheduled_policy;
+use crate::store::embedded::EmbeddedStore;
+use crate::store::records;
 
 /// Kinds that can be explained.
 const KINDS: [&str; 3] = ["ClusterResourcePlacement", "ResourcePlacement", "Placement"];
 
 /// Why there is no explanation, for people.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// Nobody has this name.
     #[error("there is no placement {placement}{of}; `gitfleet get placements` lists those there are")]
@@ -36,6 +42,15 @@ pub enum Error {
     /// A kind that places nothing.
     #[error("{0:?} is no kind of placement; known: {known}", known = KINDS.join(", "))]
     Kind(String),
+    /// The store has no commit yet.
+    #[error("the store holds no accepted commit; run `gitfleet run --once` first")]
+    NoCommit,
+    /// The accepted commit cannot be read.
+    #[error("the accepted commit {0} cannot be read: {1}")]
+    Commit(CommitId, commit::Error),
+    /// The store, the source or a secret cannot be used.
+    #[error(transparent)]
+    Books(#[from] hall::Error),
     /// It could not be judged.
     #[error("{placement} cannot be explained: {reason}")]
     Judging {
@@ -96,6 +111,30 @@ pub fn from_trees(base: Option<&Arc<Tree>>, head: &Arc<Tree>, query: &Query) -> 
         },
     };
     Ok(Explained { explanation, changes })
+}
+
+/// Explains how a placement stood when the daemon last ran, from its store and mirror.
+///
+/// # Errors
+/// As [`explain`]; and where the store or the accepted commit cannot be read.
+pub fn from_store(configuration: &Configuration, query: &Query, now: Timestamp) -> Result<Explained, Error> {
+    let store = EmbeddedStore::open_read_only(&configuration.store.path).map_err(hall::Error::from)?;
+    let source = records::load::<SourceRecord>(&store, &records::source_key(hall::SOURCE_NAME));
+    let accepted = source.map_err(hall::Error::from)?.and_then(|record| record.value.accepted);
+    let accepted = accepted.ok_or(Error::NoCommit)?;
+    let spec = source_spec(configuration).map_err(hall::Error::from)?;
+    let source = Source::open(spec, &hall::state_dir(configuration)).map_err(hall::Error::from)?;
+    let tree = commit::read_commit(source.reader(), &accepted, &mut commit::Cache::new());
+    let tree = Arc::new(tree.map_err(|error| Error::Commit(accepted, error))?);
+    let (mut world, placements) = hall::remembered(&store, configuration)?;
+    world.clusters = clusters(&tree, &world.records, now);
+    world.ocm.follow(&tree);
+    for (name, member) in &tree.clusters {
+        let facts = world::ocm_facts(member, world.records.get(name), now);
+        world.ocm.observe(name, facts);
+    }
+    world.tree = tree;
+    Ok(Explained { explanation: explain(&world, &placements, query, now)?, changes: None })
 }
 
 enum Found<'a> {

@@ -11,7 +11,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::commit::{self, Cache, read_commit, read_payload};
 use super::world::Payload;
-use crate::config::HistoryRewrite;
+use crate::config::{self, Configuration, HistoryRewrite, read_secret};
 use crate::error::{Classify as _, ErrorClass};
 use crate::git::{self, Source, SourceSpec};
 use crate::model::id::CommitId;
@@ -63,6 +63,22 @@ pub struct Settings {
     pub on_rewrite: HistoryRewrite,
     /// The commit in force, from the store.
     pub accepted: Option<CommitId>,
+}
+
+/// Returns which source a configuration names, with its token.
+///
+/// # Errors
+/// The token's file cannot be read.
+pub fn source_spec(configuration: &Configuration) -> Result<SourceSpec, config::Error> {
+    let source = &configuration.source;
+    Ok(SourceSpec {
+        location: source.url.clone(),
+        branch: source.branch.clone(),
+        path: source.path.clone(),
+        token: source.token_file.as_deref().map(read_secret).transpose()?,
+        allow_insecure_http: source.allow_insecure_http,
+        excluded: configuration.excluded_paths(),
+    })
 }
 
 /// Starts following a source; the thread ends when the hall drops the sender.

@@ -12,14 +12,15 @@ use rayon::prelude::*;
 use tokio::sync::{mpsc, watch};
 
 use super::decide::{Decision, decide};
-use super::follow::{News, Request, Settings, follow};
+use super::explain::explain;
+use super::follow::{News, Request, Settings, follow, source_spec};
 use super::hub::{HubReport, HubTask};
 use super::member::{Command, Event};
 use super::ocm::Ocm;
 use super::world::{PlacementState, World};
 use super::{clock, persist};
-use crate::config::{Configuration, read_secret};
-use crate::git::SourceSpec;
+use crate::config::Configuration;
+use crate::http::Question;
 use crate::model::id::{ClusterName, PlacementKey};
 use crate::model::ocm::OcmPlacementRecord;
 use crate::model::records::{ClusterRecord, SourceRecord, WorkStatus};
@@ -82,6 +83,7 @@ pub struct Hall {
     settled: BTreeMap<PlacementKey, String>,
     desk: Desk,
     hub_reports: mpsc::UnboundedReceiver<HubReport>,
+    questions: mpsc::UnboundedReceiver<Question>,
     /// The source was looked at: what the store says of it is not from a life before.
     source_seen: bool,
     requests: Sender<Request>,
@@ -102,31 +104,16 @@ impl Hall {
         store: Arc<dyn Store>,
         metrics: Arc<Metrics>,
         changes: watch::Sender<u64>,
+        questions: mpsc::UnboundedReceiver<Question>,
     ) -> Result<Self, Error> {
         let source = records::load::<SourceRecord>(store.as_ref(), &records::source_key(SOURCE_NAME))?;
         let mut source = source.map(|record| record.value).unwrap_or_default();
         if source.url != configuration.source.url {
             source = SourceRecord { url: configuration.source.url.clone(), ..SourceRecord::default() };
         }
-        let placements = persist::load(store.as_ref())?;
-        let clusters = records::load_all::<ClusterRecord>(store.as_ref(), CLUSTER_PREFIX)?;
         let now = clock::now();
-        let records = clusters.into_iter().map(|record| {
-            let record = ClusterRecord { online: false, ..record.value };
-            (record.name.clone(), record)
-        });
-        let decided = records::load_all::<OcmPlacementRecord>(store.as_ref(), OCM_PREFIX)?;
-        let ocm = Ocm::restore(decided.into_iter().map(|record| record.value));
-        let world = World { source: identity(&configuration), records: records.collect(), ocm, ..World::default() };
-        let token = configuration.source.token_file.as_deref().map(read_secret).transpose()?;
-        let spec = SourceSpec {
-            location: configuration.source.url.clone(),
-            branch: configuration.source.branch.clone(),
-            path: configuration.source.path.clone(),
-            token,
-            allow_insecure_http: configuration.source.allow_insecure_http,
-            excluded: configuration.excluded_paths(),
-        };
+        let (world, placements) = remembered(store.as_ref(), &configuration)?;
+        let spec = source_spec(&configuration)?;
         let settings = Settings {
             spec,
             poll_interval: configuration.source.poll_interval,
@@ -155,6 +142,7 @@ impl Hall {
             settled: BTreeMap::new(),
             desk,
             hub_reports,
+            questions,
             source_seen: false,
             requests,
             news,
@@ -181,6 +169,7 @@ impl Hall {
                 Some(news) = self.news.recv() => self.hear(news).await,
                 Some(event) = self.events.recv() => self.take_in(event),
                 Some(report) = self.hub_reports.recv() => self.hear_hub(report),
+                Some(question) = self.questions.recv() => self.answer(question),
                 () = tokio::time::sleep(pause) => {}
                 () = tokio::time::sleep_until(deadline.unwrap_or_else(|| tokio::time::Instant::now() + far)), if once.is_some() => {
                     return self.standing();
@@ -351,6 +340,13 @@ impl Hall {
         states.into_par_iter().map(one).collect()
     }
 
+    /// Explains a placement to whoever asks.
+    fn answer(&self, question: Question) {
+        let answer = explain(&self.world, &self.placements, &question.query, clock::now());
+        // Whoever asked may have gone.
+        drop(question.reply.send(answer.map_err(|error| error.to_string())));
+    }
+
     /// Carries out what a decision says; its records are written.
     fn act(&mut self, key: &PlacementKey, decision: Decision) {
         for entry in &decision.journal {
@@ -378,6 +374,26 @@ impl Hall {
         self.placements.insert(key.clone(), decision.state);
         self.announce(key);
     }
+}
+
+/// Returns what the store remembers of an earlier life: no cluster answers yet, and no commit was read.
+///
+/// # Errors
+/// A record cannot be read.
+pub fn remembered(
+    store: &dyn Store,
+    configuration: &Configuration,
+) -> Result<(World, BTreeMap<PlacementKey, PlacementState>), Error> {
+    let placements = persist::load(store)?;
+    let clusters = records::load_all::<ClusterRecord>(store, CLUSTER_PREFIX)?;
+    let clusters = clusters.into_iter().map(|record| {
+        let record = ClusterRecord { online: false, ..record.value };
+        (record.name.clone(), record)
+    });
+    let decided = records::load_all::<OcmPlacementRecord>(store, OCM_PREFIX)?;
+    let ocm = Ocm::restore(decided.into_iter().map(|record| record.value));
+    let world = World { source: identity(configuration), records: clusters.collect(), ocm, ..World::default() };
+    Ok((world, placements))
 }
 
 /// Returns what inventories name the source by: where it is and which part of it is read.

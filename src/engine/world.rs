@@ -6,7 +6,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::disruptions::Disruptions;
-use super::ocm::Ocm;
+use super::ocm::{Facts, Ocm};
 use crate::api::cluster::MemberCluster;
 use crate::api::placement::PlacementPolicy;
 use crate::deliver::inventory::Held;
@@ -212,6 +212,14 @@ pub fn properties(member: &MemberCluster, record: Option<&ClusterRecord>) -> BTr
     let mut properties = facts::stated(member);
     properties.extend(record.into_iter().flat_map(|record| record.properties.clone()));
     properties
+}
+
+/// Returns what OCM Placements see of a member beside what git says.
+pub fn ocm_facts(member: &MemberCluster, record: Option<&ClusterRecord>, now: Timestamp) -> Facts {
+    Facts {
+        properties: properties(member, record),
+        silent_since: record.and_then(|record| silent_since(record, now)),
+    }
 }
 
 /// Returns since when a cluster has been silent, where that is too long for anything new to go there.

@@ -8,15 +8,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::{Query, State};
+use axum::extract::{Query as UrlQuery, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, oneshot, watch};
 
+use crate::model::explanation::{Explanation, Query};
 use crate::store::Store;
 use crate::telemetry::metrics::{CONTENT_TYPE, Metrics};
 
@@ -24,6 +25,8 @@ use crate::telemetry::metrics::{CONTENT_TYPE, Metrics};
 pub const RECORDS_PATH: &str = "/api/v1/records";
 /// Answers as soon as records have changed after version `after`, or after a while.
 pub const CHANGES_PATH: &str = "/api/v1/changes";
+/// Explains the placement that `placement` and, if need be, `kind` name.
+pub const EXPLAIN_PATH: &str = "/api/v1/explain";
 /// How long a question for changes is kept.
 const CHANGES_WAIT: Duration = Duration::from_secs(30);
 
@@ -31,6 +34,15 @@ mod getparams;
 pub mod tokens;
 
 pub use getparams::GETPARAMS_PATH;
+
+/// A question to the engine, which alone knows what decides.
+#[derive(Debug)]
+pub struct Question {
+    /// What is to be explained.
+    pub query: Query,
+    /// Where the answer goes: the explanation, or why there is none.
+    pub reply: oneshot::Sender<Result<Explanation, String>>,
+}
 
 /// What the handlers share.
 #[derive(Clone)]
@@ -41,6 +53,8 @@ pub struct Shared {
     pub metrics: Arc<Metrics>,
     /// Counts changes of the records.
     pub changes: watch::Receiver<u64>,
+    /// Who explains.
+    pub questions: mpsc::UnboundedSender<Question>,
     /// Who may read decisions as a plugin of Argo CD.
     pub readers: Arc<tokens::Tokens>,
 }
@@ -63,6 +77,7 @@ pub async fn serve(listener: TcpListener, shared: Shared) {
         .route("/metrics", get(metrics))
         .route(RECORDS_PATH, get(records))
         .route(CHANGES_PATH, get(changes))
+        .route(EXPLAIN_PATH, get(explain))
         .route(GETPARAMS_PATH, post(getparams::execute))
         .with_state(shared);
     if let Err(error) = axum::serve(listener, router).await {
@@ -88,7 +103,7 @@ struct RecordsQuery {
     prefix: String,
 }
 
-async fn records(State(shared): State<Shared>, Query(query): Query<RecordsQuery>) -> Response {
+async fn records(State(shared): State<Shared>, UrlQuery(query): UrlQuery<RecordsQuery>) -> Response {
     let version = *shared.changes.borrow();
     let listed = tokio::task::spawn_blocking(move || shared.store.list(&query.prefix)).await;
     match listed {
@@ -110,10 +125,20 @@ struct ChangesQuery {
     after: u64,
 }
 
-async fn changes(State(mut shared): State<Shared>, Query(query): Query<ChangesQuery>) -> Response {
+async fn changes(State(mut shared): State<Shared>, UrlQuery(query): UrlQuery<ChangesQuery>) -> Response {
     let newer = shared.changes.wait_for(|version| *version > query.after);
     // Neither a timeout nor a daemon that ends is an error: the version says that nothing is new.
     drop(tokio::time::timeout(CHANGES_WAIT, newer).await);
     let version = *shared.changes.borrow();
     axum::Json(json!({"version": version})).into_response()
+}
+
+async fn explain(State(shared): State<Shared>, UrlQuery(query): UrlQuery<Query>) -> Response {
+    let (reply, answer) = oneshot::channel();
+    let asked = shared.questions.send(Question { query, reply }).is_ok();
+    match answer.await {
+        Ok(Ok(explanation)) if asked => axum::Json(explanation).into_response(),
+        Ok(Err(why)) => (StatusCode::NOT_FOUND, why).into_response(),
+        _ => (StatusCode::SERVICE_UNAVAILABLE, "the daemon is ending").into_response(),
+    }
 }

@@ -9,8 +9,7 @@ use tokio::task::JoinHandle;
 
 use super::super::clock;
 use super::super::member::{Command, Event, Member};
-use super::super::ocm::Facts as OcmFacts;
-use super::super::world::{cluster, clusters, properties, silent_since};
+use super::super::world::{cluster, clusters, ocm_facts};
 use super::Hall;
 use crate::api::annotations::SUSPENDED;
 use crate::api::cluster::MemberCluster;
@@ -240,11 +239,7 @@ impl Hall {
         }
         for name in &stale {
             let Some(member) = tree.clusters.get(name) else { continue };
-            let record = self.world.records.get(name);
-            let facts = OcmFacts {
-                properties: properties(member, record),
-                silent_since: record.and_then(|record| silent_since(record, now)),
-            };
+            let facts = ocm_facts(member, self.world.records.get(name), now);
             let concerned = self.world.ocm.observe(name, facts);
             self.agenda.ocm.extend(concerned);
         }
