@@ -37,7 +37,9 @@ pub enum Error {
         of: String,
     },
     /// Two kinds have this name.
-    #[error("{0} is the name of a ResourcePlacement and of an OCM Placement; say --kind ResourcePlacement or --kind Placement")]
+    #[error(
+        "{0} is the name of a ResourcePlacement and of an OCM Placement; say --kind ResourcePlacement or --kind Placement"
+    )]
     Ambiguous(String),
     /// A kind that places nothing.
     #[error("{0:?} is no kind of placement; known: {known}", known = KINDS.join(", "))]
@@ -173,7 +175,10 @@ fn explain_ocm(ocm: &Ocm, key: &ocm::Key, now: Timestamp) -> Result<Explanation,
 fn delegated(state: &PlacementState, explanation: Explanation) -> Explanation {
     let key = &state.record.key;
     Explanation {
-        wanted: format!("the clusters of Placement {}/{} ({})", explanation.namespace, explanation.name, explanation.wanted),
+        wanted: format!(
+            "the clusters of Placement {}/{} ({})",
+            explanation.namespace, explanation.name, explanation.wanted
+        ),
         kind: key.kind().to_owned(),
         namespace: key.namespace.clone().unwrap_or_default(),
         name: key.name.clone(),
@@ -194,7 +199,8 @@ fn explain_placement(world: &World, state: &PlacementState) -> Result<Explanatio
         keep_held: true,
         bad_values: BadValues::Mismatch,
     };
-    let judging = |error: crate::schedule::Error| Error::Judging { placement: key.to_string(), reason: error.to_string() };
+    let judging =
+        |error: crate::schedule::Error| Error::Judging { placement: key.to_string(), reason: error.to_string() };
     let mut explanation = explain_policy(&request).map_err(judging)?;
     if explanation.clusters.iter().any(|cluster| cluster.kept) {
         let afresh = explain_policy(&Request { bindings: &[], ..request }).map_err(judging)?;

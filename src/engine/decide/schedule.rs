@@ -141,10 +141,15 @@ impl Pass<'_> {
             let Some(cluster) = self.state.bindings.get(&name).map(|binding| binding.cluster.clone()) else { continue };
             self.note("RemovalStarted", Some(&cluster), json!({"binding": name}));
         }
-        let judged: Vec<(String, ClusterName, bool)> = self.state.record.evictions.iter()
+        let judged: Vec<(String, ClusterName, bool)> = self
+            .state
+            .record
+            .evictions
+            .iter()
             .filter(|(name, _)| !before.contains(*name))
             .map(|(name, eviction)| {
-                let executed = eviction.conditions.iter().any(|c| c.type_ == "Executed" && c.status == ConditionStatus::True);
+                let executed =
+                    eviction.conditions.iter().any(|c| c.type_ == "Executed" && c.status == ConditionStatus::True);
                 (name.clone(), eviction.cluster.clone(), executed)
             })
             .collect();
