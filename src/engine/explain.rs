@@ -95,7 +95,11 @@ pub fn from_trees(base: Option<&Arc<Tree>>, head: &Arc<Tree>, query: &Query) -> 
         let placements = rolled_out(&world, now);
         (world, placements)
     });
-    let world = imagined(head, before.as_ref().map(|(world, _)| world), now);
+    let mut world = imagined(head, before.as_ref().map(|(world, _)| world), now);
+    let picker = head.placements.get(&query.key()).and_then(|placement| placement.annotations.get(OCM_PLACEMENT));
+    if let Some(key) = key_named(picker.unwrap_or(&query.placement)) {
+        world.ocm.undecide(&key, before.as_ref().map(|(world, _)| &world.ocm));
+    }
     let mut placements = before.as_ref().map(|(_, placements)| placements.clone()).unwrap_or_default();
     placements.retain(|key, _| head.placements.contains_key(key));
     for (key, placement) in &head.placements {
@@ -152,7 +156,7 @@ fn find<'a>(
     if let Some(kind) = query.kind.as_ref().filter(|kind| !KINDS.contains(&kind.as_str())) {
         return Err(Error::Kind(kind.clone()));
     }
-    let Ok(key) = query.placement.parse::<PlacementKey>();
+    let key = query.key();
     let is_of = |kind: &str| query.kind.as_ref().is_none_or(|wanted| wanted == kind);
     let own = placements.get(&key).filter(|_| is_of(key.kind()));
     let ocm = key_named(&query.placement).filter(|key| is_of("Placement") && world.ocm.is_wished(key));

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::json;
 
-use super::super::ocm::key_named;
+use super::super::ocm::{key_named, key_of, reason};
 use super::super::world::{PlacementState, World};
 use super::Pass;
 use crate::api::annotations::OCM_PLACEMENT;
@@ -48,11 +48,10 @@ impl<'a> Delegated<'a> {
 
     /// Returns the clusters with the reason to record.
     fn clusters(&self) -> BTreeMap<ClusterName, String> {
-        let OcmPlacementRecord { namespace, name, groups, .. } = self.record;
+        let name = key_of(self.record).to_string();
         let mut clusters = BTreeMap::new();
-        for group in groups {
-            let of = if group.name.is_empty() { String::new() } else { format!(" in decision group {}", group.name) };
-            let reason = format!("picked: the OCM Placement {namespace}/{name} decided so{of}");
+        for group in &self.record.groups {
+            let reason = reason(&name, &group.name);
             clusters.extend(group.clusters.iter().map(|cluster| (cluster.clone(), reason.clone())));
         }
         clusters

@@ -61,7 +61,9 @@ fn git_says_what_a_cluster_has() {
         "properties": {"seen": {"value": "1"}, "nodes": {"value": 4}},
         "resourceUsage": {"capacity": {"cpu": "8"}, "available": {"memory": "1Gi"}},
     }));
-    member.annotations.insert(crate::api::annotations::PROPERTIES.to_owned(), json!({"cost": 3, "seen": "2"}).to_string());
+    member
+        .annotations
+        .insert(crate::api::annotations::PROPERTIES.to_owned(), json!({"cost": 3, "seen": "2"}).to_string());
     let found: Vec<_> = facts::stated(&member).iter().map(|(name, value)| format!("{name}={value}")).collect();
     let expected = [
         "cost=3",
