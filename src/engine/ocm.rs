@@ -290,15 +290,12 @@ impl Ocm {
 
     /// Takes a decision up once it is written down: what it picked counts for the balance of others.
     pub fn settle(&mut self, decision: OcmDecision) {
-        match decision.record {
-            Some(record) => {
-                self.hold(&record);
-                self.records.insert(decision.key, Arc::new(record));
-            }
-            None => {
-                self.hub.set_decisions(&decision.key, std::iter::empty::<&str>());
-                self.records.remove(&decision.key);
-            }
+        if let Some(record) = decision.record {
+            self.hold(&record);
+            self.records.insert(decision.key, Arc::new(record));
+        } else {
+            self.hub.set_decisions(&decision.key, std::iter::empty::<&str>());
+            self.records.remove(&decision.key);
         }
     }
 
