@@ -268,13 +268,13 @@ impl Hall {
         if due.is_empty() {
             return Some(due);
         }
-        let before = self.world.ocm.clone();
+        let mut before = Vec::new();
         let mut ops = Vec::new();
         let mut wakes = Vec::new();
         for key in &due {
             let decision = self.world.ocm.decide(key, now);
-            let known = before.record(key).map(AsRef::as_ref);
-            match persist::ocm_difference(key, known, decision.record.as_ref()) {
+            let known = self.world.ocm.record(key).cloned();
+            match persist::ocm_difference(key, known.as_deref(), decision.record.as_ref()) {
                 Ok(more) => ops.extend(more),
                 Err(error) => {
                     tracing::error!(placement = %key, %error, "the decision cannot be written down and is not acted on");
@@ -286,10 +286,13 @@ impl Hall {
             }
             ops.extend(decision.journal.iter().cloned().map(Op::Journal));
             wakes.push((key, decision.wake_at));
-            self.world.ocm.settle(decision);
+            self.world.ocm.settle(key, decision.record.map(Arc::new));
+            before.push((key, known));
         }
         if !self.write(ops).await {
-            self.world.ocm = before;
+            for (key, known) in before.into_iter().rev() {
+                self.world.ocm.settle(key, known);
+            }
             let again = Some(clock::now() + STORE_RETRY);
             for key in &due {
                 self.agenda.wake_ocm(key, again);
@@ -297,9 +300,9 @@ impl Hall {
             return None;
         }
         let tree = Arc::clone(&self.world.tree);
-        for (key, wake_at) in wakes {
+        for ((key, wake_at), (_, known)) in wakes.into_iter().zip(before) {
             self.agenda.wake_ocm(key, wake_at);
-            if before.record(key) != self.world.ocm.record(key) {
+            if known.as_ref() != self.world.ocm.record(key) {
                 self.agenda.concerns_followers(&tree, key);
             }
         }
