@@ -87,7 +87,8 @@ fn explained(args: &Args) -> anyhow::Result<Explained> {
         return match books::locate(&args.daemon)? {
             Source::Daemon(address) => books::ask_explain(&address, &query),
             Source::Store(_) => {
-                let configuration = books::load_configuration(args.daemon.config.as_deref().unwrap_or_else(|| "".as_ref()))?;
+                let configuration =
+                    books::load_configuration(args.daemon.config.as_deref().unwrap_or_else(|| "".as_ref()))?;
                 Ok(explain::from_store(&configuration, &query, clock::now())?)
             }
         };

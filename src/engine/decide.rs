@@ -18,9 +18,7 @@ use crate::api::placement::{ApplyStrategyType, StrategyType};
 use crate::deliver::guard::{self, guarded};
 use crate::model::id::{ClusterName, ObjectKey};
 use crate::model::manifest::Manifest;
-use crate::model::records::{
-    Binding, BindingState, DeletionGate, JournalEntry, ResourceSnapshot, WorkStatus,
-};
+use crate::model::records::{Binding, BindingState, DeletionGate, JournalEntry, ResourceSnapshot, WorkStatus};
 use crate::model::tree::Placement;
 use crate::model::work::WorkOrder;
 use crate::report::binding::{binding_conditions, settled_work};

@@ -37,7 +37,9 @@ pub enum Error {
         of: String,
     },
     /// Two kinds have this name.
-    #[error("{0} is the name of a ResourcePlacement and of an OCM Placement; say --kind ResourcePlacement or --kind Placement")]
+    #[error(
+        "{0} is the name of a ResourcePlacement and of an OCM Placement; say --kind ResourcePlacement or --kind Placement"
+    )]
     Ambiguous(String),
     /// A kind that places nothing.
     #[error("{0:?} is no kind of placement; known: {known}", known = KINDS.join(", "))]
@@ -93,7 +95,11 @@ pub fn from_trees(base: Option<&Arc<Tree>>, head: &Arc<Tree>, query: &Query) -> 
         let placements = rolled_out(&world, now);
         (world, placements)
     });
-    let world = imagined(head, before.as_ref().map(|(world, _)| world), now);
+    let mut world = imagined(head, before.as_ref().map(|(world, _)| world), now);
+    let picker = head.placements.get(&query.key()).and_then(|placement| placement.annotations.get(OCM_PLACEMENT));
+    if let Some(key) = key_named(picker.unwrap_or(&query.placement)) {
+        world.ocm.undecide(&key, before.as_ref().map(|(world, _)| &world.ocm));
+    }
     let mut placements = before.as_ref().map(|(_, placements)| placements.clone()).unwrap_or_default();
     placements.retain(|key, _| head.placements.contains_key(key));
     for (key, placement) in &head.placements {
@@ -150,7 +156,7 @@ fn find<'a>(
     if let Some(kind) = query.kind.as_ref().filter(|kind| !KINDS.contains(&kind.as_str())) {
         return Err(Error::Kind(kind.clone()));
     }
-    let Ok(key) = query.placement.parse::<PlacementKey>();
+    let key = query.key();
     let is_of = |kind: &str| query.kind.as_ref().is_none_or(|wanted| wanted == kind);
     let own = placements.get(&key).filter(|_| is_of(key.kind()));
     let ocm = key_named(&query.placement).filter(|key| is_of("Placement") && world.ocm.is_wished(key));
@@ -173,7 +179,10 @@ fn explain_ocm(ocm: &Ocm, key: &ocm::Key, now: Timestamp) -> Result<Explanation,
 fn delegated(state: &PlacementState, explanation: Explanation) -> Explanation {
     let key = &state.record.key;
     Explanation {
-        wanted: format!("the clusters of Placement {}/{} ({})", explanation.namespace, explanation.name, explanation.wanted),
+        wanted: format!(
+            "the clusters of Placement {}/{} ({})",
+            explanation.namespace, explanation.name, explanation.wanted
+        ),
         kind: key.kind().to_owned(),
         namespace: key.namespace.clone().unwrap_or_default(),
         name: key.name.clone(),
@@ -194,7 +203,8 @@ fn explain_placement(world: &World, state: &PlacementState) -> Result<Explanatio
         keep_held: true,
         bad_values: BadValues::Mismatch,
     };
-    let judging = |error: crate::schedule::Error| Error::Judging { placement: key.to_string(), reason: error.to_string() };
+    let judging =
+        |error: crate::schedule::Error| Error::Judging { placement: key.to_string(), reason: error.to_string() };
     let mut explanation = explain_policy(&request).map_err(judging)?;
     if explanation.clusters.iter().any(|cluster| cluster.kept) {
         let afresh = explain_policy(&Request { bindings: &[], ..request }).map_err(judging)?;

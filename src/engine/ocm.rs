@@ -268,6 +268,13 @@ impl Ocm {
         }
     }
 
+    /// Goes back to what a Placement had before it was decided, so that the decision can be explained as it was made.
+    pub fn undecide(&mut self, key: &Key, before: Option<&Self>) {
+        let record = before.and_then(|before| before.record(key));
+        let clusters = record.into_iter().flat_map(|record| record.clusters().map(ClusterName::as_str));
+        self.hub.set_decisions(key, clusters);
+    }
+
     /// Explains a Placement.
     ///
     /// # Errors
@@ -283,15 +290,12 @@ impl Ocm {
 
     /// Takes a decision up once it is written down: what it picked counts for the balance of others.
     pub fn settle(&mut self, decision: OcmDecision) {
-        match decision.record {
-            Some(record) => {
-                self.hold(&record);
-                self.records.insert(decision.key, Arc::new(record));
-            }
-            None => {
-                self.hub.set_decisions(&decision.key, std::iter::empty::<&str>());
-                self.records.remove(&decision.key);
-            }
+        if let Some(record) = decision.record {
+            self.hold(&record);
+            self.records.insert(decision.key, Arc::new(record));
+        } else {
+            self.hub.set_decisions(&decision.key, std::iter::empty::<&str>());
+            self.records.remove(&decision.key);
         }
     }
 
@@ -310,6 +314,12 @@ pub fn key_of(record: &OcmPlacementRecord) -> Key {
 /// Returns the Placement that `NAMESPACE/NAME` names.
 pub fn key_named(text: &str) -> Option<Key> {
     text.split_once('/').map(|(namespace, name)| Key::new(namespace, name))
+}
+
+/// Returns the reason to record where an OCM Placement picked a cluster, in a decision group or, with an empty name, in none.
+pub fn reason(placement: &str, group: &str) -> String {
+    let of = if group.is_empty() { String::new() } else { format!(" in decision group {group}") };
+    format!("picked: the OCM Placement {placement} decided so{of}")
 }
 
 fn begin(key: &Key, wish: &Wish, before: Option<&OcmPlacementRecord>, now: Timestamp) -> OcmPlacementRecord {

@@ -75,7 +75,8 @@ pub fn ocm_difference(
     new: Option<&OcmPlacementRecord>,
 ) -> Result<Vec<Op>> {
     let mut ops = Vec::new();
-    let of = |record: Option<&OcmPlacementRecord>| record.map(|r| BTreeMap::from([((), r.clone())])).unwrap_or_default();
+    let of =
+        |record: Option<&OcmPlacementRecord>| record.map(|r| BTreeMap::from([((), r.clone())])).unwrap_or_default();
     compare(&of(old), &of(new), |()| records::ocm_key(&key.namespace, &key.name), &mut ops)?;
     Ok(ops)
 }

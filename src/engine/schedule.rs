@@ -4,30 +4,44 @@
 //! hub stands.
 
 mod kubefleet;
+mod ocm;
 
 use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::api::FieldError;
+use crate::api::cluster::MemberCluster;
+use crate::model::cluster::Cluster;
 use crate::model::manifest::{InputError, Manifest};
 use crate::model::tree::Tree;
 use crate::schedule::Fleet;
 use crate::schedule::eligibility::described;
 
-/// Returns the decisions about every placement of the objects: for KubeFleet's its policy snapshot with status.
+/// Returns the decisions about every placement of the objects: for KubeFleet's its policy snapshot with status, for OCM's its
+/// PlacementDecisions and the Placement with status.
 ///
 /// # Errors
 /// Everything that is wrong with the objects; then there are no decisions at all, because one object may matter to all.
 pub fn schedule(tree: &Tree, now: Timestamp) -> Result<Vec<Value>, Vec<InputError>> {
-    kubefleet::policy_snapshots(tree, now)
+    let decided = ocm::decisions(tree, now)?;
+    let mut objects = kubefleet::policy_snapshots(tree, &decided.clusters, now)?;
+    objects.extend(decided.objects);
+    Ok(objects)
 }
 
-/// Returns the fleet that MemberClusters describe.
-///
-/// A ManagedCluster alone is none: KubeFleet does not know it.
-fn fleet(tree: &Tree, now: Timestamp) -> Fleet {
-    let members = tree.clusters.iter().filter(|(_, member)| !member.only_managed);
-    members.map(|(name, member)| (name.clone(), described(member, now))).collect()
+/// Returns the fleet that MemberClusters describe; with `managed`, ManagedClusters without one too, which KubeFleet does not
+/// know.
+fn fleet(tree: &Tree, managed: bool, now: Timestamp) -> Fleet {
+    let members = tree.clusters.iter().filter(|(_, member)| managed || !member.only_managed);
+    let cluster = |member: &MemberCluster| {
+        let described = described(member, now);
+        if member.deleting {
+            Cluster { eligible: Err("it is being deleted".to_owned()), ..described }
+        } else {
+            described
+        }
+    };
+    members.map(|(name, member)| (name.clone(), cluster(member))).collect()
 }
 
 /// Says of an object what is wrong with it.

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::id::ClusterName;
+use super::id::{ClusterName, PlacementKey};
 
 /// Which placement is to be explained.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -13,6 +13,14 @@ pub struct Query {
     /// The kind, where the name alone could mean two.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
+}
+
+impl Query {
+    /// Returns the key that the name is of, as a ClusterResourcePlacement or ResourcePlacement.
+    pub fn key(&self) -> PlacementKey {
+        let Ok(key) = self.placement.parse();
+        key
+    }
 }
 
 /// How one placement's clusters came to be picked, cluster by cluster.

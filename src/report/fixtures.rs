@@ -133,6 +133,7 @@ impl Case {
             deletion_gate: None,
             removed: false,
             halted: None,
+            evictions: BTreeMap::new(),
         };
         let policy = PolicySnapshot {
             placement: record.key.clone(),

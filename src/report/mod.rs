@@ -7,8 +7,8 @@
 
 pub mod binding;
 pub mod converge;
-pub mod explanation;
 pub mod decisions;
+pub mod explanation;
 #[cfg(test)]
 mod fixtures;
 pub mod objects;

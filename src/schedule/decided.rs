@@ -111,6 +111,9 @@ mod tests {
         );
         let decided: Vec<&str> = outcome.decisions.iter().map(|d| d.cluster_name.as_str()).collect();
         assert_eq!(decided, ["a", "b", "d", "e"]);
-        assert_eq!((outcome.fulfilled, outcome.message.as_str()), (false, "4 clusters found; not in the fleet: nowhere"));
+        assert_eq!(
+            (outcome.fulfilled, outcome.message.as_str()),
+            (false, "4 clusters found; not in the fleet: nowhere")
+        );
     }
 }

@@ -32,8 +32,8 @@ use crate::model::records::{Binding, ClusterDecision};
 pub use bindings::binding_name;
 pub use decided::schedule_decided;
 pub use explain::{differences, explain};
-pub use reads::{Readers, Reads};
 pub use fleet::{Change, Fleet};
+pub use reads::{Readers, Reads};
 
 /// Decisions a policy snapshot lists at most; the API allows no more.
 pub const DECISIONS_MAX: usize = 1000;

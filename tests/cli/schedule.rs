@@ -178,7 +178,7 @@ fn a_heartbeat_decides_who_is_eligible() {
         with_status("fresh", agent("2026-01-31T11:56:00Z", "True")),
         with_status("future", agent("2026-01-31T13:00:00Z", "True")),
         with_status("ill", agent("2026-01-31T11:59:00Z", "False")),
-        with_status("none", json!({})),
+        with_status("none", json!({"agentStatus": []})),
         with_status("stale", agent("2026-01-31T11:54:59Z", "True")),
         member("unknown", json!({})),
         placement(json!({"placementType": "PickAll"})),

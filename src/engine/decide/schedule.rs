@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::json;
 
-use super::super::ocm::key_named;
+use super::super::ocm::{key_named, key_of, reason};
 use super::super::world::{PlacementState, World};
 use super::Pass;
 use crate::api::annotations::OCM_PLACEMENT;
@@ -48,11 +48,10 @@ impl<'a> Delegated<'a> {
 
     /// Returns the clusters with the reason to record.
     fn clusters(&self) -> BTreeMap<ClusterName, String> {
-        let OcmPlacementRecord { namespace, name, groups, .. } = self.record;
+        let name = key_of(self.record).to_string();
         let mut clusters = BTreeMap::new();
-        for group in groups {
-            let of = if group.name.is_empty() { String::new() } else { format!(" in decision group {}", group.name) };
-            let reason = format!("picked: the OCM Placement {namespace}/{name} decided so{of}");
+        for group in &self.record.groups {
+            let reason = reason(&name, &group.name);
             clusters.extend(group.clusters.iter().map(|cluster| (cluster.clone(), reason.clone())));
         }
         clusters
@@ -141,10 +140,15 @@ impl Pass<'_> {
             let Some(cluster) = self.state.bindings.get(&name).map(|binding| binding.cluster.clone()) else { continue };
             self.note("RemovalStarted", Some(&cluster), json!({"binding": name}));
         }
-        let judged: Vec<(String, ClusterName, bool)> = self.state.record.evictions.iter()
+        let judged: Vec<(String, ClusterName, bool)> = self
+            .state
+            .record
+            .evictions
+            .iter()
             .filter(|(name, _)| !before.contains(*name))
             .map(|(name, eviction)| {
-                let executed = eviction.conditions.iter().any(|c| c.type_ == "Executed" && c.status == ConditionStatus::True);
+                let executed =
+                    eviction.conditions.iter().any(|c| c.type_ == "Executed" && c.status == ConditionStatus::True);
                 (name.clone(), eviction.cluster.clone(), executed)
             })
             .collect();

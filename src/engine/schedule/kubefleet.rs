@@ -6,8 +6,10 @@ use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+use super::super::ocm::{key_named, reason};
 use super::complain;
 use crate::api::FieldError;
+use crate::api::annotations::OCM_PLACEMENT;
 use crate::api::object::Metadata;
 use crate::api::placement::{ApplyStrategy, PlacementPolicy, PlacementType};
 use crate::api::scheduling::{
@@ -19,7 +21,8 @@ use crate::model::manifest::{InputError, Manifest};
 use crate::model::records::{Binding, BindingState, ClusterDecision, PolicySnapshot};
 use crate::model::tree::Tree;
 use crate::report::objects::policy_snapshot_object;
-use crate::schedule::{self, BadValues, Fleet, Request};
+use crate::schedule::ocm::Key;
+use crate::schedule::{self, BadValues, Request};
 use crate::snapshot::{policy_hash, scheduled_policy};
 use crate::yaml;
 
@@ -27,7 +30,7 @@ use crate::yaml;
 const OTHER_POLICY: u64 = u64::MAX;
 
 /// A placement's policy, and which snapshot of it is in force.
-struct Policy {
+struct InForce {
     policy: Option<PlacementPolicy>,
     index: u64,
     name: String,
@@ -37,11 +40,15 @@ struct Policy {
 ///
 /// # Errors
 /// Every snapshot and binding that cannot be read, and every placement that cannot be scheduled.
-pub(super) fn policy_snapshots(tree: &Tree, now: Timestamp) -> Result<Vec<Value>, Vec<InputError>> {
+pub(super) fn policy_snapshots(
+    tree: &Tree,
+    decided: &BTreeMap<Key, BTreeMap<ClusterName, String>>,
+    now: Timestamp,
+) -> Result<Vec<Value>, Vec<InputError>> {
     let mut errors = Vec::new();
     let kept: Kept<PolicySnapshotObject> = Kept::read(tree, "SchedulingPolicySnapshot", &mut errors, snapshot_owner);
     let bindings: Kept<BindingObject> = Kept::read(tree, "ResourceBinding", &mut errors, binding_owner);
-    let clusters = super::fleet(tree, now);
+    let (clusters, all) = (super::fleet(tree, false, now), super::fleet(tree, true, now));
     let mut objects = Vec::new();
     for manifest in tree.inputs.iter().filter(|m| is_placement(m)) {
         let key = key(manifest);
@@ -56,8 +63,28 @@ pub(super) fn policy_snapshots(tree: &Tree, now: Timestamp) -> Result<Vec<Value>
                 continue;
             }
         };
-        let own: Vec<Binding> = bindings.of(&key).iter().map(|(_, object)| binding(&key, &policy, object)).collect();
-        match decided(&key, &policy, &clusters, &own, metadata.generation.unwrap_or(1), now) {
+        let of_leaver = |object: &BindingObject| {
+            tree.clusters.get(object.spec.target_cluster.as_str()).is_some_and(|member| member.deleting)
+        };
+        let own: Vec<Binding> =
+            bindings.of(&key).iter().map(|(_, object)| binding(&key, &policy, object, of_leaver(object))).collect();
+        let delegated = match delegated(tree, &key, decided) {
+            Ok(delegated) => delegated,
+            Err(error) => {
+                errors.push(complain(manifest, error));
+                continue;
+            }
+        };
+        let request = Request {
+            placement: &key,
+            policy: policy.policy.as_ref(),
+            policy_index: policy.index,
+            clusters: if delegated.is_some() { &all } else { &clusters },
+            bindings: &own,
+            keep_held: false,
+            bad_values: BadValues::Error,
+        };
+        match scheduled(&request, &policy.name, delegated.as_ref(), metadata.generation.unwrap_or(1), now) {
             Ok(object) => objects.push(object),
             Err(error) => errors.push(complain(manifest, error)),
         }
@@ -65,43 +92,54 @@ pub(super) fn policy_snapshots(tree: &Tree, now: Timestamp) -> Result<Vec<Value>
     if errors.is_empty() { Ok(objects) } else { Err(errors) }
 }
 
-fn decided(
+/// Returns the clusters that an OCM Placement picked for a placement, with the reason; `None` where it has its own policy.
+fn delegated(
+    tree: &Tree,
     key: &PlacementKey,
-    policy: &Policy,
-    clusters: &Fleet,
-    bindings: &[Binding],
+    decided: &BTreeMap<Key, BTreeMap<ClusterName, String>>,
+) -> Result<Option<BTreeMap<ClusterName, String>>, FieldError> {
+    let annotations = tree.placements.get(key).map(|placement| &placement.annotations);
+    let Some(name) = annotations.and_then(|annotations| annotations.get(OCM_PLACEMENT)) else { return Ok(None) };
+    let Some(clusters) = key_named(name).and_then(|key| decided.get(&key)) else {
+        let message = format!("there are no decisions of an OCM Placement {name}");
+        return Err(FieldError::new(format!("metadata.annotations.{OCM_PLACEMENT}"), message).hint("add the Placement"));
+    };
+    let reason = |group: &String| reason(name, group);
+    Ok(Some(clusters.iter().map(|(cluster, group)| (cluster.clone(), reason(group))).collect()))
+}
+
+fn scheduled(
+    request: &Request<'_>,
+    name: &str,
+    delegated: Option<&BTreeMap<ClusterName, String>>,
     generation: i64,
     now: Timestamp,
 ) -> Result<Value, FieldError> {
-    let request = Request {
-        placement: key,
-        policy: policy.policy.as_ref(),
-        policy_index: policy.index,
-        clusters,
-        bindings,
-        keep_held: false,
-        bad_values: BadValues::Error,
-    };
+    let policy = request.policy;
     let names_nobody = |p: &PlacementPolicy| p.placement_type == PlacementType::PickFixed && p.cluster_names.is_empty();
-    let skipped = policy.policy.as_ref().is_some_and(names_nobody);
-    let outcome = if skipped {
-        schedule::Outcome::default()
-    } else {
-        schedule::schedule(&request).map_err(|error| FieldError::new("", error.to_string()))?
+    let skipped = policy.is_some_and(names_nobody);
+    let outcome = match delegated {
+        Some(clusters) => schedule::schedule_decided(request, clusters),
+        None if skipped => Ok(schedule::Outcome::default()),
+        None => schedule::schedule(request),
     };
+    let outcome = outcome.map_err(|error| FieldError::new("", error.to_string()))?;
     let snapshot = PolicySnapshot {
-        placement: key.clone(),
-        index: policy.index,
-        hash: policy_hash(policy.policy.as_ref()),
-        number_of_clusters: policy.policy.as_ref().and_then(|p| p.number_of_clusters),
-        policy: policy.policy.clone(),
+        placement: request.placement.clone(),
+        index: request.policy_index,
+        hash: policy_hash(policy),
+        number_of_clusters: match delegated {
+            Some(clusters) => i32::try_from(clusters.len()).ok(),
+            None => policy.and_then(|p| p.number_of_clusters),
+        },
+        policy: policy.cloned(),
         observed_generation: generation,
         fulfilled: outcome.fulfilled,
         target_clusters: outcome.decisions,
         created_at: now,
     };
     let mut object = policy_snapshot_object(&snapshot, true);
-    object["metadata"]["name"] = json!(policy.name);
+    object["metadata"]["name"] = json!(name);
     if skipped && let Some(status) = object["status"].as_object_mut() {
         // KubeFleet skips the cycle of a PickFixed policy that names nobody, and never writes a status.
         status.clear();
@@ -114,7 +152,7 @@ fn policy<'m>(
     key: &PlacementKey,
     tree: &Tree,
     snapshots: &[(&'m Manifest, PolicySnapshotObject)],
-) -> Result<Policy, (&'m Manifest, FieldError)> {
+) -> Result<InForce, (&'m Manifest, FieldError)> {
     let policy = scheduled_policy(key, tree.placements.get(key).and_then(|placement| placement.spec.policy.as_ref()));
     let mut by_index = BTreeMap::new();
     for (manifest, object) in snapshots {
@@ -137,11 +175,11 @@ fn policy<'m>(
         policy_hash(scheduled_policy(key, object.spec.policy.as_ref()).as_ref()) == hash
     };
     Ok(match latest {
-        None => Policy { policy, index: 0, name: format!("{}-0", key.name) },
-        Some((&index, (_, object))) if same(object) => Policy { policy, index, name: object.metadata.name.clone() },
+        None => InForce { policy, index: 0, name: format!("{}-0", key.name) },
+        Some((&index, (_, object))) if same(object) => InForce { policy, index, name: object.metadata.name.clone() },
         Some(_) => {
             let index = by_index.last_key_value().map_or(0, |(index, _)| index + 1);
-            Policy { policy, index, name: format!("{}-{index}", key.name) }
+            InForce { policy, index, name: format!("{}-{index}", key.name) }
         }
     })
 }
@@ -158,7 +196,8 @@ fn index(snapshot: &PolicySnapshotObject) -> Result<u64, FieldError> {
     })
 }
 
-fn binding(key: &PlacementKey, policy: &Policy, object: &BindingObject) -> Binding {
+/// Returns a binding as scheduling takes it. KubeFleet unschedules one whose cluster is `leaving` before anything else.
+fn binding(key: &PlacementKey, policy: &InForce, object: &BindingObject, leaving: bool) -> Binding {
     let BindingObject { metadata, spec } = object;
     let previous = match metadata.annotations.get(PREVIOUS_STATE_ANNOTATION).map(String::as_str) {
         Some("Bound") => Some(BindingState::Bound),
@@ -171,8 +210,8 @@ fn binding(key: &PlacementKey, policy: &Policy, object: &BindingObject) -> Bindi
         name: metadata.name.clone(),
         placement: key.clone(),
         cluster: cluster.clone(),
-        state: spec.state,
-        previous_state: previous,
+        state: if leaving { BindingState::Unscheduled } else { spec.state },
+        previous_state: if leaving { previous.or(Some(spec.state)) } else { previous },
         policy_index: if current { policy.index } else { OTHER_POLICY },
         decision: ClusterDecision {
             cluster_name: cluster,

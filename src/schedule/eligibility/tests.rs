@@ -61,8 +61,10 @@ fn git_says_what_a_cluster_has() {
         "properties": {"seen": {"value": "1"}, "nodes": {"value": 4}},
         "resourceUsage": {"capacity": {"cpu": "8"}, "available": {"memory": "1Gi"}},
     }));
-    member.annotations.insert(PROPERTIES.to_owned(), json!({"cost": 3, "seen": "2"}).to_string());
-    let found: Vec<_> = properties(&member).iter().map(|(name, value)| format!("{name}={value}")).collect();
+    member
+        .annotations
+        .insert(crate::api::annotations::PROPERTIES.to_owned(), json!({"cost": 3, "seen": "2"}).to_string());
+    let found: Vec<_> = facts::stated(&member).iter().map(|(name, value)| format!("{name}={value}")).collect();
     let expected = [
         "cost=3",
         "nodes=4",

@@ -182,6 +182,8 @@ fn the_examples_are_read_unedited() {
     let term = &affinity.preferred_during_scheduling_ignored_during_execution[0].preference;
     assert_eq!(term.property_sorter.as_ref().unwrap().name, "resources.kubernetes-fleet.io/total-cpu");
     let inputs: Vec<&str> = tree.inputs.iter().map(|m| m.id.kind.as_str()).collect();
-    assert_eq!(inputs, ["Placement", "ClusterStagedUpdateRun", "ClusterStagedUpdateStrategy"]);
+    let placements = ["ClusterResourcePlacement"; 5];
+    let others = ["ClusterStagedUpdateRun", "ClusterStagedUpdateStrategy"];
+    assert_eq!(inputs, [&["Placement"][..], &placements, &others].concat());
     assert_eq!(tree.manifests.len(), 1);
 }

@@ -1,0 +1,149 @@
+//! OCM Placements among the objects: from clusters, sets, scores and earlier decisions to decisions and status.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::complain;
+use crate::api::FieldError;
+use crate::api::condition::Condition;
+use crate::api::object::{Object, without_nulls};
+use crate::api::ocm::OcmPlacementSpec;
+use crate::api::table::OCM_GROUP;
+use crate::model::facts::stated;
+use crate::model::id::ClusterName;
+use crate::model::manifest::{InputError, Manifest};
+use crate::model::tree::Tree;
+use crate::schedule::ocm::{Hub, Key, Member, OnMisconfigured, Outcome, Page, Policy, Request, is_disabled, schedule};
+use crate::yaml;
+
+/// Group and version of what is printed, whatever the version of what was read.
+const API_VERSION: &str = "cluster.open-cluster-management.io/v1beta1";
+
+/// What came of the Placements among the objects.
+pub(super) struct Decided {
+    /// PlacementDecisions and Placements.
+    pub objects: Vec<Value>,
+    /// The clusters of each Placement, with the name of their group.
+    pub clusters: BTreeMap<Key, BTreeMap<ClusterName, String>>,
+}
+
+/// Returns the decisions of every OCM Placement, in order of namespace and name, each followed by the Placement with its status.
+///
+/// A Placement sees what those before it decided, as one worker of the original would. What misconfigures it withdraws its
+/// decisions, as there. One that is being deleted, or whose scheduling is disabled, decides nothing: what it has stays.
+///
+/// # Errors
+/// Documents that cannot be read.
+pub(super) fn decisions(tree: &Tree, now: Timestamp) -> Result<Decided, Vec<InputError>> {
+    let documents: Vec<&Manifest> = tree.inputs.iter().filter(|manifest| manifest.id.group == OCM_GROUP).collect();
+    let wrong = |(position, errors): (usize, Vec<FieldError>)| -> Vec<InputError> {
+        errors.into_iter().map(|error| complain(documents[position], error)).collect()
+    };
+    let mut hub = Hub::read(documents.iter().map(|manifest| manifest.object.as_ref())).map_err(wrong)?;
+    state_properties(&mut hub, tree, &documents);
+    let mut decided = Decided { objects: Vec::new(), clusters: BTreeMap::new() };
+    let mut placements: Vec<&Manifest> =
+        documents.iter().copied().filter(|manifest| manifest.id.kind == "Placement").collect();
+    placements.sort_by_key(|manifest| (&manifest.id.namespace, &manifest.id.name));
+    for manifest in placements {
+        let complaints = |errors: Vec<FieldError>| -> Vec<InputError> {
+            errors.into_iter().map(|error| complain(manifest, error)).collect()
+        };
+        let object = read(manifest).map_err(complaints)?;
+        let key = Key::new(&object.metadata.namespace, &object.metadata.name);
+        if object.metadata.deletion_timestamp.is_some() || is_disabled(&object.metadata.annotations) {
+            continue;
+        }
+        let policy = Policy::new(object.spec.clone());
+        let request =
+            Request { key: &key, policy: &policy, hub: &hub, now, on_misconfigured: OnMisconfigured::Withdraw };
+        let outcome = schedule(&request).map_err(|error| complaints(vec![FieldError::new("", error.to_string())]))?;
+        let pages = outcome.pages(&key, &hub).unwrap_or_default();
+        decided.clusters.insert(key.clone(), grouped(&pages));
+        decided.objects.extend(pages.iter().map(|page| page_object(&key, page)));
+        decided.objects.push(placement_object(&object, &manifest.object["spec"], &outcome, &key, &hub, now));
+        hub.set_selected(&key, &outcome.selected);
+    }
+    Ok(decided)
+}
+
+/// Lets clusters whose properties git states by hand be ranked by them.
+fn state_properties(hub: &mut Hub, tree: &Tree, documents: &[&Manifest]) {
+    for manifest in documents.iter().filter(|manifest| manifest.id.kind == "ManagedCluster") {
+        let properties = tree.clusters.get(manifest.id.name.as_str()).map(stated).unwrap_or_default();
+        if properties.is_empty() {
+            continue;
+        }
+        if let Ok((name, mut member)) = Member::read(&manifest.object) {
+            member.fill_resources(&properties);
+            hub.set_cluster(&name, Some(member));
+        }
+    }
+}
+
+fn read(manifest: &Manifest) -> Result<Object<OcmPlacementSpec>, Vec<FieldError>> {
+    let mut document = without_nulls(&manifest.object);
+    if let Some(fields) = document.as_object_mut() {
+        fields.entry("spec").or_insert_with(|| json!({}));
+    }
+    yaml::typed(&document)
+}
+
+fn grouped(pages: &[Page]) -> BTreeMap<ClusterName, String> {
+    let named = |page: &Page| {
+        let group = page.labels.get(crate::schedule::ocm::GROUP_NAME_LABEL).cloned().unwrap_or_default();
+        page.clusters.iter().map(move |cluster| (cluster.clone(), group.clone())).collect::<Vec<_>>()
+    };
+    pages.iter().flat_map(named).collect()
+}
+
+fn page_object(key: &Key, page: &Page) -> Value {
+    let decisions: Vec<Value> =
+        page.clusters.iter().map(|cluster| json!({"clusterName": cluster, "reason": ""})).collect();
+    json!({
+        "apiVersion": API_VERSION,
+        "kind": "PlacementDecision",
+        "metadata": {"name": page.name, "namespace": key.namespace, "labels": page.labels},
+        "status": {"decisions": decisions},
+    })
+}
+
+/// Returns the Placement with the status that follows, and the totals that decided.
+fn placement_object(
+    object: &Object<OcmPlacementSpec>,
+    spec: &Value,
+    outcome: &Outcome,
+    key: &Key,
+    hub: &Hub,
+    now: Timestamp,
+) -> Value {
+    let before: Vec<Condition> = object
+        .status
+        .as_ref()
+        .and_then(|status| serde_json::from_value(status.get("conditions")?.clone()).ok())
+        .unwrap_or_default();
+    let mut status = serde_json::to_value(outcome.status(key, &before, now)).unwrap_or_default();
+    let scores = outcome.scores.iter();
+    let scores = scores.map(|&(slot, score)| json!({"clusterName": hub.names()[slot as usize], "score": score}));
+    status["scores"] = scores.collect();
+    for condition in status["conditions"].as_array_mut().into_iter().flatten() {
+        // The original sets none.
+        condition.as_object_mut().and_then(|fields| fields.remove("observedGeneration"));
+    }
+    let metadata = &object.metadata;
+    let mut shown = json!({"name": key.name, "namespace": key.namespace});
+    for (field, value) in [("labels", &metadata.labels), ("annotations", &metadata.annotations)] {
+        if !value.is_empty() {
+            shown[field] = json!(value);
+        }
+    }
+    json!({
+        "apiVersion": API_VERSION,
+        "kind": "Placement",
+        "metadata": shown,
+        "spec": spec,
+        "status": status,
+    })
+}
