@@ -219,6 +219,7 @@ fn failing_requirements(
                     LabelSelectorOperator::NotIn => format!("NotIn [{}]", values.join(", ")),
                     LabelSelectorOperator::Exists => "Exists".to_owned(),
                     LabelSelectorOperator::DoesNotExist => "DoesNotExist".to_owned(),
+                    LabelSelectorOperator::Unknown(operator) => format!("{operator} [{}]", values.join(", ")),
                 },
             ));
         }
