@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use backon::{BackoffBuilder as _, ExponentialBackoff, ExponentialBuilder};
+use backon::ExponentialBackoff;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
@@ -94,12 +94,7 @@ impl HubTask {
 }
 
 fn delays() -> ExponentialBackoff {
-    ExponentialBuilder::default()
-        .with_min_delay(RECONNECT_FIRST)
-        .with_max_delay(RECONNECT_MAX)
-        .with_jitter()
-        .without_max_times()
-        .build()
+    clock::delays(RECONNECT_FIRST, RECONNECT_MAX)
 }
 
 struct Worker {

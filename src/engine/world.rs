@@ -19,6 +19,7 @@ use crate::model::records::{
 };
 use crate::model::tree::{Placement, Tree};
 use crate::model::work::Desired;
+use crate::report::placement::PlacementView;
 use crate::schedule::Fleet;
 use crate::schedule::eligibility::SILENCE_MAX;
 use crate::snapshot;
@@ -98,6 +99,20 @@ impl PlacementState {
             halted: None,
             evictions: BTreeMap::new(),
         })
+    }
+
+    /// Returns the placement as reports see it, with its `bindings` as a list.
+    pub fn view<'a>(&'a self, bindings: &'a [Binding], world: &'a World, now: Timestamp) -> PlacementView<'a> {
+        PlacementView {
+            record: &self.record,
+            policy: self.policy(),
+            snapshot: self.newest().map(AsRef::as_ref),
+            history: &self.snapshots,
+            bindings,
+            works: &self.works,
+            clusters: &world.records,
+            now,
+        }
     }
 
     /// Returns the newest resource snapshot.
