@@ -14,6 +14,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
+use super::clock;
 use crate::api::annotations::SOURCE;
 use crate::api::table::OCM_GROUP;
 use crate::cluster::Error;
