@@ -95,14 +95,7 @@ impl Expressions {
         stacker::grow(STACK_SIZE, || clusters.ones().filter(holds).collect())
     }
 
-    fn holds(
-        &self,
-        hub: &Hub,
-        slot: usize,
-        environment: &Arc<Env>,
-        meter: &Arc<Meter>,
-        patterns: &Patterns,
-    ) -> bool {
+    fn holds(&self, hub: &Hub, slot: usize, environment: &Arc<Env>, meter: &Arc<Meter>, patterns: &Patterns) -> bool {
         let object = &hub.member(super::taint::slot_number(slot)).object;
         let mut context = Context::with_env(environment.clone());
         functions::add_to(&mut context, meter);
