@@ -15,6 +15,7 @@ pub mod objects;
 pub mod pages;
 pub mod placement;
 pub mod rollup;
+pub mod scheduled;
 pub mod table;
 pub mod tree;
 pub mod work;
