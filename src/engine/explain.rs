@@ -51,6 +51,9 @@ pub enum Error {
     /// The store has no commit yet.
     #[error("the store holds no accepted commit; run `gitfleet run --once` first")]
     NoCommit,
+    /// The daemon has just started.
+    #[error("the daemon has not read the accepted commit yet; ask again in a moment")]
+    Unread,
     /// The accepted commit cannot be read.
     #[error("the accepted commit {0} cannot be read: {1}")]
     Commit(CommitId, commit::Error),
@@ -74,13 +77,17 @@ pub enum Error {
 /// and then by name.
 ///
 /// # Errors
-/// Nobody, or two, have the name; or the placement cannot be judged.
+/// Nobody, or two, have the name; the tree is not read yet; or the placement cannot be judged.
 pub fn explain(
     world: &World,
     placements: &BTreeMap<PlacementKey, PlacementState>,
     query: &Query,
     now: Timestamp,
 ) -> Result<Explanation, Error> {
+    let is_known = !placements.is_empty() || world.ocm.records().next().is_some();
+    if is_known && world.tree.inputs.is_empty() {
+        return Err(Error::Unread);
+    }
     let mut explanation = match find(world, placements, query)? {
         Found::Ocm(key) => explain_ocm(&world.ocm, &key, now)?,
         Found::Placement(state) => match state.record.annotations.get(OCM_PLACEMENT).and_then(|text| key_named(text)) {
@@ -252,9 +259,9 @@ fn judge_kept(clusters: &mut [ClusterExplanation], afresh: Vec<ClusterExplanatio
         let Some(today) = today.remove(&cluster.cluster_name) else { continue };
         let standing = today.rank.map(|rank| format!("rank {rank} of {ranked}"));
         cluster.reason = match (cluster.kept, standing) {
-            (true, Some(standing)) => format!("kept: picked earlier and not judged again; today {standing}"),
+            (true, Some(standing)) => format!("kept: picked earlier and not judged again; today: {standing}"),
             (true, None) if today.picked => "kept: picked earlier and not judged again".to_owned(),
-            (true, None) => format!("kept: picked earlier and not judged again; today {}", today.reason),
+            (true, None) => format!("kept: picked earlier and not judged again; today: {}", today.reason),
             (false, Some(standing)) if today.picked => {
                 format!("not picked: {standing}, but clusters that were picked earlier are kept")
             }

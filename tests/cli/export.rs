@@ -137,7 +137,13 @@ fn placements_of_open_cluster_management_and_who_follows_them() {
     for name in ["p", "ns1/p"] {
         assert_eq!(export(&scratch, &[name, "-o", "name"]).text(0), "m1\nm3\n", "{name}");
     }
-    insta::assert_snapshot!(export(&scratch, &["-o", "wide"]).text(0), @"");
+    insta::assert_snapshot!(export(&scratch, &["-o", "wide"]).text(0), @r#"
+    PLACEMENT   KIND                       GROUP   CLUSTER   REASON
+    follower    ClusterResourcePlacement   0       m1        picked: the OCM Placement ns1/p decided so
+    follower    ClusterResourcePlacement   0       m3        picked: the OCM Placement ns1/p decided so
+    ns1/p       Placement                  0       m1
+    ns1/p       Placement                  0       m3
+    "#);
     assert_eq!(export(&scratch, &["ns2/p"]).code, 2);
 }
 

@@ -332,7 +332,7 @@ fn what_stands_already_counts() {
 
 #[test]
 fn taints_are_judged_at_the_given_instant() {
-    let at = |second: u8| format!("2026-01-31T11:59:{second}Z");
+    let at = |second: u8| format!("2026-01-31T11:59:{second:02}Z");
     let fleet =
         || [52, 51, 50].into_iter().zip(["a", "b", "c"]).map(|(second, name)| tainted(name, "NoSelect", &at(second)));
     let for_10s = json!({"tolerations": [{"key": "k", "operator": "Exists", "tolerationSeconds": 10}]});
