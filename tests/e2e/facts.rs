@@ -30,13 +30,15 @@ const PICK_ONE: &str = "  policy:
                   - {name: resources.kubernetes-fleet.io/available-cpu, operator: Ge, values: ['4']}
 ";
 
-fn node(name: &str, cpu: &str, memory: &str) -> String {
+/// Returns a Node document.
+pub fn node(name: &str, cpu: &str, memory: &str) -> String {
     let amounts = json!({"cpu": cpu, "memory": memory, "pods": "110"});
     let status = json!({"capacity": amounts, "allocatable": amounts});
     json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "status": status}).to_string()
 }
 
-fn pod(name: &str, node: &str, cpu: &str, memory: &str) -> String {
+/// Returns a Pod document, in the namespace `facts`; besides what it says, a sidecar asks for 100m and 16Mi.
+pub fn pod(name: &str, node: &str, cpu: &str, memory: &str) -> String {
     let requests = |cpu: &str, memory: &str| json!({"requests": {"cpu": cpu, "memory": memory}});
     let container = json!({"name": "main", "image": "web:1", "resources": requests(cpu, memory)});
     let sidecar = json!({

@@ -19,6 +19,7 @@ mod facts;
 mod faults;
 mod leaving;
 mod rollout;
+mod scheduling;
 mod sources;
 
 use std::sync::OnceLock;
