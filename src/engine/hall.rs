@@ -242,8 +242,12 @@ impl Hall {
         };
         if !self.write(ops).await {
             let again = Some(clock::now() + STORE_RETRY);
-            decided.iter().for_each(|(key, _)| self.agenda.wake(key, again));
-            picked.iter().for_each(|key| self.agenda.wake_ocm(key, again));
+            for (key, _) in &decided {
+                self.agenda.wake(key, again);
+            }
+            for key in &picked {
+                self.agenda.wake_ocm(key, again);
+            }
             return;
         }
         self.desk.publish(exports);
@@ -287,7 +291,9 @@ impl Hall {
         if !self.write(ops).await {
             self.world.ocm = before;
             let again = Some(clock::now() + STORE_RETRY);
-            due.iter().for_each(|key| self.agenda.wake_ocm(key, again));
+            for key in &due {
+                self.agenda.wake_ocm(key, again);
+            }
             return None;
         }
         let tree = Arc::clone(&self.world.tree);

@@ -61,12 +61,11 @@ impl Desk {
     pub(super) fn standing(&self) -> Converged {
         match &self.standing {
             _ if self.hub.is_none() || self.exports.is_empty() => Converged::AllAtTarget,
-            None => Converged::Progressing,
             Some(HubReport { failure: Some(failure), .. }) => {
                 Converged::Unreachable(format!("the hub of `decisions:`: {failure}"))
             }
             Some(HubReport { done: Some(done), .. }) if Arc::ptr_eq(done, &self.exports) => Converged::AllAtTarget,
-            Some(_) => Converged::Progressing,
+            None | Some(_) => Converged::Progressing,
         }
     }
 }
