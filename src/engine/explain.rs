@@ -13,7 +13,7 @@ use super::{commit, hall};
 use crate::api::annotations::OCM_PLACEMENT;
 use crate::config::Configuration;
 use crate::git::Source;
-use crate::model::explanation::{Explained, Explanation, Query};
+use crate::model::explanation::{ClusterExplanation, Explained, Explanation, Query};
 use crate::model::id::{ClusterName, CommitId, PlacementKey};
 use crate::model::records::{Binding, SourceRecord};
 use crate::model::tree::Tree;
@@ -65,7 +65,7 @@ pub enum Error {
 
 /// Explains how a placement stands.
 ///
-/// A cluster that is kept is shown with the rank and the scores it would have today, were all judged from scratch.
+/// Where clusters are kept, all are shown with the ranks and the scores they would have now, were they judged from scratch.
 ///
 /// # Errors
 /// Nobody, or two, have the name; or the placement cannot be judged.
@@ -210,11 +210,34 @@ fn explain_placement(world: &World, state: &PlacementState) -> Result<Explanatio
         let afresh = explain_policy(&Request { bindings: &[], ..request }).map_err(judging)?;
         let mut today: BTreeMap<ClusterName, _> =
             afresh.clusters.into_iter().map(|cluster| (cluster.cluster_name.clone(), cluster)).collect();
-        for cluster in explanation.clusters.iter_mut().filter(|cluster| cluster.kept) {
+        for cluster in &mut explanation.clusters {
             if let Some(today) = today.remove(&cluster.cluster_name) {
-                (cluster.scores, cluster.rank, cluster.tie_break) = (today.scores, today.rank, today.tie_break);
+                rejudge(cluster, today);
             }
         }
+        explanation.clusters.sort_by(|a, b| {
+            let place = |cluster: &ClusterExplanation| cluster.rank.unwrap_or(usize::MAX);
+            place(a).cmp(&place(b)).then_with(|| a.cluster_name.cmp(&b.cluster_name))
+        });
     }
     Ok(explanation)
+}
+
+/// Shows a cluster as it would be judged today, among all clusters. Whether it is picked is not touched, nor why it cannot be
+/// beside those that are kept.
+fn rejudge(cluster: &mut ClusterExplanation, today: ClusterExplanation) {
+    if cluster.rejected.is_some() {
+        return;
+    }
+    match (cluster.kept, &today.rejected, today.rank) {
+        (true, Some(_), _) => cluster.reason = format!("kept: picked earlier, though now {}", today.reason),
+        (true, None, _) => {}
+        (false, None, Some(rank)) if today.picked => {
+            cluster.reason = format!("not picked: rank {rank} now, but those picked earlier are kept");
+        }
+        (false, None, None) => {}
+        (false, _, _) => cluster.reason = today.reason,
+    }
+    (cluster.rejected, cluster.scores, cluster.rank, cluster.tie_break) =
+        (today.rejected, today.scores, today.rank, today.tie_break);
 }

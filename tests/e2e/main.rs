@@ -18,6 +18,7 @@ mod delivery;
 mod facts;
 mod faults;
 mod leaving;
+mod ocm;
 mod rollout;
 mod scheduling;
 mod sources;
