@@ -1,6 +1,7 @@
 //! Facts about members: what real API servers say of their nodes and pods.
 
 use std::fs;
+use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
@@ -50,6 +51,16 @@ pub fn pod(name: &str, node: &str, cpu: &str, memory: &str) -> String {
     }
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "facts"}, "spec": spec})
         .to_string()
+}
+
+/// Writes a kubeconfig with which a member takes the daemon for another user.
+pub fn impersonating(world: &World, member: &Member, user: &str) -> PathBuf {
+    let config = member.kubectl(&["config", "view", "--raw", "--flatten", "-o", "json"]).expect("the kubeconfig");
+    let mut config: Value = serde_json::from_str(&config).expect("it is JSON");
+    config["users"][0]["user"]["as"] = json!(user);
+    let kubeconfig = world.path().join(format!("{user}.kubeconfig"));
+    fs::write(&kubeconfig, config.to_string()).expect("the kubeconfig of another user");
+    kubeconfig
 }
 
 /// Waits until the daemon shows these values of a cluster.
@@ -149,11 +160,7 @@ fn a_member_that_shows_no_nodes_is_delivered_to_all_the_same() {
         "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "no-nodes"}],
     });
     member.kubectl_apply(&binding.to_string()).expect("a binding");
-    let config = member.kubectl(&["config", "view", "--raw", "--flatten", "-o", "json"]).expect("the kubeconfig");
-    let mut config: Value = serde_json::from_str(&config).expect("it is JSON");
-    config["users"][0]["user"]["as"] = json!("no-nodes");
-    let kubeconfig = world.path().join("no-nodes.kubeconfig");
-    fs::write(&kubeconfig, config.to_string()).expect("a kubeconfig of somebody with fewer rights");
+    let kubeconfig = impersonating(&world, member, "no-nodes");
     world.configure(None, &[(member.name.as_str(), &kubeconfig)]);
     world.write("fleet.yaml", &member_clusters([member.name.as_str()]));
     let app = [placement("blind", ""), namespace("blind"), config_map("blind", "a", "1")].concat();

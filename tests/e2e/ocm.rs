@@ -37,7 +37,8 @@ fn picker(predicates: &str, prioritizers: &str) -> String {
 
 /// Returns a placement that goes where the Placement says, with one object in it.
 fn follower(version: &str) -> String {
-    let placement = placement("follower", "").replace("annotations: {", "annotations: {gitfleet.io/placement: ns1/memory, ");
+    let placement =
+        placement("follower", "").replace("annotations: {", "annotations: {gitfleet.io/placement: ns1/memory, ");
     [placement, namespace("follower"), config_map("follower", "settings", version)].concat()
 }
 
@@ -73,7 +74,8 @@ fn placements_pick_by_live_memory_and_followers_deliver_there() {
     let world = World::new(None, &access(&fleet.members));
     // One of the clusters is a MemberCluster, too.
     let member_cluster = crate::daemon::member_clusters(["a"]);
-    world.write("clusters.yaml", &[managed("a", "north"), managed("b", "south"), managed("c", "north"), member_cluster].concat());
+    let clusters = [managed("a", "north"), managed("b", "south"), managed("c", "north"), member_cluster];
+    world.write("clusters.yaml", &clusters.concat());
     world.write("sets.yaml", SETS);
     world.write("picker.yaml", &picker("[]", BY_MEMORY));
     world.write("follower.yaml", &follower("1"));
@@ -108,6 +110,7 @@ fn placements_pick_by_live_memory_and_followers_deliver_there() {
     daemon.until("it has moved", || values() == ["1", "", "1"]);
     daemon.await_rolled_out("follower", 0);
     assert_eq!((decided(&daemon), picked(&daemon, "follower")), (vec!["a".into(), "c".into()], decided(&daemon)));
+    only_readers_are_decided_again(&world, &daemon);
 
     // Misconfigured, it keeps what it decided, and new content goes there.
     world.write("picker.yaml", &picker("[]", "mode: Exactly"));
@@ -118,7 +121,14 @@ fn placements_pick_by_live_memory_and_followers_deliver_there() {
     assert_eq!((decided(&daemon), picked(&daemon, "follower")), (vec!["a".into(), "c".into()], decided(&daemon)));
     assert_eq!(values(), ["2", "", "2"]);
     assert!(daemon.status().contains("incorrect prioritizer policy mode: Exactly"), "{}", daemon.status());
-    insta::assert_snapshot!(explain(&world, &["follower"]), @"");
+    insta::assert_snapshot!(explain(&world, &["follower"]), @r"
+    ! ClusterResourcePlacement follower: the clusters of Placement ns1/memory (2 clusters); incorrect prioritizer policy mode: Exactly
+
+    CLUSTER   PICKED   RANK   SCORE   WHY
+    a         yes                     kept: the placement is misconfigured, its last good decisions stay
+    b         no                      not judged: the placement is misconfigured
+    c         yes                     kept: the placement is misconfigured, its last good decisions stay
+    ");
 
     // Gone, it leaves its follower what it has, with an error that names it.
     fs::remove_file(world.repo().join("picker.yaml")).expect("the file goes");
@@ -129,7 +139,9 @@ fn placements_pick_by_live_memory_and_followers_deliver_there() {
     calm(&daemon);
     assert_eq!(picked(&daemon, "follower"), ["a", "c"]);
     assert_eq!(decided(&daemon), Vec::<String>::new());
-    assert!(values().iter().zip(["present", "", "present"]).all(|(value, wanted)| value.is_empty() == wanted.is_empty()));
+    assert!(
+        values().iter().zip(["present", "", "present"]).all(|(value, wanted)| value.is_empty() == wanted.is_empty())
+    );
     drop(daemon);
     let daemon = world.start();
     daemon.await_status("names the OCM Placement ns1/memory, which the source does not have");
@@ -143,11 +155,62 @@ fn placements_pick_by_live_memory_and_followers_deliver_there() {
     assert_eq!(values(), ["3", "", "3"]);
 }
 
+/// A second Placement, which nobody follows, reads no zone. Both stay where they are.
+fn only_readers_are_decided_again(world: &World, daemon: &Daemon<'_>) {
+    let by_region = IN_NORTH.replace("zone: north", "region: north");
+    world.write("other.yaml", &picker(&by_region, BY_MEMORY).replace("name: memory", "name: region"));
+    world.commit("A second Placement");
+    daemon.until("it is known", || daemon.get("ocmplacements").len() == 2);
+    let before = calm(daemon);
+    let flip = |zone: &str, message: &str| {
+        world.write("b.yaml", &managed("b", zone));
+        let commit = world.commit(message);
+        daemon.until(message, || daemon.status().contains(&commit[..7]));
+        calm(daemon)
+    };
+    let clusters = fs::read_to_string(world.repo().join("clusters.yaml")).expect("the clusters");
+    world.write("clusters.yaml", &clusters.replace(&managed("b", "south"), ""));
+    assert_eq!(flip("south", "The same cluster in a file of its own"), before, "nothing of it changed");
+    assert_eq!(flip("west", "A label that one Placement reads"), before + 1, "one Placement reads it");
+    assert_eq!(flip("west, tier: gold", "A label that nobody reads"), before + 1, "nobody reads it");
+    fs::remove_file(world.repo().join("other.yaml")).expect("the file goes");
+    world.commit("No second Placement");
+    daemon.until("it is gone", || daemon.get("ocmplacements").len() == 1);
+}
+
 /// What is shown of a Placement: its scores, cluster by cluster, and of who follows it.
 fn snapshots(world: &World) {
     let by_cluster = ["a", "b", "c"].map(|name| explain(world, &["ns1/memory", "--cluster", name]));
-    insta::assert_snapshot!(by_cluster.join("\n"), @"");
-    insta::assert_snapshot!(explain(world, &["follower", "--cluster", "a"]), @"");
+    insta::assert_snapshot!(by_cluster.join("\n"), @r"
+    ✓ Placement ns1/memory: 2 clusters; All cluster decisions scheduled
+
+    · a  not picked: rank 3 of 3 with 100
+        ResourceAllocatableMemory     100  weight 1  observed 32Gi
+        Steady                          0  weight 3  observed has it not
+        rank      3
+
+    ✓ Placement ns1/memory: 2 clusters; All cluster decisions scheduled
+
+    ✓ b  picked: rank 2 of 3 with 200
+        ResourceAllocatableMemory    -100  weight 1  observed 8Gi
+        Steady                        300  weight 3  observed has it
+        rank      2
+
+    ✓ Placement ns1/memory: 2 clusters; All cluster decisions scheduled
+
+    ✓ c  picked: rank 1 of 3 with 267
+        ResourceAllocatableMemory     -33  weight 1  observed 16Gi
+        Steady                        300  weight 3  observed has it
+        rank      1
+    ");
+    insta::assert_snapshot!(explain(world, &["follower", "--cluster", "a"]), @r"
+    ✓ ClusterResourcePlacement follower: the clusters of Placement ns1/memory (2 clusters); All cluster decisions scheduled
+
+    · a  not picked: rank 3 of 3 with 100
+        ResourceAllocatableMemory     100  weight 1  observed 32Gi
+        Steady                          0  weight 3  observed has it not
+        rank      3
+    ");
     let text = explain(world, &["ns1/memory", "--cluster", "b", "-o", "json"]);
     let cluster = serde_json::from_str::<Value>(&text).expect("JSON")["clusters"][0].clone();
     assert_eq!((&cluster["picked"], &cluster["rank"]), (&json!(true), &json!(2)));

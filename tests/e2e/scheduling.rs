@@ -2,14 +2,17 @@
 
 use serde_json::{Value, json};
 
-use crate::daemon::{Daemon, World, access, namespace, placement};
-use crate::facts::{node, pod};
-use crate::fleet::{Fleet, Member, Options, request_count};
+use crate::daemon::{Daemon, LIMIT, World, access, config_map, namespace, placement};
+use crate::facts::{impersonating, node, pod};
+use crate::fleet::{Fleet, Member, Options, request_count, until};
 use crate::shared;
 
 /// Placements by the policy they have: what each reads is said by its name.
 const POLICIES: [(&str, &str); 5] = [
-    ("best-cpu", "placementType: PickN, numberOfClusters: 1, affinity: {clusterAffinity: {REQUIRED_CPU, PREFERRED_CPU}}"),
+    (
+        "best-cpu",
+        "placementType: PickN, numberOfClusters: 1, affinity: {clusterAffinity: {REQUIRED_CPU, PREFERRED_CPU}}",
+    ),
     ("two-by-cpu", "placementType: PickN, numberOfClusters: 2, affinity: {clusterAffinity: {REQUIRED_CPU}}"),
     ("three-by-cpu", "placementType: PickN, numberOfClusters: 3, affinity: {clusterAffinity: {REQUIRED_CPU}}"),
     ("east-by-nodes", "placementType: PickAll, affinity: {clusterAffinity: {REQUIRED_NODES}}"),
@@ -139,7 +142,14 @@ fn live_properties_and_labels_drive_scheduling_and_are_explained() {
     calm(&daemon);
     assert_eq!(all(), ["large", "large medium", "large medium", "large medium", "large medium small"]);
     assert_eq!(known(&daemon, "large")["status"]["resourceUsage"]["capacity"]["cpu"], "16", "cordoned nodes count");
-    insta::assert_snapshot!(explain(&world, &["best-cpu"]), @"");
+    insta::assert_snapshot!(explain(&world, &["best-cpu"]), @r"
+    ✓ ClusterResourcePlacement best-cpu: PickN 1; 1 of 1 clusters found
+
+    CLUSTER   PICKED   RANK   SCORE   WHY
+    large     yes                     kept: picked earlier, though now available-cpu 3 is below 4
+    medium    no                      available-cpu 2 is below 4
+    small     no                      available-cpu 2 is below 4
+    ");
 
     // Who waits for one more cluster gets it as soon as it is large enough.
     small.kubectl_apply(&node("small-2", "2", "4Gi")).expect("a node");
@@ -276,6 +286,81 @@ fn a_cluster_with_nothing_on_it_is_seen_to_stop_answering() {
     assert!(knows_facts(), "what was known of it is kept");
 }
 
+/// Who the daemon is on the member whose requests are counted.
+const SILENT: &str = "gitfleet-silence";
+
+/// Returns how many requests of that user an API server took.
+fn requests_of_silent(member: &Member) -> u64 {
+    let metrics = member.metrics().expect("metrics");
+    let of = |line: &&str| {
+        line.starts_with("apiserver_flowcontrol_dispatched_requests_total{")
+            && line.contains(&format!("flow_schema=\"{SILENT}\""))
+    };
+    metrics.lines().filter(of).filter_map(|line| line.rsplit_once(' ')?.1.parse::<u64>().ok()).sum()
+}
+
+#[test]
+fn facts_and_deliveries_at_rest_cost_no_request() {
+    let member = &shared().members[2];
+    let user = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": SILENT});
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": SILENT},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+        "subjects": [user],
+    });
+    let everything =
+        json!({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "clusterScope": true, "namespaces": ["*"]});
+    let elsewhere = json!({"verbs": ["*"], "nonResourceURLs": ["*"]});
+    let flow = json!({
+        "apiVersion": "flowcontrol.apiserver.k8s.io/v1", "kind": "FlowSchema", "metadata": {"name": SILENT},
+        "spec": {
+            "matchingPrecedence": 10, "priorityLevelConfiguration": {"name": "workload-high"},
+            "rules": [{
+                "subjects": [{"kind": "User", "user": {"name": SILENT}}],
+                "resourceRules": [everything], "nonResourceRules": [elsewhere],
+            }],
+        },
+    });
+    for object in [binding, flow, serde_json::from_str(&node("silence-1", "4", "8Gi")).expect("a node")] {
+        member.kubectl_apply(&object.to_string()).expect("an object");
+    }
+    member.kubectl_apply(&namespace("facts")).expect("a namespace");
+    let world = World::new(None, &[]);
+    let kubeconfig = impersonating(&world, member, SILENT);
+    world.configure(None, &[(member.name.as_str(), &kubeconfig)]);
+    let counted = || {
+        member.kubectl(&["get", "namespaces", "--as", SILENT]).expect("a request");
+        Ok((requests_of_silent(member) > 0).then_some(()))
+    };
+    until("requests are counted", LIMIT, counted).expect("they are counted");
+    world.write("fleet.yaml", &cluster(&member.name, "a: b"));
+    world
+        .write("app.yaml", &[placement("silence", ""), namespace("silence"), config_map("silence", "a", "1")].concat());
+    world.commit("One");
+    let daemon = world.start();
+    daemon.await_rolled_out("silence", 0);
+    calm(&daemon);
+    let before = requests_of_silent(member);
+
+    // Twenty pods come and go, a node grows: all of it is seen, nothing is asked for.
+    for round in 0..20 {
+        let name = format!("silence-{round}");
+        member.kubectl_apply(&pod(&name, "silence-1", "100m", "16Mi")).expect("a pod");
+    }
+    daemon.until("the pods are seen", || available(&daemon, &member.name, "cpu") == "0");
+    member.kubectl(&["-n", "facts", "delete", "pods", "--all", "--force", "--grace-period=0"]).expect("no pods");
+    daemon.until("they are gone", || available(&daemon, &member.name, "cpu") == "4");
+    calm(&daemon);
+    assert_eq!(requests_of_silent(member), before, "watches suffice");
+
+    // Requests are counted: drift is put back by one, at least.
+    crate::daemon::patch(member, "silence", "a", "theirs");
+    daemon.until("it is put back", || crate::daemon::value(member, "silence", "a") == "1");
+    calm(&daemon);
+    assert!(requests_of_silent(member) > before);
+    member.kubectl(&["delete", "node", "silence-1"]).expect("no node");
+}
+
 /// Returns the evictions that were judged: of which, and whether they were executed.
 fn judged(world: &World) -> Vec<String> {
     let log = world.log();
@@ -299,12 +384,19 @@ fn an_eviction_is_carried_out_once_and_within_its_budget() {
         )
     };
     world.write("fleet.yaml", &clusters(""));
-    world.write("app.yaml", &[placement("evicted", ""), namespace("evicted")].concat());
+    let of = |name: &str| [placement(name, ""), namespace(name)].concat();
+    world.write("app.yaml", &[of("evicted"), of("left-alone")].concat());
     world.commit("Everywhere");
     let daemon = world.start();
     daemon.await_rolled_out("evicted", 0);
-    let removed = |member: &str| world.logged("removed from cluster").iter().filter(|(_, c)| c == member).count();
-    let rolled_out = |member: &str| world.logged("rolling out to cluster").iter().filter(|(_, c)| c == member).count();
+    daemon.await_rolled_out("left-alone", 0);
+    let logged = |message: &str, member: &str| {
+        let log = world.log();
+        let of = |line: &&Value| line["placement"] == "evicted" && line["cluster"] == member;
+        log.iter().filter(|line| line["message"] == message).filter(of).count()
+    };
+    let removed = |member: &str| logged("removed from cluster", member);
+    let rolled_out = |member: &str| logged("rolling out to cluster", member);
 
     // Without a budget it goes; the policy still wants it there, so it comes back.
     world.write("evict-1.yaml", &eviction("one", names[0]));
@@ -325,12 +417,29 @@ fn an_eviction_is_carried_out_once_and_within_its_budget() {
     world.commit("An eviction that is refused");
     daemon.until("it is judged", || judged(&world).len() == 2);
     assert_eq!(judged(&world)[1], r#"eviction="two" executed=false"#);
+    let before = calm(&daemon);
+    let evictions = daemon.get("evictions");
+    let executed = |eviction: &Value| {
+        let condition = eviction["status"]["conditions"][1].clone();
+        format!("{} {} {}", eviction["metadata"]["name"], condition["status"], condition["reason"])
+    };
+    assert_eq!(
+        evictions.iter().map(executed).collect::<Vec<_>>(),
+        [
+            r#""one" "True" "ClusterResourcePlacementEvictionExecuted""#,
+            r#""two" "False" "ClusterResourcePlacementEvictionNotExecuted""#
+        ]
+    );
+    world.write("evict-2b.yaml", &eviction("two-again", names[1]));
+    world.commit("The same again");
+    daemon.until("it is judged", || judged(&world).len() == 3);
+    assert_eq!(calm(&daemon), before + 1, "an eviction concerns one placement");
     world.write("budget.yaml", &budget("minAvailable: 2"));
     world.write("evict-3.yaml", &eviction("three", names[2]));
     world.write("fleet.yaml", &clusters("taints: [{key: drained, value: x, effect: NoSchedule}]"));
     world.commit("Room for one, which is tainted");
     daemon.until("it is gone", || removed(names[2]) == 1);
-    assert_eq!(judged(&world)[2..], [r#"eviction="three" executed=true"#]);
+    assert_eq!(judged(&world)[3..], [r#"eviction="three" executed=true"#]);
     calm(&daemon);
     assert_eq!(picked(&daemon, "evicted"), names[..2], "a taint keeps it away");
 
@@ -340,5 +449,5 @@ fn an_eviction_is_carried_out_once_and_within_its_budget() {
     daemon.until("the members answer", || world.logged("cluster answers").len() >= 6);
     calm(&daemon);
     assert_eq!(picked(&daemon, "evicted"), names[..2]);
-    assert_eq!((judged(&world).len(), removed(names[0]), removed(names[1]), removed(names[2])), (3, 1, 0, 1));
+    assert_eq!((judged(&world).len(), removed(names[0]), removed(names[1]), removed(names[2])), (4, 1, 0, 1));
 }
