@@ -268,6 +268,9 @@ fn judge_kept(clusters: &mut [ClusterExplanation], afresh: Vec<ClusterExplanatio
             (false, Some(standing)) => format!("not picked: {standing}"),
             (false, None) => continue,
         };
+        if cluster.kept {
+            cluster.rejected = today.rejected;
+        }
         (cluster.scores, cluster.rank, cluster.tie_break) = match settled {
             true => (today.scores, today.rank, today.tie_break),
             false => (today.scores, None, None),
