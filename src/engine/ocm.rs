@@ -70,6 +70,8 @@ pub struct Ocm {
 /// What came of deciding about one Placement.
 #[derive(Debug)]
 pub struct OcmDecision {
+    /// Which.
+    pub key: Key,
     /// How it stands now; `None` where it is gone.
     pub record: Option<OcmPlacementRecord>,
     /// What happened, for the journal.
@@ -233,10 +235,10 @@ impl Ocm {
         let before = self.records.get(key);
         let Some(wish) = self.wishes.get(key) else {
             let journal = before.map(|_| entry(key, now, "PlacementRemoved", json!({}))).into_iter().collect();
-            return OcmDecision { record: None, journal, wake_at: None };
+            return OcmDecision { key: key.clone(), record: None, journal, wake_at: None };
         };
         let mut record = begin(key, wish, before.map(AsRef::as_ref), now);
-        let mut decision = OcmDecision { record: None, journal: Vec::new(), wake_at: None };
+        let mut decision = OcmDecision { key: key.clone(), record: None, journal: Vec::new(), wake_at: None };
         if !ocm::is_disabled(&wish.annotations) {
             match ocm::schedule(&self.request(key, wish, now)) {
                 Err(error) => record.error = Some(error.to_string()),
@@ -266,7 +268,7 @@ impl Ocm {
         let keys: BTreeSet<Key> = self.wishes.keys().chain(self.records.keys()).cloned().collect();
         for key in keys {
             let decision = self.decide(&key, now);
-            self.settle(&key, decision.record.map(Arc::new));
+            self.settle(decision);
         }
     }
 
@@ -315,9 +317,13 @@ impl Ocm {
         Request { key, policy: &wish.policy, hub: &self.hub, now, on_misconfigured: OnMisconfigured::Keep }
     }
 
-    /// Takes up how a Placement stands after a decision, or before one that could not be written down; `None` where it is
-    /// gone. What it picked counts for the balance of others.
-    pub fn settle(&mut self, key: &Key, record: Option<Arc<OcmPlacementRecord>>) {
+    /// Takes a decision up once it is written down: what it picked counts for the balance of others.
+    pub fn settle(&mut self, decision: OcmDecision) {
+        self.hold_again(&decision.key, decision.record.map(Arc::new));
+    }
+
+    /// Goes back to what a Placement had, because what it was to have could not be written down.
+    pub fn hold_again(&mut self, key: &Key, record: Option<Arc<OcmPlacementRecord>>) {
         if let Some(record) = record {
             self.hold(&record);
             self.records.insert(key.clone(), record);

@@ -60,7 +60,7 @@ impl Hall {
         if !self.source.refused.is_empty() {
             return worse(worst, Converged::Failed("the newest commit is refused".to_owned()));
         }
-        if self.world.tree.commit.is_none() {
+        if self.world.tree.commit.is_none() || !self.agenda.is_empty() {
             return worse(worst, Converged::Progressing);
         }
         worst
