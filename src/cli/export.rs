@@ -95,7 +95,7 @@ fn placement(record: &DecisionsRecord) -> Value {
 fn names(records: &[&DecisionsRecord]) -> String {
     let clusters = records.iter().flat_map(|record| record.groups.iter().flat_map(|group| &group.clusters));
     let names: std::collections::BTreeSet<&str> = clusters.map(|cluster| cluster.cluster_name.as_str()).collect();
-    names.into_iter().map(|name| format!("{name}\n")).collect()
+    names.into_iter().flat_map(|name| [name, "\n"]).collect()
 }
 
 fn table(records: &[&DecisionsRecord], wide: bool) -> Table {

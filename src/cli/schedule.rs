@@ -53,8 +53,8 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         }
     };
     match args.output {
-        Format::Json => output::print_json(&list(objects)),
-        Format::Yaml => output::print(&output::render_yaml(&[list(objects)])),
+        Format::Json => output::print_json(&list(&objects)),
+        Format::Yaml => output::print(&output::render_yaml(&[list(&objects)])),
         Format::Name => output::print(&output::render_names(&objects)),
         Format::Table | Format::Wide => {
             // On standard error, where they do not get between the rows.
@@ -67,6 +67,6 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
 }
 
 /// A `List` also of one object or none, unlike what `get` prints: scripts read `items`.
-fn list(items: Vec<Value>) -> Value {
+fn list(items: &[Value]) -> Value {
     json!({"apiVersion": "v1", "kind": "List", "items": items})
 }

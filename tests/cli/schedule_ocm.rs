@@ -401,11 +401,11 @@ fn a_kubefleet_placement_may_take_the_clusters_of_another() {
     let reason = "picked: the OCM Placement ns1/p decided so";
     assert_eq!(status["targetClusters"][0]["reason"], reason);
 
-    let mut both = delegating();
-    both["spec"]["policy"] = json!({"placementType": "PickAll"});
+    let mut with_policy = delegating();
+    with_policy["spec"]["policy"] = json!({"placementType": "PickAll"});
     let mut lost = delegating();
     lost["metadata"]["annotations"]["gitfleet.io/placement"] = json!("ns1/nobody");
-    for wrong in [both, lost] {
+    for wrong in [with_policy, lost] {
         let outcome = schedule(&hub(three(), [ocm(json!({})), wrong]), &["-o", "json"]);
         assert_eq!((outcome.code, outcome.out.as_str()), (1, ""));
         assert!(outcome.err.contains("metadata.annotations.gitfleet.io/placement: "), "{}", outcome.err);

@@ -30,7 +30,7 @@ use crate::yaml;
 const OTHER_POLICY: u64 = u64::MAX;
 
 /// A placement's policy, and which snapshot of it is in force.
-struct Policy {
+struct InForce {
     policy: Option<PlacementPolicy>,
     index: u64,
     name: String,
@@ -152,7 +152,7 @@ fn policy<'m>(
     key: &PlacementKey,
     tree: &Tree,
     snapshots: &[(&'m Manifest, PolicySnapshotObject)],
-) -> Result<Policy, (&'m Manifest, FieldError)> {
+) -> Result<InForce, (&'m Manifest, FieldError)> {
     let policy = scheduled_policy(key, tree.placements.get(key).and_then(|placement| placement.spec.policy.as_ref()));
     let mut by_index = BTreeMap::new();
     for (manifest, object) in snapshots {
@@ -175,11 +175,11 @@ fn policy<'m>(
         policy_hash(scheduled_policy(key, object.spec.policy.as_ref()).as_ref()) == hash
     };
     Ok(match latest {
-        None => Policy { policy, index: 0, name: format!("{}-0", key.name) },
-        Some((&index, (_, object))) if same(object) => Policy { policy, index, name: object.metadata.name.clone() },
+        None => InForce { policy, index: 0, name: format!("{}-0", key.name) },
+        Some((&index, (_, object))) if same(object) => InForce { policy, index, name: object.metadata.name.clone() },
         Some(_) => {
             let index = by_index.last_key_value().map_or(0, |(index, _)| index + 1);
-            Policy { policy, index, name: format!("{}-{index}", key.name) }
+            InForce { policy, index, name: format!("{}-{index}", key.name) }
         }
     })
 }
@@ -197,7 +197,7 @@ fn index(snapshot: &PolicySnapshotObject) -> Result<u64, FieldError> {
 }
 
 /// Returns a binding as scheduling takes it. KubeFleet unschedules one whose cluster is `leaving` before anything else.
-fn binding(key: &PlacementKey, policy: &Policy, object: &BindingObject, leaving: bool) -> Binding {
+fn binding(key: &PlacementKey, policy: &InForce, object: &BindingObject, leaving: bool) -> Binding {
     let BindingObject { metadata, spec } = object;
     let previous = match metadata.annotations.get(PREVIOUS_STATE_ANNOTATION).map(String::as_str) {
         Some("Bound") => Some(BindingState::Bound),
