@@ -27,7 +27,8 @@ pub fn heading(explanation: &Explanation) -> Vec<Line> {
 pub fn table(explanation: &Explanation, wide: bool) -> Table {
     let mut headers: Vec<String> = ["CLUSTER", "PICKED", "RANK", "SCORE"].map(str::to_owned).to_vec();
     let terms: Vec<&str> = if wide { term_names(explanation) } else { Vec::new() };
-    headers.extend(terms.iter().map(|name| name.to_uppercase()));
+    // As they are named: labels and scores tell upper from lower case.
+    headers.extend(terms.iter().map(|name| (*name).to_owned()));
     headers.push("WHY".to_owned());
     let shown = if wide { usize::MAX } else { EXPLAINED_MAX };
     let rows = explanation.clusters.iter().take(shown).map(|cluster| {

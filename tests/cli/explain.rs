@@ -127,7 +127,7 @@ fn every_cluster_with_the_first_filter_or_the_rank() {
         outcome    2 of 2 clusters found
         picked     2 of 6 clusters
 
-    CLUSTER   PICKED   RANK   SCORE   PREFERRED[0] AVAILABLE-CPU DESCENDING   PREFERRED[1] REGION=EAST   WHY
+    CLUSTER   PICKED   RANK   SCORE   preferred[0] available-cpu descending   preferred[1] region=east   WHY
     edge-06   yes      1      58      8                                       50                         rank 1 of 3
     edge-10   yes      2      8       8                                       0                          rank 2 of 3; as good as edge-05, and before it: the larger name comes first
     edge-05   no       3      8       8                                       0                          rank 3 of 3; as good as edge-10, and after it: the larger name comes first
@@ -141,7 +141,7 @@ fn every_cluster_with_the_first_filter_or_the_rank() {
         outcome    All cluster decisions scheduled
         picked     2 of 6 clusters
 
-    CLUSTER   PICKED   RANK   SCORE   BALANCE   STEADY   WHY
+    CLUSTER   PICKED   RANK   SCORE   Balance   Steady   WHY
     m1        yes      1      100     100       0        rank 1 of 3; as good as m3, and before it: the smaller name comes first
     m3        yes      2      100     100       0        rank 2 of 3; as good as m6, and before it: the smaller name comes first
     m6        no       3      100     100       0        rank 3 of 3; as good as m3, and after it: the smaller name comes first
