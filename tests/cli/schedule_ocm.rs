@@ -401,11 +401,11 @@ fn a_kubefleet_placement_may_take_the_clusters_of_another() {
     let reason = "picked: the OCM Placement ns1/p decided so";
     assert_eq!(status["targetClusters"][0]["reason"], reason);
 
-    let mut both = delegating();
-    both["spec"]["policy"] = json!({"placementType": "PickAll"});
+    let mut with_policy = delegating();
+    with_policy["spec"]["policy"] = json!({"placementType": "PickAll"});
     let mut lost = delegating();
     lost["metadata"]["annotations"]["gitfleet.io/placement"] = json!("ns1/nobody");
-    for wrong in [both, lost] {
+    for wrong in [with_policy, lost] {
         let outcome = schedule(&hub(three(), [ocm(json!({})), wrong]), &["-o", "json"]);
         assert_eq!((outcome.code, outcome.out.as_str()), (1, ""));
         assert!(outcome.err.contains("metadata.annotations.gitfleet.io/placement: "), "{}", outcome.err);
@@ -453,4 +453,35 @@ fn older_spellings_are_read_and_the_newer_printed() {
     let configuration =
         json!({"scoreCoordinate": {"type": "BuiltIn", "builtIn": "ResourceAllocatableMemory"}, "weight": 2});
     assert_eq!(placement["spec"]["prioritizerPolicy"]["configurations"], json!([configuration]));
+}
+
+#[test]
+fn a_person_reads_a_table_with_warnings_beside_it() {
+    let fleet = [managed("s", "c1", &[("env", "prod")], json!({})), plain("c2"), plain("c3")];
+    let group =
+        json!([{"groupName": "canary", "groupClusterSelector": {"labelSelector": {"matchLabels": {"env": "prod"}}}}]);
+    let spec = |number: i32| json!({"numberOfClusters": number, "decisionStrategy": {"groupStrategy": {"decisionGroups": group}}});
+    let found = schedule(&hub(fleet.clone(), [ocm(spec(2))]), &[]);
+    insta::assert_snapshot!(found.text(0), @r#"
+    PLACEMENT   CLUSTER   PICKED   SCORE   REASON
+    ns1/p       c1        yes      100     decision group 0 (canary)
+    ns1/p       c2        yes      100     decision group 1
+    ns1/p       c3        no       100     not picked: clusters that rank higher fill the number asked for
+    "#);
+    assert_eq!(found.err, "");
+    let short = schedule(&hub(fleet, [ocm(spec(5))]), &["-o", "wide"]);
+    insta::assert_snapshot!(short.text(0), @r#"
+    PLACEMENT   KIND        CLUSTER   PICKED   SCORE   REASON
+    ns1/p       Placement   c1        yes      100     decision group 0 (canary)
+    ns1/p       Placement   c2        yes      100     decision group 1
+    ns1/p       Placement   c3        yes      100     decision group 1
+    "#);
+    assert_eq!(short.err, "warning: Placement ns1/p: 2 cluster decisions unscheduled\n");
+
+    let many: Vec<Value> = (0..61).map(|n| plain(&format!("c{n:02}"))).collect();
+    let objects = hub(many, [ocm(json!({}))]);
+    let table = schedule(&objects, &[]);
+    assert_eq!(table.text(0).lines().count(), 52, "a header, fifty clusters, and how many more");
+    assert!(table.out.ends_with("and 11 more clusters; -o wide shows all\n"), "{}", table.out);
+    assert_eq!(schedule(&objects, &["-o", "wide"]).text(0).lines().count(), 62);
 }
