@@ -1,6 +1,6 @@
 //! Evictions and disruption budgets of a commit, and what becomes of evictions: pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
@@ -43,6 +43,16 @@ impl Disruptions {
             }
         }
         disruptions
+    }
+
+    /// Returns the placements whose evictions or budgets are not those of `other`.
+    pub fn differing<'a>(&'a self, other: &'a Self) -> impl Iterator<Item = PlacementKey> + 'a {
+        let named = |disruptions: &'a Self| disruptions.evictions.keys().chain(disruptions.budgets.keys());
+        let names: BTreeSet<&String> = named(self).chain(named(other)).collect();
+        let differ = |name: &&String| {
+            self.evictions.get(*name) != other.evictions.get(*name) || self.budgets.get(*name) != other.budgets.get(*name)
+        };
+        names.into_iter().filter(differ).map(|name| PlacementKey::cluster_scoped(name))
     }
 
     /// Judges the evictions of a placement that were not judged yet, one after the other in the order of names, and writes

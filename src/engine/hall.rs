@@ -220,8 +220,7 @@ impl Hall {
         for (key, decision, difference) in tokio::task::block_in_place(|| self.decisions(&due, now)) {
             match difference {
                 Ok(more) => {
-                    let result = if more.is_empty() { Decided::Unchanged } else { Decided::Changed };
-                    self.metrics.decisions.get_or_create(&ByDecision { result }).inc();
+                    self.count_decision(&more);
                     ops.extend(more);
                 }
                 Err(error) => {
@@ -270,8 +269,17 @@ impl Hall {
         let mut wakes = Vec::new();
         for (key, known) in due.iter().zip(&before) {
             let decision = self.world.ocm.decide(key, now);
+<<<<<<< HEAD
             match persist::ocm_difference(key, known.as_deref(), decision.record.as_ref()) {
                 Ok(more) => ops.extend(more),
+=======
+            let known = before.record(key).map(AsRef::as_ref);
+            match persist::ocm_difference(key, known, decision.record.as_ref()) {
+                Ok(more) => {
+                    self.count_decision(&more);
+                    ops.extend(more);
+                }
+>>>>>>> h-e2e
                 Err(error) => {
                     tracing::error!(placement = %key, %error, "the decision cannot be written down and is not acted on");
                     continue;
@@ -301,6 +309,11 @@ impl Hall {
             }
         }
         Some(due)
+    }
+
+    fn count_decision(&self, difference: &[Op]) {
+        let result = if difference.is_empty() { Decided::Unchanged } else { Decided::Changed };
+        self.metrics.decisions.get_or_create(&ByDecision { result }).inc();
     }
 
     /// Writes records; says so where the store does not take them.

@@ -169,6 +169,8 @@ fn is_own_business(kind: &str) -> bool {
         kind,
         "ClusterResourcePlacement"
             | "ResourcePlacement"
+            | "ClusterResourcePlacementEviction"
+            | "ClusterResourcePlacementDisruptionBudget"
             | "ManagedCluster"
             | "ManagedClusterSet"
             | "ManagedClusterSetBinding"

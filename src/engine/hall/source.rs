@@ -104,7 +104,7 @@ impl Hall {
         self.source.refused.clear();
         self.source.held_rewrite = None;
         let before = std::mem::replace(&mut self.world.tree, Arc::clone(&tree));
-        self.world.disruptions = Disruptions::of(&tree);
+        let disruptions = std::mem::replace(&mut self.world.disruptions, Disruptions::of(&tree));
         self.note_members(&before);
         self.load_payloads().await;
         let now = clock::now();
@@ -119,6 +119,7 @@ impl Hall {
             self.agenda.placements.extend(self.placements.keys().cloned());
         } else {
             self.agenda.compare(&before, &tree);
+            self.agenda.placements.extend(self.world.disruptions.differing(&disruptions));
         }
         self.retain_commits();
     }
