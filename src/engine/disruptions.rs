@@ -115,3 +115,6 @@ fn read<S: DeserializeOwned>(manifest: &Manifest) -> Option<S> {
     document.as_object_mut()?.entry("spec").or_insert_with(|| serde_json::json!({}));
     yaml::typed::<Object<S>>(&document).ok().map(|object| object.spec)
 }
+
+#[cfg(test)]
+mod tests;
