@@ -1,3 +1,5 @@
+use proptest::prelude::*;
+
 use super::super::fixtures::{BOUND, managed, member, ocm_placement, tree};
 use super::*;
 use crate::model::records::ClusterRecord;
@@ -225,4 +227,92 @@ fn when_a_taint_counts_as_new() {
     }
     let gone = seen("[]", &before, 50);
     assert_eq!(seen("[{key: k, value: v, effect: NoSelect}]", &gone, 99)[0].time_added, Some(at(99)), "it came back");
+}
+
+/// Something that happens to one of three clusters.
+#[derive(Clone, Debug)]
+enum Happens {
+    Labelled(usize, bool),
+    Tainted(usize, bool),
+    Leaves(usize, bool),
+    Cpu(usize, u8),
+    Silent(usize, bool),
+}
+
+fn happenings() -> impl Strategy<Value = Happens> {
+    let cluster = 0..3_usize;
+    prop_oneof![
+        (cluster.clone(), any::<bool>()).prop_map(|(n, yes)| Happens::Labelled(n, yes)),
+        (cluster.clone(), any::<bool>()).prop_map(|(n, yes)| Happens::Tainted(n, yes)),
+        (cluster.clone(), any::<bool>()).prop_map(|(n, yes)| Happens::Leaves(n, yes)),
+        (cluster.clone(), 0..4_u8).prop_map(|(n, cpu)| Happens::Cpu(n, cpu)),
+        (cluster, any::<bool>()).prop_map(|(n, yes)| Happens::Silent(n, yes)),
+    ]
+}
+
+/// A cluster as it stands in the simulation.
+#[derive(Clone, Copy, Default)]
+struct Standing {
+    east: bool,
+    tainted: bool,
+    gone: bool,
+    cpu: u8,
+    silent: bool,
+}
+
+fn simulated(standings: &[Standing; 3]) -> Arc<Tree> {
+    let mut files = vec![
+        ("b.yaml".to_owned(), BOUND.to_owned()),
+        ("p.yaml".to_owned(), ocm_placement("any", "{prioritizerPolicy: {mode: Exact}}")),
+        ("q.yaml".to_owned(), ocm_placement("by-cpu", BY_CPU)),
+        (
+            "r.yaml".to_owned(),
+            ocm_placement("east", &EAST.replace("{number", "{prioritizerPolicy: {mode: Exact}, number")),
+        ),
+    ];
+    for (n, standing) in standings.iter().enumerate().filter(|(_, standing)| !standing.gone) {
+        let labels = if standing.east { "{zone: east}" } else { "{}" };
+        let taints = if standing.tainted { "[{key: k, effect: NoSelect}]" } else { "[]" };
+        files.push((format!("c{n}.yaml"), managed(&format!("c{n}"), labels, taints)));
+    }
+    tree(&files.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect::<Vec<_>>())
+}
+
+fn told(standing: &Standing) -> Facts {
+    let names = ["resources.kubernetes-fleet.io/allocatable-cpu", "resources.kubernetes-fleet.io/total-cpu"];
+    Facts {
+        properties: names.map(|name| (name.to_owned(), standing.cpu.to_string())).into(),
+        silent_since: standing.silent.then(|| at(0)),
+        ..Facts::default()
+    }
+}
+
+proptest! {
+    // Each case parses a tree for each event.
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Whoever is not due would decide what it has.
+    #[test]
+    fn who_is_not_due_has_what_it_would_decide(events in proptest::collection::vec(happenings(), 1..25)) {
+        let mut standings = [Standing::default(); 3];
+        let mut ocm = Ocm::default();
+        for event in [Happens::Cpu(0, 0)].into_iter().chain(events) {
+            match event {
+                Happens::Labelled(n, yes) => standings[n].east = yes,
+                Happens::Tainted(n, yes) => standings[n].tainted = yes,
+                Happens::Leaves(n, yes) => standings[n].gone = yes,
+                Happens::Cpu(n, cpu) => standings[n].cpu = cpu,
+                Happens::Silent(n, yes) => standings[n].silent = yes,
+            }
+            let mut due = ocm.follow(&simulated(&standings));
+            for (n, standing) in standings.iter().enumerate() {
+                due.extend(ocm.observe(&ClusterName::new(format!("c{n}")), told(standing)));
+            }
+            ocm.decide_each(due, at(0));
+            for name in ["any", "by-cpu", "east"] {
+                let again = ocm.decide(&key(name), at(0)).record;
+                prop_assert_eq!(again.as_ref(), ocm.record(&key(name)).map(AsRef::as_ref), "{}", name);
+            }
+        }
+    }
 }
