@@ -268,17 +268,10 @@ fn judge_kept(clusters: &mut [ClusterExplanation], afresh: Vec<ClusterExplanatio
             (false, Some(standing)) => format!("not picked: {standing}"),
             (false, None) => continue,
         };
-<<<<<<< HEAD
         if cluster.kept {
             cluster.rejected = today.rejected;
         }
-        (cluster.scores, cluster.rank, cluster.tie_break) = match settled {
-            true => (today.scores, today.rank, today.tie_break),
-            false => (today.scores, None, None),
-        };
-=======
         cluster.scores = today.scores;
         (cluster.rank, cluster.tie_break) = if settled { (today.rank, today.tie_break) } else { (None, None) };
->>>>>>> h-cli
     }
 }

@@ -260,26 +260,20 @@ impl Hall {
     /// Decides about OCM Placements one after the other, each with what those before it picked; the placements that follow
     /// them are decided next. Returns those that were decided; `None` where the store does not take them.
     async fn decide_ocm(&mut self, now: Timestamp) -> Option<BTreeSet<Key>> {
-        let due = std::mem::take(&mut self.agenda.ocm);
+        let due = self.world.ocm.in_order(std::mem::take(&mut self.agenda.ocm));
         if due.is_empty() {
-            return Some(due);
+            return Some(BTreeSet::new());
         }
         let before: Vec<_> = due.iter().map(|key| self.world.ocm.record(key).cloned()).collect();
         let mut ops = Vec::new();
         let mut wakes = Vec::new();
         for (key, known) in due.iter().zip(&before) {
             let decision = self.world.ocm.decide(key, now);
-<<<<<<< HEAD
             match persist::ocm_difference(key, known.as_deref(), decision.record.as_ref()) {
-                Ok(more) => ops.extend(more),
-=======
-            let known = before.record(key).map(AsRef::as_ref);
-            match persist::ocm_difference(key, known, decision.record.as_ref()) {
                 Ok(more) => {
                     self.count_decision(&more);
                     ops.extend(more);
                 }
->>>>>>> h-e2e
                 Err(error) => {
                     tracing::error!(placement = %key, %error, "the decision cannot be written down and is not acted on");
                     continue;
@@ -308,7 +302,7 @@ impl Hall {
                 self.agenda.concerns_followers(&tree, key);
             }
         }
-        Some(due)
+        Some(due.into_iter().collect())
     }
 
     fn count_decision(&self, difference: &[Op]) {
