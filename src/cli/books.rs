@@ -14,12 +14,13 @@ use crate::http::{CHANGES_PATH, EXPLAIN_PATH, RECORDS_PATH};
 use crate::model::decisions::{DecisionsRecord, HubRecord};
 use crate::model::explanation::{Explained, Query};
 use crate::model::id::{ClusterName, PlacementKey};
+use crate::model::ocm::OcmPlacementRecord;
 use crate::model::records::{
     Binding, ClusterRecord, PlacementRecord, PolicySnapshot, ResourceSnapshot, SourceRecord, WorkStatus,
 };
 use crate::store::embedded::EmbeddedStore;
 use crate::store::records::{
-    self, BINDING_PREFIX, CLUSTER_PREFIX, DECISIONS_PREFIX, HUB_PREFIX, PLACEMENT_PREFIX, POLICY_PREFIX,
+    self, BINDING_PREFIX, CLUSTER_PREFIX, DECISIONS_PREFIX, HUB_PREFIX, OCM_PREFIX, PLACEMENT_PREFIX, POLICY_PREFIX,
     SNAPSHOT_PREFIX, SOURCE_PREFIX, WORK_PREFIX,
 };
 use crate::store::{self, Store as _};
@@ -56,6 +57,8 @@ pub struct Books {
     pub decisions: Vec<DecisionsRecord>,
     /// How hubs stand that decisions are written to.
     pub hubs: Vec<HubRecord>,
+    /// OCM Placements.
+    pub ocm: Vec<OcmPlacementRecord>,
     /// Clusters.
     pub clusters: BTreeMap<ClusterName, ClusterRecord>,
 }
@@ -202,6 +205,8 @@ impl Books {
             self.clusters.insert(cluster.name.clone(), cluster);
         } else if key.starts_with(DECISIONS_PREFIX) {
             self.decisions.push(typed(value)?);
+        } else if key.starts_with(OCM_PREFIX) {
+            self.ocm.push(typed(value)?);
         } else if key.starts_with(HUB_PREFIX) {
             self.hubs.push(typed(value)?);
         }

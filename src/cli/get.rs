@@ -10,9 +10,10 @@ use super::output::{self, Format, Terminal};
 use crate::engine::clock;
 use crate::model::id::PlacementKey;
 use crate::report::objects::{
-    binding_object, member_cluster_object, placement_object, policy_snapshot_object, resource_snapshot_objects,
-    work_object,
+    binding_object, eviction_objects, member_cluster_object, placement_object, policy_snapshot_object,
+    resource_snapshot_objects, work_object,
 };
+use crate::report::ocm;
 use crate::report::placement::PlacementView;
 use crate::report::table::{Kind, table};
 
@@ -48,6 +49,15 @@ enum GetKind {
     /// Works: what each cluster holds.
     #[value(alias = "work")]
     Works,
+    /// OCM Placements.
+    #[value(name = "ocmplacements", alias = "ocmplacement")]
+    OcmPlacements,
+    /// PlacementDecisions of OCM Placements.
+    #[value(name = "placementdecisions", alias = "placementdecision", alias = "decisions")]
+    PlacementDecisions,
+    /// Evictions that were judged.
+    #[value(alias = "eviction", alias = "crpe")]
+    Evictions,
     /// Member clusters.
     #[value(alias = "cluster", alias = "members")]
     Clusters,
@@ -61,6 +71,9 @@ impl GetKind {
             Self::Bindings => Kind::Bindings,
             Self::Works => Kind::Works,
             Self::Clusters => Kind::Clusters,
+            Self::OcmPlacements => Kind::OcmPlacements,
+            Self::PlacementDecisions => Kind::Decisions,
+            Self::Evictions => Kind::Evictions,
         }
     }
 }
@@ -120,6 +133,9 @@ fn objects(books: &Books, kind: GetKind) -> Vec<Value> {
             .flatten()
             .filter_map(|b| Some(work_object(b, work(books, &b.placement, b)?, now)))
             .collect(),
+        GetKind::OcmPlacements => books.ocm.iter().map(ocm::placement_object).collect(),
+        GetKind::PlacementDecisions => books.ocm.iter().flat_map(ocm::decision_objects).collect(),
+        GetKind::Evictions => books.placements.iter().flat_map(eviction_objects).collect(),
         GetKind::Clusters => books.clusters.values().map(|c| member_cluster_object(c, now)).collect(),
     }
 }

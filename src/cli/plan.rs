@@ -10,7 +10,7 @@ use super::exit::Exit;
 use super::output::{self, Terminal};
 use crate::engine::commit::{self, Cache, read_commit, read_folder};
 use crate::engine::plan::plan;
-use crate::engine::plan::view::{PlacementPlan, Plan, Resource};
+use crate::engine::plan::view::{OcmPlan, PlacementPlan, Plan, Resource};
 use crate::git;
 use crate::model::id::CommitId;
 use crate::model::manifest::InputError;
@@ -142,7 +142,34 @@ fn plan_lines(plan: &Plan) -> Vec<Line> {
         lines.extend(placement_lines(placement));
         lines.push(Line::default());
     }
+    for placement in &plan.ocm_placements {
+        lines.extend(ocm_lines(placement));
+        lines.push(Line::default());
+    }
     lines.push(summary(plan));
+    lines
+}
+
+/// Says what an OCM Placement decides, and what comes and goes.
+fn ocm_lines(placement: &OcmPlan) -> Vec<Line> {
+    let heading = line(Style::Strong, format!("Placement {}/{}", placement.namespace, placement.name));
+    let mut lines = vec![heading.with(Style::Muted, format!("  {}", placement.message))];
+    lines.extend(placement.errors.iter().map(|error| line(Style::Bad, format!("  ✗ {error}"))));
+    for group in &placement.groups {
+        let name = if group.name.is_empty() { "clusters" } else { &group.name };
+        let names = group.clusters.iter().take(LISTED_MAX).map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        let more = match group.clusters.len().checked_sub(LISTED_MAX).filter(|n| *n > 0) {
+            Some(rest) => format!(" and {rest} more"),
+            None => String::new(),
+        };
+        let names = if names.is_empty() { "none".to_owned() } else { names };
+        lines.push(line(Style::Muted, format!("  {name:<9} ")).with(Style::Plain, format!("{names}{more}")));
+    }
+    let moves = placement.changes.iter().flat_map(|changes| {
+        let gained = changes.gained.iter().map(|cluster| line(Style::Ok, format!("  + {cluster}")));
+        gained.chain(changes.lost.iter().map(|cluster| line(Style::Bad, format!("  - {cluster}"))))
+    });
+    lines.extend(moves);
     lines
 }
 
@@ -151,7 +178,7 @@ fn line(style: Style, text: impl Into<String>) -> Line {
 }
 
 fn summary(plan: &Plan) -> Line {
-    let mut text = counted(plan.placements.len(), "placement");
+    let mut text = counted(plan.placements.len() + plan.ocm_placements.len(), "placement");
     let compared = plan.placements.iter().any(|p| p.changes.is_some());
     if compared {
         let changed = plan.placements.iter().filter(|p| is_changed(p)).count();
@@ -161,7 +188,8 @@ fn summary(plan: &Plan) -> Line {
     if deleted > 0 {
         text.extend([format!(", {}", counted(deleted, "deletion"))]);
     }
-    let failing = plan.placements.iter().flat_map(PlacementPlan::errors).count();
+    let failing = plan.placements.iter().flat_map(PlacementPlan::errors).count()
+        + plan.ocm_placements.iter().map(|placement| placement.errors.len()).sum::<usize>();
     match failing {
         0 => line(Style::Strong, text),
         _ => line(Style::Strong, text).with(Style::Bad, format!(", {}", counted(failing, "error"))),

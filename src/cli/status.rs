@@ -48,7 +48,8 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
 fn show(source: &Source, terminal: Terminal) -> anyhow::Result<(String, Exit)> {
     let books = source.read()?;
     let placements = views(&books);
-    let view = StatusView { source: &books.source, branch: None, placements: &placements, now: clock::now() };
+    let view =
+        StatusView { source: &books.source, branch: None, placements: &placements, ocm: &books.ocm, now: clock::now() };
     let text = output::render_lines(&status_lines(&view), terminal);
     let worst = placements.iter().map(|view| Exit::from(&converged(view))).fold(Exit::Done, Exit::and);
     let refused =

@@ -111,6 +111,7 @@ fn warnings(tree: Tree) -> Vec<InputError> {
             hint: None,
         }));
     }
+    warnings.extend(plan.ocm_placements.into_iter().flat_map(|placement| placement.errors));
     warnings.sort();
     warnings.dedup();
     warnings

@@ -268,6 +268,9 @@ fn judge_kept(clusters: &mut [ClusterExplanation], afresh: Vec<ClusterExplanatio
             (false, Some(standing)) => format!("not picked: {standing}"),
             (false, None) => continue,
         };
+        if cluster.kept {
+            cluster.rejected = today.rejected;
+        }
         cluster.scores = today.scores;
         (cluster.rank, cluster.tie_break) = if settled { (today.rank, today.tie_break) } else { (None, None) };
     }

@@ -8,12 +8,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use backon::{BackoffBuilder as _, ExponentialBackoff, ExponentialBuilder};
+use backon::ExponentialBackoff;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
+use super::clock;
 use crate::api::annotations::SOURCE;
 use crate::api::table::OCM_GROUP;
 use crate::cluster::Error;
@@ -94,12 +95,7 @@ impl HubTask {
 }
 
 fn delays() -> ExponentialBackoff {
-    ExponentialBuilder::default()
-        .with_min_delay(RECONNECT_FIRST)
-        .with_max_delay(RECONNECT_MAX)
-        .with_jitter()
-        .without_max_times()
-        .build()
+    clock::delays(RECONNECT_FIRST, RECONNECT_MAX)
 }
 
 struct Worker {
@@ -157,8 +153,8 @@ impl Worker {
             }
             loop {
                 tokio::select! {
-                    changed = self.wanted.changed() => {
-                        if changed.is_err() {
+                    told = self.wanted.changed() => {
+                        if told.is_err() {
                             return Error::Unreachable { cluster: String::new(), reason: "nobody listens".to_owned() };
                         }
                         break;
@@ -248,7 +244,9 @@ impl<'a> Pass<'a> {
     /// The hub as a whole cannot be worked with now.
     async fn make_so(&mut self, exports: &Exports) -> Result<(), Error> {
         let objects = self.hub.list(HubKind::PlacementDecision).await?;
-        objects.iter().for_each(|object| self.known.note(HubKind::PlacementDecision, object));
+        for object in &objects {
+            self.known.note(HubKind::PlacementDecision, object);
+        }
         let placements = self.placements().await?;
         let sets = self.application_sets().await?;
         let mut by_label: BTreeMap<&str, Vec<&Value>> = BTreeMap::new();
@@ -460,7 +458,7 @@ impl<'a> Pass<'a> {
                 Ok(_) => {}
                 Err(error) if error.is_offline() => return Err(error),
                 Err(error) => {
-                    tracing::debug!(%error, "an ApplicationSet cannot be refreshed; it looks by itself later")
+                    tracing::debug!(%error, "an ApplicationSet cannot be refreshed; it looks by itself later");
                 }
             }
         }

@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
+use crate::api::condition::find_condition;
 use crate::api::object::{Object, without_nulls};
 use crate::api::ocm::{
     AddOnPlacementScore, ManagedClusterSetSpec, ManagedClusterTaint, ManagedTaintEffect, OcmPlacementSpec,
@@ -17,7 +18,7 @@ use crate::api::ocm::{
 use crate::api::table::OCM_GROUP;
 use crate::model::explanation::Explanation;
 use crate::model::id::ClusterName;
-use crate::model::manifest::{Manifest, Origin};
+use crate::model::manifest::{InputError, Manifest, Origin};
 use crate::model::ocm::{DecidedGroup, OcmPlacementRecord};
 use crate::model::records::JournalEntry;
 use crate::model::tree::Tree;
@@ -30,6 +31,9 @@ use crate::yaml;
 /// Source: OCM, the taint of its lease controller. There it has the effect `NoSelect`, which takes the placement off the
 /// cluster; here `NoSelectIfNew`: an outage must not become a deletion when the cluster returns.
 const UNREACHABLE: &str = "cluster.open-cluster-management.io/unreachable";
+
+/// Reasons of PlacementSatisfied that say that there is no cluster to pick from, whatever is asked for.
+const NOTHING_TO_PICK_FROM: [&str; 3] = ["NoManagedClusterSetBindings", "NoIntersection", "AllManagedClusterSetsEmpty"];
 
 /// A Placement of the accepted commit.
 #[derive(Clone, Debug)]
@@ -268,6 +272,31 @@ impl Ocm {
         }
     }
 
+    /// Returns what makes a Placement one that cannot be carried out, or leaves it without any cluster to pick from, with file
+    /// and field; nothing for one that is not wished.
+    pub fn complaints(&self, key: &Key) -> Vec<InputError> {
+        let Some(wish) = self.wishes.get(key) else { return Vec::new() };
+        let complaint = |field: &str, message: String, hint: Option<String>| InputError {
+            path: wish.origin.path.to_string(),
+            line: wish.origin.line,
+            object: Some(format!("Placement.{OCM_GROUP} {key}")),
+            field: Some(field.to_owned()).filter(|field| !field.is_empty()),
+            message,
+            hint,
+        };
+        let of_files = wish.policy.complaints().into_iter();
+        let mut complaints: Vec<InputError> =
+            of_files.map(|error| complaint(&error.field, error.message, error.hint)).collect();
+        let record = self.records.get(key);
+        let satisfied = record.and_then(|record| find_condition(&record.conditions, "PlacementSatisfied"));
+        if let Some(condition) = satisfied.filter(|condition| NOTHING_TO_PICK_FROM.contains(&condition.reason.as_str()))
+        {
+            complaints.push(complaint("spec.clusterSets", condition.message.clone(), None));
+        }
+        complaints.extend(record.and_then(|record| record.error.clone()).map(|error| complaint("", error, None)));
+        complaints
+    }
+
     /// Goes back to what a Placement had before it was decided, so that the decision can be explained as it was made.
     pub fn undecide(&mut self, key: &Key, before: Option<&Self>) {
         let record = before.and_then(|before| before.record(key));
@@ -290,15 +319,17 @@ impl Ocm {
 
     /// Takes a decision up once it is written down: what it picked counts for the balance of others.
     pub fn settle(&mut self, decision: OcmDecision) {
-        match decision.record {
-            Some(record) => {
-                self.hold(&record);
-                self.records.insert(decision.key, Arc::new(record));
-            }
-            None => {
-                self.hub.set_decisions(&decision.key, std::iter::empty::<&str>());
-                self.records.remove(&decision.key);
-            }
+        self.hold_again(&decision.key, decision.record.map(Arc::new));
+    }
+
+    /// Goes back to what a Placement had, because what it was to have could not be written down.
+    pub fn hold_again(&mut self, key: &Key, record: Option<Arc<OcmPlacementRecord>>) {
+        if let Some(record) = record {
+            self.hold(&record);
+            self.records.insert(key.clone(), record);
+        } else {
+            self.hub.set_decisions(key, std::iter::empty::<&str>());
+            self.records.remove(key);
         }
     }
 

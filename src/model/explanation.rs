@@ -55,7 +55,7 @@ pub struct ClusterExplanation {
     /// It was picked by an earlier evaluation and is kept without being judged again.
     #[serde(default)]
     pub kept: bool,
-    /// The first filter that said no; absent for a cluster that passes all.
+    /// The first filter that said no, or to a cluster that is kept would say no now; absent for a cluster that passes all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rejected: Option<Refusal>,
     /// The terms of its score, in the order of the policy; empty where nothing is scored.

@@ -12,6 +12,7 @@ pub mod explanation;
 #[cfg(test)]
 mod fixtures;
 pub mod objects;
+pub mod ocm;
 pub mod pages;
 pub mod placement;
 pub mod rollup;

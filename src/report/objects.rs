@@ -15,8 +15,8 @@ use crate::api::table::PLACEMENT_GROUP;
 use crate::model::facts::{NODE_COUNT, RESOURCE_PREFIX, resource_usage};
 use crate::model::id::{ClusterName, ObjectId, PlacementKey};
 use crate::model::records::{
-    ApplyOutcome, Binding, BindingState, ClusterRecord, PolicySnapshot, ResourceSnapshot, SnapshotResource, WorkStatus,
-    snapshot_name,
+    ApplyOutcome, Binding, BindingState, ClusterRecord, EvictionRecord, PlacementRecord, PolicySnapshot,
+    ResourceSnapshot, SnapshotResource, WorkStatus, snapshot_name,
 };
 
 /// Group and version of the placement kinds that are shown.
@@ -85,6 +85,20 @@ pub fn resource_snapshot_objects(snapshot: &ResourceSnapshot, latest: bool) -> V
         }));
     }
     objects
+}
+
+/// Returns the evictions of a placement that were judged, with their conditions.
+pub fn eviction_objects(record: &PlacementRecord) -> Vec<Value> {
+    let object = |(name, eviction): (&String, &EvictionRecord)| {
+        json!({
+            "apiVersion": PLACEMENT_API_VERSION,
+            "kind": "ClusterResourcePlacementEviction",
+            "metadata": {"name": name, "creationTimestamp": eviction.at},
+            "spec": {"placementName": record.key.name, "clusterName": eviction.cluster},
+            "status": {"conditions": eviction.conditions},
+        })
+    };
+    record.evictions.iter().map(object).collect()
 }
 
 /// Returns the policy snapshot with the decisions that came of it.

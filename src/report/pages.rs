@@ -200,15 +200,12 @@ fn seen_pages(known: &BTreeMap<u32, &Page>, layout: &BTreeMap<u32, Layout>) -> V
         let adding: Vec<usize> = (0..open.len()).filter(|at| adds(&open[*at])).collect();
         let candidates = if adding.is_empty() { (0..open.len()).collect() } else { adding };
         let chosen = candidates.iter().copied().find(|at| gives_up_safely(&open[*at]));
-        let (number, clusters) = match chosen {
-            Some(at) => {
-                let number = open.remove(at);
-                (number, layout[&number].clusters.clone())
-            }
-            None => {
-                let number = open[candidates[0]];
-                (number, &seen[&number] | &layout[&number].clusters)
-            }
+        let (number, clusters) = if let Some(at) = chosen {
+            let number = open.remove(at);
+            (number, layout[&number].clusters.clone())
+        } else {
+            let number = open[candidates[0]];
+            (number, &seen[&number] | &layout[&number].clusters)
         };
         writes.push(PageWrite::Status { number, clusters: clusters.iter().cloned().collect() });
         seen.insert(number, clusters);

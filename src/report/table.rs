@@ -19,6 +19,12 @@ pub enum Kind {
     Works,
     /// Member clusters.
     Clusters,
+    /// OCM Placements.
+    OcmPlacements,
+    /// PlacementDecisions.
+    Decisions,
+    /// Evictions that were judged.
+    Evictions,
 }
 
 /// Headers and rows of text, not laid out yet.
@@ -39,6 +45,10 @@ enum Cell {
     Age(&'static str),
     /// The status of the condition of a type; `{kind}` is the object's kind.
     Status(&'static str),
+    /// The reason of such a condition.
+    Reason(&'static str),
+    /// How long the list at a JSON pointer is.
+    Count(&'static str),
     /// The observed generation of such a condition.
     Generation(&'static str),
     /// The name, with the kind in front where a listing mixes kinds.
@@ -51,7 +61,7 @@ type Column = (&'static str, Cell, bool);
 const CREATED: Cell = Cell::Age("/metadata/creationTimestamp");
 const NAME: Column = ("NAME", Cell::Name, false);
 
-/// Source: print columns of KubeFleet's CRDs; Works have none there, so theirs are ours.
+/// Source: print columns of KubeFleet's and OCM's CRDs; Works and PlacementDecisions have none there, so theirs are ours.
 fn columns(kind: Kind) -> &'static [Column] {
     match kind {
         Kind::Placements => &[
@@ -73,6 +83,20 @@ fn columns(kind: Kind) -> &'static [Column] {
             ("RESOURCESAPPLIED", Cell::Status("Applied"), false),
             ("RESOURCEAVAILABLE", Cell::Status("Available"), true),
             ("AGE", CREATED, false),
+        ],
+        Kind::OcmPlacements => &[
+            NAME,
+            ("SUCCEEDED", Cell::Status("PlacementSatisfied"), false),
+            ("REASON", Cell::Reason("PlacementSatisfied"), false),
+            ("SELECTEDCLUSTERS", Cell::At("/status/numberOfSelectedClusters"), false),
+        ],
+        Kind::Decisions => &[NAME, ("CLUSTERS", Cell::Count("/status/decisions"), false), ("AGE", CREATED, false)],
+        Kind::Evictions => &[
+            NAME,
+            ("PLACEMENT", Cell::At("/spec/placementName"), false),
+            ("CLUSTER", Cell::At("/spec/clusterName"), false),
+            ("VALID", Cell::Status("Valid"), false),
+            ("EXECUTED", Cell::Status("Executed"), false),
         ],
         Kind::Works => &[
             NAME,
@@ -139,6 +163,8 @@ fn cell_text(cell: Cell, object: &Value, mixed: bool, now: Timestamp) -> String 
             None => String::new(),
         },
         Cell::Status(type_) => condition(type_, "status"),
+        Cell::Reason(type_) => condition(type_, "reason"),
+        Cell::Count(pointer) => object.pointer(pointer).and_then(Value::as_array).map_or(0, Vec::len).to_string(),
         Cell::Generation(type_) => condition(type_, "observedGeneration"),
         Cell::Name if mixed => name_line(object),
         Cell::Name => text(object.pointer("/metadata/name")),

@@ -4,11 +4,13 @@ use jiff::Timestamp;
 
 use super::binding::binding_lists;
 use super::converge::{Converged, converged};
+use super::ocm;
 use super::placement::{PlacementView, chain, waiting_words, why};
 use super::table::age;
 use super::work::{Mode, NAMED_OBJECTS_MAX, counted};
 use crate::api::condition::{Condition, ConditionStatus, find_condition};
 use crate::model::id::CommitId;
+use crate::model::ocm::OcmPlacementRecord;
 use crate::model::records::{Binding, ClusterDecision, DeletionGate, SourceRecord};
 
 /// Errors of a refused commit that are shown before the rest is only counted; `validate` shows all.
@@ -68,6 +70,8 @@ pub struct StatusView<'a> {
     pub branch: Option<&'a str>,
     /// The placements, in the order they are shown.
     pub placements: &'a [PlacementView<'a>],
+    /// OCM Placements, by namespace and name.
+    pub ocm: &'a [OcmPlacementRecord],
     /// The moment of the view.
     pub now: Timestamp,
 }
@@ -83,6 +87,10 @@ pub fn status_lines(view: &StatusView) -> Vec<Line> {
         lines.push(Line::default());
         lines.extend(placement_lines(placement));
     }
+    if !view.ocm.is_empty() {
+        lines.push(Line::default());
+    }
+    lines.extend(view.ocm.iter().flat_map(ocm::status_lines));
     lines
 }
 

@@ -220,6 +220,7 @@ fn label_words(selector: &LabelSelector) -> String {
             LabelSelectorOperator::NotIn => format!("{key} notin ({values})"),
             LabelSelectorOperator::Exists => key.clone(),
             LabelSelectorOperator::DoesNotExist => format!("!{key}"),
+            LabelSelectorOperator::Unknown(operator) => format!("{key} {operator} ({values})"),
         }
     });
     equal.chain(other).collect::<Vec<_>>().join(", ")

@@ -121,12 +121,7 @@ fn cells(spreads: &[Spread<'_>], candidates: Vec<Candidate>) -> Vec<Cell> {
     by_domains.into_iter().map(|(domains, candidates)| Cell { domains, heap: candidates.into() }).collect()
 }
 
-fn pick_one_by_one<'a>(
-    mut spreads: Vec<Spread<'a>>,
-    candidates: Vec<Candidate>,
-    wanted: usize,
-    len: usize,
-) -> Ranking<'a> {
+fn pick_one_by_one(mut spreads: Vec<Spread<'_>>, candidates: Vec<Candidate>, wanted: usize, len: usize) -> Ranking<'_> {
     let mut cells = cells(&spreads, candidates);
     let mut picked = Vec::new();
     let (effects, fresh) = loop {
@@ -141,7 +136,9 @@ fn pick_one_by_one<'a>(
         if picked.len() == wanted {
             break (effects, 1);
         }
-        spreads.iter_mut().for_each(|spread| spread.choose(candidate.slot));
+        for spread in &mut spreads {
+            spread.choose(candidate.slot);
+        }
         if picked.len() == 1 {
             // The first cycle takes every other obsolete binding back, so the bonus is gone.
             forget_obsolete(&mut cells);

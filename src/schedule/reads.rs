@@ -29,7 +29,9 @@ impl Reads {
         }
         reads.taints = true;
         reads.namespaces = placement.namespace.is_some();
-        filter::required_terms(policy).iter().for_each(|term| read(&mut reads, term));
+        for term in filter::required_terms(policy) {
+            read(&mut reads, term);
+        }
         if let Some(policy) = policy.filter(|_| type_ == PlacementType::PickN) {
             let preferred =
                 filter::affinity(Some(policy)).map(|a| &a.preferred_during_scheduling_ignored_during_execution);

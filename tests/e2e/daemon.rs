@@ -169,6 +169,13 @@ impl Daemon<'_> {
         }
     }
 
+    /// Returns the value of a metric, all its series together.
+    pub fn metric(&self, name: &str) -> u64 {
+        let Ok((200, text)) = http("GET", self.world.port, "/metrics", &[], "") else { return 0 };
+        let of = |line: &&str| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' ']));
+        text.lines().filter(of).filter_map(|line| line.rsplit_once(' ')?.1.parse::<u64>().ok()).sum()
+    }
+
     /// Returns what `status` says.
     pub fn status(&self) -> String {
         let output = self.world.gitfleet(&["status", "-c", "gitfleet.yaml"]);

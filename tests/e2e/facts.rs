@@ -1,6 +1,7 @@
 //! Facts about members: what real API servers say of their nodes and pods.
 
 use std::fs;
+use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
@@ -30,13 +31,15 @@ const PICK_ONE: &str = "  policy:
                   - {name: resources.kubernetes-fleet.io/available-cpu, operator: Ge, values: ['4']}
 ";
 
-fn node(name: &str, cpu: &str, memory: &str) -> String {
+/// Returns a Node document.
+pub fn node(name: &str, cpu: &str, memory: &str) -> String {
     let amounts = json!({"cpu": cpu, "memory": memory, "pods": "110"});
     let status = json!({"capacity": amounts, "allocatable": amounts});
     json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "status": status}).to_string()
 }
 
-fn pod(name: &str, node: &str, cpu: &str, memory: &str) -> String {
+/// Returns a Pod document, in the namespace `facts`; besides what it says, a sidecar asks for 100m and 16Mi.
+pub fn pod(name: &str, node: &str, cpu: &str, memory: &str) -> String {
     let requests = |cpu: &str, memory: &str| json!({"requests": {"cpu": cpu, "memory": memory}});
     let container = json!({"name": "main", "image": "web:1", "resources": requests(cpu, memory)});
     let sidecar = json!({
@@ -48,6 +51,16 @@ fn pod(name: &str, node: &str, cpu: &str, memory: &str) -> String {
     }
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "facts"}, "spec": spec})
         .to_string()
+}
+
+/// Writes a kubeconfig with which a member takes the daemon for another user.
+pub fn impersonating(world: &World, member: &Member, user: &str) -> PathBuf {
+    let config = member.kubectl(&["config", "view", "--raw", "--flatten", "-o", "json"]).expect("the kubeconfig");
+    let mut config: Value = serde_json::from_str(&config).expect("it is JSON");
+    config["users"][0]["user"]["as"] = json!(user);
+    let kubeconfig = world.path().join(format!("{user}.kubeconfig"));
+    fs::write(&kubeconfig, config.to_string()).expect("the kubeconfig of another user");
+    kubeconfig
 }
 
 /// Waits until the daemon shows these values of a cluster.
@@ -147,11 +160,7 @@ fn a_member_that_shows_no_nodes_is_delivered_to_all_the_same() {
         "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "no-nodes"}],
     });
     member.kubectl_apply(&binding.to_string()).expect("a binding");
-    let config = member.kubectl(&["config", "view", "--raw", "--flatten", "-o", "json"]).expect("the kubeconfig");
-    let mut config: Value = serde_json::from_str(&config).expect("it is JSON");
-    config["users"][0]["user"]["as"] = json!("no-nodes");
-    let kubeconfig = world.path().join("no-nodes.kubeconfig");
-    fs::write(&kubeconfig, config.to_string()).expect("a kubeconfig of somebody with fewer rights");
+    let kubeconfig = impersonating(&world, member, "no-nodes");
     world.configure(None, &[(member.name.as_str(), &kubeconfig)]);
     world.write("fleet.yaml", &member_clusters([member.name.as_str()]));
     let app = [placement("blind", ""), namespace("blind"), config_map("blind", "a", "1")].concat();

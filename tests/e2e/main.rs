@@ -18,7 +18,9 @@ mod delivery;
 mod facts;
 mod faults;
 mod leaving;
+mod ocm;
 mod rollout;
+mod scheduling;
 mod sources;
 
 use std::sync::OnceLock;

@@ -17,22 +17,26 @@ use rayon::prelude::*;
 
 use super::decide::decide;
 use super::disruptions::Disruptions;
-use super::ocm::Facts;
+use super::ocm::{Facts, Ocm};
 use super::world::{PlacementState, World};
 use crate::api::annotations::STAGED_UPDATE_STRATEGY;
 use crate::api::cluster::MemberCluster;
+use crate::api::condition::find_condition;
 use crate::api::placement::{ApplyStrategyType, StrategyType};
 use crate::api::table::PLACEMENT_GROUP;
 use crate::model::facts::stated;
 use crate::model::id::{ClusterName, ObjectKey, PlacementKey};
 use crate::model::manifest::Manifest;
+use crate::model::ocm::OcmPlacementRecord;
 use crate::model::records::{
     ApplyOutcome, Availability, BindingState, ClusterRecord, ManifestStatus, MemberKind, ResourceSnapshot, WorkStatus,
 };
 use crate::model::tree::Tree;
 use crate::schedule::eligibility::described;
+use crate::schedule::ocm::Key;
 use view::{
-    Changes, ClusterChanges, DeletionPlan, PlacementPlan, Plan, Resource, ResourceChanges, RolloutPlan, SnapshotPlan,
+    Changes, ClusterChanges, DeletionPlan, OcmPlan, PlacementPlan, Plan, Resource, ResourceChanges, RolloutPlan,
+    SnapshotPlan,
 };
 use works::{Outlook, Outlooks};
 
@@ -61,7 +65,37 @@ pub fn plan(head: &Arc<Tree>, base: Option<&Arc<Tree>>, now: Timestamp) -> Plan 
         .collect();
     let outlooks = Outlooks::new(after.par_iter().map(|state| Outlook::new(state, &world)).collect());
     let placements = outlooks.all.par_iter().map(|outlook| placement_plan(outlook, &outlooks, before.as_ref(), head));
-    Plan { commit: head.commit.clone(), placements: placements.collect(), errors: Vec::new() }
+    Plan {
+        commit: head.commit.clone(),
+        placements: placements.collect(),
+        ocm_placements: ocm_plans(&world.ocm, base.as_ref().map(|base| &base.ocm)),
+        errors: Vec::new(),
+    }
+}
+
+/// Says what each OCM Placement decides.
+fn ocm_plans(ocm: &Ocm, base: Option<&Ocm>) -> Vec<OcmPlan> {
+    let plan = |(key, record): (&Key, &Arc<OcmPlacementRecord>)| {
+        let changes = base.map(|base| {
+            let old: BTreeSet<ClusterName> =
+                base.record(key).into_iter().flat_map(|record| record.clusters().cloned()).collect();
+            let new: BTreeSet<ClusterName> = record.clusters().cloned().collect();
+            ClusterChanges {
+                gained: new.difference(&old).cloned().collect(),
+                lost: old.difference(&new).cloned().collect(),
+            }
+        });
+        let satisfied = find_condition(&record.conditions, "PlacementSatisfied");
+        OcmPlan {
+            namespace: record.namespace.clone(),
+            name: record.name.clone(),
+            groups: record.groups.clone(),
+            message: satisfied.map(|condition| condition.message.clone()).unwrap_or_default(),
+            errors: ocm.complaints(key),
+            changes,
+        }
+    };
+    ocm.records().map(plan).collect()
 }
 
 /// Returns the world in which every cluster of the tree answers, and OCM Placements go on from what they decided `before`.

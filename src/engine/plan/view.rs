@@ -9,6 +9,7 @@ use serde_json::Value;
 use crate::api::placement::StrategyType;
 use crate::model::id::{ClusterName, CommitId, Digest, ObjectId};
 use crate::model::manifest::InputError;
+use crate::model::ocm::DecidedGroup;
 use crate::model::records::{ClusterDecision, ResourceSnapshot};
 
 /// What a tree would do to the fleet.
@@ -19,6 +20,9 @@ pub struct Plan {
     pub commit: Option<CommitId>,
     /// Each placement, those that the base had and the head has no more included, by key.
     pub placements: Vec<PlacementPlan>,
+    /// The OCM Placements of the head, by namespace and name; absent where there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ocm_placements: Vec<OcmPlan>,
     /// Why the tree is refused; there are no placements then.
     pub errors: Vec<InputError>,
 }
@@ -26,12 +30,14 @@ pub struct Plan {
 impl Plan {
     /// Says that a tree is refused.
     pub fn refused(commit: Option<CommitId>, errors: Vec<InputError>) -> Self {
-        Self { commit, placements: Vec::new(), errors }
+        Self { commit, errors, ..Self::default() }
     }
 
     /// Tells whether anything is wrong: with the tree, a placement, its rollout or what one cluster gets.
     pub fn has_errors(&self) -> bool {
-        !self.errors.is_empty() || self.placements.iter().any(|placement| placement.errors().next().is_some())
+        !self.errors.is_empty()
+            || self.placements.iter().any(|placement| placement.errors().next().is_some())
+            || self.ocm_placements.iter().any(|placement| !placement.errors.is_empty())
     }
 
     /// Tells whether head differs from base in what the fleet is to hold; `false` without a base.
@@ -40,8 +46,28 @@ impl Plan {
             placement.removed
                 || !placement.deletions.is_empty()
                 || placement.changes.as_ref().is_some_and(|changes| !changes.is_empty())
-        })
+        }) || self.ocm_placements.iter().any(|placement| placement.changes.as_ref().is_some_and(|c| !c.is_empty()))
     }
+}
+
+/// What an OCM Placement decides.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct OcmPlan {
+    /// `metadata.namespace`.
+    pub namespace: String,
+    /// `metadata.name`.
+    pub name: String,
+    /// The decisions, by group in order.
+    pub groups: Vec<DecidedGroup>,
+    /// PlacementSatisfied, as a sentence.
+    pub message: String,
+    /// What makes it misconfigured, or leaves it without any cluster to pick from.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub errors: Vec<InputError>,
+    /// The clusters that come and go, compared with the base.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub changes: Option<ClusterChanges>,
 }
 
 /// What becomes of one placement.
@@ -200,7 +226,7 @@ pub struct Changes {
 impl Changes {
     /// Tells whether nothing differs.
     pub fn is_empty(&self) -> bool {
-        self.resources.is_empty() && self.clusters.gained.is_empty() && self.clusters.lost.is_empty()
+        self.resources.is_empty() && self.clusters.is_empty()
     }
 }
 
@@ -231,4 +257,11 @@ pub struct ClusterChanges {
     pub gained: BTreeSet<ClusterName>,
     /// Only the base picks them; those that left the fleet included, from which nothing is deleted.
     pub lost: BTreeSet<ClusterName>,
+}
+
+impl ClusterChanges {
+    /// Tells whether the same clusters are picked.
+    pub fn is_empty(&self) -> bool {
+        self.gained.is_empty() && self.lost.is_empty()
+    }
 }

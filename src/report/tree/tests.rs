@@ -17,7 +17,7 @@ fn source() -> SourceRecord {
 fn shown(source: &SourceRecord, cases: &mut [Case]) -> String {
     cases.iter_mut().for_each(Case::settle);
     let views: Vec<_> = cases.iter().map(Case::view).collect();
-    let view = StatusView { source, branch: Some("main"), placements: &views, now: at(60) };
+    let view = StatusView { source, branch: Some("main"), placements: &views, ocm: &[], now: at(60) };
     let text = |line: Line| line.spans.into_iter().map(|s| s.text).collect::<String>().trim_end().to_owned();
     status_lines(&view).into_iter().map(text).collect::<Vec<_>>().join("\n")
 }
@@ -124,7 +124,7 @@ fn styles_carry_the_meaning() {
     case.settle();
     let source = source();
     let views = [case.view()];
-    let lines = status_lines(&StatusView { source: &source, branch: None, placements: &views, now: at(60) });
+    let lines = status_lines(&StatusView { source: &source, branch: None, placements: &views, ocm: &[], now: at(60) });
     let style = |name: &str| {
         let line =
             lines.iter().find(|l| l.spans.iter().any(|s| s.text.trim() == name)).expect("the cluster has a line");

@@ -64,13 +64,14 @@ fn ranked(request: &Request<'_>, outcome: &Outcome) -> Vec<ClusterExplanation> {
     let hub = request.hub;
     let slots: Vec<u32> = outcome.scores.iter().map(|&(slot, _)| slot).collect();
     let mut terms: Vec<Vec<ScoreTerm>> = vec![Vec::new(); slots.len()];
+    let (counts, _) = hub.counts_of_others(request.key);
     for prioritizer in request.policy.prioritizers.iter().flatten() {
         let scored = prioritize::score(request, &prioritizer.kind, &slots);
         for ((terms, &slot), score) in terms.iter_mut().zip(&slots).zip(scored.scores) {
             terms.push(ScoreTerm {
                 name: prioritizer.name(),
                 weight: Some(prioritizer.weight),
-                observed: observed(request, &prioritizer.kind, slot),
+                observed: observed(request, &prioritizer.kind, slot, counts[slot as usize]),
                 score: prioritizer.weight * score,
             });
         }
@@ -103,15 +104,15 @@ fn ranked(request: &Request<'_>, outcome: &Outcome) -> Vec<ClusterExplanation> {
     explained.collect()
 }
 
-/// Returns what a prioritizer looked at.
-fn observed(request: &Request<'_>, kind: &Kind, slot: u32) -> Option<String> {
+/// Returns what a prioritizer looked at; `count` are the decisions of others that name the cluster.
+fn observed(request: &Request<'_>, kind: &Kind, slot: u32, count: u32) -> Option<String> {
     let hub = request.hub;
     let text = |quantity: &Quantity| match quantity {
         Quantity::Text(text) => text.clone(),
         Quantity::Number(number) => number.to_string(),
     };
     match kind {
-        Kind::Balance => match hub.counts_of_others(request.key).0[slot as usize] {
+        Kind::Balance => match count {
             1 => Some("1 decision of another placement".to_owned()),
             count => Some(format!("{count} decisions of other placements")),
         },
@@ -254,6 +255,7 @@ fn failing_requirements(
                     LabelSelectorOperator::NotIn => format!("NotIn [{}]", values.join(", ")),
                     LabelSelectorOperator::Exists => "Exists".to_owned(),
                     LabelSelectorOperator::DoesNotExist => "DoesNotExist".to_owned(),
+                    LabelSelectorOperator::Unknown(operator) => format!("{operator} [{}]", values.join(", ")),
                 },
             ));
         }
