@@ -12,7 +12,7 @@ pub fn tree(files: &[(&str, &str)]) -> Arc<Tree> {
     let blob = |(path, text): &(&str, &str)| {
         (Arc::from(*path), BlobId::new(*text), Arc::new(source::parse_blob(text.as_bytes())))
     };
-    let commit = CommitId::new(files.iter().map(|(path, text)| format!("{path}:{text}")).collect::<String>());
+    let commit = CommitId::new(files.iter().flat_map(|(path, text)| [*path, ":", *text]).collect::<String>());
     Arc::new(source::assemble(Some(commit), &selection, files.iter().map(blob)).expect("the test's tree has no errors"))
 }
 

@@ -252,6 +252,7 @@ fn happenings() -> impl Strategy<Value = Happens> {
 
 /// A cluster as it stands in the simulation.
 #[derive(Clone, Copy, Default)]
+#[allow(clippy::struct_excessive_bools, reason = "independent facts, each drawn by the simulation")]
 struct Standing {
     east: bool,
     tainted: bool,
@@ -278,7 +279,7 @@ fn simulated(standings: &[Standing; 3]) -> Arc<Tree> {
     tree(&files.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect::<Vec<_>>())
 }
 
-fn told(standing: &Standing) -> Facts {
+fn told(standing: Standing) -> Facts {
     let names = ["resources.kubernetes-fleet.io/allocatable-cpu", "resources.kubernetes-fleet.io/total-cpu"];
     Facts {
         properties: names.map(|name| (name.to_owned(), standing.cpu.to_string())).into(),
@@ -306,7 +307,7 @@ proptest! {
             }
             let mut due = ocm.follow(&simulated(&standings));
             for (n, standing) in standings.iter().enumerate() {
-                due.extend(ocm.observe(&ClusterName::new(format!("c{n}")), told(standing)));
+                due.extend(ocm.observe(&ClusterName::new(format!("c{n}")), told(*standing)));
             }
             ocm.decide_each(due, at(0));
             for name in ["any", "by-cpu", "east"] {

@@ -31,6 +31,7 @@ fn commit(clusters: &[&str], ocm: &str) -> Arc<Tree> {
 }
 
 #[test]
+#[allow(clippy::type_complexity, reason = "a table")]
 fn a_placement_follows_what_an_ocm_placement_decided() {
     let any = ocm_placement("ocm", "{}");
     let two = ocm_placement("ocm", "{numberOfClusters: 2}");
