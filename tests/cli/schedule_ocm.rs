@@ -403,9 +403,9 @@ fn a_kubefleet_placement_may_take_the_clusters_of_another() {
 
     let mut with_policy = delegating();
     with_policy["spec"]["policy"] = json!({"placementType": "PickAll"});
-    let mut lost = delegating();
-    lost["metadata"]["annotations"]["gitfleet.io/placement"] = json!("ns1/nobody");
-    for wrong in [with_policy, lost] {
+    let mut unfollowed = delegating();
+    unfollowed["metadata"]["annotations"]["gitfleet.io/placement"] = json!("ns1/nobody");
+    for wrong in [with_policy, unfollowed] {
         let outcome = schedule(&hub(three(), [ocm(json!({})), wrong]), &["-o", "json"]);
         assert_eq!((outcome.code, outcome.out.as_str()), (1, ""));
         assert!(outcome.err.contains("metadata.annotations.gitfleet.io/placement: "), "{}", outcome.err);
