@@ -52,8 +52,8 @@ fn cluster(number: usize) -> Cluster {
     Cluster {
         labels: labels.map(|(key, value)| (key.to_owned(), value)).into(),
         properties: properties.map(|(key, value)| (key.to_owned(), value)).into(),
-        taints: (scatter(number, 8) % 20 == 0).then(taint).into_iter().collect(),
-        eligible: if scatter(number, 9) % 50 == 0 { Err("silent".to_owned()) } else { Ok(()) },
+        taints: scatter(number, 8).is_multiple_of(20).then(taint).into_iter().collect(),
+        eligible: if scatter(number, 9).is_multiple_of(50) { Err("silent".to_owned()) } else { Ok(()) },
         namespaces: None,
     }
 }

@@ -63,10 +63,11 @@ pub(super) fn filter(request: &Request<'_>, passed: &mut FixedBitSet) -> Result<
     Ok(())
 }
 
-/// Returns when the first toleration of a cluster ends that the placement has or gets.
+/// Returns when the first toleration of a candidate ends that the placement has or gets.
 ///
-/// Source: Open Cluster Management looks at the clusters of the decisions alone, and is called again by its own writes.
-pub(super) fn ends(request: &Request<'_>, selected: &FixedBitSet) -> Option<Timestamp> {
+/// Source: Open Cluster Management looks at the clusters of the decisions alone, and is called again by its own writes. One
+/// that is no candidate any more is looked at there too, to no end.
+pub(super) fn ends(request: &Request<'_>, candidates: &FixedBitSet, selected: &FixedBitSet) -> Option<Timestamp> {
     let tolerations = &request.policy.spec().tolerations;
     if tolerations.iter().all(|toleration| toleration.toleration_seconds.is_none()) {
         return None;
@@ -77,6 +78,7 @@ pub(super) fn ends(request: &Request<'_>, selected: &FixedBitSet) -> Option<Time
     let mut tainted = request.hub.no_clusters();
     request.hub.taints().values().for_each(|with| tainted.union_with(with));
     clusters.intersect_with(&tainted);
+    clusters.intersect_with(candidates);
     let ends = clusters.ones().flat_map(|slot| {
         let is_held = held.is_some_and(|held| held.contains(slot));
         request.hub.member(slot_number(slot)).taints.iter().filter_map(move |taint| {

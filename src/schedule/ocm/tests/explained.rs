@@ -48,8 +48,8 @@ fn the_first_filter_that_says_no_is_named_with_its_values() {
     }}]});
     let explanation = explained(&hub, spec.clone());
     let table = [
-        ("elsewhere", refusal("ManagedClusterSet", "cluster set", Some("t"), "one of [s]")),
-        ("setless", refusal("ManagedClusterSet", "cluster set", None, "one of [s]")),
+        ("elsewhere", refusal("ManagedClusterSet", "cluster set", Some("t"), "cluster set s")),
+        ("setless", refusal("ManagedClusterSet", "cluster set", None, "cluster set s")),
         ("gone", refusal("ManagedClusterSet", "deletion", Some("in progress"), "none")),
         ("label", refusal("Predicate", "label env", Some("dev"), "In [prod, test]")),
         ("claim", refusal("Predicate", "claim platform", Some("GCP"), "NotIn [GCP]")),
@@ -68,7 +68,7 @@ fn the_first_filter_that_says_no_is_named_with_its_values() {
         let explained = of(&explanation, cluster);
         assert_eq!((explained.rejected.as_ref(), explained.picked, explained.rank), (Some(&wanted), false, None));
     }
-    assert_eq!(of(&explanation, "good").reason, "picked: rank 1 of 1 with 100");
+    assert_eq!(of(&explanation, "good").reason, "picked: rank 1 of 1");
     assert_eq!((explanation.clusters.len(), &*explanation.wanted), (8, "every cluster that passes"));
     let outcome = run(&hub, spec);
     assert_eq!(picked(&hub, &outcome), ["good"], "explained is what is decided");
@@ -108,7 +108,7 @@ fn scores_come_with_what_was_looked_at_and_the_tie_break() {
     assert_eq!(
         terms("a"),
         [
-            term("Steady", 1, "has it not", 0),
+            term("Steady", 1, "not picked before", 0),
             term("ResourceAllocatableMemory", 2, "60M", -200),
             term("AddOn/demo/demo", 1, "5, expired 2026-03-01T11:59:59Z", 0),
         ]
@@ -116,14 +116,14 @@ fn scores_come_with_what_was_looked_at_and_the_tie_break() {
     assert_eq!(
         terms("b"),
         [
-            term("Steady", 1, "has it", 100),
+            term("Steady", 1, "picked before", 100),
             term("ResourceAllocatableMemory", 2, "80M", 0),
             term("AddOn/demo/demo", 1, "-5", -5),
         ]
     );
-    assert_eq!(of(&explanation, "c").reason, "not picked: rank 3 of 4 with 0");
+    assert_eq!(of(&explanation, "c").reason, "not picked: rank 3 of 4");
     let balanced = explained(&hub, additive(2, &[]));
-    assert_eq!(of(&balanced, "b").scores[0].observed.as_deref(), Some("2 decisions of others"));
+    assert_eq!(of(&balanced, "b").scores[0].observed.as_deref(), Some("2 decisions of other placements"));
     assert_eq!(of(&balanced, "c").tie_break.as_deref(), Some("smaller name first"));
 }
 
