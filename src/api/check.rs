@@ -148,6 +148,11 @@ pub fn label_selector(errors: &mut Vec<FieldError>, path: &str, selector: &Label
         if !is_qualified_name(&requirement.key) {
             errors.push(FieldError::new(format!("{path}.key"), format!("{:?} is not a label key", requirement.key)));
         }
+        if let LabelSelectorOperator::Unknown(operator) = &requirement.operator {
+            let message = format!("{operator:?} is not one of In, NotIn, Exists, DoesNotExist");
+            errors.push(FieldError::new(format!("{path}.operator"), message));
+            continue;
+        }
         let with_values = matches!(requirement.operator, LabelSelectorOperator::In | LabelSelectorOperator::NotIn);
         if with_values == requirement.values.is_empty() {
             let message =

@@ -107,7 +107,7 @@ pub struct LabelSelectorRequirement {
 }
 
 /// How a label is compared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum LabelSelectorOperator {
     /// The label has one of the values.
     In,
@@ -117,6 +117,11 @@ pub enum LabelSelectorOperator {
     Exists,
     /// The label is absent.
     DoesNotExist,
+    /// None that there is, and nothing fits it. The API's type is any text, so an OCM Placement is accepted with one and told
+    /// so by its condition; [`check::label_selector`](super::check::label_selector) refuses it everywhere else.
+    #[serde(untagged)]
+    #[schemars(skip)]
+    Unknown(String),
 }
 
 impl LabelSelector {
@@ -127,11 +132,12 @@ impl LabelSelector {
         self.match_labels.iter().all(|(k, v)| labels.get(k) == Some(v))
             && self.match_expressions.iter().all(|r| {
                 let value = labels.get(&r.key);
-                match r.operator {
+                match &r.operator {
                     LabelSelectorOperator::In => value.is_some_and(|v| r.values.contains(v)),
                     LabelSelectorOperator::NotIn => value.is_none_or(|v| !r.values.contains(v)),
                     LabelSelectorOperator::Exists => value.is_some(),
                     LabelSelectorOperator::DoesNotExist => value.is_none(),
+                    LabelSelectorOperator::Unknown(_) => false,
                 }
             })
     }

@@ -14,12 +14,14 @@ use crate::model::explanation::{Explained, Explanation, Query};
 use crate::report::explanation::{EXPLAINED_MAX, cluster_lines, heading, moved_lines, table};
 use crate::report::tree::{Line, Style};
 use crate::report::work::counted;
+use crate::yaml;
 
 /// Options of `explain`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Asks the daemon, or its store when none runs, so what is explained is what was decided. With --repo it explains what a tree would \
-decide, and with --base what changed and why.
+decide, and with --base what changed and why. Picked clusters come first. RANK is among the clusters that passed every filter, \
+SCORE the sum of the terms that -o wide and --cluster show.
 
 Examples:
   gitfleet explain web
@@ -28,10 +30,10 @@ Examples:
 pub struct Args {
     /// A ClusterResourcePlacement, or NAMESPACE/NAME of a ResourcePlacement or an OCM Placement.
     placement: String,
-    /// Only this cluster, with everything that was compared.
+    /// Only this cluster: the filter that said no and what it compared, or every term of the score, the rank and the tie-break.
     #[arg(long, value_name = "NAME")]
     cluster: Option<String>,
-    /// The kind, where a ResourcePlacement and an OCM Placement have the same name.
+    /// ClusterResourcePlacement, ResourcePlacement or Placement, where two have the same name.
     #[arg(long, value_name = "KIND")]
     kind: Option<String>,
     /// Explain what the tree of this folder would decide, instead of what the daemon did.
@@ -66,19 +68,34 @@ enum ExplainFormat {
 /// Runs the command. Exits 0 with an explanation, 2 where there is no such placement or it could not be judged.
 pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let mut explained = explained(args)?;
+    // The heading is of the placement, also where one cluster is asked for.
+    let heading = heading(&explained.explanation);
     if let Some(cluster) = &args.cluster {
-        let explanation = &mut explained.explanation;
-        explanation.clusters.retain(|c| c.cluster_name.as_str() == cluster);
-        if explanation.clusters.is_empty() {
-            bail!("{} knows no cluster {cluster}; `gitfleet get clusters` lists those of the fleet", args.placement);
-        }
-        explained.changes.iter_mut().for_each(|changes| changes.retain(|c| c.cluster_name.as_str() == cluster));
+        only(&mut explained, cluster)?;
     }
     match args.output {
         ExplainFormat::Json => output::print_json(&explained),
         ExplainFormat::Yaml => output::print(&output::render_yaml(&[serde_json::to_value(&explained)?])),
-        ExplainFormat::Table | ExplainFormat::Wide => output::print(&text(args, &explained, Terminal::of_stdout())),
+        ExplainFormat::Table | ExplainFormat::Wide => {
+            output::print(&text(args, heading, &explained, Terminal::of_stdout()))
+        }
     }
+}
+
+/// Leaves one cluster in an explanation.
+fn only(explained: &mut Explained, cluster: &str) -> anyhow::Result<()> {
+    let clusters = &mut explained.explanation.clusters;
+    if !clusters.iter().any(|c| c.cluster_name.as_str() == cluster) {
+        let near = yaml::suggest(cluster, clusters.iter().map(|c| c.cluster_name.as_str()));
+        let hint = match near {
+            Some(near) => format!("did you mean {near}?"),
+            None => format!("it has {}; without --cluster all are shown", counted(clusters.len(), "cluster")),
+        };
+        bail!("the fleet has no cluster {cluster}; {hint}");
+    }
+    clusters.retain(|c| c.cluster_name.as_str() == cluster);
+    explained.changes.iter_mut().for_each(|changes| changes.retain(|c| c.cluster_name.as_str() == cluster));
+    Ok(())
 }
 
 fn explained(args: &Args) -> anyhow::Result<Explained> {
@@ -103,9 +120,10 @@ fn explained(args: &Args) -> anyhow::Result<Explained> {
     Ok(explain::from_trees(base.as_ref(), &head, &query)?)
 }
 
-fn text(args: &Args, explained: &Explained, terminal: Terminal) -> String {
+fn text(args: &Args, heading: Vec<Line>, explained: &Explained, terminal: Terminal) -> String {
     let explanation: &Explanation = &explained.explanation;
-    let mut lines = vec![heading(explanation), Line::default()];
+    let mut lines = heading;
+    lines.push(Line::default());
     if let Some(changes) = &explained.changes {
         lines.extend(moved_lines(changes));
         lines.push(Line::default());

@@ -8,15 +8,21 @@ use serde_json::{Value, json};
 use super::exit::Exit;
 use super::output::{self, Format, Terminal};
 use crate::engine::{clock, commit, schedule};
-use crate::report::table::decisions;
+use crate::report::scheduled::{Scheduled, table};
 
 /// Options of `schedule`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Reads placements (KubeFleet's and Open Cluster Management's), clusters, and what a hub keeps of earlier decisions: bindings, policy \
-snapshots, PlacementDecisions, AddOnPlacementScores. One invalid object fails the call: exit 1, and nothing is decided.
+snapshots, PlacementDecisions, AddOnPlacementScores. One invalid object fails the call: exit 1, and nothing is decided. A \
+placement that gets fewer clusters than it asks for is a decision like another: exit 0, with a warning beside the table.
 
-Example: kubectl get crp,memberclusters,clusterresourcebindings -o yaml | gitfleet schedule -f -")]
+SCORE is the topology spread score and the affinity score of a ClusterResourcePlacement or ResourcePlacement (higher is better, the \
+first counts first), and the sum over the prioritizers of an Open Cluster Management Placement.
+
+Examples:
+  gitfleet schedule -f placements.yaml clusters/
+  kubectl get crp,memberclusters,clusterresourcebindings -o yaml | gitfleet schedule -f -")]
 pub struct Args {
     /// A file or folder with objects; `-` is the standard input. Several may follow.
     #[arg(short = 'f', long = "filename", value_name = "FILE", required = true, num_args = 1..)]
@@ -51,8 +57,11 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         Format::Yaml => output::print(&output::render_yaml(&[list(&objects)])),
         Format::Name => output::print(&output::render_names(&objects)),
         Format::Table | Format::Wide => {
-            let table = decisions(&objects, args.output == Format::Wide);
-            output::print(&output::render_table(&table, Terminal::of_stdout()))
+            // On standard error, where they do not get between the rows.
+            for shortfall in Scheduled::of(&objects).iter().filter_map(Scheduled::shortfall) {
+                eprintln!("warning: {shortfall}");
+            }
+            output::print(&output::render_table(&table(&objects, args.output == Format::Wide), Terminal::of_stdout()))
         }
     }
 }

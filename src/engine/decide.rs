@@ -22,7 +22,7 @@ use crate::model::records::{Binding, BindingState, DeletionGate, JournalEntry, R
 use crate::model::tree::Placement;
 use crate::model::work::WorkOrder;
 use crate::report::binding::{binding_conditions, settled_work};
-use crate::report::placement::{PlacementView, placement_status};
+use crate::report::placement::placement_status;
 use crate::rollout::{BindingView, Limits, health, roll};
 use crate::schedule::target;
 use crate::snapshot::{Frozen, Next, freeze, next_snapshot, select, works_for_cluster};
@@ -425,17 +425,7 @@ impl Pass<'_> {
         let in_use: BTreeSet<u64> = self.state.snapshots_in_use().map(|s| s.index).collect();
         self.state.payloads.retain(|index, _| in_use.contains(index));
         let bindings: Vec<Binding> = self.state.bindings.values().cloned().collect();
-        let view = PlacementView {
-            record: &self.state.record,
-            policy: self.state.policy(),
-            snapshot: self.state.newest().map(AsRef::as_ref),
-            history: &self.state.snapshots,
-            bindings: &bindings,
-            works: &self.state.works,
-            clusters: &self.world.records,
-            now: self.now,
-        };
-        let conditions = placement_status(&view).conditions;
+        let conditions = placement_status(&self.state.view(&bindings, self.world, self.now)).conditions;
         self.state.record.conditions = conditions;
     }
 }

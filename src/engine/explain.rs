@@ -1,6 +1,6 @@
 //! Why a placement has the clusters it has, from the very values that decide: pure, except for opening a store.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -17,10 +17,12 @@ use crate::model::explanation::{ClusterExplanation, Explained, Explanation, Quer
 use crate::model::id::{ClusterName, CommitId, PlacementKey};
 use crate::model::records::{Binding, SourceRecord};
 use crate::model::tree::Tree;
+use crate::report::work::listing;
 use crate::schedule::{BadValues, Request, differences, explain as explain_policy, ocm};
 use crate::snapshot::scheduled_policy;
 use crate::store::embedded::EmbeddedStore;
 use crate::store::records;
+use crate::yaml;
 
 /// Kinds that can be explained.
 const KINDS: [&str; 3] = ["ClusterResourcePlacement", "ResourcePlacement", "Placement"];
@@ -29,12 +31,14 @@ const KINDS: [&str; 3] = ["ClusterResourcePlacement", "ResourcePlacement", "Plac
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// Nobody has this name.
-    #[error("there is no placement {placement}{of}; `gitfleet get placements` lists those there are")]
+    #[error("there is no placement {placement}{of}; {hint}")]
     Unknown {
         /// What was asked for.
         placement: String,
         /// The kind that was asked for, as part of the sentence.
         of: String,
+        /// What may have been meant, or what there is.
+        hint: String,
     },
     /// Two kinds have this name.
     #[error(
@@ -47,6 +51,9 @@ pub enum Error {
     /// The store has no commit yet.
     #[error("the store holds no accepted commit; run `gitfleet run --once` first")]
     NoCommit,
+    /// The daemon has just started.
+    #[error("the daemon has not read the accepted commit yet; ask again in a moment")]
+    Unread,
     /// The accepted commit cannot be read.
     #[error("the accepted commit {0} cannot be read: {1}")]
     Commit(CommitId, commit::Error),
@@ -65,23 +72,34 @@ pub enum Error {
 
 /// Explains how a placement stands.
 ///
-/// Where clusters are kept, all are shown with the ranks and the scores they would have now, were they judged from scratch.
+/// A cluster that is kept is shown with the scores it would have today, were all judged from scratch; with its rank, too,
+/// unless this very evaluation ranks others for places that are open. Clusters that are picked come first, each part by rank
+/// and then by name.
 ///
 /// # Errors
-/// Nobody, or two, have the name; or the placement cannot be judged.
+/// Nobody, or two, have the name; the tree is not read yet; or the placement cannot be judged.
 pub fn explain(
     world: &World,
     placements: &BTreeMap<PlacementKey, PlacementState>,
     query: &Query,
     now: Timestamp,
 ) -> Result<Explanation, Error> {
-    match find(world, placements, query)? {
-        Found::Ocm(key) => explain_ocm(&world.ocm, &key, now),
-        Found::Placement(state) => match state.record.annotations.get(OCM_PLACEMENT).and_then(|text| key_named(text)) {
-            Some(key) => Ok(delegated(state, explain_ocm(&world.ocm, &key, now)?)),
-            None => explain_placement(world, state),
-        },
+    let is_known = !placements.is_empty() || world.ocm.records().next().is_some();
+    if is_known && world.tree.inputs.is_empty() {
+        return Err(Error::Unread);
     }
+    let mut explanation = match find(world, placements, query)? {
+        Found::Ocm(key) => explain_ocm(&world.ocm, &key, now)?,
+        Found::Placement(state) => match state.record.annotations.get(OCM_PLACEMENT).and_then(|text| key_named(text)) {
+            Some(key) => delegated(state, explain_ocm(&world.ocm, &key, now)?),
+            None => explain_placement(world, state)?,
+        },
+    };
+    explanation.clusters.sort_by(|a, b| {
+        let key = |cluster: &ClusterExplanation| (!cluster.picked, cluster.rank.unwrap_or(usize::MAX));
+        key(a).cmp(&key(b)).then_with(|| a.cluster_name.cmp(&b.cluster_name))
+    });
+    Ok(explanation)
 }
 
 /// Explains what a tree would decide, and with a base what moves from there.
@@ -166,8 +184,25 @@ fn find<'a>(
         (None, Some(key)) => Ok(Found::Ocm(key)),
         (None, None) => {
             let of = query.kind.as_ref().map(|kind| format!(" of kind {kind}")).unwrap_or_default();
-            Err(Error::Unknown { placement: query.placement.clone(), of })
+            Err(Error::Unknown { placement: query.placement.clone(), of, hint: hint(world, placements, query) })
         }
+    }
+}
+
+/// Says which placement may have been meant: one of another kind, one of that name in a namespace, or one of nearly that name.
+fn hint(world: &World, placements: &BTreeMap<PlacementKey, PlacementState>, query: &Query) -> String {
+    let own = placements.keys().map(ToString::to_string);
+    let known: BTreeSet<String> = own.chain(world.ocm.records().map(|(key, _)| key.to_string())).collect();
+    let asked = query.placement.as_str();
+    if known.contains(asked) {
+        return "there is one of another kind; leave --kind out".to_owned();
+    }
+    let in_namespace = known.iter().find(|name| name.rsplit_once('/').is_some_and(|(_, name)| name == asked));
+    let near = in_namespace.map(String::as_str).or_else(|| yaml::suggest(asked, known.iter().map(String::as_str)));
+    match near {
+        Some(name) => format!("did you mean {name}?"),
+        None if known.is_empty() => "there are none at all".to_owned(),
+        None => format!("there are {}", listing(known.into_iter())),
     }
 }
 
@@ -208,36 +243,37 @@ fn explain_placement(world: &World, state: &PlacementState) -> Result<Explanatio
     let mut explanation = explain_policy(&request).map_err(judging)?;
     if explanation.clusters.iter().any(|cluster| cluster.kept) {
         let afresh = explain_policy(&Request { bindings: &[], ..request }).map_err(judging)?;
-        let mut today: BTreeMap<ClusterName, _> =
-            afresh.clusters.into_iter().map(|cluster| (cluster.cluster_name.clone(), cluster)).collect();
-        for cluster in &mut explanation.clusters {
-            if let Some(today) = today.remove(&cluster.cluster_name) {
-                rejudge(cluster, today);
-            }
-        }
-        explanation.clusters.sort_by(|a, b| {
-            let place = |cluster: &ClusterExplanation| cluster.rank.unwrap_or(usize::MAX);
-            place(a).cmp(&place(b)).then_with(|| a.cluster_name.cmp(&b.cluster_name))
-        });
+        judge_kept(&mut explanation.clusters, afresh.clusters);
     }
     Ok(explanation)
 }
 
-/// Shows a cluster as it would be judged today, among all clusters. Whether it is picked is not touched, nor why it cannot be
-/// beside those that are kept.
-fn rejudge(cluster: &mut ClusterExplanation, today: ClusterExplanation) {
-    if cluster.rejected.is_some() {
-        return;
-    }
-    match (cluster.kept, &today.rejected, today.rank) {
-        (true, Some(_), _) => cluster.reason = format!("kept: picked earlier, though now {}", today.reason),
-        (true, None, _) => {}
-        (false, None, Some(rank)) if today.picked => {
-            cluster.reason = format!("not picked: rank {rank} now, but those picked earlier are kept");
+/// Says of clusters that are kept how they would do today. Where no place was open, nobody was ranked for one: then all are
+/// shown with today's ranks.
+fn judge_kept(clusters: &mut [ClusterExplanation], afresh: Vec<ClusterExplanation>) {
+    let ranked = afresh.iter().filter(|cluster| cluster.rank.is_some()).count();
+    let mut today: BTreeMap<ClusterName, ClusterExplanation> =
+        afresh.into_iter().map(|cluster| (cluster.cluster_name.clone(), cluster)).collect();
+    let settled = !clusters.iter().any(|cluster| cluster.picked && !cluster.kept);
+    for cluster in clusters.iter_mut().filter(|cluster| cluster.kept || (settled && cluster.rank.is_some())) {
+        let Some(today) = today.remove(&cluster.cluster_name) else { continue };
+        let standing = today.rank.map(|rank| format!("rank {rank} of {ranked}"));
+        cluster.reason = match (cluster.kept, standing) {
+            (true, Some(standing)) => format!("kept: picked earlier and not judged again; today: {standing}"),
+            (true, None) if today.picked => "kept: picked earlier and not judged again".to_owned(),
+            (true, None) => format!("kept: picked earlier and not judged again; today: {}", today.reason),
+            (false, Some(standing)) if today.picked => {
+                format!("not picked: {standing}, but clusters that were picked earlier are kept")
+            }
+            (false, Some(standing)) => format!("not picked: {standing}"),
+            (false, None) => continue,
+        };
+        if cluster.kept {
+            cluster.rejected = today.rejected;
         }
-        (false, None, None) => {}
-        (false, _, _) => cluster.reason = today.reason,
+        (cluster.scores, cluster.rank, cluster.tie_break) = match settled {
+            true => (today.scores, today.rank, today.tie_break),
+            false => (today.scores, None, None),
+        };
     }
-    (cluster.rejected, cluster.scores, cluster.rank, cluster.tie_break) =
-        (today.rejected, today.scores, today.rank, today.tie_break);
 }

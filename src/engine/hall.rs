@@ -112,7 +112,8 @@ impl Hall {
             source = SourceRecord { url: configuration.source.url.clone(), ..SourceRecord::default() };
         }
         let now = clock::now();
-        let (world, placements) = remembered(store.as_ref(), &configuration)?;
+        let (mut world, placements) = remembered(store.as_ref(), &configuration)?;
+        world.records.values_mut().for_each(|record| fleet::await_answer(record, now));
         let spec = source_spec(&configuration)?;
         let settings = Settings {
             spec,
@@ -178,11 +179,12 @@ impl Hall {
             while let Ok(event) = self.events.try_recv() {
                 self.take_in(event);
             }
-            if !self.agenda.clusters.is_empty() {
+            // First what is due: a cluster that has been silent for too long is refreshed, and so decided about, in this round.
+            self.agenda.mark_due(clock::now());
+            if !self.agenda.clusters.is_empty() && !self.agenda.waits() {
                 self.refresh_clusters();
             }
-            self.agenda.mark_due(clock::now());
-            if self.may_decide() {
+            if !self.agenda.waits() && self.may_decide() {
                 self.decide_due().await;
             }
             if let Some(deadline) = deadline
@@ -240,13 +242,8 @@ impl Hall {
             }
         };
         if !self.write(ops).await {
-            let again = Some(clock::now() + STORE_RETRY);
-            for (key, _) in &decided {
-                self.agenda.wake(key, again);
-            }
-            for key in &picked {
-                self.agenda.wake_ocm(key, again);
-            }
+            let placements = decided.into_iter().map(|(key, _)| key);
+            self.agenda.put_back(placements, picked, clock::now() + STORE_RETRY);
             return;
         }
         self.desk.publish(exports);
@@ -267,13 +264,12 @@ impl Hall {
         if due.is_empty() {
             return Some(due);
         }
-        let before = self.world.ocm.clone();
+        let before: Vec<_> = due.iter().map(|key| self.world.ocm.record(key).cloned()).collect();
         let mut ops = Vec::new();
         let mut wakes = Vec::new();
-        for key in &due {
+        for (key, known) in due.iter().zip(&before) {
             let decision = self.world.ocm.decide(key, now);
-            let known = before.record(key).map(AsRef::as_ref);
-            match persist::ocm_difference(key, known, decision.record.as_ref()) {
+            match persist::ocm_difference(key, known.as_deref(), decision.record.as_ref()) {
                 Ok(more) => {
                     self.count_decision(&more);
                     ops.extend(more);
@@ -291,17 +287,18 @@ impl Hall {
             self.world.ocm.settle(decision);
         }
         if !self.write(ops).await {
-            self.world.ocm = before;
-            let again = Some(clock::now() + STORE_RETRY);
-            for key in &due {
-                self.agenda.wake_ocm(key, again);
+            for (key, known) in due.iter().zip(before) {
+                self.world.ocm.hold_again(key, known);
             }
+            self.agenda.put_back([], due, clock::now() + STORE_RETRY);
             return None;
         }
         let tree = Arc::clone(&self.world.tree);
         for (key, wake_at) in wakes {
             self.agenda.wake_ocm(key, wake_at);
-            if before.record(key) != self.world.ocm.record(key) {
+        }
+        for (key, known) in due.iter().zip(&before) {
+            if known.as_ref() != self.world.ocm.record(key) {
                 self.agenda.concerns_followers(&tree, key);
             }
         }
@@ -389,7 +386,7 @@ impl Hall {
     }
 }
 
-/// Returns what the store remembers of an earlier life: no cluster answers yet, and no commit was read.
+/// Returns what the store remembers of an earlier life, clusters as they stood then; no commit was read.
 ///
 /// # Errors
 /// A record cannot be read.
@@ -399,10 +396,7 @@ pub fn remembered(
 ) -> Result<(World, BTreeMap<PlacementKey, PlacementState>), Error> {
     let placements = persist::load(store)?;
     let clusters = records::load_all::<ClusterRecord>(store, CLUSTER_PREFIX)?;
-    let clusters = clusters.into_iter().map(|record| {
-        let record = ClusterRecord { online: false, ..record.value };
-        (record.name.clone(), record)
-    });
+    let clusters = clusters.into_iter().map(|record| (record.value.name.clone(), record.value));
     let decided = records::load_all::<OcmPlacementRecord>(store, OCM_PREFIX)?;
     let ocm = Ocm::restore(decided.into_iter().map(|record| record.value));
     let world = World { source: identity(configuration), records: clusters.collect(), ocm, ..World::default() };

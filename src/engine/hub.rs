@@ -8,12 +8,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use backon::{BackoffBuilder as _, ExponentialBackoff, ExponentialBuilder};
+use backon::ExponentialBackoff;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
+use super::clock;
 use crate::api::annotations::SOURCE;
 use crate::api::table::OCM_GROUP;
 use crate::cluster::Error;
@@ -94,12 +95,7 @@ impl HubTask {
 }
 
 fn delays() -> ExponentialBackoff {
-    ExponentialBuilder::default()
-        .with_min_delay(RECONNECT_FIRST)
-        .with_max_delay(RECONNECT_MAX)
-        .with_jitter()
-        .without_max_times()
-        .build()
+    clock::delays(RECONNECT_FIRST, RECONNECT_MAX)
 }
 
 struct Worker {

@@ -319,12 +319,17 @@ impl Ocm {
 
     /// Takes a decision up once it is written down: what it picked counts for the balance of others.
     pub fn settle(&mut self, decision: OcmDecision) {
-        if let Some(record) = decision.record {
+        self.hold_again(&decision.key, decision.record.map(Arc::new));
+    }
+
+    /// Goes back to what a Placement had, because what it was to have could not be written down.
+    pub fn hold_again(&mut self, key: &Key, record: Option<Arc<OcmPlacementRecord>>) {
+        if let Some(record) = record {
             self.hold(&record);
-            self.records.insert(decision.key, Arc::new(record));
+            self.records.insert(key.clone(), record);
         } else {
-            self.hub.set_decisions(&decision.key, std::iter::empty::<&str>());
-            self.records.remove(&decision.key);
+            self.hub.set_decisions(key, std::iter::empty::<&str>());
+            self.records.remove(key);
         }
     }
 

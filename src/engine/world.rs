@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use super::disruptions::Disruptions;
 use super::ocm::{Facts, Ocm};
@@ -19,9 +19,13 @@ use crate::model::records::{
 };
 use crate::model::tree::{Placement, Tree};
 use crate::model::work::Desired;
+use crate::report::placement::PlacementView;
 use crate::schedule::Fleet;
 use crate::schedule::eligibility::SILENCE_MAX;
 use crate::snapshot;
+
+/// After the longest silence an instant more: at its very end a cluster still counts.
+const SILENCE_MARGIN: SignedDuration = SignedDuration::from_millis(1);
 
 /// What every decision may look at, beside its own placement.
 #[derive(Clone, Debug, Default)]
@@ -98,6 +102,20 @@ impl PlacementState {
             halted: None,
             evictions: BTreeMap::new(),
         })
+    }
+
+    /// Returns the placement as reports see it, with its `bindings` as a list.
+    pub fn view<'a>(&'a self, bindings: &'a [Binding], world: &'a World, now: Timestamp) -> PlacementView<'a> {
+        PlacementView {
+            record: &self.record,
+            policy: self.policy(),
+            snapshot: self.newest().map(AsRef::as_ref),
+            history: &self.snapshots,
+            bindings,
+            works: &self.works,
+            clusters: &world.records,
+            now,
+        }
     }
 
     /// Returns the newest resource snapshot.
@@ -224,10 +242,28 @@ pub fn silent_since(record: &ClusterRecord, now: Timestamp) -> Option<Timestamp>
     (!record.online && record.since + SILENCE_MAX < now).then_some(record.since)
 }
 
+/// Returns when the silence of a cluster becomes too long; `None` where it answers, or is silent for that long already.
+pub fn silence_ends(record: &ClusterRecord, now: Timestamp) -> Option<Timestamp> {
+    let end = record.since + SILENCE_MAX + SILENCE_MARGIN;
+    (!record.online && !record.left && end > now).then_some(end)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::api::annotations;
+
+    #[test]
+    fn a_silence_becomes_too_long_once() {
+        let at = |second: i64| Timestamp::from_second(second).expect("an instant");
+        let silent = ClusterRecord::new("a".into(), at(0));
+        let end = silence_ends(&silent, at(1)).expect("it is silent");
+        assert_eq!((silent_since(&silent, at(300)), silent_since(&silent, end)), (None, Some(at(0))));
+        assert_eq!(silence_ends(&silent, end), None, "nothing more is to come");
+        for changed in [ClusterRecord { online: true, ..silent.clone() }, ClusterRecord { left: true, ..silent }] {
+            assert_eq!(silence_ends(&changed, at(1)), None);
+        }
+    }
 
     #[test]
     fn what_was_seen_of_a_cluster_goes_before_what_git_states() {

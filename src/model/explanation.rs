@@ -40,7 +40,7 @@ pub struct Explanation {
     pub fulfilled: bool,
     /// What came of it, for people.
     pub message: String,
-    /// Every cluster of the fleet: ranked ones by rank, then the others by name.
+    /// Every cluster of the fleet: picked ones first, each part by rank and then by name.
     pub clusters: Vec<ClusterExplanation>,
 }
 

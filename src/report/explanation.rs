@@ -2,23 +2,27 @@
 
 use super::table::Table;
 use super::tree::{Line, Style};
+use super::work::counted;
 use crate::model::explanation::{ClusterExplanation, Explanation, Moved, Refusal, ScoreTerm};
 
 /// Clusters that the table of a placement shows before the rest is only counted; `-o wide` shows all.
 pub const EXPLAINED_MAX: usize = 60;
 
 /// Returns the heading: what was asked for, and what came of it.
-pub fn heading(explanation: &Explanation) -> Line {
-    let Explanation { kind, namespace, name, wanted, fulfilled, message, .. } = explanation;
+pub fn heading(explanation: &Explanation) -> Vec<Line> {
+    let Explanation { kind, namespace, name, wanted, fulfilled, message, clusters } = explanation;
     let namespace = if namespace.is_empty() { String::new() } else { format!("{namespace}/") };
     let (style, mark) = if *fulfilled { (Style::Ok, "✓ ") } else { (Style::Progressing, "! ") };
-    Line::default()
-        .with(style, mark)
-        .with(Style::Strong, format!("{kind} {namespace}{name}"))
-        .with(Style::Plain, format!(": {wanted}; {message}"))
+    let picked = clusters.iter().filter(|cluster| cluster.picked).count();
+    vec![
+        Line::default().with(style, mark).with(Style::Strong, format!("{kind} {namespace}{name}")),
+        fact("wanted", wanted),
+        fact("outcome", message),
+        fact("picked", &format!("{picked} of {}", counted(clusters.len(), "cluster"))),
+    ]
 }
 
-/// Returns one row for each cluster, those that passed the filters by rank; `wide` shows the terms of the scores, too, and
+/// Returns one row for each cluster, in the order of the explanation; `wide` shows the terms of the scores, too, and
 /// every cluster.
 pub fn table(explanation: &Explanation, wide: bool) -> Table {
     let mut headers: Vec<String> = ["CLUSTER", "PICKED", "RANK", "SCORE"].map(str::to_owned).to_vec();
@@ -35,7 +39,9 @@ pub fn table(explanation: &Explanation, wide: bool) -> Table {
         ];
         let score = |name: &&str| cluster.scores.iter().find(|term| term.name == **name);
         row.extend(terms.iter().map(|name| score(name).map(|term| term.score.to_string()).unwrap_or_default()));
-        row.push(cluster.reason.clone());
+        // The column PICKED says the rest.
+        let prefix = if cluster.picked { "picked: " } else { "not picked: " };
+        row.push(cluster.reason.strip_prefix(prefix).unwrap_or(&cluster.reason).to_owned());
         row
     });
     Table { rows: rows.collect(), headers }
@@ -69,13 +75,7 @@ pub fn cluster_lines(cluster: &ClusterExplanation) -> Vec<Line> {
         lines.push(fact("observed", observed));
         lines.push(fact("wanted", wanted));
     }
-    let width = cluster.scores.iter().map(|term| term.name.chars().count()).max().unwrap_or_default();
-    for ScoreTerm { name, weight, observed, score } in &cluster.scores {
-        let weight = weight.map(|weight| format!("  weight {weight}")).unwrap_or_default();
-        let observed = observed.as_ref().map(|observed| format!("  observed {observed}")).unwrap_or_default();
-        let text = format!("    {name:<width$}  {score:>6}");
-        lines.push(Line::default().with(Style::Plain, text).with(Style::Muted, format!("{weight}{observed}")));
-    }
+    lines.extend(score_lines(&cluster.scores));
     if let Some(rank) = cluster.rank {
         lines.push(fact("rank", &rank.to_string()));
     }
@@ -85,14 +85,35 @@ pub fn cluster_lines(cluster: &ClusterExplanation) -> Vec<Line> {
     lines
 }
 
+/// Returns the terms of a score and their sum, in columns.
+fn score_lines(scores: &[ScoreTerm]) -> Vec<Line> {
+    if scores.is_empty() {
+        return Vec::new();
+    }
+    let width = scores.iter().map(|term| term.name.chars().count()).max().unwrap_or_default().max("term".len());
+    let head = format!("    {:<width$}  {:>6}  {:>6}  observed", "term", "score", "weight");
+    let mut lines = vec![Line::default().with(Style::Muted, head)];
+    lines.extend(scores.iter().map(|ScoreTerm { name, weight, observed, score }| {
+        let weight = weight.map(|weight| weight.to_string()).unwrap_or_default();
+        let observed = observed.as_deref().unwrap_or_default();
+        let text = format!("    {name:<width$}  {score:>6}  {weight:>6}  {observed}");
+        Line::default().with(Style::Plain, text.trim_end())
+    }));
+    let sum: i64 = scores.iter().map(|term| term.score).sum();
+    lines.push(Line::default().with(Style::Plain, format!("    {:<width$}  {sum:>6}", "sum")));
+    lines
+}
+
 fn fact(name: &str, value: &str) -> Line {
-    Line::default().with(Style::Muted, format!("    {name:<10}")).with(Style::Plain, value)
+    Line::default().with(Style::Muted, format!("    {name:<11}")).with(Style::Plain, value)
 }
 
 /// Returns what moved between two commits, a line for each cluster.
 pub fn moved_lines(changes: &[Moved]) -> Vec<Line> {
     if changes.is_empty() {
-        return vec![Line::default().with(Style::Muted, "no cluster moves")];
+        return vec![Line::default().with(Style::Muted, "no cluster moves from base to head")];
     }
-    changes.iter().map(|moved| Line::default().with(Style::Plain, moved.text.clone())).collect()
+    let heading = Line::default().with(Style::Strong, "from base to head");
+    let moves = changes.iter().map(|moved| Line::default().with(Style::Plain, format!("    {}", moved.text)));
+    std::iter::once(heading).chain(moves).collect()
 }

@@ -16,6 +16,7 @@ pub mod ocm;
 pub mod pages;
 pub mod placement;
 pub mod rollup;
+pub mod scheduled;
 pub mod table;
 pub mod tree;
 pub mod work;

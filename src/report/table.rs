@@ -3,15 +3,8 @@
 //! Columns are paths into objects, as `additionalPrinterColumns` are, so the same table comes from records and from what
 //! the daemon's API answered.
 
-use std::collections::BTreeSet;
-
 use jiff::Timestamp;
 use serde_json::Value;
-
-use crate::api::scheduling::PARENT_LABEL;
-
-/// Rows of one placement that a table of decisions shows; `-o wide` shows all.
-const DECISION_ROWS_MAX: usize = 50;
 
 /// What a table lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -145,70 +138,6 @@ pub fn table(kind: Kind, objects: &[Value], wide: bool, now: Timestamp) -> Table
     table
 }
 
-/// Returns what `schedule` decided as one row for each cluster: picked ones, and those that were not with the reason. Of a
-/// placement without any cluster the row says why.
-///
-/// `objects` are policy snapshots, and PlacementDecisions each followed by their Placement.
-pub fn decisions(objects: &[Value], wide: bool) -> Table {
-    let headers = ["PLACEMENT", "CLUSTER", "PICKED", "SCORE", "REASON"];
-    let mut table = Table { headers: headers.map(str::to_owned).to_vec(), rows: Vec::new() };
-    let mut decided: BTreeSet<String> = BTreeSet::new();
-    for object in objects {
-        let mut rows = match text(object.get("kind")).as_str() {
-            "PlacementDecision" => {
-                let clusters = list(object, "/status/decisions").iter();
-                decided.extend(clusters.map(|decision| text(decision.get("clusterName"))));
-                continue;
-            }
-            "Placement" => ocm_rows(object, &std::mem::take(&mut decided)),
-            _ => list(object, "/status/targetClusters").iter().map(target_row).collect(),
-        };
-        if rows.is_empty() {
-            let why = list(object, "/status/conditions").last().map(|condition| text(condition.get("message")));
-            rows.push(vec![String::new(), "no".to_owned(), String::new(), why.unwrap_or_default()]);
-        }
-        rows.truncate(if wide { usize::MAX } else { DECISION_ROWS_MAX });
-        let label = object.pointer("/metadata/labels").and_then(|labels| labels.get(PARENT_LABEL));
-        let name = text(label.or_else(|| object.pointer("/metadata/name")));
-        let namespace = object.pointer("/metadata/namespace").map(|namespace| format!("{}/", text(Some(namespace))));
-        let placement = format!("{}{name}", namespace.unwrap_or_default());
-        table.rows.extend(rows.into_iter().map(|row| [vec![placement.clone()], row].concat()));
-    }
-    table
-}
-
-fn list<'a>(object: &'a Value, pointer: &str) -> &'a [Value] {
-    object.pointer(pointer).and_then(Value::as_array).map_or(&[], Vec::as_slice)
-}
-
-fn target_row(decision: &Value) -> Vec<String> {
-    let score = |field: &str| text(decision.pointer(&format!("/clusterScore/{field}")));
-    let scores = match (score("priorityScore"), score("affinityScore")) {
-        (topology, affinity) if topology.is_empty() && affinity.is_empty() => String::new(),
-        (topology, affinity) => format!("{topology}/{affinity}"),
-    };
-    let picked = if decision["selected"] == true { "yes" } else { "no" };
-    vec![text(decision.get("clusterName")), picked.to_owned(), scores, text(decision.get("reason"))]
-}
-
-/// Returns the clusters that passed the filters, best first as the Placement ranked them.
-fn ocm_rows(placement: &Value, decided: &BTreeSet<String>) -> Vec<Vec<String>> {
-    let mut scores: Vec<(i64, String)> = list(placement, "/status/scores")
-        .iter()
-        .map(|entry| (entry["score"].as_i64().unwrap_or_default(), text(entry.get("clusterName"))))
-        .collect();
-    scores.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
-    let row = |(score, cluster): (i64, String)| {
-        let (picked, reason) = if decided.contains(&cluster) {
-            ("yes", String::new())
-        } else {
-            ("no", "not picked: clusters that rank higher fill the number asked for".to_owned())
-        };
-        vec![cluster, picked.to_owned(), score.to_string(), reason]
-    };
-    scores.into_iter().map(row).collect()
-}
-
 /// Returns an object's line of `-o name`: `kind.group/name`, in lower case as kubectl writes it.
 pub fn name_line(object: &Value) -> String {
     let api_version = text(object.get("apiVersion"));
@@ -235,14 +164,15 @@ fn cell_text(cell: Cell, object: &Value, mixed: bool, now: Timestamp) -> String 
         },
         Cell::Status(type_) => condition(type_, "status"),
         Cell::Reason(type_) => condition(type_, "reason"),
-        Cell::Count(pointer) => list(object, pointer).len().to_string(),
+        Cell::Count(pointer) => object.pointer(pointer).and_then(Value::as_array).map_or(0, Vec::len).to_string(),
         Cell::Generation(type_) => condition(type_, "observedGeneration"),
         Cell::Name if mixed => name_line(object),
         Cell::Name => text(object.pointer("/metadata/name")),
     }
 }
 
-fn text(value: Option<&Value>) -> String {
+/// Returns a value as a cell shows it: nothing for what is not there.
+pub(super) fn text(value: Option<&Value>) -> String {
     match value {
         None | Some(Value::Null) => String::new(),
         Some(Value::String(text)) => text.clone(),

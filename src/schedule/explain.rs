@@ -228,7 +228,13 @@ fn short(refusal: &Refusal) -> String {
         let comparable = refusal.wanted.len() > sign.len() && !refusal.wanted.contains(';');
         comparable.then(|| format!("{subject} {observed} {text} {}", &refusal.wanted[sign.len()..]))
     });
-    compared.unwrap_or_else(|| pick::words(refusal))
+    compared.unwrap_or_else(|| match refusal.subject.strip_prefix("property ") {
+        Some(name) => {
+            let subject = name.trim_start_matches(RESOURCES).to_owned();
+            pick::words(&Refusal { subject, ..refusal.clone() })
+        }
+        None => pick::words(refusal),
+    })
 }
 
 /// Says which clusters a placement gained and lost between two explanations, by name.

@@ -219,11 +219,12 @@ fn first_unmet(term: &ClusterSelectorTerm, cluster: &Cluster, met: &mut usize) -
         let alone = LabelSelector { match_expressions: vec![requirement.clone()], ..LabelSelector::default() };
         if !alone.matches(&cluster.labels) {
             let values = requirement.values.join(", ");
-            let wanted = match requirement.operator {
+            let wanted = match &requirement.operator {
                 LabelSelectorOperator::In => format!("In [{values}]"),
                 LabelSelectorOperator::NotIn => format!("NotIn [{values}]"),
                 LabelSelectorOperator::Exists => "to exist".to_owned(),
                 LabelSelectorOperator::DoesNotExist => "not to exist".to_owned(),
+                LabelSelectorOperator::Unknown(operator) => format!("{operator} [{values}]"),
             };
             return refusal(format!("label {}", requirement.key), cluster.labels.get(&requirement.key), wanted);
         }

@@ -154,11 +154,12 @@ impl Labels {
         }
         for requirement in &selector.match_expressions {
             let key = &requirement.key;
-            match requirement.operator {
+            match &requirement.operator {
                 LabelSelectorOperator::In => found.intersect_with(&self.having(key, &requirement.values)),
                 LabelSelectorOperator::NotIn => found.difference_with(&self.having(key, &requirement.values)),
                 LabelSelectorOperator::Exists => found.intersect_with(&self.with_key(key)),
                 LabelSelectorOperator::DoesNotExist => found.difference_with(&self.with_key(key)),
+                LabelSelectorOperator::Unknown(_) => found.clear(),
             }
         }
         found

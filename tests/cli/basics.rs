@@ -16,8 +16,11 @@ fn help() {
       run         Follow the source and keep the fleet in step with it
       validate    Check every manifest of a folder; prints each error with file and line
       plan        Show what a tree would do to the fleet; needs no cluster
+      schedule    Decide which clusters placements go to, from objects in files alone
+      explain     Show why a placement has the clusters it has, and not others
       get         Show records: placements, snapshots, policies, bindings, works, clusters
       status      Show how the rollout stands, as a tree
+      export      Print what other tools need of the records
       crd         Print the CustomResourceDefinitions of the kinds that gitfleet reads
       config      Print what the configuration file may hold
       version     Print the version

@@ -1,15 +1,12 @@
 //! `gitfleet export decisions` after a run, and what the plugin generator of Argo CD is answered.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::TcpStream;
-use std::process::{Child, Stdio};
 
 use serde_json::{Value, json};
 
+use crate::daemon::{Daemon, TOKEN};
+use crate::explain::ocm_fleet;
 use crate::scratch::{CONFIG, Scratch, annotated_placement, cluster, namespace, placement};
-
-const TOKEN: &str = "0123456789abcdef";
 
 fn fleet() -> Scratch {
     let scratch = Scratch::new();
@@ -123,50 +120,45 @@ fn a_hub_that_does_not_answer_holds_up_no_delivery() {
     assert!(exported.err.contains("of `decisions:` does not answer"), "{}", exported.err);
 }
 
-/// A daemon with a token for the plugin generator, ended when dropped.
-struct Daemon {
-    child: Child,
-    address: String,
+#[test]
+fn placements_of_open_cluster_management_and_who_follows_them() {
+    let scratch = ocm_fleet();
+    once(&scratch);
+    let found = export(&scratch, &["-o", "json"]).json(0);
+    let decision = |cluster: &str, reason: &str| json!({"clusterName": cluster, "reason": reason, "decisionGroup": {"index": 0, "name": ""}});
+    let followed = "picked: the OCM Placement ns1/p decided so";
+    let expected = json!({"placements": [
+        {"kind": "ClusterResourcePlacement", "name": "follower", "placementLabel": "follower",
+            "decisions": [decision("m1", followed), decision("m3", followed)]},
+        {"kind": "Placement", "namespace": "ns1", "name": "p", "placementLabel": "p",
+            "decisions": [decision("m1", ""), decision("m3", "")]},
+    ]});
+    assert_eq!(found, expected);
+    for name in ["p", "ns1/p"] {
+        assert_eq!(export(&scratch, &[name, "-o", "name"]).text(0), "m1\nm3\n", "{name}");
+    }
+    insta::assert_snapshot!(export(&scratch, &["-o", "wide"]).text(0), @r#"
+    PLACEMENT   KIND                       GROUP   CLUSTER   REASON
+    follower    ClusterResourcePlacement   0       m1        picked: the OCM Placement ns1/p decided so
+    follower    ClusterResourcePlacement   0       m3        picked: the OCM Placement ns1/p decided so
+    ns1/p       Placement                  0       m1
+    ns1/p       Placement                  0       m3
+    "#);
+    assert_eq!(export(&scratch, &["ns2/p"]).code, 2);
 }
 
-impl Daemon {
-    fn start(scratch: &Scratch) -> Self {
-        fs::write(scratch.path("token"), format!("{TOKEN}\n")).expect("a file");
-        let text = fs::read_to_string(scratch.path(CONFIG)).expect("the configuration");
-        fs::write(scratch.path(CONFIG), text + "decisions: {tokenFile: ./token}\n").expect("a file");
-        let mut command = scratch.command(&["run", "-c", CONFIG, "--log-format", "json"]);
-        let mut child = command.stderr(Stdio::piped()).spawn().expect("the daemon starts");
-        let mut lines = BufReader::new(child.stderr.take().expect("it is piped")).lines();
-        let address = lines.by_ref().map_while(Result::ok).find_map(|line| {
-            let line: Value = serde_json::from_str(&line).ok()?;
-            (line["message"] == "listening").then(|| line["address"].as_str().map(str::to_owned))?
-        });
-        // What it logs later is read so that it is never kept waiting; the thread ends with the daemon.
-        std::thread::spawn(move || lines.for_each(drop));
-        Self { child, address: address.expect("the daemon says where it listens") }
-    }
-
-    fn ask(&self, token: Option<&str>, question: &Value) -> (u16, Value) {
-        let body = question.to_string();
-        let token = token.map(|token| format!("Authorization: Bearer {token}\r\n")).unwrap_or_default();
-        let mut stream = TcpStream::connect(&self.address).expect("the daemon listens");
-        write!(
-            stream,
-            "POST /api/v1/getparams.execute HTTP/1.0\r\nContent-Type: application/json\r\n{token}Content-Length: {}\r\n\r\n{body}",
-            body.len()
-        )
-        .expect("a question");
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).expect("an answer");
-        let status = answer.split(' ').nth(1).and_then(|code| code.parse().ok()).expect("a status");
-        let body = answer.split_once("\r\n\r\n").expect("a body").1;
-        (status, serde_json::from_str(body).unwrap_or_else(|_| panic!("{answer}")))
-    }
-}
-
-impl Drop for Daemon {
-    fn drop(&mut self) {
-        drop(self.child.kill());
-        drop(self.child.wait());
+#[test]
+fn wrong_usage_is_64_and_what_cannot_be_read_2() {
+    let scratch = Scratch::new();
+    for (args, code) in [
+        (&["export"][..], 64),
+        (&["export", "everything"], 64),
+        (&["export", "decisions", "a", "b"], 64),
+        (&["export", "decisions", "-o", "xml"], 64),
+        (&["export", "decisions", "-c", "nowhere.yaml"], 2),
+    ] {
+        let found = scratch.run(args);
+        assert_eq!((found.code, found.out.as_str()), (code, ""), "{args:?}: {}", found.err);
+        assert!(!found.err.is_empty(), "{args:?}");
     }
 }

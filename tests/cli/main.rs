@@ -3,10 +3,15 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on shall fail")]
 
 mod basics;
+mod daemon;
+mod examples;
+mod explain;
 mod export;
+mod ocm;
 mod plan;
 mod run;
 mod schedule;
+mod schedule_ocm;
 mod scratch;
 mod validate;
 

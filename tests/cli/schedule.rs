@@ -4,21 +4,25 @@ use serde_json::{Value, json};
 
 use crate::scratch::{Outcome, Scratch};
 
-const NOW: &str = "2026-01-31T12:00:00Z";
+/// The instant of every test here.
+pub const NOW: &str = "2026-01-31T12:00:00Z";
 const CRP: &str = "placement.kubernetes-fleet.io/v1beta1";
 
-fn schedule(objects: &[Value], more: &[&str]) -> Outcome {
+/// Runs `schedule` on objects.
+pub fn schedule(objects: &[Value], more: &[&str]) -> Outcome {
     let scratch = Scratch::new();
     let text: String = objects.iter().map(|object| format!("---\n{object}\n")).collect();
     std::fs::write(scratch.path("objects.yaml"), text).unwrap();
     scratch.run(&[&["schedule", "--now", NOW, "-f", "objects.yaml"], more].concat())
 }
 
-fn decided(objects: &[Value]) -> Value {
+/// Returns the List that `schedule` prints of objects.
+pub fn decided(objects: &[Value]) -> Value {
     schedule(objects, &["-o", "json"]).json(0)
 }
 
-fn member(name: &str, labels: Value) -> Value {
+/// Returns a MemberCluster.
+pub fn member(name: &str, labels: Value) -> Value {
     json!({"apiVersion": "cluster.kubernetes-fleet.io/v1", "kind": "MemberCluster", "metadata": {"name": name, "labels": labels}})
 }
 
@@ -50,7 +54,8 @@ fn three() -> Vec<Value> {
     ["a", "b", "c"].map(|name| member(name, json!({"env": "prod"}))).to_vec()
 }
 
-fn with(mut objects: Vec<Value>, more: impl IntoIterator<Item = Value>) -> Vec<Value> {
+/// Returns objects and more of them.
+pub fn with(mut objects: Vec<Value>, more: impl IntoIterator<Item = Value>) -> Vec<Value> {
     objects.extend(more);
     objects
 }

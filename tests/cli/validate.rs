@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::fleet_tree::fleet;
-use crate::scratch::{FLEET, Scratch, cluster, namespace, placement};
+use crate::scratch::{FLEET, Scratch, annotated_placement, cluster, namespace, placement};
 
 #[test]
 fn a_good_tree() {
@@ -46,10 +46,8 @@ fn every_error_in_order_with_file_and_line() {
 #[test]
 fn what_only_the_whole_tree_shows_is_a_warning() {
     let scratch = Scratch::new();
-    let spread = "  policy:\n    placementType: PickN\n    numberOfClusters: 1\n    topologySpreadConstraints: [{topologyKey: \
-                  region}]\n";
-    let tree =
-        [namespace("web", &[]), placement("gone", "nowhere", ""), placement("p", "web", spread), cluster("east", "e")];
+    let picked_elsewhere = annotated_placement("p", "{gitfleet.io/placement: ns1/nobody}", "web", "");
+    let tree = [namespace("web", &[]), placement("gone", "nowhere", ""), picked_elsewhere, cluster("east", "e")];
     scratch.write("all.yaml", &tree.concat());
     let wrong = "---\napiVersion: placement.kubernetes-fleet.io/v1\nkind: ResourcePlacement\nmetadata: {name: r, namespace: \
                  web}\nspec:\n  resourceSelectors: [{group: \"\", version: v1, kind: Namespace, name: web}]\n";

@@ -27,6 +27,8 @@ pub(super) struct Agenda {
     wakes: BTreeMap<PlacementKey, Timestamp>,
     ocm_wakes: BTreeMap<Key, Timestamp>,
     silences: BTreeMap<ClusterName, Timestamp>,
+    /// When the store, which refused something, is tried again.
+    retry_at: Option<Timestamp>,
 }
 
 impl Agenda {
@@ -38,7 +40,7 @@ impl Agenda {
     /// Returns when time alone puts something here.
     pub fn next_wake(&self) -> Option<Timestamp> {
         let wakes = self.wakes.values().chain(self.ocm_wakes.values()).chain(self.silences.values());
-        wakes.copied().min()
+        wakes.copied().chain(self.retry_at).min()
     }
 
     /// Puts here what is due.
@@ -46,6 +48,24 @@ impl Agenda {
         self.placements.extend(take_due(&mut self.wakes, now));
         self.ocm.extend(take_due(&mut self.ocm_wakes, now));
         self.clusters.extend(take_due(&mut self.silences, now));
+        self.retry_at = self.retry_at.filter(|at| *at > now);
+    }
+
+    /// Puts back what was taken from here and could not be written down: it is still to be decided, and nothing is before then.
+    pub fn put_back(
+        &mut self,
+        placements: impl IntoIterator<Item = PlacementKey>,
+        ocm: impl IntoIterator<Item = Key>,
+        retry_at: Timestamp,
+    ) {
+        self.placements.extend(placements);
+        self.ocm.extend(ocm);
+        self.retry_at = Some(retry_at);
+    }
+
+    /// Tells whether the store refused something and is left alone for a moment.
+    pub fn waits(&self) -> bool {
+        self.retry_at.is_some()
     }
 
     /// Sets when a placement is decided though nothing happens.
@@ -228,5 +248,19 @@ mod tests {
         assert_eq!(agenda.next_wake(), Some(at(20)));
         agenda.expect_silence(&ClusterName::from("a"), None);
         assert_eq!(agenda.next_wake(), None);
+    }
+
+    #[test]
+    fn what_cannot_be_written_down_stays_to_be_decided() {
+        let at = |second: i64| Timestamp::from_second(second).expect("an instant");
+        let mut agenda = Agenda::default();
+        agenda.wake(&key("web"), Some(at(50)));
+        agenda.put_back([key("web")], [Key::new("ns", "p")], at(10));
+        assert!(!agenda.is_empty() && agenda.waits(), "a single pass does not end here");
+        assert_eq!(agenda.next_wake(), Some(at(10)), "time alone goes on from here");
+        agenda.mark_due(at(10));
+        assert!(!agenda.waits());
+        assert_eq!((agenda.placements.len(), agenda.ocm.len()), (1, 1));
+        assert_eq!(agenda.next_wake(), Some(at(50)), "what waited for time waits for it still");
     }
 }

@@ -13,7 +13,6 @@ use crate::model::id::{ClusterName, PlacementKey};
 use crate::model::ocm::OcmPlacementRecord;
 use crate::report::converge::Converged;
 use crate::report::decisions::{Decided as ExportedBy, Exports, Pick, assign_labels, decided, record, removed};
-use crate::report::placement::PlacementView;
 use crate::schedule::ocm::Key;
 use crate::store::records::{self, DECISIONS_PREFIX};
 use crate::store::{Expected, Op, Result, Store};
@@ -105,16 +104,7 @@ impl Hall {
             }
             let state = &decision.state;
             let bindings: Vec<_> = state.bindings.values().cloned().collect();
-            let decided = decided(&PlacementView {
-                record: &state.record,
-                policy: state.policy(),
-                snapshot: state.newest().map(AsRef::as_ref),
-                history: &state.snapshots,
-                bindings: &bindings,
-                works: &state.works,
-                clusters: &self.world.records,
-                now: clock::now(),
-            });
+            let decided = decided(&state.view(&bindings, &self.world, clock::now()));
             if let Some(decided) = decided {
                 let known = before.get(&key).map(AsRef::as_ref);
                 after.insert(key.clone(), Arc::new(record(key, &decided, known)));

@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use jiff::SignedDuration;
+use jiff::Timestamp;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use super::super::clock;
 use super::super::member::{Command, Event, Member};
-use super::super::world::{cluster, clusters, ocm_facts};
-use super::Hall;
+use super::super::world::{cluster, clusters, ocm_facts, silence_ends};
+use super::{Hall, STORE_RETRY};
 use crate::api::annotations::SUSPENDED;
 use crate::api::cluster::MemberCluster;
 use crate::cluster::Target;
@@ -23,16 +23,12 @@ use crate::model::id::{ClusterName, Digest, ObjectKey, PlacementKey};
 use crate::model::records::{ClusterRecord, MemberKind, WorkStatus};
 use crate::model::tree::Tree;
 use crate::model::work::WorkOrder;
-use crate::schedule::eligibility::SILENCE_MAX;
 use crate::store::records;
 use crate::store::{Expected, Op};
 use crate::telemetry::metrics::{ByMemberState, MemberState};
 
 /// Label and namespace of the inventory, as the edges are told.
 const INVENTORY: Inventory = Inventory { namespace: NAMESPACE, id_label: ID_LABEL, part_of_label: PART_OF_LABEL };
-
-/// After the longest silence an instant more: at its very end a cluster still counts.
-const SILENCE_MARGIN: SignedDuration = SignedDuration::from_millis(1);
 
 /// One member's task and how it is reached.
 pub(super) struct MemberTask {
@@ -82,8 +78,10 @@ impl Hall {
             match (access, reason) {
                 (Some(access), None) => self.start_member(name, access),
                 (_, reason) => {
-                    record.online = false;
-                    record.message = reason.map(str::to_owned);
+                    if stands(record, false, reason.map(str::to_owned), now) {
+                        self.agenda.clusters.insert(name.clone());
+                        self.agenda.concerns_holders(name);
+                    }
                     self.stop_member(name);
                 }
             }
@@ -203,19 +201,14 @@ impl Hall {
 
     fn stand(&mut self, cluster: &ClusterName, online: bool, message: Option<String>, version: Option<String>) {
         let Some(record) = self.world.records.get_mut(cluster) else { return };
-        if record.online != online || record.message.is_some() != message.is_some() {
-            if let Some(reason) = &message {
-                tracing::warn!(cluster = %cluster, reason, "cluster does not answer; its turn is deferred");
-            }
-            record.since = clock::now();
+        if stands(record, online, message, clock::now())
+            && let Some(reason) = &record.message
+        {
+            tracing::warn!(cluster = %cluster, reason, "cluster does not answer; its turn is deferred");
         }
-        record.online = online;
-        record.message = message;
         if let Some(version) = version {
             record.properties.insert(KUBERNETES_VERSION.to_owned(), version);
         }
-        let silence = (!record.online).then(|| record.since + SILENCE_MAX + SILENCE_MARGIN);
-        self.agenda.expect_silence(cluster, silence);
         self.agenda.clusters.insert(cluster.clone());
         self.agenda.concerns_holders(cluster);
         self.refresh_clusters();
@@ -239,8 +232,9 @@ impl Hall {
         }
         for name in &stale {
             let Some(member) = tree.clusters.get(name) else { continue };
-            let facts = ocm_facts(member, self.world.records.get(name), now);
-            let concerned = self.world.ocm.observe(name, facts);
+            let record = self.world.records.get(name);
+            self.agenda.expect_silence(name, record.and_then(|record| silence_ends(record, now)));
+            let concerned = self.world.ocm.observe(name, ocm_facts(member, record, now));
             self.agenda.ocm.extend(concerned);
         }
         for state in [MemberState::Online, MemberState::Offline, MemberState::Suspended, MemberState::Unreachable] {
@@ -256,7 +250,11 @@ impl Hall {
             .collect();
         match ops.and_then(|ops| self.store.batch(ops)) {
             Ok(_) => self.written.extend(changed.into_iter().map(|record| (record.name.clone(), record))),
-            Err(error) => tracing::error!(%error, "the clusters' records cannot be written"),
+            Err(error) => {
+                tracing::error!(%error, "the clusters' records cannot be written; trying again");
+                self.agenda.clusters.extend(changed.into_iter().map(|record| record.name));
+                self.agenda.put_back([], [], now + STORE_RETRY);
+            }
         }
         self.changes.send_modify(|version| *version += 1);
     }
@@ -279,6 +277,25 @@ impl Hall {
         let manifests = work.filter(|w| w.complete).into_iter().flat_map(|w| &w.manifests);
         manifests.filter_map(|m| Some((m.id.key(), m.owned.clone()?))).collect()
     }
+}
+
+/// Takes down whether a cluster answers. Returns whether that is new; it is so since `now` then.
+fn stands(record: &mut ClusterRecord, online: bool, message: Option<String>, now: Timestamp) -> bool {
+    let is_new = record.online != online || record.message.is_some() != message.is_some();
+    if is_new {
+        record.since = now;
+    }
+    (record.online, record.message) = (online, message);
+    is_new
+}
+
+/// Makes what an earlier life wrote of a cluster what this one knows: nobody has answered yet. One that answered when it was
+/// last looked at is not silent since it began to.
+pub(super) fn await_answer(record: &mut ClusterRecord, now: Timestamp) {
+    if record.online {
+        record.since = now;
+    }
+    record.online = false;
 }
 
 /// Takes over what git says of a cluster.
@@ -329,4 +346,43 @@ fn same_order(a: &WorkOrder, b: &WorkOrder) -> bool {
         && same_manifests
         && *held == b.held
         && *remove == b.remove
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::world::silent_since;
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).expect("an instant")
+    }
+
+    fn record(online: bool, message: Option<&str>, since: i64) -> ClusterRecord {
+        ClusterRecord { online, message: message.map(str::to_owned), ..ClusterRecord::new("a".into(), at(since)) }
+    }
+
+    #[test]
+    fn how_long_a_cluster_has_stood_so() {
+        let rows = [
+            ("it stops answering, or is suspended", record(true, None, 0), false, Some("no route"), Some(1000)),
+            ("another reason for the same", record(false, Some("suspended"), 0), false, Some("no route"), None),
+            ("it answers", record(false, Some("no route"), 0), true, None, Some(1000)),
+            ("it answers still", record(true, None, 0), true, None, None),
+        ];
+        for (name, mut record, online, message, since) in rows {
+            assert_eq!(stands(&mut record, online, message.map(str::to_owned), at(1000)), since.is_some(), "{name}");
+            assert_eq!(record.since, at(since.unwrap_or(0)), "{name}");
+            assert_eq!((record.online, record.message.as_deref()), (online, message), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_restart_is_no_silence() {
+        let mut answered = record(true, None, 0);
+        await_answer(&mut answered, at(10_000));
+        assert_eq!((answered.online, silent_since(&answered, at(10_015))), (false, None));
+        let mut silent = record(false, Some("no route"), 0);
+        await_answer(&mut silent, at(10_000));
+        assert_eq!(silent_since(&silent, at(10_015)), Some(at(0)), "it was silent before");
+    }
 }

@@ -8,7 +8,6 @@ use super::Hall;
 use crate::model::id::PlacementKey;
 use crate::model::records::JournalEntry;
 use crate::report::converge::{Converged, converged};
-use crate::report::placement::PlacementView;
 
 impl Hall {
     /// Says once when a placement has come to rest, and where.
@@ -41,16 +40,7 @@ impl Hall {
 
     fn converged(&self, state: &PlacementState, now: Timestamp) -> Converged {
         let bindings: Vec<_> = state.bindings.values().cloned().collect();
-        converged(&PlacementView {
-            record: &state.record,
-            policy: state.policy(),
-            snapshot: state.newest().map(AsRef::as_ref),
-            history: &state.snapshots,
-            bindings: &bindings,
-            works: &state.works,
-            clusters: &self.world.records,
-            now,
-        })
+        converged(&state.view(&bindings, &self.world, now))
     }
 
     /// Returns how the whole fleet stands: the worst of its placements, or of the source.
@@ -70,7 +60,7 @@ impl Hall {
         if !self.source.refused.is_empty() {
             return worse(worst, Converged::Failed("the newest commit is refused".to_owned()));
         }
-        if self.world.tree.commit.is_none() {
+        if self.world.tree.commit.is_none() || !self.agenda.is_empty() {
             return worse(worst, Converged::Progressing);
         }
         worst

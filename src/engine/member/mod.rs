@@ -12,7 +12,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use backon::{BackoffBuilder as _, ExponentialBuilder};
 use futures::StreamExt as _;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
@@ -182,14 +181,7 @@ impl Member {
     /// # Cancel safety
     /// May be dropped at any point: every step is idempotent and the next life finds out what was done by looking.
     pub async fn run(mut self) {
-        let delays = || {
-            ExponentialBuilder::default()
-                .with_min_delay(RECONNECT_FIRST)
-                .with_max_delay(RECONNECT_MAX)
-                .with_jitter()
-                .without_max_times()
-                .build()
-        };
+        let delays = || clock::delays(RECONNECT_FIRST, RECONNECT_MAX);
         let mut delay = delays();
         loop {
             match self.connect().await {

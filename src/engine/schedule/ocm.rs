@@ -15,7 +15,10 @@ use crate::model::facts::stated;
 use crate::model::id::ClusterName;
 use crate::model::manifest::{InputError, Manifest};
 use crate::model::tree::Tree;
-use crate::schedule::ocm::{Hub, Key, Member, OnMisconfigured, Outcome, Page, Policy, Request, is_disabled, schedule};
+use crate::schedule::ocm::{
+    GROUP_NAME_LABEL, Hub, Key, Member, OnMisconfigured, Outcome, PLACEMENT_LABEL, Page, Policy, Request, is_disabled,
+    schedule,
+};
 use crate::yaml;
 
 /// Group and version of what is printed, whatever the version of what was read.
@@ -32,7 +35,8 @@ pub(super) struct Decided {
 /// Returns the decisions of every OCM Placement, in order of namespace and name, each followed by the Placement with its status.
 ///
 /// A Placement sees what those before it decided, as one worker of the original would. What misconfigures it withdraws its
-/// decisions, as there. One that is being deleted, or whose scheduling is disabled, decides nothing: what it has stays.
+/// decisions, as there. One whose scheduling is disabled decides nothing: what it has is returned as it stands. One that is
+/// being deleted is left out, its decisions with it.
 ///
 /// # Errors
 /// Documents that cannot be read.
@@ -53,7 +57,14 @@ pub(super) fn decisions(tree: &Tree, now: Timestamp) -> Result<Decided, Vec<Inpu
         };
         let object = read(manifest).map_err(complaints)?;
         let key = Key::new(&object.metadata.namespace, &object.metadata.name);
-        if object.metadata.deletion_timestamp.is_some() || is_disabled(&object.metadata.annotations) {
+        if object.metadata.deletion_timestamp.is_some() {
+            continue;
+        }
+        if is_disabled(&object.metadata.annotations) {
+            let standing = standing(&documents, &key);
+            decided.clusters.insert(key.clone(), standing.iter().flat_map(|page| decisions_of(page)).collect());
+            decided.objects.extend(standing.into_iter().cloned());
+            decided.objects.push(as_it_stands(&object, manifest, &key));
             continue;
         }
         let policy = Policy::new(object.spec.clone());
@@ -63,7 +74,7 @@ pub(super) fn decisions(tree: &Tree, now: Timestamp) -> Result<Decided, Vec<Inpu
         let pages = outcome.pages(&key, &hub).unwrap_or_default();
         decided.clusters.insert(key.clone(), grouped(&pages));
         decided.objects.extend(pages.iter().map(|page| page_object(&key, page)));
-        decided.objects.push(placement_object(&object, &manifest.object["spec"], &outcome, &key, &hub, now));
+        decided.objects.push(placement_object(&object, manifest, &outcome, &key, &hub, now));
         hub.set_selected(&key, &outcome.selected);
     }
     Ok(decided)
@@ -93,7 +104,7 @@ fn read(manifest: &Manifest) -> Result<Object<OcmPlacementSpec>, Vec<FieldError>
 
 fn grouped(pages: &[Page]) -> BTreeMap<ClusterName, String> {
     let named = |page: &Page| {
-        let group = page.labels.get(crate::schedule::ocm::GROUP_NAME_LABEL).cloned().unwrap_or_default();
+        let group = page.labels.get(GROUP_NAME_LABEL).cloned().unwrap_or_default();
         page.clusters.iter().map(move |cluster| (cluster.clone(), group.clone())).collect::<Vec<_>>()
     };
     pages.iter().flat_map(named).collect()
@@ -110,10 +121,40 @@ fn page_object(key: &Key, page: &Page) -> Value {
     })
 }
 
+/// Returns the PlacementDecisions that a Placement has among the objects, by name.
+fn standing<'d>(documents: &[&'d Manifest], key: &Key) -> Vec<&'d Value> {
+    let of_placement = |page: &&&Manifest| {
+        let labels = &page.object["metadata"]["labels"];
+        page.id.kind == "PlacementDecision"
+            && page.id.namespace == key.namespace
+            && labels[PLACEMENT_LABEL].as_str() == Some(key.name.as_str())
+    };
+    let mut pages: Vec<&&Manifest> = documents.iter().filter(of_placement).collect();
+    pages.sort_by_key(|page| &page.id.name);
+    pages.into_iter().map(|page| page.object.as_ref()).collect()
+}
+
+/// Returns the clusters that a PlacementDecision names, with the name of their group.
+fn decisions_of(page: &Value) -> impl Iterator<Item = (ClusterName, String)> {
+    let group = page["metadata"]["labels"][GROUP_NAME_LABEL].as_str().unwrap_or_default();
+    let decisions = page.pointer("/status/decisions").and_then(Value::as_array).into_iter().flatten();
+    let names = decisions.filter_map(|decision| decision["clusterName"].as_str());
+    names.map(move |name| (ClusterName::from(name), group.to_owned()))
+}
+
+/// Returns a Placement that nothing was decided about, with the status it has.
+fn as_it_stands(object: &Object<OcmPlacementSpec>, manifest: &Manifest, key: &Key) -> Value {
+    let mut shown = shown(object, manifest, key);
+    if let Some(status) = &object.status {
+        shown["status"] = status.clone();
+    }
+    shown
+}
+
 /// Returns the Placement with the status that follows, and the totals that decided.
 fn placement_object(
     object: &Object<OcmPlacementSpec>,
-    spec: &Value,
+    manifest: &Manifest,
     outcome: &Outcome,
     key: &Key,
     hub: &Hub,
@@ -132,18 +173,26 @@ fn placement_object(
         // The original sets none.
         condition.as_object_mut().and_then(|fields| fields.remove("observedGeneration"));
     }
-    let metadata = &object.metadata;
-    let mut shown = json!({"name": key.name, "namespace": key.namespace});
-    for (field, value) in [("labels", &metadata.labels), ("annotations", &metadata.annotations)] {
+    let mut shown = shown(object, manifest, key);
+    shown["status"] = status;
+    shown
+}
+
+/// Returns a Placement as it was written, in the spelling of [`API_VERSION`].
+fn shown(object: &Object<OcmPlacementSpec>, manifest: &Manifest, key: &Key) -> Value {
+    let mut metadata = json!({"name": key.name, "namespace": key.namespace});
+    for (field, value) in [("labels", &object.metadata.labels), ("annotations", &object.metadata.annotations)] {
         if !value.is_empty() {
-            shown[field] = json!(value);
+            metadata[field] = json!(value);
         }
     }
-    json!({
-        "apiVersion": API_VERSION,
-        "kind": "Placement",
-        "metadata": shown,
-        "spec": spec,
-        "status": status,
-    })
+    let mut spec = manifest.object.get("spec").cloned().unwrap_or_else(|| json!({}));
+    let configurations = spec.pointer_mut("/prioritizerPolicy/configurations").and_then(Value::as_array_mut);
+    for configuration in configurations.into_iter().flatten().filter_map(Value::as_object_mut) {
+        // v1alpha1 had the name alone at first, and the coordinate won where both were given.
+        if let Some(name) = configuration.remove("name") {
+            configuration.entry("scoreCoordinate").or_insert_with(|| json!({"type": "BuiltIn", "builtIn": name}));
+        }
+    }
+    json!({"apiVersion": API_VERSION, "kind": "Placement", "metadata": metadata, "spec": spec})
 }

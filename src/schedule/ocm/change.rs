@@ -29,8 +29,8 @@ pub enum Change {
         resource: String,
         /// The cluster.
         cluster: ClusterName,
-        /// The scores that differ; all of them where the time until which they hold differs.
-        names: BTreeSet<String>,
+        /// The scores whose values differ; `None` where the time until which they hold does, which concerns every reader.
+        names: Option<BTreeSet<String>>,
     },
 }
 
@@ -53,17 +53,16 @@ pub struct ClusterChange {
     pub object: bool,
 }
 
-/// Returns the scores that differ between two states of an AddOnPlacementScore: all where the end of validity does.
+/// Returns the scores whose values differ between two states of an AddOnPlacementScore; `None` where the end of validity does.
 pub(super) fn differing_scores(
     before: Option<&AddOnScoreStatus>,
     after: Option<&AddOnScoreStatus>,
-) -> BTreeSet<String> {
+) -> Option<BTreeSet<String>> {
     let values = |status: Option<&AddOnScoreStatus>| -> BTreeMap<String, i32> {
         status.into_iter().flat_map(|status| &status.scores).map(|score| (score.name.clone(), score.value)).collect()
     };
     let same_end = before.and_then(|status| status.valid_until) == after.and_then(|status| status.valid_until);
-    let (before, after) = (values(before), values(after));
-    if same_end { differing_keys(&before, &after) } else { before.into_keys().chain(after.into_keys()).collect() }
+    same_end.then(|| differing_keys(&values(before), &values(after)))
 }
 
 /// Returns the keys whose values differ.

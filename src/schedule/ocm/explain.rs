@@ -12,6 +12,10 @@ use crate::api::ocm::{ClusterPredicate, Quantity};
 use crate::api::placement::{LabelSelector, LabelSelectorOperator, LabelSelectorRequirement};
 use crate::model::explanation::{ClusterExplanation, Explanation, Refusal, ScoreTerm};
 
+/// What stands for the choice of candidates, where the original has no name for it.
+const SET_FILTER: &str = "ManagedClusterSet";
+const SET_SUBJECT: &str = "cluster set";
+
 /// Returns for every cluster of the hub the first filter that said no, or its scores and its place.
 ///
 /// # Errors
@@ -41,7 +45,11 @@ pub fn explain(request: &Request<'_>) -> Result<Explanation, Error> {
         kind: "Placement".to_owned(),
         namespace: request.key.namespace.clone(),
         name: request.key.name.clone(),
-        wanted: spec.number_of_clusters.map_or("every cluster that passes".to_owned(), |n| format!("{n} clusters")),
+        wanted: match spec.number_of_clusters {
+            None => "every cluster that passes".to_owned(),
+            Some(1) => "1 cluster".to_owned(),
+            Some(number) => format!("{number} clusters"),
+        },
         fulfilled: outcome.satisfied.holds,
         message: outcome
             .misconfigured
@@ -56,13 +64,14 @@ fn ranked(request: &Request<'_>, outcome: &Outcome) -> Vec<ClusterExplanation> {
     let hub = request.hub;
     let slots: Vec<u32> = outcome.scores.iter().map(|&(slot, _)| slot).collect();
     let mut terms: Vec<Vec<ScoreTerm>> = vec![Vec::new(); slots.len()];
+    let (counts, _) = hub.counts_of_others(request.key);
     for prioritizer in request.policy.prioritizers.iter().flatten() {
         let scored = prioritize::score(request, &prioritizer.kind, &slots);
         for ((terms, &slot), score) in terms.iter_mut().zip(&slots).zip(scored.scores) {
             terms.push(ScoreTerm {
                 name: prioritizer.name(),
                 weight: Some(prioritizer.weight),
-                observed: observed(request, &prioritizer.kind, slot),
+                observed: observed(request, &prioritizer.kind, slot, counts[slot as usize]),
                 score: prioritizer.weight * score,
             });
         }
@@ -70,8 +79,13 @@ fn ranked(request: &Request<'_>, outcome: &Outcome) -> Vec<ClusterExplanation> {
     let mut order: Vec<usize> = (0..slots.len()).collect();
     order.sort_by_key(|&position| (Reverse(outcome.scores[position].1), slots[position]));
     let total = |position: usize| outcome.scores[order[position]].1;
-    let tied =
-        |at: usize| (at > 0 && total(at - 1) == total(at)) || (at + 1 < order.len() && total(at + 1) == total(at));
+    let tie_break = |at: usize| {
+        let equal = |other: usize| (other < order.len() && total(other) == total(at)).then_some(other);
+        let after = || Some((equal(at.checked_sub(1)?)?, "after"));
+        let (other, word) = equal(at + 1).map(|other| (other, "before")).or_else(after)?;
+        let name = &hub.names()[slots[order[other]] as usize];
+        Some(format!("as good as {name}, and {word} it: the smaller name comes first"))
+    };
     let explained = order.iter().enumerate().map(|(at, &position)| {
         let slot = slots[position];
         let picked = outcome.selected.contains(slot as usize);
@@ -83,25 +97,28 @@ fn ranked(request: &Request<'_>, outcome: &Outcome) -> Vec<ClusterExplanation> {
             rejected: None,
             scores: std::mem::take(&mut terms[position]),
             rank: Some(at + 1),
-            tie_break: tied(at).then(|| "smaller name first".to_owned()),
-            reason: format!("{verb}: rank {} of {} with {}", at + 1, slots.len(), outcome.scores[position].1),
+            tie_break: tie_break(at),
+            reason: format!("{verb}: rank {} of {}", at + 1, slots.len()),
         }
     });
     explained.collect()
 }
 
-/// Returns what a prioritizer looked at.
-fn observed(request: &Request<'_>, kind: &Kind, slot: u32) -> Option<String> {
+/// Returns what a prioritizer looked at; `count` are the decisions of others that name the cluster.
+fn observed(request: &Request<'_>, kind: &Kind, slot: u32, count: u32) -> Option<String> {
     let hub = request.hub;
     let text = |quantity: &Quantity| match quantity {
         Quantity::Text(text) => text.clone(),
         Quantity::Number(number) => number.to_string(),
     };
     match kind {
-        Kind::Balance => Some(format!("{} decisions of others", hub.counts_of_others(request.key).0[slot as usize])),
+        Kind::Balance => match count {
+            1 => Some("1 decision of another placement".to_owned()),
+            count => Some(format!("{count} decisions of other placements")),
+        },
         Kind::Steady => {
             let held = hub.held(request.key).is_some_and(|held| held.contains(slot as usize));
-            Some(if held { "has it" } else { "has it not" }.to_owned())
+            Some(if held { "picked before" } else { "not picked before" }.to_owned())
         }
         Kind::Resource(resource) => hub.member(slot).allocatable.get(RESOURCES[*resource].0).map(text),
         Kind::AddOn(coordinate) => {
@@ -117,10 +134,7 @@ fn observed(request: &Request<'_>, kind: &Kind, slot: u32) -> Option<String> {
 
 fn unranked(hub: &Hub, slot: u32, picked: bool, rejected: Option<Refusal>) -> ClusterExplanation {
     let reason = match (&rejected, picked) {
-        (Some(refusal), _) => {
-            let observed = refusal.observed.as_deref().unwrap_or("nothing");
-            format!("not picked: {} is {observed}, wanted {}", refusal.subject, refusal.wanted)
-        }
+        (Some(refusal), _) => words(refusal),
         (None, true) => "kept: the placement is misconfigured, its last good decisions stay".to_owned(),
         (None, false) => "not judged: the placement is misconfigured".to_owned(),
     };
@@ -136,10 +150,24 @@ fn unranked(hub: &Hub, slot: u32, picked: bool, rejected: Option<Refusal>) -> Cl
     }
 }
 
+/// Says a refusal as a sentence.
+fn words(refusal: &Refusal) -> String {
+    let Refusal { filter, subject, observed, wanted } = refusal;
+    match (filter.as_str(), observed) {
+        (SET_FILTER, Some(sets)) if subject == SET_SUBJECT => format!("in cluster set {sets}, wanted {wanted}"),
+        (SET_FILTER, None) => format!("in no cluster set, wanted {wanted}"),
+        (SET_FILTER, Some(_)) => "the cluster is being deleted".to_owned(),
+        (taint::PLUGIN, Some(observed)) => format!("taint {observed} is not tolerated"),
+        (_, Some(_)) if subject == "expression" => format!("the expression {wanted} does not hold"),
+        (_, Some(observed)) => format!("{subject} is {observed:?}, wanted {wanted}"),
+        (_, None) => format!("{subject} is missing, wanted {wanted}"),
+    }
+}
+
 fn not_a_candidate(request: &Request<'_>, sets: &[String], slot: u32) -> Refusal {
     if request.hub.member(slot).deleting {
         return Refusal {
-            filter: "ManagedClusterSet".to_owned(),
+            filter: SET_FILTER.to_owned(),
             subject: "deletion".to_owned(),
             observed: Some("in progress".to_owned()),
             wanted: "none".to_owned(),
@@ -147,10 +175,17 @@ fn not_a_candidate(request: &Request<'_>, sets: &[String], slot: u32) -> Refusal
     }
     let of_cluster: Vec<String> = request.hub.sets_of(slot as usize).into_iter().collect();
     Refusal {
-        filter: "ManagedClusterSet".to_owned(),
-        subject: "cluster set".to_owned(),
+        filter: SET_FILTER.to_owned(),
+        subject: SET_SUBJECT.to_owned(),
         observed: (!of_cluster.is_empty()).then(|| of_cluster.join(", ")),
-        wanted: format!("one of [{}]", sets.join(", ")),
+        wanted: if sets.is_empty() { "a set bound to the namespace".to_owned() } else { one_of(sets) },
+    }
+}
+
+fn one_of(sets: &[String]) -> String {
+    match sets {
+        [set] => set.clone(),
+        sets => format!("one of {}", sets.join(", ")),
     }
 }
 
@@ -207,7 +242,7 @@ fn failing_requirements(
         wanted,
     };
     let equalities = selector.match_labels.iter().filter(|(key, value)| found.get(*key) != Some(value));
-    let mut refusals: Vec<Refusal> = equalities.map(|(key, value)| refusal(key, format!("= {value}"))).collect();
+    let mut refusals: Vec<Refusal> = equalities.map(|(key, value)| refusal(key, format!("{value:?}"))).collect();
     for requirement in &selector.match_expressions {
         let LabelSelectorRequirement { key, operator, values } = requirement;
         let alone = LabelSelector { match_expressions: vec![requirement.clone()], ..LabelSelector::default() };
@@ -219,6 +254,7 @@ fn failing_requirements(
                     LabelSelectorOperator::NotIn => format!("NotIn [{}]", values.join(", ")),
                     LabelSelectorOperator::Exists => "Exists".to_owned(),
                     LabelSelectorOperator::DoesNotExist => "DoesNotExist".to_owned(),
+                    LabelSelectorOperator::Unknown(operator) => format!("{operator} [{}]", values.join(", ")),
                 },
             ));
         }

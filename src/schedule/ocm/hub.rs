@@ -155,6 +155,9 @@ impl Hub {
         let slots = self.names.len();
         let slot = self.slot(cluster.as_str());
         let scores = self.scores.entry(resource.to_owned()).or_default();
+        if scores.objects.get(cluster) == status.as_ref() {
+            return Change::Nothing;
+        }
         let names = change::differing_scores(scores.objects.get(cluster), status.as_ref());
         if let Some(slot) = slot {
             scores.place(slot as usize, status.as_ref(), slots);
@@ -162,9 +165,6 @@ impl Hub {
         match status {
             Some(status) => drop(scores.objects.insert(cluster.clone(), status)),
             None => drop(scores.objects.remove(cluster)),
-        }
-        if names.is_empty() {
-            return Change::Nothing;
         }
         Change::Score { resource: resource.to_owned(), cluster: cluster.clone(), names }
     }

@@ -109,6 +109,9 @@ fn requirement_error(requirement: &LabelSelectorRequirement) -> Option<String> {
     if !is_qualified_name(key) {
         return Some(format!("key: Invalid value: {key:?}: is not a label key"));
     }
+    if let LabelSelectorOperator::Unknown(operator) = operator {
+        return Some(format!("{operator:?} is not a valid label selector operator"));
+    }
     let takes_values = matches!(operator, LabelSelectorOperator::In | LabelSelectorOperator::NotIn);
     if takes_values && values.is_empty() {
         return Some("values: Invalid value: []: for 'in', 'notin' operators, values set can't be empty".to_owned());

@@ -74,9 +74,9 @@ impl Reads {
             || !self.resources.is_disjoint(&change.resources)
     }
 
-    fn looks_at_score(&self, resource: &str, names: &BTreeSet<String>) -> bool {
-        let read = self.scores.get(resource);
-        self.any_score || read.is_some_and(|read| read.is_empty() || !read.is_disjoint(names))
+    fn looks_at_score(&self, resource: &str, names: Option<&BTreeSet<String>>) -> bool {
+        let looks = |read: &BTreeSet<String>| read.is_empty() || names.is_none_or(|names| !read.is_disjoint(names));
+        self.any_score || self.scores.get(resource).is_some_and(looks)
     }
 }
 
@@ -104,12 +104,12 @@ impl Readers {
     pub fn affected(&self, hub: &Hub, change: &Change) -> BTreeSet<Key> {
         match change {
             Change::Nothing => BTreeSet::new(),
-            Change::Binding { namespace, set } => {
-                let placements = self.namespaces.get(namespace).into_iter().flatten();
-                let concerned = placements.filter(|(_, reads)| reads.picks_from(set));
-                concerned.map(|(name, _)| Key::new(namespace, name)).collect()
+            // Those that ask for other sets are told, too: whether any set is bound decides what they say of having none.
+            Change::Binding { namespace, .. } => self.of(namespace).collect(),
+            Change::Set(set) => {
+                let bound = self.namespaces.keys().filter(|namespace| hub.is_bound(namespace, set));
+                bound.flat_map(|namespace| self.of(namespace)).collect()
             }
-            Change::Set(set) => self.where_(hub, std::iter::once(set.as_str()), |_| true),
             Change::Cluster(change) => {
                 let mut affected = self.where_(hub, change.moved_sets.iter().map(String::as_str), |_| true);
                 let staying = change.in_sets.iter().map(String::as_str);
@@ -120,9 +120,15 @@ impl Readers {
                 let Some(slot) = hub.slot(cluster.as_str()) else { return BTreeSet::new() };
                 let sets = hub.sets_of(slot as usize);
                 let sets = sets.iter().map(String::as_str);
-                self.where_(hub, sets, |reads| reads.looks_at_score(resource, names))
+                self.where_(hub, sets, |reads| reads.looks_at_score(resource, names.as_ref()))
             }
         }
+    }
+
+    /// Returns the placements of a namespace.
+    fn of(&self, namespace: &str) -> impl Iterator<Item = Key> {
+        let placements = self.namespaces.get_key_value(namespace).into_iter();
+        placements.flat_map(|(namespace, placements)| placements.keys().map(move |name| Key::new(namespace, name)))
     }
 
     /// Returns the placements that pick from one of the sets and of which something holds. A set that is gone is still bound.

@@ -138,8 +138,8 @@ fn tolerances(tolerations: &[OcmToleration], text: &TaintText) -> Tolerances {
     }
 }
 
-/// Returns how a taint is borne: by the first toleration that matches it and has not ended. A taint without a time added is
-/// long expired.
+/// Returns how a taint is borne: by the first toleration that matches it and has not ended. A toleration with seconds has long
+/// ended for a taint without a time added, as for one of year 1, which is how the original has an absent time.
 fn bearing(tolerations: &[OcmToleration], taint: &ManagedClusterTaint, now: Timestamp) -> Bearing {
     if taint.effect == ManagedTaintEffect::PreferNoSelect {
         return Bearing::Always;
@@ -147,7 +147,7 @@ fn bearing(tolerations: &[OcmToleration], taint: &ManagedClusterTaint, now: Time
     let matching = tolerations.iter().filter(|t| matches(t, &taint.key, &taint.value, taint.effect));
     let mut bearings = matching.map(|toleration| {
         let Some(seconds) = toleration.toleration_seconds else { return Bearing::Always };
-        let added = taint.time_added.unwrap_or(Timestamp::MIN);
+        let Some(added) = taint.time_added else { return Bearing::Not };
         // Beyond what a time can be is for ever, and before it is never.
         match added.checked_add(SignedDuration::from_secs(seconds)) {
             Ok(end) if now < end => Bearing::Until(end),

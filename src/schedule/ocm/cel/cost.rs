@@ -11,17 +11,17 @@ use cel::common::ast::{CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedExpr, L
 use cel::common::types::{CelInt, CelList, CelString};
 use cel::common::value::Val;
 
-use super::{CLUSTER, EXPRESSION_COST_MAX, functions};
+use super::{CLUSTER, EXPRESSION_COST_MAX, functions, patterns};
 
 /// Levels to which an expression may nest.
-const DEPTH_MAX: usize = 200;
+const DEPTH_MAX: usize = 100;
 /// The function that meters its first argument; no expression can name it.
 pub(super) const METER: &str = "@meter";
 /// The function that refuses long texts and lists; no expression can name it.
 pub(super) const SHORT: &str = "@short";
 /// Characters of what functions take whose result is as long as the product of what they take.
 pub(super) const SHORT_MAX: u64 = 4096;
-/// Steps that a regular expression counts for: it is compiled each time.
+/// Steps that a regular expression counts for: it may have to be compiled.
 const REGEX_COST: u64 = 10_000;
 /// Characters that count for one step.
 const CHARACTERS_PER_STEP: u64 = 10;
@@ -242,6 +242,9 @@ fn rewrite_call(id: u64, mut call: CallExpr, result: Option<&str>) -> IdedExpr {
         _ => false,
     });
     let inner = if gathers { result } else { None };
+    if call.func_name == "matches" {
+        patterns::MATCHES.clone_into(&mut call.func_name);
+    }
     let short = functions::PRODUCT.contains(&call.func_name.as_str());
     let guard = |part: IdedExpr| if short { wrapped(SHORT, part, 0) } else { part };
     call.args = call.args.into_iter().map(|arg| guard(rewrite(arg, inner))).collect();

@@ -7,7 +7,7 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use cel::common::ast::{CallExpr, Expr, operators};
-use cel::common::types::{BOOL_TYPE, CelBool, CelDouble, CelInt, CelList, CelString, DYN_TYPE, INT_TYPE, LIST_TYPE};
+use cel::common::types::{BOOL_TYPE, CelBool, CelDouble, CelInt, CelString, DYN_TYPE, INT_TYPE, LIST_TYPE};
 use cel::common::types::{STRING_TYPE, Type};
 use cel::common::value::{CowVal, StaticVal, Val};
 use cel::{Context, DeclarationError, Env, ExecutionError, FunctionContext};
@@ -20,7 +20,7 @@ use crate::api::ocm::AddOnScoreStatus;
 
 /// Lists a cluster's scores of an AddOnPlacementScore.
 pub(super) const SCORES_FUNCTION: &str = "scores";
-/// Functions that compile a regular expression.
+/// Functions that take a regular expression.
 pub(super) const REGEX: [&str; 3] = ["matches", "find", "findAll"];
 /// Functions whose result, or whose work, grows with the product of what they take.
 pub(super) const PRODUCT: [&str; 6] = ["replace", "join", "split", "indexOf", "lastIndexOf", "quote"];
@@ -138,10 +138,12 @@ pub(super) fn environment() -> Env {
     env
 }
 
+/// A function that keeps something between calls.
+pub(super) type Native =
+    Box<dyn for<'c, 'v> Fn(&mut FunctionContext<'c, 'v>) -> Result<CowVal<'c, 'v>, ExecutionError> + Send + Sync>;
+
 /// Adds the functions that need the cluster or the meter.
 pub(super) fn add_to(context: &mut Context<'_, '_>, meter: &Arc<Meter>) {
-    type Native =
-        Box<dyn for<'c, 'v> Fn(&mut FunctionContext<'c, 'v>) -> Result<CowVal<'c, 'v>, ExecutionError> + Send + Sync>;
     let charged = meter.clone();
     let charge: Native = Box::new(move |call| {
         let body = call.args.pop().and_then(|body| Some(*body.downcast_ref::<CelInt>()?.inner()));
@@ -178,7 +180,7 @@ pub(super) fn scores<'h>(objects: impl Iterator<Item = (&'h str, &'h AddOnScoreS
 type Args<'b, 'v> = Vec<CowVal<'b, 'v>>;
 type Outcome<'b, 'v> = Result<CowVal<'b, 'v>, ExecutionError>;
 
-fn text<'a>(args: &'a Args<'_, '_>, position: usize) -> Result<&'a str, ExecutionError> {
+pub(super) fn text<'a>(args: &'a Args<'_, '_>, position: usize) -> Result<&'a str, ExecutionError> {
     let text = args.get(position).and_then(|arg| arg.downcast_ref::<CelString>());
     text.map(CelString::inner).ok_or_else(|| unexpected("string"))
 }
@@ -351,22 +353,11 @@ fn normal_version(written: &str) -> String {
     format!("{}{rest}", numbers.iter().map(short).collect::<Vec<_>>().join("."))
 }
 
-/// Source: Kubernetes, CEL regex and list libraries; `parseJSON` is Open Cluster Management's.
+/// Source: Kubernetes, CEL list library; `parseJSON` is Open Cluster Management's.
 fn texts_and_lists(env: &mut Env) -> Result<(), DeclarationError> {
     env.add_member_overload("parseJSON", "string_parse_json", STRING_TYPE, vec![], |args| {
         let parsed: Result<Value, _> = serde_json::from_str(text(&args, 0)?);
         Ok(CowVal::Owned(json::whole(&parsed.map_err(|error| ExecutionError::function_error("parseJSON", error))?)))
-    })?;
-    env.add_member_overload("find", "string_find", STRING_TYPE, vec![STRING_TYPE], |args| {
-        let found = regex(&args)?.find(text(&args, 0)?).map_or(String::new(), |found| found.as_str().to_owned());
-        Ok(CowVal::owned(CelString::from(found)))
-    })?;
-    env.add_member_overload("findAll", "string_find_all", STRING_TYPE, vec![STRING_TYPE], |args| {
-        find_all(&args, usize::MAX)
-    })?;
-    env.add_member_overload("findAll", "string_find_all_n", STRING_TYPE, vec![STRING_TYPE, INT_TYPE], |args| {
-        let limit = args.get(2).and_then(|arg| arg.downcast_ref::<CelInt>()).map_or(-1, |limit| *limit.inner());
-        find_all(&args, usize::try_from(limit).unwrap_or(usize::MAX))
     })?;
     env.add_member_overload("isSorted", "list_is_sorted", LIST_TYPE, vec![], |args| {
         let items = items(&args)?;
@@ -395,18 +386,6 @@ fn texts_and_lists(env: &mut Env) -> Result<(), DeclarationError> {
             .rposition(|item| item.equals(wanted.as_ref()))
             .map_or(-1, |at| i64::try_from(at).unwrap_or(-1)))
     })
-}
-
-fn regex(args: &Args<'_, '_>) -> Result<regex::Regex, ExecutionError> {
-    regex::Regex::new(text(args, 1)?).map_err(|error| ExecutionError::function_error("find", error))
-}
-
-fn find_all<'b, 'v>(args: &Args<'_, '_>, limit: usize) -> Outcome<'b, 'v> {
-    let regex = regex(args)?;
-    let found = regex.find_iter(text(args, 0)?).take(limit).map(|found| found.as_str().to_owned());
-    let list: Vec<Box<dyn Val + 'v>> =
-        found.map(|text| -> Box<dyn Val + 'v> { Box::new(CelString::from(text)) }).collect();
-    Ok(CowVal::owned(CelList::from(list)))
 }
 
 fn items<'a, 'v>(args: &'a Args<'_, 'v>) -> Result<Vec<&'a (dyn Val + 'v)>, ExecutionError> {

@@ -7,6 +7,7 @@
 mod cost;
 mod functions;
 mod json;
+mod patterns;
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -18,6 +19,7 @@ use cel::{Context, Env, Value};
 use fixedbitset::FixedBitSet;
 
 use self::cost::Meter;
+use self::patterns::Patterns;
 use super::Hub;
 
 /// Characters of an expression.
@@ -26,6 +28,10 @@ pub const EXPRESSION_LENGTH_MAX: usize = 5000;
 pub const EXPRESSION_COST_MAX: u64 = 1_000_000;
 /// What the expressions of one predicate may cost on one cluster, in steps.
 pub const PREDICATE_COST_MAX: u64 = 10_000_000;
+
+/// Bytes of stack that expressions are compiled and evaluated on: the deepest that is allowed needs less, and more than
+/// a thread may have. They are reserved, and take memory only as far as they are used.
+const STACK_SIZE: usize = 64 << 20;
 
 /// The variable that holds the cluster.
 const CLUSTER: &str = "managedCluster";
@@ -56,6 +62,10 @@ impl Expressions {
         if expressions.is_empty() {
             return Ok(Self { score_names: Some(BTreeSet::new()), ..Self::default() });
         }
+        stacker::grow(STACK_SIZE, || Self::compile_deep(expressions))
+    }
+
+    fn compile_deep(expressions: &[String]) -> Result<Self, String> {
         let environment = functions::environment();
         let compiled = expressions.iter().map(|text| compile(&environment, text)).collect::<Result<Vec<_>, _>>()?;
         let score_names = compiled.iter().try_fold(BTreeSet::new(), |mut names, expression| {
@@ -80,13 +90,16 @@ impl Expressions {
     pub(super) fn matching(&self, hub: &Hub, clusters: &FixedBitSet) -> Vec<usize> {
         let Some(environment) = &self.environment else { return clusters.ones().collect() };
         let meter = Arc::new(Meter::default());
-        clusters.ones().filter(|&slot| self.holds(hub, slot, environment, &meter)).collect()
+        let patterns = Patterns::default();
+        let holds = |slot: &usize| self.holds(hub, *slot, environment, &meter, &patterns);
+        stacker::grow(STACK_SIZE, || clusters.ones().filter(holds).collect())
     }
 
-    fn holds(&self, hub: &Hub, slot: usize, environment: &Arc<Env>, meter: &Arc<Meter>) -> bool {
+    fn holds(&self, hub: &Hub, slot: usize, environment: &Arc<Env>, meter: &Arc<Meter>, patterns: &Patterns) -> bool {
         let object = &hub.member(super::taint::slot_number(slot)).object;
         let mut context = Context::with_env(environment.clone());
         functions::add_to(&mut context, meter);
+        patterns.add_to(&mut context);
         context.add_variable_as_val(CLUSTER, json::lazy(object));
         if self.score_names.as_ref().is_none_or(|names| !names.is_empty()) {
             context.add_variable_as_val(SCORES, functions::scores(hub.score_objects(&hub.names()[slot])));
@@ -103,7 +116,7 @@ impl Expressions {
 
 /// Returns what is wrong with an expression.
 pub(super) fn complaint(expression: &str) -> Option<String> {
-    compile(&functions::environment(), expression).err()
+    stacker::grow(STACK_SIZE, || compile(&functions::environment(), expression).err())
 }
 
 fn compile(environment: &Env, text: &str) -> Result<Expression, String> {

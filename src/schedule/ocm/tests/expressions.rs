@@ -62,3 +62,26 @@ fn costly_expressions_match_nothing() {
         assert_eq!(matches(&hub, &expression), Ok(false), "{expression}");
     }
 }
+
+/// Neither reading nor evaluating what nests deeply takes more stack than there is.
+#[test]
+fn expressions_nest_as_deep_as_is_allowed_and_no_deeper() {
+    let hub = plain(["c1"]);
+    let around = |open: &str, inner: &str, close: &str, depth: usize| open.repeat(depth) + inner + &close.repeat(depth);
+    type Shape = fn(&dyn Fn(&str, &str, &str, usize) -> String, usize) -> String;
+    let table: [(&str, Shape, usize); 8] = [
+        ("parentheses", |around, n| around("(", "true", ")", n), 90),
+        ("choices", |around, n| around("(true ? ", "true", " : false)", n), 60),
+        ("lists", |around, n| around("[", "", "]", n) + " != []", 90),
+        ("loops", |around, n| around("[1].all(a, ", "true", ")", n), 40),
+        ("inner maps", |around, n| around("[1].map(a, ", "1", ")", n) + ".size() == 1", 30),
+        ("maps in a row", |around, n| around("", "['0']", ".map(x, x)", n) + ".size() == 1", 90),
+        ("replacements", |around, n| around("", "'a'", ".replace('a', 'b')", n) + " != ''", 90),
+        ("sums", |around, n| around("1+", "1 > 0", "", n), 90),
+    ];
+    for (case, shape, depth) in table {
+        assert_eq!(matches(&hub, &shape(&around, depth)), Ok(true), "{case}");
+        let message = matches(&hub, &shape(&around, depth * 3)).unwrap_err();
+        assert!(message.starts_with("compilation failed: "), "{case}: {message}");
+    }
+}

@@ -1,4 +1,4 @@
-//! W20 to W25, W39, and what is wrong by configuration.
+//! W20 to W25: predicates, taints and tolerations.
 
 use super::*;
 
@@ -49,6 +49,43 @@ fn w23_a_toleration_ends_at_the_second() {
     assert_eq!(picked(&hub, &run_at(&hub, spec, outcome.requeue_at.unwrap())), ["c1"]);
 }
 
+/// The end is exclusive, seconds may be none at all, and a time that was never written is long ago.
+#[test]
+fn tolerations_with_seconds_hold_before_their_end() {
+    let taint = |at: Value| json!({"key": "k", "effect": "NoSelect", "timeAdded": at});
+    let (at, never) = (json!("2026-03-01T11:59:50Z"), json!(null));
+    let table: [(&str, &Value, i64, Option<bool>); 7] = [
+        ("before", &at, 11, Some(true)),
+        ("at the end", &at, 10, Some(false)),
+        ("none", &at, 0, Some(false)),
+        ("negative", &at, -1, Some(false)),
+        ("without end", &at, i64::MAX, Some(true)),
+        ("no time added", &never, 1_000_000_000, Some(false)),
+        ("no time added, without end", &never, i64::MAX, Some(false)),
+    ];
+    for (case, at, seconds, wanted) in table {
+        let hub = hub([tainted("c1", json!([crate::api::object::without_nulls(&taint(at.clone()))]))]);
+        let outcome = run(&hub, json!({"tolerations": [{"operator": "Exists", "tolerationSeconds": seconds}]}));
+        assert_eq!(outcome.misconfigured.is_none().then(|| outcome.selected.contains(0)), wanted, "{case}");
+        let forever = run(&hub, json!({"tolerations": [{"operator": "Exists"}]}));
+        assert!(forever.selected.contains(0), "{case}: for ever");
+    }
+}
+
+/// Source: the reference (2.4): the first that tolerates says when to look again, though a later one holds for ever.
+#[test]
+fn the_first_toleration_that_holds_says_when_to_look_again() {
+    let taint = json!([{"key": "k", "effect": "NoSelect", "timeAdded": "2026-03-01T11:59:50Z"}]);
+    let mut hub = hub([tainted("c1", taint)]);
+    hub.set_decisions(&key(), ["c1"]);
+    let timed = |seconds: i64| json!({"operator": "Exists", "tolerationSeconds": seconds});
+    let end = |tolerations: Value| run(&hub, json!({"tolerations": tolerations})).requeue_at;
+    let soon: Timestamp = "2026-03-01T12:00:05Z".parse().unwrap();
+    assert_eq!(end(json!([timed(5), timed(15), {"operator": "Exists"}])), Some(soon));
+    assert_eq!(end(json!([{"operator": "Exists"}, timed(15)])), None);
+    assert_eq!(end(json!([timed(5), {"operator": "Exists"}])), None);
+}
+
 #[test]
 fn w25_predicates_are_alternatives() {
     let aws = json!({"status": {"clusterClaims": [{"name": "platform", "value": "AWS"}]}});
@@ -59,39 +96,53 @@ fn w25_predicates_are_alternatives() {
     assert_eq!(picked(&hub, &run(&hub, json!({"predicates": [claim]}))), ["c1"]);
 }
 
+/// Claims are judged as labels are: their values, however long a claim's may be, are held to the rules of labels.
 #[test]
-fn w39_conditions_say_why_there_is_nobody() {
-    let mut hub = Hub::new([member("c1", json!({SET_LABEL: "z"}), json!({}))].into());
-    assert_eq!(run(&hub, json!({})).satisfied.reason, "NoManagedClusterSetBindings");
-    hub.set_binding("ns1", "z", true);
-    assert_eq!(run(&hub, json!({})).satisfied.reason, "NoManagedClusterSetBindings", "a binding without its set");
-    hub.set_set("z", Some(serde_json::from_value(json!({})).unwrap()));
-    let message = run(&hub, json!({"clusterSets": ["x", "y"]})).satisfied.message;
-    assert_eq!(message, "None of ManagedClusterSets [x,y] is bound to placement namespace");
-    assert_eq!(picked(&hub, &run(&hub, json!({"clusterSets": ["x", "z"]}))), ["c1"]);
+fn claims_are_judged_as_labels_are() {
+    let claims = json!([{"name": "a", "value": "first"}, {"name": "a", "value": "last"}]);
+    let hub = hub([member("c1", json!({}), json!({"status": {"clusterClaims": claims}}))]);
+    let long = "v".repeat(64);
+    let table: [(&str, Value, Result<bool, &str>); 7] = [
+        ("the last of a name", json!({"key": "a", "operator": "In", "values": ["last"]}), Ok(true)),
+        ("not the first", json!({"key": "a", "operator": "In", "values": ["first"]}), Ok(false)),
+        ("absent is not in", json!({"key": "b", "operator": "NotIn", "values": ["x"]}), Ok(true)),
+        ("absent does not exist", json!({"key": "b", "operator": "DoesNotExist"}), Ok(true)),
+        ("too long", json!({"key": "a", "operator": "NotIn", "values": [long]}), Err("values[0][a]: Invalid value")),
+        ("a space", json!({"key": "a", "operator": "In", "values": ["x y"]}), Err("values[0][a]: Invalid value")),
+        ("no value", json!({"key": "a", "operator": "In"}), Err("values: Invalid value: []")),
+    ];
+    for (case, requirement, wanted) in table {
+        let selector = json!({"claimSelector": {"matchExpressions": [requirement]}});
+        let outcome = run(&hub, json!({"predicates": [{"requiredClusterSelector": selector}]}));
+        match (wanted, outcome.misconfigured) {
+            (Ok(wanted), found) => assert_eq!((found, outcome.selected.contains(0)), (None, wanted), "{case}"),
+            (Err(message), found) => {
+                let found = found.unwrap_or_default();
+                assert!(found.plugin == "Predicate" && found.message.starts_with(message), "{case}: {found:?}");
+            }
+        }
+    }
 }
 
+/// Source: the reference (2.3): a cluster passes if any predicate fits, and one predicate fits if all its parts do.
 #[test]
-fn misconfigured_placements_withdraw_or_keep() {
-    for (spec, message) in [
-        (json!({"tolerations": [{"value": "v"}]}), "TaintToleration:If the key is empty"),
-        (
-            json!({"predicates": [{"requiredClusterSelector": {"celSelector": {"celExpressions": ["a."]}}}]}),
-            "Predicate:compilation failed: ",
-        ),
-        (json!({"prioritizerPolicy": {"mode": "Most"}}), ":incorrect prioritizer policy mode: Most"),
-    ] {
-        let mut hub = plain(["c1", "c2"]);
-        hub.set_decisions(&key(), ["c2"]);
-        let (key, policy) = (key(), policy(spec.clone()));
-        assert_eq!(policy.complaints().len(), 1, "{spec}");
-        let request =
-            |on_misconfigured| Request { key: &key, policy: &policy, hub: &hub, now: now(), on_misconfigured };
-        let withdrawn = schedule(&request(OnMisconfigured::Withdraw)).unwrap();
-        assert_eq!((withdrawn.selected.count_ones(..), withdrawn.pages(&key, &hub).unwrap().len()), (0, 1));
-        let said = withdrawn.status(&key, &[], now()).conditions;
-        assert!(said[0].message.starts_with(message), "{}", said[0].message);
-        let kept = schedule(&request(OnMisconfigured::Keep)).unwrap();
-        assert_eq!((kept.decisions, kept.selected.ones().collect::<Vec<_>>()), (Decisions::Kept, vec![1]), "{spec}");
+fn parts_of_a_predicate_all_have_to_fit() {
+    let aws = json!({"status": {"clusterClaims": [{"name": "platform", "value": "AWS"}]}});
+    let prod = json!({"env": "prod"});
+    let hub = hub([
+        member("all", prod.clone(), aws.clone()),
+        member("no-claim", prod, json!({})),
+        member("no-label", json!({}), aws),
+    ]);
+    let selector = |expression: &str| {
+        json!({"labelSelector": {"matchLabels": {"env": "prod"}},
+        "claimSelector": {"matchExpressions": [{"key": "platform", "operator": "Exists"}]},
+        "celSelector": {"celExpressions": ["true", expression]}})
+    };
+    for (expression, wanted) in [("true", vec!["all"]), ("false", vec![])] {
+        let spec = json!({"predicates": [{"requiredClusterSelector": selector(expression)}]});
+        assert_eq!(picked(&hub, &run(&hub, spec)), wanted, "{expression}");
     }
+    let all = run(&hub, json!({"predicates": [{}]}));
+    assert_eq!(all.selected.count_ones(..), 3, "an empty predicate fits every cluster");
 }

@@ -2,14 +2,22 @@
 
 #![allow(clippy::needless_pass_by_value, reason = "tests read better so")]
 
+mod conditions;
+mod documents;
+mod explained;
 mod expressions;
 mod filters;
 mod groups;
+mod guide;
+mod naive;
+mod properties;
 mod scores;
+mod worlds;
 
 use serde_json::{Value, json};
 
 use super::*;
+use crate::model::explanation::{ClusterExplanation, Explanation};
 use crate::model::id::ClusterName;
 
 /// The placement under test.
@@ -70,6 +78,23 @@ fn run_at(hub: &Hub, spec: Value, now: Timestamp) -> Outcome {
 
 fn run(hub: &Hub, spec: Value) -> Outcome {
     run_at(hub, spec, now())
+}
+
+fn explained(hub: &Hub, spec: Value) -> Explanation {
+    let (key, policy) = (key(), policy(spec));
+    explain(&Request { key: &key, policy: &policy, hub, now: now(), on_misconfigured: OnMisconfigured::Withdraw })
+        .unwrap()
+}
+
+fn of<'e>(explanation: &'e Explanation, cluster: &str) -> &'e ClusterExplanation {
+    explanation.clusters.iter().find(|explained| explained.cluster_name.as_str() == cluster).unwrap()
+}
+
+/// What each prioritizer adds to each cluster, clusters in order of name.
+fn cells(hub: &Hub, spec: Value) -> Vec<Vec<i64>> {
+    let mut clusters = explained(hub, spec).clusters;
+    clusters.sort_by(|a, b| a.cluster_name.cmp(&b.cluster_name));
+    clusters.iter().map(|explained| explained.scores.iter().map(|term| term.score).collect()).collect()
 }
 
 fn values(outcome: &Outcome) -> Vec<i64> {

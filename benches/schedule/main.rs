@@ -1,9 +1,12 @@
 //! B6: many placements over many clusters. `cargo bench --bench schedule` prints one JSON object.
 //!
-//! Mixed KubeFleet policies, in full and for the placements that a change affects; times are medians in milliseconds. The
-//! rows double clusters or placements, so a cost that grows faster than the input shows as a ratio beyond two.
+//! Mixed policies, three of ten of them Open Cluster Management's, in full and for the placements that a change affects;
+//! times are medians in milliseconds. The rows double clusters or placements, so a cost that grows faster than the input shows
+//! as a ratio beyond two.
 
 #![allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the numbers are small or scattered")]
+
+mod ocm;
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -150,7 +153,21 @@ fn change(
     (time, asked, moved)
 }
 
+/// Measures so many placements on so many clusters: each sort, and both together.
 fn row(clusters: usize, placements: usize) -> Value {
+    let of_ocm = placements * 3 / 10;
+    let (kube_fleet, ocm) = (kube_fleet(clusters, placements - of_ocm), ocm::row(clusters, of_ocm));
+    let mut row = json!({"clusters": clusters, "placements": placements});
+    for time in ["fullMs", "labelFlipMs", "onePercentMs"] {
+        let both = [&kube_fleet, &ocm].map(|row| row[time].as_f64().expect("a time"));
+        row[time] = json!(median(vec![both.iter().sum()]));
+    }
+    row["kubeFleet"] = kube_fleet;
+    row["ocm"] = ocm;
+    row
+}
+
+fn kube_fleet(clusters: usize, placements: usize) -> Value {
     let (build, mut fleet) = timed(|| fleet(clusters));
     let mut placed: Vec<Placed> = (0..placements)
         .map(|number| Placed {
@@ -201,7 +218,7 @@ fn row(clusters: usize, placements: usize) -> Value {
         (percent_asked, percent_moved) = (percent_asked.max(found.1), percent_moved + found.2);
     }
     json!({
-        "clusters": clusters, "placements": placements, "bindings": bindings,
+        "placements": placements, "bindings": bindings,
         "indexMs": median(vec![build]), "fullMs": full, "fullWithBindingsMs": median(times),
         "labelFlipMs": median(flips), "labelFlipAsked": asked, "labelFlipMoved": moved,
         "onePercentMs": median(percents), "onePercentAsked": percent_asked, "onePercentMoved": percent_moved,
