@@ -50,7 +50,8 @@ impl Disruptions {
         let named = |disruptions: &'a Self| disruptions.evictions.keys().chain(disruptions.budgets.keys());
         let names: BTreeSet<&String> = named(self).chain(named(other)).collect();
         let differ = |name: &&String| {
-            self.evictions.get(*name) != other.evictions.get(*name) || self.budgets.get(*name) != other.budgets.get(*name)
+            self.evictions.get(*name) != other.evictions.get(*name)
+                || self.budgets.get(*name) != other.budgets.get(*name)
         };
         names.into_iter().filter(differ).map(|name| PlacementKey::cluster_scoped(name))
     }
