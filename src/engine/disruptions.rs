@@ -47,13 +47,13 @@ impl Disruptions {
 
     /// Returns the placements whose evictions or budgets are not those of `other`.
     pub fn differing<'a>(&'a self, other: &'a Self) -> impl Iterator<Item = PlacementKey> + 'a {
-        let named = |disruptions: &'a Self| disruptions.evictions.keys().chain(disruptions.budgets.keys());
-        let names: BTreeSet<&String> = named(self).chain(named(other)).collect();
+        let placements = |disruptions: &'a Self| disruptions.evictions.keys().chain(disruptions.budgets.keys());
+        let names: BTreeSet<&String> = placements(self).chain(placements(other)).collect();
         let differ = |name: &&String| {
             self.evictions.get(*name) != other.evictions.get(*name)
                 || self.budgets.get(*name) != other.budgets.get(*name)
         };
-        names.into_iter().filter(differ).map(|name| PlacementKey::cluster_scoped(name))
+        names.into_iter().filter(differ).map(PlacementKey::cluster_scoped)
     }
 
     /// Judges the evictions of a placement that were not judged yet, one after the other in the order of names, and writes
