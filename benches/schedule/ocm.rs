@@ -30,13 +30,13 @@ fn document(number: usize) -> Value {
         "apiVersion": "cluster.open-cluster-management.io/v1", "kind": "ManagedCluster",
         "metadata": {"name": format!("member-{number:05}"), "labels": {
             SET_LABEL: format!("set-{}", scatter(number, 9) % 4),
-            "env": ["dev", "staging", "prod"][scatter(number, 1) % 3],
+            "env": (["dev", "staging", "prod"][scatter(number, 1) % 3]),
             "region": format!("region-{}", scatter(number, 2) % 20),
             "tier": format!("t{}", scatter(number, 4) % 4),
         }},
         "spec": {"taints": taints},
         "status": {"allocatable": quantities, "capacity": quantities, "clusterClaims": [
-            {"name": "platform", "value": ["AWS", "GCP", "Azure"][scatter(number, 3) % 3]},
+            {"name": "platform", "value": (["AWS", "GCP", "Azure"][scatter(number, 3) % 3])},
             {"name": "kubeversion", "value": format!("v1.{}.0", 28 + scatter(number, 7) % 6)},
         ]},
     })

@@ -147,6 +147,7 @@ impl Validate for AddOnPlacementScore {
 }
 
 #[cfg(test)]
+#[allow(clippy::type_complexity, clippy::needless_pass_by_value, reason = "tables read better so")]
 mod tests {
     use serde_json::{Value, json};
 

@@ -57,7 +57,7 @@ enum ExplainFormat {
     /// A row for each cluster.
     #[default]
     Table,
-    /// The same with every term of the scores, and every cluster.
+    /// The same with every term of the scores, what broke ties, and every cluster.
     Wide,
     /// JSON, for scripts.
     Json,

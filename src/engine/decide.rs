@@ -57,7 +57,9 @@ pub fn decide(state: PlacementState, world: &World, now: Timestamp) -> Decision 
     }
     pass.load_newest_payload();
     pass.judge_bindings();
-    pass.evict();
+    if pass.evict() {
+        pass.reschedule();
+    }
     let gate = pass.guard();
     pass.roll(gate.as_ref());
     pass.judge_bindings();
@@ -161,6 +163,15 @@ impl Pass<'_> {
             }
         };
         if let Err(error) = result {
+            self.state.record.error = Some(error);
+        }
+    }
+
+    /// Schedules again, because somebody was evicted: nothing else may ever ask for it, where the cluster does not answer.
+    fn reschedule(&mut self) {
+        if self.state.record.error.is_none()
+            && let Err(error) = self.schedule()
+        {
             self.state.record.error = Some(error);
         }
     }

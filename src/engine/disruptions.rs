@@ -47,13 +47,13 @@ impl Disruptions {
 
     /// Returns the placements whose evictions or budgets are not those of `other`.
     pub fn differing<'a>(&'a self, other: &'a Self) -> impl Iterator<Item = PlacementKey> + 'a {
-        let placements = |disruptions: &'a Self| disruptions.evictions.keys().chain(disruptions.budgets.keys());
-        let names: BTreeSet<&String> = placements(self).chain(placements(other)).collect();
-        let differ = |name: &&String| {
+        let named = |disruptions: &'a Self| disruptions.evictions.keys().chain(disruptions.budgets.keys());
+        let all: BTreeSet<&String> = named(self).chain(named(other)).collect();
+        let is_other = |name: &&String| {
             self.evictions.get(*name) != other.evictions.get(*name)
                 || self.budgets.get(*name) != other.budgets.get(*name)
         };
-        names.into_iter().filter(differ).map(PlacementKey::cluster_scoped)
+        all.into_iter().filter(is_other).map(PlacementKey::cluster_scoped)
     }
 
     /// Judges the evictions of a placement that were not judged yet, one after the other in the order of names, and writes
@@ -126,3 +126,6 @@ fn read<S: DeserializeOwned>(manifest: &Manifest) -> Option<S> {
     document.as_object_mut()?.entry("spec").or_insert_with(|| serde_json::json!({}));
     yaml::typed::<Object<S>>(&document).ok().map(|object| object.spec)
 }
+
+#[cfg(test)]
+mod tests;

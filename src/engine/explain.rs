@@ -271,9 +271,7 @@ fn judge_kept(clusters: &mut [ClusterExplanation], afresh: Vec<ClusterExplanatio
         if cluster.kept {
             cluster.rejected = today.rejected;
         }
-        (cluster.scores, cluster.rank, cluster.tie_break) = match settled {
-            true => (today.scores, today.rank, today.tie_break),
-            false => (today.scores, None, None),
-        };
+        cluster.scores = today.scores;
+        (cluster.rank, cluster.tie_break) = if settled { (today.rank, today.tie_break) } else { (None, None) };
     }
 }

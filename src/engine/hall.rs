@@ -260,9 +260,9 @@ impl Hall {
     /// Decides about OCM Placements one after the other, each with what those before it picked; the placements that follow
     /// them are decided next. Returns those that were decided; `None` where the store does not take them.
     async fn decide_ocm(&mut self, now: Timestamp) -> Option<BTreeSet<Key>> {
-        let due = std::mem::take(&mut self.agenda.ocm);
+        let due = self.world.ocm.in_order(std::mem::take(&mut self.agenda.ocm));
         if due.is_empty() {
-            return Some(due);
+            return Some(BTreeSet::new());
         }
         let before: Vec<_> = due.iter().map(|key| self.world.ocm.record(key).cloned()).collect();
         let mut ops = Vec::new();
@@ -302,7 +302,7 @@ impl Hall {
                 self.agenda.concerns_followers(&tree, key);
             }
         }
-        Some(due)
+        Some(due.into_iter().collect())
     }
 
     fn count_decision(&self, difference: &[Op]) {

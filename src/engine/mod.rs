@@ -5,6 +5,8 @@ pub mod commit;
 pub mod decide;
 pub mod disruptions;
 pub mod explain;
+#[cfg(test)]
+mod fixtures;
 pub mod follow;
 pub mod hall;
 pub mod hub;

@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
+use crate::api::cluster::MemberCluster;
 use crate::api::condition::find_condition;
 use crate::api::object::{Object, without_nulls};
 use crate::api::ocm::{
@@ -49,6 +50,8 @@ struct Wish {
 pub struct Facts {
     /// Properties under KubeFleet's names: cpu and memory are taken from them.
     pub properties: BTreeMap<String, String>,
+    /// Its taints, each since when: see [`dated_taints`].
+    pub taints: Vec<ManagedClusterTaint>,
     /// Since when it has not answered, if that is long.
     pub silent_since: Option<Timestamp>,
 }
@@ -262,11 +265,17 @@ impl Ocm {
         decision
     }
 
-    /// Decides about every Placement in order, each with what those before it picked, and takes it up at once: for worlds
-    /// that nobody writes down.
-    pub fn decide_all(&mut self, now: Timestamp) {
-        let keys: BTreeSet<Key> = self.wishes.keys().chain(self.records.keys()).cloned().collect();
-        for key in keys {
+    /// Returns in which order Placements are decided: first those that are gone, whose clusters weigh on nobody's balance.
+    pub fn in_order(&self, keys: BTreeSet<Key>) -> Vec<Key> {
+        let mut keys: Vec<Key> = keys.into_iter().collect();
+        keys.sort_by_key(|key| self.is_wished(key));
+        keys
+    }
+
+    /// Decides about Placements in order, each with what those before it picked, and takes it up at once: for worlds that
+    /// nobody writes down.
+    pub fn decide_each(&mut self, keys: BTreeSet<Key>, now: Timestamp) {
+        for key in self.in_order(keys) {
             let decision = self.decide(&key, now);
             self.settle(decision);
         }
@@ -395,8 +404,33 @@ fn entry(key: &Key, at: Timestamp, event: &str, facts: serde_json::Value) -> Jou
     JournalEntry { at, event: event.to_owned(), placement: None, cluster: None, facts }
 }
 
+/// Returns a cluster's taints with since when each is there: as git says, else since it was first seen, as `before` has it.
+///
+/// Source: OCM, whose webhook dates a taint when it comes or changes its value or effect. A toleration for some seconds would
+/// have ended at once otherwise.
+pub fn dated_taints(
+    before: &[ManagedClusterTaint],
+    member: &MemberCluster,
+    now: Timestamp,
+) -> Vec<ManagedClusterTaint> {
+    let taints = member.managed.iter().flat_map(|managed| &managed.spec.taints);
+    let dated = |taint: &ManagedClusterTaint| ManagedClusterTaint {
+        time_added: taint.time_added.or_else(|| since(before, taint)).or(Some(now)),
+        ..taint.clone()
+    };
+    taints.map(dated).collect()
+}
+
+fn since(known: &[ManagedClusterTaint], taint: &ManagedClusterTaint) -> Option<Timestamp> {
+    let text = |taint: &ManagedClusterTaint| (taint.key.clone(), taint.value.clone(), taint.effect);
+    known.iter().find(|known| text(known) == text(taint))?.time_added
+}
+
 fn enrich(member: &mut Member, facts: &Facts) {
     member.fill_resources(&facts.properties);
+    for taint in member.taints.iter_mut().filter(|taint| taint.time_added.is_none()) {
+        taint.time_added = since(&facts.taints, taint);
+    }
     if let Some(since) = facts.silent_since
         && !member.taints.iter().any(|taint| taint.key == UNREACHABLE)
     {
@@ -424,3 +458,6 @@ fn read<S: DeserializeOwned>(manifest: &Manifest) -> Option<Object<S>> {
 fn same_text(a: &Origin, b: &Origin) -> bool {
     a.blob == b.blob && a.ordinal == b.ordinal
 }
+
+#[cfg(test)]
+mod tests;

@@ -234,7 +234,11 @@ pub fn properties(member: &MemberCluster, record: Option<&ClusterRecord>) -> BTr
 
 /// Returns what OCM Placements see of a member beside what git says.
 pub fn ocm_facts(member: &MemberCluster, record: Option<&ClusterRecord>, now: Timestamp) -> Facts {
-    Facts { properties: properties(member, record), silent_since: record.and_then(|record| silent_since(record, now)) }
+    Facts {
+        properties: properties(member, record),
+        taints: record.map(|record| record.managed_taints.clone()).unwrap_or_default(),
+        silent_since: record.and_then(|record| silent_since(record, now)),
+    }
 }
 
 /// Returns since when a cluster has been silent, where that is too long for anything new to go there.

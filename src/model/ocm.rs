@@ -60,6 +60,12 @@ impl OcmPlacementRecord {
         self.groups.iter().flat_map(|group| &group.clusters)
     }
 
+    /// Returns what is wrong with it, for people.
+    pub fn misconfiguration(&self) -> Option<&str> {
+        let wrong = |c: &&Condition| c.type_ == "PlacementMisconfigured" && c.status == ConditionStatus::True;
+        self.conditions.iter().find(wrong).map(|c| c.message.as_str())
+    }
+
     /// Tells whether it got as many clusters as it asks for.
     pub fn is_satisfied(&self) -> bool {
         self.conditions.iter().any(|c| c.type_ == "PlacementSatisfied" && c.status == ConditionStatus::True)

@@ -10,6 +10,7 @@ use super::id::{ClusterName, CommitId, Digest, ObjectId, ObjectKey, PlacementKey
 use super::manifest::{InputError, Origin};
 use crate::api::cluster::Taint;
 use crate::api::condition::Condition;
+use crate::api::ocm::ManagedClusterTaint;
 use crate::api::placement::{ApplyStrategy, PlacementPolicy, PlacementSpec};
 
 /// What is known of the source.
@@ -399,6 +400,9 @@ pub struct ClusterRecord {
     /// Its taints in git.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub taints: Vec<Taint>,
+    /// Its taints as a ManagedCluster, each since when: where git does not say, since it was first seen there.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub managed_taints: Vec<ManagedClusterTaint>,
     /// Properties that git states; see [`super::facts::stated`].
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub stated: BTreeMap<String, String>,
@@ -423,6 +427,7 @@ impl ClusterRecord {
             left: false,
             joined_at: Some(now),
             taints: Vec::new(),
+            managed_taints: Vec::new(),
             stated: BTreeMap::new(),
             properties: BTreeMap::new(),
             properties_unknown: None,

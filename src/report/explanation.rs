@@ -22,12 +22,13 @@ pub fn heading(explanation: &Explanation) -> Vec<Line> {
     ]
 }
 
-/// Returns one row for each cluster, in the order of the explanation; `wide` shows the terms of the scores, too, and
-/// every cluster.
+/// Returns one row for each cluster, in the order of the explanation; `wide` shows the terms of the scores, too, what broke
+/// ties, and every cluster.
 pub fn table(explanation: &Explanation, wide: bool) -> Table {
     let mut headers: Vec<String> = ["CLUSTER", "PICKED", "RANK", "SCORE"].map(str::to_owned).to_vec();
     let terms: Vec<&str> = if wide { term_names(explanation) } else { Vec::new() };
-    headers.extend(terms.iter().map(|name| name.to_uppercase()));
+    // As they are named: labels and scores tell upper from lower case.
+    headers.extend(terms.iter().map(|name| (*name).to_owned()));
     headers.push("WHY".to_owned());
     let shown = if wide { usize::MAX } else { EXPLAINED_MAX };
     let rows = explanation.clusters.iter().take(shown).map(|cluster| {
@@ -41,7 +42,9 @@ pub fn table(explanation: &Explanation, wide: bool) -> Table {
         row.extend(terms.iter().map(|name| score(name).map(|term| term.score.to_string()).unwrap_or_default()));
         // The column PICKED says the rest.
         let prefix = if cluster.picked { "picked: " } else { "not picked: " };
-        row.push(cluster.reason.strip_prefix(prefix).unwrap_or(&cluster.reason).to_owned());
+        let reason = cluster.reason.strip_prefix(prefix).unwrap_or(&cluster.reason);
+        let tie_break = cluster.tie_break.as_ref().filter(|_| wide);
+        row.push(tie_break.map_or(reason.to_owned(), |tie_break| format!("{reason}; {tie_break}")));
         row
     });
     Table { rows: rows.collect(), headers }

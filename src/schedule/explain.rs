@@ -8,7 +8,9 @@ use super::fleet::Fleet;
 use super::properties::RESOURCES;
 use super::rank::{Candidate, Ranking, rank};
 use super::{Action, Error, Outcome, Request, pick, schedule};
-use crate::api::placement::{PlacementPolicy, PlacementType, SortOrder};
+use crate::api::placement::{
+    LabelSelector, LabelSelectorOperator, LabelSelectorRequirement, PlacementPolicy, PlacementType, SortOrder,
+};
 use crate::model::explanation::{ClusterExplanation, Explanation, Moved, Refusal, ScoreTerm};
 use crate::model::id::ClusterName;
 
@@ -187,12 +189,14 @@ impl<'a, 'b> Sight<'a, 'b> {
         }
         for term in &self.ranking.terms {
             let sorter = term.preferred.preference.property_sorter.as_ref();
-            let what = sorter.map_or("labels".to_owned(), |sorter| {
+            let labels_wanted = term.preferred.preference.label_selector.as_ref().map(label_words);
+            let order = sorter.map(|sorter| {
                 let order = if sorter.sort_order == SortOrder::Descending { "descending" } else { "ascending" };
                 format!("{} {order}", sorter.name.trim_start_matches(RESOURCES))
             });
+            let what: Vec<String> = [labels_wanted, order].into_iter().flatten().collect();
             scores.push(ScoreTerm {
-                name: format!("preferred[{}] {what}", term.index),
+                name: format!("preferred[{}] {}", term.index, what.join(", ")),
                 weight: Some(term.preferred.weight.into()),
                 observed: sorter.and_then(|sorter| self.fleet.cluster(slot).properties.get(&sorter.name).cloned()),
                 score: term.score(slot).into(),
@@ -204,6 +208,22 @@ impl<'a, 'b> Sight<'a, 'b> {
         }
         scores
     }
+}
+
+/// Says a selector as people write one: `region=east, env in (dev, prod)`.
+fn label_words(selector: &LabelSelector) -> String {
+    let equal = selector.match_labels.iter().map(|(key, value)| format!("{key}={value}"));
+    let other = selector.match_expressions.iter().map(|LabelSelectorRequirement { key, operator, values }| {
+        let values = values.join(", ");
+        match operator {
+            LabelSelectorOperator::In => format!("{key} in ({values})"),
+            LabelSelectorOperator::NotIn => format!("{key} notin ({values})"),
+            LabelSelectorOperator::Exists => key.clone(),
+            LabelSelectorOperator::DoesNotExist => format!("!{key}"),
+            LabelSelectorOperator::Unknown(operator) => format!("{key} {operator} ({values})"),
+        }
+    });
+    equal.chain(other).collect::<Vec<_>>().join(", ")
 }
 
 /// Says a refusal in few words: `available-cpu 3 is below 4`.

@@ -127,13 +127,13 @@ fn every_cluster_with_the_first_filter_or_the_rank() {
         outcome    2 of 2 clusters found
         picked     2 of 6 clusters
 
-    CLUSTER   PICKED   RANK   SCORE   PREFERRED[0] AVAILABLE-CPU DESCENDING   PREFERRED[1] LABELS   WHY
-    edge-06   yes      1      58      8                                       50                    rank 1 of 3
-    edge-10   yes      2      8       8                                       0                     rank 2 of 3
-    edge-05   no       3      8       8                                       0                     rank 3 of 3
-    edge-07   no                                                                                    available-cpu 3 is below 4
-    edge-08   no                                                                                    label env is "lab", wanted "prod"
-    edge-09   no                                                                                    taint maintenance=yes:NoSchedule is not tolerated
+    CLUSTER   PICKED   RANK   SCORE   preferred[0] available-cpu descending   preferred[1] region=east   WHY
+    edge-06   yes      1      58      8                                       50                         rank 1 of 3
+    edge-10   yes      2      8       8                                       0                          rank 2 of 3; as good as edge-05, and before it: the larger name comes first
+    edge-05   no       3      8       8                                       0                          rank 3 of 3; as good as edge-10, and after it: the larger name comes first
+    edge-07   no                                                                                         available-cpu 3 is below 4
+    edge-08   no                                                                                         label env is "lab", wanted "prod"
+    edge-09   no                                                                                         taint maintenance=yes:NoSchedule is not tolerated
     "#);
     insta::assert_snapshot!(of_tree(&ocm_fleet(), &["ns1/p", "-o", "wide"]), @r#"
     ✓ Placement ns1/p
@@ -141,12 +141,12 @@ fn every_cluster_with_the_first_filter_or_the_rank() {
         outcome    All cluster decisions scheduled
         picked     2 of 6 clusters
 
-    CLUSTER   PICKED   RANK   SCORE   BALANCE   STEADY   WHY
-    m1        yes      1      100     100       0        rank 1 of 3
-    m3        yes      2      100     100       0        rank 2 of 3
-    m6        no       3      100     100       0        rank 3 of 3
+    CLUSTER   PICKED   RANK   SCORE   Balance   Steady   WHY
+    m1        yes      1      100     100       0        rank 1 of 3; as good as m3, and before it: the smaller name comes first
+    m3        yes      2      100     100       0        rank 2 of 3; as good as m6, and before it: the smaller name comes first
+    m6        no       3      100     100       0        rank 3 of 3; as good as m3, and after it: the smaller name comes first
     m2        no                                         label env is "dev", wanted "prod"
-    m4        no                                         in no cluster set, wanted s
+    m4        no                                         not in cluster set s
     m5        no                                         taint k=v:NoSelect since 2026-01-01T00:00:00Z is not tolerated
     "#);
     insta::assert_snapshot!(of_tree(&ocm_fleet(), &["follower"]), @r#"
@@ -160,7 +160,7 @@ fn every_cluster_with_the_first_filter_or_the_rank() {
     m3        yes      2      100     rank 2 of 3
     m6        no       3      100     rank 3 of 3
     m2        no                      label env is "dev", wanted "prod"
-    m4        no                      in no cluster set, wanted s
+    m4        no                      not in cluster set s
     m5        no                      taint k=v:NoSelect since 2026-01-01T00:00:00Z is not tolerated
     "#);
 }
@@ -189,7 +189,7 @@ fn one_cluster_with_what_was_compared() {
     · edge-05  not picked: rank 3 of 3
         term                                    score  weight  observed
         preferred[0] available-cpu descending       8      20  8
-        preferred[1] labels                         0      50
+        preferred[1] region=east                    0      50
         sum                                         8
         rank       3
         tie-break  as good as edge-10, and after it: the larger name comes first
@@ -240,7 +240,7 @@ fn json_field_by_field() {
         Some(observed) => json!({"name": name, "weight": weight, "observed": observed, "score": score}),
         None => json!({"name": name, "weight": weight, "score": score}),
     };
-    let (cpu, labels) = ("preferred[0] available-cpu descending", "preferred[1] labels");
+    let (cpu, labels) = ("preferred[0] available-cpu descending", "preferred[1] region=east");
     assert_eq!(
         found["clusters"][2],
         json!({"clusterName": "edge-05", "picked": false, "kept": false, "rank": 3,

@@ -227,6 +227,8 @@ fn what_is_not_satisfied_exits_0_with_its_condition() {
 fn what_open_cluster_management_calls_misconfigured_exits_0() {
     let expression =
         |text: &str| json!({"predicates": [{"requiredClusterSelector": {"celSelector": {"celExpressions": [text]}}}]});
+    let claim = json!([{"requiredClusterSelector": {"claimSelector": {"matchExpressions": [
+        {"key": "a", "operator": "Gt", "values": ["1"]}]}}}]);
     let additive = |configuration: Value| json!({"prioritizerPolicy": {"configurations": [configuration]}});
     let rows = [
         ("mode", json!({"prioritizerPolicy": {"mode": "Exac"}}), ":incorrect prioritizer policy mode: Exac"),
@@ -246,6 +248,7 @@ fn what_open_cluster_management_calls_misconfigured_exits_0() {
             additive(json!({"scoreCoordinate": {"builtIn": "Blance"}})),
             ":incorrect builtin prioritizer: Blance",
         ),
+        ("an operator", json!({"predicates": claim}), "Predicate:\"Gt\" is not a valid label selector operator"),
         ("AddOn without addOn", additive(json!({"scoreCoordinate": {"type": "AddOn"}})), ":addOn should not be empty"),
     ];
     for (name, spec, message) in rows {
@@ -273,8 +276,6 @@ fn one_invalid_object_fails_the_whole_call() {
     let weight = |weight: i32| exact(json!([{"scoreCoordinate": {"builtIn": "Steady"}, "weight": weight}]), 1);
     let score = json!({"status": {"scores": [{"name": "demo", "value": 101}]}});
     let spread = json!({"spreadConstraints": [{"topologyKey": "a", "topologyKeyType": "Label", "maxSkew": 0}]});
-    let claim = json!([{"requiredClusterSelector": {"claimSelector": {"matchExpressions": [
-        {"key": "a", "operator": "Gt", "values": ["1"]}]}}}]);
     let rows = [
         ("Placement", ocm(weight(11)), "spec.prioritizerPolicy.configurations[0].weight"),
         ("Placement", ocm(weight(-11)), "spec.prioritizerPolicy.configurations[0].weight"),
@@ -297,7 +298,6 @@ fn one_invalid_object_fails_the_whole_call() {
         ),
         ("Placement", ocm(json!({"spreadPolicy": spread})), "spreadConstraints[0].maxSkew"),
         ("Placement", ocm(json!({"sortBy": "Name"})), "spec.sortBy"),
-        ("Placement", ocm(json!({"predicates": claim})), "claimSelector.matchExpressions[0].operator"),
     ];
     for (kind, wrong, field) in rows {
         let mut good = ocm(json!({}));
@@ -401,11 +401,11 @@ fn a_kubefleet_placement_may_take_the_clusters_of_another() {
     let reason = "picked: the OCM Placement ns1/p decided so";
     assert_eq!(status["targetClusters"][0]["reason"], reason);
 
-    let mut both = delegating();
-    both["spec"]["policy"] = json!({"placementType": "PickAll"});
-    let mut lost = delegating();
-    lost["metadata"]["annotations"]["gitfleet.io/placement"] = json!("ns1/nobody");
-    for wrong in [both, lost] {
+    let mut with_policy = delegating();
+    with_policy["spec"]["policy"] = json!({"placementType": "PickAll"});
+    let mut unfollowed = delegating();
+    unfollowed["metadata"]["annotations"]["gitfleet.io/placement"] = json!("ns1/nobody");
+    for wrong in [with_policy, unfollowed] {
         let outcome = schedule(&hub(three(), [ocm(json!({})), wrong]), &["-o", "json"]);
         assert_eq!((outcome.code, outcome.out.as_str()), (1, ""));
         assert!(outcome.err.contains("metadata.annotations.gitfleet.io/placement: "), "{}", outcome.err);
@@ -453,4 +453,35 @@ fn older_spellings_are_read_and_the_newer_printed() {
     let configuration =
         json!({"scoreCoordinate": {"type": "BuiltIn", "builtIn": "ResourceAllocatableMemory"}, "weight": 2});
     assert_eq!(placement["spec"]["prioritizerPolicy"]["configurations"], json!([configuration]));
+}
+
+#[test]
+fn a_person_reads_a_table_with_warnings_beside_it() {
+    let fleet = [managed("s", "c1", &[("env", "prod")], json!({})), plain("c2"), plain("c3")];
+    let group =
+        json!([{"groupName": "canary", "groupClusterSelector": {"labelSelector": {"matchLabels": {"env": "prod"}}}}]);
+    let spec = |number: i32| json!({"numberOfClusters": number, "decisionStrategy": {"groupStrategy": {"decisionGroups": group}}});
+    let found = schedule(&hub(fleet.clone(), [ocm(spec(2))]), &[]);
+    insta::assert_snapshot!(found.text(0), @r#"
+    PLACEMENT   CLUSTER   PICKED   SCORE   REASON
+    ns1/p       c1        yes      100     decision group 0 (canary)
+    ns1/p       c2        yes      100     decision group 1
+    ns1/p       c3        no       100     not picked: clusters that rank higher fill the number asked for
+    "#);
+    assert_eq!(found.err, "");
+    let short = schedule(&hub(fleet, [ocm(spec(5))]), &["-o", "wide"]);
+    insta::assert_snapshot!(short.text(0), @r#"
+    PLACEMENT   KIND        CLUSTER   PICKED   SCORE   REASON
+    ns1/p       Placement   c1        yes      100     decision group 0 (canary)
+    ns1/p       Placement   c2        yes      100     decision group 1
+    ns1/p       Placement   c3        yes      100     decision group 1
+    "#);
+    assert_eq!(short.err, "warning: Placement ns1/p: 2 cluster decisions unscheduled\n");
+
+    let many: Vec<Value> = (0..61).map(|n| plain(&format!("c{n:02}"))).collect();
+    let objects = hub(many, [ocm(json!({}))]);
+    let table = schedule(&objects, &[]);
+    assert_eq!(table.text(0).lines().count(), 52, "a header, fifty clusters, and how many more");
+    assert!(table.out.ends_with("and 11 more clusters; -o wide shows all\n"), "{}", table.out);
+    assert_eq!(schedule(&objects, &["-o", "wide"]).text(0).lines().count(), 62);
 }

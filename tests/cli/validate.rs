@@ -55,7 +55,7 @@ fn what_only_the_whole_tree_shows_is_a_warning() {
     let found = scratch.run(&["validate", FLEET]);
     assert_eq!(found.text(0), "");
     insta::assert_snapshot!(found.err, @r#"
-    warning: all.yaml:16: ClusterResourcePlacement p: spec.policy.topologySpreadConstraints[0] cannot be scheduled by gitfleet yet; remove it, or leave this placement to a later version
+    warning: all.yaml:16: ClusterResourcePlacement p: the annotation gitfleet.io/placement names the OCM Placement ns1/nobody, which the source does not have; add it, or give the placement a policy instead
     warning: wrong.yaml:2: ResourcePlacement web/r: spec.resourceSelectors[0] selects a Namespace, which a ResourcePlacement cannot place; use a ClusterResourcePlacement
     1 object, 3 placements, 1 cluster: no errors, 2 warnings
     "#);

@@ -39,7 +39,8 @@ impl<'a> Delegated<'a> {
         match world.ocm.record(&key) {
             Some(record) if !record.groups.is_empty() => Ok(Some(Self { record })),
             Some(record) => {
-                let why = record.error.clone().unwrap_or_else(|| "it has no decisions yet".to_owned());
+                let why = record.error.clone().or_else(|| record.misconfiguration().map(str::to_owned));
+                let why = why.unwrap_or_else(|| "it has no decisions yet".to_owned());
                 Err(format!("the OCM Placement {name} picks no clusters: {why}"))
             }
             None => Err(format!("the OCM Placement {name} was not decided yet")),
@@ -126,9 +127,9 @@ impl Pass<'_> {
         Ok(())
     }
 
-    /// Carries out the evictions of git.
-    pub(super) fn evict(&mut self) {
-        let Ok(limits) = self.limits() else { return };
+    /// Carries out the evictions of git. Returns whether a cluster is left because of them.
+    pub(super) fn evict(&mut self) -> bool {
+        let Ok(limits) = self.limits() else { return false };
         let PlacementState { record, bindings, works, .. } = &mut self.state;
         let failed = |binding: &Binding| {
             let work = works.get(&binding.cluster).map(AsRef::as_ref);
@@ -136,8 +137,8 @@ impl Pass<'_> {
         };
         let before: BTreeSet<String> = record.evictions.keys().cloned().collect();
         let removed = self.world.disruptions.judge(record, bindings, failed, self.now);
-        for name in removed {
-            let Some(cluster) = self.state.bindings.get(&name).map(|binding| binding.cluster.clone()) else { continue };
+        for name in &removed {
+            let Some(cluster) = self.state.bindings.get(name).map(|binding| binding.cluster.clone()) else { continue };
             self.note("RemovalStarted", Some(&cluster), json!({"binding": name}));
         }
         let judged: Vec<(String, ClusterName, bool)> = self
@@ -155,5 +156,9 @@ impl Pass<'_> {
         for (name, cluster, executed) in judged {
             self.note("EvictionJudged", Some(&cluster), json!({"eviction": name, "executed": executed}));
         }
+        !removed.is_empty()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -194,6 +194,7 @@ fn same_payload(old: &Tree, new: &Tree) -> bool {
 mod tests {
     use serde_json::json;
 
+    use super::super::super::fixtures::{eviction, member, ocm_placement, payload, placement, tree};
     use super::*;
     use crate::model::records::{Binding, PlacementRecord};
 
@@ -262,5 +263,65 @@ mod tests {
         assert!(!agenda.waits());
         assert_eq!((agenda.placements.len(), agenda.ocm.len()), (1, 1));
         assert_eq!(agenda.next_wake(), Some(at(50)), "what waited for time waits for it still");
+    }
+
+    #[test]
+    fn whom_a_commit_concerns() {
+        let files = |change: &[(&'static str, String)]| {
+            let mut files = BTreeMap::from([
+                ("c.yaml", member("a", "")),
+                ("d.yaml", payload("1")),
+                ("o.yaml", ocm_placement("o", "{}")),
+                ("p.yaml", placement("p", "", "")),
+                ("q.yaml", placement("q", "", "")),
+            ]);
+            files.extend(change.iter().cloned());
+            files.into_iter().filter(|(_, text)| !text.is_empty()).collect::<Vec<_>>()
+        };
+        let commit = |change: &[(&'static str, String)]| {
+            let files = files(change);
+            tree(&files.iter().map(|(path, text)| (*path, text.as_str())).collect::<Vec<_>>())
+        };
+        let definition = "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: ws.x.io}\n\
+            spec: {group: x.io, scope: Cluster, names: {kind: W, plural: ws}, versions: []}\n";
+        let budget = "apiVersion: placement.kubernetes-fleet.io/v1beta1\nkind: ClusterResourcePlacementDisruptionBudget\n\
+            metadata: {name: p}\nspec: {minAvailable: 1}\n";
+        let rows: [(&str, (&'static str, String), &[&str]); 11] = [
+            ("nothing", ("c.yaml", member("a", "")), &[]),
+            ("a cluster alone: who reads it is asked elsewhere", ("c.yaml", member("a", "labels: {tier: gold}")), &[]),
+            ("another cluster: all are asked elsewhere", ("e.yaml", member("b", "")), &[]),
+            (
+                "an OCM Placement: who follows is asked elsewhere",
+                ("o.yaml", ocm_placement("o", "{numberOfClusters: 1}")),
+                &[],
+            ),
+            ("payload", ("d.yaml", payload("2")), &["p", "q"]),
+            ("a placement", ("p.yaml", placement("p", "", ", revisionHistoryLimit: 3")), &["p"]),
+            ("its annotations", ("p.yaml", placement("p", "a: b", "")), &["p"]),
+            ("a placement that goes", ("q.yaml", String::new()), &["q"]),
+            ("a placement that comes", ("r.yaml", placement("r", "", "")), &["r"]),
+            ("an eviction: whom it names is asked elsewhere", ("v.yaml", eviction("v", "p", "a")), &[]),
+            ("a kind that becomes known", ("k.yaml", definition.to_owned()), &["p", "q"]),
+        ];
+        let old = commit(&[]);
+        let budgets = ("a budget: as an eviction", ("b.yaml", budget.to_owned()), &[][..]);
+        for (name, change, wanted) in rows.into_iter().chain([budgets]) {
+            let mut agenda = Agenda::default();
+            agenda.compare(&old, &commit(&[change]));
+            assert_eq!(agenda.placements.iter().map(|key| key.name.as_str()).collect::<Vec<_>>(), wanted, "{name}");
+        }
+    }
+
+    #[test]
+    fn who_follows_an_ocm_placement() {
+        let texts = [
+            ("p.yaml", placement("p", "gitfleet.io/placement: ns/o", "")),
+            ("q.yaml", placement("q", "gitfleet.io/placement: ns/other", "")),
+            ("r.yaml", placement("r", "", "")),
+        ];
+        let texts: Vec<(&str, &str)> = texts.iter().map(|(path, text)| (*path, text.as_str())).collect();
+        let mut agenda = Agenda::default();
+        agenda.concerns_followers(&tree(&texts), &Key::new("ns", "o"));
+        assert_eq!(agenda.placements, BTreeSet::from([key("p")]));
     }
 }

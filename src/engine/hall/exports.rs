@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::super::clock;
 use super::super::decide::Decision;
 use super::super::hub::{HubReport, HubSettings, HubTask};
+use super::super::ocm::Ocm;
 use super::Hall;
 use crate::config::Configuration;
 use crate::model::decisions::{DecisionsKey, DecisionsRecord, HubRecord};
@@ -16,6 +17,9 @@ use crate::report::decisions::{Decided as ExportedBy, Exports, Pick, assign_labe
 use crate::schedule::ocm::Key;
 use crate::store::records::{self, DECISIONS_PREFIX};
 use crate::store::{Expected, Op, Result, Store};
+
+/// The kind of an OCM Placement.
+const OCM_KIND: &str = "Placement";
 
 /// What is exported, and who is told.
 pub(super) struct Desk {
@@ -110,25 +114,7 @@ impl Hall {
                 after.insert(key.clone(), Arc::new(record(key, &decided, known)));
             }
         }
-        for placement in picked {
-            let key = DecisionsKey {
-                kind: "Placement".to_owned(),
-                namespace: Some(placement.namespace.clone()),
-                name: placement.name.clone(),
-            };
-            match self.world.ocm.record(placement) {
-                Some(found) if !found.groups.is_empty() => {
-                    let known = before.get(&key).map(AsRef::as_ref);
-                    after.insert(key.clone(), Arc::new(record(key, &decided_by_ocm(found), known)));
-                }
-                Some(_) => {}
-                None => {
-                    if let Some(known) = after.get_mut(&key).filter(|known| !known.removed) {
-                        *known = Arc::new(removed(key));
-                    }
-                }
-            }
-        }
+        export_ocm(&mut after, &self.world.ocm, picked);
         assign_labels(&mut after);
         let ops = changes(before, &after)?;
         Ok(if ops.is_empty() { (Arc::clone(before), ops) } else { (Arc::new(after), ops) })
@@ -154,6 +140,28 @@ impl Hall {
     }
 }
 
+/// Brings to what OCM Placements decided those that were decided now, and those that are gone: a life that ended between
+/// forgetting one and exporting that leaves the export behind.
+fn export_ocm(exports: &mut Exports, ocm: &Ocm, decided: &BTreeSet<Key>) {
+    for placement in decided {
+        let Some(found) = ocm.record(placement).filter(|found| !found.groups.is_empty()) else { continue };
+        let key = DecisionsKey {
+            kind: OCM_KIND.to_owned(),
+            namespace: Some(placement.namespace.clone()),
+            name: placement.name.clone(),
+        };
+        let known = exports.get(&key).map(AsRef::as_ref);
+        let exported = record(key.clone(), &decided_by_ocm(found), known);
+        exports.insert(key, Arc::new(exported));
+    }
+    let of_ocm = exports.iter_mut().filter(|(key, export)| key.kind == OCM_KIND && !export.removed);
+    for (key, export) in of_ocm {
+        if ocm.record(&Key::new(key.namespace.as_deref().unwrap_or_default(), &key.name)).is_none() {
+            *export = Arc::new(removed(key.clone()));
+        }
+    }
+}
+
 /// Returns what an OCM Placement decided. It delivers nothing, so every cluster is reached as soon as it is picked.
 fn decided_by_ocm(record: &OcmPlacementRecord) -> ExportedBy {
     let pick = |cluster: &ClusterName| Pick { cluster: cluster.clone(), reason: String::new(), reached: true };
@@ -167,4 +175,36 @@ fn changes(before: &Exports, after: &Exports) -> Result<Vec<Op>> {
     };
     let changed: BTreeMap<_, _> = after.iter().filter(|(key, record)| !is_same(key, record)).collect();
     changed.into_iter().map(|(key, record)| records::put(records::decisions_key(key), record, Expected::Any)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+
+    use super::super::super::fixtures::{BOUND, managed, ocm_placement, tree};
+    use super::*;
+
+    #[test]
+    fn what_ocm_placements_decided_is_exported_and_withdrawn() {
+        let fleet = [BOUND, &managed("a", "{}", "[]")].concat();
+        let mut ocm = Ocm::default();
+        let mut exports = Exports::default();
+        let listed = |exports: &Exports| {
+            let names = |record: &DecisionsRecord| {
+                record.groups.iter().flat_map(|g| &g.clusters).map(|c| c.cluster_name.to_string()).collect::<Vec<_>>()
+            };
+            exports.iter().map(|(key, r)| (key.name.clone(), names(r), r.removed)).collect::<Vec<_>>()
+        };
+        let both = [ocm_placement("p", "{}"), ocm_placement("q", "{}")].concat();
+        let due = ocm.follow(&tree(&[("f.yaml", &fleet), ("p.yaml", &both)]));
+        ocm.decide_each(due.clone(), Timestamp::UNIX_EPOCH);
+        export_ocm(&mut exports, &ocm, &due);
+        let on_a = || vec!["a".to_owned()];
+        assert_eq!(listed(&exports), [("p".to_owned(), on_a(), false), ("q".to_owned(), on_a(), false)]);
+        // Forgotten in a life that exported nothing any more.
+        let due = ocm.follow(&tree(&[("f.yaml", &fleet), ("p.yaml", &ocm_placement("p", "{}"))]));
+        ocm.decide_each(due, Timestamp::UNIX_EPOCH);
+        export_ocm(&mut exports, &ocm, &BTreeSet::new());
+        assert_eq!(listed(&exports), [("p".to_owned(), on_a(), false), ("q".to_owned(), Vec::new(), true)]);
+    }
 }

@@ -9,6 +9,7 @@ use tokio::task::JoinHandle;
 
 use super::super::clock;
 use super::super::member::{Command, Event, Member};
+use super::super::ocm::dated_taints;
 use super::super::world::{cluster, clusters, ocm_facts, silence_ends};
 use super::{Hall, STORE_RETRY};
 use crate::api::annotations::SUSPENDED;
@@ -64,7 +65,7 @@ impl Hall {
             if record.left {
                 *record = begin();
             }
-            note_git(record, member);
+            note_git(record, member, now);
             record.kind = kind;
             if kind == MemberKind::Directory {
                 record.properties.clear();
@@ -299,9 +300,10 @@ pub(super) fn await_answer(record: &mut ClusterRecord, now: Timestamp) {
 }
 
 /// Takes over what git says of a cluster.
-fn note_git(record: &mut ClusterRecord, member: &MemberCluster) {
+fn note_git(record: &mut ClusterRecord, member: &MemberCluster, now: Timestamp) {
     record.labels.clone_from(&member.labels);
     record.taints.clone_from(&member.spec.taints);
+    record.managed_taints = dated_taints(&record.managed_taints, member, now);
     record.stated = facts::stated(member);
 }
 

@@ -17,14 +17,13 @@ use rayon::prelude::*;
 
 use super::decide::decide;
 use super::disruptions::Disruptions;
-use super::ocm::{Facts, Ocm};
-use super::world::{PlacementState, World};
+use super::ocm::{Ocm, dated_taints};
+use super::world::{PlacementState, World, ocm_facts};
 use crate::api::annotations::STAGED_UPDATE_STRATEGY;
 use crate::api::cluster::MemberCluster;
 use crate::api::condition::find_condition;
 use crate::api::placement::{ApplyStrategyType, StrategyType};
 use crate::api::table::PLACEMENT_GROUP;
-use crate::model::facts::stated;
 use crate::model::id::{ClusterName, ObjectKey, PlacementKey};
 use crate::model::manifest::Manifest;
 use crate::model::ocm::OcmPlacementRecord;
@@ -105,21 +104,23 @@ pub(super) fn imagined(tree: &Arc<Tree>, before: Option<&World>, now: Timestamp)
             labels: member.labels.clone(),
             kind: MemberKind::Live,
             online: true,
+            managed_taints: dated_taints(&[], member, now),
             ..ClusterRecord::new(name.clone(), now)
         };
         (name.clone(), record)
     };
+    let records: BTreeMap<ClusterName, ClusterRecord> = tree.clusters.iter().map(record).collect();
     let mut ocm = before.map(|world| world.ocm.clone()).unwrap_or_default();
-    ocm.follow(tree);
+    let mut due = ocm.follow(tree);
     for (name, member) in &tree.clusters {
-        ocm.observe(name, Facts { properties: stated(member), silent_since: None });
+        due.extend(ocm.observe(name, ocm_facts(member, records.get(name), now)));
     }
-    ocm.decide_all(now);
+    ocm.decide_each(due, now);
     World {
         source: "plan".to_owned(),
         tree: Arc::clone(tree),
         clusters: tree.clusters.iter().map(|(name, member)| (name.clone(), described(member, now))).collect(),
-        records: tree.clusters.iter().map(record).collect(),
+        records,
         held: BTreeMap::new(),
         ocm,
         disruptions: Disruptions::of(tree),

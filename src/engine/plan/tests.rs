@@ -186,3 +186,26 @@ fn how_rollouts_are_announced() {
         assert_eq!(of(&plan, "p").works.len(), 1, "{name}");
     }
 }
+
+#[test]
+fn a_commit_moves_no_ocm_decision_that_does_not_read_it() {
+    use super::super::fixtures::{self, BOUND, managed, ocm_placement};
+    // The second placement takes the first one's cluster, which balance would now move.
+    let narrow = "{predicates: [{requiredClusterSelector: {labelSelector: {matchLabels: {zone: east}}}}]}";
+    let text = [
+        BOUND,
+        &managed("a", "{zone: east}", "[]"),
+        &managed("b", "{}", "[]"),
+        &ocm_placement("one", "{numberOfClusters: 1}"),
+        &ocm_placement("two", narrow),
+        &fixtures::placement("p", "gitfleet.io/placement: ns/one", ""),
+        &fixtures::payload("1"),
+    ]
+    .concat();
+    let base = fixtures::tree(&[("f.yaml", &text)]);
+    let head = fixtures::tree(&[("f.yaml", &text), ("g.yaml", &namespace("unrelated", &[]))]);
+    let plan = plan(&head, Some(&base), NOW);
+    let p = of(&plan, "p");
+    assert_eq!(p.works.iter().map(|w| w.cluster_name.as_str()).collect::<Vec<_>>(), ["a"], "{p:?}");
+    assert!(!plan.has_changes());
+}

@@ -207,7 +207,9 @@ fn a_placement_that_is_gone_is_emptied_and_stays_while_it_is_read() {
     let pages = [page(1, &["a"]), page(2, &["b"])];
     let read = retiring_writes(&pages, true);
     let mut hub = Hub::of(&pages);
-    read.iter().for_each(|write| hub.write(write));
+    for write in &read {
+        hub.write(write);
+    }
     assert_eq!(hub.seen(), Ok(vec![]), "no error: the Applications go");
     assert_eq!(retiring_writes(&hub.pages(), true), []);
     assert_eq!(retiring_writes(&hub.pages(), false), [PageWrite::Delete { number: 1 }]);

@@ -154,8 +154,8 @@ fn unranked(hub: &Hub, slot: u32, picked: bool, rejected: Option<Refusal>) -> Cl
 fn words(refusal: &Refusal) -> String {
     let Refusal { filter, subject, observed, wanted } = refusal;
     match (filter.as_str(), observed) {
-        (SET_FILTER, Some(sets)) if subject == SET_SUBJECT => format!("in cluster set {sets}, wanted {wanted}"),
-        (SET_FILTER, None) => format!("in no cluster set, wanted {wanted}"),
+        (SET_FILTER, Some(sets)) if subject == SET_SUBJECT => format!("in cluster set {sets}, not in {wanted}"),
+        (SET_FILTER, None) => format!("not in {wanted}"),
         (SET_FILTER, Some(_)) => "the cluster is being deleted".to_owned(),
         (taint::PLUGIN, Some(observed)) => format!("taint {observed} is not tolerated"),
         (_, Some(_)) if subject == "expression" => format!("the expression {wanted} does not hold"),
@@ -178,14 +178,15 @@ fn not_a_candidate(request: &Request<'_>, sets: &[String], slot: u32) -> Refusal
         filter: SET_FILTER.to_owned(),
         subject: SET_SUBJECT.to_owned(),
         observed: (!of_cluster.is_empty()).then(|| of_cluster.join(", ")),
-        wanted: if sets.is_empty() { "a set bound to the namespace".to_owned() } else { one_of(sets) },
+        wanted: wanted_sets(sets),
     }
 }
 
-fn one_of(sets: &[String]) -> String {
+fn wanted_sets(sets: &[String]) -> String {
     match sets {
-        [set] => set.clone(),
-        sets => format!("one of {}", sets.join(", ")),
+        [] => "a cluster set that is bound to the namespace and that the placement takes".to_owned(),
+        [set] => format!("cluster set {set}"),
+        sets => format!("one of the cluster sets {}", sets.join(", ")),
     }
 }
 

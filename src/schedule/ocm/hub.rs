@@ -262,6 +262,7 @@ impl Hub {
     }
 
     /// Returns the values of an add-on's score by slot, and until when each object holds; `None` where nobody has the score.
+    #[allow(clippy::type_complexity, reason = "two columns, each of which may be absent")]
     pub(super) fn score_columns(&self, resource: &str, score: &str) -> Option<(Option<&[i32]>, &[Option<Timestamp>])> {
         let scores = self.scores.get(resource)?;
         Some((scores.values.get(score).map(Vec::as_slice), &scores.until))

@@ -125,8 +125,8 @@ pub(super) fn totals(request: &Request<'_>, passed: &FixedBitSet) -> Result<Prio
             let names = request.hub.names();
             let Kind::AddOn(coordinate) = &prioritizer.kind else { continue };
             let of = |&slot: &u32| format!("{}/{}", names[slot as usize], coordinate.resource_name);
-            let expired: Vec<String> = scored.expired.iter().map(of).collect();
-            let message = format!("AddOnPlacementScores {} expired", expired.join(" "));
+            let late: Vec<String> = scored.expired.iter().map(of).collect();
+            let message = format!("AddOnPlacementScores {} expired", late.join(" "));
             warning = Some(Notice::new(&prioritizer.name(), message));
         }
         expires = [expires, scored.expires].into_iter().flatten().min();

@@ -53,9 +53,7 @@ impl Reads {
             reads.scores.entry(resource.to_owned()).or_default().insert(score.to_owned());
         }
         match policy.score_names_of_expressions() {
-            Some(names) => {
-                names.into_iter().for_each(|name| drop(reads.scores.insert(name.to_owned(), BTreeSet::new())))
-            }
+            Some(names) => reads.scores.extend(names.into_iter().map(|name| (name.to_owned(), BTreeSet::new()))),
             None => reads.any_score = true,
         }
         reads

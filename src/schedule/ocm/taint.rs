@@ -54,7 +54,9 @@ pub(super) fn filter(request: &Request<'_>, passed: &mut FixedBitSet) -> Result<
             Tolerances::Always => {}
             Tolerances::ByTime => {
                 let repelled: Vec<usize> = clusters.ones().filter(repelled).collect();
-                repelled.into_iter().for_each(|slot| passed.remove(slot));
+                for slot in repelled {
+                    passed.remove(slot);
+                }
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use super::*;
 
+#[allow(clippy::needless_pass_by_value, reason = "tables read better so")]
 fn preferred(terms: Value, number: i32) -> Value {
     json!({"placementType": "PickN", "numberOfClusters": number, "affinity": {"clusterAffinity":
         {"preferredDuringSchedulingIgnoredDuringExecution": terms}}})

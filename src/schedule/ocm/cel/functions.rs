@@ -194,10 +194,12 @@ fn unexpected(want: &str) -> ExecutionError {
     ExecutionError::UnexpectedType { got: "another type".to_owned(), want: want.to_owned() }
 }
 
+#[allow(clippy::unnecessary_wraps, reason = "every function ends with it")]
 fn yes<'b, 'v>(value: bool) -> Outcome<'b, 'v> {
     Ok(CowVal::owned(CelBool::from(value)))
 }
 
+#[allow(clippy::unnecessary_wraps, reason = "every function ends with it")]
 fn int<'b, 'v>(value: i64) -> Outcome<'b, 'v> {
     Ok(CowVal::owned(CelInt::from(value)))
 }
@@ -242,6 +244,9 @@ const UNIT: i128 = 1_000_000_000;
 
 /// Source: Kubernetes, CEL quantity library.
 fn quantities(env: &mut Env) -> Result<(), DeclarationError> {
+    fn compared(args: &Args<'_, '_>) -> Result<Ordering, ExecutionError> {
+        Ok(native::<Quantity>(args, 0)?.0.cmp(&native::<Quantity>(args, 1)?.0))
+    }
     let of = || QUANTITY_TYPE.to_owned();
     env.add_overload("quantity", "string_to_quantity", vec![STRING_TYPE], |args| {
         let nanos = quantity_nanos(text(&args, 0)?);
@@ -269,9 +274,6 @@ fn quantities(env: &mut Env) -> Result<(), DeclarationError> {
     env.add_member_overload("add", "quantity_add_int", of(), vec![INT_TYPE], |args| sum(&args, 1, operand(&args)?))?;
     env.add_member_overload("sub", "quantity_sub", of(), vec![of()], |args| sum(&args, -1, operand(&args)?))?;
     env.add_member_overload("sub", "quantity_sub_int", of(), vec![INT_TYPE], |args| sum(&args, -1, operand(&args)?))?;
-    fn compared(args: &Args<'_, '_>) -> Result<Ordering, ExecutionError> {
-        Ok(native::<Quantity>(args, 0)?.0.cmp(&native::<Quantity>(args, 1)?.0))
-    }
     env.add_member_overload("compareTo", "quantity_compare_to", of(), vec![of()], |args| int(compared(&args)? as i64))?;
     env.add_member_overload("isGreaterThan", "quantity_is_greater_than", of(), vec![of()], |args| {
         yes(compared(&args)?.is_gt())
@@ -306,10 +308,12 @@ fn versions(env: &mut Env) -> Result<(), DeclarationError> {
         let normal = if normalize { normal_version(written) } else { written.to_owned() };
         Ok(semver::Version::parse(&normal).ok())
     }
+    #[allow(clippy::needless_pass_by_value, reason = "the library calls it so")]
     fn version<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
         let version = parsed(&args)?.ok_or_else(|| ExecutionError::function_error("semver", "no version"))?;
         Ok(CowVal::owned(Version(version)))
     }
+    #[allow(clippy::needless_pass_by_value, reason = "the library calls it so")]
     fn is_version<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
         yes(parsed(&args)?.is_some())
     }

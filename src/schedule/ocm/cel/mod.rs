@@ -90,17 +90,16 @@ impl Expressions {
     pub(super) fn matching(&self, hub: &Hub, clusters: &FixedBitSet) -> Vec<usize> {
         let Some(environment) = &self.environment else { return clusters.ones().collect() };
         let meter = Arc::new(Meter::default());
-        let patterns = Patterns::default();
-        let holds = |slot: &usize| self.holds(hub, *slot, environment, &meter, &patterns);
+        let mut context = Context::with_env(environment.clone());
+        functions::add_to(&mut context, &meter);
+        Patterns::default().add_to(&mut context);
+        let holds = |slot: &usize| self.holds(hub, *slot, &context, &meter);
         stacker::grow(STACK_SIZE, || clusters.ones().filter(holds).collect())
     }
 
-    fn holds(&self, hub: &Hub, slot: usize, environment: &Arc<Env>, meter: &Arc<Meter>, patterns: &Patterns) -> bool {
-        let object = &hub.member(super::taint::slot_number(slot)).object;
-        let mut context = Context::with_env(environment.clone());
-        functions::add_to(&mut context, meter);
-        patterns.add_to(&mut context);
-        context.add_variable_as_val(CLUSTER, json::lazy(object));
+    fn holds<'h>(&self, hub: &'h Hub, slot: usize, around: &Context<'_, 'h>, meter: &Meter) -> bool {
+        let mut context = around.new_inner_scope();
+        context.add_variable_as_val(CLUSTER, json::lazy(&hub.member(super::taint::slot_number(slot)).object));
         if self.score_names.as_ref().is_none_or(|names| !names.is_empty()) {
             context.add_variable_as_val(SCORES, functions::scores(hub.score_objects(&hub.names()[slot])));
         }

@@ -63,12 +63,14 @@ fn costly_expressions_match_nothing() {
     }
 }
 
+/// What nests so deep, from what puts parts before and after another so many times.
+type Shape = fn(&dyn Fn(&str, &str, &str, usize) -> String, usize) -> String;
+
 /// Neither reading nor evaluating what nests deeply takes more stack than there is.
 #[test]
 fn expressions_nest_as_deep_as_is_allowed_and_no_deeper() {
     let hub = plain(["c1"]);
     let around = |open: &str, inner: &str, close: &str, depth: usize| open.repeat(depth) + inner + &close.repeat(depth);
-    type Shape = fn(&dyn Fn(&str, &str, &str, usize) -> String, usize) -> String;
     let table: [(&str, Shape, usize); 8] = [
         ("parentheses", |around, n| around("(", "true", ")", n), 90),
         ("choices", |around, n| around("(true ? ", "true", " : false)", n), 60),

@@ -67,13 +67,16 @@ fn w29_w30_the_status_counts_groups_and_names_objects() {
     assert_eq!(groups, wanted, "w30");
 }
 
+/// Group name, index and size of every object that is wanted.
+type Objects = Vec<(&'static str, usize, usize)>;
+
 #[test]
 fn w31_to_w37_groups_and_pages() {
     let names: Vec<String> = (0..310).map(|n| format!("c{n:03}")).collect();
     let cloud = |n: usize| ["west", "east", "rest"][(n / 10).min(2)];
     let many: Vec<(&str, &str)> = names.iter().enumerate().map(|(n, name)| (name.as_str(), cloud(n))).collect();
     let three = clouds(&[("c1", "Amazon"), ("c2", "Amazon"), ("c3", "Azure")]);
-    let table: Vec<(&str, Hub, Value, Vec<(&str, usize, usize)>)> = vec![
+    let table: Vec<(&str, Hub, Value, Objects)> = vec![
         ("w31", named(3), grouped(json!("25%"), &[]), vec![("", 0, 1), ("", 1, 1), ("", 2, 1)]),
         ("w34", three, grouped(json!("100%"), &[("canary", "Google")]), vec![("", 0, 3)]),
         (

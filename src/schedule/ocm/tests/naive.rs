@@ -95,7 +95,7 @@ fn candidates(world: &World) -> Vec<&Value> {
 }
 
 /// How often decisions name each cluster: those of the placement, or those of all others.
-fn named<'w>(world: &'w World, own: bool) -> BTreeMap<&'w str, usize> {
+fn named(world: &World, own: bool) -> BTreeMap<&str, usize> {
     let mut counts = BTreeMap::new();
     for page in of_kind(world, "PlacementDecision") {
         let metadata = &page["metadata"];

@@ -263,7 +263,9 @@ proptest! {
             .enumerate()
             .map(|(n, spec)| (Key::new(["ns1", "ns1", "ns2"][n], ["demo", "second", "third"][n]), policy(spec)))
             .collect();
-        placements.iter().for_each(|(key, policy)| readers.set(key, Some(policy)));
+        for (key, policy) in &placements {
+            readers.set(key, Some(policy));
+        }
         for news in news {
             let before: Vec<_> = placements.iter().map(|(key, policy)| whole(&hub, key, policy)).collect();
             let change = apply(&mut documents, &mut hub, &news);
