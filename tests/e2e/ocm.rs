@@ -122,12 +122,15 @@ fn placements_pick_by_live_memory_and_followers_deliver_there() {
     assert_eq!(values(), ["2", "", "2"]);
     assert!(daemon.status().contains("incorrect prioritizer policy mode: Exactly"), "{}", daemon.status());
     insta::assert_snapshot!(explain(&world, &["follower"]), @r"
-    ! ClusterResourcePlacement follower: the clusters of Placement ns1/memory (2 clusters); incorrect prioritizer policy mode: Exactly
+    ! ClusterResourcePlacement follower
+        wanted     the clusters of Placement ns1/memory (2 clusters)
+        outcome    incorrect prioritizer policy mode: Exactly
+        picked     2 of 3 clusters
 
     CLUSTER   PICKED   RANK   SCORE   WHY
     a         yes                     kept: the placement is misconfigured, its last good decisions stay
-    b         no                      not judged: the placement is misconfigured
     c         yes                     kept: the placement is misconfigured, its last good decisions stay
+    b         no                      not judged: the placement is misconfigured
     ");
 
     // Gone, it leaves its follower what it has, with an error that names it.
@@ -182,34 +185,54 @@ fn only_readers_are_decided_again(world: &World, daemon: &Daemon<'_>) {
 fn snapshots(world: &World) {
     let by_cluster = ["a", "b", "c"].map(|name| explain(world, &["ns1/memory", "--cluster", name]));
     insta::assert_snapshot!(by_cluster.join("\n"), @r"
-    ✓ Placement ns1/memory: 2 clusters; All cluster decisions scheduled
+    ✓ Placement ns1/memory
+        wanted     2 clusters
+        outcome    All cluster decisions scheduled
+        picked     2 of 3 clusters
 
-    · a  not picked: rank 3 of 3 with 100
-        ResourceAllocatableMemory     100  weight 1  observed 32Gi
-        Steady                          0  weight 3  observed has it not
-        rank      3
+    · a  not picked: rank 3 of 3
+        term                        score  weight  observed
+        ResourceAllocatableMemory     100       1  32Gi
+        Steady                          0       3  not picked before
+        sum                           100
+        rank       3
 
-    ✓ Placement ns1/memory: 2 clusters; All cluster decisions scheduled
+    ✓ Placement ns1/memory
+        wanted     2 clusters
+        outcome    All cluster decisions scheduled
+        picked     2 of 3 clusters
 
-    ✓ b  picked: rank 2 of 3 with 200
-        ResourceAllocatableMemory    -100  weight 1  observed 8Gi
-        Steady                        300  weight 3  observed has it
-        rank      2
+    ✓ b  picked: rank 2 of 3
+        term                        score  weight  observed
+        ResourceAllocatableMemory    -100       1  8Gi
+        Steady                        300       3  picked before
+        sum                           200
+        rank       2
 
-    ✓ Placement ns1/memory: 2 clusters; All cluster decisions scheduled
+    ✓ Placement ns1/memory
+        wanted     2 clusters
+        outcome    All cluster decisions scheduled
+        picked     2 of 3 clusters
 
-    ✓ c  picked: rank 1 of 3 with 267
-        ResourceAllocatableMemory     -33  weight 1  observed 16Gi
-        Steady                        300  weight 3  observed has it
-        rank      1
+    ✓ c  picked: rank 1 of 3
+        term                        score  weight  observed
+        ResourceAllocatableMemory     -33       1  16Gi
+        Steady                        300       3  picked before
+        sum                           267
+        rank       1
     ");
     insta::assert_snapshot!(explain(world, &["follower", "--cluster", "a"]), @r"
-    ✓ ClusterResourcePlacement follower: the clusters of Placement ns1/memory (2 clusters); All cluster decisions scheduled
+    ✓ ClusterResourcePlacement follower
+        wanted     the clusters of Placement ns1/memory (2 clusters)
+        outcome    All cluster decisions scheduled
+        picked     2 of 3 clusters
 
-    · a  not picked: rank 3 of 3 with 100
-        ResourceAllocatableMemory     100  weight 1  observed 32Gi
-        Steady                          0  weight 3  observed has it not
-        rank      3
+    · a  not picked: rank 3 of 3
+        term                        score  weight  observed
+        ResourceAllocatableMemory     100       1  32Gi
+        Steady                          0       3  not picked before
+        sum                           100
+        rank       3
     ");
     let text = explain(world, &["ns1/memory", "--cluster", "b", "-o", "json"]);
     let cluster = serde_json::from_str::<Value>(&text).expect("JSON")["clusters"][0].clone();

@@ -143,10 +143,13 @@ fn live_properties_and_labels_drive_scheduling_and_are_explained() {
     assert_eq!(all(), ["large", "large medium", "large medium", "large medium", "large medium small"]);
     assert_eq!(known(&daemon, "large")["status"]["resourceUsage"]["capacity"]["cpu"], "16", "cordoned nodes count");
     insta::assert_snapshot!(explain(&world, &["best-cpu"]), @r"
-    ✓ ClusterResourcePlacement best-cpu: PickN 1; 1 of 1 clusters found
+    ✓ ClusterResourcePlacement best-cpu
+        wanted     PickN 1
+        outcome    1 of 1 clusters found
+        picked     1 of 3 clusters
 
     CLUSTER   PICKED   RANK   SCORE   WHY
-    large     yes                     kept: picked earlier, though now available-cpu 3 is below 4
+    large     yes                     kept: picked earlier and not judged again; today: available-cpu 3 is below 4
     medium    no                      available-cpu 2 is below 4
     small     no                      available-cpu 2 is below 4
     ");
@@ -200,43 +203,62 @@ fn only_readers_are_decided_again(world: &World, daemon: &Daemon<'_>, small: &Me
 fn snapshots(world: &World) {
     let by_cpu = ["large", "medium", "small"].map(|name| explain(world, &["best-cpu", "--cluster", name]));
     insta::assert_snapshot!(by_cpu.join("\n"), @r"
-    ✓ ClusterResourcePlacement best-cpu: PickN 1; 1 of 1 clusters found
+    ✓ ClusterResourcePlacement best-cpu
+        wanted     PickN 1
+        outcome    1 of 1 clusters found
+        picked     1 of 3 clusters
 
-    ✓ large  kept: picked earlier, and not judged again
-        preferred[0] available-cpu descending      40  weight 40  observed 16
-        preferred[1] labels                        10  weight 10
-        rank      1
+    ✓ large  kept: picked earlier and not judged again; today: rank 1 of 2
+        term                                    score  weight  observed
+        preferred[0] available-cpu descending      40      40  16
+        preferred[1] labels                        10      10
+        sum                                        50
+        rank       1
 
-    ✓ ClusterResourcePlacement best-cpu: PickN 1; 1 of 1 clusters found
+    ✓ ClusterResourcePlacement best-cpu
+        wanted     PickN 1
+        outcome    1 of 1 clusters found
+        picked     1 of 3 clusters
 
     · medium  not picked: rank 2 of 2
-        preferred[0] available-cpu descending      17  weight 40  observed 8
-        preferred[1] labels                        10  weight 10
-        rank      2
+        term                                    score  weight  observed
+        preferred[0] available-cpu descending      17      40  8
+        preferred[1] labels                        10      10
+        sum                                        27
+        rank       2
 
-    ✓ ClusterResourcePlacement best-cpu: PickN 1; 1 of 1 clusters found
+    ✓ ClusterResourcePlacement best-cpu
+        wanted     PickN 1
+        outcome    1 of 1 clusters found
+        picked     1 of 3 clusters
 
     · small  available-cpu 2 is below 4
-        filter    ClusterAffinity
-        looked at property resources.kubernetes-fleet.io/available-cpu
-        observed  2
-        wanted    >= 4
+        filter     ClusterAffinity
+        looked at  property resources.kubernetes-fleet.io/available-cpu
+        observed   2
+        wanted     >= 4
     ");
     insta::assert_snapshot!(explain(world, &["east-by-nodes", "--cluster", "small"]), @r#"
-    ✓ ClusterResourcePlacement east-by-nodes: every cluster that passes; clusters found: 2
+    ✓ ClusterResourcePlacement east-by-nodes
+        wanted     every cluster that passes
+        outcome    clusters found: 2
+        picked     2 of 3 clusters
 
     · small  label region is "west", wanted "east"
-        filter    ClusterAffinity
-        looked at label region
-        observed  west
-        wanted    "east"
+        filter     ClusterAffinity
+        looked at  label region
+        observed   west
+        wanted     "east"
     "#);
     insta::assert_snapshot!(explain(world, &["best-cpu"]), @r"
-    ✓ ClusterResourcePlacement best-cpu: PickN 1; 1 of 1 clusters found
+    ✓ ClusterResourcePlacement best-cpu
+        wanted     PickN 1
+        outcome    1 of 1 clusters found
+        picked     1 of 3 clusters
 
     CLUSTER   PICKED   RANK   SCORE   WHY
-    large     yes      1      50      kept: picked earlier, and not judged again
-    medium    no       2      27      not picked: rank 2 of 2
+    large     yes      1      50      kept: picked earlier and not judged again; today: rank 1 of 2
+    medium    no       2      27      rank 2 of 2
     small     no                      available-cpu 2 is below 4
     ");
     let json = |args: &[&str]| -> Value {

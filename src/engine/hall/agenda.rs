@@ -300,11 +300,11 @@ mod tests {
             ("its annotations", ("p.yaml", placement("p", "a: b", "")), &["p"]),
             ("a placement that goes", ("q.yaml", String::new()), &["q"]),
             ("a placement that comes", ("r.yaml", placement("r", "", "")), &["r"]),
-            ("an eviction", ("v.yaml", eviction("v", "p", "a")), &[]),
+            ("an eviction: whom it names is asked elsewhere", ("v.yaml", eviction("v", "p", "a")), &[]),
             ("a kind that becomes known", ("k.yaml", definition.to_owned()), &["p", "q"]),
         ];
         let old = commit(&[]);
-        let budgets = ("a budget", ("b.yaml", budget.to_owned()), &[][..]);
+        let budgets = ("a budget: as an eviction", ("b.yaml", budget.to_owned()), &[][..]);
         for (name, change, wanted) in rows.into_iter().chain([budgets]) {
             let mut agenda = Agenda::default();
             agenda.compare(&old, &commit(&[change]));

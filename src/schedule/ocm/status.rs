@@ -74,7 +74,10 @@ pub(super) fn outcome(
     let n = selected.count_ones(..);
     Outcome {
         satisfied: verdict(request, candidates, n, evaluation.unscheduled, kept),
-        requeue_at: [taint::ends(request, &candidates.clusters, &selected), evaluation.score_expires].into_iter().flatten().min(),
+        requeue_at: [taint::ends(request, &candidates.clusters, &selected), evaluation.score_expires]
+            .into_iter()
+            .flatten()
+            .min(),
         decisions: if kept.is_some() { Decisions::Kept } else { Decisions::Groups(evaluation.groups.groups) },
         selected,
         unscheduled: evaluation.unscheduled,
