@@ -12,6 +12,20 @@ use super::check;
 pub use super::ocm_results::*;
 use super::placement::{IntOrPercent, LabelSelector, LabelSelectorRequirement};
 
+/// On a cluster: names the one exclusive set it is in.
+pub const SET_LABEL: &str = "cluster.open-cluster-management.io/clusterset";
+/// On a PlacementDecision: names its placement.
+pub const PLACEMENT_LABEL: &str = "cluster.open-cluster-management.io/placement";
+/// On a PlacementDecision: the index of its group, from `0`.
+pub const GROUP_INDEX_LABEL: &str = "cluster.open-cluster-management.io/decision-group-index";
+/// On a PlacementDecision: the name of its group; there and empty for a group without a name.
+pub const GROUP_NAME_LABEL: &str = "cluster.open-cluster-management.io/decision-group-name";
+/// On a Placement, with the value `true`: OCM's controller leaves its decisions alone.
+pub const SCHEDULING_DISABLED: &str = "cluster.open-cluster-management.io/experimental-scheduling-disable";
+/// Clusters that a PlacementDecision may hold.
+///
+/// Source: a rule of OCM's controllers, not of the schema.
+pub const PAGE_CLUSTERS_MAX: usize = 100;
 /// Characters of a taint's key.
 pub const TAINT_KEY_LENGTH_MAX: usize = 316;
 /// Characters of a taint's value.

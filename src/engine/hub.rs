@@ -16,21 +16,18 @@ use tokio::time::Instant;
 
 use super::clock;
 use crate::api::annotations::SOURCE;
+use crate::api::ocm::{GROUP_INDEX_LABEL, GROUP_NAME_LABEL, PLACEMENT_LABEL, SCHEDULING_DISABLED};
 use crate::api::table::OCM_GROUP;
 use crate::cluster::Error;
 use crate::cluster::hub::{Change, Hub, HubKind};
 use crate::model::decisions::{DecisionsRecord, Page, PageWrite};
-use crate::report::decisions::{Exports, GROUP_INDEX_LABEL, GROUP_NAME_LABEL, PLACEMENT_LABEL, reads};
+use crate::report::decisions::{Exports, reads};
 use crate::report::pages::{page_name, page_of, page_writes, retiring_writes};
 
 /// The label that marks objects as ours, with [`MANAGER`] as value.
 const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 /// Who manages what carries [`MANAGED_BY`].
 const MANAGER: &str = "gitfleet";
-/// With the value `true` OCM's own controller leaves a Placement's decisions alone.
-///
-/// Source: OCM API.
-const SCHEDULING_DISABLED: &str = "cluster.open-cluster-management.io/experimental-scheduling-disable";
 /// What makes the ApplicationSet controller run at once; it removes it when done.
 ///
 /// Source: Argo CD.

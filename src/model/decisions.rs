@@ -7,11 +7,6 @@ use serde::{Deserialize, Serialize};
 
 use super::id::{ClusterName, PlacementKey};
 
-/// Clusters a PlacementDecision may hold.
-///
-/// Source: OCM API, the largest number of decisions in one object; a rule of its controllers, not of the schema.
-pub const PAGE_CLUSTERS_MAX: usize = 100;
-
 /// Names what decides: a ClusterResourcePlacement, a ResourcePlacement or an OCM Placement. The order is that of clashes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -15,15 +15,6 @@ use crate::model::id::ClusterName;
 /// Source: Kubernetes, "Labels and Selectors".
 pub const LABEL_VALUE_MAX: usize = 63;
 
-/// The label on a PlacementDecision that names its placement.
-///
-/// Source: OCM API, as the two below.
-pub const PLACEMENT_LABEL: &str = "cluster.open-cluster-management.io/placement";
-/// The label that numbers the decision group, from `0`.
-pub const GROUP_INDEX_LABEL: &str = "cluster.open-cluster-management.io/decision-group-index";
-/// The label that names the decision group; there and empty for a group without a name.
-pub const GROUP_NAME_LABEL: &str = "cluster.open-cluster-management.io/decision-group-name";
-
 /// The value of [`DECISIONS`] that exports a cluster only when its rollout has reached it.
 const ROLLED_OUT: &str = "rolled-out";
 

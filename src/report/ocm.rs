@@ -2,12 +2,11 @@
 
 use serde_json::{Value, json};
 
-use super::decisions::{GROUP_INDEX_LABEL, GROUP_NAME_LABEL, PLACEMENT_LABEL};
 use super::pages::page_name;
 use super::tree::{Line, Style};
 use super::work::counted;
 use crate::api::condition::find_condition;
-use crate::model::decisions::PAGE_CLUSTERS_MAX;
+use crate::api::ocm::{GROUP_INDEX_LABEL, GROUP_NAME_LABEL, PAGE_CLUSTERS_MAX, PLACEMENT_LABEL};
 use crate::model::ocm::OcmPlacementRecord;
 
 /// Group and version of what is shown.

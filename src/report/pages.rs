@@ -8,7 +8,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::model::decisions::{ExportedGroup, PAGE_CLUSTERS_MAX, Page, PageWrite};
+use crate::api::ocm::PAGE_CLUSTERS_MAX;
+use crate::model::decisions::{ExportedGroup, Page, PageWrite};
 
 /// What stands between a placement's name and a page's number.
 ///

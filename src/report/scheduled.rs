@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use super::table::{Table, text};
 use super::work::counted;
+use crate::api::ocm::{GROUP_INDEX_LABEL, GROUP_NAME_LABEL};
 use crate::api::scheduling::PARENT_LABEL;
-use crate::schedule::ocm::{GROUP_INDEX_LABEL, GROUP_NAME_LABEL};
 
 /// Rows of one placement that the table shows before the rest is only counted; `-o wide` shows all.
 const ROWS_MAX: usize = 50;

@@ -76,10 +76,13 @@ fn names(range: std::ops::Range<usize>) -> BTreeSet<String> {
     range.map(|number| format!("c{number:03}")).collect()
 }
 
+/// The clusters that the generator found, or the error it ended with.
+type Sight = Result<Vec<String>, String>;
+
 /// A watch on what an ApplicationSet selects: the generator is run on every event.
 struct Reader {
     child: Child,
-    seen: Arc<Mutex<Vec<Result<Vec<String>, String>>>>,
+    seen: Arc<Mutex<Vec<Sight>>>,
 }
 
 impl Reader {

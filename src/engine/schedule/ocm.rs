@@ -9,16 +9,13 @@ use super::complain;
 use crate::api::FieldError;
 use crate::api::condition::Condition;
 use crate::api::object::{Object, without_nulls};
-use crate::api::ocm::OcmPlacementSpec;
+use crate::api::ocm::{GROUP_NAME_LABEL, OcmPlacementSpec, PLACEMENT_LABEL};
 use crate::api::table::OCM_GROUP;
 use crate::model::facts::stated;
 use crate::model::id::ClusterName;
 use crate::model::manifest::{InputError, Manifest};
 use crate::model::tree::Tree;
-use crate::schedule::ocm::{
-    GROUP_NAME_LABEL, Hub, Key, Member, OnMisconfigured, Outcome, PLACEMENT_LABEL, Page, Policy, Request, is_disabled,
-    schedule,
-};
+use crate::schedule::ocm::{Hub, Key, Member, OnMisconfigured, Outcome, Page, Policy, Request, is_disabled, schedule};
 use crate::yaml;
 
 /// Group and version of what is printed, whatever the version of what was read.

@@ -2,6 +2,7 @@ use serde_json::json;
 
 use super::super::fixtures::Case;
 use super::*;
+use crate::api::ocm::PLACEMENT_LABEL;
 use crate::model::id::PlacementKey;
 
 fn key(kind: &str, namespace: Option<&str>, name: &str) -> DecisionsKey {

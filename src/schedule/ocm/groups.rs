@@ -5,16 +5,13 @@ use std::collections::BTreeMap;
 use fixedbitset::FixedBitSet;
 
 use super::taint::slot_number;
-use super::{
-    Decisions, GROUP_INDEX_LABEL, GROUP_NAME_LABEL, Hub, Key, Notice, Outcome, PLACEMENT_LABEL, Request, predicate,
-};
+use super::{Decisions, Hub, Key, Notice, Outcome, Request, predicate};
 use crate::api::check::{self, FieldError};
-use crate::api::ocm::{DecisionGroup, OcmPlacementSpec};
+use crate::api::ocm::{
+    DecisionGroup, GROUP_INDEX_LABEL, GROUP_NAME_LABEL, OcmPlacementSpec, PAGE_CLUSTERS_MAX, PLACEMENT_LABEL,
+};
 use crate::api::placement::IntOrPercent;
 use crate::model::id::ClusterName;
-
-/// Decisions of one PlacementDecision.
-pub const DECISIONS_PER_PAGE_MAX: usize = 100;
 
 /// A group of decisions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -142,7 +139,7 @@ impl Group {
     /// Returns the clusters of each of its objects: one without clusters where it has none.
     pub(super) fn pages(&self) -> impl Iterator<Item = &[u32]> {
         let empty = self.clusters.is_empty().then_some(&[][..]);
-        empty.into_iter().chain(self.clusters.chunks(DECISIONS_PER_PAGE_MAX))
+        empty.into_iter().chain(self.clusters.chunks(PAGE_CLUSTERS_MAX))
     }
 }
 

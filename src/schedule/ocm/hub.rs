@@ -7,8 +7,8 @@ use jiff::Timestamp;
 
 use super::change::{self, Change, ClusterChange};
 use super::member::Member;
-use super::{Key, SET_LABEL, predicate};
-use crate::api::ocm::{AddOnScoreStatus, ManagedClusterSetSpec, ManagedTaintEffect, SelectorType};
+use super::{Key, predicate};
+use crate::api::ocm::{AddOnScoreStatus, ManagedClusterSetSpec, ManagedTaintEffect, SET_LABEL, SelectorType};
 use crate::model::id::ClusterName;
 use crate::schedule::labels::Labels;
 

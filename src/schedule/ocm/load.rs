@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::{Hub, Key, Member, PLACEMENT_LABEL};
+use super::{Hub, Key, Member};
 use crate::api::check::FieldError;
 use crate::api::object::Metadata;
-use crate::api::ocm::{AddOnPlacementScore, ManagedClusterSetSpec, PlacementDecision};
+use crate::api::ocm::{AddOnPlacementScore, ManagedClusterSetSpec, PLACEMENT_LABEL, PlacementDecision};
 use crate::api::table::{self, OCM_GROUP};
 use crate::model::id::ClusterName;
 

@@ -28,26 +28,16 @@ use std::fmt;
 use fixedbitset::FixedBitSet;
 use jiff::Timestamp;
 
+use crate::api::ocm::SCHEDULING_DISABLED;
 use crate::error::{Classify, ErrorClass};
 
 pub use change::{Change, ClusterChange};
 pub use explain::explain;
-pub use groups::{DECISIONS_PER_PAGE_MAX, Group, Page};
+pub use groups::{Group, Page};
 pub use hub::Hub;
 pub use member::Member;
 pub use policy::Policy;
 pub use status::{DecisionGroupStatus, SCORE_NOTE_LENGTH_MAX, Status, Verdict};
-
-/// The label of a cluster that names the one exclusive set it is in.
-pub const SET_LABEL: &str = "cluster.open-cluster-management.io/clusterset";
-/// The label of a decision object that names its placement.
-pub const PLACEMENT_LABEL: &str = "cluster.open-cluster-management.io/placement";
-/// The label of a decision object with the index of its group, from "0".
-pub const GROUP_INDEX_LABEL: &str = "cluster.open-cluster-management.io/decision-group-index";
-/// The label of a decision object with the name of its group, which may be empty.
-pub const GROUP_NAME_LABEL: &str = "cluster.open-cluster-management.io/decision-group-name";
-/// The annotation that keeps a placement from being scheduled, with the value `true`.
-const DISABLE_ANNOTATION: &str = "cluster.open-cluster-management.io/experimental-scheduling-disable";
 
 /// Names a Placement.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -163,7 +153,7 @@ impl Classify for Error {
 
 /// Tells whether annotations keep a placement from being scheduled: it is then to be left as it is, conditions included.
 pub fn is_disabled(annotations: &BTreeMap<String, String>) -> bool {
-    annotations.get(DISABLE_ANNOTATION).is_some_and(|value| value == "true")
+    annotations.get(SCHEDULING_DISABLED).is_some_and(|value| value == "true")
 }
 
 /// Decides which clusters a placement gets.

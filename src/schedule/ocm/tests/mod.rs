@@ -17,6 +17,7 @@ mod worlds;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::api::ocm::{GROUP_INDEX_LABEL, GROUP_NAME_LABEL, PLACEMENT_LABEL, SET_LABEL};
 use crate::model::explanation::{ClusterExplanation, Explanation};
 use crate::model::id::ClusterName;
 
