@@ -124,7 +124,8 @@ fn scores_come_with_what_was_looked_at_and_the_tie_break() {
     assert_eq!(of(&explanation, "c").reason, "not picked: rank 3 of 4");
     let balanced = explained(&hub, additive(2, &[]));
     assert_eq!(of(&balanced, "b").scores[0].observed.as_deref(), Some("2 decisions of other placements"));
-    assert_eq!(of(&balanced, "c").tie_break.as_deref(), Some("smaller name first"));
+    let tie_break = "as good as d, and before it: the smaller name comes first";
+    assert_eq!(of(&balanced, "c").tie_break.as_deref(), Some(tie_break));
 }
 
 #[test]
