@@ -211,7 +211,7 @@ fn snapshots(world: &World) {
     ✓ large  kept: picked earlier and not judged again; today: rank 1 of 2
         term                                    score  weight  observed
         preferred[0] available-cpu descending      40      40  16
-        preferred[1] labels                        10      10
+        preferred[1] env=prod                      10      10
         sum                                        50
         rank       1
 
@@ -223,7 +223,7 @@ fn snapshots(world: &World) {
     · medium  not picked: rank 2 of 2
         term                                    score  weight  observed
         preferred[0] available-cpu descending      17      40  8
-        preferred[1] labels                        10      10
+        preferred[1] env=prod                      10      10
         sum                                        27
         rank       2
 
