@@ -277,7 +277,7 @@ fn snapshots(world: &World) {
         ranked[0]["scores"],
         json!([
             {"name": "preferred[0] available-cpu descending", "weight": 40, "observed": "16", "score": 40},
-            {"name": "preferred[1] labels", "weight": 10, "score": 10},
+            {"name": "preferred[1] env=prod", "weight": 10, "score": 10},
         ])
     );
 }
