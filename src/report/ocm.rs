@@ -3,9 +3,6 @@
 use serde_json::{Value, json};
 
 use super::pages::page_name;
-use super::tree::{Line, Style};
-use super::work::counted;
-use crate::api::condition::find_condition;
 use crate::api::ocm::{GROUP_INDEX_LABEL, GROUP_NAME_LABEL, PAGE_CLUSTERS_MAX, PLACEMENT_LABEL};
 use crate::model::ocm::OcmPlacementRecord;
 
@@ -78,27 +75,6 @@ pub fn decision_objects(record: &OcmPlacementRecord) -> Vec<Value> {
 /// Returns the number in the name of the page at a position; pages are numbered from 1.
 fn page_number(position: usize) -> u32 {
     u32::try_from(position + 1).unwrap_or(u32::MAX)
-}
-
-/// Returns how a Placement stands, for `status`: its clusters, and what is wrong with it.
-pub fn status_lines(record: &OcmPlacementRecord) -> Vec<Line> {
-    let satisfied = find_condition(&record.conditions, "PlacementSatisfied");
-    let (style, mark) = if record.is_satisfied() { (Style::Ok, "✓ ") } else { (Style::Progressing, "! ") };
-    let clusters = counted(record.clusters().count(), "cluster");
-    let mut lines = vec![
-        Line::default()
-            .with(style, mark)
-            .with(Style::Strong, format!("Placement {}/{}", record.namespace, record.name))
-            .with(Style::Plain, format!("  {clusters} decided")),
-    ];
-    let complaint = satisfied.filter(|_| !record.is_satisfied()).map(|condition| &condition.message);
-    let misconfigured = find_condition(&record.conditions, "PlacementMisconfigured")
-        .filter(|condition| condition.status == crate::api::condition::ConditionStatus::True)
-        .map(|condition| &condition.message);
-    for text in complaint.into_iter().chain(misconfigured).chain(&record.error).chain(&record.warning) {
-        lines.push(Line::default().with(Style::Bad, format!("    {text}")));
-    }
-    lines
 }
 
 #[cfg(test)]

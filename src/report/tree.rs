@@ -4,7 +4,6 @@ use jiff::Timestamp;
 
 use super::binding::binding_lists;
 use super::converge::{Converged, converged};
-use super::ocm;
 use super::placement::{PlacementView, chain, waiting_words, why};
 use super::table::age;
 use super::work::{Mode, NAMED_OBJECTS_MAX, counted};
@@ -90,7 +89,28 @@ pub fn status_lines(view: &StatusView) -> Vec<Line> {
     if !view.ocm.is_empty() {
         lines.push(Line::default());
     }
-    lines.extend(view.ocm.iter().flat_map(ocm::status_lines));
+    lines.extend(view.ocm.iter().flat_map(ocm_lines));
+    lines
+}
+
+/// Says how an OCM Placement stands: its clusters, and what is wrong with it.
+fn ocm_lines(record: &OcmPlacementRecord) -> Vec<Line> {
+    let satisfied = find_condition(&record.conditions, "PlacementSatisfied");
+    let (style, mark) = if record.is_satisfied() { (Style::Ok, "✓ ") } else { (Style::Progressing, "! ") };
+    let clusters = counted(record.clusters().count(), "cluster");
+    let mut lines = vec![
+        Line::default()
+            .with(style, mark)
+            .with(Style::Strong, format!("Placement {}/{}", record.namespace, record.name))
+            .with(Style::Plain, format!("  {clusters} decided")),
+    ];
+    let complaint = satisfied.filter(|_| !record.is_satisfied()).map(|condition| &condition.message);
+    let misconfigured = find_condition(&record.conditions, "PlacementMisconfigured")
+        .filter(|condition| condition.status == ConditionStatus::True)
+        .map(|condition| &condition.message);
+    for text in complaint.into_iter().chain(misconfigured).chain(&record.error).chain(&record.warning) {
+        lines.push(Line::default().with(Style::Bad, format!("    {text}")));
+    }
     lines
 }
 

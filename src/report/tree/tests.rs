@@ -1,5 +1,7 @@
 //! Whole trees, as people see them.
 
+use serde_json::json;
+
 use super::super::fixtures::{Case, at, decision, manifest};
 use super::*;
 use crate::model::manifest::InputError;
@@ -140,4 +142,48 @@ fn a_cluster_that_was_wanted_and_not_found_is_not_listed() {
     case.policy.as_mut().expect("a policy").target_clusters.push(decision("west", false));
     let text = shown(&source(), &mut [case]);
     assert!(!text.contains("west"), "{text}");
+}
+
+#[test]
+fn ocm_placements_say_what_is_wrong_with_them() {
+    let record = |satisfied: &str, misconfigured: &str, error: Option<&str>| -> OcmPlacementRecord {
+        let condition = |type_: &str, status: &str, message: &str| {
+            json!({"type": type_, "status": status, "reason": "R", "message": message,
+                "lastTransitionTime": "2026-01-01T00:00:00Z"})
+        };
+        let record = json!({
+            "namespace": "ns1", "name": "web", "spec": {}, "generation": 1, "createdAt": "2026-01-01T00:00:00Z",
+            "origin": {"path": "p.yaml", "line": 1, "blob": "b", "ordinal": 0}, "error": error,
+            "groups": [{"clusters": ["east"]}],
+            "conditions": [
+                condition("PlacementSatisfied", satisfied, "2 cluster decisions unscheduled"),
+                condition("PlacementMisconfigured", misconfigured, "a toleration is wrong"),
+            ],
+        });
+        serde_json::from_value(record).expect("a record")
+    };
+    let rows = [
+        (record("True", "False", None), vec!["✓ Placement ns1/web  1 cluster decided"]),
+        (
+            record("False", "True", Some("a set cannot be read")),
+            vec![
+                "! Placement ns1/web  1 cluster decided",
+                "    2 cluster decisions unscheduled",
+                "    a toleration is wrong",
+                "    a set cannot be read",
+            ],
+        ),
+    ];
+    for (record, expected) in rows {
+        let view = StatusView {
+            source: &SourceRecord::default(),
+            branch: None,
+            placements: &[],
+            ocm: std::slice::from_ref(&record),
+            now: at(60),
+        };
+        let text = |line: Line| line.spans.into_iter().map(|s| s.text).collect::<String>();
+        let lines: Vec<String> = status_lines(&view).into_iter().map(text).collect();
+        assert_eq!(lines[lines.len() - expected.len()..], expected);
+    }
 }
