@@ -195,6 +195,7 @@ impl Hall {
             if known.is_none_or(|work| work.inventory != inventory) {
                 let work = known.map(|work| WorkStatus::clone(work)).unwrap_or_default();
                 let work = Arc::new(WorkStatus { inventory, ..work });
+                self.agenda.placements.extend(self.placements.contains_key(&key).then(|| key.clone()));
                 self.reports.entry(key).or_default().insert(cluster.clone(), work);
             }
         }
@@ -210,9 +211,9 @@ impl Hall {
         if let Some(version) = version {
             record.properties.insert(KUBERNETES_VERSION.to_owned(), version);
         }
+        // Seen once for all events that come together.
         self.agenda.clusters.insert(cluster.clone());
         self.agenda.concerns_holders(cluster);
-        self.refresh_clusters();
     }
 
     /// Lets scheduling see clusters as they are now; whoever reads what changed is decided anew.
@@ -272,10 +273,12 @@ impl Hall {
         }
     }
 
-    /// Returns what a member's fields were when the work was last reported, before a restart.
+    /// Returns what a member's fields were when the work was last reported, before a restart. A report of an earlier order says
+    /// nothing of this one: what was applied for it and not reported any more would look like drift, and be written again.
     fn baselines(&self, order: &WorkOrder) -> BTreeMap<ObjectKey, Digest> {
         let work = self.placements.get(&order.placement).and_then(|p| p.works.get(&order.cluster));
-        let manifests = work.filter(|w| w.complete).into_iter().flat_map(|w| &w.manifests);
+        let manifests =
+            work.filter(|w| w.complete && w.generation == order.generation).into_iter().flat_map(|w| &w.manifests);
         manifests.filter_map(|m| Some((m.id.key(), m.owned.clone()?))).collect()
     }
 }
