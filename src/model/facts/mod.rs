@@ -1,6 +1,6 @@
 //! Facts about a member cluster: how many nodes it has, how much cpu and memory, and how much of it pods have asked for.
 //!
-//! Pure: watches feed a [`Tally`] with what they see of nodes and pods, and [`Tally::facts`] answers at any time without
+//! Pure: watches feed a [`Tally`] with what they see of nodes and pods, and it gives the sums at any time without
 //! looking at any of them again. A node or pod costs an identity and its amounts, whatever its size as an object.
 
 mod amounts;
