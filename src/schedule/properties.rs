@@ -2,12 +2,8 @@
 
 use super::Error;
 use super::fleet::Fleet;
-
-/// Prefix of the properties that say how much of a resource a cluster has.
-pub(super) const RESOURCES: &str = "resources.kubernetes-fleet.io/";
-/// The parts of `status.resourceUsage` and what the properties call them.
-pub(super) const RESOURCE_PARTS: [(&str, &str); 3] =
-    [("capacity", "total"), ("allocatable", "allocatable"), ("available", "available")];
+use crate::model::facts::PARTS;
+pub(super) use crate::model::facts::RESOURCE_PREFIX as RESOURCES;
 
 /// Returns why the scheduler cannot read a property of this name, although the rules of a placement allow it.
 ///
@@ -15,7 +11,7 @@ pub(super) const RESOURCE_PARTS: [(&str, &str); 3] =
 pub(super) fn unreadable(name: &str) -> Option<String> {
     let rest = name.strip_prefix(RESOURCES)?;
     let is_readable = rest.split_once('-').is_some_and(|(part, resource)| {
-        RESOURCE_PARTS.iter().any(|(_, word)| *word == part) && !resource.is_empty() && !resource.contains('-')
+        PARTS.iter().any(|(_, word)| *word == part) && !resource.is_empty() && !resource.contains('-')
     });
     (!is_readable).then(|| format!("{name:?} is not total-, allocatable- or available- and a resource without a dash"))
 }

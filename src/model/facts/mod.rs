@@ -29,7 +29,8 @@ pub const RESOURCE_PREFIX: &str = "resources.kubernetes-fleet.io/";
 pub const STATED_MAX: usize = 256;
 
 /// The parts of a cluster's resources: as `status.resourceUsage` calls them, and as the properties do.
-const PARTS: [(&str, &str); 3] = [("capacity", "total"), ("allocatable", "allocatable"), ("available", "available")];
+pub const PARTS: [(&str, &str); 3] =
+    [("capacity", "total"), ("allocatable", "allocatable"), ("available", "available")];
 
 /// What is known of a cluster's nodes and pods.
 #[derive(Clone, Debug, PartialEq, Eq)]
