@@ -18,10 +18,11 @@ use crate::model::ocm::OcmPlacementRecord;
 use crate::model::records::{
     Binding, ClusterRecord, PlacementRecord, PolicySnapshot, ResourceSnapshot, SourceRecord, WorkStatus,
 };
+use crate::model::runs::RunRecord;
 use crate::store::embedded::EmbeddedStore;
 use crate::store::records::{
     self, BINDING_PREFIX, CLUSTER_PREFIX, DECISIONS_PREFIX, HUB_PREFIX, OCM_PREFIX, PLACEMENT_PREFIX, POLICY_PREFIX,
-    SNAPSHOT_PREFIX, SOURCE_PREFIX, WORK_PREFIX,
+    RUN_PREFIX, SNAPSHOT_PREFIX, SOURCE_PREFIX, WORK_PREFIX,
 };
 use crate::store::{self, Store as _};
 
@@ -51,6 +52,8 @@ pub struct Books {
     pub policies: BTreeMap<PlacementKey, BTreeMap<u64, PolicySnapshot>>,
     /// Bindings by placement.
     pub bindings: BTreeMap<PlacementKey, Vec<Binding>>,
+    /// Staged update runs by placement and name.
+    pub runs: BTreeMap<PlacementKey, BTreeMap<String, RunRecord>>,
     /// Works by placement and cluster.
     pub works: BTreeMap<PlacementKey, BTreeMap<ClusterName, std::sync::Arc<WorkStatus>>>,
     /// Exported decisions.
@@ -196,6 +199,9 @@ impl Books {
         } else if key.starts_with(BINDING_PREFIX) {
             let binding: Binding = typed(value)?;
             self.bindings.entry(binding.placement.clone()).or_default().push(binding);
+        } else if key.starts_with(RUN_PREFIX) {
+            let run: RunRecord = typed(value)?;
+            self.runs.entry(run.placement.clone()).or_default().insert(run.name.clone(), run);
         } else if key.starts_with(WORK_PREFIX) {
             let placement = records::placement_of(key, WORK_PREFIX).context("its key names no placement")?;
             let cluster = records::cluster_of(key, WORK_PREFIX).context("its key names no cluster")?;

@@ -160,6 +160,8 @@ pub fn views(books: &Books) -> Vec<PlacementView<'_>> {
         crate::model::id::ClusterName,
         std::sync::Arc<crate::model::records::WorkStatus>,
     > = std::collections::BTreeMap::new();
+    static NO_RUNS: std::collections::BTreeMap<String, crate::model::runs::RunRecord> =
+        std::collections::BTreeMap::new();
     books
         .placements
         .iter()
@@ -170,6 +172,7 @@ pub fn views(books: &Books) -> Vec<PlacementView<'_>> {
             history: books.snapshots.get(&record.key).unwrap_or(&NO_SNAPSHOTS),
             bindings: books.bindings.get(&record.key).map_or(&[], Vec::as_slice),
             works: books.works.get(&record.key).unwrap_or(&NO_WORKS),
+            runs: books.runs.get(&record.key).unwrap_or(&NO_RUNS),
             clusters: &books.clusters,
             now: clock::now(),
         })

@@ -61,9 +61,9 @@ pub fn decide(state: PlacementState, world: &World, now: Timestamp) -> Decision 
         pass.reschedule();
     }
     let gate = pass.guard();
-    pass.roll(gate.as_ref());
-    pass.judge_bindings();
     pass.state.record.deletion_gate = gate;
+    pass.roll();
+    pass.judge_bindings();
     let orders = pass.orders();
     pass.conclude();
     let finished = pass.state.record.removed && pass.state.bindings.is_empty();
@@ -302,8 +302,20 @@ impl Pass<'_> {
             members.insert(binding.cluster.clone(), member);
         }
         let found = guarded(&record.key, record.removed, &members)?;
-        let since = record.deletion_gate.as_ref().filter(|g| g.digest == found.digest).map_or(self.now, |g| g.since);
-        Some(DeletionGate { digest: found.digest, reason: found.reason, deletions: found.deletions, since })
+        // What was approved may be carried out in pieces: what is left of it needs no second approval.
+        let approved = record.deletion_gate.as_ref().filter(|gate| gate.opened_at.is_some());
+        if let Some(gate) = approved.filter(|gate| is_part_of(&found.deletions, &gate.deletions)) {
+            return Some(gate.clone());
+        }
+        let known = record.deletion_gate.as_ref().filter(|gate| gate.digest == found.digest);
+        Some(known.cloned().unwrap_or_else(|| DeletionGate {
+            digest: found.digest,
+            reason: found.reason,
+            deletions: found.deletions,
+            since: self.now,
+            approvals: Vec::new(),
+            opened_at: None,
+        }))
     }
 
     fn limits(&self) -> Result<Limits, String> {
@@ -315,8 +327,9 @@ impl Pass<'_> {
     }
 
     /// Moves bindings as the strategy allows.
-    fn roll(&mut self, gate: Option<&DeletionGate>) {
-        let is_held = |binding: &Binding| gate.is_some_and(|g| g.deletions.contains_key(&binding.cluster));
+    fn roll(&mut self) {
+        let gate = self.state.record.closed_gate().cloned();
+        let is_held = |binding: &Binding| gate.as_ref().is_some_and(|g| g.deletions.contains_key(&binding.cluster));
         if self.state.record.removed {
             let due: Vec<String> =
                 self.state.bindings.values().filter(|b| !b.deleting && !is_held(b)).map(|b| b.name.clone()).collect();
@@ -393,12 +406,8 @@ impl Pass<'_> {
 
     fn order(&self, binding: &Binding) -> Option<WorkOrder> {
         let record = &self.state.record;
-        let held = record
-            .deletion_gate
-            .as_ref()
-            .and_then(|gate| gate.deletions.get(&binding.cluster))
-            .cloned()
-            .unwrap_or_default();
+        let held =
+            record.closed_gate().and_then(|gate| gate.deletions.get(&binding.cluster)).cloned().unwrap_or_default();
         let snapshot = binding.snapshot.and_then(|index| self.state.snapshots.get(&index));
         let manifests = match (binding.deleting, snapshot) {
             (true, _) => Arc::from([]),
@@ -439,6 +448,12 @@ impl Pass<'_> {
         let conditions = placement_status(&self.state.view(&bindings, self.world, self.now)).conditions;
         self.state.record.conditions = conditions;
     }
+}
+
+type Deletions = BTreeMap<ClusterName, BTreeSet<ObjectKey>>;
+
+fn is_part_of(some: &Deletions, all: &Deletions) -> bool {
+    some.iter().all(|(cluster, keys)| all.get(cluster).is_some_and(|known| keys.is_subset(known)))
 }
 
 #[cfg(test)]

@@ -15,5 +15,6 @@ pub mod ocm;
 pub mod persist;
 pub mod plan;
 pub mod schedule;
+pub mod staged;
 mod step;
 pub mod world;

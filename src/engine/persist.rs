@@ -9,8 +9,11 @@ use super::world::PlacementState;
 use crate::model::id::PlacementKey;
 use crate::model::ocm::OcmPlacementRecord;
 use crate::model::records::{Binding, PlacementRecord, PolicySnapshot, ResourceSnapshot, WorkStatus};
+use crate::model::runs::RunRecord;
 use crate::schedule::ocm::Key;
-use crate::store::records::{self, BINDING_PREFIX, PLACEMENT_PREFIX, POLICY_PREFIX, SNAPSHOT_PREFIX, WORK_PREFIX};
+use crate::store::records::{
+    self, BINDING_PREFIX, PLACEMENT_PREFIX, POLICY_PREFIX, RUN_PREFIX, SNAPSHOT_PREFIX, WORK_PREFIX,
+};
 use crate::store::{Expected, Op, Result, Store};
 
 /// Reads every placement from the store; payloads are read from git afterwards.
@@ -37,6 +40,11 @@ pub fn load(store: &dyn Store) -> Result<BTreeMap<PlacementKey, PlacementState>>
             state.bindings.insert(binding.value.name.clone(), binding.value);
         }
     }
+    for run in records::load_all::<RunRecord>(store, RUN_PREFIX)? {
+        if let Some(state) = placements.get_mut(&run.value.placement) {
+            state.runs.insert(run.value.name.clone(), run.value);
+        }
+    }
     for (key, _) in store.list(WORK_PREFIX)? {
         let owner = records::placement_of(&key, WORK_PREFIX).zip(records::cluster_of(&key, WORK_PREFIX));
         let Some((placement, cluster)) = owner else { continue };
@@ -61,6 +69,7 @@ pub fn difference(old: Option<&PlacementState>, new: Option<&PlacementState>) ->
     compare(&old.snapshots, &new.snapshots, |index| records::snapshot_key(&key, *index), &mut ops)?;
     compare(&old.policies, &new.policies, |index| records::policy_key(&key, *index), &mut ops)?;
     compare(&old.bindings, &new.bindings, |name| records::binding_key(&key, name), &mut ops)?;
+    compare(&old.runs, &new.runs, |name| records::run_key(&key, name), &mut ops)?;
     compare(&old.works, &new.works, |cluster| records::work_key(&key, cluster), &mut ops)?;
     Ok(ops)
 }

@@ -7,6 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::disruptions::Disruptions;
 use super::ocm::{Facts, Ocm};
+use super::staged::Staged;
 use crate::api::cluster::MemberCluster;
 use crate::api::placement::PlacementPolicy;
 use crate::deliver::inventory::Held;
@@ -17,6 +18,7 @@ use crate::model::manifest::Manifest;
 use crate::model::records::{
     Binding, ClusterRecord, MemberKind, PlacementRecord, PolicySnapshot, ResourceSnapshot, SnapshotResource, WorkStatus,
 };
+use crate::model::runs::{ApprovalRules, RunRecord};
 use crate::model::tree::{Placement, Tree};
 use crate::model::work::Desired;
 use crate::report::placement::PlacementView;
@@ -44,6 +46,10 @@ pub struct World {
     pub ocm: Ocm,
     /// Evictions and disruption budgets of the accepted commit.
     pub disruptions: Disruptions,
+    /// Staged update strategies and runs of the accepted commit.
+    pub staged: Staged,
+    /// How many people open a gate, and for how long a word counts.
+    pub approvals: ApprovalRules,
 }
 
 impl World {
@@ -64,6 +70,8 @@ pub struct PlacementState {
     pub snapshots: BTreeMap<u64, Arc<ResourceSnapshot>>,
     /// Bindings by name.
     pub bindings: BTreeMap<String, Binding>,
+    /// Staged update runs by name.
+    pub runs: BTreeMap<String, RunRecord>,
     /// What each cluster holds.
     pub works: BTreeMap<ClusterName, Arc<WorkStatus>>,
     /// Payload of the snapshots in use, by index. A snapshot in use without payload keeps what its clusters have.
@@ -80,6 +88,7 @@ impl PlacementState {
             policies: BTreeMap::new(),
             snapshots: BTreeMap::new(),
             bindings: BTreeMap::new(),
+            runs: BTreeMap::new(),
             works: BTreeMap::new(),
             payloads: BTreeMap::new(),
             selected: None,
@@ -100,6 +109,12 @@ impl PlacementState {
             deletion_gate: None,
             removed: false,
             halted: None,
+            paused: None,
+            held: None,
+            goal: None,
+            last_succeeded: None,
+            last_automatic: None,
+            superseded: 0,
             evictions: BTreeMap::new(),
         })
     }
@@ -113,6 +128,7 @@ impl PlacementState {
             history: &self.snapshots,
             bindings,
             works: &self.works,
+            runs: &self.runs,
             clusters: &world.records,
             now,
         }
@@ -135,10 +151,12 @@ impl PlacementState {
         self.policy().map_or(0, |newest| if newest.hash == hash { newest.index } else { newest.index + 1 })
     }
 
-    /// Returns the snapshots that bindings name, whose payload is needed.
+    /// Returns the snapshots whose payload is needed: those that bindings, the goal and unfinished runs name.
     pub fn snapshots_in_use(&self) -> impl Iterator<Item = &Arc<ResourceSnapshot>> {
         let mut indexes: Vec<u64> = self.bindings.values().filter_map(|b| b.snapshot).collect();
         indexes.extend(self.newest().map(|s| s.index));
+        indexes.extend(self.record.goal);
+        indexes.extend(self.runs.values().filter(|run| !run.phase.is_final()).filter_map(RunRecord::snapshot));
         indexes.sort_unstable();
         indexes.dedup();
         indexes.into_iter().filter_map(|index| self.snapshots.get(&index))

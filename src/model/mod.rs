@@ -1,6 +1,7 @@
 //! The words the rooms speak among themselves: names, manifests, the tree of a commit, records.
 
 pub mod cluster;
+pub mod commands;
 pub mod decisions;
 pub mod diff;
 pub mod explanation;
@@ -9,6 +10,8 @@ pub mod id;
 pub mod kinds;
 pub mod manifest;
 pub mod ocm;
+pub mod overrides;
 pub mod records;
+pub mod runs;
 pub mod tree;
 pub mod work;

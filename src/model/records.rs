@@ -8,6 +8,8 @@ use serde_json::Value;
 
 use super::id::{ClusterName, CommitId, Digest, ObjectId, ObjectKey, PlacementKey};
 use super::manifest::{InputError, Origin};
+use super::overrides::PickedOverrides;
+use super::runs::Approval;
 use crate::api::cluster::Taint;
 use crate::api::condition::Condition;
 use crate::api::ocm::ManagedClusterTaint;
@@ -171,6 +173,9 @@ pub struct Binding {
     /// The strategy its objects are applied with; rolls out like content.
     #[serde(default)]
     pub apply_strategy: ApplyStrategy,
+    /// The overrides its objects are made with; they roll out like content.
+    #[serde(default, skip_serializing_if = "PickedOverrides::is_empty")]
+    pub overrides: PickedOverrides,
     /// When it was last set to `snapshot`: its progress deadline counts from here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_at: Option<Timestamp>,
@@ -331,9 +336,65 @@ pub struct PlacementRecord {
     /// Why the rollout halted (`max-failures`), for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub halted: Option<String>,
+    /// Nothing new is started: a person paused it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paused: Option<Pause>,
+    /// A snapshot that is not rolled out again until a person retries it or another digest comes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held: Option<HeldSnapshot>,
+    /// `RollingUpdate`: the snapshot to be at, where that is not the newest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub goal: Option<u64>,
+    /// The last snapshot that succeeded everywhere.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_succeeded: Option<u64>,
+    /// The last snapshot that got a run by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_automatic: Option<u64>,
+    /// How often a rollout was superseded before it finished, since the last that did.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub superseded: u32,
     /// What became of the evictions of this placement that git has, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub evictions: BTreeMap<String, EvictionRecord>,
+}
+
+fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
+impl PlacementRecord {
+    /// Returns the deletion gate, if it is closed.
+    pub fn closed_gate(&self) -> Option<&DeletionGate> {
+        self.deletion_gate.as_ref().filter(|gate| gate.opened_at.is_none())
+    }
+}
+
+/// A person's word that nothing new is started.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Pause {
+    /// Who.
+    pub by: String,
+    /// When.
+    pub at: Timestamp,
+    /// Why, as the person put it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// A snapshot that was rolled back or rejected.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HeldSnapshot {
+    /// Its index.
+    pub index: u64,
+    /// Its hash: another snapshot of the same content is held as well.
+    pub hash: Digest,
+    /// Why, for people.
+    pub why: String,
+    /// Since when.
+    pub since: Timestamp,
 }
 
 /// A ClusterResourcePlacementEviction that was judged, which happens once.
@@ -360,6 +421,12 @@ pub struct DeletionGate {
     pub deletions: BTreeMap<ClusterName, BTreeSet<ObjectKey>>,
     /// When it closed.
     pub since: Timestamp,
+    /// Who approved so far.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub approvals: Vec<Approval>,
+    /// When enough people had approved. It stays open for what is left of these deletions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub opened_at: Option<Timestamp>,
 }
 
 /// How a member is reached.

@@ -65,7 +65,7 @@ pub fn converged(view: &PlacementView) -> Converged {
     if let Some(failure) = record.error.clone().or(halted).or(failures) {
         return Converged::Failed(failure);
     }
-    if let Some(gate) = &record.deletion_gate {
+    if let Some(gate) = record.closed_gate() {
         return Converged::WaitingForPerson(format!("deletions need approval: {}", gate.reason));
     }
     if any(|s| matches!(s, Standing::AwaitsRun)) {
@@ -100,7 +100,7 @@ fn standings(view: &PlacementView) -> Vec<Standing> {
     let leaving = if view.record.removed { view.bindings.iter().collect() } else { view.leftovers() };
     for binding in leaving {
         let left = view.clusters.get(&binding.cluster).is_none_or(|c| c.left);
-        let held = view.record.deletion_gate.as_ref().is_some_and(|g| g.deletions.contains_key(&binding.cluster));
+        let held = view.record.closed_gate().is_some_and(|g| g.deletions.contains_key(&binding.cluster));
         if left || held {
             continue;
         }

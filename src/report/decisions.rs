@@ -56,7 +56,7 @@ pub fn decided(view: &PlacementView) -> Option<Decided> {
         reached: binding.is_some_and(|binding| view.is_up_to_date(binding)),
     };
     let picks = if view.record.removed { Vec::new() } else { view.picked().into_iter().map(pick).collect() };
-    let gate = view.record.deletion_gate.as_ref();
+    let gate = view.record.closed_gate();
     Some(Decided {
         annotations: view.record.annotations.clone(),
         groups: vec![(String::new(), picks)],

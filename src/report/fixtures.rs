@@ -70,6 +70,7 @@ pub fn binding(cluster: &str, snapshot: u64) -> Binding {
         decision: decision(cluster, true),
         snapshot: Some(snapshot),
         apply_strategy: crate::api::placement::ApplyStrategy::default(),
+        overrides: crate::model::overrides::PickedOverrides::default(),
         started_at: Some(at(0)),
         generation: 7,
         conditions: vec![],
@@ -111,6 +112,7 @@ pub struct Case {
     pub history: BTreeMap<u64, std::sync::Arc<ResourceSnapshot>>,
     pub bindings: Vec<Binding>,
     pub works: BTreeMap<ClusterName, std::sync::Arc<WorkStatus>>,
+    pub runs: BTreeMap<String, crate::model::runs::RunRecord>,
     pub clusters: BTreeMap<ClusterName, ClusterRecord>,
     pub now: Timestamp,
 }
@@ -133,6 +135,12 @@ impl Case {
             deletion_gate: None,
             removed: false,
             halted: None,
+            paused: None,
+            held: None,
+            goal: None,
+            last_succeeded: None,
+            last_automatic: None,
+            superseded: 0,
             evictions: BTreeMap::new(),
         };
         let policy = PolicySnapshot {
@@ -153,6 +161,7 @@ impl Case {
             history: BTreeMap::from([(2, std::sync::Arc::new(snapshot(2, &["a"])))]),
             bindings: clusters.iter().map(|name| binding(name, 3)).collect(),
             works: BTreeMap::new(),
+            runs: BTreeMap::new(),
             clusters: clusters.iter().map(|name| ((*name).into(), cluster(name, true))).collect(),
             now: at(60),
         };
@@ -196,6 +205,8 @@ impl Case {
             reason: "more than half of the objects would go".into(),
             deletions: deletions.collect(),
             since: at(0),
+            approvals: vec![],
+            opened_at: None,
         });
     }
 
@@ -207,6 +218,7 @@ impl Case {
             history: &self.history,
             bindings: &self.bindings,
             works: &self.works,
+            runs: &self.runs,
             clusters: &self.clusters,
             now: self.now,
         }

@@ -28,6 +28,7 @@ use crate::model::id::{ClusterName, ObjectId};
 use crate::model::records::{
     Binding, ClusterDecision, ClusterRecord, PlacementRecord, PolicySnapshot, ResourceSnapshot, WorkStatus,
 };
+use crate::model::runs::RunRecord;
 
 /// Everything the status of one placement follows from.
 ///
@@ -46,6 +47,8 @@ pub struct PlacementView<'a> {
     pub bindings: &'a [Binding],
     /// What each cluster holds of it.
     pub works: &'a BTreeMap<ClusterName, Arc<WorkStatus>>,
+    /// Its staged update runs, by name.
+    pub runs: &'a BTreeMap<String, RunRecord>,
     /// The fleet; clusters of the placement suffice.
     pub clusters: &'a BTreeMap<ClusterName, ClusterRecord>,
     /// The moment of the view.

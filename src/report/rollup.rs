@@ -156,7 +156,7 @@ impl RollUp<'_> {
 
     fn own(&mut self) {
         let record = self.view.record;
-        let gate = record.deletion_gate.as_ref().map(|gate| {
+        let gate = record.closed_gate().map(|gate| {
             let objects: usize = gate.deletions.values().map(BTreeSet::len).sum();
             let digest: String = gate.digest.as_str().chars().take(DIGEST_SHOWN).collect();
             format!(

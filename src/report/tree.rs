@@ -198,7 +198,7 @@ fn heading(view: &PlacementView, done: usize, total: usize) -> Line {
 }
 
 fn gate_lines(view: &PlacementView) -> Option<Vec<Line>> {
-    let DeletionGate { digest, reason, deletions, since } = view.record.deletion_gate.as_ref()?;
+    let DeletionGate { digest, reason, deletions, since, .. } = view.record.closed_gate()?;
     let digest: String = digest.as_str().chars().take(DIGEST_SHOWN).collect();
     let words = format!("! deletions wait for a person since {}: {reason}, digest {digest}", age(*since, view.now));
     let mut lines = vec![Line::default().with(Style::Progressing, words)];

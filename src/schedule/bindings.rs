@@ -5,6 +5,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::api::placement::ApplyStrategy;
 use crate::model::id::{ClusterName, PlacementKey};
+use crate::model::overrides::PickedOverrides;
 use crate::model::records::{Binding, BindingState, ClusterDecision};
 
 use super::{Action, BindingChange, Error, Request};
@@ -165,6 +166,7 @@ impl<'a> Classified<'a> {
             decision,
             snapshot: None,
             apply_strategy: ApplyStrategy::default(),
+            overrides: PickedOverrides::default(),
             started_at: None,
             generation: 1,
             conditions: Vec::new(),

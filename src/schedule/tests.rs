@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::api::placement::ApplyStrategy;
 use crate::model::cluster::Cluster;
+use crate::model::overrides::PickedOverrides;
 use crate::model::records::{BindingState, ClusterScore};
 
 fn key() -> PlacementKey {
@@ -73,6 +74,7 @@ fn binding(line: &str) -> Binding {
         decision,
         snapshot: Some(3),
         apply_strategy: ApplyStrategy::default(),
+        overrides: PickedOverrides::default(),
         started_at: None,
         generation: 5,
         conditions: Vec::new(),

@@ -12,6 +12,7 @@ use serde::de::DeserializeOwned;
 use super::{Error, Expected, Op, Result, Store, Versioned};
 use crate::model::decisions::DecisionsKey;
 use crate::model::id::{ClusterName, PlacementKey};
+use crate::model::overrides::OverrideRef;
 
 /// Prefix of source records.
 pub const SOURCE_PREFIX: &str = "source/";
@@ -23,6 +24,10 @@ pub const SNAPSHOT_PREFIX: &str = "snapshot/";
 pub const POLICY_PREFIX: &str = "policy/";
 /// Prefix of all bindings.
 pub const BINDING_PREFIX: &str = "binding/";
+/// Prefix of all staged update runs.
+pub const RUN_PREFIX: &str = "run/";
+/// Prefix of all snapshots of overrides.
+pub const OVERRIDE_PREFIX: &str = "override/";
 /// Prefix of all work statuses.
 pub const WORK_PREFIX: &str = "work/";
 /// Prefix of cluster records.
@@ -75,6 +80,17 @@ pub fn binding_key(placement: &PlacementKey, name: &str) -> String {
 /// Returns the prefix of a placement's bindings.
 pub fn binding_prefix(placement: &PlacementKey) -> String {
     format!("{BINDING_PREFIX}{}/", escape_placement(placement))
+}
+
+/// Returns the key of a staged update run of a placement.
+pub fn run_key(placement: &PlacementKey, name: &str) -> String {
+    format!("{RUN_PREFIX}{}/{}", escape_placement(placement), escape(name))
+}
+
+/// Returns the key of a snapshot of an override; keys of one override are ordered by index.
+pub fn override_key(id: &OverrideRef) -> String {
+    let namespace = id.key.namespace.as_ref().map_or(String::new(), |namespace| format!("{namespace}/"));
+    format!("{OVERRIDE_PREFIX}{}/{:0INDEX_DIGITS$}", escape(&format!("{namespace}{}", id.key.name)), id.index)
 }
 
 /// Returns the key of what a cluster holds of a placement.

@@ -8,6 +8,7 @@ use tokio::sync::oneshot;
 use super::super::clock;
 use super::super::disruptions::Disruptions;
 use super::super::follow::{News, Request};
+use super::super::staged::Staged;
 use super::super::world::PlacementState;
 use super::{Hall, SOURCE_NAME};
 use crate::model::id::CommitId;
@@ -104,6 +105,7 @@ impl Hall {
         self.source.refused.clear();
         self.source.held_rewrite = None;
         let before = std::mem::replace(&mut self.world.tree, Arc::clone(&tree));
+        self.world.staged = Staged::of(&tree);
         let disruptions = std::mem::replace(&mut self.world.disruptions, Disruptions::of(&tree));
         self.note_members(&before);
         self.load_payloads().await;

@@ -18,6 +18,7 @@ use rayon::prelude::*;
 use super::decide::decide;
 use super::disruptions::Disruptions;
 use super::ocm::{Ocm, dated_taints};
+use super::staged::Staged;
 use super::world::{PlacementState, World, ocm_facts};
 use crate::api::annotations::STAGED_UPDATE_STRATEGY;
 use crate::api::cluster::MemberCluster;
@@ -30,6 +31,7 @@ use crate::model::ocm::OcmPlacementRecord;
 use crate::model::records::{
     ApplyOutcome, Availability, BindingState, ClusterRecord, ManifestStatus, MemberKind, ResourceSnapshot, WorkStatus,
 };
+use crate::model::runs::ApprovalRules;
 use crate::model::tree::Tree;
 use crate::schedule::eligibility::described;
 use crate::schedule::ocm::Key;
@@ -124,6 +126,8 @@ pub(super) fn imagined(tree: &Arc<Tree>, before: Option<&World>, now: Timestamp)
         held: BTreeMap::new(),
         ocm,
         disruptions: Disruptions::of(tree),
+        staged: Staged::of(tree),
+        approvals: ApprovalRules::default(),
     }
 }
 
@@ -195,7 +199,7 @@ fn placement_plan(
         rollout: rollout_plan(outlook.state, head),
         works: outlook.works(outlooks),
         deletions: old.map(|old| deletions(outlook, outlooks, old)).unwrap_or_default(),
-        deletion_guard: record.deletion_gate.as_ref().map(|gate| gate.reason.clone()),
+        deletion_guard: record.closed_gate().map(|gate| gate.reason.clone()),
         changes: before.map(|_| Changes {
             resources: resource_changes(old.and_then(PlacementState::newest), in_force),
             clusters: cluster_changes(old, outlook),

@@ -18,6 +18,7 @@ use crate::api::scheduling::{
 use crate::api::table::PLACEMENT_GROUP;
 use crate::model::id::{ClusterName, PlacementKey};
 use crate::model::manifest::{InputError, Manifest};
+use crate::model::overrides::PickedOverrides;
 use crate::model::records::{Binding, BindingState, ClusterDecision, PolicySnapshot};
 use crate::model::tree::Tree;
 use crate::report::objects::policy_snapshot_object;
@@ -221,6 +222,7 @@ fn binding(key: &PlacementKey, policy: &InForce, object: &BindingObject, leaving
         },
         snapshot: None,
         apply_strategy: ApplyStrategy::default(),
+        overrides: PickedOverrides::default(),
         started_at: None,
         generation: metadata.generation.unwrap_or(1),
         conditions: Vec::new(),

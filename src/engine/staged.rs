@@ -1,0 +1,81 @@
+//! Staged update strategies and runs of a commit: pure.
+
+use std::collections::BTreeMap;
+
+use serde::de::DeserializeOwned;
+
+use crate::api::annotations::APPROVERS;
+use crate::api::object::{Object, without_nulls};
+use crate::api::staged::{StagedUpdateRunSpec, StagedUpdateStrategySpec};
+use crate::api::table::PLACEMENT_GROUP;
+use crate::model::id::PlacementKey;
+use crate::model::manifest::{Manifest, Origin};
+use crate::model::tree::Tree;
+use crate::yaml;
+
+/// Strategies by namespace (absent for cluster-scoped ones) and name, and runs by the placement they move.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Staged {
+    strategies: BTreeMap<(Option<String>, String), Strategy>,
+    runs: BTreeMap<PlacementKey, BTreeMap<String, WrittenRun>>,
+}
+
+/// A ClusterStagedUpdateStrategy or StagedUpdateStrategy.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Strategy {
+    /// Its stages.
+    pub spec: StagedUpdateStrategySpec,
+    /// Who may approve, as its annotation says; absent narrows nothing.
+    pub approvers: Option<String>,
+}
+
+/// A ClusterStagedUpdateRun or StagedUpdateRun as it is written.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WrittenRun {
+    /// Its spec.
+    pub spec: StagedUpdateRunSpec,
+    /// Where it stands.
+    pub origin: Origin,
+}
+
+impl Staged {
+    /// Collects those of a commit.
+    pub fn of(tree: &Tree) -> Self {
+        let mut staged = Self::default();
+        for manifest in tree.inputs.iter().filter(|manifest| manifest.id.group == PLACEMENT_GROUP) {
+            let namespace = Some(manifest.id.namespace.clone()).filter(|namespace| !namespace.is_empty());
+            let name = manifest.id.name.clone();
+            match manifest.id.kind.as_str() {
+                "ClusterStagedUpdateStrategy" | "StagedUpdateStrategy" => {
+                    let Some(spec) = read::<StagedUpdateStrategySpec>(manifest) else { continue };
+                    let annotation = manifest.object.pointer("/metadata/annotations").and_then(|a| a.get(APPROVERS));
+                    let approvers = annotation.and_then(|value| value.as_str()).map(str::to_owned);
+                    staged.strategies.insert((namespace, name), Strategy { spec, approvers });
+                }
+                "ClusterStagedUpdateRun" | "StagedUpdateRun" => {
+                    let Some(spec) = read::<StagedUpdateRunSpec>(manifest) else { continue };
+                    let placement = PlacementKey { namespace, name: spec.placement_name.clone() };
+                    let run = WrittenRun { spec, origin: manifest.origin.clone() };
+                    staged.runs.entry(placement).or_default().insert(name, run);
+                }
+                _ => {}
+            }
+        }
+        staged
+    }
+
+    /// Returns the strategy of a name that a placement can use: in its namespace, or cluster-scoped.
+    pub fn strategy(&self, placement: &PlacementKey, name: &str) -> Option<&Strategy> {
+        self.strategies.get(&(placement.namespace.clone(), name.to_owned()))
+    }
+
+    /// Returns the runs that name a placement, by name.
+    pub fn runs(&self, placement: &PlacementKey) -> impl Iterator<Item = (&String, &WrittenRun)> {
+        self.runs.get(placement).into_iter().flatten()
+    }
+}
+
+/// Reads a document of a tree, which was checked.
+fn read<S: DeserializeOwned>(manifest: &Manifest) -> Option<S> {
+    yaml::typed::<Object<S>>(&without_nulls(&manifest.object)).ok().map(|object| object.spec)
+}

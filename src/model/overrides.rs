@@ -1,0 +1,88 @@
+//! Overrides as they were frozen, and which of them one cluster's objects are made with.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::id::{CommitId, Digest};
+use crate::api::overrides::{ClusterResourceOverrideSpec, ResourceOverrideSpec};
+
+/// Names an override: with a namespace a ResourceOverride, without one a ClusterResourceOverride.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct OverrideKey {
+    /// Its namespace; absent for a ClusterResourceOverride.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    /// Its name.
+    pub name: String,
+}
+
+/// Names one snapshot of an override.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct OverrideRef {
+    /// The override.
+    #[serde(flatten)]
+    pub key: OverrideKey,
+    /// Zero-based; grows by one where the spec changed.
+    pub index: u64,
+}
+
+impl OverrideRef {
+    /// Returns the name KubeFleet gives the snapshot: `<override>-<index>`.
+    pub fn name(&self) -> String {
+        format!("{}-{}", self.key.name, self.index)
+    }
+}
+
+/// What an override says.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum OverrideSpec {
+    /// Of a ClusterResourceOverride.
+    Cluster(ClusterResourceOverrideSpec),
+    /// Of a ResourceOverride.
+    Namespaced(ResourceOverrideSpec),
+}
+
+/// An override as it was at one time. Immutable.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct OverrideSnapshot {
+    /// Which snapshot of which override.
+    #[serde(flatten)]
+    pub id: OverrideRef,
+    /// Digest of the spec.
+    pub hash: Digest,
+    /// What it says.
+    pub spec: OverrideSpec,
+    /// The commit that first had it.
+    pub commit: CommitId,
+    /// When it was taken.
+    pub created_at: Timestamp,
+}
+
+/// What one cluster's objects are made with, beside the snapshot. The objects follow from this and the snapshot alone: a
+/// cluster that is relabelled, or an override that changes, makes another value here, which rolls out like content.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PickedOverrides {
+    /// Snapshots of ClusterResourceOverrides with a rule for the cluster, in the order they apply.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub cluster: Vec<OverrideRef>,
+    /// Snapshots of ResourceOverrides with a rule for the cluster, in the order they apply; after the others.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub namespaced: Vec<OverrideRef>,
+    /// The cluster's labels that decide between their rules or stand in their values, as they were when this was picked.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+}
+
+impl PickedOverrides {
+    /// Tells whether no override concerns the cluster.
+    pub fn is_empty(&self) -> bool {
+        self.cluster.is_empty() && self.namespaced.is_empty()
+    }
+}
