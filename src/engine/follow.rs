@@ -28,6 +28,8 @@ const PIN_PREFIX: &str = "commit-";
 pub enum Request {
     /// Look now.
     Poll,
+    /// Let a tip in though it does not descend from the commit in force: a person said so.
+    LetIn(CommitId),
     /// Only these commits are named by records; others need not be kept.
     Retain(BTreeSet<CommitId>),
     /// Read a snapshot's payload again.
@@ -61,6 +63,8 @@ pub struct Settings {
     pub poll_interval: Duration,
     /// What to do about a rewritten history.
     pub on_rewrite: HistoryRewrite,
+    /// A tip of a rewritten history that a person let in.
+    pub let_in: Option<CommitId>,
     /// The commit in force, from the store.
     pub accepted: Option<CommitId>,
 }
@@ -104,6 +108,7 @@ pub fn follow(
         accepted: settings.accepted,
         poll_interval: settings.poll_interval,
         on_rewrite: settings.on_rewrite,
+        let_in: settings.let_in,
         failures: 0,
         unread: None,
         failing: false,
@@ -134,6 +139,8 @@ struct Follower {
     accepted: Option<CommitId>,
     poll_interval: Duration,
     on_rewrite: HistoryRewrite,
+    /// A tip that a person let in.
+    let_in: Option<CommitId>,
     failures: u32,
     /// A tip that was seen and could not be read or pinned: it is tried again with the next poll.
     unread: Option<CommitId>,
@@ -149,6 +156,11 @@ impl Follower {
         loop {
             match inbox.recv_timeout(self.pause()) {
                 Ok(Request::Poll) | Err(RecvTimeoutError::Timeout) => self.poll(),
+                Ok(Request::LetIn(commit)) => {
+                    self.let_in = Some(commit.clone());
+                    self.unread = Some(commit);
+                    self.poll();
+                }
                 Ok(Request::Retain(commits)) => self.retain(&commits),
                 Ok(Request::Payload(snapshot, reply)) => {
                     // The hall may have stopped waiting.
@@ -216,6 +228,7 @@ impl Follower {
         }
         if let Some(accepted) = &self.accepted
             && self.on_rewrite == HistoryRewrite::Hold
+            && self.let_in.as_ref() != Some(tip)
             && !self.source.reader().descends(accepted, tip)?
         {
             self.tell(News::Rewritten(tip.clone()));

@@ -119,6 +119,7 @@ impl Hall {
             spec,
             poll_interval: configuration.source.poll_interval,
             on_rewrite: configuration.source.on_history_rewrite,
+            let_in: source.let_in.clone(),
             accepted: source.accepted.clone(),
         };
         let (news_sender, news) = mpsc::unbounded_channel();
