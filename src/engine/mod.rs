@@ -2,6 +2,7 @@
 
 pub mod clock;
 pub mod commit;
+pub mod core;
 pub mod decide;
 pub mod disruptions;
 pub mod explain;

@@ -1,50 +1,44 @@
-//! The source's side of the hall: what its thread says, and what a commit in force changes.
+//! The source's side: what it says, and what a commit in force changes.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use tokio::sync::oneshot;
+use jiff::Timestamp;
 
-use super::super::clock;
 use super::super::disruptions::Disruptions;
-use super::super::follow::{News, Request};
+use super::super::follow::News;
+use super::super::persist::SOURCE_NAME;
 use super::super::staged::Staged;
-use super::super::world::PlacementState;
-use super::{Hall, SOURCE_NAME};
+use super::super::world::{Payload, PlacementState};
+use super::{Batch, Core, Effect, write_down};
 use crate::model::id::CommitId;
+use crate::model::records::ResourceSnapshot;
 use crate::model::tree::Tree;
-use crate::store::Expected;
 use crate::store::records;
-use crate::telemetry::metrics::{ByPoll, Poll};
 
-impl Hall {
-    /// Takes in what the source's thread says.
-    pub(super) async fn hear(&mut self, news: News) {
-        let news = match news {
-            News::Restored(Ok(tree)) => return self.accept(tree).await,
+impl Core {
+    /// Takes in what the source says.
+    pub(super) fn hear(&mut self, news: News, now: Timestamp) {
+        match news {
+            News::Restored(Ok(tree)) => return self.accept(&tree, now),
             News::Restored(Err(reason)) => {
                 tracing::error!(reason, "clusters keep what they have");
                 return;
             }
-            news => news,
-        };
+            News::Payload(snapshot, payload) => return self.load_payload(&snapshot, payload),
+            _ => {}
+        }
         self.source.failure = None;
-        let poll = match news {
-            News::Restored(_) => return,
-            News::Accepted(tree) => {
-                self.accept(tree).await;
-                Poll::Accepted
-            }
+        self.source_seen = true;
+        match news {
+            News::Restored(_) | News::Payload(..) => {}
+            News::Accepted(tree) => self.accept(&tree, now),
             News::Unchanged => {
                 self.source.seen.clone_from(&self.source.accepted);
                 self.source.refused.clear();
                 self.source.held_rewrite = None;
-                Poll::Unchanged
             }
-            News::Readable => {
-                tracing::info!("the source can be read again");
-                Poll::Unchanged
-            }
+            News::Readable => tracing::info!("the source can be read again"),
             News::Refused(commit, errors) => {
                 tracing::error!(
                     commit = commit.short(),
@@ -56,7 +50,6 @@ impl Hall {
                 }
                 self.source.seen = Some(commit);
                 self.source.refused = errors;
-                Poll::Refused
             }
             News::Rewritten(commit) => {
                 tracing::warn!(
@@ -65,30 +58,23 @@ impl Hall {
                 );
                 self.source.seen = Some(commit.clone());
                 self.source.held_rewrite = Some(commit);
-                Poll::Held
             }
             News::Failed(reason) => {
                 tracing::error!(reason, "the source cannot be read; nothing changes");
                 self.source.failure = Some(reason);
-                Poll::Error
             }
-        };
-        self.metrics.source_polls.get_or_create(&ByPoll { result: poll }).inc();
-        self.source_seen = true;
-        self.write_source();
+        }
     }
 
-    fn write_source(&mut self) {
-        let written = records::put(records::source_key(SOURCE_NAME), &self.source, Expected::Any)
-            .and_then(|op| self.store.batch(vec![op]));
-        match written {
-            Ok(_) => self.changes.send_modify(|version| *version += 1),
-            Err(error) => tracing::error!(%error, "the source's record cannot be written"),
+    /// Writes down what is known of the source, where that is new.
+    pub(super) fn write_source(&self, batch: &mut Batch) {
+        if self.source != self.stored_source && write_down(batch, records::source_key(SOURCE_NAME), &self.source) {
+            batch.source = Some(self.source.clone());
         }
     }
 
     /// Brings a commit into force.
-    async fn accept(&mut self, tree: Arc<Tree>) {
+    fn accept(&mut self, tree: &Arc<Tree>, now: Timestamp) {
         let commit = tree.commit.clone();
         let again = self.source.accepted == commit;
         let short = commit.as_ref().map(|c| c.short().to_owned()).unwrap_or_default();
@@ -104,59 +90,50 @@ impl Hall {
         self.source.seen = commit;
         self.source.refused.clear();
         self.source.held_rewrite = None;
-        let before = std::mem::replace(&mut self.world.tree, Arc::clone(&tree));
-        self.world.staged = Staged::of(&tree);
-        let disruptions = std::mem::replace(&mut self.world.disruptions, Disruptions::of(&tree));
-        self.note_members(&before);
-        self.load_payloads().await;
-        let now = clock::now();
+        let before = std::mem::replace(&mut self.world.tree, Arc::clone(tree));
+        self.world.staged = Staged::of(tree);
+        let disruptions = std::mem::replace(&mut self.world.disruptions, Disruptions::of(tree));
+        self.note_members(&before, now);
+        self.load_payloads();
         for (key, placement) in &tree.placements {
             self.placements.entry(key.clone()).or_insert_with(|| PlacementState::begin(placement, now));
         }
-        let wishes = self.world.ocm.follow(&tree);
+        let wishes = self.world.ocm.follow(tree);
         self.agenda.ocm.extend(wishes);
-        self.refresh_clusters();
         if before.commit.is_none() {
             // The first commit of this life: what was decided before may have been decided of another.
             self.agenda.placements.extend(self.placements.keys().cloned());
         } else {
-            self.agenda.compare(&before, &tree);
+            self.agenda.compare(&before, tree);
             self.agenda.placements.extend(self.world.disruptions.differing(&disruptions));
         }
-        self.retain_commits();
-    }
-
-    fn retain_commits(&self) {
         let named: BTreeSet<CommitId> =
             self.placements.values().flat_map(|p| p.snapshots.values().map(|s| s.commit.clone())).collect();
-        // Without its thread the source is not followed any more, which is told elsewhere.
-        drop(self.requests.send(Request::Retain(named)));
+        self.effects.push(Effect::Retain(named));
     }
 
-    /// Reads the payload that clusters still hold and that no selection gives: after a restart, older snapshots.
-    async fn load_payloads(&mut self) {
-        let mut missing = Vec::new();
+    /// Asks for the payload that clusters still hold and that no selection gives: after a restart, older snapshots.
+    fn load_payloads(&mut self) {
         for state in self.placements.values() {
             for snapshot in state.snapshots_in_use().filter(|s| !state.payloads.contains_key(&s.index)) {
-                missing.push((state.record.key.clone(), Arc::clone(snapshot)));
+                if self.reading.insert((state.record.key.clone(), snapshot.index)) {
+                    self.effects.push(Effect::ReadPayload(Arc::clone(snapshot)));
+                }
             }
         }
-        for (key, snapshot) in missing {
-            let (reply, answer) = oneshot::channel();
-            let index = snapshot.index;
-            if self.requests.send(Request::Payload(snapshot, reply)).is_err() {
-                return;
+    }
+
+    fn load_payload(&mut self, snapshot: &ResourceSnapshot, payload: Result<Payload, String>) {
+        let key = &snapshot.placement;
+        self.reading.remove(&(key.clone(), snapshot.index));
+        match (payload, self.placements.get_mut(key)) {
+            (Ok(payload), Some(state)) => {
+                state.payloads.insert(snapshot.index, Arc::new(payload));
+                self.agenda.placements.insert(key.clone());
             }
-            match answer.await {
-                Ok(Ok(payload)) => {
-                    if let Some(state) = self.placements.get_mut(&key) {
-                        state.payloads.insert(index, Arc::new(payload));
-                    }
-                }
-                Ok(Err(reason)) => {
-                    tracing::error!(placement = %key, reason, "payload missing; clusters keep what they have");
-                }
-                Err(_) => return,
+            (Ok(_), None) => {}
+            (Err(reason), _) => {
+                tracing::error!(placement = %key, reason, "payload missing; clusters keep what they have");
             }
         }
     }
