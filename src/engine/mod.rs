@@ -17,5 +17,5 @@ pub mod persist;
 pub mod plan;
 pub mod schedule;
 pub mod staged;
-mod step;
+pub mod step;
 pub mod world;
