@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 
 use super::commit::{self, Cache, read_commit, read_payload};
 use super::world::Payload;
@@ -32,8 +32,8 @@ pub enum Request {
     LetIn(CommitId),
     /// Only these commits are named by records; others need not be kept.
     Retain(BTreeSet<CommitId>),
-    /// Read a snapshot's payload again.
-    Payload(Arc<ResourceSnapshot>, oneshot::Sender<Result<Payload, String>>),
+    /// Read a snapshot's payload again; [`News::Payload`] is the answer.
+    Payload(Arc<ResourceSnapshot>),
 }
 
 /// What the source's thread tells the hall.
@@ -53,6 +53,8 @@ pub enum News {
     Unchanged,
     /// The source can be read again, and its tip is where it was.
     Readable,
+    /// The payload of a snapshot, or why it cannot be read.
+    Payload(Arc<ResourceSnapshot>, Result<Payload, String>),
 }
 
 /// How a source is followed.
@@ -162,9 +164,9 @@ impl Follower {
                     self.poll();
                 }
                 Ok(Request::Retain(commits)) => self.retain(&commits),
-                Ok(Request::Payload(snapshot, reply)) => {
-                    // The hall may have stopped waiting.
-                    drop(reply.send(read_payload(self.source.reader(), &snapshot)));
+                Ok(Request::Payload(snapshot)) => {
+                    let payload = read_payload(self.source.reader(), &snapshot);
+                    self.tell(News::Payload(snapshot, payload));
                 }
                 Err(RecvTimeoutError::Disconnected) => return,
             }

@@ -2,6 +2,7 @@
 
 pub mod clock;
 pub mod commit;
+pub mod core;
 pub mod decide;
 pub mod disruptions;
 pub mod explain;
@@ -17,5 +18,5 @@ pub mod persist;
 pub mod plan;
 pub mod schedule;
 pub mod staged;
-mod step;
+pub mod step;
 pub mod world;

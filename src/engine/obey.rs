@@ -10,8 +10,7 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use super::decide::Pass;
-use super::hall::SOURCE_NAME;
-use super::persist;
+use super::persist::{self, SOURCE_NAME};
 use super::world::{PlacementState, World};
 use crate::api::placement::StrategyType;
 use crate::model::commands::{Command, Done, Person, Refusal, RefusalReason, Verb};

@@ -87,6 +87,11 @@ impl Pass<'_> {
                 known.join(", ")
             )));
         }
+        if self.state.unreadable.contains(&index) {
+            return Err(Unready::Refused(format!(
+                "the payload of snapshot {index} cannot be read from git; clusters keep what they have"
+            )));
+        }
         if !self.state.payloads.contains_key(&index) {
             return Err(Unready::Waits(format!("waits until the payload of snapshot {index} is read from git")));
         }

@@ -1,30 +1,29 @@
-//! What a delivery looks like to the hall.
+//! What a delivery looks like to the hall: pure.
+
+use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 
-use super::{Delivery, Member};
+use super::mind::Delivery;
 use crate::deliver::plan::{MemberView, State, verdict};
-use crate::model::id::PlacementKey;
+use crate::model::id::ObjectKey;
 use crate::model::records::{ApplyOutcome, Availability, Difference, ManifestStatus, WorkStatus};
 use crate::model::work::Desired;
 
-impl Member {
-    /// Returns what became of an order so far.
-    pub(super) fn status(&self, placement: &PlacementKey, now: Timestamp) -> WorkStatus {
-        let delivery = &self.deliveries[placement];
-        let view = MemberView { live: &self.live, wanted: &self.wanted, parent: self.parents.get(placement) };
+impl Delivery {
+    /// Returns what became of the order so far; `inventory` is what carries its placement's label.
+    pub(super) fn status(&self, view: &MemberView<'_>, inventory: BTreeSet<ObjectKey>, now: Timestamp) -> WorkStatus {
         let manifests: Vec<ManifestStatus> =
-            delivery.order.manifests.iter().map(|desired| manifest_status(delivery, desired, &view, now)).collect();
-        let complete = delivery.plan.complete && delivery.in_flight == 0 && !delivery.stale;
+            self.order.manifests.iter().map(|desired| manifest_status(self, desired, view, now)).collect();
+        let complete = self.plan.complete && self.in_flight == 0 && !self.stale;
         let settled = |m: &ManifestStatus| m.availability.is_some_and(|a| a != Availability::ManifestNotAvailableYet);
         let available = complete && manifests.iter().all(settled);
-        let since = delivery.reported.as_ref().filter(|r| r.generation == delivery.order.generation);
-        let inventory = self.inventory(placement);
-        let held_deletions = delivery.order.held.intersection(&inventory).cloned().collect();
+        let since = self.reported.as_ref().filter(|r| r.generation == self.order.generation);
+        let held_deletions = self.order.held.intersection(&inventory).cloned().collect();
         WorkStatus {
-            generation: delivery.order.generation,
+            generation: self.order.generation,
             complete,
-            failure: delivery.plan.failure.clone(),
+            failure: self.plan.failure.clone(),
             available_since: available.then(|| since.and_then(|r| r.available_since).unwrap_or(now)),
             manifests,
             inventory,
