@@ -135,8 +135,7 @@ pub fn events_table(entries: &[&JournalEntry], now: Timestamp) -> Table {
 }
 
 fn is_warning(event: &str) -> bool {
-    const SIGNS: [&str; 9] =
-        ["Fail", "Refus", "Reject", "Halt", "Held", "Stuck", "Invalid", "RolledBack", "Missing"];
+    const SIGNS: [&str; 9] = ["Fail", "Refus", "Reject", "Halt", "Held", "Stuck", "Invalid", "RolledBack", "Missing"];
     SIGNS.iter().any(|sign| event.contains(sign))
 }
 
@@ -184,7 +183,26 @@ mod tests {
         });
         let text = |line: Line| line.spans.into_iter().map(|s| s.text).collect::<String>().trim_end().to_owned();
         let shown: Vec<String> = object_lines(&object).into_iter().map(text).collect();
-        insta::assert_snapshot!(shown.join("\n"), @"");
+        insta::assert_snapshot!(shown.join("\n"), @r#"
+        Name:         web-3
+        API Version:  placement.kubernetes-fleet.io/v1beta1
+        Kind:         ClusterStagedUpdateRun
+        Labels:       a/b=c
+                      d=e
+        Metadata:
+          Generation:  4
+        Spec:
+          Names:
+            east
+            west
+          Placement Name:  web
+        Status:
+          Conditions:
+            - Status:  True
+              Type:  Initialized
+            - Status:  False
+              Type:  Progressing
+        "#);
     }
 
     #[test]
@@ -203,9 +221,16 @@ mod tests {
         ];
         let table = events_table(&entries.iter().collect::<Vec<_>>(), at(60));
         let rows: Vec<String> = table.rows.iter().map(|row| row.join(" | ")).collect();
-        insta::assert_snapshot!(rows.join("\n"), @"");
+        insta::assert_snapshot!(rows.join("\n"), @r#"
+        Normal | SnapshotCreated | 60s | gitfleet | index=3
+        Warning | ClusterUpdatingFailed | 55s | gitfleet | cluster east: field is immutable
+        Normal | RolloutStarted | 51s | gitfleet | cluster west
+        "#);
         let many: Vec<_> = (0..EVENTS_SHOWN_MAX + 2).map(|_| &entries[0]).chain([&entries[2]]).collect();
         let table = events_table(&many, at(60));
-        assert_eq!((table.rows.len(), table.rows[EVENTS_SHOWN_MAX - 1][1].as_str()), (EVENTS_SHOWN_MAX, "RolloutStarted"));
+        assert_eq!(
+            (table.rows.len(), table.rows[EVENTS_SHOWN_MAX - 1][1].as_str()),
+            (EVENTS_SHOWN_MAX, "RolloutStarted")
+        );
     }
 }

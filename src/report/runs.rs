@@ -82,9 +82,8 @@ pub fn active_run(runs: &BTreeMap<String, RunRecord>) -> Option<&RunRecord> {
 pub fn stuck_clusters(run: &RunRecord, now: Timestamp) -> Option<(Timestamp, Vec<&RunCluster>)> {
     let stage = current_stage(run)?;
     let end = |cluster: &RunCluster| cluster.started_at.and_then(|at| at.checked_add(STUCK_AFTER).ok());
-    let late = |cluster: &&RunCluster| {
-        cluster.phase == ClusterPhase::Updating && end(cluster).is_some_and(|end| end < now)
-    };
+    let late =
+        |cluster: &&RunCluster| cluster.phase == ClusterPhase::Updating && end(cluster).is_some_and(|end| end < now);
     let stuck: Vec<_> = stage.clusters.iter().filter(late).collect();
     let since = stuck.iter().filter_map(|cluster| end(cluster)).min()?;
     Some((since, stuck))
@@ -312,9 +311,8 @@ fn stage_status(run: &RunRecord, stage: &StageRecord) -> Value {
 fn stage_conditions(run: &RunRecord, stage: &StageRecord) -> Vec<Condition> {
     use ConditionStatus::{False, True, Unknown};
     let says = Says(run);
-    let progressing = |status, reason, at, message: String| {
-        vec![says.condition("Progressing", status, reason, at, message)]
-    };
+    let progressing =
+        |status, reason, at, message: String| vec![says.condition("Progressing", status, reason, at, message)];
     let done = |reason, status, message: &str| {
         let at = stage.ended_at.unwrap_or(stage.since);
         vec![says.fails("Progressing", reason, at, message), says.condition("Succeeded", status, reason, at, message)]
@@ -352,8 +350,7 @@ fn stage_conditions(run: &RunRecord, stage: &StageRecord) -> Vec<Condition> {
 /// Says how far the clusters of a stage are.
 pub fn clusters_words(stage: &StageRecord) -> String {
     let count = |phase| stage.clusters.iter().filter(|cluster| cluster.phase == phase).count();
-    let mut words =
-        format!("{} of {} done", count(ClusterPhase::Succeeded), counted(stage.clusters.len(), "cluster"));
+    let mut words = format!("{} of {} done", count(ClusterPhase::Succeeded), counted(stage.clusters.len(), "cluster"));
     for (phase, state) in [
         (ClusterPhase::Failed, "failed"),
         (ClusterPhase::Deferred, "deferred while offline"),
@@ -370,7 +367,8 @@ fn cluster_status(run: &RunRecord, cluster: &RunCluster) -> Value {
     let mut status = Map::new();
     status.insert("clusterName".into(), value(&cluster.name));
     let (namespaced, cluster_wide) = override_lists(&cluster.overrides);
-    for (field, list) in [("resourceOverrideSnapshots", namespaced), ("clusterResourceOverrideSnapshots", cluster_wide)] {
+    for (field, list) in [("resourceOverrideSnapshots", namespaced), ("clusterResourceOverrideSnapshots", cluster_wide)]
+    {
         if !list.is_null() {
             status.insert(field.into(), list);
         }
@@ -429,9 +427,10 @@ fn task_status(run: &RunRecord, stage: &StageRecord, before: bool, task: &TaskRe
                 conditions.push(says.holds("ApprovalRequestApproved", "StageTaskApprovalRequestApproved", at, words));
             }
         }
-        StageTaskType::TimedWait => conditions.extend(task.done_at.map(|at| {
-            says.holds("WaitTimeElapsed", "AfterStageTaskWaitTimeElapsed", at, "the time has passed")
-        })),
+        StageTaskType::TimedWait => conditions.extend(
+            task.done_at
+                .map(|at| says.holds("WaitTimeElapsed", "AfterStageTaskWaitTimeElapsed", at, "the time has passed")),
+        ),
     }
     if !conditions.is_empty() {
         status.insert("conditions".into(), value(&conditions));

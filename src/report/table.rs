@@ -334,8 +334,16 @@ mod tests {
         (pending.name, pending.phase, pending.frozen) = ("web-4".into(), RunPhase::Pending, None);
         pending.wanted_snapshot = None;
         let runs = [run_object(&run_in_production(), at(60)), run_object(&pending, at(60))];
-        insta::assert_snapshot!(shown(Kind::Runs, &runs, false), @"");
-        insta::assert_snapshot!(shown(Kind::Runs, &runs, true), @"");
+        insta::assert_snapshot!(shown(Kind::Runs, &runs, false), @r#"
+        NAME | PLACEMENT | RESOURCE-SNAPSHOT-INDEX | POLICY-SNAPSHOT-INDEX | INITIALIZED | SUCCEEDED | AGE
+        web-3 | web | 3 | 0 | True |  | 120m
+        web-4 | web |  |  | Unknown |  | 120m
+        "#);
+        insta::assert_snapshot!(shown(Kind::Runs, &runs, true), @r#"
+        NAME | PLACEMENT | RESOURCE-SNAPSHOT-INDEX | POLICY-SNAPSHOT-INDEX | INITIALIZED | PROGRESSING | SUCCEEDED | AGE | STRATEGY
+        web-3 | web | 3 | 0 | True | True |  | 120m | three-stages
+        web-4 | web |  |  | Unknown |  |  | 120m | three-stages
+        "#);
         let mut case = Case::healthy(&["east"]);
         case.gate(&["east"]);
         let mut approvals = approval_request_objects(&run_in_production());
@@ -343,7 +351,12 @@ mod tests {
         waiting.name = "web-4".into();
         approvals.extend(approval_request_objects(&waiting));
         approvals.extend(deletion_gate_object(&case.record));
-        insta::assert_snapshot!(shown(Kind::Approvals, &approvals, false), @"");
+        insta::assert_snapshot!(shown(Kind::Approvals, &approvals, false), @r#"
+        NAME | UPDATE-RUN | STAGE | APPROVED | APPROVALACCEPTED | AGE
+        web-3-after-canary | web-3 | canary | True | True | 119m
+        web-4-after-canary | web-4 | canary |  |  | 119m
+        web-deletion |  | deletion |  |  | 120m
+        "#);
     }
 
     #[test]

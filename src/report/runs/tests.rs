@@ -37,7 +37,8 @@ fn conditions_of_every_phase_of_a_run() {
         let object = run_object(&record, at(60));
         assert_eq!(facts(&object["status"]["conditions"]), expected, "{phase:?}");
         let conditions = object["status"]["conditions"].as_array().expect("conditions");
-        let complete = |c: &Value| c["observedGeneration"] == 4 && !c["message"].as_str().unwrap_or_default().is_empty();
+        let complete =
+            |c: &Value| c["observedGeneration"] == 4 && !c["message"].as_str().unwrap_or_default().is_empty();
         assert!(conditions.iter().all(complete), "{phase:?}: {conditions:?}");
     }
     let mut refused = run();
@@ -221,7 +222,9 @@ fn whole_approval_requests() {
 
 #[test]
 fn reasons_that_a_condition_cannot_carry_stay_in_the_message() {
-    for (reason, expected) in [(None, "Approved"), (Some("lgtm"), "lgtm"), (Some("looks good"), "Approved"), (Some("a:"), "Approved")] {
+    for (reason, expected) in
+        [(None, "Approved"), (Some("lgtm"), "lgtm"), (Some("looks good"), "Approved"), (Some("a:"), "Approved")]
+    {
         let mut record = run_in_production();
         record.stages[1].after[0].approvals[0].reason = reason.map(str::to_owned);
         let request = &approval_request_objects(&record)[0]["status"]["conditions"][0];
