@@ -9,8 +9,10 @@ use tokio::sync::{mpsc, watch};
 
 use super::books::load_configuration;
 use super::exit::Exit;
+use super::person;
 use crate::config::{Configuration, read_secret};
 use crate::engine::hall::Hall;
+use crate::engine::obey;
 use crate::http::tokens::Tokens;
 use crate::http::{self, Shared};
 use crate::report::converge::Converged;
@@ -61,13 +63,22 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         let (stopper, stop) = watch::channel(false);
         let (questions, asked) = mpsc::unbounded_channel();
         if !args.once {
-            let readers = Arc::new(readers(&configuration)?);
-            let shared = Shared { store: store.clone(), metrics: Arc::clone(&metrics), changes, questions, readers };
+            let (instructions, told) = mpsc::unbounded_channel();
+            let shared = Shared {
+                store: store.clone(),
+                metrics: Arc::clone(&metrics),
+                changes,
+                questions,
+                readers: Arc::new(readers(&configuration)?),
+                commanders: Arc::new(commanders(&configuration)?),
+                instructions,
+            };
             let listen = configuration.http.listen;
             let listener = http::bind(listen)
                 .await
                 .with_context(|| format!("listening on {listen} (http.listen); is another daemon running there?"))?;
             tokio::spawn(http::serve(listener, shared));
+            tokio::spawn(obey::answer(told));
         }
         tokio::spawn(async move {
             wait_for_signal().await;
@@ -98,8 +109,19 @@ fn readers(configuration: &Configuration) -> anyhow::Result<Tokens> {
     Ok(Tokens::new(read.collect::<anyhow::Result<Vec<_>>>()?))
 }
 
+/// Reads the tokens that may command: those of the configuration, else a new one for whoever runs the daemon.
+fn commanders(configuration: &Configuration) -> anyhow::Result<Tokens> {
+    let (store, named) = (&configuration.store.path, &configuration.http.tokens);
+    if named.is_empty() {
+        return Ok(Tokens::new(vec![(person::os_user(), person::issue_token(store)?)]));
+    }
+    person::revoke_token(store)?;
+    let read = named.iter().map(|token| Ok((token.name.clone(), read_secret(&token.token_file)?)));
+    Ok(Tokens::new(read.collect::<anyhow::Result<Vec<_>>>()?))
+}
+
 /// Opens the store for writing. A reader (`get`, `status`) holds its lock for a moment, which is waited for.
-fn open_store(path: &Path) -> crate::store::Result<EmbeddedStore> {
+pub(super) fn open_store(path: &Path) -> crate::store::Result<EmbeddedStore> {
     let mut tries = LOCK_WAIT_MAX.as_millis() / LOCK_PAUSE.as_millis();
     loop {
         match EmbeddedStore::open(path) {
