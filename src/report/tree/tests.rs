@@ -2,10 +2,12 @@
 
 use serde_json::json;
 
-use super::super::fixtures::{Case, at, decision, manifest};
+use super::super::fixtures::{Case, at, decision, manifest, run, run_at_approval, run_in_production};
 use super::*;
+use crate::model::id::Digest;
 use crate::model::manifest::InputError;
-use crate::model::records::{ApplyOutcome, Availability, BindingState};
+use crate::model::records::{ApplyOutcome, Availability, BindingState, HeldSnapshot, Pause};
+use crate::model::runs::{ClusterPhase, RunPhase, RunRecord, StagePhase};
 
 fn source() -> SourceRecord {
     SourceRecord {
@@ -186,4 +188,83 @@ fn ocm_placements_say_what_is_wrong_with_them() {
         let lines: Vec<String> = status_lines(&view).into_iter().map(text).collect();
         assert_eq!(lines[lines.len() - expected.len()..], expected);
     }
+}
+
+fn staged(run: RunRecord) -> Case {
+    Case::healthy(&["east", "north", "south", "west"]).with_run(run)
+}
+
+#[test]
+fn a_run_that_waits_for_a_person() {
+    let mut case = staged(run_at_approval());
+    case.binding("west").snapshot = Some(2);
+    case.record.superseded = 2;
+    insta::assert_snapshot!(shown(&source(), &mut [case]), @"");
+}
+
+#[test]
+fn a_run_in_its_last_stage() {
+    let mut case = staged(run_in_production());
+    case.work("west").manifests[1] = manifest("b", ApplyOutcome::Applied, Some(Availability::ManifestNotAvailableYet));
+    insta::assert_snapshot!(shown(&source(), &mut [case]), @"");
+}
+
+#[test]
+fn a_run_that_waits_for_time_while_it_is_paused() {
+    let mut run = run_at_approval();
+    run.stages[0].phase = StagePhase::WaitingAfter;
+    run.stages[0].after[0].done_at = None;
+    run.stages[1] = super::super::fixtures::stage("canary", &["north", "south"], &[]);
+    let mut case = staged(run);
+    case.record.paused = Some(Pause { by: "ann".into(), at: at(9), reason: Some("a freeze".into()) });
+    insta::assert_snapshot!(shown(&source(), &mut [case]), @"");
+}
+
+#[test]
+fn a_halted_run_with_a_cluster_that_is_offline() {
+    let mut run = run_in_production();
+    (run.phase, run.message) = (RunPhase::Halted, "1 cluster of stage production failed, 0 may".into());
+    let mut deferred = run.stages[0].clusters[0].clone();
+    (deferred.name, deferred.phase) = ("east-2".into(), ClusterPhase::Deferred);
+    run.stages[0].clusters.push(deferred);
+    let west = &mut run.stages[2].clusters[0];
+    (west.phase, west.message) = (ClusterPhase::Failed, "1 of 2 objects failed".into());
+    let mut case = staged(run);
+    case.offline("east-2");
+    let mut broken = manifest("b", ApplyOutcome::ManifestApplyFailed, None);
+    broken.message = "field is immutable".into();
+    case.work("west").manifests[1] = broken;
+    insta::assert_snapshot!(shown(&source(), &mut [case]), @"");
+}
+
+#[test]
+fn after_a_run() {
+    let done = staged(RunRecord { phase: RunPhase::Succeeded, ..run_in_production() });
+    let ended =
+        RunRecord { phase: RunPhase::Rejected, message: "rejected by ann: too slow".into(), ..run_at_approval() };
+    let mut rejected = staged(ended);
+    rejected.binding("west").snapshot = Some(2);
+    let why = "was rejected by ann".to_owned();
+    rejected.record.held = Some(HeldSnapshot { index: 3, hash: Digest::new("abc123"), why, since: at(30) });
+    insta::assert_snapshot!(shown(&source(), &mut [done, rejected]), @"");
+}
+
+#[test]
+fn runs_that_do_not_go() {
+    let pending = |refused, message: &str| RunRecord {
+        phase: RunPhase::Pending,
+        refused,
+        message: message.into(),
+        frozen: None,
+        stages: vec![],
+        deletion: None,
+        ..run()
+    };
+    let mut cases = [
+        staged(pending(false, "the policy is not settled")),
+        staged(pending(true, "strategy three-stages is missing")),
+        staged(run()),
+        staged(RunRecord { phase: RunPhase::Stopped, ..run_in_production() }),
+    ];
+    insta::assert_snapshot!(shown(&source(), &mut cases), @"");
 }

@@ -105,6 +105,7 @@ impl World {
             placement: PlacementKey { namespace: None, name: "web".to_owned() },
             cause: RunCause::Snapshot,
             strategy: "careful".to_owned(),
+            approvers: None,
             wanted_snapshot: None,
             state: None,
             generation: 1,
