@@ -396,14 +396,14 @@ fn failures_halt_beyond_the_budget() {
         ),
         (
             "no gate opens",
-            "s after: a b; t: c",
+            "s after: b a; t: c",
             &[
-                ("b offline", "Updating | s Updating a=U b=D | t Pending c=P"),
-                ("a ready", "Waiting | s WaitingAfter a=S b=D | t Pending c=P"),
-                ("b online", "Waiting | s WaitingAfter a=S b=U | t Pending c=P"),
-                ("b failed", "Halted | s WaitingAfter a=S b=F | t Pending c=P"),
-                ("approve s ann", "Halted | s WaitingAfter a=S b=F | t Pending c=P"),
-                ("b ready", "Updating | s Succeeded a=S b=S | t Updating c=U"),
+                ("b offline", "Updating | s Updating b=D a=U | t Pending c=P"),
+                ("a ready", "Waiting | s WaitingAfter b=D a=S | t Pending c=P"),
+                ("b online", "Waiting | s WaitingAfter b=U a=S | t Pending c=P"),
+                ("b failed", "Halted | s WaitingAfter b=F a=S | t Pending c=P"),
+                ("approve s ann", "Halted | s WaitingAfter b=F a=S | t Pending c=P"),
+                ("b ready", "Updating | s Succeeded b=S a=S | t Updating c=U"),
             ],
         ),
     ]);
@@ -488,4 +488,68 @@ fn removals_come_last_and_at_once() {
             ],
         ),
     ]);
+}
+
+#[test]
+fn it_wakes_when_time_alone_changes_something() {
+    let rows: [(&str, &str, &[(&str, Option<i64>)]); 7] = [
+        ("a cluster is stuck after five minutes", "s: a", &[("", Some(5)), ("at 4", Some(5)), ("at 5", None)]),
+        ("a wait", "s wait=60: a", &[("at 1, a right", Some(61)), ("at 60", Some(61)), ("at 61", None)]),
+        (
+            "a request, and a word, are too old after three days",
+            "s before: a",
+            &[
+                ("quorum 2", Some(4320)),
+                ("at 10, approve s ann", Some(4320)),
+                ("at 4320", Some(4330)),
+                ("at 4330", None),
+            ],
+        ),
+        ("nothing to wait for", "s: a", &[("state Initialize", None)]),
+        ("stopped", "s: a", &[("stop", None)]),
+        ("what an earlier run broke fails in time", "s: a b", &[("b broken, b offline, b in=7", Some(7))]),
+        ("the deadline of what is on its way", "s: a", &[("", Some(5)), ("at 1, a in=2", Some(3))]),
+    ];
+    for (name, stages, steps) in rows {
+        let mut world = World::new(stages);
+        for (commands, expected) in steps {
+            world.tell(commands);
+            assert_eq!(world.settle().wake_at, expected.map(minute), "{name} ({commands}): {}", world.text());
+        }
+    }
+}
+
+#[test]
+fn runs_say_what_they_wait_for() {
+    let rows: [(&str, &[&str], &str); 9] = [
+        ("s before: a", &[""], "stage s has not begun; waits for approval run-before-s (0 of 1 given)"),
+        (
+            "s after wait=60: a",
+            &["quorum 2, a right", "approve s ann"],
+            "the clusters of stage s are done; waits for approval run-after-s (1 of 2 given) and 1970-01-01T01:00:00Z",
+        ),
+        ("s: a b; t: c", &["a offline, b offline"], "stage s waits: all its clusters are offline or suspended (a, b)"),
+        (
+            "s/3: a b c d",
+            &["failures 1, d offline", "a ready, b failed"],
+            "stage s: 1 of 4 clusters done, 1 on the way (c), 1 failed (b), 1 offline or suspended (d)",
+        ),
+        ("s: a b", &["b broken, b offline"], "waits for what an earlier run left unavailable (b)"),
+        ("s: a", &["", "a failed"], "stage s: 1 cluster failed (a), allowed: 0"),
+        ("s: a b", &["", "stop"], "stopped, waits for a"),
+        ("s: a; delete: x", &["x held, a right"], "removal from x waits for the deletion to be approved"),
+        (
+            "s/9: a b c d e f g",
+            &["failures 9, g offline", "a ready, b failed, c failed, d failed, e failed, f failed"],
+            "all stages are done; 5 clusters failed, as many as may (b, c, d, e, f); 1 cluster offline or suspended",
+        ),
+    ];
+    for (stages, steps, expected) in rows {
+        let mut world = World::new(stages);
+        for commands in steps {
+            world.tell(commands);
+            world.settle();
+        }
+        assert!(world.run.message.contains(expected), "{stages}: {}", world.run.message);
+    }
 }
