@@ -18,12 +18,14 @@ fn world(stages: &str, steps: &[&str]) -> World {
     world
 }
 
+/// Name, world, stage, side and digest shown; the refusal, and what it says.
+type Row<'a> = (&'a str, World, &'a str, Option<Gate>, Option<&'a str>, RefusalReason, &'a str);
+
 #[test]
 fn refusals_have_reasons_and_change_nothing() {
     use RefusalReason::{DigestMismatch, Expired, NotFound, NotPossible, NotWaiting};
     let waits = || world("s before after: a; t: b", &["quorum 2"]);
     let short = &DIGEST[..6];
-    type Row<'a> = (&'a str, World, &'a str, Option<Gate>, Option<&'a str>, RefusalReason, &'a str);
     let rows: [Row; 10] = [
         ("no such stage", waits(), "u", None, None, NotFound, "its stages are: s, t"),
         ("a later stage", waits(), "t", None, None, NotWaiting, "it is Pending"),

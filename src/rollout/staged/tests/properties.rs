@@ -5,8 +5,9 @@ use proptest::prelude::*;
 
 use super::super::*;
 use super::world::World;
-use crate::api::staged::StageTaskType;
-use crate::model::runs::{ClusterPhase, RunPhase, RunRecord, StageRecord};
+use crate::api::staged::{RunState, StageTaskType};
+use crate::model::id::ClusterName;
+use crate::model::runs::{ClusterPhase, RunCluster, RunPhase, RunRecord, StagePhase, StageRecord};
 
 const STAGES: &str = "s after: a b c; t/2 before: d e f g; u/2 wait=30: h i j; v after before wait=5: k; delete: x y";
 const CLUSTERS: [&str; 13] = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "x", "y"];
@@ -38,14 +39,14 @@ fn act() -> impl Strategy<Value = Act> {
     ]
 }
 
-/// A cluster of an update stage that the run has told to move, in flight.
+/// Clusters of a stage that are on their way.
 fn in_flight(stage: &StageRecord) -> usize {
     stage.clusters.iter().filter(|cluster| cluster.phase == ClusterPhase::Updating).count()
 }
 
 /// Clusters of a stage that are unavailable by our doing.
 fn unavailable(world: &World, stage: &StageRecord) -> usize {
-    let counts = |cluster: &&crate::model::runs::RunCluster| {
+    let counts = |cluster: &&RunCluster| {
         let seen = &world.clusters[&cluster.name];
         cluster.phase == ClusterPhase::Updating
             || (seen.unavailable && seen.in_fleet && cluster.phase != ClusterPhase::Failed)
@@ -54,12 +55,12 @@ fn unavailable(world: &World, stage: &StageRecord) -> usize {
 }
 
 fn see(world: &mut World, cluster: usize, sight: usize) {
-    let (name, word) = (CLUSTERS[cluster], SIGHTS[sight]);
-    match word {
+    let (name, seen) = (CLUSTERS[cluster], SIGHTS[sight]);
+    match seen {
         // What is not bound has no health that a run goes by, except what was broken before.
         "removed" | "held" if !matches!(name, "x" | "y") => {}
-        _ if matches!(name, "x" | "y") && matches!(word, "ready" | "failed" | "broken" | "lost") => {}
-        _ => world.see(name, word),
+        _ if matches!(name, "x" | "y") && matches!(seen, "ready" | "failed" | "broken" | "lost") => {}
+        _ => world.see(name, seen),
     }
 }
 
@@ -99,7 +100,7 @@ fn cites_approvals(run: &RunRecord, required: usize) -> bool {
 fn check(before: &World, after: &World, step: &Step) -> Result<(), TestCaseError> {
     let run = &after.run;
     for (index, stage) in run.stages.iter().enumerate() {
-        let started = |name: &crate::model::id::ClusterName| {
+        let started = |name: &ClusterName| {
             step.start.contains(name)
                 && before.run.stages[index]
                     .clusters
@@ -110,14 +111,14 @@ fn check(before: &World, after: &World, step: &Step) -> Result<(), TestCaseError
         prop_assert!(in_flight(stage) <= stage.max_concurrency, "{}", after.text());
         let breaks_one = started.iter().any(|cluster| !before.clusters[&cluster.name].unavailable);
         prop_assert!(!breaks_one || unavailable(after, stage) <= stage.max_concurrency, "{}", after.text());
-        let stops = before.stop || before.run.state == Some(crate::api::staged::RunState::Initialize);
+        let stops = before.stop || before.run.state == Some(RunState::Initialize);
         prop_assert!(started.is_empty() || !stops, "started while stopped: {}", after.text());
         prop_assert!(started.iter().all(|cluster| before.clusters[&cluster.name].online), "{}", after.text());
         if stage.phase.is_reached() && !stage.clusters.iter().all(|cluster| cluster.phase == ClusterPhase::Skipped) {
             prop_assert!(run.stages[..index].iter().all(|earlier| earlier.phase.is_done()), "{}", after.text());
             prop_assert!(stage.before.iter().all(|task| task.done_at.is_some()), "{}", after.text());
         }
-        if stage.phase == crate::model::runs::StagePhase::Succeeded {
+        if stage.phase == StagePhase::Succeeded {
             prop_assert!(stage.after.iter().all(|task| task.done_at.is_some()), "{}", after.text());
         }
     }
