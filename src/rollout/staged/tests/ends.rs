@@ -38,6 +38,11 @@ fn superseded_runs_catch_up() {
             ],
         ),
         (
+            "nothing that had not begun",
+            "s: a b",
+            &[("", "Updating | s Updating a=U b=P"), ("superseded, a ready", "Superseded | s Failed a=S b=P")],
+        ),
+        (
             "a gate that was closed stays",
             "s before: a",
             &[("", "Waiting | s WaitingBefore a=P"), ("superseded", "Superseded | s WaitingBefore a=P")],
