@@ -183,7 +183,10 @@ impl World {
             "removed" => seen.removed = true,
             "held" => seen.held = true,
             "free" => seen.held = false,
-            _ => panic!("{word}"),
+            _ => {
+                let minutes = word.strip_prefix("in=").unwrap().parse().unwrap();
+                seen.health.changes_in = Some(Duration::from_mins(minutes));
+            }
         }
     }
 
