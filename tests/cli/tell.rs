@@ -87,9 +87,8 @@ fn the_daemon_knows_people_by_their_token() {
     let (status, answer) = post(&daemon.address, Some(crate::daemon::TOKEN), &command);
     assert_eq!((status, &answer["reason"]), (403, &json!("TokenUnknown")), "who reads decisions commands nothing");
     // Refused for what it asks, not for who asks.
-    let tell = |more: &[&str]| {
-        scratch.run(&[&["approve", "nobody", "canary", "--server", &daemon.address], more].concat())
-    };
+    let tell =
+        |more: &[&str]| scratch.run(&[&["approve", "nobody", "canary", "--server", &daemon.address], more].concat());
     let token = left.display().to_string();
     assert_eq!(tell(&["-c", CONFIG]).code, 1);
     assert_eq!(tell(&["--token-file", &token]).code, 1);
@@ -112,7 +111,9 @@ fn what_happened_is_told() {
     assert!(all.iter().any(|entry| entry["event"] == "SnapshotCreated" && entry["placement"] == "web"), "{all:?}");
     assert_eq!(journal(&["nobody"]), Vec::<Value>::new());
     let found = scratch.run(&["describe", "placement", "web", "-c", CONFIG]);
-    for words in ["Kind:         ClusterResourcePlacement", "  Observed Resource Index:  0", "Events:", "SnapshotCreated"] {
+    for words in
+        ["Kind:         ClusterResourcePlacement", "  Observed Resource Index:  0", "Events:", "SnapshotCreated"]
+    {
         assert!(found.text(0).contains(words), "{words}: {}", found.out);
     }
     let missing = scratch.run(&["describe", "run", "web-3", "-c", CONFIG]);
@@ -125,7 +126,8 @@ fn post(address: &str, token: Option<&str>, command: &Value) -> (u16, Value) {
     let token = token.map(|token| format!("Authorization: Bearer {token}\r\n")).unwrap_or_default();
     let mut stream = TcpStream::connect(address).expect("the daemon listens");
     let length = body.len();
-    write!(stream, "POST /api/v1/commands HTTP/1.0\r\n{token}Content-Length: {length}\r\n\r\n{body}").expect("a question");
+    write!(stream, "POST /api/v1/commands HTTP/1.0\r\n{token}Content-Length: {length}\r\n\r\n{body}")
+        .expect("a question");
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("an answer");
     let status = answer.split(' ').nth(1).and_then(|code| code.parse().ok()).expect("a status");

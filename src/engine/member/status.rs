@@ -15,7 +15,7 @@ impl Member {
         let view = MemberView { live: &self.live, wanted: &self.wanted, parent: self.parents.get(placement) };
         let mut manifests: Vec<ManifestStatus> =
             delivery.order.manifests.iter().map(|desired| manifest_status(delivery, desired, &view, now)).collect();
-        date_differences(&mut manifests, delivery.reported.as_deref().map_or(&[], |reported| &reported.manifests), now);
+        date_differences(&mut manifests, delivery.reported.as_ref().map_or(&[], |reported| &reported.manifests), now);
         let complete = delivery.plan.complete && delivery.in_flight == 0 && !delivery.stale;
         let settled = |m: &ManifestStatus| m.availability.is_some_and(|a| a != Availability::ManifestNotAvailableYet);
         let available = complete && manifests.iter().all(settled);
