@@ -109,7 +109,7 @@ fn everything_that_can_be_wrong() {
     source https://git.example/platform/fleet.git (main)
       accepted 1a2b3c4, seen 9f8e7d6
 
-    ✗ ClusterResourcePlacement web  snapshot 3 (1a2b3c4), 2 of 4 clusters up to date: the rollout is halted: 1 of 4 clusters failed, 0 may
+    ✗ ClusterResourcePlacement web  snapshot 3 (1a2b3c4), 2 of 4 clusters up to date: cannot go on
     ├─ ! deletions wait for a person since 60s: more than half of the objects would go, digest 9f8e7d6c5b4a
     │      gitfleet approve web deletion
     │      east: ConfigMap web/old
@@ -204,10 +204,10 @@ fn a_run_that_waits_for_a_person() {
     source https://git.example/platform/fleet.git (main)
       accepted 1a2b3c4
 
-    ! ClusterResourcePlacement web  snapshot 3 (1a2b3c4), 3 of 4 clusters up to date: run web-3, stage canary waits for approval; gitfleet approve web-3 canary
+    ! ClusterResourcePlacement web  snapshot 3 (1a2b3c4), 3 of 4 clusters up to date: waits for a person
     ├─ superseded 2 times before a rollout finished
     └─ ! run web-3  to snapshot 3 by three-stages  waits
-       ├─ ✓ stage staging  1 of 1 cluster done 41s ago
+       ├─ ✓ stage staging  1 of 1 cluster done, ended 41s ago
        ├─ ! stage canary  2 of 2 clusters done
        │      waits for approval before the next stage since 30s, digest canary-0a1b2
        │      gitfleet approve web-3 canary
@@ -225,8 +225,8 @@ fn a_run_in_its_last_stage() {
 
     ↻ ClusterResourcePlacement web  snapshot 3 (1a2b3c4), 3 of 4 clusters up to date: in progress
     └─ ↻ run web-3  to snapshot 3 by three-stages  in progress
-       ├─ ✓ stage staging  1 of 1 cluster done 41s ago
-       ├─ ✓ stage canary  2 of 2 clusters done 20s ago
+       ├─ ✓ stage staging  1 of 1 cluster done, ended 41s ago
+       ├─ ✓ stage canary  2 of 2 clusters done, ended 20s ago
        └─ ↻ stage production  0 of 1 cluster done
           └─ ↻ west  snapshot 3  1 of 2 objects available
                  ConfigMap web/b: ManifestNotAvailableYet: the object is not available yet
@@ -245,10 +245,10 @@ fn a_run_that_waits_for_time_while_it_is_paused() {
     source https://git.example/platform/fleet.git (main)
       accepted 1a2b3c4
 
-    ! ClusterResourcePlacement web  snapshot 3 (1a2b3c4), 4 of 4 clusters up to date: paused by ann (a freeze); gitfleet resume web
+    ! ClusterResourcePlacement web  snapshot 3 (1a2b3c4), 4 of 4 clusters up to date: waits for a person
     ├─ ! paused by ann 51s ago (a freeze); gitfleet resume web
     └─ ! run web-3  to snapshot 3 by three-stages  waits
-       ├─ ! stage staging  1 of 1 cluster done 41s ago
+       ├─ ! stage staging  1 of 1 cluster done, ended 41s ago
        │      waits 59m more before the next stage
        ├─ · stage canary  2 clusters
        └─ · stage production  1 cluster
@@ -273,11 +273,11 @@ fn a_halted_run_with_a_cluster_that_is_offline() {
     source https://git.example/platform/fleet.git (main)
       accepted 1a2b3c4
 
-    ✗ ClusterResourcePlacement web  snapshot 3 (1a2b3c4), 3 of 4 clusters up to date: run web-3 is halted: 1 cluster of stage production failed, 0 may; gitfleet retry web-3
+    ✗ ClusterResourcePlacement web  snapshot 3 (1a2b3c4), 3 of 4 clusters up to date: cannot go on
     └─ ✗ run web-3  to snapshot 3 by three-stages  halted: 1 cluster of stage production failed, 0 may; gitfleet retry web-3
-       ├─ ✓ stage staging  1 of 2 clusters done, 1 deferred while offline 41s ago
+       ├─ ✓ stage staging  1 of 2 clusters done, 1 deferred while offline, ended 41s ago
        │  └─ ? east-2  snapshot -  deferred, offline (connection refused); moved when it returns
-       ├─ ✓ stage canary  2 of 2 clusters done 20s ago
+       ├─ ✓ stage canary  2 of 2 clusters done, ended 20s ago
        └─ ✗ stage production  0 of 1 cluster done, 1 failed
           └─ ✗ west  snapshot 3  1 of 2 objects failed
                  ConfigMap web/b: ManifestApplyFailed: field is immutable
@@ -304,7 +304,7 @@ fn after_a_run() {
     ├─ ✓ south  snapshot 3  available since 50s
     └─ ✓ west   snapshot 3  available since 50s
 
-    ✗ ClusterResourcePlacement web  snapshot 3 (1a2b3c4), 3 of 4 clusters up to date: snapshot 3 was rejected by ann, and is held until `gitfleet retry web`
+    ✗ ClusterResourcePlacement web  snapshot 3 (1a2b3c4), 3 of 4 clusters up to date: cannot go on
     ├─ ✗ snapshot 3 is held since 30s: it was rejected by ann; gitfleet retry web
     ├─ ✗ run web-3  ended 30s ago: rejected by ann: too slow
     ├─ ✓ east   snapshot 3  available since 50s
@@ -342,23 +342,23 @@ fn runs_that_do_not_go() {
     ├─ ✓ south  snapshot 3  available since 50s
     └─ ✓ west   snapshot 3  available since 50s
 
-    ✗ ClusterResourcePlacement web  snapshot 3 (1a2b3c4), 4 of 4 clusters up to date: run web-3: strategy three-stages is missing
+    ✗ ClusterResourcePlacement web  snapshot 3 (1a2b3c4), 4 of 4 clusters up to date: cannot go on
     ├─ ✗ run web-3  to snapshot 3 by three-stages  cannot begin: strategy three-stages is missing
     ├─ ✓ east   snapshot 3  available since 50s
     ├─ ✓ north  snapshot 3  available since 50s
     ├─ ✓ south  snapshot 3  available since 50s
     └─ ✓ west   snapshot 3  available since 50s
 
-    ! ClusterResourcePlacement web  snapshot 3 (1a2b3c4), 4 of 4 clusters up to date: run web-3 is prepared and goes when its `state` says Run
+    ! ClusterResourcePlacement web  snapshot 3 (1a2b3c4), 4 of 4 clusters up to date: waits for a person
     └─ ! run web-3  to snapshot 3 by three-stages  prepared; goes when its `state` says Run
        ├─ · stage staging  1 cluster, next
        ├─ · stage canary  2 clusters
        └─ · stage production  1 cluster
 
-    ! ClusterResourcePlacement web  snapshot 3 (1a2b3c4), 4 of 4 clusters up to date: run web-3 is stopped and goes on when its `state` says Run
+    ! ClusterResourcePlacement web  snapshot 3 (1a2b3c4), 4 of 4 clusters up to date: waits for a person
     └─ ! run web-3  to snapshot 3 by three-stages  stopped; goes on when its `state` says Run
-       ├─ ✓ stage staging  1 of 1 cluster done 41s ago
-       ├─ ✓ stage canary  2 of 2 clusters done 20s ago
+       ├─ ✓ stage staging  1 of 1 cluster done, ended 41s ago
+       ├─ ✓ stage canary  2 of 2 clusters done, ended 20s ago
        └─ ↻ stage production  0 of 1 cluster done
           └─ ✓ west  snapshot 3  available since 50s
     "#);
