@@ -53,7 +53,7 @@ enum Command {
     Schedule(schedule::Args),
     /// Show why a placement has the clusters it has, and not others.
     Explain(explain::Args),
-    /// Show records: placements, snapshots, runs, approvals, bindings, works, clusters and others.
+    /// Show records: placements, snapshots, runs, approvals, bindings, works, clusters.
     Get(get::Args),
     /// Show one object with its conditions and what happened to it.
     Describe(describe::Args),

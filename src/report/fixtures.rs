@@ -36,7 +36,15 @@ pub fn object(name: &str) -> ObjectId {
 }
 
 pub fn manifest(name: &str, applied: ApplyOutcome, availability: Option<Availability>) -> ManifestStatus {
-    ManifestStatus { id: object(name), applied, message: String::new(), availability, owned: None, differences: vec![] }
+    ManifestStatus {
+        id: object(name),
+        applied,
+        message: String::new(),
+        availability,
+        owned: None,
+        differences: vec![],
+        differs_since: None,
+    }
 }
 
 pub fn work(generation: i64, manifests: Vec<ManifestStatus>) -> WorkStatus {

@@ -67,21 +67,23 @@ type Column = (&'static str, Cell, bool);
 const CREATED: Cell = Cell::Age("/metadata/creationTimestamp");
 const NAME: Column = ("NAME", Cell::Name, false);
 
+const PLACEMENT_COLUMNS: [Column; 10] = [
+    NAME,
+    ("GEN", Cell::At("/metadata/generation"), false),
+    ("TYPE", Cell::At("/spec/policy/placementType"), true),
+    ("SCHEDULED", Cell::Status("{kind}Scheduled"), false),
+    ("SCHEDULED-GEN", Cell::Generation("{kind}Scheduled"), false),
+    ("WORK-SYNCHRONIZED", Cell::Status("{kind}WorkSynchronized"), true),
+    ("WORK-SYNCHRONIZED-GEN", Cell::Generation("{kind}WorkSynchronized"), true),
+    ("AVAILABLE", Cell::Status("{kind}Available"), false),
+    ("AVAILABLE-GEN", Cell::Generation("{kind}Available"), false),
+    ("AGE", CREATED, false),
+];
+
 /// Source: print columns of KubeFleet's and OCM's CRDs; Works and PlacementDecisions have none there, so theirs are ours.
 fn columns(kind: Kind) -> &'static [Column] {
     match kind {
-        Kind::Placements => &[
-            NAME,
-            ("GEN", Cell::At("/metadata/generation"), false),
-            ("TYPE", Cell::At("/spec/policy/placementType"), true),
-            ("SCHEDULED", Cell::Status("{kind}Scheduled"), false),
-            ("SCHEDULED-GEN", Cell::Generation("{kind}Scheduled"), false),
-            ("WORK-SYNCHRONIZED", Cell::Status("{kind}WorkSynchronized"), true),
-            ("WORK-SYNCHRONIZED-GEN", Cell::Generation("{kind}WorkSynchronized"), true),
-            ("AVAILABLE", Cell::Status("{kind}Available"), false),
-            ("AVAILABLE-GEN", Cell::Generation("{kind}Available"), false),
-            ("AGE", CREATED, false),
-        ],
+        Kind::Placements => &PLACEMENT_COLUMNS,
         Kind::Snapshots => &[NAME, ("GEN", Cell::At("/metadata/generation"), false), ("AGE", CREATED, false)],
         Kind::Bindings => &[
             NAME,

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use super::binding::binding_lists;
 use super::converge::{Converged, converged};
 use super::placement::{PlacementView, chain, waiting_words, why};
-use super::runs::DELETION;
+use super::runs::{DELETION, active_run};
 use super::table::age;
 use super::work::{Mode, NAMED_OBJECTS_MAX, counted};
 use crate::api::condition::{Condition, ConditionStatus, find_condition};
@@ -234,6 +234,11 @@ fn heading(view: &PlacementView, done: usize, total: usize) -> Line {
             let until = until.map(|t| format!(" {} more", age(view.now, t))).unwrap_or_default();
             (Style::Progressing, "↻", format!("waits{until}"))
         }
+        // What is said below is not said twice.
+        Converged::WaitingForPerson(_) if is_told_below(view) => {
+            (Style::Progressing, "!", "waits for a person".to_owned())
+        }
+        Converged::Failed(_) if is_told_below(view) => (Style::Bad, "✗", "cannot go on".to_owned()),
         Converged::WaitingForPerson(text) => (Style::Progressing, "!", text),
         Converged::Unreachable(text) => (Style::Progressing, "!", format!("waits for offline clusters: {text}")),
         Converged::Failed(text) => (Style::Bad, "✗", text),
@@ -245,6 +250,12 @@ fn heading(view: &PlacementView, done: usize, total: usize) -> Line {
         .with(Style::Strong, record.key.to_string())
         .with(Style::Plain, format!("  {snapshot}{commit}, {done} of {} up to date{colon}", counted(total, "cluster")))
         .with(style, words)
+}
+
+fn is_told_below(view: &PlacementView) -> bool {
+    let record = view.record;
+    let by_run = view.is_external() && active_run(view.runs).is_some();
+    record.paused.is_some() || record.held.is_some() || record.closed_gate().is_some() || by_run
 }
 
 fn gate_lines(view: &PlacementView) -> Option<Vec<Line>> {

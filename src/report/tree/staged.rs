@@ -95,7 +95,7 @@ fn stage_node(view: &PlacementView, run: &RunRecord, stage: &StageRecord, is_cur
         StagePhase::Pending => counted(stage.clusters.len(), "cluster"),
         _ => clusters_words(stage),
     };
-    let ended = stage.ended_at.map(|at| format!(" {} ago", age(at, view.now))).unwrap_or_default();
+    let ended = stage.ended_at.map(|at| format!(", ended {} ago", age(at, view.now))).unwrap_or_default();
     let heading = Line::default()
         .with(style, format!("{glyph} "))
         .with(Style::Plain, format!("stage {}  ", stage.name))
