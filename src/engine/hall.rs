@@ -241,11 +241,16 @@ impl Hall {
                 Arc::clone(&self.desk.exports)
             }
         };
+        match persist::override_difference(&self.world.overrides) {
+            Ok(more) => ops.extend(more),
+            Err(error) => tracing::error!(%error, "an override's snapshot cannot be written down; a restart takes it again"),
+        }
         if !self.write(ops).await {
             let placements = decided.into_iter().map(|(key, _)| key);
             self.agenda.put_back(placements, picked, clock::now() + STORE_RETRY);
             return;
         }
+        self.world.overrides.written();
         self.desk.publish(exports);
         let any = !decided.is_empty() || !picked.is_empty();
         for (key, decision) in decided {
@@ -399,7 +404,9 @@ pub fn remembered(
     let clusters = clusters.into_iter().map(|record| (record.value.name.clone(), record.value));
     let decided = records::load_all::<OcmPlacementRecord>(store, OCM_PREFIX)?;
     let ocm = Ocm::restore(decided.into_iter().map(|record| record.value));
-    let world = World { source: identity(configuration), records: clusters.collect(), ocm, ..World::default() };
+    let overrides = persist::load_overrides(store)?;
+    let records = clusters.collect();
+    let world = World { source: identity(configuration), records, ocm, overrides, ..World::default() };
     Ok((world, placements))
 }
 

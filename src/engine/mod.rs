@@ -12,6 +12,7 @@ pub mod hall;
 pub mod hub;
 pub mod member;
 pub mod ocm;
+pub mod overrides;
 pub mod persist;
 pub mod plan;
 pub mod schedule;

@@ -5,14 +5,16 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+use super::overrides::Overrides;
 use super::world::PlacementState;
 use crate::model::id::PlacementKey;
 use crate::model::ocm::OcmPlacementRecord;
+use crate::model::overrides::{OverrideRef, OverrideSnapshot};
 use crate::model::records::{Binding, PlacementRecord, PolicySnapshot, ResourceSnapshot, WorkStatus};
 use crate::model::runs::RunRecord;
 use crate::schedule::ocm::Key;
 use crate::store::records::{
-    self, BINDING_PREFIX, PLACEMENT_PREFIX, POLICY_PREFIX, RUN_PREFIX, SNAPSHOT_PREFIX, WORK_PREFIX,
+    self, BINDING_PREFIX, OVERRIDE_PREFIX, PLACEMENT_PREFIX, POLICY_PREFIX, RUN_PREFIX, SNAPSHOT_PREFIX, WORK_PREFIX,
 };
 use crate::store::{Expected, Op, Result, Store};
 
@@ -72,6 +74,27 @@ pub fn difference(old: Option<&PlacementState>, new: Option<&PlacementState>) ->
     compare(&old.runs, &new.runs, |name| records::run_key(&key, name), &mut ops)?;
     compare(&old.works, &new.works, |cluster| records::work_key(&key, cluster), &mut ops)?;
     Ok(ops)
+}
+
+/// Reads the snapshots of overrides from the store.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_overrides(store: &dyn Store) -> Result<Overrides> {
+    let snapshots = records::load_all::<OverrideSnapshot>(store, OVERRIDE_PREFIX)?;
+    Ok(Overrides::restore(snapshots.into_iter().map(|record| record.value)))
+}
+
+/// Returns what to write so that the store has all snapshots of overrides; with the first decision that may name them.
+///
+/// # Errors
+/// As [`difference`].
+pub fn override_difference(overrides: &Overrides) -> Result<Vec<Op>> {
+    let op = |(id, snapshot): (&OverrideRef, Option<&OverrideSnapshot>)| match snapshot {
+        Some(snapshot) => records::put(records::override_key(id), snapshot, Expected::Any),
+        None => Ok(Op::Delete { key: records::override_key(id), expected: Expected::Any }),
+    };
+    overrides.unwritten().map(op).collect()
 }
 
 /// Returns what to write so that an OCM Placement goes from `old` to `new`; `None` is one without a record.

@@ -8,6 +8,7 @@ use tokio::sync::oneshot;
 use super::super::clock;
 use super::super::disruptions::Disruptions;
 use super::super::follow::{News, Request};
+use super::super::overrides;
 use super::super::staged::Staged;
 use super::super::world::PlacementState;
 use super::{Hall, SOURCE_NAME};
@@ -106,6 +107,7 @@ impl Hall {
         self.source.held_rewrite = None;
         let before = std::mem::replace(&mut self.world.tree, Arc::clone(&tree));
         self.world.staged = Staged::of(&tree);
+        self.world.overrides.follow(&tree, &overrides::named(self.placements.values()), clock::now());
         let disruptions = std::mem::replace(&mut self.world.disruptions, Disruptions::of(&tree));
         self.note_members(&before);
         self.load_payloads().await;

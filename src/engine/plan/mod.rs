@@ -33,13 +33,14 @@ use crate::model::records::{
 };
 use crate::model::runs::ApprovalRules;
 use crate::model::tree::Tree;
+use crate::model::work::Desired;
 use crate::schedule::eligibility::described;
 use crate::schedule::ocm::Key;
 use view::{
     Changes, ClusterChanges, DeletionPlan, OcmPlan, PlacementPlan, Plan, Resource, ResourceChanges, RolloutPlan,
     SnapshotPlan,
 };
-use works::{Outlook, Outlooks};
+use works::{Ends, Outlook, Outlooks};
 
 /// Where an unfinished part of a plan says that it is one.
 const STAGES_MISSING: &str = "staged rollouts are not built yet: the stages are not computed, and the daemon moves no \
@@ -118,6 +119,10 @@ pub(super) fn imagined(tree: &Arc<Tree>, before: Option<&World>, now: Timestamp)
         due.extend(ocm.observe(name, ocm_facts(member, records.get(name), now)));
     }
     ocm.decide_each(due, now);
+    let mut overrides = before.map(|world| world.overrides.clone()).unwrap_or_default();
+    // What the base's clusters are made with can be named.
+    let named = overrides.newest().map(|snapshot| snapshot.id.clone()).collect();
+    overrides.follow(tree, &named, now);
     World {
         source: "plan".to_owned(),
         tree: Arc::clone(tree),
@@ -126,6 +131,7 @@ pub(super) fn imagined(tree: &Arc<Tree>, before: Option<&World>, now: Timestamp)
         held: BTreeMap::new(),
         ocm,
         disruptions: Disruptions::of(tree),
+        overrides,
         staged: Staged::of(tree),
         approvals: ApprovalRules::default(),
     }
@@ -135,14 +141,14 @@ pub(super) fn imagined(tree: &Arc<Tree>, before: Option<&World>, now: Timestamp)
 pub(super) fn rolled_out(world: &World, now: Timestamp) -> BTreeMap<PlacementKey, PlacementState> {
     let decided = world.tree.placements.par_iter().map(|(key, placement)| {
         let mut state = decide(PlacementState::begin(placement, now), world, now).state;
-        settle(&mut state, now);
+        settle(&mut state, world, now);
         (key.clone(), state)
     });
     decided.collect()
 }
 
-/// Brings every picked cluster to the newest snapshot, applied and available.
-fn settle(state: &mut PlacementState, now: Timestamp) {
+/// Brings every picked cluster to the newest snapshot, applied and available; one whose objects cannot be made has nothing.
+fn settle(state: &mut PlacementState, world: &World, now: Timestamp) {
     let Some(newest) = state.newest().cloned() else { return };
     let strategy = state.record.spec.strategy.apply_strategy.clone().unwrap_or_default();
     let generation = state.bindings.values().map(|b| b.generation).max().unwrap_or_default() + 1;
@@ -155,22 +161,31 @@ fn settle(state: &mut PlacementState, now: Timestamp) {
         owned: None,
         differences: Vec::new(),
     };
-    let held = newest.resources.iter().filter(|_| writes);
-    let work = Arc::new(WorkStatus {
-        generation,
-        complete: true,
-        manifests: newest.resources.iter().map(|r| status(r.id.clone())).collect(),
-        available_since: Some(now),
-        inventory: held.map(|r| r.id.key()).collect(),
-        ..WorkStatus::default()
-    });
+    let work = |objects: &[Desired]| {
+        Arc::new(WorkStatus {
+            generation,
+            complete: true,
+            manifests: objects.iter().map(|object| status(object.id.clone())).collect(),
+            available_since: Some(now),
+            inventory: objects.iter().filter(|_| writes).map(|object| object.key.clone()).collect(),
+            ..WorkStatus::default()
+        })
+    };
+    let Some(ends) = Ends::of(state, world) else { return };
+    let common = work(&ends.payload.desired);
     for binding in state.bindings.values_mut() {
         binding.state = BindingState::Bound;
         binding.snapshot = Some(newest.index);
         binding.apply_strategy = strategy.clone();
+        binding.overrides = ends.picked(&binding.cluster);
         binding.started_at = Some(now);
         binding.generation = generation;
-        state.works.insert(binding.cluster.clone(), Arc::clone(&work));
+        let work = match ends.objects(&binding.cluster, &binding.overrides) {
+            Ok(objects) if Arc::ptr_eq(&objects, &ends.payload.desired) => Arc::clone(&common),
+            Ok(objects) => work(&objects),
+            Err(_) => continue,
+        };
+        state.works.insert(binding.cluster.clone(), work);
     }
 }
 
@@ -261,24 +276,25 @@ fn run_of<'a>(key: &PlacementKey, head: &'a Tree) -> Option<&'a Manifest> {
 /// Returns what goes from each cluster: what it holds and shall not hold any more. What another placement places there
 /// stays, under its new owner; a cluster that left the fleet keeps everything.
 fn deletions(outlook: &Outlook<'_>, outlooks: &Outlooks<'_>, old: &PlacementState) -> Vec<DeletionPlan> {
-    let ids: BTreeMap<ObjectKey, Resource> = old
-        .newest()
-        .map(|snapshot| snapshot.resources.iter().map(|r| (r.id.key(), Resource(r.id.clone()))).collect())
-        .unwrap_or_default();
     let mut deletions = Vec::new();
     for (cluster, work) in &old.works {
         let target = outlook.clusters.get(cluster);
         if !outlook.world.clusters.contains(cluster.as_str()) || (target.is_some() && outlook.reports_only) {
             continue;
         }
+        // Where the objects cannot be made, what is there stays.
+        if target.is_some_and(|target| target.error.is_some()) {
+            continue;
+        }
         let stays = |key: &ObjectKey| {
             target.is_some_and(|target| target.keys.contains(key))
                 || outlooks.other_holder(outlook, cluster, key).is_some()
         };
-        let resources: Vec<Resource> =
-            work.inventory.iter().filter(|key| !stays(key)).filter_map(|key| ids.get(key).cloned()).collect();
+        let ids = || work.manifests.iter().map(|manifest| &manifest.id).filter(|id| work.inventory.contains(&id.key()));
+        let resources: BTreeMap<ObjectKey, Resource> =
+            ids().filter(|id| !stays(&id.key())).map(|id| (id.key(), Resource(id.clone()))).collect();
         if !resources.is_empty() {
-            deletions.push(DeletionPlan { cluster_name: cluster.clone(), resources });
+            deletions.push(DeletionPlan { cluster_name: cluster.clone(), resources: resources.into_values().collect() });
         }
     }
     deletions
