@@ -131,7 +131,8 @@ fn room(object: &Value) -> Option<Room> {
 pub fn entries(envelope: &Value) -> Result<Vec<(String, Value)>, (String, String)> {
     let Some(room) = room(envelope) else { return Ok(Vec::new()) };
     let text = |pointer: &str| envelope.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
-    if let Some((entry, _)) = envelope.get("binaryData").and_then(Value::as_object).and_then(|data| data.iter().next()) {
+    if let Some((entry, _)) = envelope.get("binaryData").and_then(Value::as_object).and_then(|data| data.iter().next())
+    {
         return Err((entry.clone(), "is binary data; an envelope holds one manifest an entry".to_owned()));
     }
     let data = envelope.get("data").and_then(Value::as_object).into_iter().flatten();

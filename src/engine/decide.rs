@@ -46,15 +46,8 @@ pub struct Decision {
 
 /// Decides about one placement.
 pub fn decide(state: PlacementState, world: &World, now: Timestamp) -> Decision {
-    let mut pass = Pass {
-        state,
-        world,
-        now,
-        candidates: BTreeMap::new(),
-        journal: Vec::new(),
-        forget: Vec::new(),
-        wake_at: None,
-    };
+    let mut pass =
+        Pass { state, world, now, candidates: BTreeMap::new(), journal: Vec::new(), forget: Vec::new(), wake_at: None };
     pass.settle_removed_bindings();
     pass.follow_git();
     pass.leave();
@@ -365,7 +358,8 @@ impl Pass<'_> {
             .map(|binding| {
                 let work = self.state.works.get(&binding.cluster).map(AsRef::as_ref);
                 let health = health(binding, settled_work(binding, work).is_some(), &limits, self.now);
-                let outdated = binding.snapshot != Some(newest) || binding.apply_strategy != strategy
+                let outdated = binding.snapshot != Some(newest)
+                    || binding.apply_strategy != strategy
                     || binding.overrides != self.desired_overrides(&binding.cluster, newest);
                 BindingView::new(binding, health, outdated, !self.world.is_online(&binding.cluster))
             })

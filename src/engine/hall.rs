@@ -243,7 +243,9 @@ impl Hall {
         };
         match persist::override_difference(&self.world.overrides) {
             Ok(more) => ops.extend(more),
-            Err(error) => tracing::error!(%error, "an override's snapshot cannot be written down; a restart takes it again"),
+            Err(error) => {
+                tracing::error!(%error, "an override's snapshot cannot be written down; a restart takes it again")
+            }
         }
         if !self.write(ops).await {
             let placements = decided.into_iter().map(|(key, _)| key);

@@ -41,7 +41,8 @@ pub fn enveloped(manifests: &[Manifest], placement: &PlacementKey) -> Result<Vec
         for (entry, object) in entries {
             let id = ObjectId::of(&object).ok_or_else(|| fail(&entry, "is no object".to_owned()))?;
             if placement.namespace.is_some() && id.namespace.is_empty() {
-                let why = format!("{id} lives in no namespace; a ResourcePlacement places objects of its namespace only");
+                let why =
+                    format!("{id} lives in no namespace; a ResourcePlacement places objects of its namespace only");
                 return Err(fail(&entry, why));
             }
             let place = format!("by entry {entry} of {}", envelope.id);
@@ -109,7 +110,8 @@ mod tests {
 
     #[test]
     fn what_an_envelope_may_not_hold() {
-        let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "r"}});
+        let role =
+            json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "r"}});
         let one = |data: &Value| envelope("ResourceEnvelope", "one", data);
         let (cluster, namespaced) = (PlacementKey::cluster_scoped("p"), PlacementKey::namespaced("app", "p"));
         let wrong = "ResourceEnvelope.placement.kubernetes-fleet.io app/one, entry ";

@@ -276,7 +276,12 @@ fn envelopes_are_selected_like_payload() {
     let namespace = |scope: &str| json!({"group": "", "version": "v1", "kind": "Namespace", "name": "app", "selectionScope": scope});
     let kind = |kind: &str| json!({"group": PLACEMENT_GROUP, "version": "v1", "kind": kind});
     let rows = [
-        ("in a selected namespace", PlacementKey::cluster_scoped("p"), namespace("NamespaceWithResources"), Some("app/env")),
+        (
+            "in a selected namespace",
+            PlacementKey::cluster_scoped("p"),
+            namespace("NamespaceWithResources"),
+            Some("app/env"),
+        ),
         ("in a namespace placed without it", PlacementKey::cluster_scoped("p"), namespace("NamespaceOnly"), None),
         ("of cluster scope, by kind", PlacementKey::cluster_scoped("p"), kind("ClusterResourceEnvelope"), Some("env")),
         ("of a namespace, by kind", PlacementKey::namespaced("app", "p"), kind("ResourceEnvelope"), Some("app/env")),

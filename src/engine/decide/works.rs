@@ -50,7 +50,8 @@ impl Pass<'_> {
 
     /// Writes down, for each binding that overrides concern, whether its objects can be made with them.
     pub(super) fn judge_overrides(&mut self) {
-        let is_concerned = |b: &&mut Binding| !b.deleting && b.state != BindingState::Scheduled && !b.overrides.is_empty();
+        let is_concerned =
+            |b: &&mut Binding| !b.deleting && b.state != BindingState::Scheduled && !b.overrides.is_empty();
         let mut bindings = std::mem::take(&mut self.state.bindings);
         for binding in bindings.values_mut().filter(is_concerned) {
             let objects = binding.snapshot.map(|snapshot| self.objects(&binding.cluster, snapshot, &binding.overrides));
@@ -82,7 +83,8 @@ impl Pass<'_> {
         let newest = self.state.newest()?.index;
         let payload = Arc::clone(self.state.payloads.get(&newest)?);
         let stays = |b: &&Binding| !b.deleting && b.state != BindingState::Unscheduled;
-        let clusters: Vec<ClusterName> = self.state.bindings.values().filter(stays).map(|b| b.cluster.clone()).collect();
+        let clusters: Vec<ClusterName> =
+            self.state.bindings.values().filter(stays).map(|b| b.cluster.clone()).collect();
         let common: BTreeSet<ObjectKey> = payload.keys().cloned().collect();
         let mut desired = BTreeMap::new();
         for cluster in clusters {
@@ -122,9 +124,7 @@ impl Pass<'_> {
         let manifests: Arc<[Desired]> = match (binding.deleting, &snapshot) {
             (true, _) => Arc::from([]),
             (false, None) => return None,
-            (false, Some(snapshot)) => {
-                self.objects(&binding.cluster, snapshot.index, &binding.overrides)?.ok()?
-            }
+            (false, Some(snapshot)) => self.objects(&binding.cluster, snapshot.index, &binding.overrides)?.ok()?,
         };
         let record = &self.state.record;
         let held =
@@ -162,3 +162,6 @@ impl Pass<'_> {
         self.state.rendered = rendered;
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -218,6 +218,7 @@ fn placement_plan(
         changes: before.map(|_| Changes {
             resources: resource_changes(old.and_then(PlacementState::newest), in_force),
             clusters: cluster_changes(old, outlook),
+            overridden: old.map(|old| outlook.overridden_otherwise(old)).unwrap_or_default(),
         }),
     }
 }
@@ -290,12 +291,13 @@ fn deletions(outlook: &Outlook<'_>, outlooks: &Outlooks<'_>, old: &PlacementStat
             target.is_some_and(|target| target.keys.contains(key))
                 || outlooks.other_holder(outlook, cluster, key).is_some()
         };
-        let ids = || work.manifests.iter().map(|manifest| &manifest.id).filter(|id| work.inventory.contains(&id.key()));
-        let resources: BTreeMap<ObjectKey, Resource> =
-            ids().filter(|id| !stays(&id.key())).map(|id| (id.key(), Resource(id.clone()))).collect();
-        if !resources.is_empty() {
-            deletions.push(DeletionPlan { cluster_name: cluster.clone(), resources: resources.into_values().collect() });
+        let gone: BTreeSet<&ObjectKey> = work.inventory.iter().filter(|key| !stays(key)).collect();
+        if gone.is_empty() {
+            continue;
         }
+        let ids = work.manifests.iter().map(|manifest| (manifest.id.key(), Resource(manifest.id.clone())));
+        let resources: BTreeMap<ObjectKey, Resource> = ids.filter(|(key, _)| gone.contains(key)).collect();
+        deletions.push(DeletionPlan { cluster_name: cluster.clone(), resources: resources.into_values().collect() });
     }
     deletions
 }

@@ -12,7 +12,7 @@ use crate::api::placement::ApplyStrategyType;
 use crate::deliver::waves::wave;
 use crate::model::id::{ClusterName, ObjectKey};
 use crate::model::overrides::PickedOverrides;
-use crate::model::records::BindingState;
+use crate::model::records::{Binding, BindingState};
 use crate::model::work::Desired;
 use crate::snapshot::Candidates;
 
@@ -23,6 +23,7 @@ pub(super) struct Target {
     pub keys: Arc<BTreeSet<ObjectKey>>,
     /// Why its objects cannot be made; it then keeps what it has.
     pub error: Option<String>,
+    overrides: PickedOverrides,
     manifests: Arc<[Arc<Value>]>,
 }
 
@@ -33,7 +34,7 @@ impl Target {
         Self {
             keys: Arc::new(objects.iter().map(|object| object.key.clone()).collect()),
             manifests: ordered.into_iter().map(|object| Arc::clone(&object.object)).collect(),
-            error: None,
+            ..Self::default()
         }
     }
 }
@@ -85,11 +86,13 @@ impl<'a> Outlook<'a> {
         let common = ends.as_ref().map(|ends| Target::new(&ends.payload.desired)).unwrap_or_default();
         let target = |cluster: &ClusterName| {
             let Some(ends) = &ends else { return common.clone() };
-            match ends.objects(cluster, &ends.picked(cluster)) {
+            let overrides = ends.picked(cluster);
+            let target = match ends.objects(cluster, &overrides) {
                 Ok(objects) if Arc::ptr_eq(&objects, &ends.payload.desired) => common.clone(),
                 Ok(objects) => Target::new(&objects),
                 Err(error) => Target { error: Some(error), ..Target::default() },
-            }
+            };
+            Target { overrides, ..target }
         };
         Self {
             state,
@@ -97,6 +100,14 @@ impl<'a> Outlook<'a> {
             clusters: picked(state).map(|cluster| (cluster.clone(), target(cluster))).collect(),
             reports_only: strategy.is_some_and(|s| s.type_ == ApplyStrategyType::ReportDiff),
         }
+    }
+
+    /// Returns the clusters that hold the placement before and after, made with other overrides than before.
+    pub fn overridden_otherwise(&self, before: &PlacementState) -> BTreeSet<ClusterName> {
+        let held = before.bindings.values().filter(|binding| before.works.contains_key(&binding.cluster));
+        let is_other =
+            |b: &&Binding| self.clusters.get(&b.cluster).is_some_and(|target| target.overrides != b.overrides);
+        held.filter(is_other).map(|binding| binding.cluster.clone()).collect()
     }
 
     /// Returns the works, by cluster; one that wants what an earlier placement has there says so.

@@ -92,7 +92,8 @@ fn filled_in(value: &Value, cluster: &ClusterName, labels: &BTreeMap<String, Str
         rest = after;
     }
     filled.push_str(rest);
-    serde_json::from_str(&filled).map_err(|_| "the value is no JSON any more with the cluster's labels in it".to_owned())
+    serde_json::from_str(&filled)
+        .map_err(|_| "the value is no JSON any more with the cluster's labels in it".to_owned())
 }
 
 fn is_label_key(text: &str) -> bool {

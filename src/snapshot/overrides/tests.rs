@@ -25,7 +25,13 @@ fn snapshot(namespace: &str, name: &str, index: u64, objects: &[&str], rules: &V
     let namespace = Some(namespace.to_owned()).filter(|namespace| !namespace.is_empty());
     let key = OverrideKey { namespace, name: name.to_owned() };
     let created_at = jiff::Timestamp::UNIX_EPOCH;
-    Arc::new(OverrideSnapshot { id: OverrideRef { key, index }, hash: "h".into(), spec, commit: "c".into(), created_at })
+    Arc::new(OverrideSnapshot {
+        id: OverrideRef { key, index },
+        hash: "h".into(),
+        spec,
+        commit: "c".into(),
+        created_at,
+    })
 }
 
 /// A rule for every cluster.
@@ -143,7 +149,13 @@ fn what_is_picked_has_the_labels_that_matter() {
         snapshot("", "b", 10, &["Namespace/app"], &rules),
         snapshot("", "b-2", 0, &["PersistentVolume/disk"], &rules),
         snapshot("app", "a", 0, &["ConfigMap/m"], &rules),
-        snapshot("app", "z", 3, &["Deployment/web"], &json!([patch_where(&having("tier", "iron"), "add", "/x", &value)])),
+        snapshot(
+            "app",
+            "z",
+            3,
+            &["Deployment/web"],
+            &json!([patch_where(&having("tier", "iron"), "add", "/x", &value)]),
+        ),
     ];
     let candidates = Candidates::of(overrides.iter().rev(), &PlacementKey::cluster_scoped("p"), &objects());
     let picked = candidates.pick(&labels(&[("tier", "gold"), ("zone", "z"), ("unread", "u"), ("more", "m")]));
@@ -160,11 +172,19 @@ fn the_order_in_which_overrides_act() {
     let rows = [
         ("rules from the first to the last", vec![("", "a", json!([set("1"), set("2")]))], Some("2")),
         ("overrides by name", vec![("", "b", json!([set("b")])), ("", "a", json!([set("a")]))], Some("b")),
-        ("those of the namespace last", vec![("app", "a", json!([set("ro")])), ("", "z", json!([set("cro")]))], Some("ro")),
+        (
+            "those of the namespace last",
+            vec![("app", "a", json!([set("ro")])), ("", "z", json!([set("cro")]))],
+            Some("ro"),
+        ),
         (
             "what is deleted stays deleted, and nothing after it fails",
             vec![
-                ("", "a", json!([{"clusterSelector": {}, "overrideType": "Delete"}, patch("remove", "/no", &json!(null))])),
+                (
+                    "",
+                    "a",
+                    json!([{"clusterSelector": {}, "overrideType": "Delete"}, patch("remove", "/no", &json!(null))]),
+                ),
                 ("app", "b", json!([patch("remove", "/no", &json!(null))])),
             ],
             None,
@@ -177,7 +197,8 @@ fn the_order_in_which_overrides_act() {
                 let object = if namespace.is_empty() { "Namespace/app" } else { "Deployment/web" };
                 let rules: Vec<Value> = rules.as_array().unwrap().clone();
                 // The namespace's other objects have no spec to write into.
-                let with_spec = json!({"clusterSelector": {}, "jsonPatchOverrides": [{"op": "add", "path": "/spec", "value": {}}]});
+                let with_spec =
+                    json!({"clusterSelector": {}, "jsonPatchOverrides": [{"op": "add", "path": "/spec", "value": {}}]});
                 let is_delete = rules[0].get("overrideType").is_some();
                 let rules = if is_delete { rules } else { [vec![with_spec], rules].concat() };
                 snapshot(namespace, name, 0, &[object], &json!(rules))
@@ -219,7 +240,9 @@ fn what_differs_by_cluster() {
         let works = render(&[snapshot("app", "o", 0, &["Deployment/web"], &rules)], &east);
         match (works, wanted) {
             (Ok(works), Ok(wanted)) => assert_eq!(works[3].object.pointer("/spec/by"), Some(&wanted), "{value}"),
-            (Err(error), Err(wanted)) => assert!(error.contains(wanted) && !error.contains("secret"), "{value}: {error}"),
+            (Err(error), Err(wanted)) => {
+                assert!(error.contains(wanted) && !error.contains("secret"), "{value}: {error}")
+            }
             (works, _) => unreachable!("{value}: {works:?}"),
         }
     }
@@ -240,7 +263,8 @@ fn a_patch_that_fails_is_named() {
         assert!(error.starts_with("ResourceOverride app/ro-1 rule 2: ") && error.contains(wanted), "{error}");
         assert!(!error.contains("secret"), "{error}");
     }
-    let picked = PickedOverrides { cluster: vec![snapshot("", "x", 3, &[], &json!([])).id.clone()], ..Default::default() };
+    let picked =
+        PickedOverrides { cluster: vec![snapshot("", "x", 3, &[], &json!([])).id.clone()], ..Default::default() };
     let error = works_for_cluster(&objects(), &"east".into(), &picked, |_| None).unwrap_err();
     assert!(error.contains("x-3"), "{error}");
 }
