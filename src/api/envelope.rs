@@ -164,7 +164,7 @@ mod tests {
 
     use super::*;
 
-    fn envelope(kind: &str, data: Value) -> Value {
+    fn envelope(kind: &str, data: &Value) -> Value {
         let (version, annotations) = match kind {
             "ConfigMap" => ("v1", json!({CONFIG_MAP_ANNOTATION: "true"})),
             _ => ("placement.kubernetes-fleet.io/v1beta1", json!({})),
@@ -175,13 +175,13 @@ mod tests {
 
     #[test]
     fn what_is_an_envelope() {
-        let mut plain = envelope("ConfigMap", json!({}));
+        let mut plain = envelope("ConfigMap", &json!({}));
         plain["metadata"]["annotations"][CONFIG_MAP_ANNOTATION] = "false".into();
         let rows = [
-            (envelope("ConfigMap", json!({})), true),
+            (envelope("ConfigMap", &json!({})), true),
             (plain, false),
-            (envelope("ResourceEnvelope", json!({})), true),
-            (envelope("ClusterResourceEnvelope", json!({})), true),
+            (envelope("ResourceEnvelope", &json!({})), true),
+            (envelope("ClusterResourceEnvelope", &json!({})), true),
             (json!({"apiVersion": "example.com/v1", "kind": "ResourceEnvelope"}), false),
         ];
         for (object, wanted) in rows {
@@ -212,7 +212,7 @@ mod tests {
         ];
         for (kind, object, wanted) in rows {
             let entry = if kind == "ConfigMap" { Value::String(object.to_string()) } else { object.clone() };
-            match entries(&envelope(kind, json!({"e": entry}))) {
+            match entries(&envelope(kind, &json!({"e": entry}))) {
                 Ok(found) => assert_eq!((found, wanted), (vec![("e".to_owned(), object)], ""), "{kind}"),
                 Err((entry, why)) => {
                     assert!(!wanted.is_empty() && entry == "e" && why.contains(wanted), "{kind} {object}: {why}");
@@ -230,10 +230,11 @@ mod tests {
             ("apiVersion: v1\nkind: Secret\nmetadata: {name: a, namespace: app}\n", ""),
         ];
         for (text, wanted) in rows {
-            let why = entries(&envelope("ConfigMap", json!({"e": text}))).err().map(|(_, why)| why).unwrap_or_default();
+            let why =
+                entries(&envelope("ConfigMap", &json!({"e": text}))).err().map(|(_, why)| why).unwrap_or_default();
             assert!(why.contains(wanted) && why.is_empty() == wanted.is_empty(), "{text}: {why}");
         }
-        let mut binary = envelope("ConfigMap", json!({}));
+        let mut binary = envelope("ConfigMap", &json!({}));
         binary["binaryData"] = json!({"b": "AAAA"});
         assert_eq!(entries(&binary).err().map(|(entry, _)| entry).as_deref(), Some("b"));
     }

@@ -282,7 +282,6 @@ impl Pass<'_> {
 
     /// Returns the deletions that wait for a person, if any.
     fn guard(&mut self) -> Option<DeletionGate> {
-        let desired_keys = self.desired_keys();
         let record = &self.state.record;
         let is_off = record.annotations.get(DELETION_GUARD).is_some_and(|value| value == "Off");
         let reports_only =
@@ -290,14 +289,17 @@ impl Pass<'_> {
         if is_off || (reports_only && !record.removed) {
             return None;
         }
+        let mut desired_keys = self.desired_keys();
+        let record = &self.state.record;
         let mut members = BTreeMap::new();
         for binding in self.state.bindings.values().filter(|b| !b.deleting) {
             let Some(work) = self.state.works.get(&binding.cluster) else { continue };
             let leaves = binding.state == BindingState::Unscheduled;
-            let desired = match (leaves, &desired_keys) {
-                (true, _) => BTreeSet::new(),
-                (false, Some(keys)) => keys.get(&binding.cluster).cloned().unwrap_or_default(),
-                (false, None) => work.inventory.clone(),
+            let desired = if leaves {
+                BTreeSet::new()
+            } else {
+                let keys = desired_keys.as_mut().and_then(|keys| keys.remove(&binding.cluster));
+                keys.unwrap_or_else(|| work.inventory.clone())
             };
             let member = guard::Member { inventory: work.inventory.clone(), desired, leaves };
             members.insert(binding.cluster.clone(), member);

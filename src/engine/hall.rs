@@ -244,7 +244,7 @@ impl Hall {
         match persist::override_difference(&self.world.overrides) {
             Ok(more) => ops.extend(more),
             Err(error) => {
-                tracing::error!(%error, "an override's snapshot cannot be written down; a restart takes it again")
+                tracing::error!(%error, "an override's snapshot cannot be written down; a restart takes it again");
             }
         }
         if !self.write(ops).await {

@@ -136,9 +136,12 @@ pub fn render(world: &World, payload: &Payload, cluster: &ClusterName, picked: &
     Ok(made.collect())
 }
 
+/// A cluster's objects, with the index of the snapshot and the overrides they were made of.
+type Made = (u64, PickedOverrides, Objects);
+
 /// Objects that were made for clusters, so that no decision makes them again.
 #[derive(Clone, Debug, Default)]
-pub struct Rendered(Arc<BTreeMap<ClusterName, Vec<(u64, PickedOverrides, Objects)>>>);
+pub struct Rendered(Arc<BTreeMap<ClusterName, Vec<Made>>>);
 
 impl Rendered {
     /// Returns a cluster's objects of a snapshot and of what was picked, if they were made.
@@ -155,9 +158,7 @@ impl Rendered {
 
     /// Forgets what is not needed: by cluster, snapshot and what was picked.
     pub fn retain(&mut self, needed: impl Fn(&ClusterName, u64, &PickedOverrides) -> bool) {
-        let is_needed = |cluster: &ClusterName, (index, picked, _): &(u64, PickedOverrides, Objects)| {
-            needed(cluster, *index, picked)
-        };
+        let is_needed = |cluster: &ClusterName, (index, picked, _): &Made| needed(cluster, *index, picked);
         if self.0.iter().all(|(cluster, made)| made.iter().all(|one| is_needed(cluster, one))) {
             return;
         }
@@ -193,8 +194,8 @@ mod tests {
     }
 
     fn follow(overrides: &mut Overrides, texts: &[String], named: &BTreeSet<OverrideRef>) {
-        let names: Vec<String> = (0..texts.len()).map(|n| format!("{n}.yaml")).collect();
-        let files: Vec<_> = names.iter().zip(texts).map(|(path, text)| (path.as_str(), text.as_str())).collect();
+        let paths: Vec<String> = (0..texts.len()).map(|n| format!("{n}.yaml")).collect();
+        let files: Vec<_> = paths.iter().zip(texts).map(|(path, text)| (path.as_str(), text.as_str())).collect();
         overrides.follow(&tree(&files), named, Timestamp::UNIX_EPOCH);
     }
 

@@ -14,6 +14,7 @@ use crate::api::condition::{Condition, ConditionStatus};
 use crate::api::table::PLACEMENT_GROUP;
 use crate::model::facts::{NODE_COUNT, RESOURCE_PREFIX, resource_usage};
 use crate::model::id::{ClusterName, ObjectId, PlacementKey};
+use crate::model::overrides::OverrideRef;
 use crate::model::records::{
     ApplyOutcome, Binding, BindingState, ClusterRecord, EvictionRecord, PlacementRecord, PolicySnapshot,
     ResourceSnapshot, SnapshotResource, WorkStatus, snapshot_name,
@@ -147,6 +148,10 @@ pub fn policy_snapshot_object(snapshot: &PolicySnapshot, latest: bool) -> Value 
 pub fn binding_object(binding: &Binding, work: Option<&WorkStatus>) -> Value {
     let key = &binding.placement;
     let lists = binding_lists(binding, work);
+    let cluster: Vec<String> = binding.overrides.cluster.iter().map(OverrideRef::name).collect();
+    let namespaced = binding.overrides.namespaced.iter();
+    let namespaced: Vec<Value> =
+        namespaced.map(|id| json!({"name": id.name(), "namespace": id.key.namespace})).collect();
     let mut metadata = metadata(key.namespace.as_deref(), &binding.name, binding.started_at);
     metadata.insert("generation".into(), binding.generation.into());
     metadata.insert("labels".into(), labels(key, []).into());
@@ -160,6 +165,8 @@ pub fn binding_object(binding: &Binding, work: Option<&WorkStatus>) -> Value {
         "spec": without_nulls(json!({
             "state": binding.state,
             "resourceSnapshotName": binding.snapshot.map(|index| snapshot_name(key, index)),
+            "resourceOverrideSnapshots": (!namespaced.is_empty()).then_some(namespaced),
+            "clusterResourceOverrideSnapshots": (!cluster.is_empty()).then_some(cluster),
             "schedulingPolicySnapshotName": format!("{}-{}", key.name, binding.policy_index),
             "targetCluster": binding.cluster,
             "clusterDecision": binding.decision,

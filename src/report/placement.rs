@@ -25,6 +25,7 @@ use super::work::{DiffedObject, DriftedObject, FailedObject, Mode};
 use crate::api::condition::{Condition, ConditionStatus, find_condition};
 use crate::api::placement::{PlacementType, StrategyType};
 use crate::model::id::{ClusterName, ObjectId};
+use crate::model::overrides::OverrideRef;
 use crate::model::records::{
     Binding, ClusterDecision, ClusterRecord, PlacementRecord, PolicySnapshot, ResourceSnapshot, WorkStatus,
 };
@@ -147,6 +148,12 @@ pub struct ClusterPlacementStatus {
     /// For RollingUpdate the latest index, reached or not; for External the index the cluster is to hold.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub observed_resource_index: String,
+    /// Snapshots of the ResourceOverrides its objects are made with.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub applicable_resource_overrides: Vec<NamespacedName>,
+    /// Names of the snapshots of the ClusterResourceOverrides its objects are made with.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub applicable_cluster_resource_overrides: Vec<String>,
     /// Objects that failed, at most 100.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub failed_placements: Vec<FailedObject>,
@@ -158,6 +165,22 @@ pub struct ClusterPlacementStatus {
     pub diffed_placements: Vec<DiffedObject>,
     /// Scheduled and the chain as far as it got, without prefix.
     pub conditions: Vec<Condition>,
+}
+
+/// A name in a namespace.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NamespacedName {
+    /// The name.
+    pub name: String,
+    /// The namespace.
+    pub namespace: String,
+}
+
+impl From<&OverrideRef> for NamespacedName {
+    fn from(id: &OverrideRef) -> Self {
+        Self { name: id.name(), namespace: id.key.namespace.clone().unwrap_or_default() }
+    }
 }
 
 /// One link of the chain: its type and the reasons of its states.
@@ -312,6 +335,11 @@ fn cluster_status(
         ..ClusterPlacementStatus::default()
     };
     status.conditions.extend(cluster_chain(view, &decision.cluster_name, binding));
+    let has_started = |c: &Condition| c.type_ == ROLLOUT_STARTED.type_ && c.status == ConditionStatus::True;
+    if let Some(picked) = binding.map(|b| &b.overrides).filter(|_| status.conditions.iter().any(has_started)) {
+        status.applicable_resource_overrides = picked.namespaced.iter().map(NamespacedName::from).collect();
+        status.applicable_cluster_resource_overrides = picked.cluster.iter().map(OverrideRef::name).collect();
+    }
     if let Some(binding) = binding
         && status.conditions.iter().any(|c| c.type_ == APPLIED.type_ || c.type_ == DIFF_REPORTED.type_)
     {

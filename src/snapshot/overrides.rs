@@ -23,8 +23,40 @@ use crate::model::overrides::{OverrideRef, OverrideSnapshot, OverrideSpec, Picke
 /// The overrides that concern a placement's objects, in the order they apply.
 #[derive(Clone, Debug, Default)]
 pub struct Candidates {
-    cluster: Vec<Arc<OverrideSnapshot>>,
-    namespaced: Vec<Arc<OverrideSnapshot>>,
+    cluster: Vec<Candidate>,
+    namespaced: Vec<Candidate>,
+}
+
+/// One of them, read once for all clusters.
+#[derive(Clone, Debug)]
+struct Candidate {
+    snapshot: Arc<OverrideSnapshot>,
+    /// The keys of labels that decide which of its rules are for a cluster.
+    selector_keys: BTreeSet<String>,
+    /// The keys of labels that stand in the values of each rule.
+    value_keys: Vec<Vec<String>>,
+}
+
+impl Candidate {
+    fn new(snapshot: &Arc<OverrideSnapshot>) -> Self {
+        let rules = rules(snapshot);
+        let value_keys = |rule: &OverrideRule| rule.json_patch_overrides.iter().flat_map(patch::label_keys).collect();
+        Self {
+            snapshot: Arc::clone(snapshot),
+            selector_keys: rules.iter().flat_map(selector_keys).collect(),
+            value_keys: rules.iter().map(value_keys).collect(),
+        }
+    }
+
+    /// Takes it for a cluster if one of its rules is for it, and notes the keys of the labels that matter.
+    fn pick<'a>(&'a self, labels: &BTreeMap<String, String>, keys: &mut BTreeSet<&'a String>) -> Option<OverrideRef> {
+        let rules = rules(&self.snapshot).iter().zip(&self.value_keys);
+        let mut fitting = rules.filter(|(rule, _)| fits(rule, labels)).peekable();
+        fitting.peek()?;
+        keys.extend(&self.selector_keys);
+        keys.extend(fitting.flat_map(|(_, keys)| keys));
+        Some(self.snapshot.id.clone())
+    }
 }
 
 impl Candidates {
@@ -43,12 +75,14 @@ impl Candidates {
                 continue;
             }
             match snapshot.spec {
-                OverrideSpec::Cluster(_) => found.cluster.push(Arc::clone(snapshot)),
-                OverrideSpec::Namespaced(_) => found.namespaced.push(Arc::clone(snapshot)),
+                OverrideSpec::Cluster(_) => found.cluster.push(Candidate::new(snapshot)),
+                OverrideSpec::Namespaced(_) => found.namespaced.push(Candidate::new(snapshot)),
             }
         }
-        found.cluster.sort_by_cached_key(|snapshot| snapshot.id.name());
-        found.namespaced.sort_by_cached_key(|snapshot| (snapshot.id.key.namespace.clone(), snapshot.id.name()));
+        found.cluster.sort_by_cached_key(|candidate| candidate.snapshot.id.name());
+        found.namespaced.sort_by_cached_key(|candidate| {
+            (candidate.snapshot.id.key.namespace.clone(), candidate.snapshot.id.name())
+        });
         found
     }
 
@@ -61,19 +95,9 @@ impl Candidates {
     /// stand in their values.
     pub fn pick(&self, labels: &BTreeMap<String, String>) -> PickedOverrides {
         let mut keys = BTreeSet::new();
-        let mut picked = |candidates: &[Arc<OverrideSnapshot>]| -> Vec<OverrideRef> {
-            let has_rule = |snapshot: &&Arc<OverrideSnapshot>| rules(snapshot).iter().any(|rule| fits(rule, labels));
-            let found: Vec<_> = candidates.iter().filter(has_rule).collect();
-            for rule in found.iter().flat_map(|snapshot| rules(snapshot)) {
-                keys.extend(selector_keys(rule));
-                if fits(rule, labels) {
-                    keys.extend(rule.json_patch_overrides.iter().flat_map(patch::label_keys));
-                }
-            }
-            found.into_iter().map(|snapshot| snapshot.id.clone()).collect()
-        };
-        let (cluster, namespaced) = (picked(&self.cluster), picked(&self.namespaced));
-        let labels = keys.into_iter().filter_map(|key| labels.get_key_value(&key));
+        let cluster = self.cluster.iter().filter_map(|candidate| candidate.pick(labels, &mut keys)).collect();
+        let namespaced = self.namespaced.iter().filter_map(|candidate| candidate.pick(labels, &mut keys)).collect();
+        let labels = keys.into_iter().filter_map(|key| labels.get_key_value(key));
         PickedOverrides {
             cluster,
             namespaced,

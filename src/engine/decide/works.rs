@@ -89,12 +89,13 @@ impl Pass<'_> {
         let mut desired = BTreeMap::new();
         for cluster in clusters {
             let picked = self.desired_overrides(&cluster, newest);
-            let keys = match picked.is_empty() {
-                true => common.clone(),
-                false => match self.objects(&cluster, newest, &picked)? {
+            let keys = if picked.is_empty() {
+                common.clone()
+            } else {
+                match self.objects(&cluster, newest, &picked)? {
                     Ok(objects) => objects.iter().map(|object| object.key.clone()).collect(),
                     Err(_) => self.state.works.get(&cluster).map(|work| work.inventory.clone()).unwrap_or_default(),
-                },
+                }
             };
             desired.insert(cluster, keys);
         }

@@ -49,15 +49,15 @@ fn operation(
     cluster: &ClusterName,
     labels: &BTreeMap<String, String>,
 ) -> Result<json_patch::PatchOperation, String> {
-    let path = PointerBuf::parse(patch.path.as_str()).map_err(|_| "the path is no JSON pointer".to_owned())?;
+    let at = PointerBuf::parse(patch.path.as_str()).map_err(|_| "the path is no JSON pointer".to_owned())?;
     let value = || match &patch.value {
         Some(value) => filled_in(&value.0, cluster, labels),
         None => Ok(Value::Null),
     };
     Ok(match patch.op {
-        PatchOperation::Add => json_patch::PatchOperation::Add(AddOperation { path, value: value()? }),
-        PatchOperation::Remove => json_patch::PatchOperation::Remove(RemoveOperation { path }),
-        PatchOperation::Replace => json_patch::PatchOperation::Replace(ReplaceOperation { path, value: value()? }),
+        PatchOperation::Add => json_patch::PatchOperation::Add(AddOperation { path: at, value: value()? }),
+        PatchOperation::Remove => json_patch::PatchOperation::Remove(RemoveOperation { path: at }),
+        PatchOperation::Replace => json_patch::PatchOperation::Replace(ReplaceOperation { path: at, value: value()? }),
     })
 }
 
@@ -82,10 +82,12 @@ fn filled_in(value: &Value, cluster: &ClusterName, labels: &BTreeMap<String, Str
     while let Some((before, after)) = rest.split_once(CLUSTER_LABEL) {
         let (key, after) =
             after.split_once('}').ok_or_else(|| format!("{CLUSTER_LABEL} in the value has no closing brace"))?;
-        let label = labels.get(key).ok_or_else(|| match is_label_key(key) {
-            true => format!("the cluster {cluster} has no label {key}"),
+        let label = labels.get(key).ok_or_else(|| {
+            if is_label_key(key) {
+                return format!("the cluster {cluster} has no label {key}");
+            }
             // Up to a brace further on anything may stand there, a secret too.
-            false => format!("{CLUSTER_LABEL} in the value is not followed by a label's key and a closing brace"),
+            format!("{CLUSTER_LABEL} in the value is not followed by a label's key and a closing brace")
         })?;
         filled.push_str(before);
         filled.push_str(label);

@@ -40,11 +40,11 @@ fn patch(op: &str, path: &str, value: &Value) -> Value {
 }
 
 fn patch_where(selector: &Value, op: &str, path: &str, value: &Value) -> Value {
-    let mut patch = json!({"op": op, "path": path});
+    let mut operation = json!({"op": op, "path": path});
     if op != "remove" {
-        patch["value"] = value.clone();
+        operation["value"] = value.clone();
     }
-    json!({"clusterSelector": selector, "jsonPatchOverrides": [patch]})
+    json!({"clusterSelector": selector, "jsonPatchOverrides": [operation]})
 }
 
 /// Terms that match a label.
@@ -241,7 +241,7 @@ fn what_differs_by_cluster() {
         match (works, wanted) {
             (Ok(works), Ok(wanted)) => assert_eq!(works[3].object.pointer("/spec/by"), Some(&wanted), "{value}"),
             (Err(error), Err(wanted)) => {
-                assert!(error.contains(wanted) && !error.contains("secret"), "{value}: {error}")
+                assert!(error.contains(wanted) && !error.contains("secret"), "{value}: {error}");
             }
             (works, _) => unreachable!("{value}: {works:?}"),
         }
