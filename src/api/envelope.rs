@@ -1,6 +1,6 @@
 //! Envelopes: objects that take effect on members only.
 //!
-//! Source: KubeFleet API, `placement.kubernetes-fleet.io` v1beta1.
+//! Source: KubeFleet API, `placement.kubernetes-fleet.io` v1beta1; for ConfigMaps its documents.
 
 use std::collections::BTreeMap;
 
@@ -10,8 +10,10 @@ use serde_json::Value;
 
 use super::check::FieldError;
 use super::object::Metadata;
+use super::table::PLACEMENT_GROUP;
 use crate::model::kinds;
 use crate::model::tree::Scope;
+use crate::yaml;
 
 /// Objects of one envelope.
 pub const OBJECTS_MAX: usize = 50;
@@ -44,25 +46,196 @@ impl Envelope {
     pub fn validate(&self) -> Vec<FieldError> {
         let mut errors = Vec::new();
         super::check::count(&mut errors, "data", self.data.len(), 1, OBJECTS_MAX);
+        let room = if self.kind == "ResourceEnvelope" { Room::Namespace } else { Room::Cluster };
         for (name, object) in &self.data {
-            let path = format!("data.{name}");
-            let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
-            let missing = [("/apiVersion", "apiVersion"), ("/kind", "kind"), ("/metadata/name", "metadata.name")];
-            for (_, field) in missing.into_iter().filter(|(pointer, _)| text(pointer).is_empty()) {
-                errors.push(FieldError::new(&path, format!("{field} is missing")));
-            }
-            let group = text("/apiVersion").split_once('/').map_or("", |(group, _)| group);
-            let is_namespaced = self.kind == "ResourceEnvelope";
-            let known = kinds::lookup(group, text("/kind")).map(|k| k.scope == Scope::Namespaced);
-            if known.is_some_and(|object_is_namespaced| object_is_namespaced != is_namespaced) {
-                errors.push(FieldError::new(&path, format!("a {} does not fit into a {}", text("/kind"), self.kind)));
-            }
-            let namespace = text("/metadata/namespace");
-            if is_namespaced && !namespace.is_empty() && namespace != self.metadata.namespace {
-                let message = format!("is in namespace {namespace:?}, the envelope is not");
-                errors.push(FieldError::new(path, message));
-            }
+            let complaints = room.complaints(&self.kind, &self.metadata.namespace, object);
+            errors.extend(complaints.into_iter().map(|message| FieldError::new(format!("data.{name}"), message)));
         }
         errors
+    }
+}
+
+/// Which objects an envelope has room for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Room {
+    /// A ClusterResourceEnvelope: objects without a namespace.
+    Cluster,
+    /// A ResourceEnvelope: objects of its own namespace.
+    Namespace,
+    /// A ConfigMap: objects of its own namespace, and objects without one.
+    Both,
+}
+
+impl Room {
+    /// Says what keeps an object out of an envelope of this kind and namespace.
+    fn complaints(self, kind: &str, namespace: &str, object: &Value) -> Vec<String> {
+        let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+        let wanted = [("/apiVersion", "apiVersion"), ("/kind", "kind"), ("/metadata/name", "metadata.name")];
+        let missing = wanted.into_iter().filter(|(pointer, _)| text(pointer).is_empty());
+        let mut complaints: Vec<String> = missing.map(|(_, field)| format!("{field} is missing")).collect();
+        let group = text("/apiVersion").split_once('/').map_or("", |(group, _)| group);
+        let (object_kind, own) = (text("/kind"), text("/metadata/namespace"));
+        let scope = kinds::lookup(group, object_kind).map(|known| known.scope);
+        match (self, scope) {
+            (Self::Cluster, Some(Scope::Namespaced)) | (Self::Namespace, Some(Scope::Cluster)) => {
+                complaints.push(format!("a {object_kind} does not fit into a {kind}"));
+            }
+            (Self::Cluster, _) if !own.is_empty() => {
+                complaints.push(format!("is in namespace {own:?}; a {kind} holds objects without a namespace"));
+            }
+            (Self::Both, Some(Scope::Cluster)) if !own.is_empty() => {
+                complaints.push(format!("a {object_kind} lives in no namespace, and this one names {own:?}"));
+            }
+            (Self::Namespace, _) | (Self::Both, Some(Scope::Namespaced)) if own.is_empty() => {
+                complaints.push(format!("metadata.namespace is missing; write {namespace:?}, where the envelope is"));
+            }
+            (Self::Namespace | Self::Both, _) if !own.is_empty() && own != namespace => {
+                complaints.push(format!("is in namespace {own:?}, the envelope is not"));
+            }
+            _ => {}
+        }
+        complaints
+    }
+}
+
+/// The annotation that makes a ConfigMap an envelope.
+///
+/// Source: KubeFleet's documents; later versions have the constant and no code for it.
+const CONFIG_MAP_ANNOTATION: &str = "kubernetes-fleet.io/envelope-configmap";
+
+/// Tells whether an object holds other objects, which are delivered in its stead.
+pub fn is_envelope(object: &Value) -> bool {
+    room(object).is_some()
+}
+
+fn room(object: &Value) -> Option<Room> {
+    let text = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or_default();
+    let is_ours = text("apiVersion").split_once('/').is_some_and(|(group, _)| group == PLACEMENT_GROUP);
+    match text("kind") {
+        "ClusterResourceEnvelope" if is_ours => Some(Room::Cluster),
+        "ResourceEnvelope" if is_ours => Some(Room::Namespace),
+        "ConfigMap" if text("apiVersion") == "v1" => {
+            let annotation = object.pointer("/metadata/annotations")?.get(CONFIG_MAP_ANNOTATION)?.as_str()?;
+            (annotation == "true").then_some(Room::Both)
+        }
+        _ => None,
+    }
+}
+
+/// Returns the objects of an envelope by entry, as written; none for an object that is no envelope.
+///
+/// # Errors
+/// Entry and reason of the first that is no object, or of a scope that does not fit.
+///
+/// Source: KubeFleet's work generator.
+pub fn entries(envelope: &Value) -> Result<Vec<(String, Value)>, (String, String)> {
+    let Some(room) = room(envelope) else { return Ok(Vec::new()) };
+    let text = |pointer: &str| envelope.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+    if let Some((entry, _)) = envelope.get("binaryData").and_then(Value::as_object).and_then(|data| data.iter().next())
+    {
+        return Err((entry.clone(), "is binary data; an envelope holds one manifest an entry".to_owned()));
+    }
+    let data = envelope.get("data").and_then(Value::as_object).into_iter().flatten();
+    data.map(|(entry, value)| {
+        let fail = |why: String| (entry.clone(), why);
+        let object = if room == Room::Both { one_document(value).map_err(fail)? } else { value.clone() };
+        match room.complaints(text("/kind"), text("/metadata/namespace"), &object).into_iter().next() {
+            Some(complaint) => Err(fail(complaint)),
+            None => Ok((entry.clone(), object)),
+        }
+    })
+    .collect()
+}
+
+/// Reads the one document that an entry of a ConfigMap is.
+fn one_document(value: &Value) -> Result<Value, String> {
+    let mut documents = yaml::parse_documents(value.as_str().unwrap_or_default());
+    match (documents.pop(), documents.len()) {
+        (Some(Ok(document)), 0) => Ok(document.value),
+        (Some(Err(error)), 0) => Err(format!("line {}: {}", error.line, error.message)),
+        (None, _) => Err("is empty; it is to hold one manifest".to_owned()),
+        (_, more) => Err(format!("holds {} documents; give each an entry of its own", more + 1)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn envelope(kind: &str, data: &Value) -> Value {
+        let (version, annotations) = match kind {
+            "ConfigMap" => ("v1", json!({CONFIG_MAP_ANNOTATION: "true"})),
+            _ => ("placement.kubernetes-fleet.io/v1beta1", json!({})),
+        };
+        json!({"apiVersion": version, "kind": kind, "data": data,
+            "metadata": {"name": "env", "namespace": "app", "annotations": annotations}})
+    }
+
+    #[test]
+    fn what_is_an_envelope() {
+        let mut plain = envelope("ConfigMap", &json!({}));
+        plain["metadata"]["annotations"][CONFIG_MAP_ANNOTATION] = "false".into();
+        let rows = [
+            (envelope("ConfigMap", &json!({})), true),
+            (plain, false),
+            (envelope("ResourceEnvelope", &json!({})), true),
+            (envelope("ClusterResourceEnvelope", &json!({})), true),
+            (json!({"apiVersion": "example.com/v1", "kind": "ResourceEnvelope"}), false),
+        ];
+        for (object, wanted) in rows {
+            assert_eq!(is_envelope(&object), wanted, "{object}");
+        }
+    }
+
+    #[test]
+    fn what_fits_into_which_envelope() {
+        let object = |kind: &str, namespace: &str| {
+            let version = if kind == "ClusterRole" { "rbac.authorization.k8s.io/v1" } else { "v1" };
+            json!({"apiVersion": version, "kind": kind, "metadata": {"name": "x", "namespace": namespace}})
+        };
+        let rows = [
+            ("ClusterResourceEnvelope", object("ClusterRole", ""), ""),
+            ("ClusterResourceEnvelope", object("ConfigMap", ""), "does not fit"),
+            ("ClusterResourceEnvelope", object("Unknown", "app"), "objects without a namespace"),
+            ("ResourceEnvelope", object("ConfigMap", "app"), ""),
+            ("ResourceEnvelope", object("ConfigMap", ""), "metadata.namespace is missing"),
+            ("ResourceEnvelope", object("ConfigMap", "other"), "the envelope is not"),
+            ("ResourceEnvelope", object("ClusterRole", ""), "does not fit"),
+            ("ConfigMap", object("ClusterRole", ""), ""),
+            ("ConfigMap", object("ClusterRole", "app"), "lives in no namespace"),
+            ("ConfigMap", object("ConfigMap", "app"), ""),
+            ("ConfigMap", object("ConfigMap", ""), "metadata.namespace is missing"),
+            ("ConfigMap", object("Unknown", "other"), "the envelope is not"),
+            ("ConfigMap", json!({"kind": "Secret"}), "apiVersion is missing"),
+        ];
+        for (kind, object, wanted) in rows {
+            let entry = if kind == "ConfigMap" { Value::String(object.to_string()) } else { object.clone() };
+            match entries(&envelope(kind, &json!({"e": entry}))) {
+                Ok(found) => assert_eq!((found, wanted), (vec![("e".to_owned(), object)], ""), "{kind}"),
+                Err((entry, why)) => {
+                    assert!(!wanted.is_empty() && entry == "e" && why.contains(wanted), "{kind} {object}: {why}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn an_entry_of_a_config_map_is_one_document() {
+        let rows = [
+            ("", "is empty"),
+            ("a: b: c", "line 1"),
+            ("{apiVersion: v1}\n---\n{apiVersion: v1}", "holds 2 documents"),
+            ("apiVersion: v1\nkind: Secret\nmetadata: {name: a, namespace: app}\n", ""),
+        ];
+        for (text, wanted) in rows {
+            let why =
+                entries(&envelope("ConfigMap", &json!({"e": text}))).err().map(|(_, why)| why).unwrap_or_default();
+            assert!(why.contains(wanted) && why.is_empty() == wanted.is_empty(), "{text}: {why}");
+        }
+        let mut binary = envelope("ConfigMap", &json!({}));
+        binary["binaryData"] = json!({"b": "AAAA"});
+        assert_eq!(entries(&binary).err().map(|(entry, _)| entry).as_deref(), Some("b"));
     }
 }

@@ -241,7 +241,12 @@ fn clusters_line(placement: &PlacementPlan) -> Line {
     for work in placement.works.iter().take(LISTED_MAX) {
         let name = &work.cluster_name;
         let is_new = gained.is_some_and(|gained| gained.contains(name));
-        let piece = if is_new { (Style::Ok, format!("+{name}")) } else { (Style::Plain, name.to_string()) };
+        let is_other = placement.changes.as_ref().is_some_and(|changes| changes.overridden.contains(name));
+        let piece = match (is_new, is_other) {
+            (true, _) => (Style::Ok, format!("+{name}")),
+            (false, true) => (Style::Strong, format!("~{name}")),
+            (false, false) => (Style::Plain, name.to_string()),
+        };
         pieces.push(piece);
     }
     if let Some(more) = placement.works.len().checked_sub(LISTED_MAX).filter(|n| *n > 0) {

@@ -213,5 +213,5 @@ pub fn read_payload(reader: &Reader, snapshot: &ResourceSnapshot) -> Result<Payl
                 .ok_or_else(|| missing(format!("{} is not what it was at {}:{}", r.id, r.origin.path, r.origin.line)))
         })
         .collect::<Result<Vec<_>, _>>()?;
-    Ok(Payload::new(manifests))
+    Payload::read_again(manifests, snapshot).map_err(missing)
 }

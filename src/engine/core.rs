@@ -28,6 +28,7 @@ use crate::model::decisions::HubRecord;
 use crate::model::explanation::{Explanation, Query};
 use crate::model::id::{ClusterName, CommitId, PlacementKey};
 use crate::model::ocm::OcmPlacementRecord;
+use crate::model::overrides::OverrideRef;
 use crate::model::records::{ClusterRecord, ResourceSnapshot, SourceRecord, WorkStatus};
 use crate::model::work::WorkOrder;
 use crate::report::decisions::Exports;
@@ -96,6 +97,7 @@ pub struct Batch {
     decided: Vec<(PlacementKey, Decision)>,
     reports: Reports,
     exports: Option<Arc<Exports>>,
+    overrides: BTreeSet<OverrideRef>,
     obeyed: Option<Box<PlacementState>>,
     let_in: Option<CommitId>,
 }
@@ -165,7 +167,8 @@ impl Core {
         }
         let ocm = Ocm::restore(books.ocm);
         let approvals = configuration.approval_rules();
-        let world = World { source: identity(&configuration), records, ocm, approvals, ..World::default() };
+        let overrides = books.overrides;
+        let world = World { source: identity(&configuration), records, ocm, approvals, overrides, ..World::default() };
         let exports = Arc::new(books.exports);
         // The hub is told at once: it may have been changed meanwhile.
         let effects = if exports.is_empty() { Vec::new() } else { vec![Effect::Publish(Arc::clone(&exports))] };
@@ -303,6 +306,7 @@ impl Core {
         let mut batch = Batch::default();
         self.write_source(&mut batch);
         self.write_hub(&mut batch);
+        self.write_overrides(&mut batch);
         if !self.agenda.clusters.is_empty() {
             self.refresh_clusters(&mut batch, now);
         }
@@ -313,6 +317,19 @@ impl Core {
         let is_idle = batch.ops.is_empty() && !batch.refreshed && batch.picked.is_empty() && batch.decided.is_empty();
         self.outstanding = !is_idle;
         (!is_idle).then_some(batch)
+    }
+
+    /// Writes down snapshots of overrides, with the first decisions that may name them.
+    fn write_overrides(&self, batch: &mut Batch) {
+        match persist::override_difference(&self.world.overrides) {
+            Ok(more) => {
+                batch.ops.extend(more);
+                batch.overrides = self.world.overrides.unwritten().map(|(id, _)| id.clone()).collect();
+            }
+            Err(error) => {
+                tracing::error!(%error, "an override's snapshot cannot be written down; a restart takes it again")
+            }
+        }
     }
 
     /// Decides about OCM Placements one after the other, each with what those before it picked; the placements that follow
@@ -402,6 +419,7 @@ impl Core {
         if batch.hub.is_some() {
             self.stored_hub = batch.hub;
         }
+        self.world.overrides.written(&batch.overrides);
         self.effects.extend(batch.let_in.map(Effect::LetIn));
         if let Some(state) = batch.obeyed {
             self.agenda.placements.insert(state.record.key.clone());

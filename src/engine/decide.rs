@@ -9,15 +9,15 @@ mod runs;
 mod schedule;
 #[cfg(test)]
 mod stories;
+mod works;
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde_json::json;
 
-use super::world::{Payload, PlacementState, Selected, World, desired};
+use super::world::{Payload, PlacementState, Selected, World};
 use crate::api::annotations::{DELETION_GUARD, ON_FAILURE};
 use crate::api::condition::{Condition, ConditionStatus, find_condition};
 use crate::api::placement::{ApplyStrategy, ApplyStrategyType, StrategyType};
@@ -32,7 +32,7 @@ use crate::report::binding::{binding_conditions, settled_work};
 use crate::report::placement::placement_status;
 use crate::rollout::{BindingView, Limits, health, roll};
 use crate::schedule::target;
-use crate::snapshot::{Frozen, Next, freeze, next_snapshot, select, works_for_cluster};
+use crate::snapshot::{Candidates, Frozen, Next, freeze, next_snapshot, select};
 
 /// How a placement stands after a decision, and what follows from it.
 #[derive(Debug)]
@@ -63,6 +63,7 @@ pub fn decide(state: PlacementState, world: &World, now: Timestamp) -> Decision 
         pass.freeze_and_schedule();
     }
     pass.load_newest_payload();
+    pass.find_candidates();
     pass.judge_bindings();
     if pass.evict() {
         pass.reschedule();
@@ -82,6 +83,8 @@ pub(super) struct Pass<'a> {
     pub(super) state: PlacementState,
     pub(super) world: &'a World,
     now: Timestamp,
+    /// The overrides that concern the payload of a snapshot, by its index.
+    candidates: BTreeMap<u64, Candidates>,
     pub(super) journal: Vec<JournalEntry>,
     forget: Vec<ClusterName>,
     wake_at: Option<Timestamp>,
@@ -89,7 +92,7 @@ pub(super) struct Pass<'a> {
 
 impl<'a> Pass<'a> {
     pub(super) fn new(state: PlacementState, world: &'a World, now: Timestamp) -> Self {
-        Self { state, world, now, journal: Vec::new(), forget: Vec::new(), wake_at: None }
+        Self { state, world, now, candidates: BTreeMap::new(), journal: Vec::new(), forget: Vec::new(), wake_at: None }
     }
 }
 
@@ -210,7 +213,7 @@ impl Pass<'_> {
             Err(error) => Arc::new(Err(error.to_string())),
             Ok(manifests) => match before.filter(|before| before.is_of(&manifests)) {
                 Some(same) => Arc::clone(&same.outcome),
-                None => Arc::new(Ok(self.frozen(manifests))),
+                None => Arc::new(self.frozen(manifests)),
             },
         };
         let selected = Arc::new(Selected { tree: Arc::clone(tree), generation, outcome });
@@ -219,12 +222,14 @@ impl Pass<'_> {
     }
 
     /// Freezes a selection; its payload is the newest snapshot's where that is the same.
-    fn frozen(&self, manifests: Vec<Manifest>) -> (Frozen, Arc<Payload>) {
+    fn frozen(&self, manifests: Vec<Manifest>) -> Result<(Frozen, Arc<Payload>), String> {
         let frozen = freeze(&manifests);
         let known = self.state.newest().filter(|newest| newest.hash == frozen.hash);
-        let payload = known.and_then(|newest| self.state.payloads.get(&newest.index)).cloned();
-        let payload = payload.unwrap_or_else(|| Arc::new(Payload::of(manifests, &frozen)));
-        (frozen, payload)
+        let payload = match known.and_then(|newest| self.state.payloads.get(&newest.index)) {
+            Some(payload) => Arc::clone(payload),
+            None => Arc::new(Payload::of(manifests, &frozen, &self.state.record.key)?),
+        };
+        Ok((frozen, payload))
     }
 
     fn take_snapshot(&mut self, frozen: &Frozen, payload: &Arc<Payload>) {
@@ -282,6 +287,7 @@ impl Pass<'_> {
     }
 
     fn judge_bindings(&mut self) {
+        self.judge_overrides();
         for binding in self.state.bindings.values_mut() {
             let work = self.state.works.get(&binding.cluster).map(AsRef::as_ref);
             binding.conditions = binding_conditions(binding, work, self.world.is_online(&binding.cluster), self.now);
@@ -289,7 +295,7 @@ impl Pass<'_> {
     }
 
     /// Returns the deletions that wait for a person, if any.
-    fn guard(&self) -> Option<DeletionGate> {
+    fn guard(&mut self) -> Option<DeletionGate> {
         let record = &self.state.record;
         let is_off = record.annotations.get(DELETION_GUARD).is_some_and(|value| value == "Off");
         let reports_only =
@@ -297,21 +303,17 @@ impl Pass<'_> {
         if is_off || (reports_only && !record.removed) {
             return None;
         }
-        let newest: BTreeSet<ObjectKey> = self
-            .state
-            .newest()
-            .and_then(|s| self.state.payloads.get(&s.index))
-            .map(|payload| payload.keys().cloned().collect())
-            .unwrap_or_default();
-        let has_newest = self.state.newest().is_some_and(|s| self.state.payloads.contains_key(&s.index));
+        let mut desired_keys = self.desired_keys();
+        let record = &self.state.record;
         let mut members = BTreeMap::new();
         for binding in self.state.bindings.values().filter(|b| !b.deleting) {
             let Some(work) = self.state.works.get(&binding.cluster) else { continue };
             let leaves = binding.state == BindingState::Unscheduled;
-            let desired = match (leaves, has_newest) {
-                (true, _) => BTreeSet::new(),
-                (false, true) => newest.clone(),
-                (false, false) => work.inventory.clone(),
+            let desired = if leaves {
+                BTreeSet::new()
+            } else {
+                let keys = desired_keys.as_mut().and_then(|keys| keys.remove(&binding.cluster));
+                keys.unwrap_or_else(|| work.inventory.clone())
             };
             let member = guard::Member { inventory: work.inventory.clone(), desired, leaves };
             members.insert(binding.cluster.clone(), member);
@@ -455,56 +457,6 @@ impl Pass<'_> {
         self.note("RemovalStarted", Some(&cluster), json!({"binding": name}));
     }
 
-    /// Returns what each member shall hold. A binding that is being removed comes before a newer one of its cluster.
-    fn orders(&self) -> Vec<Arc<WorkOrder>> {
-        let mut orders: BTreeMap<&ClusterName, Arc<WorkOrder>> = BTreeMap::new();
-        for binding in self.state.bindings.values() {
-            if orders.get(&binding.cluster).is_some_and(|order| order.remove) {
-                continue;
-            }
-            if let Some(order) = self.order(binding) {
-                orders.insert(&binding.cluster, Arc::new(order));
-            }
-        }
-        orders.into_values().collect()
-    }
-
-    fn order(&self, binding: &Binding) -> Option<WorkOrder> {
-        let record = &self.state.record;
-        let held =
-            record.closed_gate().and_then(|gate| gate.deletions.get(&binding.cluster)).cloned().unwrap_or_default();
-        let snapshot = binding.snapshot.and_then(|index| self.state.snapshots.get(&index));
-        let manifests = match (binding.deleting, snapshot) {
-            (true, _) => Arc::from([]),
-            (false, None) => return None,
-            (false, Some(snapshot)) => self.manifests(snapshot.index, &binding.cluster)?,
-        };
-        Some(WorkOrder {
-            placement: record.key.clone(),
-            cluster: binding.cluster.clone(),
-            generation: binding.generation,
-            source: self.world.source.clone(),
-            snapshot: snapshot.map_or(0, |s| s.index),
-            commit: snapshot.map_or_else(|| "".into(), |s| s.commit.clone()),
-            digest: snapshot.map_or_else(|| "".into(), |s| s.hash.clone()),
-            strategy: binding.apply_strategy.clone(),
-            manifests,
-            held,
-            remove: binding.deleting,
-        })
-    }
-
-    /// Returns what a cluster gets of a snapshot; `None` where the payload is missing or cannot be made for it, and the
-    /// cluster keeps what it has.
-    fn manifests(&self, index: u64, cluster: &ClusterName) -> Option<Arc<[crate::model::work::Desired]>> {
-        let payload = self.state.payloads.get(&index)?;
-        let labels = self.world.clusters.get(cluster.as_str()).map(|c| c.labels.clone()).unwrap_or_default();
-        match works_for_cluster(&payload.manifests, cluster, &labels).ok()? {
-            Cow::Borrowed(_) => Some(Arc::clone(&payload.desired)),
-            Cow::Owned(manifests) => Some(manifests.iter().map(desired).collect()),
-        }
-    }
-
     /// Writes events of conditions that have become true.
     fn note_progress(&mut self, before: &[Condition]) {
         let kind = self.state.record.key.kind();
@@ -535,6 +487,7 @@ impl Pass<'_> {
     fn conclude(&mut self) {
         let in_use: BTreeSet<u64> = self.state.snapshots_in_use().map(|s| s.index).collect();
         self.state.payloads.retain(|index, _| in_use.contains(index));
+        self.forget_rendered();
         let bindings: Vec<Binding> = self.state.bindings.values().cloned().collect();
         let conditions = placement_status(&self.state.view(&bindings, self.world, self.now)).conditions;
         let before = std::mem::replace(&mut self.state.record.conditions, conditions);

@@ -14,6 +14,7 @@ pub mod hub;
 pub mod member;
 pub mod obey;
 pub mod ocm;
+pub mod overrides;
 pub mod persist;
 pub mod plan;
 pub mod schedule;

@@ -5,10 +5,12 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+use super::overrides::Overrides;
 use super::world::PlacementState;
 use crate::model::decisions::{DecisionsRecord, HubRecord};
 use crate::model::id::{ClusterName, PlacementKey};
 use crate::model::ocm::OcmPlacementRecord;
+use crate::model::overrides::{OverrideRef, OverrideSnapshot};
 use crate::model::records::{
     Binding, ClusterRecord, PlacementRecord, PolicySnapshot, ResourceSnapshot, SourceRecord, WorkStatus,
 };
@@ -16,8 +18,8 @@ use crate::model::runs::RunRecord;
 use crate::report::decisions::Exports;
 use crate::schedule::ocm::Key;
 use crate::store::records::{
-    self, BINDING_PREFIX, CLUSTER_PREFIX, DECISIONS_PREFIX, HUB_PREFIX, OCM_PREFIX, PLACEMENT_PREFIX, POLICY_PREFIX,
-    RUN_PREFIX, SNAPSHOT_PREFIX, WORK_PREFIX,
+    self, BINDING_PREFIX, CLUSTER_PREFIX, DECISIONS_PREFIX, HUB_PREFIX, OCM_PREFIX, OVERRIDE_PREFIX, PLACEMENT_PREFIX,
+    POLICY_PREFIX, RUN_PREFIX, SNAPSHOT_PREFIX, WORK_PREFIX,
 };
 use crate::store::{Expected, Op, Result, Store};
 
@@ -35,6 +37,8 @@ pub struct Books {
     pub clusters: BTreeMap<ClusterName, ClusterRecord>,
     /// What OCM Placements decided.
     pub ocm: Vec<OcmPlacementRecord>,
+    /// Snapshots of overrides.
+    pub overrides: Overrides,
     /// What was exported.
     pub exports: Exports,
     /// How hubs stood, by the namespace that is written to.
@@ -57,6 +61,7 @@ impl Books {
             placements: load(store)?,
             clusters: clusters.map(|record| (record.value.name.clone(), record.value)).collect(),
             ocm: ocm.map(|record| record.value).collect(),
+            overrides: load_overrides(store)?,
             exports: exports.map(|record| (record.value.key.clone(), Arc::new(record.value))).collect(),
             hubs: hubs.map(|record| (record.value.namespace.clone(), record.value)).collect(),
         })
@@ -119,6 +124,27 @@ pub fn difference(old: Option<&PlacementState>, new: Option<&PlacementState>) ->
     compare(&old.runs, &new.runs, |name| records::run_key(&key, name), &mut ops)?;
     compare(&old.works, &new.works, |cluster| records::work_key(&key, cluster), &mut ops)?;
     Ok(ops)
+}
+
+/// Reads the snapshots of overrides from the store.
+///
+/// # Errors
+/// As [`load`].
+fn load_overrides(store: &dyn Store) -> Result<Overrides> {
+    let snapshots = records::load_all::<OverrideSnapshot>(store, OVERRIDE_PREFIX)?;
+    Ok(Overrides::restore(snapshots.into_iter().map(|record| record.value)))
+}
+
+/// Returns what to write so that the store has all snapshots of overrides; with the first decision that may name them.
+///
+/// # Errors
+/// As [`difference`].
+pub fn override_difference(overrides: &Overrides) -> Result<Vec<Op>> {
+    let op = |(id, snapshot): (&OverrideRef, Option<&OverrideSnapshot>)| match snapshot {
+        Some(snapshot) => records::put(records::override_key(id), snapshot, Expected::Any),
+        None => Ok(Op::Delete { key: records::override_key(id), expected: Expected::Any }),
+    };
+    overrides.unwritten().map(op).collect()
 }
 
 /// Returns what to write so that an OCM Placement goes from `old` to `new`; `None` is one without a record.

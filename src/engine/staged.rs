@@ -76,6 +76,6 @@ impl Staged {
 }
 
 /// Reads a document of a tree, which was checked.
-fn read<S: DeserializeOwned>(manifest: &Manifest) -> Option<S> {
+pub(super) fn read<S: DeserializeOwned>(manifest: &Manifest) -> Option<S> {
     yaml::typed::<Object<S>>(&without_nulls(&manifest.object)).ok().map(|object| object.spec)
 }

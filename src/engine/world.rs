@@ -7,6 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::disruptions::Disruptions;
 use super::ocm::{Facts, Ocm};
+use super::overrides::{Overrides, Rendered};
 use super::staged::Staged;
 use crate::api::cluster::MemberCluster;
 use crate::api::placement::PlacementPolicy;
@@ -46,6 +47,8 @@ pub struct World {
     pub ocm: Ocm,
     /// Evictions and disruption budgets of the accepted commit.
     pub disruptions: Disruptions,
+    /// Snapshots of overrides.
+    pub overrides: Overrides,
     /// Staged update strategies and runs of the accepted commit.
     pub staged: Staged,
     /// How many people open a gate, and for how long a word counts.
@@ -78,6 +81,8 @@ pub struct PlacementState {
     pub payloads: BTreeMap<u64, Arc<Payload>>,
     /// Snapshots whose payload cannot be read from git.
     pub unreadable: BTreeSet<u64>,
+    /// Objects that overrides made for clusters.
+    pub rendered: Rendered,
     /// What the accepted commit selects; recomputed when the commit or the placement changes.
     pub selected: Option<Arc<Selected>>,
 }
@@ -94,6 +99,7 @@ impl PlacementState {
             works: BTreeMap::new(),
             payloads: BTreeMap::new(),
             unreadable: BTreeSet::new(),
+            rendered: Rendered::default(),
             selected: None,
         }
     }
@@ -193,27 +199,46 @@ impl Selected {
     }
 }
 
-/// A snapshot's objects, ready to be delivered.
+/// A snapshot's objects, ready to be delivered: what envelopes hold stands in their stead, after the others.
 #[derive(Debug, Default)]
 pub struct Payload {
-    /// The sanitised objects in snapshot order.
+    /// The sanitised objects in snapshot order, then those of each envelope.
     pub manifests: Vec<Manifest>,
     /// The same, as deliveries want them; shared by all clusters without overrides.
     pub desired: Arc<[Desired]>,
 }
 
 impl Payload {
-    /// Prepares sanitised objects in snapshot order.
-    pub fn new(manifests: Vec<Manifest>) -> Self {
-        let desired = manifests.iter().map(desired).collect();
-        Self { manifests, desired }
+    /// Prepares a placement's objects that were frozen, with the digests that freezing made.
+    ///
+    /// # Errors
+    /// An envelope that holds what it may not, for people.
+    pub fn of(manifests: Vec<Manifest>, frozen: &snapshot::Frozen, placement: &PlacementKey) -> Result<Self, String> {
+        let digests = frozen.resources.iter().map(|resource| resource.digest.clone());
+        Self::with_digests(manifests, digests, placement)
     }
 
-    /// Prepares objects that were frozen, with the digests that freezing made.
-    pub fn of(manifests: Vec<Manifest>, frozen: &snapshot::Frozen) -> Self {
-        let digests = frozen.resources.iter().map(|resource| resource.digest.clone());
-        let desired = manifests.iter().zip(digests).map(|(manifest, digest)| desired_as(manifest, digest)).collect();
-        Self { manifests, desired }
+    /// Prepares a snapshot's objects that were read again.
+    ///
+    /// # Errors
+    /// As [`Payload::of`].
+    pub fn read_again(manifests: Vec<Manifest>, snapshot: &ResourceSnapshot) -> Result<Self, String> {
+        let digests = snapshot.resources.iter().map(|resource| resource.digest.clone());
+        Self::with_digests(manifests, digests, &snapshot.placement)
+    }
+
+    fn with_digests(
+        manifests: Vec<Manifest>,
+        digests: impl Iterator<Item = Digest>,
+        placement: &PlacementKey,
+    ) -> Result<Self, String> {
+        let contents = snapshot::enveloped(&manifests, placement)?;
+        let plain = manifests.into_iter().zip(digests).filter(|(manifest, _)| !snapshot::is_envelope(manifest));
+        let (mut manifests, digests): (Vec<Manifest>, Vec<Digest>) = plain.unzip();
+        let plain = manifests.iter().zip(digests).map(|(manifest, digest)| desired_as(manifest, digest));
+        let desired = plain.chain(contents.iter().map(desired)).collect();
+        manifests.extend(contents);
+        Ok(Self { manifests, desired })
     }
 
     /// Returns the identities of the objects.

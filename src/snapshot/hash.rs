@@ -10,6 +10,7 @@ use sha2::{Digest as _, Sha256};
 use crate::api::placement::{PlacementPolicy, TolerationOperator, UnsatisfiableAction};
 use crate::model::id::{Digest, PlacementKey};
 use crate::model::manifest::Manifest;
+use crate::model::overrides::OverrideSpec;
 
 /// KubeFleet's default for `maxSkew`.
 const MAX_SKEW_DEFAULT: i32 = 1;
@@ -81,7 +82,7 @@ fn digest_of(hasher: Sha256) -> Digest {
 }
 
 /// Returns the SHA-256 of bytes as lowercase hexadecimal.
-fn sha256(bytes: &[u8]) -> Digest {
+pub(super) fn sha256(bytes: &[u8]) -> Digest {
     digest_of(Sha256::new_with_prefix(bytes))
 }
 
@@ -127,6 +128,13 @@ pub fn resource_hash(manifests: &[Manifest]) -> Digest {
 /// Returns the SHA-256 over Go's JSON of one object.
 pub fn object_digest(manifest: &Manifest) -> Digest {
     sha256(&go_json(&manifest.object))
+}
+
+/// Returns the digest by which an override is known to have changed: over its whole spec.
+pub fn override_hash(spec: &OverrideSpec) -> Digest {
+    let mut buffer = Vec::new();
+    append_go_json(spec, &mut buffer);
+    sha256(&buffer)
 }
 
 /// Returns KubeFleet's policy hash: over the policy in the API's field order without `numberOfClusters`; `null` for none.

@@ -1,113 +1,270 @@
 //! Where one cluster's objects come to differ from another's.
 //!
-//! Overrides are read and checked, and not applied yet. Leaving one out would deliver what its author did not mean, so an
-//! override that concerns a placement is that placement's error.
+//! [`Candidates`] are the overrides that concern a placement's snapshot; [`Candidates::pick`] takes those with a rule for one
+//! cluster, and the labels that decide. [`works_for_cluster`] makes the cluster's objects from the snapshot and what was
+//! picked, and from nothing else.
+//!
+//! Source: KubeFleet, fetching and applying of overrides.
+
+mod patch;
+#[cfg(test)]
+mod tests;
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use serde_json::Value;
-
-use crate::model::id::{ClusterName, ObjectId};
+use crate::api::overrides::{OverrideRule, OverrideType, PlacementRef, PlacementScope};
+use crate::api::placement::ResourceSelector;
+use crate::model::id::{ClusterName, ObjectId, PlacementKey};
 use crate::model::manifest::Manifest;
-use crate::model::tree::{Placement, Tree};
+use crate::model::overrides::{OverrideRef, OverrideSnapshot, OverrideSpec, PickedOverrides};
 
-/// Returns the objects one cluster is to hold, in snapshot order. Overrides act here and nowhere else; until they are
-/// built every cluster holds the snapshot as it is (`concerning` sees to it that none is left out silently).
-///
-/// # Errors
-/// Why the objects cannot be made for this cluster (an override that fails), for people; the cluster then keeps what it
-/// has.
-pub fn works_for_cluster<'a>(
-    manifests: &'a [Manifest],
-    _cluster: &ClusterName,
-    _labels: &BTreeMap<String, String>,
-) -> Result<Cow<'a, [Manifest]>, String> {
-    Ok(Cow::Borrowed(manifests))
+/// The overrides that concern a placement's objects, in the order they apply.
+#[derive(Clone, Debug, Default)]
+pub struct Candidates {
+    cluster: Vec<Candidate>,
+    namespaced: Vec<Candidate>,
 }
 
-/// Returns the first override that would change one of a placement's objects, and that object.
-///
-/// Source: KubeFleet's matching of overrides: by the placement they name, if any, and by objects; a Namespace stands for all
-/// that is in it.
-pub fn concerning<'a>(
-    tree: &'a Tree,
-    placement: &Placement,
-    manifests: &[Manifest],
-) -> Option<(&'a ObjectId, ObjectId)> {
-    tree.inputs.iter().filter(|input| is_for(input, placement)).find_map(|input| {
-        let selectors = ["/spec/clusterResourceSelectors", "/spec/resourceSelectors"];
-        let selectors = selectors.iter().filter_map(|pointer| input.object.pointer(pointer)?.as_array()).flatten();
-        let hit = selectors.into_iter().find_map(|selector| {
-            manifests.iter().find(|manifest| selects(selector, &input.id.namespace, &manifest.id))
+/// One of them, read once for all clusters.
+#[derive(Clone, Debug)]
+struct Candidate {
+    snapshot: Arc<OverrideSnapshot>,
+    /// The keys of labels that decide which of its rules are for a cluster.
+    selector_keys: BTreeSet<String>,
+    /// The keys of labels that stand in the values of each rule.
+    value_keys: Vec<Vec<String>>,
+}
+
+impl Candidate {
+    fn new(snapshot: &Arc<OverrideSnapshot>) -> Self {
+        let rules = rules(snapshot);
+        let value_keys = |rule: &OverrideRule| rule.json_patch_overrides.iter().flat_map(patch::label_keys).collect();
+        Self {
+            snapshot: Arc::clone(snapshot),
+            selector_keys: rules.iter().flat_map(selector_keys).collect(),
+            value_keys: rules.iter().map(value_keys).collect(),
+        }
+    }
+
+    /// Takes it for a cluster if one of its rules is for it, and notes the keys of the labels that matter.
+    fn pick<'a>(&'a self, labels: &BTreeMap<String, String>, keys: &mut BTreeSet<&'a String>) -> Option<OverrideRef> {
+        let rules = rules(&self.snapshot).iter().zip(&self.value_keys);
+        let mut fitting = rules.filter(|(rule, _)| fits(rule, labels)).peekable();
+        fitting.peek()?;
+        keys.extend(&self.selector_keys);
+        keys.extend(fitting.flat_map(|(_, keys)| keys));
+        Some(self.snapshot.id.clone())
+    }
+}
+
+impl Candidates {
+    /// Finds those among the newest snapshots of overrides that are for the placement, by name or for all, and select one of
+    /// the objects it delivers. A ClusterResourceOverride of a Namespace concerns all that is in it.
+    pub fn of<'a>(
+        newest: impl Iterator<Item = &'a Arc<OverrideSnapshot>>,
+        placement: &PlacementKey,
+        manifests: &[Manifest],
+    ) -> Self {
+        let mut found = Self::default();
+        let mut objects = None;
+        for snapshot in newest.filter(|snapshot| is_for(snapshot, placement)) {
+            let objects = objects.get_or_insert_with(|| Objects::of(manifests));
+            if !objects.has_one_of(snapshot) {
+                continue;
+            }
+            match snapshot.spec {
+                OverrideSpec::Cluster(_) => found.cluster.push(Candidate::new(snapshot)),
+                OverrideSpec::Namespaced(_) => found.namespaced.push(Candidate::new(snapshot)),
+            }
+        }
+        found.cluster.sort_by_cached_key(|candidate| candidate.snapshot.id.name());
+        found.namespaced.sort_by_cached_key(|candidate| {
+            (candidate.snapshot.id.key.namespace.clone(), candidate.snapshot.id.name())
         });
-        hit.map(|manifest| (&input.id, manifest.id.clone()))
+        found
+    }
+
+    /// Tells whether no override concerns the placement.
+    pub fn is_empty(&self) -> bool {
+        self.cluster.is_empty() && self.namespaced.is_empty()
+    }
+
+    /// Picks those with at least one rule for a cluster of these labels, with the labels that decide between their rules or
+    /// stand in their values.
+    pub fn pick(&self, labels: &BTreeMap<String, String>) -> PickedOverrides {
+        let mut keys = BTreeSet::new();
+        let cluster = self.cluster.iter().filter_map(|candidate| candidate.pick(labels, &mut keys)).collect();
+        let namespaced = self.namespaced.iter().filter_map(|candidate| candidate.pick(labels, &mut keys)).collect();
+        let labels = keys.into_iter().filter_map(|key| labels.get_key_value(key));
+        PickedOverrides {
+            cluster,
+            namespaced,
+            labels: labels.map(|(key, value)| (key.clone(), value.clone())).collect(),
+        }
+    }
+}
+
+/// What can be selected of a placement's objects.
+struct Objects<'a> {
+    ids: BTreeSet<&'a ObjectId>,
+    namespaces: BTreeSet<&'a str>,
+}
+
+impl<'a> Objects<'a> {
+    fn of(manifests: &'a [Manifest]) -> Self {
+        let namespaces = manifests.iter().map(|m| m.id.namespace.as_str()).filter(|namespace| !namespace.is_empty());
+        Self { ids: manifests.iter().map(|m| &m.id).collect(), namespaces: namespaces.collect() }
+    }
+
+    fn has_one_of(&self, snapshot: &OverrideSnapshot) -> bool {
+        let namespace = snapshot.id.key.namespace.clone().unwrap_or_default();
+        let id = |group: &str, version: &str, kind: &str, name: &str| ObjectId {
+            group: group.to_owned(),
+            version: version.to_owned(),
+            kind: kind.to_owned(),
+            namespace: namespace.clone(),
+            name: name.to_owned(),
+        };
+        match &snapshot.spec {
+            OverrideSpec::Cluster(spec) => spec.cluster_resource_selectors.iter().any(|s| {
+                self.ids.contains(&id(&s.group, &s.version, &s.kind, &s.name))
+                    || (is_namespace(s) && self.namespaces.contains(s.name.as_str()))
+            }),
+            OverrideSpec::Namespaced(spec) => {
+                spec.resource_selectors.iter().any(|s| self.ids.contains(&id(&s.group, &s.version, &s.kind, &s.name)))
+            }
+        }
+    }
+}
+
+fn is_namespace(selector: &ResourceSelector) -> bool {
+    selector.group.is_empty() && selector.version == "v1" && selector.kind == "Namespace"
+}
+
+/// Tells whether an override is for a placement. One in a namespace names a ResourcePlacement of its own namespace.
+fn is_for(snapshot: &OverrideSnapshot, placement: &PlacementKey) -> bool {
+    let named = match &snapshot.spec {
+        OverrideSpec::Cluster(spec) => spec.placement.as_ref(),
+        OverrideSpec::Namespaced(spec) => spec.placement.as_ref(),
+    };
+    named.is_none_or(|PlacementRef { name, scope }| {
+        let namespace = match scope {
+            PlacementScope::Cluster => None,
+            PlacementScope::Namespaced => snapshot.id.key.namespace.as_ref(),
+        };
+        *name == placement.name && namespace == placement.namespace.as_ref()
     })
 }
 
-fn is_for(input: &Manifest, placement: &Placement) -> bool {
-    let is_override = matches!(input.id.kind.as_str(), "ClusterResourceOverride" | "ResourceOverride");
-    let named = input.object.pointer("/spec/placement/name").and_then(Value::as_str);
-    is_override && named.is_none_or(|name| name == placement.key.name)
-}
-
-/// Tells whether one selector of an override (in `namespace`, or cluster-scoped) selects an object.
-fn selects(selector: &Value, namespace: &str, id: &ObjectId) -> bool {
-    let text = |field: &str| selector.get(field).and_then(Value::as_str).unwrap_or_default();
-    let is_named = text("group") == id.group && text("kind") == id.kind && text("name") == id.name;
-    let holds =
-        namespace.is_empty() && text("group").is_empty() && text("kind") == "Namespace" && text("name") == id.namespace;
-    (is_named && id.namespace == namespace) || holds
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::super::tests::{manifest, manifest_of};
-    use super::*;
-    use crate::model::id::PlacementKey;
-
-    #[test]
-    fn a_cluster_holds_the_snapshot_as_it_is() {
-        let objects = [manifest("v1", "Namespace", "", "a")];
-        let works = works_for_cluster(&objects, &"c".into(), &BTreeMap::new()).unwrap();
-        assert_eq!(*works, objects);
+fn rules(snapshot: &OverrideSnapshot) -> &[OverrideRule] {
+    match &snapshot.spec {
+        OverrideSpec::Cluster(spec) => &spec.policy.override_rules,
+        OverrideSpec::Namespaced(spec) => &spec.policy.override_rules,
     }
+}
 
-    #[test]
-    fn overrides_are_found_by_what_they_change() {
-        let cluster = |selector: Value, placement: Value| {
-            manifest_of(
-                json!({"apiVersion": "placement.kubernetes-fleet.io/v1beta1", "kind": "ClusterResourceOverride",
-                "metadata": {"name": "o"}, "spec": {"clusterResourceSelectors": [selector], "placement": placement}}),
-            )
-        };
-        let namespaced = |namespace: &str| {
-            manifest_of(json!({"apiVersion": "placement.kubernetes-fleet.io/v1beta1", "kind": "ResourceOverride",
-                "metadata": {"name": "o", "namespace": namespace},
-                "spec": {"resourceSelectors": [{"group": "apps", "version": "v1", "kind": "Deployment", "name": "web"}]}}))
-        };
-        let namespace = |name: &str| json!({"group": "", "version": "v1", "kind": "Namespace", "name": name});
-        let rows = [
-            ("a namespace and all in it", cluster(namespace("app"), Value::Null), true),
-            ("another namespace", cluster(namespace("other"), Value::Null), false),
-            ("this placement", cluster(namespace("app"), json!({"name": "p"})), true),
-            ("another placement", cluster(namespace("app"), json!({"name": "q"})), false),
-            ("an object of its namespace", namespaced("app"), true),
-            ("an object of another namespace", namespaced("other"), false),
-        ];
-        for (name, input, expected) in rows {
-            let mut tree = Tree::default();
-            tree.inputs.push(input);
-            let objects = [manifest("v1", "Namespace", "", "app"), manifest("apps/v1", "Deployment", "app", "web")];
-            let placement = Placement {
-                key: PlacementKey::cluster_scoped("p"),
-                spec: crate::api::placement::PlacementSpec::default(),
-                annotations: BTreeMap::new(),
-                origin: objects[0].origin.clone(),
-            };
-            assert_eq!(concerning(&tree, &placement, &objects).is_some(), expected, "{name}");
+/// Tells whether a rule is for clusters of these labels: no selector is for none, no terms are for all, a term without a
+/// label selector is for none.
+fn fits(rule: &OverrideRule, labels: &BTreeMap<String, String>) -> bool {
+    rule.cluster_selector.as_ref().is_some_and(|selector| {
+        let terms = &selector.cluster_selector_terms;
+        terms.is_empty() || terms.iter().any(|t| t.label_selector.as_ref().is_some_and(|s| s.matches(labels)))
+    })
+}
+
+/// Returns the label keys that decide whether a rule is for a cluster.
+fn selector_keys(rule: &OverrideRule) -> impl Iterator<Item = String> {
+    let terms = rule.cluster_selector.iter().flat_map(|selector| &selector.cluster_selector_terms);
+    let selectors = terms.filter_map(|term| term.label_selector.as_ref());
+    selectors.flat_map(|s| s.match_labels.keys().chain(s.match_expressions.iter().map(|e| &e.key))).cloned()
+}
+
+/// Tells whether an override changes an object.
+fn changes(snapshot: &OverrideSnapshot, id: &ObjectId) -> bool {
+    let is_it = |group: &str, version: &str, kind: &str, name: &str| {
+        (group, version, kind, name) == (id.group.as_str(), id.version.as_str(), id.kind.as_str(), id.name.as_str())
+    };
+    match &snapshot.spec {
+        OverrideSpec::Cluster(spec) if id.namespace.is_empty() => {
+            spec.cluster_resource_selectors.iter().any(|s| is_it(&s.group, &s.version, &s.kind, &s.name))
         }
+        OverrideSpec::Cluster(spec) => {
+            spec.cluster_resource_selectors.iter().any(|s| is_namespace(s) && s.name == id.namespace)
+        }
+        OverrideSpec::Namespaced(spec) => {
+            snapshot.id.key.namespace.as_deref() == Some(id.namespace.as_str())
+                && spec.resource_selectors.iter().any(|s| is_it(&s.group, &s.version, &s.kind, &s.name))
+        }
+    }
+}
+
+/// Returns the objects one cluster is to hold, in the order of `manifests`; borrowed where no override changes one.
+///
+/// On each object first all picked ClusterResourceOverrides act, then all ResourceOverrides; of each all rules for the cluster,
+/// from the first to the last, so that the last one to write wins. Patches of one rule act together or not at all. A deleted
+/// object stays deleted: later overrides of it do nothing.
+///
+/// # Errors
+/// Which override, rule and operation failed on which object, for people and without any value; the cluster then keeps what
+/// it has.
+pub fn works_for_cluster<'a, 's>(
+    manifests: &'a [Manifest],
+    cluster: &ClusterName,
+    picked: &PickedOverrides,
+    lookup: impl Fn(&OverrideRef) -> Option<&'s OverrideSnapshot>,
+) -> Result<Cow<'a, [Manifest]>, String> {
+    let find = |id: &OverrideRef| {
+        lookup(id).ok_or_else(|| format!("the snapshot {} of an override is gone; change the override", id.name()))
+    };
+    let picked_snapshots: Vec<&OverrideSnapshot> =
+        picked.cluster.iter().chain(&picked.namespaced).map(find).collect::<Result<_, _>>()?;
+    if !manifests.iter().any(|manifest| picked_snapshots.iter().any(|snapshot| changes(snapshot, &manifest.id))) {
+        return Ok(Cow::Borrowed(manifests));
+    }
+    let mut works = Vec::with_capacity(manifests.len());
+    for manifest in manifests {
+        let concerned = picked_snapshots.iter().filter(|snapshot| changes(snapshot, &manifest.id));
+        works.extend(overridden(manifest, concerned.copied(), cluster, &picked.labels)?);
+    }
+    Ok(Cow::Owned(works))
+}
+
+/// Applies overrides to one object; `None` where one of them deletes it.
+fn overridden<'s>(
+    manifest: &Manifest,
+    overrides: impl Iterator<Item = &'s OverrideSnapshot>,
+    cluster: &ClusterName,
+    labels: &BTreeMap<String, String>,
+) -> Result<Option<Manifest>, String> {
+    let mut manifest = manifest.clone();
+    for snapshot in overrides {
+        for (position, rule) in rules(snapshot).iter().enumerate().filter(|(_, rule)| fits(rule, labels)) {
+            if rule.override_type == OverrideType::Delete {
+                return Ok(None);
+            }
+            let object = Arc::make_mut(&mut manifest.object);
+            let patches = &rule.json_patch_overrides;
+            patch::apply(object, patches, cluster, labels).map_err(|failure| {
+                let (op, path) = (patch::word(failure.patch.op), &failure.patch.path);
+                format!(
+                    "{} rule {}: {op} {path} on {}: {}",
+                    described(snapshot),
+                    position + 1,
+                    manifest.id,
+                    failure.why
+                )
+            })?;
+        }
+    }
+    Ok(Some(manifest))
+}
+
+/// Names an override with its kind.
+fn described(snapshot: &OverrideSnapshot) -> String {
+    match &snapshot.id.key.namespace {
+        Some(namespace) => format!("ResourceOverride {namespace}/{}", snapshot.id.key.name),
+        None => format!("ClusterResourceOverride {}", snapshot.id.key.name),
     }
 }

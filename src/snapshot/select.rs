@@ -9,7 +9,6 @@ use crate::model::id::ObjectId;
 use crate::model::manifest::Manifest;
 use crate::model::tree::{Placement, Scope, Tree};
 
-use super::overrides::concerning;
 use super::sanitise::{sanitised, sort_for_snapshot};
 
 /// Groups whose objects are never placed: a selector for them contributes nothing.
@@ -26,11 +25,8 @@ const DISABLED_KINDS: [(&str, &str); 6] = [
     ("networking.fleet.azure.com", "TrafficManagerBackend"),
 ];
 
-/// The kinds of the placement group that are payload.
+/// The kinds of the placement group that are payload: what they hold is delivered.
 const ENVELOPES: [&str; 2] = ["ClusterResourceEnvelope", "ResourceEnvelope"];
-
-/// The annotation that makes a ConfigMap an envelope.
-const ENVELOPE_ANNOTATION: &str = "kubernetes-fleet.io/envelope-configmap";
 
 /// Why a placement's selectors cannot be evaluated. Each concerns that placement alone, which keeps its last good state.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -95,22 +91,6 @@ pub enum SelectionError {
         /// The object.
         object: String,
     },
-    /// Envelopes are not unwrapped yet.
-    #[error("{object} is an envelope; envelopes are not unwrapped yet: place its contents directly")]
-    Envelope {
-        /// The envelope, or the kind selected.
-        object: String,
-    },
-    /// Overrides are not applied yet.
-    #[error(
-        "{by} overrides {object}; overrides are not applied yet: remove it, or write what it changes into the manifest"
-    )]
-    Overridden {
-        /// The override.
-        by: String,
-        /// What it changes.
-        object: String,
-    },
 }
 
 impl Classify for SelectionError {
@@ -136,19 +116,13 @@ pub fn select(tree: &Tree, placement: &Placement) -> Result<Vec<Manifest>, Selec
     for (index, selector) in placement.spec.resource_selectors.iter().enumerate() {
         selection.evaluate(&field(index), selector, &mut found)?;
     }
-    if let Some(envelope) = found.iter().find(|m| is_envelope(&m.id.group, &m.id.kind) || is_envelope_config_map(m)) {
-        return Err(SelectionError::Envelope { object: envelope.id.to_string() });
-    }
     found.sort_by(|a, b| a.id.cmp(&b.id));
     if let Some(pair) = found.windows(2).find(|pair| pair[0].id == pair[1].id) {
         return Err(SelectionError::Duplicate { object: pair[0].id.to_string() });
     }
     let mut manifests: Vec<Manifest> = found.into_iter().map(sanitised).collect();
     sort_for_snapshot(&mut manifests);
-    match concerning(tree, placement, &manifests) {
-        Some((by, object)) => Err(SelectionError::Overridden { by: by.to_string(), object: object.to_string() }),
-        None => Ok(manifests),
-    }
+    Ok(manifests)
 }
 
 fn field(index: usize) -> String {
@@ -172,17 +146,7 @@ fn is_reserved(namespace: &str) -> bool {
 fn is_disabled(group: &str, kind: &str) -> bool {
     DISABLED_GROUPS.contains(&group)
         || DISABLED_KINDS.contains(&(group, kind))
-        || (group == PLACEMENT_GROUP && kind != "AppliedWork" && !is_envelope(group, kind))
-}
-
-/// Tells whether objects of a kind hold other objects, which are to be placed in their stead.
-fn is_envelope(group: &str, kind: &str) -> bool {
-    group == PLACEMENT_GROUP && ENVELOPES.contains(&kind)
-}
-
-/// Tells whether a ConfigMap holds other objects, by its annotation.
-fn is_envelope_config_map(manifest: &Manifest) -> bool {
-    manifest.id.kind == "ConfigMap" && manifest.annotation(ENVELOPE_ANNOTATION) == Some("true")
+        || (group == PLACEMENT_GROUP && kind != "AppliedWork" && !ENVELOPES.contains(&kind))
 }
 
 /// One placement's selectors over one tree.
@@ -235,9 +199,6 @@ impl<'a> Selection<'a> {
             return self.evaluate_namespaces(&field(), selector, found);
         }
         let kind = || kind_name(selector);
-        if is_envelope(&selector.group, &selector.kind) {
-            return Err(SelectionError::Envelope { object: kind() });
-        }
         let scope = self.scope(selector).ok_or_else(|| SelectionError::UnknownKind { field: field(), kind: kind() })?;
         let namespace = match (scope, self.namespace) {
             (Scope::Cluster, _) if self.namespaced => {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{SelectionError, select};
+use super::{SelectionError, is_envelope, select};
 use crate::api::table::PLACEMENT_GROUP;
 use crate::model::id::{ObjectId, PlacementKey};
 use crate::model::manifest::{Manifest, Origin};
@@ -265,12 +265,6 @@ fn selectors_that_cannot_be_evaluated() {
             ]),
             SelectionError::Duplicate { object: "Namespace app".into() },
         ),
-        (
-            "an envelope",
-            cluster(),
-            json!([kind(PLACEMENT_GROUP, "ClusterResourceEnvelope")]),
-            SelectionError::Envelope { object: "ClusterResourceEnvelope.placement.kubernetes-fleet.io".into() },
-        ),
     ];
     for (name, key, selectors, expected) in rows {
         assert_eq!(names(key, &selectors).unwrap_err(), expected, "{name}");
@@ -278,43 +272,35 @@ fn selectors_that_cannot_be_evaluated() {
 }
 
 #[test]
-fn an_envelope_is_not_left_out_silently() {
-    let group = "placement.kubernetes-fleet.io";
+fn envelopes_are_selected_like_payload() {
     let namespace = |scope: &str| json!({"group": "", "version": "v1", "kind": "Namespace", "name": "app", "selectionScope": scope});
-    let kind = |kind: &str| json!({"group": group, "version": "v1", "kind": kind});
-    let (whole, alone) = (namespace("NamespaceWithResources"), namespace("NamespaceOnly"));
+    let kind = |kind: &str| json!({"group": PLACEMENT_GROUP, "version": "v1", "kind": kind});
     let rows = [
         (
             "in a selected namespace",
             PlacementKey::cluster_scoped("p"),
-            whole,
-            Some("ResourceEnvelope.placement.kubernetes-fleet.io app/env"),
+            namespace("NamespaceWithResources"),
+            Some("app/env"),
         ),
-        ("in a namespace placed without it", PlacementKey::cluster_scoped("p"), alone, None),
-        (
-            "of cluster scope, by kind",
-            PlacementKey::cluster_scoped("p"),
-            kind("ClusterResourceEnvelope"),
-            Some("ClusterResourceEnvelope.placement.kubernetes-fleet.io"),
-        ),
-        (
-            "of a namespace, by kind",
-            PlacementKey::namespaced("app", "p"),
-            kind("ResourceEnvelope"),
-            Some("ResourceEnvelope.placement.kubernetes-fleet.io"),
-        ),
+        ("in a namespace placed without it", PlacementKey::cluster_scoped("p"), namespace("NamespaceOnly"), None),
+        ("of cluster scope, by kind", PlacementKey::cluster_scoped("p"), kind("ClusterResourceEnvelope"), Some("env")),
+        ("of a namespace, by kind", PlacementKey::namespaced("app", "p"), kind("ResourceEnvelope"), Some("app/env")),
     ];
     let mut tree = tree();
     let mut manifests = std::mem::take(&mut tree.manifests);
-    let version = format!("{group}/v1beta1");
+    let version = format!("{PLACEMENT_GROUP}/v1beta1");
     manifests.push(manifest(&version, "ResourceEnvelope", "app", "env"));
     manifests.push(manifest(&version, "ClusterResourceEnvelope", "", "env"));
     tree.set_manifests(manifests);
-    for (name, key, selector, expected) in rows {
+    let scopes = [("ResourceEnvelope", Scope::Namespaced), ("ClusterResourceEnvelope", Scope::Cluster)];
+    tree.scopes.extend(scopes.map(|(kind, scope)| ((PLACEMENT_GROUP.to_owned(), kind.to_owned()), scope)));
+    for (name, key, selector, wanted) in rows {
         let spec = serde_json::from_value(json!({"resourceSelectors": [selector]})).unwrap();
         let origin = tree.manifests[0].origin.clone();
         let placement = Placement { key, spec, annotations: BTreeMap::new(), origin };
-        let expected = expected.map(|object| SelectionError::Envelope { object: object.to_owned() });
-        assert_eq!(select(&tree, &placement).err(), expected, "{name}");
+        let selected = select(&tree, &placement).unwrap();
+        let found = selected.iter().find(|m| is_envelope(m)).map(|m| m.id.to_string());
+        let found = found.as_deref().and_then(|id| id.split_once(' ')).map(|(_, name)| name);
+        assert_eq!(found, wanted, "{name}");
     }
 }

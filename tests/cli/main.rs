@@ -14,6 +14,7 @@ mod examples;
 mod explain;
 mod export;
 mod ocm;
+mod overrides;
 mod plan;
 mod run;
 mod schedule;

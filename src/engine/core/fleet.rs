@@ -39,6 +39,10 @@ impl Core {
             if record.left {
                 *record = begin();
             }
+            // Scheduling asks who reads the labels; overrides may read any of them.
+            if record.labels != member.labels && !self.world.overrides.is_empty() {
+                self.agenda.concerns_holders(name);
+            }
             note_git(record, member, now);
             record.kind = kind;
             if kind == MemberKind::Directory {

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 
 use super::super::disruptions::Disruptions;
 use super::super::follow::News;
+use super::super::overrides;
 use super::super::persist::SOURCE_NAME;
 use super::super::staged::Staged;
 use super::super::world::{Payload, PlacementState};
@@ -92,6 +93,7 @@ impl Core {
         self.source.held_rewrite = None;
         let before = std::mem::replace(&mut self.world.tree, Arc::clone(tree));
         self.world.staged = Staged::of(tree);
+        self.world.overrides.follow(tree, &overrides::named(self.placements.values()), now);
         let disruptions = std::mem::replace(&mut self.world.disruptions, Disruptions::of(tree));
         self.note_members(&before, now);
         for key in self.placements.keys().cloned().collect::<Vec<_>>() {

@@ -11,6 +11,7 @@ use crate::api::annotations::STAGED_UPDATE_STRATEGY;
 use crate::api::placement::PlacementType;
 use crate::api::staged::{Stage, StagedUpdateStrategySpec};
 use crate::model::id::{ClusterName, Digest};
+use crate::model::overrides::PickedOverrides;
 use crate::model::records::{Binding, BindingState};
 use crate::model::runs::{
     ClusterPhase, DELETION_STAGE, Frozen, RunCause, RunCluster, RunRecord, StagePhase, StageRecord, TaskRecord,
@@ -22,7 +23,7 @@ impl Pass<'_> {
     ///
     /// Source: KubeFleet's initialisation of update runs. There a run that comes before scheduling has settled fails for good;
     /// here it waits, and one that is refused is tried again when what it reads changes.
-    pub(super) fn freeze(&self, run: &mut RunRecord) -> Result<(), Unready> {
+    pub(super) fn freeze(&mut self, run: &mut RunRecord) -> Result<(), Unready> {
         let record = &self.state.record;
         let strategy = self.world.staged.strategy(&record.key, &run.strategy).ok_or_else(|| {
             let kind =
@@ -183,7 +184,7 @@ impl Pass<'_> {
             phase: ClusterPhase::Pending,
             since: self.now,
             started_at: None,
-            overrides: crate::model::overrides::PickedOverrides::default(),
+            overrides: PickedOverrides::default(),
             message: String::new(),
         };
         StageRecord {
@@ -202,7 +203,7 @@ impl Pass<'_> {
 
     /// Computes what approvals of each stage are approvals of: SHA-256 over the placement, the snapshot, what every cluster of
     /// the run is to hold, the stages in order, and the stage's own clusters.
-    fn digest_stages(&self, run: &mut RunRecord) {
+    fn digest_stages(&mut self, run: &mut RunRecord) {
         let Some(frozen) = &run.frozen else { return };
         let mut common = format!("{}\n{}\n", run.placement, frozen.hash);
         for cluster in run.stages.iter().flat_map(|stage| &stage.clusters) {
@@ -218,6 +219,21 @@ impl Pass<'_> {
             stage.digest = Digest::new(format!("{:x}", Sha256::digest(text)));
         }
     }
+
+    /// Returns a digest of what a cluster is to hold; of one without overrides that is the snapshot's own. Objects that cannot
+    /// be made have the reason for it instead.
+    fn works_digest(&mut self, cluster: &ClusterName, snapshot: u64, picked: &PickedOverrides) -> String {
+        if picked.is_empty() {
+            return self.state.snapshots[&snapshot].hash.to_string();
+        }
+        let mut hash = Sha256::new();
+        match self.objects(cluster, snapshot, picked) {
+            Some(Ok(objects)) => objects.iter().for_each(|object| hash.update(object.digest.as_str())),
+            Some(Err(why)) => hash.update(why),
+            None => {}
+        }
+        format!("{:x}", hash.finalize())
+    }
 }
 
 /// Returns the stages of a run with the clusters it has moved, as a rollback visits them.
@@ -231,23 +247,4 @@ fn touched(bad: &RunRecord) -> Vec<PlannedStage> {
         max_concurrency: stage.max_concurrency,
     };
     bad.stages.iter().map(planned).collect()
-}
-
-impl Pass<'_> {
-    pub(super) fn desired_overrides(
-        &self,
-        _cluster: &ClusterName,
-        _snapshot: u64,
-    ) -> crate::model::overrides::PickedOverrides {
-        crate::model::overrides::PickedOverrides::default()
-    }
-
-    fn works_digest(
-        &self,
-        _cluster: &ClusterName,
-        snapshot: u64,
-        _picked: &crate::model::overrides::PickedOverrides,
-    ) -> Digest {
-        self.state.snapshots[&snapshot].hash.clone()
-    }
 }

@@ -31,12 +31,13 @@ use crate::model::records::{
 };
 use crate::model::runs::ApprovalRules;
 use crate::model::tree::Tree;
+use crate::model::work::Desired;
 use crate::schedule::eligibility::described;
 use crate::schedule::ocm::Key;
 use view::{
     Changes, ClusterChanges, DeletionPlan, OcmPlan, PlacementPlan, Plan, Resource, ResourceChanges, SnapshotPlan,
 };
-use works::{Outlook, Outlooks};
+use works::{Ends, Outlook, Outlooks};
 
 /// Returns what the head would do: to an empty fleet, or to one that holds all of the base. `now` is not printed; any
 /// instant gives the same plan.
@@ -111,6 +112,10 @@ pub(super) fn imagined(tree: &Arc<Tree>, before: Option<&World>, now: Timestamp)
         due.extend(ocm.observe(name, ocm_facts(member, records.get(name), now)));
     }
     ocm.decide_each(due, now);
+    let mut overrides = before.map(|world| world.overrides.clone()).unwrap_or_default();
+    // What the base's clusters are made with can be named.
+    let named = overrides.newest().map(|snapshot| snapshot.id.clone()).collect();
+    overrides.follow(tree, &named, now);
     World {
         source: "plan".to_owned(),
         tree: Arc::clone(tree),
@@ -119,6 +124,7 @@ pub(super) fn imagined(tree: &Arc<Tree>, before: Option<&World>, now: Timestamp)
         held: BTreeMap::new(),
         ocm,
         disruptions: Disruptions::of(tree),
+        overrides,
         staged: Staged::of(tree),
         approvals: ApprovalRules::default(),
     }
@@ -128,14 +134,14 @@ pub(super) fn imagined(tree: &Arc<Tree>, before: Option<&World>, now: Timestamp)
 pub(super) fn rolled_out(world: &World, now: Timestamp) -> BTreeMap<PlacementKey, PlacementState> {
     let decided = world.tree.placements.par_iter().map(|(key, placement)| {
         let mut state = decide(PlacementState::begin(placement, now), world, now).state;
-        settle(&mut state, now);
+        settle(&mut state, world, now);
         (key.clone(), state)
     });
     decided.collect()
 }
 
-/// Brings every picked cluster to the newest snapshot, applied and available.
-fn settle(state: &mut PlacementState, now: Timestamp) {
+/// Brings every picked cluster to the newest snapshot, applied and available; one whose objects cannot be made has nothing.
+fn settle(state: &mut PlacementState, world: &World, now: Timestamp) {
     let Some(newest) = state.newest().cloned() else { return };
     let strategy = state.record.spec.strategy.apply_strategy.clone().unwrap_or_default();
     let generation = state.bindings.values().map(|b| b.generation).max().unwrap_or_default() + 1;
@@ -149,22 +155,31 @@ fn settle(state: &mut PlacementState, now: Timestamp) {
         differences: Vec::new(),
         differs_since: None,
     };
-    let held = newest.resources.iter().filter(|_| writes);
-    let work = Arc::new(WorkStatus {
-        generation,
-        complete: true,
-        manifests: newest.resources.iter().map(|r| status(r.id.clone())).collect(),
-        available_since: Some(now),
-        inventory: held.map(|r| r.id.key()).collect(),
-        ..WorkStatus::default()
-    });
+    let work = |objects: &[Desired]| {
+        Arc::new(WorkStatus {
+            generation,
+            complete: true,
+            manifests: objects.iter().map(|object| status(object.id.clone())).collect(),
+            available_since: Some(now),
+            inventory: objects.iter().filter(|_| writes).map(|object| object.key.clone()).collect(),
+            ..WorkStatus::default()
+        })
+    };
+    let Some(ends) = Ends::of(state, world) else { return };
+    let common = work(&ends.payload.desired);
     for binding in state.bindings.values_mut() {
         binding.state = BindingState::Bound;
         binding.snapshot = Some(newest.index);
         binding.apply_strategy = strategy.clone();
+        binding.overrides = ends.picked(&binding.cluster);
         binding.started_at = Some(now);
         binding.generation = generation;
-        state.works.insert(binding.cluster.clone(), Arc::clone(&work));
+        let work = match ends.objects(&binding.cluster, &binding.overrides) {
+            Ok(objects) if Arc::ptr_eq(&objects, &ends.payload.desired) => Arc::clone(&common),
+            Ok(objects) => work(&objects),
+            Err(_) => continue,
+        };
+        state.works.insert(binding.cluster.clone(), work);
     }
     // Its runs are over and forgotten: the next snapshot begins one of its own.
     state.runs.clear();
@@ -200,6 +215,7 @@ fn placement_plan(
         changes: before.map(|_| Changes {
             resources: resource_changes(old.and_then(PlacementState::newest), in_force),
             clusters: cluster_changes(old, outlook),
+            overridden: old.map(|old| outlook.overridden_otherwise(old)).unwrap_or_default(),
         }),
     }
 }
@@ -207,25 +223,27 @@ fn placement_plan(
 /// Returns what goes from each cluster: what it holds and shall not hold any more. What another placement places there
 /// stays, under its new owner; a cluster that left the fleet keeps everything.
 fn deletions(outlook: &Outlook<'_>, outlooks: &Outlooks<'_>, old: &PlacementState) -> Vec<DeletionPlan> {
-    let ids: BTreeMap<ObjectKey, Resource> = old
-        .newest()
-        .map(|snapshot| snapshot.resources.iter().map(|r| (r.id.key(), Resource(r.id.clone()))).collect())
-        .unwrap_or_default();
     let mut deletions = Vec::new();
     for (cluster, work) in &old.works {
         let target = outlook.clusters.get(cluster);
         if !outlook.world.clusters.contains(cluster.as_str()) || (target.is_some() && outlook.reports_only) {
             continue;
         }
+        // Where the objects cannot be made, what is there stays.
+        if target.is_some_and(|target| target.error.is_some()) {
+            continue;
+        }
         let stays = |key: &ObjectKey| {
             target.is_some_and(|target| target.keys.contains(key))
                 || outlooks.other_holder(outlook, cluster, key).is_some()
         };
-        let resources: Vec<Resource> =
-            work.inventory.iter().filter(|key| !stays(key)).filter_map(|key| ids.get(key).cloned()).collect();
-        if !resources.is_empty() {
-            deletions.push(DeletionPlan { cluster_name: cluster.clone(), resources });
+        let gone: BTreeSet<&ObjectKey> = work.inventory.iter().filter(|key| !stays(key)).collect();
+        if gone.is_empty() {
+            continue;
         }
+        let ids = work.manifests.iter().map(|manifest| (manifest.id.key(), Resource(manifest.id.clone())));
+        let resources: BTreeMap<ObjectKey, Resource> = ids.filter(|(key, _)| gone.contains(key)).collect();
+        deletions.push(DeletionPlan { cluster_name: cluster.clone(), resources: resources.into_values().collect() });
     }
     deletions
 }

@@ -216,3 +216,64 @@ fn a_commit_moves_no_ocm_decision_that_does_not_read_it() {
     assert_eq!(p.works.iter().map(|w| w.cluster_name.as_str()).collect::<Vec<_>>(), ["a"], "{p:?}");
     assert!(!plan.has_changes());
 }
+
+/// A ClusterResourceOverride of Namespace `web` and all that is in it.
+fn override_of(rules: &str) -> String {
+    format!(
+        "---\napiVersion: placement.kubernetes-fleet.io/v1\nkind: ClusterResourceOverride\nmetadata: {{name: o}}\nspec:\n  \
+         clusterResourceSelectors: [{{group: '', version: v1, kind: Namespace, name: web}}]\n  policy: {{overrideRules: [{rules}]}}\n"
+    )
+}
+
+#[test]
+fn works_are_those_after_overrides() {
+    let fleet = [cluster("a"), cluster("b"), namespace("web", &[("m", "1")]), placement("p", "web", "")].concat();
+    let on = |cluster: &str| {
+        format!(
+            "clusterSelector: {{clusterSelectorTerms: [{{labelSelector: {{matchLabels: \
+             {{kubernetes-fleet.io/member-name: {cluster}}}}}}}]}}"
+        )
+    };
+    let labels = "jsonPatchOverrides: [{op: add, path: /metadata/labels, value: {by: '${MEMBER-CLUSTER-NAME}'}}]";
+    let fails = "jsonPatchOverrides: [{op: remove, path: /data/gone}]";
+    let rows = [
+        ("none", String::new(), [2, 2], "", 0),
+        ("a label", format!("{{{}, {labels}}}", on("b")), [2, 2], "", 0),
+        ("a deletion", format!("{{{}, overrideType: Delete}}", on("b")), [2, 0], "", 2),
+        (
+            "a patch that fails",
+            format!("{{{}, {fails}}}", on("b")),
+            [2, 0],
+            "rule 1: remove /data/gone on Namespace web",
+            0,
+        ),
+    ];
+    let base = tree(&fleet);
+    for (name, rules, counts, error, deletions) in rows {
+        let text = if rules.is_empty() { fleet.clone() } else { [fleet.clone(), override_of(&rules)].concat() };
+        let plan = plan(&tree(&text), Some(&base), NOW);
+        let p = of(&plan, "p");
+        assert_eq!(p.works.iter().map(|w| w.manifests.len()).collect::<Vec<_>>(), counts, "{name}");
+        let said = p.works[1].error.as_deref().unwrap_or_default();
+        assert!(said.contains(error) && said.is_empty() == error.is_empty(), "{name}: {said}");
+        assert_eq!(plan.has_errors(), !error.is_empty(), "{name}");
+        assert_eq!(p.deletions.iter().map(|d| d.resources.len()).sum::<usize>(), deletions, "{name}");
+        let by = p.works[1].manifests.first().and_then(|object| object.pointer("/metadata/labels/by"));
+        assert_eq!(by.is_some_and(|by| by == "b"), name == "a label");
+        let concerned = if rules.is_empty() { [].as_slice() } else { &["b"] };
+        assert_eq!(p.changes.as_ref().map(|changes| changes.overridden.clone()), Some(clusters(concerned)), "{name}");
+        assert_eq!(plan.has_changes(), !rules.is_empty(), "{name}");
+    }
+}
+
+#[test]
+fn the_base_has_its_own_overrides() {
+    let fleet = [cluster("a"), namespace("web", &[("m", "1")]), placement("p", "web", "")].concat();
+    let delete = "{clusterSelector: {}, overrideType: Delete}";
+    let base = tree(&[fleet.clone(), override_of(delete)].concat());
+    let same = plan(&base, Some(&base), NOW);
+    assert!(!same.has_changes() && of(&same, "p").deletions.is_empty(), "{same:?}");
+    let without = plan(&tree(&fleet), Some(&base), NOW);
+    assert_eq!((of(&without, "p").works[0].manifests.len(), of(&without, "p").deletions.len()), (2, 0));
+    assert!(without.has_changes() && !without.has_errors());
+}

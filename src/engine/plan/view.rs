@@ -221,12 +221,15 @@ pub struct Changes {
     pub resources: ResourceChanges,
     /// In the clusters picked.
     pub clusters: ClusterChanges,
+    /// Clusters whose objects are made with other overrides: the snapshot may well be the same.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub overridden: BTreeSet<ClusterName>,
 }
 
 impl Changes {
     /// Tells whether nothing differs.
     pub fn is_empty(&self) -> bool {
-        self.resources.is_empty() && self.clusters.is_empty()
+        self.resources.is_empty() && self.clusters.is_empty() && self.overridden.is_empty()
     }
 }
 

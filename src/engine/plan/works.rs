@@ -1,38 +1,68 @@
 //! What each cluster holds at the end, and where two placements want the same object.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::super::world::{PlacementState, World};
+use super::super::overrides::{Objects, candidates, render};
+use super::super::world::{Payload, PlacementState, World};
 use super::view::WorkPlan;
 use crate::api::placement::ApplyStrategyType;
 use crate::deliver::waves::wave;
 use crate::model::id::{ClusterName, ObjectKey};
-use crate::model::manifest::Manifest;
-use crate::model::records::BindingState;
-use crate::snapshot::works_for_cluster;
+use crate::model::overrides::PickedOverrides;
+use crate::model::records::{Binding, BindingState};
+use crate::model::work::Desired;
+use crate::snapshot::Candidates;
 
 /// What one cluster holds at the end.
 #[derive(Clone, Default)]
 pub(super) struct Target {
     /// The objects.
     pub keys: Arc<BTreeSet<ObjectKey>>,
+    /// Why its objects cannot be made; it then keeps what it has.
+    pub error: Option<String>,
+    overrides: PickedOverrides,
     manifests: Arc<[Arc<Value>]>,
-    error: Option<String>,
 }
 
 impl Target {
-    fn new(manifests: &[Manifest]) -> Self {
-        let mut ordered: Vec<&Manifest> = manifests.iter().collect();
-        ordered.sort_by_key(|manifest| wave(&manifest.id.group, &manifest.id.kind));
+    fn new(objects: &[Desired]) -> Self {
+        let mut ordered: Vec<&Desired> = objects.iter().collect();
+        ordered.sort_by_key(|object| wave(&object.id.group, &object.id.kind));
         Self {
-            keys: Arc::new(manifests.iter().map(|manifest| manifest.id.key()).collect()),
-            manifests: ordered.into_iter().map(|manifest| Arc::clone(&manifest.object)).collect(),
-            error: None,
+            keys: Arc::new(objects.iter().map(|object| object.key.clone()).collect()),
+            manifests: ordered.into_iter().map(|object| Arc::clone(&object.object)).collect(),
+            ..Self::default()
         }
+    }
+}
+
+/// What makes clusters' objects of a placement's newest snapshot.
+pub(super) struct Ends<'a> {
+    /// The newest snapshot's objects, as clusters without overrides hold them.
+    pub payload: Arc<Payload>,
+    candidates: Candidates,
+    world: &'a World,
+}
+
+impl<'a> Ends<'a> {
+    /// Looks for the newest snapshot and the overrides that concern it; `None` where there is none.
+    pub fn of(state: &PlacementState, world: &'a World) -> Option<Self> {
+        let payload = Arc::clone(state.payloads.get(&state.newest()?.index)?);
+        Some(Self { candidates: candidates(world, &state.record.key, &payload), payload, world })
+    }
+
+    /// Picks the overrides of a cluster.
+    pub fn picked(&self, cluster: &ClusterName) -> PickedOverrides {
+        let member = self.world.clusters.get(cluster.as_str()).filter(|_| !self.candidates.is_empty());
+        member.map(|member| self.candidates.pick(&member.labels)).unwrap_or_default()
+    }
+
+    /// Makes a cluster's objects with what was picked for it.
+    pub fn objects(&self, cluster: &ClusterName, picked: &PickedOverrides) -> Objects {
+        render(self.world, &self.payload, cluster, picked)
     }
 }
 
@@ -52,17 +82,17 @@ impl<'a> Outlook<'a> {
     /// Looks at a placement's end: every picked cluster at the newest snapshot, whatever moves it there.
     pub fn new(state: &'a PlacementState, world: &'a World) -> Self {
         let strategy = state.record.spec.strategy.apply_strategy.as_ref();
-        let payload = state.newest().and_then(|newest| state.payloads.get(&newest.index));
-        let common = payload.map(|payload| Target::new(&payload.manifests)).unwrap_or_default();
+        let ends = Ends::of(state, world);
+        let common = ends.as_ref().map(|ends| Target::new(&ends.payload.desired)).unwrap_or_default();
         let target = |cluster: &ClusterName| {
-            let Some((payload, member)) = payload.zip(world.clusters.get(cluster.as_str())) else {
-                return common.clone();
-            };
-            match works_for_cluster(&payload.manifests, cluster, &member.labels) {
-                Ok(Cow::Borrowed(_)) => common.clone(),
-                Ok(Cow::Owned(manifests)) => Target::new(&manifests),
+            let Some(ends) = &ends else { return common.clone() };
+            let overrides = ends.picked(cluster);
+            let target = match ends.objects(cluster, &overrides) {
+                Ok(objects) if Arc::ptr_eq(&objects, &ends.payload.desired) => common.clone(),
+                Ok(objects) => Target::new(&objects),
                 Err(error) => Target { error: Some(error), ..Target::default() },
-            }
+            };
+            Target { overrides, ..target }
         };
         Self {
             state,
@@ -70,6 +100,14 @@ impl<'a> Outlook<'a> {
             clusters: picked(state).map(|cluster| (cluster.clone(), target(cluster))).collect(),
             reports_only: strategy.is_some_and(|s| s.type_ == ApplyStrategyType::ReportDiff),
         }
+    }
+
+    /// Returns the clusters that hold the placement before and after, made with other overrides than before.
+    pub fn overridden_otherwise(&self, before: &PlacementState) -> BTreeSet<ClusterName> {
+        let held = before.bindings.values().filter(|binding| before.works.contains_key(&binding.cluster));
+        let is_other =
+            |b: &&Binding| self.clusters.get(&b.cluster).is_some_and(|target| target.overrides != b.overrides);
+        held.filter(is_other).map(|binding| binding.cluster.clone()).collect()
     }
 
     /// Returns the works, by cluster; one that wants what an earlier placement has there says so.

@@ -1,0 +1,109 @@
+//! JSON patches with what differs by cluster in their values.
+
+use std::collections::BTreeMap;
+
+use json_patch::jsonptr::PointerBuf;
+use json_patch::{AddOperation, RemoveOperation, ReplaceOperation};
+use serde_json::Value;
+
+use crate::api::overrides::{JsonPatchOverride, PatchOperation};
+use crate::model::id::ClusterName;
+
+/// Stands for the cluster's name.
+const CLUSTER_NAME: &str = "${MEMBER-CLUSTER-NAME}";
+/// With a label's key and a closing brace after it, stands for the cluster's value of that label.
+const CLUSTER_LABEL: &str = "${MEMBER-CLUSTER-LABEL-KEY-";
+
+/// Which patch failed, and why: without any value, which may be a secret.
+#[derive(Debug)]
+pub struct Failure<'a> {
+    /// The patch.
+    pub patch: &'a JsonPatchOverride,
+    /// Why, for people.
+    pub why: String,
+}
+
+/// Applies the patches of one rule to an object.
+///
+/// # Errors
+/// The first patch that cannot be applied; the object is then of no use.
+///
+/// Source: RFC 6902; KubeFleet's variables.
+pub fn apply<'a>(
+    object: &mut Value,
+    patches: &'a [JsonPatchOverride],
+    cluster: &ClusterName,
+    labels: &BTreeMap<String, String>,
+) -> Result<(), Failure<'a>> {
+    let operations = patches
+        .iter()
+        .map(|patch| operation(patch, cluster, labels).map_err(|why| Failure { patch, why }))
+        .collect::<Result<Vec<_>, _>>()?;
+    // Nothing is undone, because whoever calls this drops the object.
+    json_patch::patch_unsafe(object, &operations)
+        .map_err(|error| Failure { patch: &patches[error.operation], why: "path not found in the object".to_owned() })
+}
+
+fn operation(
+    patch: &JsonPatchOverride,
+    cluster: &ClusterName,
+    labels: &BTreeMap<String, String>,
+) -> Result<json_patch::PatchOperation, String> {
+    let at = PointerBuf::parse(patch.path.as_str()).map_err(|_| "the path is no JSON pointer".to_owned())?;
+    let value = || match &patch.value {
+        Some(value) => filled_in(&value.0, cluster, labels),
+        None => Ok(Value::Null),
+    };
+    Ok(match patch.op {
+        PatchOperation::Add => json_patch::PatchOperation::Add(AddOperation { path: at, value: value()? }),
+        PatchOperation::Remove => json_patch::PatchOperation::Remove(RemoveOperation { path: at }),
+        PatchOperation::Replace => json_patch::PatchOperation::Replace(ReplaceOperation { path: at, value: value()? }),
+    })
+}
+
+/// Returns how a patch's operation is written.
+pub fn word(operation: PatchOperation) -> &'static str {
+    match operation {
+        PatchOperation::Add => "add",
+        PatchOperation::Remove => "remove",
+        PatchOperation::Replace => "replace",
+    }
+}
+
+/// Puts the cluster's name and labels into a value: into its JSON, as text, keys of maps included.
+fn filled_in(value: &Value, cluster: &ClusterName, labels: &BTreeMap<String, String>) -> Result<Value, String> {
+    let raw = value.to_string();
+    if !raw.contains(CLUSTER_NAME) && !raw.contains(CLUSTER_LABEL) {
+        return Ok(value.clone());
+    }
+    let named = raw.replace(CLUSTER_NAME, cluster.as_str());
+    let mut filled = String::with_capacity(named.len());
+    let mut rest = named.as_str();
+    while let Some((before, after)) = rest.split_once(CLUSTER_LABEL) {
+        let (key, after) =
+            after.split_once('}').ok_or_else(|| format!("{CLUSTER_LABEL} in the value has no closing brace"))?;
+        let label = labels.get(key).ok_or_else(|| {
+            if is_label_key(key) {
+                return format!("the cluster {cluster} has no label {key}");
+            }
+            // Up to a brace further on anything may stand there, a secret too.
+            format!("{CLUSTER_LABEL} in the value is not followed by a label's key and a closing brace")
+        })?;
+        filled.push_str(before);
+        filled.push_str(label);
+        rest = after;
+    }
+    filled.push_str(rest);
+    serde_json::from_str(&filled)
+        .map_err(|_| "the value is no JSON any more with the cluster's labels in it".to_owned())
+}
+
+fn is_label_key(text: &str) -> bool {
+    !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || "-_./".contains(c))
+}
+
+/// Returns the keys of the labels that stand in a patch's value.
+pub fn label_keys(patch: &JsonPatchOverride) -> Vec<String> {
+    let raw = patch.value.as_ref().map(|value| value.0.to_string()).unwrap_or_default();
+    raw.split(CLUSTER_LABEL).skip(1).filter_map(|rest| Some(rest.split_once('}')?.0.to_owned())).collect()
+}
