@@ -116,7 +116,7 @@ async fn the_journal_is_read_page_by_page() {
     let entry = |number: usize| JournalEntry {
         at: Timestamp::UNIX_EPOCH,
         event: format!("Event{number}"),
-        placement: Some(PlacementKey::cluster_scoped(if number % 2 == 0 { "web" } else { "api" })),
+        placement: Some(PlacementKey::cluster_scoped(if number.is_multiple_of(2) { "web" } else { "api" })),
         cluster: None,
         facts: Value::Null,
     };

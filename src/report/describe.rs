@@ -82,7 +82,7 @@ fn entry_lines(fields: &Map<String, Value>, depth: usize, lines: &mut Vec<Line>)
     let from = lines.len();
     field_lines(fields, depth + 1, lines);
     if let Some(span) = lines.get_mut(from).and_then(|line| line.spans.first_mut()) {
-        span.text.replace_range(depth * 2..depth * 2 + 1, "-");
+        span.text.replace_range(depth * 2..=depth * 2, "-");
     }
 }
 

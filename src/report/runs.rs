@@ -189,13 +189,13 @@ impl Says<'_> {
 }
 
 fn run_conditions(run: &RunRecord, now: Timestamp) -> Vec<Condition> {
+    use ConditionStatus::{False, True, Unknown};
     let says = Says(run);
     let words = || said(run, "the run is under way");
     let mut conditions = vec![initialized(run)];
     let mut progress = |status, reason, message: String| {
         conditions.push(says.condition("Progressing", status, reason, run.since, message));
     };
-    use ConditionStatus::{False, True, Unknown};
     match run.phase {
         RunPhase::Pending | RunPhase::Initialized => {}
         RunPhase::Updating => progress(True, "UpdateRunProgressing", words()),
@@ -357,7 +357,7 @@ pub fn clusters_words(stage: &StageRecord) -> String {
         (ClusterPhase::Skipped, "passed over"),
     ] {
         if count(phase) > 0 {
-            words.push_str(&format!(", {} {state}", count(phase)));
+            words.extend([", ", &count(phase).to_string(), " ", state]);
         }
     }
     words

@@ -225,7 +225,9 @@ fn heading(view: &PlacementView, done: usize, total: usize) -> Line {
     let newest = view.newest();
     let snapshot = newest.map_or_else(|| "no snapshot".to_owned(), |index| format!("snapshot {index}"));
     let commit = view.snapshot.map(|s| format!(" ({})", s.commit.short())).unwrap_or_default();
-    let (style, glyph, words) = match converged(view) {
+    let standing = converged(view);
+    let is_told_below = is_told_below(view, &standing);
+    let (style, glyph, words) = match standing {
         Converged::AllAtTarget if record.removed => (Style::Ok, "✓", "removed".to_owned()),
         Converged::AllAtTarget => (Style::Ok, "✓", String::new()),
         Converged::Progressing if record.removed => (Style::Progressing, "↻", "being removed".to_owned()),
@@ -235,10 +237,8 @@ fn heading(view: &PlacementView, done: usize, total: usize) -> Line {
             (Style::Progressing, "↻", format!("waits{until}"))
         }
         // What is said below is not said twice.
-        Converged::WaitingForPerson(_) if is_told_below(view) => {
-            (Style::Progressing, "!", "waits for a person".to_owned())
-        }
-        Converged::Failed(_) if is_told_below(view) => (Style::Bad, "✗", "cannot go on".to_owned()),
+        Converged::WaitingForPerson(_) if is_told_below => (Style::Progressing, "!", "waits for a person".to_owned()),
+        Converged::Failed(_) if is_told_below => (Style::Bad, "✗", "cannot go on".to_owned()),
         Converged::WaitingForPerson(text) => (Style::Progressing, "!", text),
         Converged::Unreachable(text) => (Style::Progressing, "!", format!("waits for offline clusters: {text}")),
         Converged::Failed(text) => (Style::Bad, "✗", text),
@@ -252,10 +252,17 @@ fn heading(view: &PlacementView, done: usize, total: usize) -> Line {
         .with(style, words)
 }
 
-fn is_told_below(view: &PlacementView) -> bool {
+/// Tells whether the branches say what a heading would.
+fn is_told_below(view: &PlacementView, standing: &Converged) -> bool {
     let record = view.record;
-    let by_run = view.is_external() && active_run(view.runs).is_some();
-    record.paused.is_some() || record.held.is_some() || record.closed_gate().is_some() || by_run
+    let by_run = view.is_external() && !record.removed && active_run(view.runs).is_some();
+    match standing {
+        Converged::WaitingForPerson(_) => {
+            by_run || record.closed_gate().is_some() || (record.paused.is_some() && !view.is_external())
+        }
+        Converged::Failed(_) => record.error.is_none() && record.halted.is_none() && (by_run || record.held.is_some()),
+        _ => false,
+    }
 }
 
 fn gate_lines(view: &PlacementView) -> Option<Vec<Line>> {

@@ -18,8 +18,7 @@ fn help() {
       plan        Show what a tree would do to the fleet; needs no cluster
       schedule    Decide which clusters placements go to, from objects in files alone
       explain     Show why a placement has the clusters it has, and not others
-      get         Show records: placements, snapshots, runs, approvals, bindings, works, clusters and
-                  others
+      get         Show records: placements, snapshots, runs, approvals, bindings, works, clusters
       describe    Show one object with its conditions and what happened to it
       status      Show how the rollout stands, as a tree
       approve     Say yes at a gate that waits for a person

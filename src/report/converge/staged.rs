@@ -105,8 +105,8 @@ mod tests {
         Case::healthy(&["east", "north", "south", "west"]).with_run(run)
     }
 
-    fn pause() -> Option<Pause> {
-        Some(Pause { by: "ann".into(), at: at(9), reason: Some("a freeze".into()) })
+    fn pause(case: &mut Case) {
+        case.record.paused = Some(Pause { by: "ann".into(), at: at(9), reason: Some("a freeze".into()) });
     }
 
     fn hold(case: &mut Case) {
@@ -179,7 +179,7 @@ mod tests {
                 person("run web-3, stage canary waits for approval; gitfleet approve web-3 canary"),
             ),
             ("timed", timed(), nothing, C::WaitingForTime(Some(at(19 + 3600)))),
-            ("timed, paused", timed(), |c| c.record.paused = pause(), person(paused)),
+            ("timed, paused", timed(), pause, person(paused)),
             (
                 "timed, and deletions wait for a person",
                 timed(),
@@ -196,7 +196,7 @@ mod tests {
                     "stage production, 0 of 1 cluster done, 1 deferred while offline: west (connection refused)".into(),
                 ),
             ),
-            ("paused, one is on its way", run_in_production(), |c| c.record.paused = pause(), C::Progressing),
+            ("paused, one is on its way", run_in_production(), pause, C::Progressing),
             (
                 "paused",
                 {
@@ -204,7 +204,7 @@ mod tests {
                     run.stages[2].clusters[0].phase = ClusterPhase::Pending;
                     run
                 },
-                |c| c.record.paused = pause(),
+                pause,
                 person(paused),
             ),
             ("removes", deleting(), nothing, C::Progressing),

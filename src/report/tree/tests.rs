@@ -109,7 +109,7 @@ fn everything_that_can_be_wrong() {
     source https://git.example/platform/fleet.git (main)
       accepted 1a2b3c4, seen 9f8e7d6
 
-    ✗ ClusterResourcePlacement web  snapshot 3 (1a2b3c4), 2 of 4 clusters up to date: cannot go on
+    ✗ ClusterResourcePlacement web  snapshot 3 (1a2b3c4), 2 of 4 clusters up to date: the rollout is halted: 1 of 4 clusters failed, 0 may
     ├─ ! deletions wait for a person since 60s: more than half of the objects would go, digest 9f8e7d6c5b4a
     │      gitfleet approve web deletion
     │      east: ConfigMap web/old
