@@ -26,6 +26,7 @@ const PURE: &[&str] = &[
     "src/deliver/",
     "src/report/",
     "src/engine/decide.rs",
+    "src/engine/overrides.rs",
     "src/engine/world.rs",
 ];
 
@@ -94,6 +95,10 @@ const DOORS: &[(&str, &[&str])] = &[
     ),
     (
         "src/engine/disruptions.rs",
+        &["api", "model", "error", "source", "snapshot", "schedule", "rollout", "deliver", "report", "yaml"],
+    ),
+    (
+        "src/engine/overrides.rs",
         &["api", "model", "error", "source", "snapshot", "schedule", "rollout", "deliver", "report", "yaml"],
     ),
 ];
