@@ -76,9 +76,11 @@ fn order() -> WorkOrder {
     let files: Vec<(String, String)> = (0..500)
         .map(|number| (format!("{number}.yaml"), generate::deployment("team", &format!("app-{number}"), "1.0.0")))
         .collect();
-    let payload = Payload::new(tree(&files).manifests);
+    let (placement, manifests) = (PlacementKey::cluster_scoped("app"), tree(&files).manifests);
+    let frozen = snapshot::freeze(&manifests);
+    let payload = Payload::of(manifests, &frozen, &placement).expect("there is no envelope");
     WorkOrder {
-        placement: PlacementKey::cluster_scoped("app"),
+        placement,
         cluster: "member-1".into(),
         generation: 1,
         source: "bench".to_owned(),

@@ -26,6 +26,7 @@ const PURE: &[&str] = &[
     "src/deliver/",
     "src/report/",
     "src/engine/decide.rs",
+    "src/engine/overrides.rs",
     "src/engine/world.rs",
     "src/engine/core.rs",
     "src/engine/core/",
@@ -105,6 +106,10 @@ const DOORS: &[(&str, &[&str])] = &[
     ),
     (
         "src/engine/disruptions.rs",
+        &["api", "model", "error", "source", "snapshot", "schedule", "rollout", "deliver", "report", "yaml"],
+    ),
+    (
+        "src/engine/overrides.rs",
         &["api", "model", "error", "source", "snapshot", "schedule", "rollout", "deliver", "report", "yaml"],
     ),
 ];
