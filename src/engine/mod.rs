@@ -16,6 +16,7 @@ pub mod ocm;
 pub mod persist;
 pub mod plan;
 pub mod schedule;
+pub mod simulation;
 pub mod staged;
 pub mod step;
 pub mod world;
