@@ -17,11 +17,13 @@ use super::decide::{Decision, decide};
 use super::explain::explain;
 use super::follow::News;
 use super::hub::HubReport;
-use super::member::{self, Command};
+use super::member;
+use super::obey::{let_in, obey, resolve};
 use super::ocm::Ocm;
 use super::persist::{self, Books};
 use super::world::{PlacementState, World};
 use crate::config::{Configuration, MemberAccess};
+use crate::model::commands::{Command, Done, Person, Refusal, RefusalReason};
 use crate::model::decisions::HubRecord;
 use crate::model::explanation::{Explanation, Query};
 use crate::model::id::{ClusterName, CommitId, PlacementKey};
@@ -65,9 +67,11 @@ pub enum Effect {
     /// Talk to a member no more.
     StopMember(ClusterName),
     /// Tell a member.
-    Tell(ClusterName, Command),
+    Tell(ClusterName, member::Command),
     /// Read a snapshot's payload; [`News::Payload`] is the answer.
     ReadPayload(Arc<ResourceSnapshot>),
+    /// Let a tip of a rewritten history in.
+    LetIn(CommitId),
     /// Only these commits are named by records; others need not be kept.
     Retain(BTreeSet<CommitId>),
     /// Make the hub hold these decisions.
@@ -92,6 +96,8 @@ pub struct Batch {
     decided: Vec<(PlacementKey, Decision)>,
     reports: Reports,
     exports: Option<Arc<Exports>>,
+    obeyed: Option<Box<PlacementState>>,
+    let_in: Option<CommitId>,
 }
 
 /// An OCM Placement that was decided: how it stood before, and when time alone changes the answer.
@@ -194,6 +200,11 @@ impl Core {
         self.source.accepted.as_ref()
     }
 
+    /// Returns the tip of a rewritten history that a person let in.
+    pub fn let_in(&self) -> Option<&CommitId> {
+        self.source.let_in.as_ref()
+    }
+
     /// Returns what decisions look at.
     pub fn world(&self) -> &World {
         &self.world
@@ -220,6 +231,41 @@ impl Core {
     /// Why it cannot be explained, for people.
     pub fn answer(&self, query: &Query, now: Timestamp) -> std::result::Result<Explanation, String> {
         explain(&self.world, &self.placements, query, now).map_err(|error| error.to_string())
+    }
+
+    /// Takes a person's command. Returns what is to be written down, and the answer for when it is: as with
+    /// [`Core::decide`], the batch must come back before anything else is decided.
+    ///
+    /// # Errors
+    /// Why it is not carried out; nothing has changed then.
+    pub fn obey(
+        &mut self,
+        command: &Command,
+        person: &Person,
+        now: Timestamp,
+    ) -> std::result::Result<(Batch, Done), Refusal> {
+        let busy = |what: &str| Refusal { reason: RefusalReason::NotPossible, message: what.to_owned() };
+        if self.outstanding {
+            return Err(busy("something else is being written down; try again"));
+        }
+        let mut batch = Batch::default();
+        let done = if command.target.is_empty() {
+            let (commit, done) = let_in(&mut self.source, command, now)?;
+            self.write_source(&mut batch);
+            batch.let_in = Some(commit);
+            done
+        } else {
+            let aim = resolve(&self.placements, command)?;
+            let state = self.placements.get(&aim.placement).expect("what was found there is there");
+            let obeyed = obey(state, &self.world, &aim, command, person, now)?;
+            let difference = persist::difference(Some(state), Some(&obeyed.state));
+            batch.ops = difference.map_err(|error| busy(&format!("it cannot be written down: {error}")))?;
+            batch.ops.extend(obeyed.journal.into_iter().map(Op::Journal));
+            batch.obeyed = Some(Box::new(obeyed.state));
+            obeyed.done
+        };
+        self.outstanding = true;
+        Ok((batch, done))
     }
 
     /// Returns when [`Core::decide`] is to be called though nothing happens; an instant that has passed is now.
@@ -355,6 +401,11 @@ impl Core {
         if batch.hub.is_some() {
             self.stored_hub = batch.hub;
         }
+        self.effects.extend(batch.let_in.map(Effect::LetIn));
+        if let Some(state) = batch.obeyed {
+            self.agenda.placements.insert(state.record.key.clone());
+            self.placements.insert(state.record.key.clone(), *state);
+        }
         let clusters = batch.clusters.into_iter().map(|record| (record.name.clone(), record));
         self.stored_clusters.extend(clusters);
         for picked in batch.picked {
@@ -394,7 +445,7 @@ impl Core {
         decision.journal.iter().for_each(tell);
         for cluster in decision.forget {
             if self.sent.remove(&(cluster.clone(), key.clone())).is_some() && self.members.contains_key(&cluster) {
-                self.effects.push(Effect::Tell(cluster, Command::Forget(key.clone())));
+                self.effects.push(Effect::Tell(cluster, member::Command::Forget(key.clone())));
             }
         }
         for order in decision.orders {
@@ -415,6 +466,7 @@ impl Core {
         }
         self.agenda.note(&decision.state);
         let mut state = decision.state;
+        state.unreadable.extend(known.iter().flat_map(|known| known.unreadable.iter().copied()));
         let in_use: BTreeSet<u64> = state.snapshots_in_use().map(|snapshot| snapshot.index).collect();
         for (index, payload) in known.into_iter().flat_map(|known| known.payloads) {
             // It may have been read while the decision was being written down.
@@ -423,6 +475,7 @@ impl Core {
             }
         }
         self.placements.insert(key.clone(), state);
+        self.load_payloads(key);
         self.announce(key, now);
     }
 }

@@ -28,6 +28,8 @@ const PIN_PREFIX: &str = "commit-";
 pub enum Request {
     /// Look now.
     Poll,
+    /// Let a tip in though it does not descend from the commit in force: a person said so.
+    LetIn(CommitId),
     /// Only these commits are named by records; others need not be kept.
     Retain(BTreeSet<CommitId>),
     /// Read a snapshot's payload again; [`News::Payload`] is the answer.
@@ -63,6 +65,8 @@ pub struct Settings {
     pub poll_interval: Duration,
     /// What to do about a rewritten history.
     pub on_rewrite: HistoryRewrite,
+    /// A tip of a rewritten history that a person let in.
+    pub let_in: Option<CommitId>,
     /// The commit in force, from the store.
     pub accepted: Option<CommitId>,
 }
@@ -106,6 +110,7 @@ pub fn follow(
         accepted: settings.accepted,
         poll_interval: settings.poll_interval,
         on_rewrite: settings.on_rewrite,
+        let_in: settings.let_in,
         failures: 0,
         unread: None,
         failing: false,
@@ -136,6 +141,8 @@ struct Follower {
     accepted: Option<CommitId>,
     poll_interval: Duration,
     on_rewrite: HistoryRewrite,
+    /// A tip that a person let in.
+    let_in: Option<CommitId>,
     failures: u32,
     /// A tip that was seen and could not be read or pinned: it is tried again with the next poll.
     unread: Option<CommitId>,
@@ -151,6 +158,11 @@ impl Follower {
         loop {
             match inbox.recv_timeout(self.pause()) {
                 Ok(Request::Poll) | Err(RecvTimeoutError::Timeout) => self.poll(),
+                Ok(Request::LetIn(commit)) => {
+                    self.let_in = Some(commit.clone());
+                    self.unread = Some(commit);
+                    self.poll();
+                }
                 Ok(Request::Retain(commits)) => self.retain(&commits),
                 Ok(Request::Payload(snapshot)) => {
                     let payload = read_payload(self.source.reader(), &snapshot);
@@ -218,6 +230,7 @@ impl Follower {
         }
         if let Some(accepted) = &self.accepted
             && self.on_rewrite == HistoryRewrite::Hold
+            && self.let_in.as_ref() != Some(tip)
             && !self.source.reader().descends(accepted, tip)?
         {
             self.tell(News::Rewritten(tip.clone()));

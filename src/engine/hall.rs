@@ -84,7 +84,8 @@ impl Hall {
         let state_dir = state_dir(&configuration);
         let (poll_interval, on_rewrite) = (configuration.source.poll_interval, configuration.source.on_history_rewrite);
         let (core, effects) = Core::begin(configuration, books, clock::now());
-        let settings = Settings { spec, poll_interval, on_rewrite, accepted: core.accepted().cloned() };
+        let (accepted, let_in) = (core.accepted().cloned(), core.let_in().cloned());
+        let settings = Settings { spec, poll_interval, on_rewrite, let_in, accepted };
         let (news_sender, news) = mpsc::unbounded_channel();
         let requests = follow(settings, &state_dir, news_sender)?;
         let (member_events, events) = mpsc::unbounded_channel();
@@ -230,6 +231,7 @@ impl Hall {
                         self.take_in(Event::Source(News::Payload(snapshot, Err("the source is gone".to_owned()))));
                     }
                 }
+                Effect::LetIn(commit) => drop(self.requests.send(Request::LetIn(commit))),
                 // Without its thread the source is not followed any more, which is told elsewhere.
                 Effect::Retain(commits) => drop(self.requests.send(Request::Retain(commits))),
                 Effect::Publish(exports) => {

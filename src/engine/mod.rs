@@ -12,6 +12,7 @@ pub mod follow;
 pub mod hall;
 pub mod hub;
 pub mod member;
+pub mod obey;
 pub mod ocm;
 pub mod persist;
 pub mod plan;

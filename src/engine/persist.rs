@@ -67,7 +67,7 @@ impl Books {
 ///
 /// # Errors
 /// A record that cannot be read is named: nothing is dropped because of it.
-fn load(store: &dyn Store) -> Result<BTreeMap<PlacementKey, PlacementState>> {
+pub fn load(store: &dyn Store) -> Result<BTreeMap<PlacementKey, PlacementState>> {
     let mut placements = BTreeMap::new();
     for record in records::load_all::<PlacementRecord>(store, PLACEMENT_PREFIX)? {
         placements.insert(record.value.key.clone(), PlacementState::new(record.value));

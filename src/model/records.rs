@@ -31,6 +31,9 @@ pub struct SourceRecord {
     /// A tip that does not descend from the accepted commit and waits for a person.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held_rewrite: Option<CommitId>,
+    /// The tip of a rewritten history that a person let in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub let_in: Option<CommitId>,
     /// The last failure to read the source (branch gone, no access), for people; `None` when it was read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,

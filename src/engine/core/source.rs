@@ -11,7 +11,7 @@ use super::super::persist::SOURCE_NAME;
 use super::super::staged::Staged;
 use super::super::world::{Payload, PlacementState};
 use super::{Batch, Core, Effect, write_down};
-use crate::model::id::CommitId;
+use crate::model::id::{CommitId, PlacementKey};
 use crate::model::records::ResourceSnapshot;
 use crate::model::tree::Tree;
 use crate::store::records;
@@ -94,7 +94,11 @@ impl Core {
         self.world.staged = Staged::of(tree);
         let disruptions = std::mem::replace(&mut self.world.disruptions, Disruptions::of(tree));
         self.note_members(&before, now);
-        self.load_payloads();
+        for key in self.placements.keys().cloned().collect::<Vec<_>>() {
+            // What could not be read once may be there now.
+            self.placements.get_mut(&key).into_iter().for_each(|state| state.unreadable.clear());
+            self.load_payloads(&key);
+        }
         for (key, placement) in &tree.placements {
             self.placements.entry(key.clone()).or_insert_with(|| PlacementState::begin(placement, now));
         }
@@ -112,13 +116,15 @@ impl Core {
         self.effects.push(Effect::Retain(named));
     }
 
-    /// Asks for the payload that clusters still hold and that no selection gives: after a restart, older snapshots.
-    fn load_payloads(&mut self) {
-        for state in self.placements.values() {
-            for snapshot in state.snapshots_in_use().filter(|s| !state.payloads.contains_key(&s.index)) {
-                if self.reading.insert((state.record.key.clone(), snapshot.index)) {
-                    self.effects.push(Effect::ReadPayload(Arc::clone(snapshot)));
-                }
+    /// Asks for the payload that a placement needs and that no selection gives: after a restart and for ways back, older
+    /// snapshots.
+    pub(super) fn load_payloads(&mut self, key: &PlacementKey) {
+        let Some(state) = self.placements.get(key) else { return };
+        let is_missing =
+            |s: &&Arc<ResourceSnapshot>| !state.payloads.contains_key(&s.index) && !state.unreadable.contains(&s.index);
+        for snapshot in state.snapshots_in_use().filter(is_missing) {
+            if self.reading.insert((key.clone(), snapshot.index)) {
+                self.effects.push(Effect::ReadPayload(Arc::clone(snapshot)));
             }
         }
     }
@@ -126,15 +132,16 @@ impl Core {
     fn load_payload(&mut self, snapshot: &ResourceSnapshot, payload: Result<Payload, String>) {
         let key = &snapshot.placement;
         self.reading.remove(&(key.clone(), snapshot.index));
-        match (payload, self.placements.get_mut(key)) {
-            (Ok(payload), Some(state)) => {
+        let Some(state) = self.placements.get_mut(key) else { return };
+        match payload {
+            Ok(payload) => {
                 state.payloads.insert(snapshot.index, Arc::new(payload));
-                self.agenda.placements.insert(key.clone());
             }
-            (Ok(_), None) => {}
-            (Err(reason), _) => {
+            Err(reason) => {
                 tracing::error!(placement = %key, reason, "payload missing; clusters keep what they have");
+                state.unreadable.insert(snapshot.index);
             }
         }
+        self.agenda.placements.insert(key.clone());
     }
 }
