@@ -15,14 +15,14 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::core::{Core, Effect, Event};
+use super::core::{Batch, Core, Effect, Event};
 use super::follow::News;
 use super::member::{Command, Task};
 use super::persist::Books;
 use super::step::StepResult;
 use crate::config::Configuration;
-use crate::model::id::ObjectKey;
-use crate::model::id::{ClusterName, CommitId, PlacementKey};
+use crate::model::commands::{self, Done, Person, Refusal};
+use crate::model::id::{ClusterName, CommitId, ObjectKey, PlacementKey};
 use crate::model::manifest::InputError;
 use crate::model::tree::Tree;
 use crate::model::work::Desired;
@@ -331,31 +331,52 @@ impl Simulation {
         self.act(effects);
     }
 
-    /// Lets the core decide until nothing is due, with a store that may fail.
+    /// Lets a person command something. Returns the answer; `None` where the daemon is down, or ends before it can answer.
+    ///
+    /// # Errors
+    /// Why it is not carried out.
+    pub fn obey(&mut self, command: &commands::Command, person: &Person) -> Option<Result<Done, Refusal>> {
+        let now = self.clock();
+        let answer = match self.core.as_mut()?.obey(command, person, now) {
+            Err(refusal) => Some(Err(refusal)),
+            Ok((batch, done)) => self.settle(batch).then_some(Ok(done)),
+        };
+        self.decide();
+        answer
+    }
+
+    /// Lets the core decide until nothing is due.
     fn decide(&mut self) {
-        while let Some(core) = &mut self.core {
-            let now = self.now + self.skew;
-            let Some(mut batch) = core.decide(now) else { break };
-            let ops = std::mem::take(&mut batch.ops);
-            if !ops.is_empty() {
-                if self.dice.chance(self.faults.store_refuses) {
-                    self.facts.push(Fact::StoreRefused);
-                    core.refused(batch, now);
-                    continue;
-                }
-                let crashes = self.dice.chance(self.faults.store_crashes);
-                if !crashes || self.dice.chance(500) {
-                    self.keep(ops);
-                }
-                if crashes {
-                    return self.crash();
-                }
-            }
-            let Some(core) = &mut self.core else { return };
-            let effects = core.written(batch, now);
-            self.act(effects);
+        let now = self.clock();
+        while let Some(batch) = self.core.as_mut().and_then(|core| core.decide(now)) {
+            self.settle(batch);
         }
         self.wake();
+    }
+
+    /// Writes a batch to a store that may fail, and acts on it. Returns whether it was kept and the daemon lives.
+    fn settle(&mut self, mut batch: Batch) -> bool {
+        let now = self.clock();
+        let ops = std::mem::take(&mut batch.ops);
+        if !ops.is_empty() && self.dice.chance(self.faults.store_refuses) {
+            self.facts.push(Fact::StoreRefused);
+            if let Some(core) = &mut self.core {
+                core.refused(batch, now);
+            }
+            return false;
+        }
+        let crashes = !ops.is_empty() && self.dice.chance(self.faults.store_crashes);
+        if !crashes || self.dice.chance(500) {
+            self.keep(ops);
+        }
+        if crashes {
+            self.crash();
+            return false;
+        }
+        let Some(core) = &mut self.core else { return false };
+        let effects = core.written(batch, now);
+        self.act(effects);
+        self.core.is_some()
     }
 
     fn keep(&mut self, ops: Vec<Op>) {
@@ -403,8 +424,8 @@ impl Simulation {
                     let Source { accepted, pins, .. } = &mut self.source;
                     pins.retain(|commit| named.contains(commit) || accepted.as_ref() == Some(commit));
                 }
-                // There is no hub.
-                Effect::Publish(_) => {}
+                // There is no hub, and history is never rewritten.
+                Effect::Publish(_) | Effect::LetIn(_) => {}
             }
         }
     }
