@@ -35,8 +35,6 @@ pub struct Want {
     pub objects: BTreeMap<ObjectKey, Digest>,
     /// Where they are to be.
     pub who: Who,
-    /// It moves by staged runs.
-    pub is_staged: bool,
 }
 
 /// Where something is to be.
@@ -46,6 +44,20 @@ pub enum Who {
     Exactly(BTreeSet<ClusterName>),
     /// On so many.
     So(usize),
+}
+
+/// Says in what objects differ.
+fn unlike(found: &BTreeMap<ObjectKey, Digest>, wanted: &BTreeMap<ObjectKey, Digest>) -> String {
+    let keys: BTreeSet<&ObjectKey> = found.keys().chain(wanted.keys()).collect();
+    let differing = keys.into_iter().filter(|key| found.get(*key) != wanted.get(*key)).map(|key| {
+        let what = match (found.contains_key(key), wanted.contains_key(key)) {
+            (true, true) => "is another",
+            (true, false) => "is too much",
+            _ => "is missing",
+        };
+        format!("{key} {what}")
+    });
+    differing.collect::<Vec<_>>().join(", ")
 }
 
 /// A placement on a cluster.
@@ -469,7 +481,10 @@ impl Checker {
                     held.iter().map(|(key, live)| (key.clone(), live.manifest.clone().unwrap_or_else(|| "".into())));
                 let found: BTreeMap<ObjectKey, Digest> = found.collect();
                 if found != want.objects {
-                    return Err(format!("6: {placement} on {cluster} is {found:?}, wanted {:?}", want.objects));
+                    return Err(format!(
+                        "6: {placement} on {cluster} is not as wished: {}",
+                        unlike(&found, &want.objects)
+                    ));
                 }
                 let late = held.values().find(|live| live.availability == Availability::ManifestNotAvailableYet);
                 if let Some(live) = late {

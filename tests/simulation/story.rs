@@ -233,11 +233,15 @@ impl Story {
         for cluster in self.clusters.values_mut() {
             cluster.suspended = false;
         }
-    }
-
-    /// Returns the placements there are.
-    pub fn placements(&self) -> Vec<String> {
-        self.placements.keys().map(|number| format!("p{number}")).collect()
+        // A place that cannot be filled counts as unavailable, and may leave no room for any move.
+        let known: BTreeSet<u64> = self.clusters.keys().copied().collect();
+        for placement in self.placements.values_mut() {
+            match &mut placement.policy {
+                Policy::Fixed(fixed) => *fixed = known.clone(),
+                Policy::Number(count) => *count = (*count).min(known.len() as u64),
+                Policy::All | Policy::Env(_) => {}
+            }
+        }
     }
 
     /// Returns the source as a commit, and what it asks for. Now and then it has an error, and no tree.
@@ -312,7 +316,7 @@ impl Story {
             let objects = manifests
                 .filter(|manifest| is_selected(&manifest.id.key()))
                 .map(|manifest| (manifest.id.key(), snapshot::object_digest(&snapshot::sanitised(manifest))));
-            let want = Want { objects: objects.collect(), who, is_staged: placement.staged.is_some() };
+            let want = Want { objects: objects.collect(), who };
             placements.insert(PlacementKey::cluster_scoped(format!("p{number}")), want);
         }
         Wish { clusters, placements, is_good: tree.is_some(), number: self.commits }
