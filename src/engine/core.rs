@@ -164,7 +164,8 @@ impl Core {
             fleet::await_answer(record, now);
         }
         let ocm = Ocm::restore(books.ocm);
-        let world = World { source: identity(&configuration), records, ocm, ..World::default() };
+        let approvals = configuration.approval_rules();
+        let world = World { source: identity(&configuration), records, ocm, approvals, ..World::default() };
         let exports = Arc::new(books.exports);
         // The hub is told at once: it may have been changed meanwhile.
         let effects = if exports.is_empty() { Vec::new() } else { vec![Effect::Publish(Arc::clone(&exports))] };

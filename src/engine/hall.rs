@@ -17,7 +17,8 @@ use super::hub::{HubReport, HubSettings, HubTask};
 use super::member;
 use super::persist::Books;
 use crate::config::Configuration;
-use crate::http::Question;
+use crate::http::{Instruction, Question};
+use crate::model::commands::{Refusal, RefusalReason};
 use crate::model::id::ClusterName;
 use crate::model::records::{ClusterRecord, MemberKind};
 use crate::report::converge::Converged;
@@ -47,6 +48,15 @@ pub enum Error {
     Configuration(#[from] crate::config::Error),
 }
 
+/// What people ask of the daemon and tell it.
+#[derive(Debug)]
+pub struct Asked {
+    /// Questions.
+    pub questions: mpsc::UnboundedReceiver<Question>,
+    /// Commands.
+    pub instructions: mpsc::UnboundedReceiver<Instruction>,
+}
+
 /// Everything the daemon does things with.
 pub struct Hall {
     core: Core,
@@ -58,7 +68,7 @@ pub struct Hall {
     events: mpsc::UnboundedReceiver<member::Event>,
     hub: Option<HubTask>,
     hub_reports: mpsc::UnboundedReceiver<HubReport>,
-    questions: mpsc::UnboundedReceiver<Question>,
+    asked: Asked,
     requests: Sender<Request>,
     news: mpsc::UnboundedReceiver<News>,
     changes: watch::Sender<u64>,
@@ -74,7 +84,7 @@ impl Hall {
         store: Arc<dyn Store>,
         metrics: Arc<Metrics>,
         changes: watch::Sender<u64>,
-        questions: mpsc::UnboundedReceiver<Question>,
+        asked: Asked,
     ) -> Result<Self, Error> {
         let books = Books::read(store.as_ref())?;
         let source = identity(&configuration);
@@ -99,7 +109,7 @@ impl Hall {
             events,
             hub,
             hub_reports,
-            questions,
+            asked,
             requests,
             news,
             changes,
@@ -123,7 +133,8 @@ impl Hall {
                 Some(news) = self.news.recv() => self.hear(news),
                 Some(event) = self.events.recv() => self.take_in(Event::Member(event)),
                 Some(report) = self.hub_reports.recv() => self.take_in(Event::Hub(report)),
-                Some(question) = self.questions.recv() => self.answer(question),
+                Some(question) = self.asked.questions.recv() => self.answer(question),
+                Some(instruction) = self.asked.instructions.recv() => self.obey(instruction).await,
                 () = tokio::time::sleep(pause) => {}
                 () = tokio::time::sleep_until(deadline.unwrap_or_else(|| tokio::time::Instant::now() + FAR)), if once.is_some() => {
                     return self.core.standing(clock::now());
@@ -161,13 +172,41 @@ impl Hall {
         drop(question.reply.send(self.core.answer(&question.query, clock::now())));
     }
 
+    /// Carries out a command: its answer goes out when it is written down, and what follows from it is decided as ever.
+    async fn obey(&mut self, instruction: Instruction) {
+        let Instruction { command, person, reply } = instruction;
+        let answer = match self.core.obey(&command, &person, clock::now()) {
+            Err(refusal) => Err(refusal),
+            Ok((batch, done)) => self.keep(batch).await.then_some(done).ok_or_else(|| Refusal {
+                reason: RefusalReason::NotPossible,
+                message: "it cannot be written down, so it is not done; the daemon's log says why".to_owned(),
+            }),
+        };
+        match &answer {
+            Ok(done) => {
+                tracing::info!(person = person.name, verb = %command.verb, target = command.target, "{}", done.message)
+            }
+            Err(refusal) => {
+                tracing::warn!(person = person.name, verb = %command.verb, target = command.target, "refused: {refusal}")
+            }
+        }
+        // Whoever asked may have gone.
+        drop(reply.send(answer));
+    }
+
     /// Lets what is due be decided, writes it down, and acts.
     async fn decide(&mut self) {
         self.metrics.queue_depth.set(i64::try_from(self.core.queue_depth()).unwrap_or(i64::MAX));
         let started = std::time::Instant::now();
-        let Some(mut batch) = tokio::task::block_in_place(|| self.core.decide(clock::now())) else { return };
-        let is_kept = self.write(&mut batch).await;
+        let Some(batch) = tokio::task::block_in_place(|| self.core.decide(clock::now())) else { return };
         self.count(&batch, started.elapsed());
+        self.keep(batch).await;
+    }
+
+    /// Writes a batch down and does what follows from it; what the store does not take is handed back. Returns whether it took
+    /// it.
+    async fn keep(&mut self, mut batch: Batch) -> bool {
+        let is_kept = self.write(&mut batch).await;
         if is_kept {
             let effects = self.core.written(batch, clock::now());
             self.act(effects);
@@ -175,6 +214,7 @@ impl Hall {
         } else {
             self.core.refused(batch, clock::now());
         }
+        is_kept
     }
 
     /// Writes a batch; says so where the store does not take it.

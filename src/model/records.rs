@@ -213,6 +213,9 @@ pub struct ManifestStatus {
     /// What the live object differs in: drift after an apply, or the report of `ReportDiff`. At most 100.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub differences: Vec<Difference>,
+    /// Since when it differs at all; absent where it does not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub differs_since: Option<Timestamp>,
 }
 
 /// One differing field.

@@ -25,6 +25,7 @@ use super::work::{DiffedObject, DriftedObject, FailedObject, Mode};
 use crate::api::condition::{Condition, ConditionStatus, find_condition};
 use crate::api::placement::{PlacementType, StrategyType};
 use crate::model::id::{ClusterName, ObjectId};
+use crate::model::overrides::OverrideRef;
 use crate::model::records::{
     Binding, ClusterDecision, ClusterRecord, PlacementRecord, PolicySnapshot, ResourceSnapshot, WorkStatus,
 };
@@ -82,6 +83,11 @@ impl<'a> PlacementView<'a> {
     /// Returns the index of the newest resource snapshot.
     pub fn newest(&self) -> Option<u64> {
         self.snapshot.map(|s| s.index)
+    }
+
+    /// Returns the index of the resource snapshot that clusters are to hold: the newest, unless it was rolled back.
+    pub fn goal(&self) -> Option<u64> {
+        self.record.goal.filter(|_| !self.is_external()).or(self.newest())
     }
 
     /// Tells whether a binding holds the newest snapshot, available or compared.
@@ -147,6 +153,12 @@ pub struct ClusterPlacementStatus {
     /// For RollingUpdate the latest index, reached or not; for External the index the cluster is to hold.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub observed_resource_index: String,
+    /// Snapshots of the ResourceOverrides that its objects are made with.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub applicable_resource_overrides: Vec<NamespacedName>,
+    /// Snapshots of the ClusterResourceOverrides that its objects are made with.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub applicable_cluster_resource_overrides: Vec<String>,
     /// Objects that failed, at most 100.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub failed_placements: Vec<FailedObject>,
@@ -158,6 +170,15 @@ pub struct ClusterPlacementStatus {
     pub diffed_placements: Vec<DiffedObject>,
     /// Scheduled and the chain as far as it got, without prefix.
     pub conditions: Vec<Condition>,
+}
+
+/// Names an object in a namespace.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct NamespacedName {
+    /// Its name.
+    pub name: String,
+    /// Its namespace.
+    pub namespace: String,
 }
 
 /// One link of the chain: its type and the reasons of its states.
@@ -312,6 +333,18 @@ fn cluster_status(
         ..ClusterPlacementStatus::default()
     };
     status.conditions.extend(cluster_chain(view, &decision.cluster_name, binding));
+    let started = find_condition(&status.conditions, ROLLOUT_STARTED.type_);
+    if let Some(binding) = binding
+        && started.is_some_and(|condition| condition.status == ConditionStatus::True)
+    {
+        let named = |id: &OverrideRef| NamespacedName {
+            name: id.name(),
+            namespace: id.key.namespace.clone().unwrap_or_default(),
+        };
+        status.applicable_resource_overrides = binding.overrides.namespaced.iter().map(named).collect();
+        status.applicable_cluster_resource_overrides =
+            binding.overrides.cluster.iter().map(OverrideRef::name).collect();
+    }
     if let Some(binding) = binding
         && status.conditions.iter().any(|c| c.type_ == APPLIED.type_ || c.type_ == DIFF_REPORTED.type_)
     {
@@ -371,8 +404,14 @@ pub fn waiting_words(view: &PlacementView, binding: &Binding) -> String {
         }
         Some(held) => format!("snapshot {held} was superseded by {newest} before it was done here; waits for its turn"),
     };
+    if let Some(held) = view.record.held.as_ref().filter(|held| Some(held.index) == view.newest()) {
+        let kept = binding.snapshot.map(|index| format!("holds snapshot {index}; ")).unwrap_or_default();
+        words = format!("{kept}snapshot {} is held: it {}", held.index, held.why);
+    }
     if let Some(offline) = view.offline(&binding.cluster) {
         words = format!("deferred, the cluster is offline{}: {words}", why(offline));
+    } else if let Some(pause) = &view.record.paused {
+        words = format!("{words}; paused by {}", pause.by);
     } else if let Some(halted) = &view.record.halted {
         words = format!("{words}; the rollout is halted: {halted}");
     }

@@ -147,6 +147,7 @@ fn settle(state: &mut PlacementState, now: Timestamp) {
         availability: writes.then_some(Availability::Available),
         owned: None,
         differences: Vec::new(),
+        differs_since: None,
     };
     let held = newest.resources.iter().filter(|_| writes);
     let work = Arc::new(WorkStatus {

@@ -164,8 +164,10 @@ pub fn reject(
     check_digest(stage, command.digest.as_deref())?;
     let name = stage.name.clone();
     let _ = open_task(stage).ok_or_else(|| nothing_waits(&name))?;
-    let reason = command.reason.iter().chain(&command.message).map(|why| format!(": {why}")).collect::<String>();
-    end_run(run, RunPhase::Rejected, format!("{} rejected stage {name}{reason}", person.name), now);
+    let said = format!("{} rejected stage {name}", person.name);
+    let why = command.reason.iter().chain(&command.message);
+    let said = why.fold(said, |said, why| said + ": " + why);
+    end_run(run, RunPhase::Rejected, said, now);
     Ok(())
 }
 

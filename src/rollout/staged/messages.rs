@@ -19,10 +19,10 @@ pub(super) const HELD: &str = "the deletion gate is closed";
 /// Returns the first `max` names, comma-separated, and how many more there are.
 pub(super) fn list<'a>(names: impl Iterator<Item = &'a str>, max: usize) -> String {
     let names: Vec<&str> = names.collect();
-    let named = names[..names.len().min(max)].join(", ");
+    let first = names[..names.len().min(max)].join(", ");
     match names.len().saturating_sub(max) {
-        0 => named,
-        more => format!("{named} and {more} more"),
+        0 => first,
+        more => format!("{first} and {more} more"),
     }
 }
 
@@ -44,9 +44,9 @@ pub(super) fn succeeded(run: &RunRecord) -> String {
         (ClusterPhase::Updating, "on the way"),
     ];
     let said = kinds.iter().filter_map(|(phase, what)| {
-        let names = in_phase(*phase);
-        let named = list(names.iter().copied(), NAMED_CLUSTERS_MAX);
-        (!names.is_empty()).then(|| format!("{} {what} ({named})", clusters(names.len())))
+        let these = in_phase(*phase);
+        let named = list(these.iter().copied(), NAMED_CLUSTERS_MAX);
+        (!these.is_empty()).then(|| format!("{} {what} ({named})", clusters(these.len())))
     });
     let said: Vec<String> = said.collect();
     if said.is_empty() { "all stages are done".to_owned() } else { format!("all stages are done; {}", said.join("; ")) }

@@ -105,6 +105,7 @@ impl World {
             placement: PlacementKey { namespace: None, name: "web".to_owned() },
             cause: RunCause::Snapshot,
             strategy: "careful".to_owned(),
+            approvers: None,
             wanted_snapshot: None,
             state: None,
             generation: 1,
@@ -182,7 +183,10 @@ impl World {
             "removed" => seen.removed = true,
             "held" => seen.held = true,
             "free" => seen.held = false,
-            _ => panic!("{word}"),
+            _ => {
+                let minutes = word.strip_prefix("in=").unwrap().parse().unwrap();
+                seen.health.changes_in = Some(Duration::from_mins(minutes));
+            }
         }
     }
 
