@@ -18,6 +18,7 @@ pub mod overrides;
 pub mod persist;
 pub mod plan;
 pub mod schedule;
+pub mod simulation;
 pub mod staged;
 pub mod step;
 pub mod world;

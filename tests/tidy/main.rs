@@ -30,6 +30,9 @@ const PURE: &[&str] = &[
     "src/engine/world.rs",
     "src/engine/core.rs",
     "src/engine/core/",
+    "src/engine/member/mind.rs",
+    "src/engine/member/status.rs",
+    "src/engine/simulation/",
 ];
 
 /// What may not be named where decisions are made, and what is to be done instead.

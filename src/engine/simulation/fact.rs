@@ -1,0 +1,139 @@
+//! What is seen to happen in a simulation, for checkers, traces and timelines.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::model::id::{ClusterName, CommitId, Digest, ObjectKey, PlacementKey};
+use crate::model::work::WorkOrder;
+
+/// One thing that happened.
+#[derive(Clone, Debug)]
+pub enum Fact {
+    /// The daemon began a life.
+    Began,
+    /// The daemon's life ended: between any two effects.
+    Crashed,
+    /// The store kept a record; `None` was removed.
+    Kept {
+        /// Its key.
+        key: String,
+        /// What it says now, as JSON.
+        value: Option<Arc<[u8]>>,
+    },
+    /// The store refused a batch.
+    StoreRefused,
+    /// The daemon accepted a commit, or read the accepted one again.
+    Accepted(CommitId),
+    /// The payload of a commit was asked for, which nobody was told to keep.
+    PayloadGone(CommitId),
+    /// A member was told what to hold.
+    Ordered(Arc<WorkOrder>),
+    /// A step was sent to a member.
+    Sent {
+        /// The order it is of.
+        order: Arc<WorkOrder>,
+        /// The daemon's life and the member's connection it is sent on.
+        connection: (u64, u64),
+    },
+    /// A member did what a step asked for, or refused it; the answer may be lost.
+    Answered {
+        /// As sent.
+        order: Arc<WorkOrder>,
+        /// As sent.
+        connection: (u64, u64),
+    },
+    /// Everything that was under way on a connection is given up.
+    Disconnected {
+        /// The member.
+        cluster: ClusterName,
+        /// The connection.
+        connection: (u64, u64),
+    },
+    /// An object was written on a member.
+    Applied {
+        /// The order.
+        order: Arc<WorkOrder>,
+        /// The object.
+        object: ObjectKey,
+        /// Digest of the manifest.
+        digest: Digest,
+        /// It is available, or nobody can tell.
+        available: bool,
+    },
+    /// An object was deleted on a member.
+    Deleted {
+        /// The order.
+        order: Arc<WorkOrder>,
+        /// The object.
+        object: ObjectKey,
+        /// The placement that the object's label named; `None` where it had none.
+        holder: Option<PlacementKey>,
+    },
+    /// The inventory of a placement was written or removed.
+    Inventory {
+        /// The order.
+        order: Arc<WorkOrder>,
+        /// The snapshot it says the member holds completely.
+        holds: Option<u64>,
+    },
+    /// An object on a member has become available.
+    Available {
+        /// The member.
+        cluster: ClusterName,
+        /// The object.
+        object: ObjectKey,
+    },
+    /// A member answers, or stopped to.
+    Reachable(ClusterName, bool),
+    /// An instant that was asked for has come: see `Simulation::at`.
+    Mark(u64),
+}
+
+impl fmt::Display for Fact {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let order = |f: &mut fmt::Formatter<'_>, what: &str, order: &WorkOrder| {
+            let remove = if order.remove { " removal" } else { "" };
+            let (placement, cluster) = (&order.placement, &order.cluster);
+            write!(
+                f,
+                "{what} {placement} on {cluster}: generation {} snapshot {}{remove}",
+                order.generation, order.snapshot
+            )
+        };
+        match self {
+            Self::Began => f.write_str("began"),
+            Self::Crashed => f.write_str("CRASHED"),
+            Self::Kept { key, value: Some(value) } => write!(f, "kept {key} {}", String::from_utf8_lossy(value)),
+            Self::Kept { key, value: None } => write!(f, "kept {key} no more"),
+            Self::StoreRefused => f.write_str("the store REFUSED"),
+            Self::Accepted(commit) => write!(f, "accepted {commit}"),
+            Self::PayloadGone(commit) => write!(f, "payload of {commit} is GONE"),
+            Self::Ordered(about) => order(f, "ordered", about),
+            Self::Sent { order: about, connection: (life, epoch) } => {
+                order(f, "sent", about)?;
+                write!(f, " over {life}.{epoch}")
+            }
+            Self::Answered { order: about, .. } => order(f, "answered", about),
+            Self::Disconnected { cluster, connection: (life, epoch) } => {
+                write!(f, "disconnected {cluster} from {life}.{epoch}")
+            }
+            Self::Applied { order: about, object, digest, available } => {
+                order(f, "APPLIED", about)?;
+                let is = if *available { "available" } else { "not available yet" };
+                write!(f, " {object} as {:.8}, {is}", digest.as_str())
+            }
+            Self::Deleted { order: about, object, .. } => {
+                order(f, "DELETED", about)?;
+                write!(f, " {object}")
+            }
+            Self::Inventory { order: about, holds } => {
+                order(f, "INVENTORY", about)?;
+                write!(f, " holds {holds:?}")
+            }
+            Self::Available { cluster, object } => write!(f, "available on {cluster}: {object}"),
+            Self::Reachable(cluster, true) => write!(f, "{cluster} answers"),
+            Self::Reachable(cluster, false) => write!(f, "{cluster} does not answer"),
+            Self::Mark(mark) => write!(f, "mark {mark}"),
+        }
+    }
+}

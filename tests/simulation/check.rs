@@ -1,0 +1,511 @@
+//! The promises of the design, checked against what is seen to happen: members, the store and git. Nothing here asks the code
+//! that decides.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use gitfleet::api::placement::IntOrPercent;
+use gitfleet::api::staged::StageTaskType;
+use gitfleet::deliver::inventory::applyset_id;
+use gitfleet::engine::simulation::{Fact, Simulation};
+use gitfleet::model::id::{ClusterName, CommitId, Digest, ObjectKey, PlacementKey};
+use gitfleet::model::records::{Availability, Binding, BindingState, PlacementRecord, ResourceSnapshot, SourceRecord};
+use gitfleet::model::runs::{ClusterPhase, RunRecord, StageRecord};
+use gitfleet::model::work::WorkOrder;
+use gitfleet::store::records::{
+    BINDING_PREFIX, PLACEMENT_PREFIX, RUN_PREFIX, SNAPSHOT_PREFIX, SOURCE_PREFIX, placement_of,
+};
+
+/// What a commit asks for.
+#[derive(Clone, Debug)]
+pub struct Wish {
+    /// The clusters of the fleet.
+    pub clusters: BTreeSet<ClusterName>,
+    /// The placements.
+    pub placements: BTreeMap<PlacementKey, Want>,
+    /// It has no errors.
+    pub is_good: bool,
+    /// Later ones have larger numbers.
+    pub number: u64,
+}
+
+/// What a placement asks for.
+#[derive(Clone, Debug)]
+pub struct Want {
+    /// Its objects, as they are to be.
+    pub objects: BTreeMap<ObjectKey, Digest>,
+    /// Where they are to be.
+    pub who: Who,
+}
+
+/// Where something is to be.
+#[derive(Clone, Debug)]
+pub enum Who {
+    /// On these clusters.
+    Exactly(BTreeSet<ClusterName>),
+    /// On so many.
+    So(usize),
+}
+
+/// Says in what objects differ.
+fn unlike(found: &BTreeMap<ObjectKey, Digest>, wanted: &BTreeMap<ObjectKey, Digest>) -> String {
+    let keys: BTreeSet<&ObjectKey> = found.keys().chain(wanted.keys()).collect();
+    let differing = keys.into_iter().filter(|key| found.get(*key) != wanted.get(*key)).map(|key| {
+        let what = match (found.contains_key(key), wanted.contains_key(key)) {
+            (true, true) => "is another",
+            (true, false) => "is too much",
+            _ => "is missing",
+        };
+        format!("{key} {what}")
+    });
+    differing.collect::<Vec<_>>().join(", ")
+}
+
+/// A placement on a cluster.
+type Spot = (PlacementKey, ClusterName);
+
+/// What has been seen so far.
+#[derive(Default)]
+pub struct Checker {
+    /// What commits ask for.
+    pub wishes: BTreeMap<CommitId, Wish>,
+    /// People's approvals, by digest.
+    pub approved: BTreeSet<Digest>,
+    /// Writes may arrive long after their connection was given up: then nobody can promise how many clusters are down.
+    pub is_lenient: bool,
+    accepted: Option<CommitId>,
+    bindings: BTreeMap<String, Binding>,
+    snapshots: BTreeMap<String, ResourceSnapshot>,
+    indexes: BTreeMap<PlacementKey, u64>,
+    placements: BTreeMap<PlacementKey, PlacementRecord>,
+    runs: BTreeMap<String, RunRecord>,
+    /// Clusters that may be down at once, as records said it one after the other.
+    limits: BTreeMap<PlacementKey, Vec<(u64, usize)>>,
+    /// When each binding was last given something new, by the count of facts.
+    moved: BTreeMap<Spot, u64>,
+    unavailable: BTreeMap<Spot, BTreeSet<ObjectKey>>,
+    was_complete: BTreeSet<Spot>,
+    down: BTreeSet<Spot>,
+    in_flight: BTreeMap<(Spot, (u64, u64)), (i64, usize)>,
+    seen: u64,
+}
+
+type Verdict = Result<(), String>;
+
+fn parse<T: serde::de::DeserializeOwned>(key: &str, value: &[u8]) -> Result<T, String> {
+    serde_json::from_slice(value).map_err(|error| format!("{key} cannot be read: {error}"))
+}
+
+fn spot(order: &WorkOrder) -> Spot {
+    (order.placement.clone(), order.cluster.clone())
+}
+
+impl Checker {
+    /// Looks at one thing that happened.
+    pub fn see(&mut self, fact: &Fact) -> Verdict {
+        self.seen += 1;
+        match fact {
+            Fact::Kept { key, value } => self.kept(key, value.as_deref()),
+            Fact::Accepted(commit) => self.accept(commit),
+            Fact::PayloadGone(commit) => Err(format!("7: the payload of {commit} was needed, and let go")),
+            Fact::Ordered(order) => self.ordered(order),
+            Fact::Sent { order, connection } => self.sent(order, *connection),
+            Fact::Answered { order, connection } => {
+                if let Some((_, count)) = self.in_flight.get_mut(&(spot(order), *connection)) {
+                    *count = count.saturating_sub(1);
+                }
+                Ok(())
+            }
+            Fact::Applied { order, object, available, .. } => self.applied(order, object, *available),
+            Fact::Available { cluster, object } => {
+                self.arrived(cluster, object);
+                Ok(())
+            }
+            Fact::Deleted { order, object, holder } => self.deleted(order, object, holder.as_ref()),
+            Fact::Inventory { order, holds } => {
+                if holds.is_some() && self.unavailable.get(&spot(order)).is_none_or(BTreeSet::is_empty) {
+                    self.was_complete.insert(spot(order));
+                }
+                Ok(())
+            }
+            Fact::Disconnected { cluster, connection } => {
+                self.in_flight.retain(|((_, of), at), _| (of, at) != (cluster, connection));
+                Ok(())
+            }
+            Fact::Crashed => {
+                self.in_flight.clear();
+                Ok(())
+            }
+            Fact::Began | Fact::StoreRefused | Fact::Reachable(..) | Fact::Mark(_) => Ok(()),
+        }
+    }
+
+    fn kept(&mut self, key: &str, value: Option<&[u8]>) -> Verdict {
+        if key.starts_with(BINDING_PREFIX) {
+            return self.keep_binding(key, value);
+        }
+        if key.starts_with(SNAPSHOT_PREFIX) {
+            return self.keep_snapshot(key, value);
+        }
+        if key.starts_with(RUN_PREFIX) {
+            return self.keep_run(key, value);
+        }
+        if key.starts_with(PLACEMENT_PREFIX) {
+            return self.keep_placement(key, value);
+        }
+        if let Some(value) = value.filter(|_| key.starts_with(SOURCE_PREFIX)) {
+            let source: SourceRecord = parse(key, value)?;
+            if source.accepted != self.accepted {
+                return Err(format!(
+                    "7: the source's record says {:?}, accepted is {:?}",
+                    source.accepted, self.accepted
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn keep_placement(&mut self, key: &str, value: Option<&[u8]>) -> Verdict {
+        let placement = placement_of(key, PLACEMENT_PREFIX).ok_or("a key without a placement")?;
+        let Some(value) = value else {
+            self.placements.remove(&placement);
+            self.indexes.remove(&placement);
+            self.limits.remove(&placement);
+            return Ok(());
+        };
+        let record: PlacementRecord = parse(key, value)?;
+        if let Some(before) = self.placements.get(&placement)
+            && before.generation > record.generation
+        {
+            return Err(format!(
+                "7: {placement} goes back from generation {} to {}",
+                before.generation, record.generation
+            ));
+        }
+        if let Some(gate) = record.deletion_gate.as_ref().filter(|gate| gate.opened_at.is_some())
+            && !self.approved.contains(&gate.digest)
+        {
+            return Err(format!("3: the deletion gate of {placement} is open, and nobody approved {}", gate.digest));
+        }
+        if let Some(IntOrPercent::Int(limit)) =
+            record.spec.strategy.rolling_update.as_ref().and_then(|rolling| rolling.max_unavailable.clone())
+        {
+            let limit = usize::try_from(limit).unwrap_or(0);
+            self.limits.entry(placement.clone()).or_default().push((self.seen, limit));
+        }
+        self.placements.insert(placement, record);
+        Ok(())
+    }
+
+    fn keep_snapshot(&mut self, key: &str, value: Option<&[u8]>) -> Verdict {
+        let Some(value) = value else {
+            self.snapshots.remove(key);
+            return Ok(());
+        };
+        let snapshot: ResourceSnapshot = parse(key, value)?;
+        if let Some(before) = self.snapshots.get(key) {
+            return if *before == snapshot { Ok(()) } else { Err(format!("7: snapshot {key} was changed")) };
+        }
+        let placement = &snapshot.placement;
+        if let Some(last) = self.indexes.get(placement).filter(|last| **last >= snapshot.index) {
+            return Err(format!("7: {placement} has a new snapshot {} after {last}", snapshot.index));
+        }
+        self.indexes.insert(placement.clone(), snapshot.index);
+        if let Some(want) = self.wishes.get(&snapshot.commit).and_then(|wish| wish.placements.get(placement)) {
+            let found = snapshot.resources.iter().map(|r| (r.id.key(), r.digest.clone())).collect();
+            if want.objects != found {
+                return Err(format!("4: snapshot {key} holds {found:?}, its commit {:?}", want.objects));
+            }
+        } else {
+            return Err(format!("4: snapshot {key} is of a commit that has no such placement"));
+        }
+        self.snapshots.insert(key.to_owned(), snapshot);
+        Ok(())
+    }
+
+    fn keep_binding(&mut self, key: &str, value: Option<&[u8]>) -> Verdict {
+        let Some(value) = value else {
+            if let Some(gone) = self.bindings.remove(key)
+                && !self.bindings.values().any(|b| (&b.placement, &b.cluster) == (&gone.placement, &gone.cluster))
+            {
+                let spot = (gone.placement, gone.cluster);
+                self.was_complete.remove(&spot);
+                self.down.remove(&spot);
+            }
+            return Ok(());
+        };
+        let binding: Binding = parse(key, value)?;
+        let before = self.bindings.get(key);
+        if let Some(before) = before.filter(|before| before.generation > binding.generation) {
+            return Err(format!("7: binding {key} goes back from {} to {}", before.generation, binding.generation));
+        }
+        let (is_new, is_leaving) = (before.is_none_or(|b| b.generation != binding.generation), binding.deleting);
+        let was_leaving = before.is_some_and(|before| before.deleting);
+        if is_leaving && !was_leaving {
+            self.may_leave(&binding)?;
+        }
+        if is_new {
+            self.moved.insert((binding.placement.clone(), binding.cluster.clone()), self.seen);
+        }
+        self.bindings.insert(key.to_owned(), binding);
+        Ok(())
+    }
+
+    /// What is taken off a cluster must be unwanted there, by the commit in force.
+    fn may_leave(&self, binding: &Binding) -> Verdict {
+        let wish = self.accepted.as_ref().and_then(|commit| self.wishes.get(commit));
+        let want = wish.and_then(|wish| wish.placements.get(&binding.placement));
+        match want.map(|want| &want.who) {
+            Some(Who::Exactly(clusters)) if clusters.contains(&binding.cluster) => Err(format!(
+                "4: {} is taken off {}, where the commit in force wants it",
+                binding.placement, binding.cluster
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    fn accept(&mut self, commit: &CommitId) -> Verdict {
+        let number = |commit: &CommitId| self.wishes.get(commit).map(|wish| (wish.number, wish.is_good));
+        let before = self.accepted.as_ref().and_then(number).map_or(0, |(number, _)| number);
+        match number(commit) {
+            None | Some((_, false)) => return Err(format!("commit {commit} has errors and is in force")),
+            // A crash before it was written down may go back by what was in force for that short a time.
+            Some((number, true)) if number < before && !self.runs.is_empty() && self.is_written(before) => {
+                return Err(format!("7: {commit} is in force again after a newer one was written down"));
+            }
+            Some(_) => {}
+        }
+        self.accepted = Some(commit.clone());
+        Ok(())
+    }
+
+    /// Tells whether something of a commit of this number was written down.
+    fn is_written(&self, number: u64) -> bool {
+        let of = |commit: &CommitId| self.wishes.get(commit).is_some_and(|wish| wish.number == number);
+        self.snapshots.values().any(|snapshot| of(&snapshot.commit))
+    }
+
+    /// What a member is told is written down before.
+    fn ordered(&self, order: &WorkOrder) -> Verdict {
+        let of_spot = |b: &&Binding| b.placement == order.placement && b.cluster == order.cluster;
+        let is_meant = |b: &Binding| {
+            b.generation == order.generation
+                && b.deleting == order.remove
+                && (order.remove || b.snapshot == Some(order.snapshot))
+        };
+        if self.bindings.values().filter(of_spot).any(is_meant) {
+            return Ok(());
+        }
+        Err(format!(
+            "7: {} is told generation {} of {}, snapshot {}, and no record says so",
+            order.cluster, order.generation, order.placement, order.snapshot
+        ))
+    }
+
+    fn sent(&mut self, order: &WorkOrder, connection: (u64, u64)) -> Verdict {
+        let entry = self.in_flight.entry((spot(order), connection)).or_insert((order.generation, 0));
+        if entry.1 > 0 && entry.0 != order.generation {
+            return Err(format!(
+                "5: {} is written on {} by generation {} while {} is under way",
+                order.placement, order.cluster, order.generation, entry.0
+            ));
+        }
+        *entry = (order.generation, entry.1 + 1);
+        Ok(())
+    }
+
+    fn applied(&mut self, order: &WorkOrder, object: &ObjectKey, available: bool) -> Verdict {
+        let spot = spot(order);
+        let unavailable = self.unavailable.entry(spot.clone()).or_default();
+        if available {
+            unavailable.remove(object);
+            if unavailable.is_empty() {
+                self.down.remove(&spot);
+            }
+            return self.may_move(order);
+        }
+        unavailable.insert(object.clone());
+        self.may_move(order)?;
+        if !self.was_complete.contains(&spot) || !self.down.insert(spot.clone()) {
+            return Ok(());
+        }
+        self.few_are_down(&spot)
+    }
+
+    fn arrived(&mut self, cluster: &ClusterName, object: &ObjectKey) {
+        for (spot, unavailable) in self.unavailable.iter_mut().filter(|((_, of), _)| of == cluster) {
+            unavailable.remove(object);
+            if unavailable.is_empty() {
+                self.down.remove(spot);
+            }
+        }
+    }
+
+    fn binding(&self, spot: &Spot) -> Option<&Binding> {
+        let here = |b: &&Binding| (&b.placement, &b.cluster) == (&spot.0, &spot.1);
+        self.bindings.values().filter(here).min_by_key(|binding| binding.deleting)
+    }
+
+    /// 1: as many clusters of a placement may be down as a limit said since the first of them was moved.
+    fn few_are_down(&self, spot: &Spot) -> Verdict {
+        let placement = &spot.0;
+        let failed = |cluster: &ClusterName| {
+            let mut runs = self.runs.values().filter(|run| run.placement == *placement);
+            runs.any(|run| {
+                run.stages
+                    .iter()
+                    .flat_map(|s| &s.clusters)
+                    .any(|c| c.name == *cluster && c.phase == ClusterPhase::Failed)
+            })
+        };
+        let counts = |spot: &&Spot| {
+            let binding = self.binding(spot);
+            binding.is_some_and(|b| b.state == BindingState::Bound && !b.deleting) && !failed(&spot.1)
+        };
+        let down: Vec<&Spot> = self.down.iter().filter(|(of, _)| of == placement).filter(counts).collect();
+        let since = down.iter().filter_map(|spot| self.moved.get(*spot)).min().copied().unwrap_or(0);
+        let limits = self.limits.get(placement).map(Vec::as_slice).unwrap_or_default();
+        let before = limits.iter().rev().find(|(at, _)| *at <= since).into_iter();
+        let rolling = before.chain(limits.iter().filter(|(at, _)| *at > since)).map(|(_, limit)| *limit).max();
+        let runs = self.runs.values().filter(|run| run.placement == *placement);
+        let staged = runs.flat_map(|run| &run.stages).map(|stage| stage.max_concurrency).max();
+        let limit = rolling.into_iter().chain(staged).max().unwrap_or(0);
+        if down.len() > limit && !self.is_lenient {
+            let names: Vec<&str> = down.iter().map(|(_, cluster)| cluster.as_str()).collect();
+            return Err(format!(
+                "1: {} of {placement} are down by our doing, {limit} may be: {}",
+                names.len(),
+                names.join(", ")
+            ));
+        }
+        Ok(())
+    }
+
+    /// 2: a cluster moves to the snapshot of a run only when its stage is reached.
+    fn may_move(&self, order: &WorkOrder) -> Verdict {
+        if order.remove || self.is_lenient {
+            return Ok(());
+        }
+        let binding = self.binding(&spot(order));
+        if binding.is_none_or(|binding| binding.generation != order.generation) {
+            return Ok(());
+        }
+        let is_current = |run: &&RunRecord| {
+            run.placement == order.placement && !run.phase.is_final() && run.snapshot() == Some(order.snapshot)
+        };
+        let runs: Vec<&RunRecord> = self.runs.values().filter(is_current).collect();
+        let [run] = runs[..] else { return Ok(()) };
+        for stage in run.stages.iter().filter(|stage| !stage.phase.is_reached()) {
+            let is_early = |c: &gitfleet::model::runs::RunCluster| {
+                c.name == order.cluster && binding.is_some_and(|b| b.started_at >= run.frozen.as_ref().map(|f| f.at))
+            };
+            if stage.clusters.iter().any(is_early) {
+                return Err(format!("2: {} moves in {} before stage {}", order.cluster, run.name, stage.name));
+            }
+        }
+        Ok(())
+    }
+
+    fn keep_run(&mut self, key: &str, value: Option<&[u8]>) -> Verdict {
+        let Some(value) = value else {
+            self.runs.remove(key);
+            return Ok(());
+        };
+        let run: RunRecord = parse(key, value)?;
+        let mut all_done = true;
+        for stage in &run.stages {
+            let has_begun = |c: &gitfleet::model::runs::RunCluster| c.started_at.is_some();
+            let before_done = stage.before.iter().all(|task| task.done_at.is_some());
+            if stage.clusters.iter().any(has_begun) && !(all_done && before_done) {
+                return Err(format!("2: stage {} of {} has begun before its time", stage.name, run.name));
+            }
+            self.gates(&run, stage)?;
+            all_done &= stage.phase.is_done()
+                && stage.after.iter().all(|task| task.done_at.is_some() || stage.clusters.is_empty());
+        }
+        self.runs.insert(key.to_owned(), run);
+        Ok(())
+    }
+
+    /// 3: an open gate cites an approval of exactly its digest, which somebody gave.
+    fn gates(&self, run: &RunRecord, stage: &StageRecord) -> Verdict {
+        let tasks = stage.before.iter().chain(&stage.after);
+        for task in tasks.filter(|task| task.type_ == StageTaskType::Approval && task.done_at.is_some()) {
+            let cites = task.approvals.iter().any(|a| a.digest == stage.digest && self.approved.contains(&a.digest));
+            if !cites && !stage.clusters.is_empty() {
+                return Err(format!("3: a gate of stage {} of {} is open without an approval", stage.name, run.name));
+            }
+        }
+        Ok(())
+    }
+
+    /// 4: what is deleted carried our label, and the order did not want it.
+    fn deleted(&mut self, order: &WorkOrder, object: &ObjectKey, holder: Option<&PlacementKey>) -> Verdict {
+        if holder != Some(&order.placement) {
+            return Err(format!("4: {object} was deleted on {} and is not of {}", order.cluster, order.placement));
+        }
+        if order.manifests.iter().any(|desired| desired.key == *object) || order.held.contains(object) {
+            return Err(format!("4: {object} was deleted on {} though {} wants it", order.cluster, order.placement));
+        }
+        if let Some(unavailable) = self.unavailable.get_mut(&spot(order)) {
+            unavailable.remove(object);
+        }
+        Ok(())
+    }
+
+    /// 6: everything that the commit in force wants is where it wants it, available, and nothing else is.
+    pub fn is_at_rest(&self, simulation: &Simulation, last: &CommitId, returned: &BTreeSet<ClusterName>) -> Verdict {
+        if self.accepted.as_ref() != Some(last) {
+            return Err(format!("6: {last} is not in force, {:?} is", self.accepted));
+        }
+        let wish = &self.wishes[last];
+        for (placement, want) in &wish.placements {
+            let label = applyset_id(placement);
+            let mut holders = BTreeSet::new();
+            for cluster in &wish.clusters {
+                let Some(member) = simulation.members().get(cluster) else { continue };
+                let held = member.objects().iter().filter(|(_, live)| live.applyset == label);
+                let held: BTreeMap<_, _> = held.map(|(key, live)| (key.clone(), live)).collect();
+                let is_there = !held.is_empty();
+                let wanted = match &want.who {
+                    Who::Exactly(clusters) => clusters.contains(cluster),
+                    Who::So(_) => self.binding(&(placement.clone(), cluster.clone())).is_some_and(|b| !b.deleting),
+                };
+                if !wanted {
+                    if is_there && !returned.contains(cluster) {
+                        return Err(format!("6: {cluster} still holds {:?} of {placement}", held.keys()));
+                    }
+                    continue;
+                }
+                holders.insert(cluster);
+                let found =
+                    held.iter().map(|(key, live)| (key.clone(), live.manifest.clone().unwrap_or_else(|| "".into())));
+                let found: BTreeMap<ObjectKey, Digest> = found.collect();
+                if found != want.objects {
+                    return Err(format!(
+                        "6: {placement} on {cluster} is not as wished: {}",
+                        unlike(&found, &want.objects)
+                    ));
+                }
+                let late = held.values().find(|live| live.availability == Availability::ManifestNotAvailableYet);
+                if let Some(live) = late {
+                    return Err(format!("6: {} on {cluster} is not available", live.id));
+                }
+            }
+            if let Who::So(count) = want.who
+                && holders.len() != count
+            {
+                return Err(format!("6: {placement} is on {holders:?}, wanted on {count} clusters"));
+            }
+        }
+        for (cluster, member) in simulation.members().iter().filter(|(name, _)| wish.clusters.contains(*name)) {
+            if returned.contains(cluster) {
+                continue;
+            }
+            let known: BTreeSet<String> = wish.placements.keys().map(applyset_id).chain([String::new()]).collect();
+            if let Some(live) = member.objects().values().find(|live| !known.contains(&live.applyset)) {
+                return Err(format!("6: {cluster} still holds {} of a placement that is gone", live.id));
+            }
+        }
+        Ok(())
+    }
+}

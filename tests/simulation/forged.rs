@@ -1,0 +1,1 @@
+//! The checker can fail: each promise, broken by a forged fact, is caught.
