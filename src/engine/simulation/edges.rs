@@ -342,9 +342,11 @@ impl Simulation {
 /// Returns the payload of a snapshot, as it is read from its commit.
 fn payload_of(tree: &Tree, snapshot: &ResourceSnapshot) -> Result<Payload, String> {
     let find = |resource: &crate::model::records::SnapshotResource| -> Option<Manifest> {
-        let manifest = snapshot::sanitised(tree.manifests.iter().find(|manifest| manifest.id == resource.id)?);
+        let plain = tree.manifests.binary_search_by(|manifest| manifest.id.cmp(&resource.id)).ok();
+        let found = plain.map(|at| &tree.manifests[at]);
+        let manifest = snapshot::sanitised(found.or_else(|| tree.inputs.iter().find(|m| m.id == resource.id))?);
         (snapshot::object_digest(&manifest) == resource.digest).then_some(manifest)
     };
     let found = |r| find(r).ok_or_else(|| format!("{} is not what it was", r.id));
-    Ok(Payload::new(snapshot.resources.iter().map(found).collect::<Result<_, _>>()?))
+    Payload::read_again(snapshot.resources.iter().map(found).collect::<Result<_, _>>()?, snapshot)
 }
