@@ -39,7 +39,8 @@ pub const SOURCE: &str = "gitfleet.io/source";
 pub const PLACEMENT: &str = "gitfleet.io/placement";
 /// Written on an inventory and on a snapshot: the commit.
 pub const COMMIT: &str = "gitfleet.io/commit";
-/// Written on an inventory: the hash of the snapshot. Written on an entry of a snapshot: the object's digest.
+/// Written on an inventory: the hash of the snapshot. Written on an entry of a snapshot: the object's digest. Written on
+/// an approval request: what a yes is a yes to.
 pub const DIGEST: &str = "gitfleet.io/digest";
 /// Written on an inventory: the index of the snapshot that the member holds completely.
 pub const SNAPSHOT_INDEX: &str = "gitfleet.io/snapshot-index";

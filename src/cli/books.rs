@@ -1,22 +1,28 @@
-//! What `get`, `status` and `export` read: the daemon's records, through its API or, when no daemon runs, from the store itself.
+//! What `get`, `describe`, `status` and `export` read, and how the daemon is told something: through its API or, when no daemon
+//! runs, from the store itself.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
+use bytes::Bytes;
+use http::HeaderValue;
+use http::header::{AUTHORIZATION, CONTENT_TYPE};
+use secrecy::{ExposeSecret as _, SecretString};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::Daemon;
 use crate::config::Configuration;
-use crate::http::{CHANGES_PATH, EXPLAIN_PATH, RECORDS_PATH};
+use crate::http::{CHANGES_PATH, COMMANDS_PATH, EXPLAIN_PATH, JOURNAL_PATH, JournalPage, RECORDS_PATH};
+use crate::model::commands::{Command, Done, Refusal};
 use crate::model::decisions::{DecisionsRecord, HubRecord};
 use crate::model::explanation::{Explained, Query};
 use crate::model::id::{ClusterName, PlacementKey};
 use crate::model::ocm::OcmPlacementRecord;
 use crate::model::records::{
-    Binding, ClusterRecord, PlacementRecord, PolicySnapshot, ResourceSnapshot, SourceRecord, WorkStatus,
+    Binding, ClusterRecord, JournalEntry, PlacementRecord, PolicySnapshot, ResourceSnapshot, SourceRecord, WorkStatus,
 };
 use crate::model::runs::RunRecord;
 use crate::store::embedded::EmbeddedStore;
@@ -24,7 +30,7 @@ use crate::store::records::{
     self, BINDING_PREFIX, CLUSTER_PREFIX, DECISIONS_PREFIX, HUB_PREFIX, OCM_PREFIX, PLACEMENT_PREFIX, POLICY_PREFIX,
     RUN_PREFIX, SNAPSHOT_PREFIX, SOURCE_PREFIX, WORK_PREFIX,
 };
-use crate::store::{self, Store as _};
+use crate::store::{self, JOURNAL_ENTRIES_MAX, Store as _};
 
 /// How long one answer of the daemon may take, long polls excepted.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -106,6 +112,31 @@ impl Source {
         Books::of(&entries)
     }
 
+    /// Reads what happened, to a placement or at all, oldest first.
+    ///
+    /// # Errors
+    /// The daemon does not answer, or the store cannot be read.
+    pub fn journal(&self, placement: Option<&PlacementKey>) -> anyhow::Result<Vec<JournalEntry>> {
+        match self {
+            Self::Daemon(address) => journal_of(|after| {
+                let mut parameters = form_urlencoded::Serializer::new(String::new());
+                parameters.append_pair("after", &after.to_string());
+                if let Some(placement) = placement {
+                    parameters.append_pair("placement", &placement.to_string());
+                }
+                let answer = ask(address, &format!("{JOURNAL_PATH}?{}", parameters.finish()), ANSWER_TIMEOUT)?;
+                serde_json::from_value(answer).context("the daemon's answer is no journal")
+            }),
+            Self::Store(path) => {
+                let store = EmbeddedStore::open_read_only(path)?;
+                let mut entries: Vec<_> =
+                    store.journal(0, JOURNAL_ENTRIES_MAX)?.into_iter().map(|(_, entry)| entry).collect();
+                entries.retain(|entry| placement.is_none_or(|wanted| entry.placement.as_ref() == Some(wanted)));
+                Ok(entries)
+            }
+        }
+    }
+
     /// Waits until records may have changed since `version`; returns the version to ask with next.
     ///
     /// # Errors
@@ -119,6 +150,17 @@ impl Source {
             Self::Store(_) => bail!("no daemon runs, so nothing changes; start one with `gitfleet run`"),
         }
     }
+}
+
+/// Reads a journal to its end, page by page.
+fn journal_of(mut page: impl FnMut(u64) -> anyhow::Result<JournalPage>) -> anyhow::Result<Vec<JournalEntry>> {
+    let (mut entries, mut after) = (Vec::new(), Some(0));
+    while let Some(number) = after {
+        let found = page(number)?;
+        entries.extend(found.entries.into_iter().map(|(_, entry)| entry));
+        after = found.next;
+    }
+    Ok(entries)
 }
 
 fn from_store(path: &Path) -> anyhow::Result<Vec<(String, Value)>> {
@@ -137,25 +179,69 @@ fn from_daemon(address: &str) -> anyhow::Result<Vec<(String, Value)>> {
     serde_json::from_value(answer["records"].clone()).context("the daemon's answer is not a list of records")
 }
 
-/// Asks the daemon. Loopback and plain HTTP: whoever exposes it puts a proxy in front.
+/// Asks the daemon, and takes every answer but success for an error.
 fn ask(address: &str, path: &str, timeout: Duration) -> anyhow::Result<Value> {
-    let address = address.trim_start_matches("http://").trim_end_matches('/');
+    let address = bare(address);
+    let (status, body) = send(address, http::Request::get(uri(address, path)?), Bytes::new(), timeout)?;
+    anyhow::ensure!(
+        status.is_success(),
+        "asking the daemon at {address}: it answered {status}: {}",
+        String::from_utf8_lossy(&body)
+    );
+    serde_json::from_slice(&body).with_context(|| format!("the answer of the daemon at {address} is not JSON"))
+}
+
+fn bare(address: &str) -> &str {
+    address.trim_start_matches("http://").trim_end_matches('/')
+}
+
+fn uri(address: &str, path: &str) -> anyhow::Result<http::Uri> {
+    format!("http://{address}{path}").parse().with_context(|| format!("{address} is no address"))
+}
+
+/// Sends a request. Loopback and plain HTTP: whoever exposes the daemon puts a proxy in front.
+fn send(
+    address: &str,
+    request: http::request::Builder,
+    body: Bytes,
+    timeout: Duration,
+) -> anyhow::Result<(http::StatusCode, Bytes)> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let uri: http::Uri =
-        format!("http://{address}{path}").parse().with_context(|| format!("{address} is no address"))?;
+    let request = request.body(http_body_util::Full::new(body))?;
     let question = async {
-        let client = hyper_util::client::legacy::Client::builder(hyper_util::rt::TokioExecutor::new())
-            .build_http::<http_body_util::Empty<bytes::Bytes>>();
-        let answer = client.get(uri).await?;
+        let client = hyper_util::client::legacy::Client::builder(hyper_util::rt::TokioExecutor::new()).build_http();
+        let answer = client.request(request).await?;
         let status = answer.status();
-        let body = http_body_util::BodyExt::collect(answer.into_body()).await?.to_bytes();
-        anyhow::ensure!(status.is_success(), "the daemon answered {status}: {}", String::from_utf8_lossy(&body));
-        Ok(serde_json::from_slice(&body)?)
+        anyhow::Ok((status, http_body_util::BodyExt::collect(answer.into_body()).await?.to_bytes()))
     };
     let asked = runtime.block_on(async { tokio::time::timeout(timeout, question).await });
-    asked.map_err(|_| anyhow::anyhow!("no answer within {} s", timeout.as_secs()))?.with_context(|| {
+    asked.map_err(|_| anyhow::anyhow!("no answer within {} s", timeout.as_secs())).flatten().with_context(|| {
         format!("asking the daemon at {address} (is `gitfleet run` running there? name its configuration with -c, or its address with --server)")
     })
+}
+
+/// Tells the daemon to do something; returns what came of it, or why it refused.
+///
+/// # Errors
+/// The daemon does not answer, does not know the token, or does not understand.
+pub fn tell(address: &str, token: &SecretString, command: &Command) -> anyhow::Result<Result<Done, Refusal>> {
+    let address = bare(address);
+    let mut bearer = HeaderValue::try_from(format!("Bearer {}", token.expose_secret()))
+        .map_err(|_| anyhow::anyhow!("the token has characters that no token has"))?;
+    bearer.set_sensitive(true);
+    let request = http::Request::post(uri(address, COMMANDS_PATH)?)
+        .header(AUTHORIZATION, bearer)
+        .header(CONTENT_TYPE, "application/json");
+    let (status, body) = send(address, request, serde_json::to_vec(command)?.into(), ANSWER_TIMEOUT)?;
+    if status.is_success() {
+        return Ok(Ok(serde_json::from_slice(&body).context("the daemon's answer does not say what was done")?));
+    }
+    if let Ok(refusal) = serde_json::from_slice::<Refusal>(&body) {
+        return Ok(Err(refusal));
+    }
+    let said: Value = serde_json::from_slice(&body).unwrap_or_default();
+    let words = said["message"].as_str().map_or_else(|| String::from_utf8_lossy(&body).into_owned(), str::to_owned);
+    bail!("the daemon at {address} answered {status}: {words}")
 }
 
 /// Asks the daemon why a placement has the clusters it has.

@@ -8,6 +8,7 @@ use super::books::locate;
 use super::exit::Exit;
 use super::output::{self, Format, Terminal};
 use crate::model::decisions::DecisionsRecord;
+use crate::model::id::PlacementKey;
 use crate::report::table::Table;
 
 /// What is exported.
@@ -15,6 +16,17 @@ use crate::report::table::Table;
 pub enum Export {
     /// The clusters of each placement, as the PlacementDecisions on the hub hold them.
     Decisions(Decisions),
+    /// What happened, oldest first: one JSON object a line.
+    Journal(Journal),
+}
+
+/// Options of `export journal`.
+#[derive(Debug, clap::Args)]
+pub struct Journal {
+    /// Only what concerns this placement: `NAME` or `NAMESPACE/NAME`.
+    placement: Option<PlacementKey>,
+    #[command(flatten)]
+    daemon: Daemon,
 }
 
 /// Options of `export decisions`.
@@ -31,7 +43,23 @@ pub struct Decisions {
 
 /// Runs the command.
 pub fn run(what: &Export) -> anyhow::Result<Exit> {
-    let Export::Decisions(args) = what;
+    match what {
+        Export::Decisions(args) => decisions(args),
+        Export::Journal(args) => journal(args),
+    }
+}
+
+fn journal(args: &Journal) -> anyhow::Result<Exit> {
+    let entries = locate(&args.daemon)?.journal(args.placement.as_ref())?;
+    let mut text = String::new();
+    for entry in &entries {
+        text.push_str(&serde_json::to_string(entry)?);
+        text.push('\n');
+    }
+    output::print(&text)
+}
+
+fn decisions(args: &Decisions) -> anyhow::Result<Exit> {
     let books = locate(&args.daemon)?.read()?;
     let mut records: Vec<&DecisionsRecord> = books.decisions.iter().filter(|record| !record.removed).collect();
     if let Some(wanted) = &args.placement {

@@ -15,6 +15,7 @@ use crate::report::objects::{
 };
 use crate::report::ocm;
 use crate::report::placement::PlacementView;
+use crate::report::runs::{approval_request_objects, deletion_gate_object, run_object};
 use crate::report::table::{Kind, table};
 
 /// Options of `get`.
@@ -32,8 +33,9 @@ pub struct Args {
     daemon: Daemon,
 }
 
+/// Kinds of objects that records are shown as.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
-enum GetKind {
+pub enum GetKind {
     /// ClusterResourcePlacements and ResourcePlacements.
     #[value(alias = "placement", alias = "crp", alias = "rp")]
     Placements,
@@ -46,6 +48,12 @@ enum GetKind {
     /// Bindings.
     #[value(alias = "binding", alias = "crb")]
     Bindings,
+    /// Staged update runs.
+    #[value(alias = "run", alias = "csur", alias = "sur")]
+    Runs,
+    /// Approval requests of staged update runs, and closed deletion gates.
+    #[value(alias = "approval", alias = "careq", alias = "areq")]
+    Approvals,
     /// Works: what each cluster holds.
     #[value(alias = "work")]
     Works,
@@ -74,6 +82,8 @@ impl GetKind {
             Self::OcmPlacements => Kind::OcmPlacements,
             Self::PlacementDecisions => Kind::Decisions,
             Self::Evictions => Kind::Evictions,
+            Self::Runs => Kind::Runs,
+            Self::Approvals => Kind::Approvals,
         }
     }
 }
@@ -81,13 +91,10 @@ impl GetKind {
 /// Runs the command.
 pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let books = locate(&args.daemon)?.read()?;
-    let mut objects = objects(&books, args.kind);
-    if let Some(name) = &args.name {
-        objects.retain(|object| is_named(object, name));
-        if objects.is_empty() {
-            bail!("there is no {name} among the {}", format!("{:?}", args.kind).to_lowercase());
-        }
-    }
+    let objects = match &args.name {
+        Some(name) => named(&books, args.kind, name)?,
+        None => objects(&books, args.kind),
+    };
     let text = match args.output {
         Format::Json => output::render_json(&objects),
         Format::Yaml => output::render_yaml(&objects),
@@ -98,6 +105,19 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         }
     };
     output::print(&text)
+}
+
+/// Returns the objects of a name: of `name` alone those of every namespace.
+///
+/// # Errors
+/// There is none.
+pub fn named(books: &Books, kind: GetKind, name: &str) -> anyhow::Result<Vec<Value>> {
+    let mut objects = objects(books, kind);
+    objects.retain(|object| is_named(object, name));
+    if objects.is_empty() {
+        bail!("there is no {name} among the {}", format!("{kind:?}").to_lowercase());
+    }
+    Ok(objects)
 }
 
 /// Accepts `name` and, for what lives in namespaces, `namespace/name`.
@@ -136,6 +156,11 @@ fn objects(books: &Books, kind: GetKind) -> Vec<Value> {
         GetKind::OcmPlacements => books.ocm.iter().map(ocm::placement_object).collect(),
         GetKind::PlacementDecisions => books.ocm.iter().flat_map(ocm::decision_objects).collect(),
         GetKind::Evictions => books.placements.iter().flat_map(eviction_objects).collect(),
+        GetKind::Runs => books.runs.values().flat_map(|of| of.values().map(|run| run_object(run, now))).collect(),
+        GetKind::Approvals => {
+            let requests = books.runs.values().flat_map(|of| of.values().flat_map(approval_request_objects));
+            requests.chain(books.placements.iter().filter_map(deletion_gate_object)).collect()
+        }
         GetKind::Clusters => books.clusters.values().map(|c| member_cluster_object(c, now)).collect(),
     }
 }

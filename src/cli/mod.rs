@@ -4,19 +4,23 @@ pub mod exit;
 pub mod output;
 
 mod books;
+mod describe;
 mod explain;
 mod export;
 mod get;
+mod person;
 mod plan;
 mod run;
 mod schedule;
 mod status;
+mod tell;
 mod validate;
 
 use std::path::PathBuf;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
 
+use crate::model::commands::Verb;
 use crate::telemetry::log::{self, LogFormat};
 use exit::Exit;
 
@@ -24,7 +28,7 @@ use exit::Exit;
 #[derive(Debug, Parser)]
 #[command(name = "gitfleet", version, max_term_width = 100, arg_required_else_help = true)]
 #[command(
-    after_help = "Exit codes: 0 done, 1 changes found or not as wished, 2 error, 3 waiting for a person, 64 wrong usage."
+    after_help = "Exit codes: 0 done, 1 changes found, not as wished or refused, 2 error, 3 waiting for a person, 64 wrong usage."
 )]
 pub struct Cli {
     /// How logs are written to standard error.
@@ -49,10 +53,24 @@ enum Command {
     Schedule(schedule::Args),
     /// Show why a placement has the clusters it has, and not others.
     Explain(explain::Args),
-    /// Show records: placements, snapshots, policies, bindings, works, clusters.
+    /// Show records: placements, snapshots, runs, approvals, bindings, works, clusters.
     Get(get::Args),
+    /// Show one object with its conditions and what happened to it.
+    Describe(describe::Args),
     /// Show how the rollout stands, as a tree.
     Status(status::Args),
+    /// Say yes at a gate that waits for a person.
+    Approve(tell::AtGate),
+    /// Say no at a gate: the run ends, and its snapshot is not rolled out again.
+    Reject(tell::AtGate),
+    /// Start nothing new for a placement.
+    Pause(tell::AtPlacement),
+    /// Go on with a placement; without a name, let a rewritten history of the source in.
+    Resume(tell::Resume),
+    /// Return a placement to an earlier snapshot.
+    Rollback(tell::Rollback),
+    /// Try failed clusters again, or a snapshot that was rolled back or rejected.
+    Retry(tell::Retry),
     /// Print what other tools need of the records.
     #[command(subcommand)]
     Export(export::Export),
@@ -108,7 +126,14 @@ pub fn main() -> Exit {
         Command::Schedule(args) => schedule::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Get(args) => get::run(&args),
+        Command::Describe(args) => describe::run(&args),
         Command::Status(args) => status::run(&args),
+        Command::Approve(args) => args.run(Verb::Approve),
+        Command::Reject(args) => args.run(Verb::Reject),
+        Command::Pause(args) => args.run(),
+        Command::Resume(args) => args.run(),
+        Command::Rollback(args) => args.run(),
+        Command::Retry(args) => args.run(),
         Command::Export(what) => export::run(&what),
         Command::Crd => output::print(&crd()),
         Command::Config(ConfigCommand::Schema) => output::print(&format!("{:#}\n", crate::config::schema())),

@@ -9,8 +9,9 @@ use tokio::sync::{mpsc, watch};
 
 use super::books::load_configuration;
 use super::exit::Exit;
+use super::person;
 use crate::config::{Configuration, read_secret};
-use crate::engine::hall::Hall;
+use crate::engine::hall::{Asked, Hall};
 use crate::http::tokens::Tokens;
 use crate::http::{self, Shared};
 use crate::report::converge::Converged;
@@ -60,9 +61,17 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         let (version, changes) = watch::channel(0);
         let (stopper, stop) = watch::channel(false);
         let (questions, asked) = mpsc::unbounded_channel();
+        let (instructions, told) = mpsc::unbounded_channel();
         if !args.once {
-            let readers = Arc::new(readers(&configuration)?);
-            let shared = Shared { store: store.clone(), metrics: Arc::clone(&metrics), changes, questions, readers };
+            let shared = Shared {
+                store: store.clone(),
+                metrics: Arc::clone(&metrics),
+                changes,
+                questions,
+                readers: Arc::new(readers(&configuration)?),
+                commanders: Arc::new(commanders(&configuration)?),
+                instructions,
+            };
             let listen = configuration.http.listen;
             let listener = http::bind(listen)
                 .await
@@ -75,7 +84,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
             // The hall may have ended by itself.
             let _ = stopper.send(true);
         });
-        let hall = Hall::open(configuration, store, metrics, version, asked)?;
+        let hall = Hall::open(configuration, store, metrics, version, Asked { questions: asked, instructions: told })?;
         anyhow::Ok(hall.run(stop, args.once.then_some(args.timeout)).await)
     });
     runtime.shutdown_timeout(SHUTDOWN_MAX);
@@ -98,8 +107,19 @@ fn readers(configuration: &Configuration) -> anyhow::Result<Tokens> {
     Ok(Tokens::new(read.collect::<anyhow::Result<Vec<_>>>()?))
 }
 
+/// Reads the tokens that may command: those of the configuration, else a new one for whoever runs the daemon.
+fn commanders(configuration: &Configuration) -> anyhow::Result<Tokens> {
+    let (store, named) = (&configuration.store.path, &configuration.http.tokens);
+    if named.is_empty() {
+        return Ok(Tokens::new(vec![(person::os_user(), person::issue_token(store)?)]));
+    }
+    person::revoke_token(store)?;
+    let read = named.iter().map(|token| Ok((token.name.clone(), read_secret(&token.token_file)?)));
+    Ok(Tokens::new(read.collect::<anyhow::Result<Vec<_>>>()?))
+}
+
 /// Opens the store for writing. A reader (`get`, `status`) holds its lock for a moment, which is waited for.
-fn open_store(path: &Path) -> crate::store::Result<EmbeddedStore> {
+pub(super) fn open_store(path: &Path) -> crate::store::Result<EmbeddedStore> {
     let mut tries = LOCK_WAIT_MAX.as_millis() / LOCK_PAUSE.as_millis();
     loop {
         match EmbeddedStore::open(path) {

@@ -17,6 +17,7 @@ use secrecy::SecretString;
 use crate::error::{Classify, ErrorClass};
 use crate::model::id::ClusterName;
 use crate::model::manifest::InputError;
+use crate::model::runs::ApprovalRules;
 
 pub use file::*;
 pub use members::{MemberAccess, glob_matches};
@@ -160,6 +161,14 @@ impl Configuration {
                 error.path = path.display().to_string();
             }
             Error::Invalid { errors }
+        })
+    }
+
+    /// Returns how many people open a gate, and for how long a word counts.
+    pub fn approval_rules(&self) -> ApprovalRules {
+        self.forge.as_ref().map_or_else(ApprovalRules::default, |forge| ApprovalRules {
+            required: forge.approvals.required,
+            expire_after: forge.approvals.expire_after,
         })
     }
 

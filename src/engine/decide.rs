@@ -3,7 +3,12 @@
 //! The daemon, `plan` and the tests run this very function. It takes a placement as it stands and answers how it stands
 //! next and what its members shall hold; the hall writes the difference down before anything follows from it.
 
+mod advance;
+mod freeze;
+mod runs;
 mod schedule;
+#[cfg(test)]
+mod stories;
 mod works;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,11 +18,13 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use super::world::{Payload, PlacementState, Selected, World};
-use crate::api::annotations::DELETION_GUARD;
-use crate::api::placement::{ApplyStrategyType, StrategyType};
+use crate::api::annotations::{DELETION_GUARD, ON_FAILURE};
+use crate::api::condition::{Condition, ConditionStatus, find_condition};
+use crate::api::placement::{ApplyStrategy, ApplyStrategyType, StrategyType};
 use crate::deliver::guard::{self, guarded};
 use crate::model::id::{ClusterName, ObjectKey};
 use crate::model::manifest::Manifest;
+use crate::model::overrides::PickedOverrides;
 use crate::model::records::{Binding, BindingState, DeletionGate, JournalEntry, ResourceSnapshot, WorkStatus};
 use crate::model::tree::Placement;
 use crate::model::work::WorkOrder;
@@ -46,8 +53,7 @@ pub struct Decision {
 
 /// Decides about one placement.
 pub fn decide(state: PlacementState, world: &World, now: Timestamp) -> Decision {
-    let mut pass =
-        Pass { state, world, now, candidates: BTreeMap::new(), journal: Vec::new(), forget: Vec::new(), wake_at: None };
+    let mut pass = Pass::new(state, world, now);
     pass.settle_removed_bindings();
     pass.follow_git();
     pass.leave();
@@ -72,19 +78,29 @@ pub fn decide(state: PlacementState, world: &World, now: Timestamp) -> Decision 
     Decision { finished, orders, state: pass.state, forget: pass.forget, journal: pass.journal, wake_at: pass.wake_at }
 }
 
-struct Pass<'a> {
-    state: PlacementState,
-    world: &'a World,
+/// One placement on its way from how it stood to how it stands next.
+pub(super) struct Pass<'a> {
+    pub(super) state: PlacementState,
+    pub(super) world: &'a World,
     now: Timestamp,
     /// The overrides that concern the payload of a snapshot, by its index.
     candidates: BTreeMap<u64, Candidates>,
-    journal: Vec<JournalEntry>,
+    pub(super) journal: Vec<JournalEntry>,
     forget: Vec<ClusterName>,
     wake_at: Option<Timestamp>,
 }
 
+impl<'a> Pass<'a> {
+    pub(super) fn new(state: PlacementState, world: &'a World, now: Timestamp) -> Self {
+        let (candidates, journal, forget) = (BTreeMap::new(), Vec::new(), Vec::new());
+        let mut pass = Self { state, world, now, candidates, journal, forget, wake_at: None };
+        pass.find_candidates();
+        pass
+    }
+}
+
 impl Pass<'_> {
-    fn note(&mut self, event: &str, cluster: Option<&ClusterName>, facts: serde_json::Value) {
+    pub(super) fn note(&mut self, event: &str, cluster: Option<&ClusterName>, facts: serde_json::Value) {
         self.journal.push(JournalEntry {
             at: self.now,
             event: event.to_owned(),
@@ -235,7 +251,8 @@ impl Pass<'_> {
                 index
             }
             Next::Create { index, prune } => {
-                let in_use: BTreeSet<u64> = self.state.bindings.values().filter_map(|b| b.snapshot).collect();
+                let mut in_use = self.state.snapshots_named();
+                in_use.extend(self.state.record.last_succeeded);
                 for old in prune.iter().filter(|old| !in_use.contains(old)) {
                     self.state.snapshots.remove(old);
                     self.state.payloads.remove(old);
@@ -341,10 +358,14 @@ impl Pass<'_> {
             }
             return;
         }
-        let Some(newest) = self.state.newest().map(|s| s.index) else { return };
+        self.release_held();
         if self.state.record.spec.strategy.type_ == StrategyType::External {
+            self.state.record.goal = None;
+            self.stage();
             return;
         }
+        self.end_runs("the placement is of strategy RollingUpdate, which moves by itself");
+        let Some(goal) = self.goal() else { return };
         let limits = match self.limits() {
             Ok(limits) => limits,
             Err(error) => {
@@ -352,7 +373,6 @@ impl Pass<'_> {
                 return;
             }
         };
-        let strategy = self.state.record.spec.strategy.apply_strategy.clone().unwrap_or_default();
         let views: Vec<BindingView> = self
             .state
             .bindings
@@ -360,33 +380,76 @@ impl Pass<'_> {
             .map(|binding| {
                 let work = self.state.works.get(&binding.cluster).map(AsRef::as_ref);
                 let health = health(binding, settled_work(binding, work).is_some(), &limits, self.now);
-                let outdated = binding.snapshot != Some(newest)
-                    || binding.apply_strategy != strategy
-                    || binding.overrides != self.desired_overrides(&binding.cluster, newest);
+                let outdated = !self.is_at(binding, goal);
                 BindingView::new(binding, health, outdated, !self.world.is_online(&binding.cluster))
             })
             .collect();
         let moves = roll(&views, &limits);
         self.state.record.halted.clone_from(&moves.halted);
         self.wake_at = moves.wait.and_then(|wait| self.now.checked_add(wait).ok());
-        for name in moves.update.iter().chain(&moves.bind) {
+        if self.state.record.paused.is_some() {
+            return;
+        }
+        if moves.halted.is_some() && self.return_to_last_success(goal) {
+            self.wake_at = Some(self.now);
+            return;
+        }
+        let strategy = self.state.record.spec.strategy.apply_strategy.clone().unwrap_or_default();
+        // Without the payload nobody can be told what to hold.
+        let may_move = self.state.payloads.contains_key(&goal);
+        for name in moves.update.iter().chain(&moves.bind).filter(|_| may_move) {
             let Some(cluster) = self.state.bindings.get(name).map(|binding| binding.cluster.clone()) else { continue };
-            let overrides = self.desired_overrides(&cluster, newest);
-            let Some(binding) = self.state.bindings.get_mut(name) else { continue };
-            let facts = json!({"binding": name, "from": binding.snapshot, "to": newest});
-            binding.state = BindingState::Bound;
-            binding.snapshot = Some(newest);
-            binding.apply_strategy = strategy.clone();
-            binding.overrides = overrides;
-            binding.started_at = Some(self.now);
-            binding.generation += 1;
-            self.note("RolloutStarted", Some(&cluster), facts);
+            let overrides = self.desired_overrides(&cluster, goal);
+            self.bring(name, goal, strategy.clone(), overrides);
+        }
+        if moves.update.is_empty() && moves.bind.is_empty() && moves.stale.is_empty() {
+            self.note_success();
         }
         for name in &moves.remove {
             if self.state.bindings.get(name).is_some_and(|binding| !is_held(binding)) {
                 self.remove(name);
             }
         }
+    }
+
+    /// Returns the snapshot that a rolling update goes to: the newest, or the one a rollback returned to.
+    fn goal(&self) -> Option<u64> {
+        let pinned = self.state.record.goal.filter(|goal| self.state.snapshots.contains_key(goal));
+        pinned.or_else(|| self.state.newest().map(|newest| newest.index))
+    }
+
+    /// With `on-failure: Rollback` a rolling update that halted returns to the last snapshot that succeeded everywhere.
+    /// Returns whether it does.
+    fn return_to_last_success(&mut self, goal: u64) -> bool {
+        let record = &self.state.record;
+        let is_wished = record.annotations.get(ON_FAILURE).is_some_and(|value| value == "Rollback");
+        let to = record.last_succeeded.filter(|to| is_wished && record.goal.is_none() && *to != goal);
+        let Some(to) = to.filter(|to| self.state.snapshots.contains_key(to)) else { return false };
+        self.return_to(to, "more clusters failed than may");
+        true
+    }
+
+    /// Turns a rolling update back to an earlier snapshot; the newest is held.
+    pub(in crate::engine) fn return_to(&mut self, to: u64, why: &str) {
+        if let Some(newest) = self.state.newest().map(|newest| newest.index) {
+            self.hold(newest, format!("it was rolled back to snapshot {to}: {why}"));
+        }
+        self.state.record.goal = Some(to);
+        self.note("RolledBack", None, json!({"to": to, "why": why}));
+    }
+
+    /// Tells a cluster to hold a snapshot.
+    fn bring(&mut self, name: &str, index: u64, strategy: ApplyStrategy, overrides: PickedOverrides) {
+        let Some(binding) = self.state.bindings.get_mut(name) else { return };
+        let facts = json!({"binding": name, "from": binding.snapshot, "to": index});
+        binding.state = BindingState::Bound;
+        binding.snapshot = Some(index);
+        binding.apply_strategy = strategy;
+        binding.overrides = overrides;
+        binding.started_at = Some(self.now);
+        binding.generation += 1;
+        let cluster = binding.cluster.clone();
+        self.note("RolloutStarted", Some(&cluster), facts);
     }
 
     fn remove(&mut self, name: &str) {
@@ -397,6 +460,32 @@ impl Pass<'_> {
         self.note("RemovalStarted", Some(&cluster), json!({"binding": name}));
     }
 
+    /// Writes events of conditions that have become true.
+    fn note_progress(&mut self, before: &[Condition]) {
+        let kind = self.state.record.key.kind();
+        for (type_, event) in PROGRESS_EVENTS {
+            let type_ = format!("{kind}{type_}");
+            let holds = |conditions: &[Condition]| {
+                find_condition(conditions, &type_).is_some_and(|c| c.status == ConditionStatus::True)
+            };
+            if holds(&self.state.record.conditions) && !holds(before) {
+                let snapshot = self.state.newest().map(|newest| newest.index);
+                self.note(event, None, json!({"snapshot": snapshot}));
+            }
+        }
+    }
+
+    /// Returns the bindings that failed at what they are to hold.
+    pub(super) fn failed_bindings(&self) -> Vec<String> {
+        let Ok(limits) = self.limits() else { return Vec::new() };
+        let has_failed = |binding: &&Binding| {
+            let work = self.state.works.get(&binding.cluster).map(AsRef::as_ref);
+            let is_told = binding.state == BindingState::Bound && !binding.deleting;
+            is_told && health(binding, settled_work(binding, work).is_some(), &limits, self.now).failed
+        };
+        self.state.bindings.values().filter(has_failed).map(|binding| binding.name.clone()).collect()
+    }
+
     /// Writes down the placement's own status, and forgets payload nobody needs.
     fn conclude(&mut self) {
         let in_use: BTreeSet<u64> = self.state.snapshots_in_use().map(|s| s.index).collect();
@@ -404,9 +493,21 @@ impl Pass<'_> {
         self.forget_rendered();
         let bindings: Vec<Binding> = self.state.bindings.values().cloned().collect();
         let conditions = placement_status(&self.state.view(&bindings, self.world, self.now)).conditions;
-        self.state.record.conditions = conditions;
+        let before = std::mem::replace(&mut self.state.record.conditions, conditions);
+        self.note_progress(&before);
     }
 }
+
+/// What the journal says when a condition of a placement becomes true, in the order of the chain.
+///
+/// Source: the events of KubeFleet's placement controller.
+const PROGRESS_EVENTS: [(&str, &str); 5] = [
+    ("RolloutStarted", "PlacementRolloutStarted"),
+    ("Overridden", "PlacementOverriddenSucceeded"),
+    ("WorkSynchronized", "PlacementWorkSynchronized"),
+    ("Applied", "PlacementApplied"),
+    ("Available", "PlacementRolloutCompleted"),
+];
 
 type Deletions = BTreeMap<ClusterName, BTreeSet<ObjectKey>>;
 

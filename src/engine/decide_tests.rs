@@ -106,6 +106,7 @@ impl Simulation {
             availability: Some(availability),
             owned: None,
             differences: Vec::new(),
+            differs_since: None,
         };
         let status = WorkStatus {
             generation: order.generation,

@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use super::core::identity;
 use super::follow::source_spec;
 use super::ocm::{Ocm, key_named};
+use super::persist::Books;
 use super::plan::{imagined, rolled_out};
 use super::world::{self, PlacementState, World, clusters};
 use super::{commit, hall};
@@ -15,13 +17,12 @@ use crate::config::Configuration;
 use crate::git::Source;
 use crate::model::explanation::{ClusterExplanation, Explained, Explanation, Query};
 use crate::model::id::{ClusterName, CommitId, PlacementKey};
-use crate::model::records::{Binding, SourceRecord};
+use crate::model::records::Binding;
 use crate::model::tree::Tree;
 use crate::report::work::listing;
 use crate::schedule::{BadValues, Request, differences, explain as explain_policy, ocm};
 use crate::snapshot::scheduled_policy;
 use crate::store::embedded::EmbeddedStore;
-use crate::store::records;
 use crate::yaml;
 
 /// Kinds that can be explained.
@@ -143,14 +144,14 @@ pub fn from_trees(base: Option<&Arc<Tree>>, head: &Arc<Tree>, query: &Query) -> 
 /// As [`explain`]; and where the store or the accepted commit cannot be read.
 pub fn from_store(configuration: &Configuration, query: &Query, now: Timestamp) -> Result<Explained, Error> {
     let store = EmbeddedStore::open_read_only(&configuration.store.path).map_err(hall::Error::from)?;
-    let source = records::load::<SourceRecord>(&store, &records::source_key(hall::SOURCE_NAME));
-    let accepted = source.map_err(hall::Error::from)?.and_then(|record| record.value.accepted);
-    let accepted = accepted.ok_or(Error::NoCommit)?;
+    let books = Books::read(&store).map_err(hall::Error::from)?;
+    let accepted = books.source.and_then(|source| source.accepted).ok_or(Error::NoCommit)?;
     let spec = source_spec(configuration).map_err(hall::Error::from)?;
     let source = Source::open(spec, &hall::state_dir(configuration)).map_err(hall::Error::from)?;
     let tree = commit::read_commit(source.reader(), &accepted, &mut commit::Cache::new());
     let tree = Arc::new(tree.map_err(|error| Error::Commit(accepted, error))?);
-    let (mut world, placements) = hall::remembered(&store, configuration)?;
+    let ocm = Ocm::restore(books.ocm);
+    let mut world = World { source: identity(configuration), records: books.clusters, ocm, ..World::default() };
     world.clusters = clusters(&tree, &world.records, now);
     world.ocm.follow(&tree);
     for (name, member) in &tree.clusters {
@@ -158,7 +159,7 @@ pub fn from_store(configuration: &Configuration, query: &Query, now: Timestamp) 
         world.ocm.observe(name, facts);
     }
     world.tree = tree;
-    Ok(Explained { explanation: explain(&world, &placements, query, now)?, changes: None })
+    Ok(Explained { explanation: explain(&world, &books.placements, query, now)?, changes: None })
 }
 
 enum Found<'a> {

@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 
 use super::commit::{self, Cache, read_commit, read_payload};
 use super::world::Payload;
@@ -28,10 +28,12 @@ const PIN_PREFIX: &str = "commit-";
 pub enum Request {
     /// Look now.
     Poll,
+    /// Let a tip in though it does not descend from the commit in force: a person said so.
+    LetIn(CommitId),
     /// Only these commits are named by records; others need not be kept.
     Retain(BTreeSet<CommitId>),
-    /// Read a snapshot's payload again.
-    Payload(Arc<ResourceSnapshot>, oneshot::Sender<Result<Payload, String>>),
+    /// Read a snapshot's payload again; [`News::Payload`] is the answer.
+    Payload(Arc<ResourceSnapshot>),
 }
 
 /// What the source's thread tells the hall.
@@ -51,6 +53,8 @@ pub enum News {
     Unchanged,
     /// The source can be read again, and its tip is where it was.
     Readable,
+    /// The payload of a snapshot, or why it cannot be read.
+    Payload(Arc<ResourceSnapshot>, Result<Payload, String>),
 }
 
 /// How a source is followed.
@@ -61,6 +65,8 @@ pub struct Settings {
     pub poll_interval: Duration,
     /// What to do about a rewritten history.
     pub on_rewrite: HistoryRewrite,
+    /// A tip of a rewritten history that a person let in.
+    pub let_in: Option<CommitId>,
     /// The commit in force, from the store.
     pub accepted: Option<CommitId>,
 }
@@ -104,6 +110,7 @@ pub fn follow(
         accepted: settings.accepted,
         poll_interval: settings.poll_interval,
         on_rewrite: settings.on_rewrite,
+        let_in: settings.let_in,
         failures: 0,
         unread: None,
         failing: false,
@@ -134,6 +141,8 @@ struct Follower {
     accepted: Option<CommitId>,
     poll_interval: Duration,
     on_rewrite: HistoryRewrite,
+    /// A tip that a person let in.
+    let_in: Option<CommitId>,
     failures: u32,
     /// A tip that was seen and could not be read or pinned: it is tried again with the next poll.
     unread: Option<CommitId>,
@@ -149,10 +158,15 @@ impl Follower {
         loop {
             match inbox.recv_timeout(self.pause()) {
                 Ok(Request::Poll) | Err(RecvTimeoutError::Timeout) => self.poll(),
+                Ok(Request::LetIn(commit)) => {
+                    self.let_in = Some(commit.clone());
+                    self.unread = Some(commit);
+                    self.poll();
+                }
                 Ok(Request::Retain(commits)) => self.retain(&commits),
-                Ok(Request::Payload(snapshot, reply)) => {
-                    // The hall may have stopped waiting.
-                    drop(reply.send(read_payload(self.source.reader(), &snapshot)));
+                Ok(Request::Payload(snapshot)) => {
+                    let payload = read_payload(self.source.reader(), &snapshot);
+                    self.tell(News::Payload(snapshot, payload));
                 }
                 Err(RecvTimeoutError::Disconnected) => return,
             }
@@ -216,6 +230,7 @@ impl Follower {
         }
         if let Some(accepted) = &self.accepted
             && self.on_rewrite == HistoryRewrite::Hold
+            && self.let_in.as_ref() != Some(tip)
             && !self.source.reader().descends(accepted, tip)?
         {
             self.tell(News::Rewritten(tip.clone()));

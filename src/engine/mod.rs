@@ -2,6 +2,7 @@
 
 pub mod clock;
 pub mod commit;
+pub mod core;
 pub mod decide;
 pub mod disruptions;
 pub mod explain;
@@ -11,11 +12,12 @@ pub mod follow;
 pub mod hall;
 pub mod hub;
 pub mod member;
+pub mod obey;
 pub mod ocm;
 pub mod overrides;
 pub mod persist;
 pub mod plan;
 pub mod schedule;
 pub mod staged;
-mod step;
+pub mod step;
 pub mod world;

@@ -7,16 +7,66 @@ use serde::Serialize;
 
 use super::overrides::Overrides;
 use super::world::PlacementState;
-use crate::model::id::PlacementKey;
+use crate::model::decisions::{DecisionsRecord, HubRecord};
+use crate::model::id::{ClusterName, PlacementKey};
 use crate::model::ocm::OcmPlacementRecord;
 use crate::model::overrides::{OverrideRef, OverrideSnapshot};
-use crate::model::records::{Binding, PlacementRecord, PolicySnapshot, ResourceSnapshot, WorkStatus};
+use crate::model::records::{
+    Binding, ClusterRecord, PlacementRecord, PolicySnapshot, ResourceSnapshot, SourceRecord, WorkStatus,
+};
 use crate::model::runs::RunRecord;
+use crate::report::decisions::Exports;
 use crate::schedule::ocm::Key;
 use crate::store::records::{
-    self, BINDING_PREFIX, OVERRIDE_PREFIX, PLACEMENT_PREFIX, POLICY_PREFIX, RUN_PREFIX, SNAPSHOT_PREFIX, WORK_PREFIX,
+    self, BINDING_PREFIX, CLUSTER_PREFIX, DECISIONS_PREFIX, HUB_PREFIX, OCM_PREFIX, OVERRIDE_PREFIX, PLACEMENT_PREFIX,
+    POLICY_PREFIX, RUN_PREFIX, SNAPSHOT_PREFIX, WORK_PREFIX,
 };
 use crate::store::{Expected, Op, Result, Store};
+
+/// The name of the one source's record.
+pub const SOURCE_NAME: &str = "source";
+
+/// Everything that a life begins with: what an earlier one wrote down.
+#[derive(Debug, Default)]
+pub struct Books {
+    /// What was known of the source.
+    pub source: Option<SourceRecord>,
+    /// Placements with everything of theirs; payloads are read from git afterwards.
+    pub placements: BTreeMap<PlacementKey, PlacementState>,
+    /// Clusters as they stood.
+    pub clusters: BTreeMap<ClusterName, ClusterRecord>,
+    /// What OCM Placements decided.
+    pub ocm: Vec<OcmPlacementRecord>,
+    /// Snapshots of overrides.
+    pub overrides: Overrides,
+    /// What was exported.
+    pub exports: Exports,
+    /// How hubs stood, by the namespace that is written to.
+    pub hubs: BTreeMap<String, HubRecord>,
+}
+
+impl Books {
+    /// Reads them from a store.
+    ///
+    /// # Errors
+    /// A record that cannot be read is named: nothing is dropped because of it.
+    pub fn read(store: &dyn Store) -> Result<Self> {
+        let source = records::load::<SourceRecord>(store, &records::source_key(SOURCE_NAME))?;
+        let clusters = records::load_all::<ClusterRecord>(store, CLUSTER_PREFIX)?.into_iter();
+        let ocm = records::load_all::<OcmPlacementRecord>(store, OCM_PREFIX)?.into_iter();
+        let exports = records::load_all::<DecisionsRecord>(store, DECISIONS_PREFIX)?.into_iter();
+        let hubs = records::load_all::<HubRecord>(store, HUB_PREFIX)?.into_iter();
+        Ok(Self {
+            source: source.map(|record| record.value),
+            placements: load(store)?,
+            clusters: clusters.map(|record| (record.value.name.clone(), record.value)).collect(),
+            ocm: ocm.map(|record| record.value).collect(),
+            overrides: load_overrides(store)?,
+            exports: exports.map(|record| (record.value.key.clone(), Arc::new(record.value))).collect(),
+            hubs: hubs.map(|record| (record.value.namespace.clone(), record.value)).collect(),
+        })
+    }
+}
 
 /// Reads every placement from the store; payloads are read from git afterwards.
 ///
@@ -80,21 +130,20 @@ pub fn difference(old: Option<&PlacementState>, new: Option<&PlacementState>) ->
 ///
 /// # Errors
 /// As [`load`].
-pub fn load_overrides(store: &dyn Store) -> Result<Overrides> {
+fn load_overrides(store: &dyn Store) -> Result<Overrides> {
     let snapshots = records::load_all::<OverrideSnapshot>(store, OVERRIDE_PREFIX)?;
     Ok(Overrides::restore(snapshots.into_iter().map(|record| record.value)))
 }
 
-/// Returns what to write so that the store has all snapshots of overrides; with the first decision that may name them.
+/// Returns what to write so that the store has a snapshot of an override as it stands, or has it no more.
 ///
 /// # Errors
 /// As [`difference`].
-pub fn override_difference(overrides: &Overrides) -> Result<Vec<Op>> {
-    let op = |(id, snapshot): (&OverrideRef, Option<&OverrideSnapshot>)| match snapshot {
+pub fn override_op(overrides: &Overrides, id: &OverrideRef) -> Result<Op> {
+    match overrides.get(id) {
         Some(snapshot) => records::put(records::override_key(id), snapshot, Expected::Any),
         None => Ok(Op::Delete { key: records::override_key(id), expected: Expected::Any }),
-    };
-    overrides.unwritten().map(op).collect()
+    }
 }
 
 /// Returns what to write so that an OCM Placement goes from `old` to `new`; `None` is one without a record.

@@ -1,5 +1,6 @@
 //! One step of a delivery, carried out on a member.
 
+use jiff::Timestamp;
 use serde_json::Value;
 
 use super::clock;
@@ -122,15 +123,20 @@ async fn delete_parent(target: &dyn Target, order: &WorkOrder) -> StepResult {
 }
 
 /// What a member said about one object.
-struct Answer {
-    outcome: ApplyOutcome,
-    message: String,
-    live: Option<LiveObject>,
-    differences: Vec<Difference>,
+pub struct Answer {
+    /// Whether it was applied.
+    pub outcome: ApplyOutcome,
+    /// Why not, for people.
+    pub message: String,
+    /// The object as it is now.
+    pub live: Option<LiveObject>,
+    /// What a comparison found.
+    pub differences: Vec<Difference>,
 }
 
 impl Answer {
-    fn refused(outcome: ApplyOutcome, message: String) -> Self {
+    /// Says that an object was not written, and why.
+    pub fn refused(outcome: ApplyOutcome, message: String) -> Self {
         Self { outcome, message, live: None, differences: Vec::new() }
     }
 }
@@ -263,13 +269,21 @@ async fn compare_with(
     }
 }
 
-/// Turns an answer into an attempt, counting failures and put-backs on.
 fn conclude(desired: &Desired, answer: Result<Answer, Error>, put_back: bool, before: Option<&Attempt>) -> StepResult {
-    let answer = match answer {
-        Err(error) => return StepResult::Offline(error.to_string()),
-        Ok(answer) => answer,
-    };
-    let now = clock::now();
+    match answer {
+        Err(error) => StepResult::Offline(error.to_string()),
+        Ok(answer) => tried(desired, answer, put_back, before, clock::now()),
+    }
+}
+
+/// Turns an answer into an attempt, counting failures and put-backs on: pure.
+pub fn tried(
+    desired: &Desired,
+    answer: Answer,
+    put_back: bool,
+    before: Option<&Attempt>,
+    now: Timestamp,
+) -> StepResult {
     let same = before.filter(|b| b.manifest == desired.digest);
     let failed = matches!(
         answer.outcome,

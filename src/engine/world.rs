@@ -1,6 +1,6 @@
 //! What the hall knows: the view a decision is made from.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
@@ -81,6 +81,8 @@ pub struct PlacementState {
     pub payloads: BTreeMap<u64, Arc<Payload>>,
     /// Objects that overrides made for clusters.
     pub rendered: Rendered,
+    /// Snapshots whose payload cannot be read from git.
+    pub unreadable: BTreeSet<u64>,
     /// What the accepted commit selects; recomputed when the commit or the placement changes.
     pub selected: Option<Arc<Selected>>,
 }
@@ -97,6 +99,7 @@ impl PlacementState {
             works: BTreeMap::new(),
             payloads: BTreeMap::new(),
             rendered: Rendered::default(),
+            unreadable: BTreeSet::new(),
             selected: None,
         }
     }
@@ -157,12 +160,17 @@ impl PlacementState {
         self.policy().map_or(0, |newest| if newest.hash == hash { newest.index } else { newest.index + 1 })
     }
 
-    /// Returns the snapshots whose payload is needed: those that bindings, the goal and unfinished runs name.
+    /// Returns the indexes of the snapshots that something names: bindings, the goal, unfinished runs.
+    pub fn snapshots_named(&self) -> BTreeSet<u64> {
+        let bindings = self.bindings.values().filter_map(|binding| binding.snapshot);
+        let runs = self.runs.values().filter(|run| !run.phase.is_final()).filter_map(RunRecord::snapshot);
+        bindings.chain(runs).chain(self.record.goal).collect()
+    }
+
+    /// Returns the snapshots whose payload is needed: those that something names, and the newest.
     pub fn snapshots_in_use(&self) -> impl Iterator<Item = &Arc<ResourceSnapshot>> {
-        let mut indexes: Vec<u64> = self.bindings.values().filter_map(|b| b.snapshot).collect();
+        let mut indexes: Vec<u64> = self.snapshots_named().into_iter().collect();
         indexes.extend(self.newest().map(|s| s.index));
-        indexes.extend(self.record.goal);
-        indexes.extend(self.runs.values().filter(|run| !run.phase.is_final()).filter_map(RunRecord::snapshot));
         indexes.sort_unstable();
         indexes.dedup();
         indexes.into_iter().filter_map(|index| self.snapshots.get(&index))

@@ -1,14 +1,14 @@
 //! Edge: the daemon's HTTP interface: health, metrics, and the records for `get` and `status`.
 //!
-//! Loopback by default and read only: whoever exposes it puts a proxy with access control in front. The plugin generator of
-//! Argo CD comes with a token of its own.
+//! Loopback by default: whoever exposes it puts a proxy with access control in front. Reading needs no token, commands do;
+//! the plugin generator of Argo CD comes with a token of its own, which commands nothing.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::{Query as UrlQuery, State};
+use axum::extract::{DefaultBodyLimit, Query as UrlQuery, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -30,10 +30,14 @@ pub const EXPLAIN_PATH: &str = "/api/v1/explain";
 /// How long a question for changes is kept.
 const CHANGES_WAIT: Duration = Duration::from_secs(30);
 
+mod commands;
 mod getparams;
+mod journal;
 pub mod tokens;
 
+pub use commands::{COMMAND_BYTES_MAX, COMMANDS_PATH, Instruction};
 pub use getparams::GETPARAMS_PATH;
+pub use journal::{JOURNAL_PAGE, JOURNAL_PATH, Page as JournalPage};
 
 /// A question to the engine, which alone knows what decides.
 #[derive(Debug)]
@@ -57,6 +61,10 @@ pub struct Shared {
     pub questions: mpsc::UnboundedSender<Question>,
     /// Who may read decisions as a plugin of Argo CD.
     pub readers: Arc<tokens::Tokens>,
+    /// Who may command.
+    pub commanders: Arc<tokens::Tokens>,
+    /// Who carries commands out.
+    pub instructions: mpsc::UnboundedSender<Instruction>,
 }
 
 /// Listens.
@@ -71,18 +79,24 @@ pub async fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {
 
 /// Serves until the process ends.
 pub async fn serve(listener: TcpListener, shared: Shared) {
-    let router = Router::new()
+    if let Err(error) = axum::serve(listener, router(shared)).await {
+        tracing::error!(%error, "the HTTP interface ended");
+    }
+}
+
+fn router(shared: Shared) -> Router {
+    let commands = post(commands::execute).layer(DefaultBodyLimit::max(COMMAND_BYTES_MAX));
+    Router::new()
         .route("/healthz", get(|| async { "ok" }))
         .route("/readyz", get(ready))
         .route("/metrics", get(metrics))
         .route(RECORDS_PATH, get(records))
         .route(CHANGES_PATH, get(changes))
         .route(EXPLAIN_PATH, get(explain))
+        .route(JOURNAL_PATH, get(journal::read))
         .route(GETPARAMS_PATH, post(getparams::execute))
-        .with_state(shared);
-    if let Err(error) = axum::serve(listener, router).await {
-        tracing::error!(%error, "the HTTP interface ended");
-    }
+        .route(COMMANDS_PATH, commands)
+        .with_state(shared)
 }
 
 /// Ready means that the source was read at least once.
@@ -142,3 +156,6 @@ async fn explain(State(shared): State<Shared>, UrlQuery(query): UrlQuery<Query>)
         _ => (StatusCode::SERVICE_UNAVAILABLE, "the daemon is ending").into_response(),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -100,3 +100,16 @@ pub enum RefusalReason {
     /// It cannot be done as things stand.
     NotPossible,
 }
+
+impl std::fmt::Display for Verb {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Approve => "approve",
+            Self::Reject => "reject",
+            Self::Pause => "pause",
+            Self::Resume => "resume",
+            Self::Retry => "retry",
+            Self::Rollback => "rollback",
+        })
+    }
+}

@@ -31,6 +31,9 @@ pub struct SourceRecord {
     /// A tip that does not descend from the accepted commit and waits for a person.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held_rewrite: Option<CommitId>,
+    /// The tip of a rewritten history that a person let in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub let_in: Option<CommitId>,
     /// The last failure to read the source (branch gone, no access), for people; `None` when it was read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
@@ -210,6 +213,9 @@ pub struct ManifestStatus {
     /// What the live object differs in: drift after an apply, or the report of `ReportDiff`. At most 100.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub differences: Vec<Difference>,
+    /// Since when it differs at all; absent where it does not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub differs_since: Option<Timestamp>,
 }
 
 /// One differing field.

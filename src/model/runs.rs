@@ -143,6 +143,9 @@ pub struct RunRecord {
     /// The snapshot it was told to move to; absent takes the newest when it begins.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wanted_snapshot: Option<u64>,
+    /// Who may approve, as the strategy's annotation said at the last accepted commit; absent narrows nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approvers: Option<String>,
     /// Whether its document lets it go; absent runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<RunState>,

@@ -4,10 +4,15 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::binding::settled_work;
 use super::placement::{PlacementView, is_right, why};
+use super::runs::DELETION;
 use super::work::{self, Mode, listing};
 use crate::api::annotations::{self, PROGRESS_DEADLINE_DEFAULT};
 use crate::api::condition::{Condition, ConditionStatus, find_condition};
 use crate::model::records::{ApplyOutcome, Binding, ManifestStatus};
+
+mod staged;
+
+pub use staged::approve_line;
 
 /// Seconds after which untrackable objects count as available; KubeFleet's default.
 const UNAVAILABLE_PERIOD_DEFAULT_SECONDS: i32 = 60;
@@ -43,17 +48,26 @@ enum Standing {
 ///
 /// Of several answers the one that can still change by itself wins: what moves, then failures, then persons, then clusters
 /// that do not answer, then time. A cluster that waits for its turn counts as moving, unless the rollout is halted or the
-/// wait is for time alone.
+/// wait is for time alone or for a person who paused it. A run of an External placement speaks for all its clusters. Where the
+/// newest snapshot is held, being at the one before it is no success.
 pub fn converged(view: &PlacementView) -> Converged {
     let record = view.record;
     if !record.removed && record.error.is_none() && !view.is_scheduled() {
         return Converged::Progressing;
     }
+    let is_staged = view.is_external() && !record.removed && record.error.is_none();
+    if let Some(standing) = is_staged.then(|| staged::by_run(view)).flatten() {
+        return match (standing, deletions_wait(view)) {
+            (Converged::Unreachable(_) | Converged::WaitingForTime(_), Some(person)) => person,
+            (standing, _) => standing,
+        };
+    }
     let standings = standings(view);
     let any = |wanted: fn(&Standing) -> bool| standings.iter().any(wanted);
     let until = time_gate(view);
     let queued = any(|s| matches!(s, Standing::Queued));
-    if any(|s| matches!(s, Standing::Moving)) || (queued && until.is_none() && record.halted.is_none()) {
+    let goes = until.is_none() && record.halted.is_none() && record.paused.is_none();
+    if any(|s| matches!(s, Standing::Moving)) || (queued && goes) {
         return Converged::Progressing;
     }
     let texts = |pick: fn(&Standing) -> Option<&String>| {
@@ -65,8 +79,14 @@ pub fn converged(view: &PlacementView) -> Converged {
     if let Some(failure) = record.error.clone().or(halted).or(failures) {
         return Converged::Failed(failure);
     }
-    if let Some(gate) = record.closed_gate() {
-        return Converged::WaitingForPerson(format!("deletions need approval: {}", gate.reason));
+    if let Some(held) = staged::held(view).filter(|_| !record.removed) {
+        return held;
+    }
+    if let Some(person) = deletions_wait(view) {
+        return person;
+    }
+    if let Some(person) = staged::paused(view).filter(|_| queued) {
+        return person;
     }
     if any(|s| matches!(s, Standing::AwaitsRun)) {
         return Converged::WaitingForPerson(
@@ -83,6 +103,13 @@ pub fn converged(view: &PlacementView) -> Converged {
         return Converged::Failed("fewer clusters fit than the policy asks for".to_owned());
     }
     Converged::AllAtTarget
+}
+
+/// Returns what a closed deletion gate waits for.
+fn deletions_wait(view: &PlacementView) -> Option<Converged> {
+    let gate = view.record.closed_gate()?;
+    let line = format!("gitfleet approve {} {DELETION}", view.record.key);
+    Some(Converged::WaitingForPerson(format!("deletions need approval: {}; {line}", gate.reason)))
 }
 
 fn standings(view: &PlacementView) -> Vec<Standing> {
@@ -117,7 +144,7 @@ fn bound_standing(view: &PlacementView, binding: &Binding) -> Standing {
     let offline = view.offline(&binding.cluster).map(|c| Standing::Offline(format!("{}{}", c.name, why(c))));
     let mode = view.mode();
     let at_target =
-        binding.snapshot.is_some() && binding.snapshot == view.newest() && Mode::of(&binding.apply_strategy) == mode;
+        binding.snapshot.is_some() && binding.snapshot == view.goal() && Mode::of(&binding.apply_strategy) == mode;
     if at_target && is_right(binding, mode) {
         return Standing::Right;
     }
@@ -183,7 +210,8 @@ mod tests {
     use super::super::fixtures::{Case, at, decision, manifest};
     use super::*;
     use crate::api::placement::{PlacementPolicy, PlacementType, StrategyType};
-    use crate::model::records::{Availability, BindingState};
+    use crate::model::id::Digest;
+    use crate::model::records::{Availability, BindingState, HeldSnapshot, Pause};
 
     fn outcome(change: impl FnOnce(&mut Case)) -> Converged {
         let mut case = Case::healthy(&["east", "west"]);
@@ -202,6 +230,11 @@ mod tests {
         case.binding(cluster).snapshot = Some(2);
     }
 
+    fn hold(case: &mut Case) {
+        let held = HeldSnapshot { index: 3, hash: Digest::new("x"), why: "failed on east".into(), since: at(0) };
+        case.record.held = Some(held);
+    }
+
     type Change = Box<dyn FnOnce(&mut Case)>;
 
     #[test]
@@ -210,7 +243,8 @@ mod tests {
         use Converged as C;
         let failure = "east: ConfigMap web/a (ManifestApplyFailed: field is immutable)".to_owned();
         let offline = "west (connection refused)".to_owned();
-        let gate = "deletions need approval: more than half of the objects would go".to_owned();
+        let gate =
+            "deletions need approval: more than half of the objects would go; gitfleet approve web deletion".to_owned();
         let run = "clusters of an External placement wait for a staged update run".to_owned();
         let untrackable = |c: &mut Case| {
             c.work("east").manifests = vec![manifest("a", ApplyOutcome::Applied, Some(Availability::NotTrackable))];
@@ -342,6 +376,38 @@ mod tests {
                     old(c, "west");
                 }),
                 C::WaitingForPerson(run),
+            ),
+            (
+                "paused",
+                Box::new(|c| {
+                    old(c, "east");
+                    c.record.paused = Some(Pause { by: "ann".into(), at: at(0), reason: None });
+                }),
+                C::WaitingForPerson("paused by ann; gitfleet resume web".into()),
+            ),
+            (
+                "paused, nothing waits",
+                Box::new(|c| c.record.paused = Some(Pause { by: "ann".into(), at: at(0), reason: None })),
+                C::AllAtTarget,
+            ),
+            (
+                "rolling back",
+                Box::new(|c| {
+                    old(c, "east");
+                    c.record.goal = Some(2);
+                    hold(c);
+                }),
+                C::Progressing,
+            ),
+            (
+                "rolled back",
+                Box::new(|c| {
+                    old(c, "east");
+                    old(c, "west");
+                    c.record.goal = Some(2);
+                    hold(c);
+                }),
+                C::Failed("snapshot 3 failed on east, and is held until `gitfleet retry web`".into()),
             ),
             ("removed, still there", Box::new(|c| c.record.removed = true), C::Progressing),
             (

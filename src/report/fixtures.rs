@@ -6,12 +6,17 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::placement::PlacementView;
 use crate::api::condition::{Condition, ConditionStatus};
-use crate::api::placement::{PlacementPolicy, PlacementSpec, PlacementType};
+use crate::api::placement::{PlacementPolicy, PlacementSpec, PlacementType, StrategyType};
+use crate::api::staged::{StageTaskType, StagedUpdateStrategySpec};
 use crate::model::id::{BlobId, ClusterName, CommitId, Digest, ObjectId, PlacementKey};
 use crate::model::manifest::Origin;
 use crate::model::records::{
     ApplyOutcome, Availability, Binding, BindingState, ClusterDecision, ClusterRecord, ClusterScore, ManifestStatus,
     MemberKind, PlacementRecord, PolicySnapshot, ResourceSnapshot, SnapshotResource, WorkStatus,
+};
+use crate::model::runs::{
+    Approval, ClusterPhase, DELETION_STAGE, Frozen, RunCause, RunCluster, RunPhase, RunRecord, StagePhase, StageRecord,
+    Surface, TaskRecord,
 };
 
 /// Returns a moment `seconds` after the tests' beginning of time.
@@ -31,7 +36,15 @@ pub fn object(name: &str) -> ObjectId {
 }
 
 pub fn manifest(name: &str, applied: ApplyOutcome, availability: Option<Availability>) -> ManifestStatus {
-    ManifestStatus { id: object(name), applied, message: String::new(), availability, owned: None, differences: vec![] }
+    ManifestStatus {
+        id: object(name),
+        applied,
+        message: String::new(),
+        availability,
+        owned: None,
+        differences: vec![],
+        differs_since: None,
+    }
 }
 
 pub fn work(generation: i64, manifests: Vec<ManifestStatus>) -> WorkStatus {
@@ -104,6 +117,126 @@ pub fn cluster(name: &str, online: bool) -> ClusterRecord {
     }
 }
 
+/// A stage with clusters that have not moved; `after` waits an hour where it is a `TimedWait`.
+pub fn stage(name: &str, clusters: &[&str], after: &[StageTaskType]) -> StageRecord {
+    let cluster = |name: &&str| RunCluster {
+        name: (*name).into(),
+        phase: ClusterPhase::Pending,
+        since: at(0),
+        started_at: None,
+        overrides: crate::model::overrides::PickedOverrides::default(),
+        message: String::new(),
+    };
+    let task = |type_: &StageTaskType| TaskRecord {
+        type_: *type_,
+        wait: (*type_ == StageTaskType::TimedWait).then(|| std::time::Duration::from_hours(1)),
+        asked_at: None,
+        done_at: None,
+        approvals: vec![],
+    };
+    StageRecord {
+        name: name.into(),
+        max_concurrency: 1,
+        phase: StagePhase::Pending,
+        since: at(0),
+        started_at: None,
+        ended_at: None,
+        digest: Digest::new(format!("{name}-0a1b2c3d4e5f60718293")),
+        before: vec![],
+        after: after.iter().map(task).collect(),
+        clusters: clusters.iter().map(cluster).collect(),
+    }
+}
+
+/// A run `web-3` of placement `web` to snapshot 3, prepared: staging waits an hour at its end, canary for a person.
+pub fn run() -> RunRecord {
+    let strategy = serde_json::json!({"stages": [
+        {"name": "staging", "labelSelector": {"matchLabels": {"environment": "staging"}},
+         "afterStageTasks": [{"type": "TimedWait", "waitTime": "1h"}]},
+        {"name": "canary", "sortingLabelKey": "name", "afterStageTasks": [{"type": "Approval"}]},
+        {"name": "production", "maxConcurrency": "50%"},
+    ]});
+    let strategy: StagedUpdateStrategySpec = serde_json::from_value(strategy).expect("a strategy");
+    RunRecord {
+        name: "web-3".into(),
+        placement: PlacementKey::cluster_scoped("web"),
+        cause: RunCause::Snapshot,
+        strategy: "three-stages".into(),
+        approvers: None,
+        wanted_snapshot: Some(3),
+        state: None,
+        generation: 4,
+        created_at: at(0),
+        sequence: 1,
+        phase: RunPhase::Initialized,
+        since: at(1),
+        message: String::new(),
+        refused: false,
+        frozen: Some(Frozen {
+            snapshot: 3,
+            hash: Digest::new("abc123"),
+            policy: 0,
+            policy_clusters: -1,
+            apply_strategy: crate::api::placement::ApplyStrategy::default(),
+            strategy,
+            at: at(1),
+        }),
+        stages: vec![
+            stage("staging", &["east"], &[StageTaskType::TimedWait]),
+            stage("canary", &["north", "south"], &[StageTaskType::Approval]),
+            stage("production", &["west"], &[]),
+        ],
+        deletion: Some(stage(DELETION_STAGE, &[], &[])),
+    }
+}
+
+/// Brings a run to the approval after its second stage; the clusters until then are done.
+pub fn run_at_approval() -> RunRecord {
+    let mut run = run();
+    (run.phase, run.since) = (RunPhase::Waiting, at(30));
+    for (number, stage) in run.stages.iter_mut().take(2).enumerate() {
+        let begin = if number == 0 { 2 } else { 20 };
+        (stage.phase, stage.since) = (StagePhase::WaitingAfter, at(begin + 10));
+        stage.started_at = Some(at(begin));
+        for cluster in &mut stage.clusters {
+            (cluster.phase, cluster.since, cluster.started_at) =
+                (ClusterPhase::Succeeded, at(begin + 5), Some(at(begin)));
+        }
+        stage.after[0].asked_at = Some(at(begin + 10));
+    }
+    let staging = &mut run.stages[0];
+    staging.phase = StagePhase::Succeeded;
+    (staging.since, staging.ended_at, staging.after[0].done_at) = (at(19), Some(at(19)), Some(at(19)));
+    run
+}
+
+/// Brings a run into its last stage, which moves; a person opened the gate before it.
+pub fn run_in_production() -> RunRecord {
+    let mut run = run_at_approval();
+    (run.phase, run.since) = (RunPhase::Updating, at(40));
+    let canary = &mut run.stages[1];
+    (canary.phase, canary.since, canary.ended_at) = (StagePhase::Succeeded, at(40), Some(at(40)));
+    canary.after[0].done_at = Some(at(40));
+    canary.after[0].approvals = vec![approval("ann")];
+    let production = &mut run.stages[2];
+    (production.phase, production.since, production.started_at) = (StagePhase::Updating, at(40), Some(at(41)));
+    let west = &mut production.clusters[0];
+    (west.phase, west.since, west.started_at) = (ClusterPhase::Updating, at(41), Some(at(41)));
+    run
+}
+
+/// A yes to the canary stage.
+pub fn approval(person: &str) -> Approval {
+    Approval {
+        person: person.into(),
+        surface: Surface::Api,
+        at: at(39),
+        digest: Digest::new("canary-0a1b2c3d4e5f60718293"),
+        reason: Some("lgtm".into()),
+        message: Some("error rates are flat".into()),
+    }
+}
+
 /// A whole placement `web` with its records, from which views are made.
 pub struct Case {
     pub record: PlacementRecord,
@@ -112,7 +245,7 @@ pub struct Case {
     pub history: BTreeMap<u64, std::sync::Arc<ResourceSnapshot>>,
     pub bindings: Vec<Binding>,
     pub works: BTreeMap<ClusterName, std::sync::Arc<WorkStatus>>,
-    pub runs: BTreeMap<String, crate::model::runs::RunRecord>,
+    pub runs: BTreeMap<String, RunRecord>,
     pub clusters: BTreeMap<ClusterName, ClusterRecord>,
     pub now: Timestamp,
 }
@@ -208,6 +341,13 @@ impl Case {
             approvals: vec![],
             opened_at: None,
         });
+    }
+
+    /// Makes the placement External, with a run.
+    pub fn with_run(mut self, run: RunRecord) -> Self {
+        self.record.spec.strategy.type_ = StrategyType::External;
+        self.runs.insert(run.name.clone(), run);
+        self
     }
 
     pub fn view(&self) -> PlacementView<'_> {

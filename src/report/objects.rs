@@ -14,7 +14,7 @@ use crate::api::condition::{Condition, ConditionStatus};
 use crate::api::table::PLACEMENT_GROUP;
 use crate::model::facts::{NODE_COUNT, RESOURCE_PREFIX, resource_usage};
 use crate::model::id::{ClusterName, ObjectId, PlacementKey};
-use crate::model::overrides::OverrideRef;
+use crate::model::overrides::{OverrideRef, PickedOverrides};
 use crate::model::records::{
     ApplyOutcome, Binding, BindingState, ClusterRecord, EvictionRecord, PlacementRecord, PolicySnapshot,
     ResourceSnapshot, SnapshotResource, WorkStatus, snapshot_name,
@@ -148,16 +148,13 @@ pub fn policy_snapshot_object(snapshot: &PolicySnapshot, latest: bool) -> Value 
 pub fn binding_object(binding: &Binding, work: Option<&WorkStatus>) -> Value {
     let key = &binding.placement;
     let lists = binding_lists(binding, work);
-    let cluster: Vec<String> = binding.overrides.cluster.iter().map(OverrideRef::name).collect();
-    let namespaced = binding.overrides.namespaced.iter();
-    let namespaced: Vec<Value> =
-        namespaced.map(|id| json!({"name": id.name(), "namespace": id.key.namespace})).collect();
     let mut metadata = metadata(key.namespace.as_deref(), &binding.name, binding.started_at);
     metadata.insert("generation".into(), binding.generation.into());
     metadata.insert("labels".into(), labels(key, []).into());
     if let (BindingState::Unscheduled, Some(previous)) = (binding.state, binding.previous_state) {
         metadata.insert("annotations".into(), json!({"kubernetes-fleet.io/previous-binding-state": previous}));
     }
+    let (namespaced, cluster_wide) = override_lists(&binding.overrides);
     json!({
         "apiVersion": PLACEMENT_API_VERSION,
         "kind": scoped(key, "ResourceBinding"),
@@ -165,8 +162,8 @@ pub fn binding_object(binding: &Binding, work: Option<&WorkStatus>) -> Value {
         "spec": without_nulls(json!({
             "state": binding.state,
             "resourceSnapshotName": binding.snapshot.map(|index| snapshot_name(key, index)),
-            "resourceOverrideSnapshots": (!namespaced.is_empty()).then_some(namespaced),
-            "clusterResourceOverrideSnapshots": (!cluster.is_empty()).then_some(cluster),
+            "resourceOverrideSnapshots": namespaced,
+            "clusterResourceOverrideSnapshots": cluster_wide,
             "schedulingPolicySnapshotName": format!("{}-{}", key.name, binding.policy_index),
             "targetCluster": binding.cluster,
             "clusterDecision": binding.decision,
@@ -179,6 +176,15 @@ pub fn binding_object(binding: &Binding, work: Option<&WorkStatus>) -> Value {
             "conditions": binding.conditions,
         })),
     })
+}
+
+/// Returns the names of the override snapshots that a cluster's objects are made with, as bindings and runs list them:
+/// those of ResourceOverrides and those of ClusterResourceOverrides; null where there is none.
+pub(super) fn override_lists(picked: &PickedOverrides) -> (Value, Value) {
+    let named = |id: &OverrideRef| json!({"name": id.name(), "namespace": id.key.namespace});
+    let list = |ids: Vec<Value>| if ids.is_empty() { Value::Null } else { ids.into() };
+    let namespaced = picked.namespaced.iter().map(named).collect();
+    (list(namespaced), list(picked.cluster.iter().map(|id| id.name().into()).collect()))
 }
 
 /// Returns the Work of a binding: KubeFleet's names, the objects' identities and what became of each.
@@ -304,11 +310,11 @@ fn is_envelope(id: &ObjectId) -> bool {
 }
 
 /// Returns the kind of a placement's internal object: cluster-scoped placements have cluster-scoped ones.
-fn scoped(placement: &PlacementKey, kind: &str) -> String {
+pub(super) fn scoped(placement: &PlacementKey, kind: &str) -> String {
     if placement.namespace.is_some() { kind.to_owned() } else { format!("Cluster{kind}") }
 }
 
-fn metadata(namespace: Option<&str>, name: &str, created: Option<Timestamp>) -> Map<String, Value> {
+pub(super) fn metadata(namespace: Option<&str>, name: &str, created: Option<Timestamp>) -> Map<String, Value> {
     let mut metadata = Map::new();
     metadata.insert("name".into(), name.into());
     if let Some(namespace) = namespace {
@@ -342,7 +348,7 @@ fn some(text: &str) -> Option<&str> {
     (!text.is_empty()).then_some(text)
 }
 
-fn value(thing: &impl Serialize) -> Value {
+pub(super) fn value(thing: &(impl Serialize + ?Sized)) -> Value {
     serde_json::to_value(thing).expect("records have text keys only")
 }
 

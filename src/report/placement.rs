@@ -85,6 +85,11 @@ impl<'a> PlacementView<'a> {
         self.snapshot.map(|s| s.index)
     }
 
+    /// Returns the index of the resource snapshot that clusters are to hold: the newest, unless it was rolled back.
+    pub fn goal(&self) -> Option<u64> {
+        self.record.goal.filter(|_| !self.is_external()).or(self.newest())
+    }
+
     /// Tells whether a binding holds the newest snapshot, available or compared.
     pub fn is_up_to_date(&self, binding: &Binding) -> bool {
         binding.snapshot.is_some() && binding.snapshot == self.newest() && is_right(binding, self.mode())
@@ -148,10 +153,10 @@ pub struct ClusterPlacementStatus {
     /// For RollingUpdate the latest index, reached or not; for External the index the cluster is to hold.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub observed_resource_index: String,
-    /// Snapshots of the ResourceOverrides its objects are made with.
+    /// Snapshots of the ResourceOverrides that its objects are made with.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub applicable_resource_overrides: Vec<NamespacedName>,
-    /// Names of the snapshots of the ClusterResourceOverrides its objects are made with.
+    /// Snapshots of the ClusterResourceOverrides that its objects are made with.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub applicable_cluster_resource_overrides: Vec<String>,
     /// Objects that failed, at most 100.
@@ -167,20 +172,13 @@ pub struct ClusterPlacementStatus {
     pub conditions: Vec<Condition>,
 }
 
-/// A name in a namespace.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
+/// Names an object in a namespace.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct NamespacedName {
-    /// The name.
+    /// Its name.
     pub name: String,
-    /// The namespace.
+    /// Its namespace.
     pub namespace: String,
-}
-
-impl From<&OverrideRef> for NamespacedName {
-    fn from(id: &OverrideRef) -> Self {
-        Self { name: id.name(), namespace: id.key.namespace.clone().unwrap_or_default() }
-    }
 }
 
 /// One link of the chain: its type and the reasons of its states.
@@ -335,10 +333,17 @@ fn cluster_status(
         ..ClusterPlacementStatus::default()
     };
     status.conditions.extend(cluster_chain(view, &decision.cluster_name, binding));
-    let has_started = |c: &Condition| c.type_ == ROLLOUT_STARTED.type_ && c.status == ConditionStatus::True;
-    if let Some(picked) = binding.map(|b| &b.overrides).filter(|_| status.conditions.iter().any(has_started)) {
-        status.applicable_resource_overrides = picked.namespaced.iter().map(NamespacedName::from).collect();
-        status.applicable_cluster_resource_overrides = picked.cluster.iter().map(OverrideRef::name).collect();
+    let started = find_condition(&status.conditions, ROLLOUT_STARTED.type_);
+    if let Some(binding) = binding
+        && started.is_some_and(|condition| condition.status == ConditionStatus::True)
+    {
+        let named = |id: &OverrideRef| NamespacedName {
+            name: id.name(),
+            namespace: id.key.namespace.clone().unwrap_or_default(),
+        };
+        status.applicable_resource_overrides = binding.overrides.namespaced.iter().map(named).collect();
+        status.applicable_cluster_resource_overrides =
+            binding.overrides.cluster.iter().map(OverrideRef::name).collect();
     }
     if let Some(binding) = binding
         && status.conditions.iter().any(|c| c.type_ == APPLIED.type_ || c.type_ == DIFF_REPORTED.type_)
@@ -399,8 +404,14 @@ pub fn waiting_words(view: &PlacementView, binding: &Binding) -> String {
         }
         Some(held) => format!("snapshot {held} was superseded by {newest} before it was done here; waits for its turn"),
     };
+    if let Some(held) = view.record.held.as_ref().filter(|held| Some(held.index) == view.newest()) {
+        let kept = binding.snapshot.map(|index| format!("holds snapshot {index}; ")).unwrap_or_default();
+        words = format!("{kept}snapshot {} is held: it {}", held.index, held.why);
+    }
     if let Some(offline) = view.offline(&binding.cluster) {
         words = format!("deferred, the cluster is offline{}: {words}", why(offline));
+    } else if let Some(pause) = &view.record.paused {
+        words = format!("{words}; paused by {}", pause.by);
     } else if let Some(halted) = &view.record.halted {
         words = format!("{words}; the rollout is halted: {halted}");
     }

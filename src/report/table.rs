@@ -25,6 +25,10 @@ pub enum Kind {
     Decisions,
     /// Evictions that were judged.
     Evictions,
+    /// Staged update runs.
+    Runs,
+    /// Approval requests and closed deletion gates.
+    Approvals,
 }
 
 /// Headers and rows of text, not laid out yet.
@@ -53,6 +57,8 @@ enum Cell {
     Generation(&'static str),
     /// The name, with the kind in front where a listing mixes kinds.
     Name,
+    /// The name alone, as commands take it.
+    BareName,
 }
 
 /// A column: header, cell, whether only `-o wide` shows it.
@@ -61,21 +67,23 @@ type Column = (&'static str, Cell, bool);
 const CREATED: Cell = Cell::Age("/metadata/creationTimestamp");
 const NAME: Column = ("NAME", Cell::Name, false);
 
+const PLACEMENT_COLUMNS: [Column; 10] = [
+    NAME,
+    ("GEN", Cell::At("/metadata/generation"), false),
+    ("TYPE", Cell::At("/spec/policy/placementType"), true),
+    ("SCHEDULED", Cell::Status("{kind}Scheduled"), false),
+    ("SCHEDULED-GEN", Cell::Generation("{kind}Scheduled"), false),
+    ("WORK-SYNCHRONIZED", Cell::Status("{kind}WorkSynchronized"), true),
+    ("WORK-SYNCHRONIZED-GEN", Cell::Generation("{kind}WorkSynchronized"), true),
+    ("AVAILABLE", Cell::Status("{kind}Available"), false),
+    ("AVAILABLE-GEN", Cell::Generation("{kind}Available"), false),
+    ("AGE", CREATED, false),
+];
+
 /// Source: print columns of KubeFleet's and OCM's CRDs; Works and PlacementDecisions have none there, so theirs are ours.
 fn columns(kind: Kind) -> &'static [Column] {
     match kind {
-        Kind::Placements => &[
-            NAME,
-            ("GEN", Cell::At("/metadata/generation"), false),
-            ("TYPE", Cell::At("/spec/policy/placementType"), true),
-            ("SCHEDULED", Cell::Status("{kind}Scheduled"), false),
-            ("SCHEDULED-GEN", Cell::Generation("{kind}Scheduled"), false),
-            ("WORK-SYNCHRONIZED", Cell::Status("{kind}WorkSynchronized"), true),
-            ("WORK-SYNCHRONIZED-GEN", Cell::Generation("{kind}WorkSynchronized"), true),
-            ("AVAILABLE", Cell::Status("{kind}Available"), false),
-            ("AVAILABLE-GEN", Cell::Generation("{kind}Available"), false),
-            ("AGE", CREATED, false),
-        ],
+        Kind::Placements => &PLACEMENT_COLUMNS,
         Kind::Snapshots => &[NAME, ("GEN", Cell::At("/metadata/generation"), false), ("AGE", CREATED, false)],
         Kind::Bindings => &[
             NAME,
@@ -97,6 +105,25 @@ fn columns(kind: Kind) -> &'static [Column] {
             ("CLUSTER", Cell::At("/spec/clusterName"), false),
             ("VALID", Cell::Status("Valid"), false),
             ("EXECUTED", Cell::Status("Executed"), false),
+        ],
+        Kind::Runs => &[
+            NAME,
+            ("PLACEMENT", Cell::At("/spec/placementName"), false),
+            ("RESOURCE-SNAPSHOT-INDEX", Cell::At("/spec/resourceSnapshotIndex"), false),
+            ("POLICY-SNAPSHOT-INDEX", Cell::At("/status/policySnapshotIndexUsed"), false),
+            ("INITIALIZED", Cell::Status("Initialized"), false),
+            ("PROGRESSING", Cell::Status("Progressing"), true),
+            ("SUCCEEDED", Cell::Status("Succeeded"), false),
+            ("AGE", CREATED, false),
+            ("STRATEGY", Cell::At("/spec/stagedRolloutStrategyName"), true),
+        ],
+        Kind::Approvals => &[
+            ("NAME", Cell::BareName, false),
+            ("UPDATE-RUN", Cell::At("/spec/parentStageRollout"), false),
+            ("STAGE", Cell::At("/spec/targetStage"), false),
+            ("APPROVED", Cell::Status("Approved"), false),
+            ("APPROVALACCEPTED", Cell::Status("ApprovalAccepted"), false),
+            ("AGE", CREATED, false),
         ],
         Kind::Works => &[
             NAME,
@@ -167,7 +194,7 @@ fn cell_text(cell: Cell, object: &Value, mixed: bool, now: Timestamp) -> String 
         Cell::Count(pointer) => object.pointer(pointer).and_then(Value::as_array).map_or(0, Vec::len).to_string(),
         Cell::Generation(type_) => condition(type_, "observedGeneration"),
         Cell::Name if mixed => name_line(object),
-        Cell::Name => text(object.pointer("/metadata/name")),
+        Cell::Name | Cell::BareName => text(object.pointer("/metadata/name")),
     }
 }
 
@@ -208,12 +235,14 @@ pub fn age(then: Timestamp, now: Timestamp) -> String {
 mod tests {
     use serde_json::json;
 
-    use super::super::fixtures::{Case, at, cluster};
+    use super::super::fixtures::{Case, at, cluster, run, run_at_approval, run_in_production};
     use super::super::objects::{
         binding_object, member_cluster_object, placement_object, policy_snapshot_object, resource_snapshot_objects,
         work_object,
     };
+    use super::super::runs::{approval_request_objects, deletion_gate_object, run_object};
     use super::*;
+    use crate::model::runs::RunPhase;
 
     fn shown(kind: Kind, objects: &[Value], wide: bool) -> String {
         let table = table(kind, objects, wide, at(7200));
@@ -298,6 +327,37 @@ mod tests {
         NAME | JOINED | AGE | MEMBER-AGENT-LAST-SEEN | NODE-COUNT | AVAILABLE-CPU | AVAILABLE-MEMORY | ALLOCATABLE-CPU | ALLOCATABLE-MEMORY
         east | True | 120m | 0s | 3 |  |  | 11500m | 
         west | True | 120m | 120m |  |  |  |  |
+        "#);
+    }
+
+    #[test]
+    fn runs_and_approvals() {
+        let mut pending = run();
+        (pending.name, pending.phase, pending.frozen) = ("web-4".into(), RunPhase::Pending, None);
+        pending.wanted_snapshot = None;
+        let runs = [run_object(&run_in_production(), at(60)), run_object(&pending, at(60))];
+        insta::assert_snapshot!(shown(Kind::Runs, &runs, false), @r#"
+        NAME | PLACEMENT | RESOURCE-SNAPSHOT-INDEX | POLICY-SNAPSHOT-INDEX | INITIALIZED | SUCCEEDED | AGE
+        web-3 | web | 3 | 0 | True |  | 120m
+        web-4 | web |  |  | Unknown |  | 120m
+        "#);
+        insta::assert_snapshot!(shown(Kind::Runs, &runs, true), @r#"
+        NAME | PLACEMENT | RESOURCE-SNAPSHOT-INDEX | POLICY-SNAPSHOT-INDEX | INITIALIZED | PROGRESSING | SUCCEEDED | AGE | STRATEGY
+        web-3 | web | 3 | 0 | True | True |  | 120m | three-stages
+        web-4 | web |  |  | Unknown |  |  | 120m | three-stages
+        "#);
+        let mut case = Case::healthy(&["east"]);
+        case.gate(&["east"]);
+        let mut approvals = approval_request_objects(&run_in_production());
+        let mut waiting = run_at_approval();
+        waiting.name = "web-4".into();
+        approvals.extend(approval_request_objects(&waiting));
+        approvals.extend(deletion_gate_object(&case.record));
+        insta::assert_snapshot!(shown(Kind::Approvals, &approvals, false), @r#"
+        NAME | UPDATE-RUN | STAGE | APPROVED | APPROVALACCEPTED | AGE
+        web-3-after-canary | web-3 | canary | True | True | 119m
+        web-4-after-canary | web-4 | canary |  |  | 119m
+        web-deletion |  | deletion |  |  | 120m
         "#);
     }
 

@@ -5,12 +5,15 @@ use jiff::Timestamp;
 use super::binding::binding_lists;
 use super::converge::{Converged, converged};
 use super::placement::{PlacementView, chain, waiting_words, why};
+use super::runs::{DELETION, active_run};
 use super::table::age;
 use super::work::{Mode, NAMED_OBJECTS_MAX, counted};
 use crate::api::condition::{Condition, ConditionStatus, find_condition};
-use crate::model::id::CommitId;
+use crate::model::id::{ClusterName, CommitId};
 use crate::model::ocm::OcmPlacementRecord;
 use crate::model::records::{Binding, ClusterDecision, DeletionGate, SourceRecord};
+
+mod staged;
 
 /// Errors of a refused commit that are shown before the rest is only counted; `validate` shows all.
 pub const REFUSED_ERRORS_MAX: usize = 20;
@@ -149,23 +152,70 @@ fn source_lines(view: &StatusView) -> Vec<Line> {
     lines
 }
 
+/// Lines with what branches off below them.
+struct Node {
+    lines: Vec<Line>,
+    children: Vec<Node>,
+}
+
+impl Node {
+    fn leaf(lines: Vec<Line>) -> Self {
+        Self { lines, children: Vec::new() }
+    }
+
+    /// Returns the whole of it, with the branches drawn.
+    fn drawn(self) -> Vec<Line> {
+        let mut lines = self.lines;
+        let last = self.children.len();
+        for (position, child) in self.children.into_iter().enumerate() {
+            let (first, below) = if position + 1 == last { ("└─ ", "   ") } else { ("├─ ", "│  ") };
+            for (number, mut line) in child.drawn().into_iter().enumerate() {
+                let branch = if number == 0 { first } else { below };
+                line.spans.insert(0, Span { style: Style::Muted, text: branch.to_owned() });
+                lines.push(line);
+            }
+        }
+        lines
+    }
+}
+
 fn placement_lines(view: &PlacementView) -> Vec<Line> {
-    let mut children: Vec<Vec<Line>> = gate_lines(view).into_iter().collect();
+    let mut children: Vec<Node> = note_lines(view).into_iter().map(|line| Node::leaf(vec![line])).collect();
+    children.extend(gate_lines(view).map(Node::leaf));
+    children.extend(view.is_external().then(|| staged::run_node(view)).flatten());
+    let is_shown = |cluster: &ClusterName| !(view.is_external() && staged::is_in_run(view, cluster.as_str()));
     let width = view.bindings.iter().map(|b| b.cluster.as_str().chars().count());
     let width = width.chain(view.selected().map(|d| d.cluster_name.as_str().chars().count())).max().unwrap_or(0);
     let picked = view.picked();
     let done = picked.iter().filter(|(_, binding)| binding.is_some_and(|b| view.is_up_to_date(b))).count();
-    let mut lines = vec![heading(view, done, picked.len())];
-    children.extend(picked.into_iter().map(|(decision, binding)| cluster_lines(view, decision, binding, width)));
-    children.extend(view.leftovers().into_iter().map(|binding| leftover_line(view, binding, width)));
-    let last = children.len();
-    for (position, child) in children.into_iter().enumerate() {
-        let (first, below) = if position + 1 == last { ("└─ ", "   ") } else { ("├─ ", "│  ") };
-        for (number, mut line) in child.into_iter().enumerate() {
-            let branch = if number == 0 { first } else { below };
-            line.spans.insert(0, Span { style: Style::Muted, text: branch.to_owned() });
-            lines.push(line);
-        }
+    let heading = heading(view, done, picked.len());
+    let own = picked.into_iter().filter(|(decision, _)| is_shown(&decision.cluster_name));
+    children.extend(own.map(|(decision, binding)| Node::leaf(cluster_lines(view, decision, binding, width))));
+    let leftovers = view.leftovers().into_iter().filter(|binding| is_shown(&binding.cluster));
+    children.extend(leftovers.map(|binding| Node::leaf(leftover_line(view, binding, width))));
+    Node { lines: vec![heading], children }.drawn()
+}
+
+/// Says what a person did, or must know, of the placement as a whole.
+fn note_lines(view: &PlacementView) -> Vec<Line> {
+    let record = view.record;
+    let mut lines = Vec::new();
+    if let Some(pause) = &record.paused {
+        let reason = pause.reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
+        let since = age(pause.at, view.now);
+        let words = format!("! paused by {} {since} ago{reason}; gitfleet resume {}", pause.by, record.key);
+        lines.push(Line::default().with(Style::Progressing, words));
+    }
+    if let Some(held) = &record.held {
+        let since = age(held.since, view.now);
+        let words =
+            format!("✗ snapshot {} is held since {since}: it {}; gitfleet retry {}", held.index, held.why, record.key);
+        lines.push(Line::default().with(Style::Bad, words));
+    }
+    if record.superseded > 0 {
+        let count = usize::try_from(record.superseded).unwrap_or(usize::MAX);
+        let words = format!("superseded {} before a rollout finished", counted(count, "time"));
+        lines.push(Line::default().with(Style::Muted, words));
     }
     lines
 }
@@ -184,6 +234,11 @@ fn heading(view: &PlacementView, done: usize, total: usize) -> Line {
             let until = until.map(|t| format!(" {} more", age(view.now, t))).unwrap_or_default();
             (Style::Progressing, "↻", format!("waits{until}"))
         }
+        // What is said below is not said twice.
+        Converged::WaitingForPerson(_) if is_told_below(view) => {
+            (Style::Progressing, "!", "waits for a person".to_owned())
+        }
+        Converged::Failed(_) if is_told_below(view) => (Style::Bad, "✗", "cannot go on".to_owned()),
         Converged::WaitingForPerson(text) => (Style::Progressing, "!", text),
         Converged::Unreachable(text) => (Style::Progressing, "!", format!("waits for offline clusters: {text}")),
         Converged::Failed(text) => (Style::Bad, "✗", text),
@@ -197,11 +252,20 @@ fn heading(view: &PlacementView, done: usize, total: usize) -> Line {
         .with(style, words)
 }
 
+fn is_told_below(view: &PlacementView) -> bool {
+    let record = view.record;
+    let by_run = view.is_external() && active_run(view.runs).is_some();
+    record.paused.is_some() || record.held.is_some() || record.closed_gate().is_some() || by_run
+}
+
 fn gate_lines(view: &PlacementView) -> Option<Vec<Line>> {
     let DeletionGate { digest, reason, deletions, since, .. } = view.record.closed_gate()?;
     let digest: String = digest.as_str().chars().take(DIGEST_SHOWN).collect();
     let words = format!("! deletions wait for a person since {}: {reason}, digest {digest}", age(*since, view.now));
-    let mut lines = vec![Line::default().with(Style::Progressing, words)];
+    let mut lines = vec![
+        Line::default().with(Style::Progressing, words),
+        Line::default().with(Style::Strong, format!("    gitfleet approve {} {DELETION}", view.record.key)),
+    ];
     for (cluster, objects) in deletions {
         for object in objects.iter().take(NAMED_OBJECTS_MAX) {
             lines.push(Line::default().with(Style::Muted, format!("    {cluster}: {object}")));
@@ -221,7 +285,7 @@ fn cluster_lines(
 ) -> Vec<Line> {
     let name = &decision.cluster_name;
     let held = binding.and_then(|b| b.snapshot).map_or_else(|| "-".to_owned(), |index| index.to_string());
-    let (style, glyph, words) = cluster_state(view, decision, binding);
+    let (style, glyph, words) = picked_state(view, decision, binding);
     let mut lines = vec![
         Line::default()
             .with(style, format!("{glyph} "))
@@ -229,8 +293,14 @@ fn cluster_lines(
             .with(Style::Muted, format!("snapshot {held}  "))
             .with(style, words),
     ];
-    let Some(binding) = binding else { return lines };
-    let lists = binding_lists(binding, view.work(name));
+    lines.extend(binding.into_iter().flat_map(|binding| object_lines(view, binding)));
+    lines
+}
+
+/// Names the objects that keep a cluster from being as wished, and counts those that drifted or differ.
+fn object_lines(view: &PlacementView, binding: &Binding) -> Vec<Line> {
+    let mut lines = Vec::new();
+    let lists = binding_lists(binding, view.work(&binding.cluster));
     for failed in lists.failed.iter().take(NAMED_OBJECTS_MAX) {
         let words = format!("    {}: {}: {}", failed.id, failed.condition.reason, failed.condition.message);
         let style = if failed.condition.type_ == "Applied" { Style::Bad } else { Style::Progressing };
@@ -251,7 +321,7 @@ fn cluster_lines(
 }
 
 /// Returns how a picked cluster stands, in one phrase.
-fn cluster_state(
+fn picked_state(
     view: &PlacementView,
     decision: &ClusterDecision,
     binding: Option<&Binding>,
@@ -264,6 +334,12 @@ fn cluster_state(
     if binding.snapshot.is_none() || binding.snapshot != view.newest() {
         return (Style::Muted, if offline.is_some() { "?" } else { "·" }, waiting_words(view, binding));
     }
+    cluster_state(view, &decision.cluster_name, binding)
+}
+
+/// Returns how a cluster stands that was told to move, in one phrase.
+fn cluster_state(view: &PlacementView, cluster: &ClusterName, binding: &Binding) -> (Style, &'static str, String) {
+    let offline = view.offline(cluster);
     let since = |condition: &Condition| age(condition.last_transition_time, view.now);
     let (style, glyph, mut words) = match standing(binding, view.mode()) {
         None => (Style::Progressing, "↻", "begins".to_owned()),

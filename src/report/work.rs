@@ -51,6 +51,12 @@ pub struct DriftedObject {
     /// The object.
     #[serde(flatten)]
     pub id: ObjectId,
+    /// When the fields were seen to be so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub observation_time: Option<Timestamp>,
+    /// When the object was first seen to drift.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_drifted_observed_time: Option<Timestamp>,
     /// The fields.
     pub observed_drifts: Vec<Difference>,
 }
@@ -62,6 +68,12 @@ pub struct DiffedObject {
     /// The object.
     #[serde(flatten)]
     pub id: ObjectId,
+    /// When the fields were seen to be so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub observation_time: Option<Timestamp>,
+    /// When the object was first seen to differ.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_diffed_observed_time: Option<Timestamp>,
     /// The fields.
     pub observed_diffs: Vec<Difference>,
 }
@@ -227,7 +239,12 @@ pub fn failed_objects(work: &WorkStatus, mode: Mode, since: Timestamp) -> Vec<Fa
 pub fn drifted_objects(work: &WorkStatus) -> Vec<DriftedObject> {
     let drifted = |m: &&ManifestStatus| matches!(m.applied, ApplyOutcome::Applied | ApplyOutcome::FoundDrifts);
     listed(work.manifests.iter().filter(drifted))
-        .map(|m| DriftedObject { id: m.id.clone(), observed_drifts: m.differences.clone() })
+        .map(|m| DriftedObject {
+            id: m.id.clone(),
+            observation_time: m.differs_since,
+            first_drifted_observed_time: m.differs_since,
+            observed_drifts: m.differences.clone(),
+        })
         .collect()
 }
 
@@ -236,7 +253,12 @@ pub fn drifted_objects(work: &WorkStatus) -> Vec<DriftedObject> {
 pub fn diffed_objects(work: &WorkStatus) -> Vec<DiffedObject> {
     let diffed = |m: &&ManifestStatus| matches!(m.applied, ApplyOutcome::FoundDiff | ApplyOutcome::FailedToTakeOver);
     listed(work.manifests.iter().filter(diffed))
-        .map(|m| DiffedObject { id: m.id.clone(), observed_diffs: m.differences.clone() })
+        .map(|m| DiffedObject {
+            id: m.id.clone(),
+            observation_time: m.differs_since,
+            first_diffed_observed_time: m.differs_since,
+            observed_diffs: m.differences.clone(),
+        })
         .collect()
 }
 

@@ -73,7 +73,7 @@ impl Limits {
             target,
             max_unavailable: limit("spec.strategy.rollingUpdate.maxUnavailable", config.max_unavailable)?,
             max_surge: limit("spec.strategy.rollingUpdate.maxSurge", config.max_surge)?,
-            max_failures: max_failures(annotations.get(MAX_FAILURES), target)?,
+            max_failures: MaxFailures::read(annotations)?.of(target),
             unavailable_period: period.map_or(UNAVAILABLE_PERIOD_DEFAULT, Duration::from_secs),
             progress_deadline: progress_deadline(annotations)?,
         })
@@ -87,17 +87,47 @@ fn text(value: &IntOrPercent) -> String {
     }
 }
 
-fn max_failures(value: Option<&String>, target: usize) -> Result<usize, Error> {
-    let Some(value) = value else { return Ok(0) };
-    let number = match value.strip_suffix('%') {
-        Some(percent) => percent.parse::<usize>().ok().filter(|p| *p <= 100).map(|p| p * target / 100),
-        None => value.parse().ok(),
-    };
-    number.ok_or_else(|| Error {
-        field: MAX_FAILURES,
-        value: value.clone(),
-        expected: "a number from 0 on, or a percentage such as 10%",
-    })
+/// How many clusters may fail before nothing new starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MaxFailures {
+    /// So many.
+    Number(usize),
+    /// So many of a hundred, 0 to 100; rounded down, because it promises a limit.
+    Percent(usize),
+}
+
+impl Default for MaxFailures {
+    /// The first failed cluster is one too many.
+    fn default() -> Self {
+        Self::Number(0)
+    }
+}
+
+impl MaxFailures {
+    /// Reads a placement's annotation; absent is the default.
+    ///
+    /// # Errors
+    /// The annotation is neither a number nor a percentage up to 100 %.
+    pub fn read(annotations: &BTreeMap<String, String>) -> Result<Self, Error> {
+        let Some(value) = annotations.get(MAX_FAILURES) else { return Ok(Self::default()) };
+        let limit = match value.strip_suffix('%') {
+            Some(percent) => percent.parse().ok().filter(|percent| *percent <= 100).map(Self::Percent),
+            None => value.parse().ok().map(Self::Number),
+        };
+        limit.ok_or_else(|| Error {
+            field: MAX_FAILURES,
+            value: value.clone(),
+            expected: "a number from 0 on, or a percentage such as 10%",
+        })
+    }
+
+    /// Returns how many of so many clusters may fail.
+    pub fn of(self, clusters: usize) -> usize {
+        match self {
+            Self::Number(number) => number,
+            Self::Percent(percent) => percent * clusters / 100,
+        }
+    }
 }
 
 fn progress_deadline(annotations: &BTreeMap<String, String>) -> Result<Duration, Error> {

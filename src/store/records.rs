@@ -307,6 +307,7 @@ mod tests {
                 availability: None,
                 owned: None,
                 differences: vec![],
+                differs_since: None,
             }],
             ..WorkStatus::default()
         };

@@ -239,7 +239,7 @@ fn registered<M: Metric + Clone>(registry: &mut Registry, name: &str, help: &str
 
 metrics! {
     pass_seconds: Family<ByOutcome, Histogram, fn() -> Histogram> = Family::new_with_constructor(seconds), Histogram,
-        "gitfleet_engine_pass_seconds", ByOutcome::NAMES, "How long one pass over a placement took, effects included";
+        "gitfleet_engine_pass_seconds", ByOutcome::NAMES, "How long one pass over all that was due took, writing it down included";
     decisions: Family<ByDecision, Counter> = Family::default(), Counter,
         "gitfleet_engine_decisions", ByDecision::NAMES, "Decisions about a placement by what they led to";
     queue_depth: Gauge = Gauge::default(), Gauge,

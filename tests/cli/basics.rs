@@ -18,8 +18,16 @@ fn help() {
       plan        Show what a tree would do to the fleet; needs no cluster
       schedule    Decide which clusters placements go to, from objects in files alone
       explain     Show why a placement has the clusters it has, and not others
-      get         Show records: placements, snapshots, policies, bindings, works, clusters
+      get         Show records: placements, snapshots, runs, approvals, bindings, works, clusters and
+                  others
+      describe    Show one object with its conditions and what happened to it
       status      Show how the rollout stands, as a tree
+      approve     Say yes at a gate that waits for a person
+      reject      Say no at a gate: the run ends, and its snapshot is not rolled out again
+      pause       Start nothing new for a placement
+      resume      Go on with a placement; without a name, let a rewritten history of the source in
+      rollback    Return a placement to an earlier snapshot
+      retry       Try failed clusters again, or a snapshot that was rolled back or rejected
       export      Print what other tools need of the records
       crd         Print the CustomResourceDefinitions of the kinds that gitfleet reads
       config      Print what the configuration file may hold
@@ -49,8 +57,8 @@ fn help() {
       -V, --version
               Print version
 
-    Exit codes: 0 done, 1 changes found or not as wished, 2 error, 3 waiting for a person, 64 wrong
-    usage.
+    Exit codes: 0 done, 1 changes found, not as wished or refused, 2 error, 3 waiting for a person, 64
+    wrong usage.
     "#);
 }
 

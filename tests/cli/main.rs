@@ -20,6 +20,7 @@ mod run;
 mod schedule;
 mod schedule_ocm;
 mod scratch;
+mod tell;
 mod validate;
 
 #[path = "../support/fleet_tree.rs"]

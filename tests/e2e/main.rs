@@ -22,6 +22,7 @@ mod ocm;
 mod rollout;
 mod scheduling;
 mod sources;
+mod staged;
 
 use std::sync::OnceLock;
 

@@ -6,7 +6,6 @@ use super::{Event, Member};
 use crate::cluster::{Observation, WatchedKind};
 use crate::deliver::live::LiveObject;
 use crate::model::id::ObjectKey;
-use crate::model::records::Availability;
 
 impl Member {
     /// Takes in what a watch saw.
@@ -19,16 +18,12 @@ impl Member {
             }
             Observation::Listed(object) | Observation::Changed(object) => {
                 if let Some(live) = LiveObject::read(&object) {
-                    self.remember(live);
+                    self.note_listed(&live.id.key());
+                    self.mind.remember(live);
                 }
             }
             Observation::ListDone(kind) => self.list_done(&kind),
-            Observation::Deleted { key, resource_version } => {
-                let stale = |live: &LiveObject| live.resource_version > resource_version && resource_version > 0;
-                if self.live.get(&key).is_some_and(|live| !stale(live)) {
-                    self.forget(&key);
-                }
-            }
+            Observation::Deleted { key, resource_version } => self.mind.forget(&key, resource_version),
             Observation::Facts(facts) => {
                 // The hall is gone only when everything ends.
                 drop(self.events.send(Event::Facts { cluster: self.cluster.clone(), facts }));
@@ -45,14 +40,8 @@ impl Member {
                     watch.listed = true;
                     watch.listing = None;
                 }
-                self.mark_stale();
+                self.mind.mark_stale();
             }
-        }
-    }
-
-    fn mark_stale(&mut self) {
-        for delivery in self.deliveries.values_mut() {
-            delivery.stale = true;
         }
     }
 
@@ -62,42 +51,15 @@ impl Member {
         watch.listed = true;
         let Some(seen) = watch.listing.take() else { return };
         let of_kind = |key: &ObjectKey| key.group == kind.group && key.kind == kind.kind;
-        self.live.retain(|key, _| !of_kind(key) || seen.contains(key));
-        self.mark_stale();
+        self.mind.retain(|key| !of_kind(key) || seen.contains(key));
+        self.mind.mark_stale();
     }
 
-    /// Keeps the newest that is known of an object.
-    pub(super) fn remember(&mut self, mut live: LiveObject) {
-        if !self.target.has_health() {
-            live.availability = Availability::Available;
-        }
-        let key = live.id.key();
+    /// Notes that a list under way must not make us forget an object: it was listed, or written since the list began.
+    pub(super) fn note_listed(&mut self, key: &ObjectKey) {
         let kind = WatchedKind { group: key.group.clone(), kind: key.kind.clone() };
         if let Some(listing) = self.watches.get_mut(&kind).and_then(|watch| watch.listing.as_mut()) {
             listing.insert(key.clone());
-        }
-        let known = self.live.get(&key);
-        if known.is_some_and(|known| known.resource_version > live.resource_version || *known == live) {
-            return;
-        }
-        self.touch(known.map(|k| k.applyset.clone()).as_deref(), &live.applyset, &key);
-        self.live.insert(key, live);
-    }
-
-    fn forget(&mut self, key: &ObjectKey) {
-        if let Some(live) = self.live.remove(key) {
-            self.touch(None, &live.applyset, key);
-        }
-    }
-
-    /// Marks the deliveries that an object concerns: those it belongs to, belonged to, or is wanted by.
-    fn touch(&mut self, before: Option<&str>, after: &str, key: &ObjectKey) {
-        let holders = before.into_iter().chain([after]).filter_map(|id| self.placements.get(id));
-        let wanting = self.wanted.get(key).into_iter().flatten();
-        for placement in holders.chain(wanting) {
-            if let Some(delivery) = self.deliveries.get_mut(placement) {
-                delivery.stale = true;
-            }
         }
     }
 }

@@ -4,6 +4,7 @@
 //! rolled out to the last object. So a plan is what happens, except for what only members can say.
 
 mod secrets;
+mod stages;
 #[cfg(test)]
 mod tests;
 pub mod view;
@@ -20,13 +21,10 @@ use super::disruptions::Disruptions;
 use super::ocm::{Ocm, dated_taints};
 use super::staged::Staged;
 use super::world::{PlacementState, World, ocm_facts};
-use crate::api::annotations::STAGED_UPDATE_STRATEGY;
 use crate::api::cluster::MemberCluster;
 use crate::api::condition::find_condition;
-use crate::api::placement::{ApplyStrategyType, StrategyType};
-use crate::api::table::PLACEMENT_GROUP;
+use crate::api::placement::ApplyStrategyType;
 use crate::model::id::{ClusterName, ObjectKey, PlacementKey};
-use crate::model::manifest::Manifest;
 use crate::model::ocm::OcmPlacementRecord;
 use crate::model::records::{
     ApplyOutcome, Availability, BindingState, ClusterRecord, ManifestStatus, MemberKind, ResourceSnapshot, WorkStatus,
@@ -37,14 +35,9 @@ use crate::model::work::Desired;
 use crate::schedule::eligibility::described;
 use crate::schedule::ocm::Key;
 use view::{
-    Changes, ClusterChanges, DeletionPlan, OcmPlan, PlacementPlan, Plan, Resource, ResourceChanges, RolloutPlan,
-    SnapshotPlan,
+    Changes, ClusterChanges, DeletionPlan, OcmPlan, PlacementPlan, Plan, Resource, ResourceChanges, SnapshotPlan,
 };
 use works::{Ends, Outlook, Outlooks};
-
-/// Where an unfinished part of a plan says that it is one.
-const STAGES_MISSING: &str = "staged rollouts are not built yet: the stages are not computed, and the daemon moves no \
-                              cluster of this placement";
 
 /// Returns what the head would do: to an empty fleet, or to one that holds all of the base. `now` is not printed; any
 /// instant gives the same plan.
@@ -160,6 +153,7 @@ fn settle(state: &mut PlacementState, world: &World, now: Timestamp) {
         availability: writes.then_some(Availability::Available),
         owned: None,
         differences: Vec::new(),
+        differs_since: None,
     };
     let work = |objects: &[Desired]| {
         Arc::new(WorkStatus {
@@ -187,6 +181,9 @@ fn settle(state: &mut PlacementState, world: &World, now: Timestamp) {
         };
         state.works.insert(binding.cluster.clone(), work);
     }
+    // Its runs are over and forgotten: the next snapshot begins one of its own.
+    state.runs.clear();
+    state.record.last_succeeded = Some(newest.index);
 }
 
 /// Says what becomes of a placement. `before` is how the base's placements stand.
@@ -211,7 +208,7 @@ fn placement_plan(
         removed: record.removed,
         snapshot: in_force.map(|snapshot| SnapshotPlan::from(snapshot.as_ref())),
         decisions: policy.map(|policy| policy.target_clusters.clone()).unwrap_or_default(),
-        rollout: rollout_plan(outlook.state, head),
+        rollout: stages::rollout_plan(outlook.state, outlook.world),
         works: outlook.works(outlooks),
         deletions: old.map(|old| deletions(outlook, outlooks, old)).unwrap_or_default(),
         deletion_guard: record.closed_gate().map(|gate| gate.reason.clone()),
@@ -221,57 +218,6 @@ fn placement_plan(
             overridden: old.map(|old| outlook.overridden_otherwise(old)).unwrap_or_default(),
         }),
     }
-}
-
-/// Says how a placement gets there. Stages are of External placements with a strategy or a run.
-fn rollout_plan(state: &PlacementState, head: &Tree) -> RolloutPlan {
-    let record = &state.record;
-    let type_ = record.spec.strategy.type_;
-    let mut rollout = RolloutPlan { type_, ..RolloutPlan::default() };
-    if record.removed {
-        return rollout;
-    }
-    let run = run_of(&record.key, head);
-    rollout.run = run.map(|run| run.id.name.clone());
-    if type_ == StrategyType::RollingUpdate {
-        rollout.error = run.map(|run| {
-            format!(
-                "the run {} names this placement, whose strategy is RollingUpdate; set strategy.type External, or remove \
-                 the run",
-                run.id.name
-            )
-        });
-        return rollout;
-    }
-    let named = run.and_then(|run| run.object.pointer("/spec/stagedRolloutStrategyName")?.as_str());
-    let annotated = record.annotations.get(STAGED_UPDATE_STRATEGY).map(String::as_str);
-    rollout.strategy = named.or(annotated).map(str::to_owned);
-    rollout.error = match state.policy() {
-        Some(policy) if !policy.fulfilled => {
-            let picked = policy.target_clusters.iter().filter(|d| d.selected).count();
-            Some(format!(
-                "the policy is not fulfilled ({picked} clusters were found), and staged rollouts wait until it is"
-            ))
-        }
-        _ => rollout.strategy.as_ref().map(|_| STAGES_MISSING.to_owned()),
-    };
-    rollout
-}
-
-/// Returns the first run, by name, that names a placement.
-fn run_of<'a>(key: &PlacementKey, head: &'a Tree) -> Option<&'a Manifest> {
-    let kind = if key.namespace.is_some() { "StagedUpdateRun" } else { "ClusterStagedUpdateRun" };
-    let namespace = key.namespace.as_deref().unwrap_or_default();
-    let named = |run: &Manifest| {
-        run.object.pointer("/spec/placementName").and_then(|name| name.as_str()) == Some(key.name.as_str())
-    };
-    let mut runs: Vec<&Manifest> = head
-        .inputs
-        .iter()
-        .filter(|m| m.id.group == PLACEMENT_GROUP && m.id.kind == kind && m.id.namespace == namespace && named(m))
-        .collect();
-    runs.sort_by(|a, b| a.id.name.cmp(&b.id.name));
-    runs.first().copied()
 }
 
 /// Returns what goes from each cluster: what it holds and shall not hold any more. What another placement places there

@@ -5,6 +5,7 @@ use jiff::Timestamp;
 
 use super::view::{PlacementPlan, Plan, Resource};
 use super::*;
+use crate::api::placement::StrategyType;
 use crate::model::id::BlobId;
 use crate::source::{assemble, parse_blob, select};
 
@@ -166,7 +167,13 @@ fn how_rollouts_are_announced() {
         ),
         ("a run of another", "", run("x"), (StrategyType::RollingUpdate, None, None), ""),
         ("external alone", external, String::new(), (StrategyType::External, None, None), ""),
-        ("external with a run", external, run("p"), (StrategyType::External, Some("s"), Some("r")), "not built yet"),
+        (
+            "external with a run",
+            external,
+            run("p"),
+            (StrategyType::External, Some("s"), Some("r")),
+            "the ClusterStagedUpdateStrategy s is missing",
+        ),
         (
             "external, too few",
             few,

@@ -2,6 +2,9 @@
 
 use super::*;
 use crate::api::cluster::{Taint, TaintEffect};
+use crate::api::placement::{ApplyStrategyType, ComparisonOption};
+use crate::model::diff::differences;
+use crate::model::overrides::OverrideKey;
 use crate::model::records::BindingState;
 use crate::report::fixtures::{Case, at, cluster, object, snapshot};
 
@@ -187,4 +190,53 @@ fn members() {
             ("/status/conditions/1/reason", json!("MemberClusterLeft")),
         ],
     );
+}
+
+#[test]
+fn what_failed_drifted_or_differs_is_listed_with_its_paths_and_without_secrets() {
+    let manifest_of = |replicas: &str| json!({"spec": {"replicas": replicas}, "data": {"password": replicas}});
+    let found = |secret| differences(&manifest_of("1"), &manifest_of("2"), ComparisonOption::PartialComparison, secret);
+    let mut case = Case::healthy(&["east", "north", "west"]);
+    let drifted = &mut case.work("east").manifests[0];
+    (drifted.differences, drifted.differs_since) = (found(true), Some(at(5)));
+    let other = &mut case.work("west").manifests[1];
+    (other.applied, other.availability) = (ApplyOutcome::FailedToTakeOver, None);
+    (other.differences, other.differs_since) = (found(false), Some(at(6)));
+    let reports = case.binding("north");
+    reports.apply_strategy.type_ = ApplyStrategyType::ReportDiff;
+    reports.overrides.cluster =
+        vec![OverrideRef { key: OverrideKey { namespace: None, name: "all".into() }, index: 1 }];
+    reports.overrides.namespaced =
+        vec![OverrideRef { key: OverrideKey { namespace: Some("web".into()), name: "few".into() }, index: 0 }];
+    for manifest in &mut case.work("north").manifests {
+        (manifest.applied, manifest.availability) = (ApplyOutcome::FoundDiff, None);
+        (manifest.differences, manifest.differs_since) = (found(true), Some(at(7)));
+    }
+    case.settle();
+    let bindings: Vec<Value> = case
+        .bindings
+        .iter()
+        .map(|binding| binding_object(binding, case.works.get(&binding.cluster).map(AsRef::as_ref)))
+        .collect();
+    for (place, lists) in [
+        ("/status/driftedPlacements", [1, 0, 0]),
+        ("/status/diffedPlacements", [0, 2, 1]),
+        ("/status/failedPlacements", [0, 0, 1]),
+    ] {
+        let counts = bindings.iter().map(|b| b.pointer(place).and_then(Value::as_array).map_or(0, Vec::len));
+        assert_eq!(counts.collect::<Vec<_>>(), lists, "{place}");
+    }
+    check(
+        "binding",
+        &bindings[1],
+        &[
+            ("/spec/clusterResourceOverrideSnapshots", json!(["all-1"])),
+            ("/spec/resourceOverrideSnapshots", json!([{"name": "few-0", "namespace": "web"}])),
+        ],
+    );
+    let mut statuses = placement_object(&case.view())["status"]["placementStatuses"].take();
+    for status in statuses.as_array_mut().expect("a list") {
+        status["conditions"].take();
+    }
+    insta::assert_json_snapshot!(statuses);
 }

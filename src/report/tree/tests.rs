@@ -2,10 +2,12 @@
 
 use serde_json::json;
 
-use super::super::fixtures::{Case, at, decision, manifest};
+use super::super::fixtures::{Case, at, decision, manifest, run, run_at_approval, run_in_production};
 use super::*;
+use crate::model::id::Digest;
 use crate::model::manifest::InputError;
-use crate::model::records::{ApplyOutcome, Availability, BindingState};
+use crate::model::records::{ApplyOutcome, Availability, BindingState, HeldSnapshot, Pause};
+use crate::model::runs::{ClusterPhase, RunPhase, RunRecord, StagePhase};
 
 fn source() -> SourceRecord {
     SourceRecord {
@@ -107,8 +109,9 @@ fn everything_that_can_be_wrong() {
     source https://git.example/platform/fleet.git (main)
       accepted 1a2b3c4, seen 9f8e7d6
 
-    ✗ ClusterResourcePlacement web  snapshot 3 (1a2b3c4), 2 of 4 clusters up to date: the rollout is halted: 1 of 4 clusters failed, 0 may
+    ✗ ClusterResourcePlacement web  snapshot 3 (1a2b3c4), 2 of 4 clusters up to date: cannot go on
     ├─ ! deletions wait for a person since 60s: more than half of the objects would go, digest 9f8e7d6c5b4a
+    │      gitfleet approve web deletion
     │      east: ConfigMap web/old
     ├─ ✓ east     snapshot 3  available since 50s
     ├─ ? north-1  snapshot 2  deferred, the cluster is offline (connection refused): holds snapshot 2; waits for its turn for snapshot 3
@@ -186,4 +189,177 @@ fn ocm_placements_say_what_is_wrong_with_them() {
         let lines: Vec<String> = status_lines(&view).into_iter().map(text).collect();
         assert_eq!(lines[lines.len() - expected.len()..], expected);
     }
+}
+
+fn staged(run: RunRecord) -> Case {
+    Case::healthy(&["east", "north", "south", "west"]).with_run(run)
+}
+
+#[test]
+fn a_run_that_waits_for_a_person() {
+    let mut case = staged(run_at_approval());
+    case.binding("west").snapshot = Some(2);
+    case.record.superseded = 2;
+    insta::assert_snapshot!(shown(&source(), &mut [case]), @r#"
+    source https://git.example/platform/fleet.git (main)
+      accepted 1a2b3c4
+
+    ! ClusterResourcePlacement web  snapshot 3 (1a2b3c4), 3 of 4 clusters up to date: waits for a person
+    ├─ superseded 2 times before a rollout finished
+    └─ ! run web-3  to snapshot 3 by three-stages  waits
+       ├─ ✓ stage staging  1 of 1 cluster done, ended 41s ago
+       ├─ ! stage canary  2 of 2 clusters done
+       │      waits for approval before the next stage since 30s, digest canary-0a1b2
+       │      gitfleet approve web-3 canary
+       └─ · stage production  1 cluster
+    "#);
+}
+
+#[test]
+fn a_run_in_its_last_stage() {
+    let mut case = staged(run_in_production());
+    case.work("west").manifests[1] = manifest("b", ApplyOutcome::Applied, Some(Availability::ManifestNotAvailableYet));
+    insta::assert_snapshot!(shown(&source(), &mut [case]), @r#"
+    source https://git.example/platform/fleet.git (main)
+      accepted 1a2b3c4
+
+    ↻ ClusterResourcePlacement web  snapshot 3 (1a2b3c4), 3 of 4 clusters up to date: in progress
+    └─ ↻ run web-3  to snapshot 3 by three-stages  in progress
+       ├─ ✓ stage staging  1 of 1 cluster done, ended 41s ago
+       ├─ ✓ stage canary  2 of 2 clusters done, ended 20s ago
+       └─ ↻ stage production  0 of 1 cluster done
+          └─ ↻ west  snapshot 3  1 of 2 objects available
+                 ConfigMap web/b: ManifestNotAvailableYet: the object is not available yet
+    "#);
+}
+
+#[test]
+fn a_run_that_waits_for_time_while_it_is_paused() {
+    let mut run = run_at_approval();
+    run.stages[0].phase = StagePhase::WaitingAfter;
+    run.stages[0].after[0].done_at = None;
+    run.stages[1] = super::super::fixtures::stage("canary", &["north", "south"], &[]);
+    let mut case = staged(run);
+    case.record.paused = Some(Pause { by: "ann".into(), at: at(9), reason: Some("a freeze".into()) });
+    insta::assert_snapshot!(shown(&source(), &mut [case]), @r#"
+    source https://git.example/platform/fleet.git (main)
+      accepted 1a2b3c4
+
+    ! ClusterResourcePlacement web  snapshot 3 (1a2b3c4), 4 of 4 clusters up to date: waits for a person
+    ├─ ! paused by ann 51s ago (a freeze); gitfleet resume web
+    └─ ! run web-3  to snapshot 3 by three-stages  waits
+       ├─ ! stage staging  1 of 1 cluster done, ended 41s ago
+       │      waits 59m more before the next stage
+       ├─ · stage canary  2 clusters
+       └─ · stage production  1 cluster
+    "#);
+}
+
+#[test]
+fn a_halted_run_with_a_cluster_that_is_offline() {
+    let mut run = run_in_production();
+    (run.phase, run.message) = (RunPhase::Halted, "1 cluster of stage production failed, 0 may".into());
+    let mut deferred = run.stages[0].clusters[0].clone();
+    (deferred.name, deferred.phase) = ("east-2".into(), ClusterPhase::Deferred);
+    run.stages[0].clusters.push(deferred);
+    let west = &mut run.stages[2].clusters[0];
+    (west.phase, west.message) = (ClusterPhase::Failed, "1 of 2 objects failed".into());
+    let mut case = staged(run);
+    case.offline("east-2");
+    let mut broken = manifest("b", ApplyOutcome::ManifestApplyFailed, None);
+    broken.message = "field is immutable".into();
+    case.work("west").manifests[1] = broken;
+    insta::assert_snapshot!(shown(&source(), &mut [case]), @r#"
+    source https://git.example/platform/fleet.git (main)
+      accepted 1a2b3c4
+
+    ✗ ClusterResourcePlacement web  snapshot 3 (1a2b3c4), 3 of 4 clusters up to date: cannot go on
+    └─ ✗ run web-3  to snapshot 3 by three-stages  halted: 1 cluster of stage production failed, 0 may; gitfleet retry web-3
+       ├─ ✓ stage staging  1 of 2 clusters done, 1 deferred while offline, ended 41s ago
+       │  └─ ? east-2  snapshot -  deferred, offline (connection refused); moved when it returns
+       ├─ ✓ stage canary  2 of 2 clusters done, ended 20s ago
+       └─ ✗ stage production  0 of 1 cluster done, 1 failed
+          └─ ✗ west  snapshot 3  1 of 2 objects failed
+                 ConfigMap web/b: ManifestApplyFailed: field is immutable
+    "#);
+}
+
+#[test]
+fn after_a_run() {
+    let done = staged(RunRecord { phase: RunPhase::Succeeded, ..run_in_production() });
+    let ended =
+        RunRecord { phase: RunPhase::Rejected, message: "rejected by ann: too slow".into(), ..run_at_approval() };
+    let mut rejected = staged(ended);
+    rejected.binding("west").snapshot = Some(2);
+    let why = "was rejected by ann".to_owned();
+    rejected.record.held = Some(HeldSnapshot { index: 3, hash: Digest::new("abc123"), why, since: at(30) });
+    insta::assert_snapshot!(shown(&source(), &mut [done, rejected]), @r#"
+    source https://git.example/platform/fleet.git (main)
+      accepted 1a2b3c4
+
+    ✓ ClusterResourcePlacement web  snapshot 3 (1a2b3c4), 4 of 4 clusters up to date
+    ├─ run web-3 done 20s ago, 3 stages
+    ├─ ✓ east   snapshot 3  available since 50s
+    ├─ ✓ north  snapshot 3  available since 50s
+    ├─ ✓ south  snapshot 3  available since 50s
+    └─ ✓ west   snapshot 3  available since 50s
+
+    ✗ ClusterResourcePlacement web  snapshot 3 (1a2b3c4), 3 of 4 clusters up to date: cannot go on
+    ├─ ✗ snapshot 3 is held since 30s: it was rejected by ann; gitfleet retry web
+    ├─ ✗ run web-3  ended 30s ago: rejected by ann: too slow
+    ├─ ✓ east   snapshot 3  available since 50s
+    ├─ ✓ north  snapshot 3  available since 50s
+    ├─ ✓ south  snapshot 3  available since 50s
+    └─ · west   snapshot 2  holds snapshot 2; snapshot 3 is held: it was rejected by ann
+    "#);
+}
+
+#[test]
+fn runs_that_do_not_go() {
+    let pending = |refused, message: &str| RunRecord {
+        phase: RunPhase::Pending,
+        refused,
+        message: message.into(),
+        frozen: None,
+        stages: vec![],
+        deletion: None,
+        ..run()
+    };
+    let mut cases = [
+        staged(pending(false, "the policy is not settled")),
+        staged(pending(true, "strategy three-stages is missing")),
+        staged(run()),
+        staged(RunRecord { phase: RunPhase::Stopped, ..run_in_production() }),
+    ];
+    insta::assert_snapshot!(shown(&source(), &mut cases), @r#"
+    source https://git.example/platform/fleet.git (main)
+      accepted 1a2b3c4
+
+    ↻ ClusterResourcePlacement web  snapshot 3 (1a2b3c4), 4 of 4 clusters up to date: in progress
+    ├─ · run web-3  to snapshot 3 by three-stages  the policy is not settled
+    ├─ ✓ east   snapshot 3  available since 50s
+    ├─ ✓ north  snapshot 3  available since 50s
+    ├─ ✓ south  snapshot 3  available since 50s
+    └─ ✓ west   snapshot 3  available since 50s
+
+    ✗ ClusterResourcePlacement web  snapshot 3 (1a2b3c4), 4 of 4 clusters up to date: cannot go on
+    ├─ ✗ run web-3  to snapshot 3 by three-stages  cannot begin: strategy three-stages is missing
+    ├─ ✓ east   snapshot 3  available since 50s
+    ├─ ✓ north  snapshot 3  available since 50s
+    ├─ ✓ south  snapshot 3  available since 50s
+    └─ ✓ west   snapshot 3  available since 50s
+
+    ! ClusterResourcePlacement web  snapshot 3 (1a2b3c4), 4 of 4 clusters up to date: waits for a person
+    └─ ! run web-3  to snapshot 3 by three-stages  prepared; goes when its `state` says Run
+       ├─ · stage staging  1 cluster, next
+       ├─ · stage canary  2 clusters
+       └─ · stage production  1 cluster
+
+    ! ClusterResourcePlacement web  snapshot 3 (1a2b3c4), 4 of 4 clusters up to date: waits for a person
+    └─ ! run web-3  to snapshot 3 by three-stages  stopped; goes on when its `state` says Run
+       ├─ ✓ stage staging  1 of 1 cluster done, ended 41s ago
+       ├─ ✓ stage canary  2 of 2 clusters done, ended 20s ago
+       └─ ↻ stage production  0 of 1 cluster done
+          └─ ✓ west  snapshot 3  available since 50s
+    "#);
 }

@@ -95,6 +95,7 @@ impl Fleet {
                 availability: Some(Availability::Available),
                 owned: None,
                 differences: Vec::new(),
+                differs_since: None,
             };
             let work = WorkStatus {
                 generation: order.generation,

@@ -2,18 +2,17 @@
 
 use jiff::Timestamp;
 
-use super::super::clock;
 use super::super::world::PlacementState;
-use super::Hall;
+use super::Core;
 use crate::model::id::PlacementKey;
 use crate::model::records::JournalEntry;
 use crate::report::converge::{Converged, converged};
 
-impl Hall {
+impl Core {
     /// Says once when a placement has come to rest, and where.
-    pub(super) fn announce(&mut self, key: &PlacementKey) {
+    pub(super) fn announce(&mut self, key: &PlacementKey, now: Timestamp) {
         let Some(state) = self.placements.get(key) else { return };
-        let standing = self.converged(state, clock::now());
+        let standing = self.converged(state, now);
         let text = match &standing {
             Converged::Progressing => String::new(),
             Converged::AllAtTarget => {
@@ -44,13 +43,12 @@ impl Hall {
     }
 
     /// Returns how the whole fleet stands: the worst of its placements, or of the source.
-    pub(super) fn standing(&self) -> Converged {
-        let now = clock::now();
+    pub fn standing(&self, now: Timestamp) -> Converged {
         let mut worst = Converged::AllAtTarget;
         for state in self.placements.values() {
             worst = worse(worst, self.converged(state, now));
         }
-        worst = worse(worst, self.desk.standing());
+        worst = worse(worst, self.hub_standing());
         if let Some(reason) = &self.source.failure {
             return worse(worst, Converged::Failed(reason.clone()));
         }
@@ -60,20 +58,20 @@ impl Hall {
         if !self.source.refused.is_empty() {
             return worse(worst, Converged::Failed("the newest commit is refused".to_owned()));
         }
-        if self.world.tree.commit.is_none() || !self.agenda.is_empty() {
+        if self.world.tree.commit.is_none() || !self.agenda.is_empty() || !self.reading.is_empty() {
             return worse(worst, Converged::Progressing);
         }
         worst
     }
 
     /// Returns how things stand if nothing is left to wait for before the deadline of a single pass.
-    pub(super) fn finished(&self, deadline: tokio::time::Instant) -> Option<Converged> {
+    pub fn finished(&self, now: Timestamp, deadline: Timestamp) -> Option<Converged> {
         if !self.source_seen || !self.unseen.is_empty() || !self.agenda.is_empty() {
             return None;
         }
-        match self.standing() {
+        match self.standing(now) {
             Converged::Progressing => None,
-            Converged::WaitingForTime(Some(at)) if tokio::time::Instant::now() + clock::until(at) < deadline => None,
+            Converged::WaitingForTime(Some(at)) if at < deadline => None,
             standing => Some(standing),
         }
     }

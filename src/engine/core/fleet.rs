@@ -1,53 +1,27 @@
-//! The members' side of the hall: their tasks, what they say, what they are told, and what is known of each cluster.
+//! The members' side: who is talked to, what they say, what they are told, and what is known of each cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use tokio::sync::mpsc;
-use tokio::task::JoinHandle;
 
-use super::super::clock;
-use super::super::member::{Command, Event, Member};
+use super::super::member::{Command, Event};
 use super::super::ocm::dated_taints;
 use super::super::world::{cluster, clusters, ocm_facts, silence_ends};
-use super::{Hall, STORE_RETRY};
+use super::{Batch, Core, Effect, write_down};
 use crate::api::annotations::SUSPENDED;
 use crate::api::cluster::MemberCluster;
-use crate::cluster::Target;
-use crate::cluster::directory::Directory;
-use crate::cluster::live::{Inventory, Live};
 use crate::config::MemberAccess;
-use crate::deliver::inventory::{ID_LABEL, NAMESPACE, PART_OF_LABEL};
 use crate::model::facts::{self, Facts, KUBERNETES_VERSION};
 use crate::model::id::{ClusterName, Digest, ObjectKey, PlacementKey};
 use crate::model::records::{ClusterRecord, MemberKind, WorkStatus};
 use crate::model::tree::Tree;
 use crate::model::work::WorkOrder;
 use crate::store::records;
-use crate::store::{Expected, Op};
-use crate::telemetry::metrics::{ByMemberState, MemberState};
 
-/// Label and namespace of the inventory, as the edges are told.
-const INVENTORY: Inventory = Inventory { namespace: NAMESPACE, id_label: ID_LABEL, part_of_label: PART_OF_LABEL };
-
-/// One member's task and how it is reached.
-pub(super) struct MemberTask {
-    pub(super) commands: mpsc::UnboundedSender<Command>,
-    access: MemberAccess,
-    task: JoinHandle<()>,
-}
-
-impl Drop for MemberTask {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
-
-impl Hall {
-    /// Starts and ends members' tasks as git and the configuration say.
-    pub(super) fn note_members(&mut self, before: &Tree) {
-        let now = clock::now();
+impl Core {
+    /// Begins and ends to talk to members as git and the configuration say.
+    pub(super) fn note_members(&mut self, before: &Tree, now: Timestamp) {
         let tree = Arc::clone(&self.world.tree);
         for (name, member) in &tree.clusters {
             if before.clusters.get(name) != Some(member) {
@@ -112,30 +86,25 @@ impl Hall {
     }
 
     fn start_member(&mut self, name: &ClusterName, access: MemberAccess) {
-        if self.members.get(name).is_some_and(|member| member.access == access) {
+        if self.members.get(name) == Some(&access) {
             return;
         }
         self.stop_member(name);
-        let target: Arc<dyn Target> = match &access {
-            MemberAccess::Live { kubeconfig, context } => {
-                Arc::new(Live::new(name.as_str(), kubeconfig.clone(), context.clone(), INVENTORY))
-            }
-            MemberAccess::Directory { path } => Arc::new(Directory::new(name.as_str(), path.clone(), INVENTORY)),
-        };
-        let (commands, inbox) = mpsc::unbounded_channel();
-        let member = Member::new(name.clone(), self.world.source.clone(), target, inbox, self.event_sender.clone());
         self.unseen.insert(name.clone());
-        self.members.insert(name.clone(), MemberTask { commands, access, task: tokio::spawn(member.run()) });
+        self.members.insert(name.clone(), access.clone());
+        self.effects.push(Effect::StartMember(name.clone(), access));
     }
 
     fn stop_member(&mut self, name: &ClusterName) {
-        self.members.remove(name);
         self.unseen.remove(name);
         self.sent.retain(|(cluster, _), _| cluster != name);
+        if self.members.remove(name).is_some() {
+            self.effects.push(Effect::StopMember(name.clone()));
+        }
     }
 
-    /// Takes in what a member's task says.
-    pub(super) fn take_in(&mut self, event: Event) {
+    /// Takes in what a member says.
+    pub(super) fn hear_member(&mut self, event: Event, now: Timestamp) {
         match event {
             Event::Online { cluster, version, holds, inventory } => {
                 if !self.members.contains_key(&cluster) {
@@ -154,14 +123,14 @@ impl Hall {
                     }
                 }
                 self.note_inventory(&cluster, inventory);
-                self.stand(&cluster, true, None, version);
+                self.stand(&cluster, true, None, version, now);
             }
             Event::Offline { cluster, reason } => {
                 if !self.members.contains_key(&cluster) {
                     return;
                 }
                 self.unseen.remove(&cluster);
-                self.stand(&cluster, false, Some(reason), None);
+                self.stand(&cluster, false, Some(reason), None, now);
             }
             // A member that was stopped, or has nothing to do with the placement any more, may still have had its say.
             Event::Work { cluster, placement, status }
@@ -205,9 +174,16 @@ impl Hall {
         }
     }
 
-    fn stand(&mut self, cluster: &ClusterName, online: bool, message: Option<String>, version: Option<String>) {
+    fn stand(
+        &mut self,
+        cluster: &ClusterName,
+        online: bool,
+        message: Option<String>,
+        version: Option<String>,
+        now: Timestamp,
+    ) {
         let Some(record) = self.world.records.get_mut(cluster) else { return };
-        if stands(record, online, message, clock::now())
+        if stands(record, online, message, now)
             && let Some(reason) = &record.message
         {
             tracing::warn!(cluster = %cluster, reason, "cluster does not answer; its turn is deferred");
@@ -221,8 +197,7 @@ impl Hall {
     }
 
     /// Lets scheduling see clusters as they are now; whoever reads what changed is decided anew.
-    pub(super) fn refresh_clusters(&mut self) {
-        let now = clock::now();
+    pub(super) fn refresh_clusters(&mut self, batch: &mut Batch, now: Timestamp) {
         let tree = Arc::clone(&self.world.tree);
         let stale = std::mem::take(&mut self.agenda.clusters);
         if tree.clusters.keys().eq(self.world.clusters.iter().map(|(name, _)| name)) {
@@ -243,38 +218,27 @@ impl Hall {
             let concerned = self.world.ocm.observe(name, ocm_facts(member, record, now));
             self.agenda.ocm.extend(concerned);
         }
-        for state in [MemberState::Online, MemberState::Offline, MemberState::Suspended, MemberState::Unreachable] {
-            let count = self.world.records.values().filter(|r| !r.left && state == member_state(r)).count();
-            self.metrics.members.get_or_create(&ByMemberState { state }).set(i64::try_from(count).unwrap_or(i64::MAX));
-        }
         let records = stale.iter().filter_map(|name| self.world.records.get(name));
-        let changed: Vec<ClusterRecord> =
-            records.filter(|record| self.written.get(&record.name) != Some(*record)).cloned().collect();
-        let ops: crate::store::Result<Vec<Op>> = changed
-            .iter()
-            .map(|record| records::put(records::cluster_key(&record.name), record, Expected::Any))
-            .collect();
-        match ops.and_then(|ops| self.store.batch(ops)) {
-            Ok(_) => self.written.extend(changed.into_iter().map(|record| (record.name.clone(), record))),
-            Err(error) => {
-                tracing::error!(%error, "the clusters' records cannot be written; trying again");
-                self.agenda.clusters.extend(changed.into_iter().map(|record| record.name));
-                self.agenda.put_back([], [], now + STORE_RETRY);
+        for record in records.filter(|record| self.stored_clusters.get(&record.name) != Some(*record)) {
+            if write_down(batch, records::cluster_key(&record.name), record) {
+                batch.clusters.push(record.clone());
             }
         }
-        self.changes.send_modify(|version| *version += 1);
+        batch.refreshed = true;
     }
 
     pub(super) fn send(&mut self, order: Arc<WorkOrder>) {
-        let Some(member) = self.members.get(&order.cluster) else { return };
+        if !self.members.contains_key(&order.cluster) {
+            return;
+        }
         let key = (order.cluster.clone(), order.placement.clone());
         if self.sent.get(&key).is_some_and(|sent| same_order(sent, &order)) {
             return;
         }
         let baselines = if self.sent.contains_key(&key) { BTreeMap::new() } else { self.baselines(&order) };
-        if member.commands.send(Command::Order { order: Arc::clone(&order), baselines }).is_ok() {
-            self.sent.insert(key, order);
-        }
+        let command = Command::Order { order: Arc::clone(&order), baselines };
+        self.effects.push(Effect::Tell(order.cluster.clone(), command));
+        self.sent.insert(key, order);
     }
 
     /// Returns what a member's fields were when the work was last reported, before a restart. A report of an earlier order says
@@ -319,14 +283,6 @@ fn knows_facts(record: &ClusterRecord) -> bool {
     record.kind != MemberKind::Live
         || record.properties.contains_key(facts::NODE_COUNT)
         || record.properties_unknown.is_some()
-}
-
-fn member_state(record: &ClusterRecord) -> MemberState {
-    match (record.kind, record.online) {
-        (MemberKind::Unreachable, _) => MemberState::Unreachable,
-        (_, true) => MemberState::Online,
-        (_, false) => MemberState::Offline,
-    }
 }
 
 /// Tells whether two orders ask for the same; manifests are compared by identity, because they are shared.

@@ -1,104 +1,41 @@
-//! What the hall exports: records of decisions for other tools, and the hub that holds them.
+//! What is exported: records of decisions for other tools, and how the hub stands that holds them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::super::clock;
-use super::super::decide::Decision;
-use super::super::hub::{HubReport, HubSettings, HubTask};
+use jiff::Timestamp;
+
+use super::super::hub::HubReport;
 use super::super::ocm::Ocm;
-use super::Hall;
+use super::{Batch, Core, write_down};
 use crate::config::Configuration;
 use crate::model::decisions::{DecisionsKey, DecisionsRecord, HubRecord};
-use crate::model::id::{ClusterName, PlacementKey};
+use crate::model::id::ClusterName;
 use crate::model::ocm::OcmPlacementRecord;
 use crate::report::converge::Converged;
 use crate::report::decisions::{Decided as ExportedBy, Exports, Pick, assign_labels, decided, record, removed};
 use crate::schedule::ocm::Key;
-use crate::store::records::{self, DECISIONS_PREFIX};
-use crate::store::{Expected, Op, Result, Store};
+use crate::store::{Expected, Op, Result, records};
 
 /// The kind of an OCM Placement.
 const OCM_KIND: &str = "Placement";
 
-/// What is exported, and who is told.
-pub(super) struct Desk {
-    /// As the store has it.
-    pub(super) exports: Arc<Exports>,
-    hub: Option<HubTask>,
-    /// How the hub stands; `None` where there is none, or it has not answered yet.
-    standing: Option<HubReport>,
-}
-
-impl Desk {
-    /// Reads what was exported last. The hub is told at once: it may have been changed meanwhile.
-    ///
-    /// # Errors
-    /// A record cannot be read.
-    pub(super) fn open(store: &dyn Store, hub: Option<HubTask>) -> Result<Self> {
-        let exports = records::load_all::<DecisionsRecord>(store, DECISIONS_PREFIX)?;
-        let exports = exports.into_iter().map(|record| (record.value.key.clone(), Arc::new(record.value)));
-        let desk = Self { exports: Arc::new(exports.collect()), hub, standing: None };
-        if !desk.exports.is_empty() {
-            desk.tell();
-        }
-        Ok(desk)
-    }
-
-    fn tell(&self) {
-        if let Some(hub) = &self.hub {
-            hub.tell(Arc::clone(&self.exports));
-        }
-    }
-
-    /// Takes in what is written down now; the hub is told where it is new.
-    pub(super) fn publish(&mut self, exports: Arc<Exports>) {
-        if !Arc::ptr_eq(&self.exports, &exports) {
-            self.exports = exports;
-            self.tell();
-        }
-    }
-
-    /// Returns how the hub stands, for a single pass: a hub that is being written to is waited for, one that does not
-    /// answer is not.
-    pub(super) fn standing(&self) -> Converged {
-        match &self.standing {
-            _ if self.hub.is_none() || self.exports.is_empty() => Converged::AllAtTarget,
-            Some(HubReport { failure: Some(failure), .. }) => {
-                Converged::Unreachable(format!("the hub of `decisions:`: {failure}"))
-            }
-            Some(HubReport { done: Some(done), .. }) if Arc::ptr_eq(done, &self.exports) => Converged::AllAtTarget,
-            None | Some(_) => Converged::Progressing,
-        }
-    }
-}
-
-/// Returns where the hub is, where the configuration names one.
-pub(super) fn hub_settings(configuration: &Configuration, source: &str) -> Option<HubSettings> {
+/// Returns the namespace of the hub that decisions are written to, where the configuration names one.
+pub(super) fn namespace(configuration: &Configuration) -> Option<&str> {
     let decisions = configuration.decisions.as_ref()?;
-    let kubeconfig = decisions.kubeconfig.as_ref()?;
-    Some(HubSettings {
-        kubeconfig: kubeconfig.path.clone(),
-        context: kubeconfig.context.clone(),
-        namespace: decisions.namespace.clone(),
-        config_map: decisions.config_map.clone(),
-        source: source.to_owned(),
-    })
+    decisions.kubeconfig.is_some().then_some(decisions.namespace.as_str())
 }
 
-impl Hall {
-    /// Returns what is exported once these decisions hold, and what to write for it. Unchanged exports are the same `Arc`.
+impl Core {
+    /// Returns what is exported once the decisions of a batch hold, and what to write for it. Unchanged exports are the same
+    /// `Arc`.
     ///
     /// # Errors
     /// A record cannot be written as JSON, or is too large.
-    pub(super) fn exports_after(
-        &self,
-        decisions: &[(PlacementKey, Decision)],
-        picked: &BTreeSet<Key>,
-    ) -> Result<(Arc<Exports>, Vec<Op>)> {
-        let before = &self.desk.exports;
+    pub(super) fn exports_after(&self, batch: &Batch, now: Timestamp) -> Result<(Arc<Exports>, Vec<Op>)> {
+        let before = &self.exports;
         let mut after = Exports::clone(before);
-        for (placement, decision) in decisions {
+        for (placement, decision) in &batch.decided {
             let key = DecisionsKey::from(placement);
             if decision.finished {
                 if let Some(known) = after.get_mut(&key).filter(|known| !known.removed) {
@@ -108,34 +45,48 @@ impl Hall {
             }
             let state = &decision.state;
             let bindings: Vec<_> = state.bindings.values().cloned().collect();
-            let decided = decided(&state.view(&bindings, &self.world, clock::now()));
-            if let Some(decided) = decided {
+            if let Some(decided) = decided(&state.view(&bindings, &self.world, now)) {
                 let known = before.get(&key).map(AsRef::as_ref);
                 after.insert(key.clone(), Arc::new(record(key, &decided, known)));
             }
         }
-        export_ocm(&mut after, &self.world.ocm, picked);
+        let picked = batch.picked.iter().map(|picked| picked.key.clone()).collect();
+        export_ocm(&mut after, &self.world.ocm, &picked);
         assign_labels(&mut after);
         let ops = changes(before, &after)?;
         Ok(if ops.is_empty() { (Arc::clone(before), ops) } else { (Arc::new(after), ops) })
     }
 
     /// Takes in what the hub's task says.
-    pub(super) fn hear_hub(&mut self, report: HubReport) {
-        let namespace = self.configuration.decisions.as_ref().map(|d| d.namespace.clone()).unwrap_or_default();
+    pub(super) fn hear_hub(&mut self, report: HubReport, now: Timestamp) {
+        let Some(namespace) = namespace(&self.configuration) else { return };
         let online = report.failure.is_none();
-        let key = records::hub_key(&namespace);
-        let known = records::load::<HubRecord>(self.store.as_ref(), &key).ok().flatten().map(|record| record.value);
-        let since = known.as_ref().filter(|known| known.online == online).map_or_else(clock::now, |known| known.since);
+        let since = self.hub.as_ref().filter(|known| known.online == online).map_or(now, |known| known.since);
         let problems = if online { report.problems.clone() } else { Vec::new() };
-        let record = HubRecord { namespace, online, message: report.failure.clone(), problems, since };
-        self.desk.standing = Some(report);
-        if known.as_ref() == Some(&record) {
-            return;
+        let message = report.failure.clone();
+        self.hub = Some(HubRecord { namespace: namespace.to_owned(), online, message, problems, since });
+        self.hub_report = Some(report);
+    }
+
+    /// Writes down how the hub stands, where that is new.
+    pub(super) fn write_hub(&self, batch: &mut Batch) {
+        if let Some(hub) = self.hub.as_ref().filter(|_| self.hub != self.stored_hub)
+            && write_down(batch, records::hub_key(&hub.namespace), hub)
+        {
+            batch.hub = Some(hub.clone());
         }
-        match records::put(key, &record, Expected::Any).and_then(|op| self.store.batch(vec![op])) {
-            Ok(_) => self.changes.send_modify(|version| *version += 1),
-            Err(error) => tracing::error!(%error, "the hub's record cannot be written"),
+    }
+
+    /// Returns how the hub stands, for a single pass: a hub that is being written to is waited for, one that does not
+    /// answer is not.
+    pub(super) fn hub_standing(&self) -> Converged {
+        match &self.hub_report {
+            _ if namespace(&self.configuration).is_none() || self.exports.is_empty() => Converged::AllAtTarget,
+            Some(HubReport { failure: Some(failure), .. }) => {
+                Converged::Unreachable(format!("the hub of `decisions:`: {failure}"))
+            }
+            Some(HubReport { done: Some(done), .. }) if Arc::ptr_eq(done, &self.exports) => Converged::AllAtTarget,
+            None | Some(_) => Converged::Progressing,
         }
     }
 }
@@ -179,8 +130,6 @@ fn changes(before: &Exports, after: &Exports) -> Result<Vec<Op>> {
 
 #[cfg(test)]
 mod tests {
-    use jiff::Timestamp;
-
     use super::super::super::fixtures::{BOUND, managed, ocm_placement, tree};
     use super::*;
 

@@ -1,0 +1,113 @@
+//! `gitfleet describe`: one object with everything it says and what happened to it.
+
+use serde_json::Value;
+
+use super::Daemon;
+use super::books::locate;
+use super::exit::Exit;
+use super::get::{GetKind, named};
+use super::output::{self, Terminal};
+use crate::engine::clock;
+use crate::model::id::PlacementKey;
+use crate::model::records::JournalEntry;
+use crate::report::describe::{events_table, object_lines};
+use crate::report::tree::{Line, Style};
+
+/// Options of `describe`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// What kind of object it is.
+    #[arg(value_enum)]
+    kind: GetKind,
+    /// Its name, or NAMESPACE/NAME.
+    name: String,
+    #[command(flatten)]
+    daemon: Daemon,
+}
+
+/// Runs the command. Exits 2 where nothing has the name.
+///
+/// # Errors
+/// Nothing has the name, or the records cannot be read.
+pub fn run(args: &Args) -> anyhow::Result<Exit> {
+    let source = locate(&args.daemon)?;
+    let books = source.read()?;
+    let objects = named(&books, args.kind, &args.name)?;
+    let terminal = Terminal::of_stdout();
+    let mut text = String::new();
+    for (position, object) in objects.iter().enumerate() {
+        if position > 0 {
+            text.push('\n');
+        }
+        text.push_str(&output::render_lines(&object_lines(object), terminal));
+        let subject = Subject::of(args.kind, object);
+        let entries = source.journal(subject.placement.as_ref())?;
+        let events: Vec<&JournalEntry> = entries.iter().filter(|entry| subject.concerns(entry)).collect();
+        let heading = Line::default().with(Style::Strong, "Events:");
+        if events.is_empty() {
+            text.push_str(&output::render_lines(&[heading.with(Style::Plain, "  <none>")], terminal));
+        } else {
+            text.push_str(&output::render_lines(&[heading], terminal));
+            text.push_str(&output::render_table(&events_table(&events, clock::now()), terminal));
+        }
+    }
+    output::print(&text)
+}
+
+/// What an event must name to be an event of an object; absent asks for nothing.
+#[derive(Default)]
+struct Subject {
+    placement: Option<PlacementKey>,
+    cluster: Option<String>,
+    run: Option<String>,
+    stage: Option<String>,
+}
+
+impl Subject {
+    fn of(kind: GetKind, object: &Value) -> Self {
+        let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
+        let namespace = text("/metadata/namespace");
+        let placed = |name: Option<String>| name.map(|name| PlacementKey { namespace: namespace.clone(), name });
+        let parent = || text("/metadata/labels/kubernetes-fleet.io~1parent-CRP");
+        match kind {
+            GetKind::Clusters => Self { cluster: text("/metadata/name"), ..Self::default() },
+            GetKind::Runs => {
+                Self { placement: placed(text("/spec/placementName")), run: text("/metadata/name"), ..Self::default() }
+            }
+            GetKind::Approvals => Self {
+                placement: placed(text("/spec/placementName")),
+                run: text("/spec/parentStageRollout"),
+                stage: text("/spec/targetStage"),
+                ..Self::default()
+            },
+            GetKind::Bindings => {
+                Self { placement: placed(parent()), cluster: text("/spec/targetCluster"), ..Self::default() }
+            }
+            GetKind::Works => {
+                let cluster = namespace.as_deref().and_then(|name| name.strip_prefix("fleet-member-"));
+                let of = text("/metadata/labels/kubernetes-fleet.io~1parent-placement-namespace");
+                let placement = parent().map(|name| PlacementKey { namespace: of, name });
+                Self { placement, cluster: cluster.map(str::to_owned), ..Self::default() }
+            }
+            GetKind::Snapshots | GetKind::Policies => Self { placement: placed(parent()), ..Self::default() },
+            GetKind::Evictions => Self {
+                placement: placed(text("/spec/placementName")),
+                cluster: text("/spec/clusterName"),
+                ..Self::default()
+            },
+            GetKind::Placements | GetKind::OcmPlacements | GetKind::PlacementDecisions => {
+                Self { placement: placed(text("/metadata/name")), ..Self::default() }
+            }
+        }
+    }
+
+    fn concerns(&self, entry: &JournalEntry) -> bool {
+        let fact = |wanted: &Option<String>, name: &str| {
+            wanted.as_deref().is_none_or(|wanted| entry.facts.get(name).and_then(Value::as_str) == Some(wanted))
+        };
+        self.placement.as_ref().is_none_or(|wanted| entry.placement.as_ref() == Some(wanted))
+            && self.cluster.as_deref().is_none_or(|wanted| entry.cluster.as_ref().is_some_and(|c| c.as_str() == wanted))
+            && fact(&self.run, "run")
+            && fact(&self.stage, "stage")
+    }
+}

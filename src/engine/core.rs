@@ -1,0 +1,533 @@
+//! The hall's mind: what happened goes in, what is to be written down and what is to be done come out. Pure.
+//!
+//! It owns everything that decisions are made with, and nothing that does: no channel, no store, no clock. The daemon drives
+//! it with real members and a real store, the simulation with made ones, and both run these very functions.
+//!
+//! The order of things is what keeps a crash harmless: [`Core::take_in`] what happened, [`Core::decide`] what is due, let the
+//! store keep the batch, and only then act on what [`Core::written`] answers. A life that ends between any two of these goes
+//! on from the store and from what members say.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use rayon::prelude::*;
+
+use super::decide::{Decision, decide};
+use super::explain::explain;
+use super::follow::News;
+use super::hub::HubReport;
+use super::member;
+use super::obey::{let_in, obey, resolve};
+use super::ocm::Ocm;
+use super::persist::{self, Books};
+use super::world::{PlacementState, World};
+use crate::config::{Configuration, MemberAccess};
+use crate::model::commands::{Command, Done, Person, Refusal, RefusalReason};
+use crate::model::decisions::HubRecord;
+use crate::model::explanation::{Explanation, Query};
+use crate::model::id::{ClusterName, CommitId, PlacementKey};
+use crate::model::ocm::OcmPlacementRecord;
+use crate::model::overrides::OverrideRef;
+use crate::model::records::{ClusterRecord, ResourceSnapshot, SourceRecord, WorkStatus};
+use crate::model::work::WorkOrder;
+use crate::report::decisions::Exports;
+use crate::schedule::ocm::Key;
+use crate::store::{Expected, Op, Result, records};
+
+mod agenda;
+mod exports;
+mod fleet;
+mod source;
+mod standing;
+
+use agenda::Agenda;
+use standing::tell;
+
+/// How long the first decision waits for members that have neither answered nor failed.
+const FIRST_LOOK_MAX: SignedDuration = SignedDuration::from_secs(15);
+/// Pause before a store that refused a batch is tried again.
+const STORE_RETRY: SignedDuration = SignedDuration::from_secs(2);
+
+/// Something that happened.
+#[derive(Debug)]
+pub enum Event {
+    /// The source said something.
+    Source(News),
+    /// A member said something.
+    Member(member::Event),
+    /// The hub that decisions are exported to said something.
+    Hub(HubReport),
+}
+
+/// Something to be done. Each may be done twice, or not at all where the process ends: the next life finds out by looking.
+#[derive(Debug)]
+pub enum Effect {
+    /// Begin to talk to a member.
+    StartMember(ClusterName, MemberAccess),
+    /// Talk to a member no more.
+    StopMember(ClusterName),
+    /// Tell a member.
+    Tell(ClusterName, member::Command),
+    /// Read a snapshot's payload; [`News::Payload`] is the answer.
+    ReadPayload(Arc<ResourceSnapshot>),
+    /// Let a tip of a rewritten history in.
+    LetIn(CommitId),
+    /// Only these commits are named by records; others need not be kept.
+    Retain(BTreeSet<CommitId>),
+    /// Make the hub hold these decisions.
+    Publish(Arc<Exports>),
+}
+
+/// What was decided and is to be written down; handed back as soon as the store has answered.
+#[derive(Debug, Default)]
+pub struct Batch {
+    /// The steps, for one atomic batch of the store. None where nothing changes; then nothing needs to be written.
+    pub ops: Vec<Op>,
+    /// How many decisions change a record.
+    pub changed: u64,
+    /// How many decisions change nothing.
+    pub unchanged: u64,
+    /// How clusters stand was looked at.
+    pub refreshed: bool,
+    source: Option<SourceRecord>,
+    hub: Option<HubRecord>,
+    clusters: Vec<ClusterRecord>,
+    picked: Vec<Picked>,
+    decided: Vec<(PlacementKey, Decision)>,
+    reports: Reports,
+    exports: Option<Arc<Exports>>,
+    overrides: BTreeSet<OverrideRef>,
+    obeyed: Option<Box<PlacementState>>,
+    let_in: Option<CommitId>,
+}
+
+/// An OCM Placement that was decided: how it stood before, and when time alone changes the answer.
+#[derive(Debug)]
+struct Picked {
+    key: Key,
+    known: Option<Arc<OcmPlacementRecord>>,
+    journal: Vec<crate::model::records::JournalEntry>,
+    wake_at: Option<Timestamp>,
+}
+
+/// What members said of placements.
+type Reports = BTreeMap<PlacementKey, BTreeMap<ClusterName, Arc<WorkStatus>>>;
+
+/// Everything that is decided with.
+#[derive(Debug)]
+pub struct Core {
+    configuration: Configuration,
+    pub(super) world: World,
+    pub(super) placements: BTreeMap<PlacementKey, PlacementState>,
+    source: SourceRecord,
+    /// As the store has it.
+    stored_source: SourceRecord,
+    members: BTreeMap<ClusterName, MemberAccess>,
+    /// Members that have neither answered nor failed yet.
+    unseen: BTreeSet<ClusterName>,
+    sent: BTreeMap<(ClusterName, PlacementKey), Arc<WorkOrder>>,
+    agenda: Agenda,
+    /// What members said since the last decision: not in the placements yet, because it is not written down yet.
+    reports: Reports,
+    /// The clusters' records as the store has them.
+    stored_clusters: BTreeMap<ClusterName, ClusterRecord>,
+    /// What was last said about where placements have come to rest.
+    settled: BTreeMap<PlacementKey, String>,
+    /// Decisions as they are exported, as the store has them.
+    exports: Arc<Exports>,
+    hub: Option<HubRecord>,
+    /// As the store has it.
+    stored_hub: Option<HubRecord>,
+    /// How the hub stands; `None` where it has not answered yet.
+    hub_report: Option<HubReport>,
+    /// Snapshots whose payload is being read.
+    reading: BTreeSet<(PlacementKey, u64)>,
+    /// The source was looked at: what the store says of it is not from a life before.
+    source_seen: bool,
+    /// A batch is with the store.
+    outstanding: bool,
+    effects: Vec<Effect>,
+    started_at: Timestamp,
+}
+
+impl Core {
+    /// Begins a life with what an earlier one wrote down. Nothing is decided before the source was read and every member was
+    /// looked at.
+    pub fn begin(configuration: Configuration, books: Books, now: Timestamp) -> (Self, Vec<Effect>) {
+        let stored_source = books.source.unwrap_or_default();
+        let source = if stored_source.url == configuration.source.url {
+            stored_source.clone()
+        } else {
+            SourceRecord { url: configuration.source.url.clone(), ..SourceRecord::default() }
+        };
+        let mut records = books.clusters.clone();
+        for record in records.values_mut() {
+            fleet::await_answer(record, now);
+        }
+        let ocm = Ocm::restore(books.ocm);
+        let approvals = configuration.approval_rules();
+        let overrides = books.overrides;
+        let world = World { source: identity(&configuration), records, ocm, approvals, overrides, ..World::default() };
+        let exports = Arc::new(books.exports);
+        // The hub is told at once: it may have been changed meanwhile.
+        let effects = if exports.is_empty() { Vec::new() } else { vec![Effect::Publish(Arc::clone(&exports))] };
+        let hub = exports::namespace(&configuration).and_then(|namespace| books.hubs.get(namespace).cloned());
+        let core = Self {
+            configuration,
+            world,
+            placements: books.placements,
+            source,
+            stored_source,
+            members: BTreeMap::new(),
+            unseen: BTreeSet::new(),
+            sent: BTreeMap::new(),
+            agenda: Agenda::default(),
+            reports: BTreeMap::new(),
+            stored_clusters: books.clusters,
+            settled: BTreeMap::new(),
+            exports,
+            stored_hub: hub.clone(),
+            hub,
+            hub_report: None,
+            reading: BTreeSet::new(),
+            source_seen: false,
+            outstanding: false,
+            effects: Vec::new(),
+            started_at: now,
+        };
+        (core, effects)
+    }
+
+    /// Returns the commit in force, as far as it is known without reading the source.
+    pub fn accepted(&self) -> Option<&CommitId> {
+        self.source.accepted.as_ref()
+    }
+
+    /// Returns the tip of a rewritten history that a person let in.
+    pub fn let_in(&self) -> Option<&CommitId> {
+        self.source.let_in.as_ref()
+    }
+
+    /// Returns what decisions look at.
+    pub fn world(&self) -> &World {
+        &self.world
+    }
+
+    /// Returns the placements as they are written down.
+    pub fn placements(&self) -> &BTreeMap<PlacementKey, PlacementState> {
+        &self.placements
+    }
+
+    /// Takes in what happened. Returns what is to be done at once; nothing of it depends on what is not written down yet.
+    pub fn take_in(&mut self, event: Event, now: Timestamp) -> Vec<Effect> {
+        match event {
+            Event::Source(news) => self.hear(news, now),
+            Event::Member(event) => self.hear_member(event, now),
+            Event::Hub(report) => self.hear_hub(report, now),
+        }
+        std::mem::take(&mut self.effects)
+    }
+
+    /// Explains a placement.
+    ///
+    /// # Errors
+    /// Why it cannot be explained, for people.
+    pub fn answer(&self, query: &Query, now: Timestamp) -> std::result::Result<Explanation, String> {
+        explain(&self.world, &self.placements, query, now).map_err(|error| error.to_string())
+    }
+
+    /// Takes a person's command. Returns what is to be written down, and the answer for when it is: as with
+    /// [`Core::decide`], the batch must come back before anything else is decided.
+    ///
+    /// # Errors
+    /// Why it is not carried out; nothing has changed then.
+    pub fn obey(
+        &mut self,
+        command: &Command,
+        person: &Person,
+        now: Timestamp,
+    ) -> std::result::Result<(Batch, Done), Refusal> {
+        let busy = |what: &str| Refusal { reason: RefusalReason::NotPossible, message: what.to_owned() };
+        if self.outstanding {
+            return Err(busy("something else is being written down; try again"));
+        }
+        let mut batch = Batch::default();
+        let done = if command.target.is_empty() {
+            let (commit, done) = let_in(&mut self.source, command, now)?;
+            self.write_source(&mut batch);
+            batch.let_in = Some(commit);
+            done
+        } else {
+            let aim = resolve(&self.placements, command)?;
+            let state = self.placements.get(&aim.placement).expect("what was found there is there");
+            let obeyed = obey(state, &self.world, &aim, command, person, now)?;
+            let difference = persist::difference(Some(state), Some(&obeyed.state));
+            batch.ops = difference.map_err(|error| busy(&format!("it cannot be written down: {error}")))?;
+            batch.ops.extend(obeyed.journal.into_iter().map(Op::Journal));
+            batch.obeyed = Some(Box::new(obeyed.state));
+            obeyed.done
+        };
+        self.outstanding = true;
+        Ok((batch, done))
+    }
+
+    /// Returns when [`Core::decide`] is to be called though nothing happens; an instant that has passed is now.
+    pub fn next_wake(&self) -> Option<Timestamp> {
+        if !self.agenda.is_empty() && !self.agenda.waits() && self.can_decide() {
+            return Some(self.started_at);
+        }
+        let first_look = (!self.unseen.is_empty()).then(|| self.started_at + FIRST_LOOK_MAX);
+        self.agenda.next_wake().into_iter().chain(first_look).min()
+    }
+
+    /// Returns how many placements wait for a decision.
+    pub fn queue_depth(&self) -> usize {
+        self.agenda.placements.len()
+    }
+
+    /// Nothing is decided before the source was read and every member was looked at: what a member holds is the inventory
+    /// that deletions are compared with, and the index that a lost store goes on from.
+    fn can_decide(&self) -> bool {
+        self.unseen.is_empty() && self.reading.is_empty() && self.world.tree.commit.is_some() && !self.outstanding
+    }
+
+    /// Decides what is due, on all cores. Returns what is to be written down, if there is anything to write or to act on; it
+    /// must come back through [`Core::written`] or [`Core::refused`] before anything else is decided.
+    pub fn decide(&mut self, now: Timestamp) -> Option<Batch> {
+        // First what is due: a cluster that has been silent for too long is refreshed, and so decided about, in this round.
+        self.agenda.mark_due(now);
+        if self.outstanding || self.agenda.waits() {
+            return None;
+        }
+        if now > self.started_at + FIRST_LOOK_MAX {
+            self.unseen.clear();
+        }
+        let mut batch = Batch::default();
+        self.write_source(&mut batch);
+        self.write_hub(&mut batch);
+        self.write_overrides(&mut batch);
+        if !self.agenda.clusters.is_empty() {
+            self.refresh_clusters(&mut batch, now);
+        }
+        if self.can_decide() {
+            self.decide_ocm(&mut batch, now);
+            self.decide_placements(&mut batch, now);
+        }
+        let is_idle = batch.ops.is_empty() && !batch.refreshed && batch.picked.is_empty() && batch.decided.is_empty();
+        self.outstanding = !is_idle;
+        (!is_idle).then_some(batch)
+    }
+
+    /// A decision may name a snapshot of an override: it is written down with it, or before.
+    fn write_overrides(&mut self, batch: &mut Batch) {
+        batch.overrides = self.world.overrides.take_unwritten();
+        for id in &batch.overrides {
+            match persist::override_op(&self.world.overrides, id) {
+                Ok(op) => batch.ops.push(op),
+                Err(error) => {
+                    tracing::error!(name = id.name(), %error, "an override's snapshot cannot be written down; a restart takes it again");
+                }
+            }
+        }
+    }
+
+    /// Decides about OCM Placements one after the other, each with what those before it picked; the placements that follow
+    /// them are decided in the same batch.
+    fn decide_ocm(&mut self, batch: &mut Batch, now: Timestamp) {
+        let tree = Arc::clone(&self.world.tree);
+        for key in self.world.ocm.in_order(std::mem::take(&mut self.agenda.ocm)) {
+            let known = self.world.ocm.record(&key).cloned();
+            let mut decision = self.world.ocm.decide(&key, now);
+            match persist::ocm_difference(&key, known.as_deref(), decision.record.as_ref()) {
+                Ok(more) => batch.take(more),
+                Err(error) => {
+                    tracing::error!(placement = %key, %error, "the decision cannot be written down and is not acted on");
+                    continue;
+                }
+            }
+            let journal = std::mem::take(&mut decision.journal);
+            batch.ops.extend(journal.iter().cloned().map(Op::Journal));
+            let wake_at = decision.wake_at;
+            self.world.ocm.settle(decision);
+            if known.as_ref() != self.world.ocm.record(&key) {
+                self.agenda.concerns_followers(&tree, &key);
+            }
+            batch.picked.push(Picked { key, known, journal, wake_at });
+        }
+    }
+
+    fn decide_placements(&mut self, batch: &mut Batch, now: Timestamp) {
+        let due = std::mem::take(&mut self.agenda.placements);
+        for (key, decision, difference) in self.decisions(&due, now) {
+            match difference {
+                Ok(more) => batch.take(more),
+                Err(error) => {
+                    tracing::error!(placement = %key, %error, "the decision cannot be written down and is not acted on");
+                    continue;
+                }
+            }
+            batch.ops.extend(decision.journal.iter().cloned().map(Op::Journal));
+            if let Some(reports) = self.reports.remove(&key) {
+                batch.reports.insert(key.clone(), reports);
+            }
+            batch.decided.push((key, decision));
+        }
+        if batch.decided.is_empty() && batch.picked.is_empty() {
+            return;
+        }
+        match self.exports_after(batch, now) {
+            Ok((exports, more)) => {
+                batch.ops.extend(more);
+                batch.exports = Some(exports);
+            }
+            Err(error) => {
+                tracing::error!(%error, "the exported decisions cannot be written down and stay as they are");
+            }
+        }
+    }
+
+    /// Decides on all cores, with what each decision changes in the store. The order is that of the keys: deciding is pure, so
+    /// nothing depends on who is done first.
+    fn decisions(
+        &self,
+        due: &BTreeSet<PlacementKey>,
+        now: Timestamp,
+    ) -> Vec<(PlacementKey, Decision, Result<Vec<Op>>)> {
+        let states: Vec<&PlacementState> = due.iter().filter_map(|key| self.placements.get(key)).collect();
+        let one = |state: &PlacementState| {
+            let key = state.record.key.clone();
+            let mut before = state.clone();
+            before.works.extend(self.reports.get(&key).cloned().unwrap_or_default());
+            let decision = decide(before, &self.world, now);
+            let difference = persist::difference(Some(state), (!decision.finished).then_some(&decision.state));
+            (key, decision, difference)
+        };
+        // Handing one over to other threads costs more than it.
+        if let [state] = states[..] {
+            return vec![one(state)];
+        }
+        states.into_par_iter().map(one).collect()
+    }
+
+    /// The store keeps the batch. Returns what follows from it.
+    pub fn written(&mut self, batch: Batch, now: Timestamp) -> Vec<Effect> {
+        self.outstanding = false;
+        if let Some(source) = batch.source {
+            self.stored_source = source;
+        }
+        if batch.hub.is_some() {
+            self.stored_hub = batch.hub;
+        }
+        self.effects.extend(batch.let_in.map(Effect::LetIn));
+        if let Some(state) = batch.obeyed {
+            self.agenda.placements.insert(state.record.key.clone());
+            self.placements.insert(state.record.key.clone(), *state);
+        }
+        let clusters = batch.clusters.into_iter().map(|record| (record.name.clone(), record));
+        self.stored_clusters.extend(clusters);
+        for picked in batch.picked {
+            picked.journal.iter().for_each(tell);
+            self.agenda.wake_ocm(&picked.key, picked.wake_at);
+        }
+        if let Some(exports) = batch.exports.filter(|exports| !Arc::ptr_eq(exports, &self.exports)) {
+            self.effects.push(Effect::Publish(Arc::clone(&exports)));
+            self.exports = exports;
+        }
+        for (key, decision) in batch.decided {
+            self.act(&key, decision, now);
+        }
+        std::mem::take(&mut self.effects)
+    }
+
+    /// The store did not keep the batch, or did not say so. Everything in it is decided again after a pause.
+    pub fn refused(&mut self, batch: Batch, now: Timestamp) {
+        self.outstanding = false;
+        for (placement, reports) in batch.reports {
+            let newer = self.reports.entry(placement).or_default();
+            for (cluster, work) in reports {
+                newer.entry(cluster).or_insert(work);
+            }
+        }
+        for picked in batch.picked.iter().rev() {
+            self.world.ocm.hold_again(&picked.key, picked.known.clone());
+        }
+        self.world.overrides.refused(batch.overrides);
+        let placements = batch.decided.into_iter().map(|(key, _)| key);
+        let ocm = batch.picked.into_iter().map(|picked| picked.key);
+        self.agenda.clusters.extend(batch.clusters.into_iter().map(|record| record.name));
+        self.agenda.put_back(placements, ocm, now + STORE_RETRY);
+    }
+
+    /// Takes up what a decision says; its records are written.
+    fn act(&mut self, key: &PlacementKey, decision: Decision, now: Timestamp) {
+        decision.journal.iter().for_each(tell);
+        for cluster in decision.forget {
+            if self.sent.remove(&(cluster.clone(), key.clone())).is_some() && self.members.contains_key(&cluster) {
+                self.effects.push(Effect::Tell(cluster, member::Command::Forget(key.clone())));
+            }
+        }
+        for order in decision.orders {
+            self.send(order);
+        }
+        self.agenda.wake(key, decision.wake_at);
+        let known = self.placements.remove(key);
+        if decision.finished {
+            tracing::info!(placement = %key, "removed everywhere");
+            self.agenda.forget(key);
+            self.settled.remove(key);
+            // A commit may have brought it back while its end was being written down.
+            if let Some(placement) = self.world.tree.placements.get(key) {
+                self.placements.insert(key.clone(), PlacementState::begin(placement, now));
+                self.agenda.placements.insert(key.clone());
+            }
+            return;
+        }
+        self.agenda.note(&decision.state);
+        let mut state = decision.state;
+        state.unreadable.extend(known.iter().flat_map(|known| known.unreadable.iter().copied()));
+        let in_use: BTreeSet<u64> = state.snapshots_in_use().map(|snapshot| snapshot.index).collect();
+        for (index, payload) in known.into_iter().flat_map(|known| known.payloads) {
+            // It may have been read while the decision was being written down.
+            if in_use.contains(&index) {
+                state.payloads.entry(index).or_insert(payload);
+            }
+        }
+        self.placements.insert(key.clone(), state);
+        self.load_payloads(key);
+        self.announce(key, now);
+    }
+}
+
+impl Batch {
+    /// Takes what one decision changes.
+    fn take(&mut self, difference: Vec<Op>) {
+        if difference.is_empty() {
+            self.unchanged += 1;
+        } else {
+            self.changed += 1;
+        }
+        self.ops.extend(difference);
+    }
+}
+
+/// Returns what inventories name the source by: where it is and which part of it is read.
+pub fn identity(configuration: &Configuration) -> String {
+    let source = &configuration.source;
+    let branch = source.branch.as_deref().unwrap_or("HEAD");
+    format!("{}#{branch}:{}", source.url.trim_end_matches('/'), source.path)
+}
+
+/// Adds the write of a record that differs from what the store has of it.
+fn write_down<T: serde::Serialize>(batch: &mut Batch, key: String, record: &T) -> bool {
+    match records::put(key, record, Expected::Any) {
+        Ok(op) => {
+            batch.ops.push(op);
+            true
+        }
+        Err(error) => {
+            tracing::error!(%error, "a record cannot be written down and stays as it is");
+            false
+        }
+    }
+}

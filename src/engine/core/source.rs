@@ -1,0 +1,149 @@
+//! The source's side: what it says, and what a commit in force changes.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use super::super::disruptions::Disruptions;
+use super::super::follow::News;
+use super::super::overrides;
+use super::super::persist::SOURCE_NAME;
+use super::super::staged::Staged;
+use super::super::world::{Payload, PlacementState};
+use super::{Batch, Core, Effect, write_down};
+use crate::model::id::{CommitId, PlacementKey};
+use crate::model::records::ResourceSnapshot;
+use crate::model::tree::Tree;
+use crate::store::records;
+
+impl Core {
+    /// Takes in what the source says.
+    pub(super) fn hear(&mut self, news: News, now: Timestamp) {
+        match news {
+            News::Restored(Ok(tree)) => return self.accept(&tree, now),
+            News::Restored(Err(reason)) => {
+                tracing::error!(reason, "clusters keep what they have");
+                return;
+            }
+            News::Payload(snapshot, payload) => return self.load_payload(&snapshot, payload),
+            _ => {}
+        }
+        self.source.failure = None;
+        self.source_seen = true;
+        match news {
+            News::Restored(_) | News::Payload(..) => {}
+            News::Accepted(tree) => self.accept(&tree, now),
+            News::Unchanged => {
+                self.source.seen.clone_from(&self.source.accepted);
+                self.source.refused.clear();
+                self.source.held_rewrite = None;
+            }
+            News::Readable => tracing::info!("the source can be read again"),
+            News::Refused(commit, errors) => {
+                tracing::error!(
+                    commit = commit.short(),
+                    errors = errors.len(),
+                    "commit refused; the last good one stays in force"
+                );
+                for error in errors.iter().take(20) {
+                    tracing::error!("  {error}");
+                }
+                self.source.seen = Some(commit);
+                self.source.refused = errors;
+            }
+            News::Rewritten(commit) => {
+                tracing::warn!(
+                    commit = commit.short(),
+                    "history was rewritten; the last good commit stays in force until a person lets the new one in"
+                );
+                self.source.seen = Some(commit.clone());
+                self.source.held_rewrite = Some(commit);
+            }
+            News::Failed(reason) => {
+                tracing::error!(reason, "the source cannot be read; nothing changes");
+                self.source.failure = Some(reason);
+            }
+        }
+    }
+
+    /// Writes down what is known of the source, where that is new.
+    pub(super) fn write_source(&self, batch: &mut Batch) {
+        if self.source != self.stored_source && write_down(batch, records::source_key(SOURCE_NAME), &self.source) {
+            batch.source = Some(self.source.clone());
+        }
+    }
+
+    /// Brings a commit into force.
+    fn accept(&mut self, tree: &Arc<Tree>, now: Timestamp) {
+        let commit = tree.commit.clone();
+        let again = self.source.accepted == commit;
+        let short = commit.as_ref().map(|c| c.short().to_owned()).unwrap_or_default();
+        tracing::info!(
+            commit = short,
+            placements = tree.placements.len(),
+            clusters = tree.clusters.len(),
+            objects = tree.manifests.len(),
+            "{}",
+            if again { "commit in force" } else { "commit accepted" }
+        );
+        self.source.accepted.clone_from(&commit);
+        self.source.seen = commit;
+        self.source.refused.clear();
+        self.source.held_rewrite = None;
+        let before = std::mem::replace(&mut self.world.tree, Arc::clone(tree));
+        self.world.staged = Staged::of(tree);
+        self.world.overrides.follow(tree, &overrides::named(self.placements.values()), now);
+        let disruptions = std::mem::replace(&mut self.world.disruptions, Disruptions::of(tree));
+        self.note_members(&before, now);
+        for key in self.placements.keys().cloned().collect::<Vec<_>>() {
+            // What could not be read once may be there now.
+            self.placements.get_mut(&key).into_iter().for_each(|state| state.unreadable.clear());
+            self.load_payloads(&key);
+        }
+        for (key, placement) in &tree.placements {
+            self.placements.entry(key.clone()).or_insert_with(|| PlacementState::begin(placement, now));
+        }
+        let wishes = self.world.ocm.follow(tree);
+        self.agenda.ocm.extend(wishes);
+        if before.commit.is_none() {
+            // The first commit of this life: what was decided before may have been decided of another.
+            self.agenda.placements.extend(self.placements.keys().cloned());
+        } else {
+            self.agenda.compare(&before, tree);
+            self.agenda.placements.extend(self.world.disruptions.differing(&disruptions));
+        }
+        let named: BTreeSet<CommitId> =
+            self.placements.values().flat_map(|p| p.snapshots.values().map(|s| s.commit.clone())).collect();
+        self.effects.push(Effect::Retain(named));
+    }
+
+    /// Asks for the payload that a placement needs and that no selection gives: after a restart and for ways back, older
+    /// snapshots.
+    pub(super) fn load_payloads(&mut self, key: &PlacementKey) {
+        let Some(state) = self.placements.get(key) else { return };
+        let is_missing =
+            |s: &&Arc<ResourceSnapshot>| !state.payloads.contains_key(&s.index) && !state.unreadable.contains(&s.index);
+        for snapshot in state.snapshots_in_use().filter(is_missing) {
+            if self.reading.insert((key.clone(), snapshot.index)) {
+                self.effects.push(Effect::ReadPayload(Arc::clone(snapshot)));
+            }
+        }
+    }
+
+    fn load_payload(&mut self, snapshot: &ResourceSnapshot, payload: Result<Payload, String>) {
+        let key = &snapshot.placement;
+        self.reading.remove(&(key.clone(), snapshot.index));
+        let Some(state) = self.placements.get_mut(key) else { return };
+        match payload {
+            Ok(payload) => {
+                state.payloads.insert(snapshot.index, Arc::new(payload));
+            }
+            Err(reason) => {
+                tracing::error!(placement = %key, reason, "payload missing; clusters keep what they have");
+                state.unreadable.insert(snapshot.index);
+            }
+        }
+        self.agenda.placements.insert(key.clone());
+    }
+}

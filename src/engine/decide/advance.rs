@@ -1,0 +1,185 @@
+//! A run's next step: what it sees of its clusters, and what it moves.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::Pass;
+use crate::api::condition::ConditionStatus;
+use crate::model::id::ClusterName;
+use crate::model::overrides::PickedOverrides;
+use crate::model::records::{Binding, BindingState};
+use crate::model::runs::{RunCause, RunPhase, RunRecord};
+use crate::report::binding::settled_work;
+use crate::rollout::staged::{Seen, Situation, Step, advance, catch_up, reached};
+use crate::rollout::{Health, Limits, MaxFailures, Readiness, health};
+
+/// The health of a cluster without a binding.
+const UNTOLD: Health = Health { ready: Readiness::NotYet(None), failed: false, diff_reported: false, changes_in: None };
+
+impl Pass<'_> {
+    /// Takes the run that is under way as far as it goes.
+    pub(super) fn advance_active(&mut self) {
+        let Some(mut run) = self.active_run().cloned() else { return };
+        let (limits, max_failures) = match self.stage_limits() {
+            Ok(limits) => limits,
+            Err(error) => {
+                self.state.record.error = Some(error);
+                return;
+            }
+        };
+        let seen = self.seen(&run, &limits, &BTreeSet::new());
+        let situation = Situation {
+            clusters: &seen,
+            stop: self.state.record.paused.is_some(),
+            max_failures,
+            rules: self.world.approvals,
+            asks_no_gate: matches!(run.cause, RunCause::Rollback { .. }),
+        };
+        let before = run.phase;
+        let step = advance(&mut run, &situation, self.now);
+        let has_succeeded = before != run.phase && run.phase == RunPhase::Succeeded;
+        self.take(run, step);
+        if has_succeeded {
+            self.note_success();
+        }
+    }
+
+    /// Brings clusters that did not answer when their turn came to what their stage has reached; of several runs that passed
+    /// over a cluster the newest counts.
+    pub(super) fn catch_up(&mut self) {
+        let Ok((limits, max_failures)) = self.stage_limits() else { return };
+        let mut names: Vec<(u64, String)> = self
+            .state
+            .runs
+            .values()
+            .filter(|run| run.frozen.is_some())
+            .map(|run| (run.sequence, run.name.clone()))
+            .collect();
+        names.sort_unstable_by(|a, b| b.cmp(a));
+        let mut taken: BTreeSet<ClusterName> = BTreeSet::new();
+        for (_, name) in names {
+            let Some(mut run) = self.state.runs.get(&name).cloned() else { continue };
+            let own: Vec<ClusterName> = reached(&run).into_iter().cloned().collect();
+            if run.phase.is_final() && own.iter().any(|cluster| !taken.contains(cluster)) {
+                let seen = self.seen(&run, &limits, &taken);
+                let situation = Situation {
+                    clusters: &seen,
+                    stop: self.state.record.paused.is_some(),
+                    max_failures,
+                    rules: self.world.approvals,
+                    asks_no_gate: true,
+                };
+                let step = catch_up(&mut run, &situation, self.now);
+                self.take(run, step);
+            }
+            taken.extend(own);
+        }
+    }
+
+    /// Returns the limits of runs: what cannot be tracked is available at once.
+    fn stage_limits(&self) -> Result<(Limits, MaxFailures), String> {
+        let limits = Limits { unavailable_period: Duration::ZERO, ..self.limits()? };
+        let max_failures = MaxFailures::read(&self.state.record.annotations).map_err(|error| error.to_string())?;
+        Ok((limits, max_failures))
+    }
+
+    /// Writes down how a run stands, and moves and removes what it says.
+    fn take(&mut self, run: RunRecord, step: Step) {
+        let overrides: BTreeMap<ClusterName, PickedOverrides> = run
+            .stages
+            .iter()
+            .flat_map(|stage| &stage.clusters)
+            .filter(|cluster| step.start.contains(&cluster.name))
+            .map(|cluster| (cluster.name.clone(), cluster.overrides.clone()))
+            .collect();
+        for note in &step.notes {
+            let facts = json!({"run": run.name, "stage": note.stage, "message": note.message});
+            self.note(&note.event.to_string(), note.cluster.as_ref(), facts);
+        }
+        if let Some(frozen) = &run.frozen {
+            for cluster in &step.start {
+                let picked = overrides.get(cluster).cloned().unwrap_or_default();
+                let Some(name) = self.binding_of(cluster).map(|binding| binding.name.clone()) else { continue };
+                self.bring(&name, frozen.snapshot, frozen.apply_strategy.clone(), picked);
+            }
+        }
+        for cluster in &step.remove {
+            let left_over = |b: &&Binding| b.cluster == *cluster && b.state == BindingState::Unscheduled && !b.deleting;
+            let Some(name) = self.state.bindings.values().find(left_over).map(|b| b.name.clone()) else { continue };
+            self.remove(&name);
+        }
+        self.wake_at = self.wake_at.into_iter().chain(step.wake_at).min();
+        self.state.runs.insert(run.name.clone(), run);
+    }
+
+    /// Returns the binding that speaks for a cluster: picked, and not being removed.
+    fn binding_of(&self, cluster: &ClusterName) -> Option<&Binding> {
+        let speaks = |b: &&Binding| b.cluster == *cluster && !b.deleting && b.state != BindingState::Unscheduled;
+        self.state.bindings.values().find(speaks)
+    }
+
+    /// Returns what a run sees of its clusters. Those of `taken` are a newer run's.
+    fn seen(&self, run: &RunRecord, limits: &Limits, taken: &BTreeSet<ClusterName>) -> BTreeMap<ClusterName, Seen> {
+        let Some(frozen) = &run.frozen else { return BTreeMap::new() };
+        let mut bindings: BTreeMap<&ClusterName, Vec<&Binding>> = BTreeMap::new();
+        for binding in self.state.bindings.values() {
+            bindings.entry(&binding.cluster).or_default().push(binding);
+        }
+        let gate = self.state.record.closed_gate();
+        let clusters = run.stages.iter().chain(&run.deletion).flat_map(|stage| &stage.clusters);
+        let see = |cluster: &crate::model::runs::RunCluster| {
+            let of: &[&Binding] = bindings.get(&cluster.name).map_or(&[], Vec::as_slice);
+            let speaking = of.iter().find(|b| !b.deleting && b.state != BindingState::Unscheduled);
+            let binding = speaking.or(of.first());
+            let work = self.state.works.get(&cluster.name).map(AsRef::as_ref);
+            let health = binding.map(|b| health(b, settled_work(b, work).is_some(), limits, self.now));
+            let health = health.unwrap_or(UNTOLD);
+            let is_bound = speaking.is_some_and(|b| b.state == BindingState::Bound && b.snapshot.is_some());
+            let is_ready = health.ready == Readiness::Ready;
+            let seen = Seen {
+                in_fleet: self.world.clusters.contains(cluster.name.as_str()),
+                picked: speaking.is_some(),
+                bound_to: speaking.is_some_and(|b| {
+                    b.state == BindingState::Bound
+                        && b.snapshot == Some(frozen.snapshot)
+                        && b.apply_strategy == frozen.apply_strategy
+                        && b.overrides == cluster.overrides
+                }),
+                taken: taken.contains(&cluster.name),
+                online: self.world.is_online(&cluster.name) && !of.iter().any(|b| b.deleting && speaking.is_some()),
+                health,
+                unavailable: is_bound && !is_ready && !health.failed,
+                removed: of.is_empty(),
+                held: gate.is_some_and(|gate| gate.deletions.contains_key(&cluster.name)),
+                failure: binding.map(|b| why_failed(b)).unwrap_or_default(),
+            };
+            (cluster.name.clone(), seen)
+        };
+        clusters.map(see).collect()
+    }
+
+    /// Remembers the snapshot that is available on every picked cluster, if there is one: a rollback goes there.
+    pub(super) fn note_success(&mut self) {
+        let picked = || self.state.bindings.values().filter(|b| b.state != BindingState::Unscheduled);
+        let Some(index) = picked().next().and_then(|binding| binding.snapshot) else { return };
+        let Ok(limits) = self.limits() else { return };
+        let limits = Limits { unavailable_period: Duration::ZERO, ..limits };
+        let is_right = |b: &Binding| {
+            let work = self.state.works.get(&b.cluster).map(AsRef::as_ref);
+            let ready = health(b, settled_work(b, work).is_some(), &limits, self.now).ready == Readiness::Ready;
+            b.state == BindingState::Bound && b.snapshot == Some(index) && ready
+        };
+        if picked().all(is_right) && self.state.record.last_succeeded != Some(index) {
+            self.state.record.last_succeeded = Some(index);
+            self.state.record.superseded = 0;
+        }
+    }
+}
+
+/// Says why a binding failed, in the member's own words where there are any.
+fn why_failed(binding: &Binding) -> String {
+    let refused = binding.conditions.iter().find(|c| c.is(ConditionStatus::False, binding.generation));
+    refused.map_or_else(|| "it is not available in time".to_owned(), |condition| condition.message.clone())
+}

@@ -1,0 +1,356 @@
+//! Which staged update runs a placement has: written ones, those that begin by themselves, and what ends them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::json;
+
+use super::Pass;
+use crate::api::annotations::{ON_FAILURE, STAGED_UPDATE_STRATEGY, WHEN_SUPERSEDED};
+use crate::api::staged::RunState;
+use crate::engine::staged::WrittenRun;
+use crate::model::id::ClusterName;
+use crate::model::records::{Binding, BindingState, HeldSnapshot};
+use crate::model::runs::{ClusterPhase, RunCause, RunPhase, RunRecord};
+use crate::rollout::staged::phases::end_run;
+
+/// Finished runs that are kept of a placement, beside those that git still has.
+const FINISHED_RUNS_MAX: usize = 10;
+/// Rounds of one decision: a run that ends may let the next begin, which may end at once. What is left goes on in the next
+/// decision.
+const ROUNDS_MAX: usize = 8;
+
+impl Pass<'_> {
+    /// Brings the runs of an External placement forward, as far as they go now.
+    pub(super) fn stage(&mut self) {
+        self.follow_written_runs();
+        let mut is_at_rest = false;
+        for _ in 0..ROUNDS_MAX {
+            let before = self.run_phases();
+            self.wake_at = None;
+            self.begin_automatic_run();
+            self.supersede();
+            self.begin_follow_up();
+            self.freeze_next();
+            self.advance_active();
+            self.catch_up();
+            self.roll_back_on_failure();
+            is_at_rest = self.run_phases() == before;
+            if is_at_rest {
+                break;
+            }
+        }
+        if !is_at_rest {
+            self.wake_at = Some(self.now);
+        }
+        self.note_approvers();
+        self.forget_old_runs();
+        let halted = self.active_run().filter(|run| run.phase == RunPhase::Halted);
+        self.state.record.halted = halted.map(|run| run.message.clone());
+    }
+
+    /// Ends what is under way, because the placement is moved otherwise now.
+    pub(super) fn end_runs(&mut self, why: &str) {
+        let unfinished = self.state.runs.values().filter(|run| !run.phase.is_final()).map(|run| run.name.clone());
+        for name in unfinished.collect::<Vec<_>>() {
+            self.end_run(&name, RunPhase::Failed, why.to_owned());
+        }
+    }
+
+    /// Takes over who may approve, from the accepted commit.
+    fn note_approvers(&mut self) {
+        let world = self.world;
+        let key = self.state.record.key.clone();
+        for run in self.state.runs.values_mut().filter(|run| !run.phase.is_final()) {
+            if let Some(strategy) = world.staged.strategy(&key, &run.strategy) {
+                run.approvers.clone_from(&strategy.approvers);
+            }
+        }
+    }
+
+    fn run_phases(&self) -> Vec<(String, RunPhase)> {
+        self.state.runs.values().map(|run| (run.name.clone(), run.phase)).collect()
+    }
+
+    /// Returns the run that moves clusters: frozen, and not finished. There is one at most.
+    pub(in crate::engine) fn active_run(&self) -> Option<&RunRecord> {
+        self.state.runs.values().find(|run| run.frozen.is_some() && !run.phase.is_final())
+    }
+
+    fn newest_run(&self) -> Option<&RunRecord> {
+        self.state.runs.values().max_by_key(|run| run.sequence)
+    }
+
+    fn end_run(&mut self, name: &str, phase: RunPhase, message: String) {
+        let Some(run) = self.state.runs.get_mut(name) else { return };
+        end_run(run, phase, message.clone(), self.now);
+        self.note("RunEnded", None, json!({"run": name, "phase": phase, "message": message}));
+    }
+
+    /// Takes the runs of the source that name this placement. A document that was removed takes its run with it, as
+    /// KubeFleet does; clusters stay as they are. A document that names another snapshot or strategy is another run.
+    fn follow_written_runs(&mut self) {
+        let key = self.state.record.key.clone();
+        let written: BTreeMap<&String, &WrittenRun> = self.world.staged.runs(&key).collect();
+        let is_gone =
+            |run: &&RunRecord| matches!(run.cause, RunCause::Written { .. }) && !written.contains_key(&run.name);
+        let gone: Vec<String> = self.state.runs.values().filter(is_gone).map(|run| run.name.clone()).collect();
+        for name in gone {
+            self.state.runs.remove(&name);
+            self.note("RunRemoved", None, json!({"run": name}));
+        }
+        for (name, document) in written {
+            let cause = RunCause::Written { origin: document.origin.clone() };
+            let wanted = wanted_snapshot(document);
+            let strategy = &document.spec.staged_rollout_strategy_name;
+            match self.state.runs.get_mut(name) {
+                Some(run) if run.strategy == *strategy && run.wanted_snapshot == wanted => {
+                    run.cause = cause;
+                    if run.state != document.spec.state {
+                        run.state = document.spec.state;
+                        run.generation += 1;
+                    }
+                }
+                Some(run) if !run.phase.is_final() && run.cause == RunCause::Snapshot => {}
+                _ => self.begin_run(name.clone(), cause, strategy.clone(), wanted, document.spec.state),
+            }
+        }
+    }
+
+    fn begin_run(
+        &mut self,
+        name: String,
+        cause: RunCause,
+        strategy: String,
+        wanted_snapshot: Option<u64>,
+        state: Option<RunState>,
+    ) {
+        let sequence = self.newest_run().map_or(0, |run| run.sequence + 1);
+        self.note("RunCreated", None, json!({"run": name, "strategy": strategy, "snapshot": wanted_snapshot}));
+        let run = RunRecord {
+            name: name.clone(),
+            placement: self.state.record.key.clone(),
+            cause,
+            strategy,
+            wanted_snapshot,
+            approvers: None,
+            state,
+            generation: 1,
+            created_at: self.now,
+            sequence,
+            phase: RunPhase::Pending,
+            since: self.now,
+            message: String::new(),
+            refused: false,
+            frozen: None,
+            stages: Vec::new(),
+            deletion: None,
+        };
+        self.state.runs.insert(name, run);
+    }
+
+    /// Returns `name`, or the first of `name-2`, `name-3` and so on that no run has.
+    fn free_name(&self, name: &str) -> String {
+        let mut numbered = (2..).map(|number| format!("{name}-{number}"));
+        let is_free = |name: &String| !self.state.runs.contains_key(name);
+        Some(name.to_owned()).filter(is_free).or_else(|| numbered.find(is_free)).expect("numbers do not end")
+    }
+
+    /// Every new snapshot of a placement that names a strategy gets a run; one that was rolled back or rejected does not.
+    fn begin_automatic_run(&mut self) {
+        let record = &self.state.record;
+        let Some(strategy) = record.annotations.get(STAGED_UPDATE_STRATEGY).cloned() else { return };
+        let Some((index, hash)) = self.state.newest().map(|newest| (newest.index, newest.hash.clone())) else { return };
+        let is_held = record.held.as_ref().is_some_and(|held| held.hash == hash);
+        if is_held || record.error.is_some() || record.last_automatic.is_some_and(|last| last >= index) {
+            return;
+        }
+        self.state.record.last_automatic = Some(index);
+        if self.newest_run().is_none() && self.is_right_everywhere(index) {
+            return;
+        }
+        let name = self.free_name(&format!("{}-{index}", self.state.record.key.name));
+        self.begin_run(name, RunCause::Snapshot, strategy, Some(index), None);
+    }
+
+    /// A newer snapshot's run takes the place of runs that began by themselves: before their next cluster, or, with `Queue`,
+    /// only where they have not begun or cannot go on.
+    fn supersede(&mut self) {
+        let automatic = self.state.runs.values().filter(|run| run.cause == RunCause::Snapshot);
+        let Some(newest) = automatic.max_by_key(|run| run.sequence).filter(|run| !run.phase.is_final()) else { return };
+        let (name, sequence, snapshot) = (newest.name.clone(), newest.sequence, newest.snapshot());
+        let queues = self.state.record.annotations.get(WHEN_SUPERSEDED).is_some_and(|value| value == "Queue");
+        let gives_way = |run: &&RunRecord| {
+            let is_older = run.sequence < sequence && run.snapshot() != snapshot && !run.phase.is_final();
+            let is_written = matches!(run.cause, RunCause::Written { .. });
+            is_older && !is_written && (!queues || matches!(run.phase, RunPhase::Pending | RunPhase::Halted))
+        };
+        let older: Vec<String> = self.state.runs.values().filter(gives_way).map(|run| run.name.clone()).collect();
+        for run in older {
+            self.state.record.superseded += 1;
+            self.end_run(&run, RunPhase::Superseded, format!("the run {name} of a newer snapshot takes its place"));
+        }
+    }
+
+    /// Clusters that are not right though the last run has finished (they joined, or what they hold changed otherwise than
+    /// by a snapshot), and clusters that are no longer picked, get a run of their own through the same stages.
+    fn begin_follow_up(&mut self) {
+        let all_final = self.state.runs.values().all(|run| run.phase.is_final());
+        let Some(last) = self.newest_run().filter(|run| run.phase == RunPhase::Succeeded && all_final) else { return };
+        let Some(index) = last.snapshot().filter(|index| self.state.snapshots.contains_key(index)) else { return };
+        if self.state.record.error.is_some() || !self.policy_is_settled() || self.unfinished_clusters(index).is_empty()
+        {
+            return;
+        }
+        let of = match &last.cause {
+            RunCause::FollowUp { of } => of.clone(),
+            _ => last.name.clone(),
+        };
+        let strategy = last.strategy.clone();
+        let name = self.free_name(&of);
+        self.begin_run(name, RunCause::FollowUp { of }, strategy, Some(index), None);
+    }
+
+    /// Returns the clusters that are to hold a snapshot and do not, and those that are no longer picked. A cluster whose turn
+    /// came while it did not answer is brought there by the run that deferred it.
+    pub(super) fn unfinished_clusters(&self, index: u64) -> BTreeSet<ClusterName> {
+        let deferred = self.deferred();
+        let is_unfinished = |binding: &&Binding| match binding.state {
+            _ if binding.deleting => false,
+            BindingState::Unscheduled => true,
+            _ => !self.is_at(binding, index) && !deferred.contains(&binding.cluster),
+        };
+        self.state.bindings.values().filter(is_unfinished).map(|binding| binding.cluster.clone()).collect()
+    }
+
+    /// Returns the clusters that wait to be caught up with, by runs that are finished.
+    fn deferred(&self) -> BTreeSet<ClusterName> {
+        let finished = self.state.runs.values().filter(|run| run.phase == RunPhase::Succeeded);
+        let stages = finished.flat_map(|run| &run.stages).filter(|stage| stage.phase.is_reached());
+        let clusters = stages.flat_map(|stage| &stage.clusters);
+        clusters.filter(|cluster| cluster.phase == ClusterPhase::Deferred).map(|cluster| cluster.name.clone()).collect()
+    }
+
+    /// Tells whether a binding is told to hold a snapshot as the placement wants it now.
+    pub(super) fn is_at(&self, binding: &Binding, index: u64) -> bool {
+        let strategy = self.state.record.spec.strategy.apply_strategy.clone().unwrap_or_default();
+        binding.state == BindingState::Bound
+            && binding.snapshot == Some(index)
+            && binding.apply_strategy == strategy
+            && binding.overrides == self.desired_overrides(&binding.cluster, index)
+    }
+
+    /// Tells whether every picked cluster is told to hold a snapshot, and nothing is left to be removed.
+    fn is_right_everywhere(&self, index: u64) -> bool {
+        self.state.bindings.values().all(|binding| !binding.deleting && self.is_at(binding, index))
+    }
+
+    /// The newest pending run that can begin does, if none is under way. Rollbacks come first.
+    fn freeze_next(&mut self) {
+        let active = self.active_run().map(|run| run.name.clone());
+        let mut pending: Vec<(bool, u64, String)> = self
+            .state
+            .runs
+            .values()
+            .filter(|run| run.phase == RunPhase::Pending)
+            .map(|run| (!matches!(run.cause, RunCause::Rollback { .. }), run.sequence, run.name.clone()))
+            .collect();
+        pending.sort();
+        let mut busy = active;
+        for (_, _, name) in pending {
+            let Some(mut run) = self.state.runs.get(&name).cloned() else { continue };
+            let outcome = match &busy {
+                Some(other) => Err(Unready::Waits(format!("waits until the run {other} is finished"))),
+                None => self.freeze(&mut run),
+            };
+            match outcome {
+                Ok(()) => {
+                    let facts = json!({"run": name, "snapshot": run.snapshot()});
+                    self.note("RunStarted", None, facts);
+                    (run.refused, run.message) = (false, String::new());
+                    busy = Some(name.clone());
+                }
+                Err(Unready::Waits(why)) => (run.refused, run.message) = (false, why),
+                Err(Unready::Refused(why)) => {
+                    if !run.refused || run.message != why {
+                        self.note("RunRefused", None, json!({"run": name, "message": why}));
+                    }
+                    (run.refused, run.message) = (true, why);
+                }
+            }
+            self.state.runs.insert(name, run);
+        }
+    }
+
+    fn roll_back_on_failure(&mut self) {
+        let is_wished = self.state.record.annotations.get(ON_FAILURE).is_some_and(|value| value == "Rollback");
+        let Some(run) = self.active_run().filter(|run| is_wished && run.phase == RunPhase::Halted) else { return };
+        if matches!(run.cause, RunCause::Rollback { .. }) {
+            return;
+        }
+        let (name, snapshot) = (run.name.clone(), run.snapshot());
+        let to = self.state.record.last_succeeded.filter(|to| Some(*to) != snapshot);
+        if let Some(to) = to.filter(|to| self.state.snapshots.contains_key(to)) {
+            self.begin_rollback(&name, to, None);
+        }
+    }
+
+    /// Ends a run and takes its clusters back to an earlier snapshot; its snapshot is held.
+    pub(in crate::engine) fn begin_rollback(&mut self, of: &str, to: u64, by: Option<String>) -> String {
+        let Some(bad) = self.state.runs.get(of) else { return String::new() };
+        let (strategy, snapshot, is_over) = (bad.strategy.clone(), bad.snapshot(), bad.phase.is_final());
+        let why =
+            by.as_ref().map_or_else(|| "more clusters failed than may".to_owned(), |by| format!("{by} rolled back"));
+        if !is_over {
+            self.end_run(of, RunPhase::RolledBack, format!("{why}; its clusters return to snapshot {to}"));
+        }
+        if let Some(index) = snapshot {
+            self.hold(index, format!("it was rolled back to snapshot {to}: {why}"));
+        }
+        let name = self.free_name(&format!("{of}-rollback"));
+        self.begin_run(name.clone(), RunCause::Rollback { of: of.to_owned(), by }, strategy, Some(to), None);
+        name
+    }
+
+    /// Sees to it that a snapshot is not rolled out again by itself.
+    pub(in crate::engine) fn hold(&mut self, index: u64, why: String) {
+        let Some(snapshot) = self.state.snapshots.get(&index) else { return };
+        let held = HeldSnapshot { index, hash: snapshot.hash.clone(), why, since: self.now };
+        self.note("SnapshotHeld", None, json!({"index": index, "why": held.why}));
+        self.state.record.held = Some(held);
+    }
+
+    /// A different digest ends what was held, and the return to an earlier snapshot with it.
+    pub(super) fn release_held(&mut self) {
+        let newest = self.state.newest().map(|newest| newest.hash.clone());
+        if self.state.record.held.as_ref().is_some_and(|held| Some(&held.hash) != newest.as_ref()) {
+            self.state.record.held = None;
+            self.state.record.goal = None;
+        }
+    }
+
+    fn forget_old_runs(&mut self) {
+        let finished = self
+            .state
+            .runs
+            .values()
+            .filter(|run| run.phase.is_final() && !matches!(run.cause, RunCause::Written { .. }));
+        let mut finished: Vec<(u64, String)> = finished.map(|run| (run.sequence, run.name.clone())).collect();
+        finished.sort();
+        let surplus = finished.len().saturating_sub(FINISHED_RUNS_MAX);
+        for (_, name) in finished.into_iter().take(surplus) {
+            self.state.runs.remove(&name);
+        }
+    }
+}
+
+/// Why a run does not begin yet.
+pub(super) enum Unready {
+    /// It will, by itself.
+    Waits(String),
+    /// Something about it must change first.
+    Refused(String),
+}
+
+fn wanted_snapshot(document: &WrittenRun) -> Option<u64> {
+    document.spec.resource_snapshot_index.as_ref().and_then(|index| index.parse().ok())
+}

@@ -1,0 +1,134 @@
+//! Who opens a gate, with what, and who does not.
+
+use super::*;
+use crate::model::commands::RefusalReason;
+
+#[test]
+fn an_approval_says_who_when_where_and_what() {
+    let mut story = Story::of(&[]);
+    story.settle();
+    story.now += SignedDuration::from_secs(60);
+    story.say(Verb::Approve, "p-0 one").expect("the gate opens");
+    let task = &story.run("p-0").stages[0].after[0];
+    let approval = &task.approvals[0];
+    assert_eq!((approval.person.as_str(), approval.surface, approval.at), ("ann", Surface::Api, story.now));
+    assert_eq!(approval.digest, story.run("p-0").stages[0].digest);
+    assert_eq!(task.done_at, Some(story.now));
+}
+
+#[test]
+fn what_is_refused() {
+    use RefusalReason as R;
+    let narrowed = STRATEGY
+        .replace("metadata: {name: s}", "metadata: {name: s, annotations: {gitfleet.io/approvers: 'user:bob'}}");
+    let mut story = Story::of(&[]);
+    let mut guarded = Story::of(&[("s.yaml", narrowed)]);
+    story.settle();
+    guarded.settle();
+    let digest = story.run("p-0").stages[0].digest.to_string();
+    let other = story.run("p-0").stages[1].digest.to_string();
+    let rows: [(&str, &str, &str, Option<&str>, Result<(), R>); 8] = [
+        ("a stage that does not wait", "ann", "p-0 two", None, Err(R::NotWaiting)),
+        ("no such stage", "ann", "p-0 four", None, Err(R::NotFound)),
+        ("no such run", "ann", "q-0 one", None, Err(R::NotFound)),
+        ("another digest", "ann", "p-0 one", Some(&other), Err(R::DigestMismatch)),
+        ("too short a digest", "ann", "p-0 one", Some(&digest[..3]), Err(R::DigestMismatch)),
+        ("nothing of its deletions waits", "ann", "p deletion", None, Err(R::NotWaiting)),
+        ("the beginning of the digest that was shown", "ann", "p-0 one", Some(&digest[..12]), Ok(())),
+        ("once more", "ann", "p-0 one", None, Err(R::NotWaiting)),
+    ];
+    for (name, person, words, digest, expected) in rows {
+        let answer = story.say_as(person, Verb::Approve, words, digest, None);
+        story.settle();
+        assert_eq!(answer.map(|_| ()).map_err(|refusal| refusal.reason), expected, "{name}");
+    }
+    let stranger = guarded.say(Verb::Approve, "p-0 one").expect_err("she may not");
+    assert_eq!(stranger.reason, R::NotAllowed);
+    assert_eq!(guarded.settle(), "a0 b- c- d-");
+    guarded.say_as("bob", Verb::Approve, "p-0 one", None, None).expect("he may");
+    assert_eq!(guarded.settle(), "a0 b0 c0 d0");
+}
+
+#[test]
+fn a_gate_has_more_names_than_one() {
+    for words in ["p-0 one", "p-0-after-one", "p-0-one", "p-0", "p"] {
+        let mut story = Story::of(&[]);
+        story.settle();
+        story.say(Verb::Approve, words).unwrap_or_else(|refusal| panic!("{words}: {refusal}"));
+        assert_eq!(story.settle(), "a0 b0 c0 d0", "{words}");
+    }
+}
+
+#[test]
+fn a_quorum_is_of_persons_and_forgets() {
+    let mut story = Story::of(&[]);
+    story.world.approvals.required = 2;
+    story.settle();
+    story.say(Verb::Approve, "p-0 one").expect("the first voice");
+    assert_eq!(story.settle(), "a0 b- c- d-");
+    let again = story.say(Verb::Approve, "p-0 one").expect_err("one person is one voice");
+    assert_eq!(again.reason, RefusalReason::NotPossible);
+    story.later(73 * 3600);
+    let late = story.say_as("bob", Verb::Approve, "p-0 one", None, None).expect_err("it was asked for long ago");
+    assert_eq!(late.reason, RefusalReason::Expired);
+    assert_eq!(story.say(Verb::Retry, "p-0").expect("it asks again"), "p-0 asks for approval again");
+    story.say_as("bob", Verb::Approve, "p-0 one", None, None).expect("another voice");
+    assert_eq!(story.settle(), "a0 b- c- d-", "the first has expired");
+    story.say(Verb::Approve, "p-0 one").expect("again");
+    assert_eq!(story.settle(), "a0 b0 c0 d0");
+}
+
+#[test]
+fn an_approval_is_for_one_snapshot() {
+    let mut story = Story::of(&[]);
+    story.settle();
+    let old = story.run("p-0").stages[0].digest.to_string();
+    story.content("1");
+    assert_eq!(story.settle(), "a1 b- c- d-");
+    assert_eq!(story.phases(), "p-0 Superseded, p-1 Waiting");
+    let late = story.say_as("ann", Verb::Approve, "p-1 one", Some(&old), None).expect_err("it was of another");
+    assert_eq!(late.reason, RefusalReason::DigestMismatch);
+    assert_eq!(story.say(Verb::Approve, "p-0 one").expect_err("it is over").reason, RefusalReason::NotWaiting);
+    assert_eq!(story.settle(), "a1 b- c- d-");
+}
+
+#[test]
+fn a_rejected_snapshot_is_held() {
+    let mut story = Story::rolled_out(&[]);
+    story.content("1");
+    story.settle();
+    story.say(Verb::Reject, "p-1 one").expect("she may");
+    assert_eq!(story.settle(), "a1 b0 c0 d0");
+    assert_eq!(story.phases(), "p-0 Succeeded, p-1 Rejected");
+    assert_eq!(story.state.record.held.as_ref().map(|held| held.index), Some(1));
+    story.say(Verb::Retry, "p").expect("again");
+    story.settle();
+    assert_eq!(story.phases(), "p-0 Succeeded, p-1 Rejected, p-1-2 Waiting", "with gates of its own");
+    story.content("2");
+    story.settle();
+    assert!(story.phases().ends_with("p-1-2 Superseded, p-2 Waiting"), "{}", story.phases());
+    assert_eq!(story.state.record.held, None, "another digest");
+}
+
+#[test]
+fn deletions_wait_for_a_person_and_nothing_else_does() {
+    let emptied = "apiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n---\n".to_owned();
+    let mut story = Story::rolled_out(&[("s.yaml", STRATEGY.to_owned())]);
+    let member =
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: other, namespace: a}\ndata: {v: '1'}\n---\n".to_owned();
+    story.commit(&[("p.yaml", placement(&format!("{AUTOMATIC}, gitfleet.io/when-superseded: Queue")))]);
+    story.settle();
+    story.commit(&[("x.yaml", String::new()), ("y.yaml", [emptied, member].concat())]);
+    story.settle();
+    assert_eq!(story.state.record.closed_gate(), None, "one of two objects goes: that is not more than half");
+
+    let mut story = Story::rolled_out(&[]);
+    story.commit(&[("p.yaml", String::new())]);
+    assert_eq!(story.settle(), "a0? b0? c0? d0?");
+    let gate = story.state.record.closed_gate().expect("removing a placement waits").clone();
+    let wrong = story.say_as("ann", Verb::Approve, "p deletion", Some("0000000000"), None).expect_err("another digest");
+    assert_eq!(wrong.reason, RefusalReason::DigestMismatch);
+    story.say_as("ann", Verb::Approve, "p-deletion", Some(&gate.digest.as_str()[..12]), None).expect("the gate opens");
+    story.work();
+    assert_eq!(story.settle(), "", "everything is gone");
+}

@@ -1,0 +1,160 @@
+//! Clusters that leave, join, go offline or are relabelled before, during and after their turn.
+
+use super::*;
+
+/// Waits after the first stage with content 1.
+fn before_b() -> Story {
+    let mut story = Story::rolled_out(&[]);
+    story.content("1");
+    assert_eq!(story.settle(), "a1 b0 c0 d0");
+    story
+}
+
+#[test]
+fn a_cluster_that_leaves_is_passed_over() {
+    let gone = || [("b.yaml", String::new())];
+    let mut before = before_b();
+    before.commit(&gone());
+    before.settle();
+    before.say(Verb::Approve, "p-1 one").expect("the gate opens");
+    assert_eq!(before.settle(), "a1 c1 d1");
+    assert!(before.clusters_of("p-1").contains("b Skipped"));
+
+    let mut during = before_b();
+    during.manner("b", Manner::Slow);
+    during.say(Verb::Approve, "p-1 one").expect("the gate opens");
+    assert_eq!(during.settle(), "a1 b1 c0 d0");
+    during.commit(&gone());
+    assert_eq!(during.settle(), "a1 c1 d1");
+    assert!(during.clusters_of("p-1").contains("b Skipped"));
+
+    let mut after = before_b();
+    after.say(Verb::Approve, "p-1 one").expect("the gate opens");
+    after.settle();
+    after.commit(&gone());
+    assert_eq!(after.settle(), "a1 c1 d1");
+    assert_eq!(after.phases(), "p-0 Succeeded, p-1 Succeeded");
+}
+
+#[test]
+fn a_cluster_that_joins_is_taken_by_a_follow_up_run() {
+    let joins = || [("e.yaml", member("e", "two"))];
+    let mut story = before_b();
+    story.commit(&joins());
+    assert_eq!(story.settle(), "a1 b0 c0 d0 e-", "membership is frozen");
+    story.say(Verb::Approve, "p-1 one").expect("the gate opens");
+    story.settle();
+    assert_eq!(
+        story.phases(),
+        "p-0 Succeeded, p-1 Succeeded, p-1-2 Succeeded",
+        "its first stage is empty, and asks nobody"
+    );
+    assert_eq!(story.places(), "a1 b1 c1 d1 e1");
+    assert_eq!(story.clusters_of("p-1-2"), "e Succeeded", "only clusters that are not right");
+    story.commit(&[("f.yaml", member("f", "one"))]);
+    assert_eq!(story.settle(), "a1 b1 c1 d1 e1 f1");
+    assert!(story.phases().ends_with("p-1-3 Waiting"), "an approval of its own: {}", story.phases());
+}
+
+#[test]
+fn a_cluster_that_is_relabelled_stays_in_its_stage() {
+    let mut story = before_b();
+    story.commit(&[("d.yaml", member("d", "one"))]);
+    assert_eq!(story.settle(), "a1 b0 c0 d0");
+    story.say(Verb::Approve, "p-1 one").expect("the gate opens");
+    assert_eq!(story.settle(), "a1 b1 c1 d1");
+    assert_eq!(story.phases(), "p-0 Succeeded, p-1 Succeeded");
+}
+
+#[test]
+fn a_cluster_that_is_dropped_is_cleaned_up_by_a_follow_up_run() {
+    let without_d = ", policy: {placementType: PickFixed, clusterNames: [a, b, c]}, strategy: {type: External}";
+    let mut story =
+        Story::rolled_out(&[("p.yaml", placement(&format!("{AUTOMATIC}, gitfleet.io/deletion-guard: 'Off'")))]);
+    let fewer = super::super::super::fixtures::placement(
+        "p",
+        &format!("{AUTOMATIC}, gitfleet.io/deletion-guard: 'Off'"),
+        without_d,
+    );
+    story.commit(&[("p.yaml", fewer)]);
+    assert_eq!(story.settle(), "a0 b0 c0");
+    assert_eq!(story.phases(), "p-0 Succeeded, p-0-2 Succeeded", "no cluster moves, so nobody is asked");
+    assert_eq!(story.clusters_of("p-0-2"), "d Succeeded");
+}
+
+#[test]
+fn a_guarded_clean_up_waits_for_a_person() {
+    let only_a = ", policy: {placementType: PickFixed, clusterNames: [a]}, strategy: {type: External}";
+    let mut story = Story::rolled_out(&[]);
+    story.commit(&[("p.yaml", super::super::super::fixtures::placement("p", AUTOMATIC, only_a))]);
+    assert_eq!(story.settle(), "a0 b0? c0? d0?");
+    assert_eq!(story.phases(), "p-0 Succeeded, p-0-2 Waiting");
+    story.say(Verb::Approve, "p deletion").expect("the gate opens");
+    assert_eq!(story.settle(), "a0");
+    assert_eq!(story.phases(), "p-0 Succeeded, p-0-2 Succeeded");
+}
+
+#[test]
+fn an_offline_cluster_is_deferred_and_caught_up() {
+    let mut story = before_b();
+    story.goes("b", false);
+    story.say(Verb::Approve, "p-1 one").expect("the gate opens");
+    assert_eq!(story.settle(), "a1 b0 c1 d1", "it holds nobody up");
+    assert!(story.clusters_of("p-1").contains("b Deferred"));
+    assert_eq!(story.phases(), "p-0 Succeeded, p-1 Succeeded");
+    assert_eq!(story.state.record.last_succeeded, Some(0));
+    story.goes("b", true);
+    assert_eq!(story.settle(), "a1 b1 c1 d1");
+    assert!(story.clusters_of("p-1").contains("b Succeeded"));
+    assert_eq!(story.phases(), "p-0 Succeeded, p-1 Succeeded", "no run, and no gate, of its own");
+}
+
+#[test]
+fn a_stage_of_which_nobody_answers_waits() {
+    let mut story = Story::rolled_out(&[]);
+    story.goes("a", false);
+    story.content("1");
+    assert_eq!(story.settle(), "a0 b0 c0 d0");
+    assert_eq!(story.phases(), "p-0 Succeeded, p-1 Updating");
+    story.goes("a", true);
+    assert_eq!(story.settle(), "a1 b0 c0 d0");
+    assert_eq!(story.phases(), "p-0 Succeeded, p-1 Waiting");
+}
+
+#[test]
+fn a_cluster_lost_after_its_start_fails_by_its_deadline() {
+    let mut story = before_b();
+    story.say(Verb::Approve, "p-1 one").expect("the gate opens");
+    story.decide();
+    story.goes("b", false);
+    assert_eq!(story.settle(), "a1 b1 c0 d0");
+    assert_eq!(story.phases(), "p-0 Succeeded, p-1 Updating");
+    assert_eq!(story.later(601), "a1 b1 c0 d0");
+    assert_eq!(story.phases(), "p-0 Succeeded, p-1 Halted");
+    story.goes("b", true);
+    assert_eq!(story.settle(), "a1 b1 c1 d1", "it did what it was told in the end");
+}
+
+#[test]
+fn a_cluster_that_returns_during_a_newer_run_gets_what_its_stage_has_reached() {
+    let mut story = before_b();
+    story.goes("b", false);
+    story.say(Verb::Approve, "p-1 one").expect("the gate opens");
+    story.settle();
+    story.content("2");
+    assert_eq!(story.settle(), "a2 b0 c1 d1");
+    story.goes("b", true);
+    assert_eq!(story.settle(), "a2 b1 c1 d1", "stage two has reached snapshot 1");
+    story.say(Verb::Approve, "p-2 one").expect("the gate opens");
+    assert_eq!(story.settle(), "a2 b2 c2 d2");
+}
+
+#[test]
+fn a_cluster_offline_after_its_turn_is_as_it_was_seen() {
+    let mut story = before_b();
+    story.say(Verb::Approve, "p-1 one").expect("the gate opens");
+    story.settle();
+    story.goes("b", false);
+    assert_eq!(story.settle(), "a1 b1 c1 d1");
+    assert_eq!(story.phases(), "p-0 Succeeded, p-1 Succeeded");
+}

@@ -1,0 +1,187 @@
+//! Runs by hand and by themselves, from their first decision to their last.
+
+use super::*;
+use crate::model::runs::RunPhase;
+
+#[test]
+fn a_snapshot_gets_a_run_that_waits_after_its_first_stage() {
+    let mut story = Story::of(&[]);
+    assert_eq!(story.settle(), "a0 b- c- d-");
+    assert_eq!(story.phases(), "p-0 Waiting");
+    assert_eq!(story.later(3600), "a0 b- c- d-", "time opens no gate for a person");
+    story.say(Verb::Approve, "p-0 one").expect("the gate opens");
+    assert_eq!(story.settle(), "a0 b0 c0 d0");
+    assert_eq!(story.phases(), "p-0 Succeeded");
+    assert!(!story.decide(), "and then silence");
+}
+
+#[test]
+fn one_cluster_at_a_time_unless_the_stage_says_otherwise() {
+    let mut story = Story::rolled_out(&[]);
+    story.content("1");
+    story.manner("b", Manner::Slow);
+    story.settle();
+    story.say(Verb::Approve, "p-1 one").expect("the gate opens");
+    assert_eq!(story.settle(), "a1 b1 c0 d0");
+    story.manner("b", Manner::Well);
+    assert_eq!(story.settle(), "a1 b1 c1 d1");
+}
+
+/// A placement without the annotation, with these runs.
+fn by_hand(runs: &[&str]) -> Story {
+    Story::of(&[("p.yaml", placement("")), ("r.yaml", runs.concat())])
+}
+
+#[test]
+fn an_external_placement_without_a_run_moves_nothing() {
+    let mut story = by_hand(&[]);
+    assert_eq!(story.settle(), "a- b- c- d-");
+    assert_eq!((story.phases().as_str(), story.state.snapshots.len()), ("", 1), "it has a snapshot");
+}
+
+#[test]
+fn runs_by_hand() {
+    let refused = |reason: &str| Some(reason.to_owned());
+    let rows = [
+        ("the newest snapshot", run("r", ""), "a0 b- c- d-", "r Waiting", None),
+        ("a snapshot by its index", run("r", ", resourceSnapshotIndex: '0'"), "a0 b- c- d-", "r Waiting", None),
+        ("an empty index is none", run("r", ", resourceSnapshotIndex: ''"), "a0 b- c- d-", "r Waiting", None),
+        (
+            "a snapshot that is not there",
+            run("r", ", resourceSnapshotIndex: '7'"),
+            "a- b- c- d-",
+            "r Pending",
+            refused("the run r wants snapshot 7, which the placement does not have; it has 0"),
+        ),
+        ("Initialize written out waits", run("r", ", state: Initialize"), "a- b- c- d-", "r Initialized", None),
+        ("Run written out", run("r", ", state: Run"), "a0 b- c- d-", "r Waiting", None),
+        ("stopped from the beginning", run("r", ", state: Stop"), "a- b- c- d-", "r Stopped", None),
+    ];
+    for (name, document, places, phases, refusal) in rows {
+        let mut story = by_hand(&[&document]);
+        assert_eq!((story.settle().as_str(), story.phases().as_str()), (places, phases), "{name}");
+        let run = story.run("r");
+        assert_eq!(Some(run.message.clone()).filter(|_| run.refused), refusal, "{name}");
+    }
+}
+
+#[test]
+fn a_missing_strategy_is_said_and_mended() {
+    let mut story = Story::of(&[("s.yaml", String::new())]);
+    assert_eq!(story.settle(), "a- b- c- d-");
+    let run = story.run("p-0");
+    assert!(
+        run.refused && run.message.contains("names the ClusterStagedUpdateStrategy s, which the source does not have"),
+        "{}",
+        run.message
+    );
+    story.commit(&[("s.yaml", STRATEGY.to_owned())]);
+    assert_eq!((story.settle().as_str(), story.phases().as_str()), ("a0 b- c- d-", "p-0 Waiting"));
+}
+
+#[test]
+fn a_cluster_in_two_stages_or_none_moves_nobody() {
+    let mut story = Story::of(&[("e.yaml", member("e", "four"))]);
+    assert_eq!(story.settle(), "a- b- c- d- e-");
+    let run = story.run("p-0");
+    assert!(run.refused && run.message.contains(" e"), "{}", run.message);
+    story.commit(&[("e.yaml", member("e", "three"))]);
+    assert_eq!(story.settle(), "a0 b- c- d- e-", "mended");
+
+    let everywhere = STRATEGY.replace("{matchLabels: {stage: two}}", "{}");
+    let mut story = Story::of(&[("s.yaml", everywhere)]);
+    assert_eq!(story.settle(), "a- b- c- d-");
+    let run = story.run("p-0");
+    assert!(run.refused && run.message.contains('a') && run.message.contains("two"), "{}", run.message);
+}
+
+#[test]
+fn a_run_waits_until_the_policy_is_fulfilled() {
+    let policy = |n: u32| {
+        let more = format!(", policy: {{placementType: PickN, numberOfClusters: {n}}}, strategy: {{type: External}}");
+        super::super::super::fixtures::placement("p", AUTOMATIC, &more)
+    };
+    let mut story = Story::of(&[("p.yaml", policy(5))]);
+    story.settle();
+    assert_eq!(story.phases(), "p-0 Pending");
+    assert!(!story.run("p-0").refused, "it waits");
+    story.commit(&[("e.yaml", member("e", "three"))]);
+    assert_eq!(story.settle(), "a0 b- c- d- e-", "KubeFleet's run would have failed for good");
+}
+
+#[test]
+fn a_second_run_waits_for_the_first() {
+    let mut story = by_hand(&[&run("q", ""), &run("r", "")]);
+    story.settle();
+    assert_eq!(story.phases(), "q Waiting, r Pending");
+    assert_eq!(story.run("r").message, "waits until the run q is finished");
+    story.say(Verb::Approve, "q one").expect("the gate opens");
+    story.settle();
+    assert_eq!(
+        story.phases(),
+        "q Succeeded, r Waiting",
+        "everybody is right already, and its gates are closed all the same"
+    );
+}
+
+#[test]
+fn a_run_that_is_removed_leaves_clusters_as_they_are() {
+    let mut story = by_hand(&[&run("r", "")]);
+    assert_eq!(story.settle(), "a0 b- c- d-");
+    story.commit(&[("r.yaml", String::new())]);
+    assert_eq!((story.settle().as_str(), story.phases().as_str()), ("a0 b- c- d-", ""));
+    story.commit(&[("r.yaml", run("r", ""))]);
+    story.settle();
+    assert_eq!(story.phases(), "r Waiting", "the same document again is another run");
+}
+
+#[test]
+fn stop_and_run_again() {
+    let mut story = by_hand(&[&run("r", "")]);
+    story.settle();
+    story.commit(&[("r.yaml", run("r", ", state: Stop"))]);
+    story.settle();
+    assert_eq!(story.phases(), "r Stopped");
+    story.commit(&[("r.yaml", run("r", ", state: Run"))]);
+    story.settle();
+    assert_eq!(story.phases(), "r Waiting");
+    story.say(Verb::Approve, "r one").expect("the gate opens");
+    assert_eq!(story.settle(), "a0 b0 c0 d0");
+}
+
+#[test]
+fn a_placement_that_moves_by_itself_again_ends_its_runs() {
+    let mut story = Story::of(&[]);
+    story.settle();
+    let rolling = super::super::super::fixtures::placement("p", "", "");
+    story.commit(&[("p.yaml", rolling)]);
+    assert_eq!(story.settle(), "a0 b0 c0 d0");
+    assert_eq!(story.run("p-0").phase, RunPhase::Failed);
+}
+
+#[test]
+fn another_apply_strategy_rolls_out_like_content() {
+    let mut story = Story::rolled_out(&[]);
+    let forced =
+        ", strategy: {type: External, applyStrategy: {type: ServerSideApply, serverSideApplyConfig: {force: true}}}";
+    story.commit(&[("p.yaml", super::super::super::fixtures::placement("p", AUTOMATIC, forced))]);
+    story.settle();
+    assert_eq!(story.phases(), "p-0 Succeeded, p-0-2 Waiting", "stage by stage, with approvals of its own");
+    story.say(Verb::Approve, "p-0-2 one").expect("the gate opens");
+    story.settle();
+    assert_eq!(story.phases(), "p-0 Succeeded, p-0-2 Succeeded");
+    let is_forced = |b: &crate::model::records::Binding| b.apply_strategy.server_side_apply_config.is_some();
+    assert!(story.state.bindings.values().all(is_forced));
+}
+
+#[test]
+fn finished_runs_are_forgotten_after_a_while() {
+    let mut story = Story::rolled_out(&[]);
+    story.commit(&[("s.yaml", STRATEGY.replace(", afterStageTasks: [{type: Approval}]", ""))]);
+    for content in 1..30 {
+        story.content(&content.to_string());
+        story.settle();
+    }
+    assert_eq!(story.state.runs.len(), 10);
+    assert!(story.phases().ends_with("p-29 Succeeded"), "{}", story.phases());
+}

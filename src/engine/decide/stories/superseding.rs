@@ -1,0 +1,213 @@
+//! Newer snapshots, failures, pauses, retries and ways back.
+
+use super::*;
+use crate::model::commands::RefusalReason;
+
+const QUEUE: &str = "gitfleet.io/staged-update-strategy: s, gitfleet.io/when-superseded: Queue";
+const BACK: &str = "gitfleet.io/staged-update-strategy: s, gitfleet.io/on-failure: Rollback";
+
+#[test]
+fn a_newer_snapshot_replaces_a_run_before_its_next_cluster() {
+    let mut story = Story::rolled_out(&[]);
+    story.content("1");
+    story.settle();
+    story.manner("b", Manner::Slow);
+    story.say(Verb::Approve, "p-1 one").expect("the gate opens");
+    assert_eq!(story.settle(), "a1 b1 c0 d0");
+    story.content("2");
+    assert_eq!(story.settle(), "a2 b1 c0 d0", "from its first stage, with closed gates");
+    assert_eq!(story.phases(), "p-0 Succeeded, p-1 Superseded, p-2 Waiting");
+    assert_eq!(story.state.record.superseded, 1);
+    story.say(Verb::Approve, "p-2 one").expect("the gate opens");
+    assert_eq!(story.settle(), "a2 b2 c0 d0", "b was in flight: it is reached, and c waits for it");
+    story.manner("b", Manner::Well);
+    assert_eq!(story.settle(), "a2 b2 c2 d2");
+    assert_eq!(story.state.record.superseded, 0);
+}
+
+#[test]
+fn a_cluster_that_only_the_new_snapshot_heals_is_started_first() {
+    let mut story = Story::rolled_out(&[]);
+    story.content("1");
+    story.settle();
+    story.say(Verb::Approve, "p-1 one").expect("the gate opens");
+    story.manner("c", Manner::Slow);
+    assert_eq!(story.settle(), "a1 b1 c1 d0", "c is on its way");
+    story.content("2");
+    story.settle();
+    story.say(Verb::Approve, "p-2 one").expect("the gate opens");
+    assert_eq!(story.settle(), "a2 b1 c2 d0", "b would be a second one unavailable");
+    story.manner("c", Manner::Well);
+    assert_eq!(story.settle(), "a2 b2 c2 d2");
+}
+
+#[test]
+fn with_queue_the_newest_waits_its_turn() {
+    let mut story = Story::rolled_out(&[("p.yaml", placement(QUEUE))]);
+    story.content("1");
+    story.settle();
+    story.content("2");
+    story.settle();
+    story.content("3");
+    assert_eq!(story.settle(), "a1 b0 c0 d0");
+    assert_eq!(story.phases(), "p-0 Succeeded, p-1 Waiting, p-2 Superseded, p-3 Pending");
+    story.say(Verb::Approve, "p-1 one").expect("the gate opens");
+    assert_eq!(story.settle(), "a3 b1 c1 d1");
+    assert_eq!(story.phases(), "p-0 Succeeded, p-1 Succeeded, p-2 Superseded, p-3 Waiting");
+}
+
+#[test]
+fn the_first_failed_cluster_halts_and_the_fix_goes_on() {
+    for annotations in [AUTOMATIC, QUEUE] {
+        let mut story = Story::rolled_out(&[("p.yaml", placement(annotations))]);
+        story.manner("a", Manner::Refuses);
+        story.content("1");
+        assert_eq!(story.settle(), "a1 b0 c0 d0");
+        assert_eq!(story.phases(), "p-0 Succeeded, p-1 Halted");
+        assert!(
+            story.state.record.halted.as_ref().is_some_and(|why| why.contains('a')),
+            "{:?}",
+            story.state.record.halted
+        );
+        story.manner("a", Manner::Well);
+        story.content("2");
+        story.settle();
+        assert_eq!(story.phases(), "p-0 Succeeded, p-1 Superseded, p-2 Waiting");
+        assert_eq!(story.state.record.halted, None);
+    }
+}
+
+#[test]
+fn a_deadline_is_a_failure_and_the_budget_is_of_the_stage() {
+    let tolerant =
+        "gitfleet.io/staged-update-strategy: s, gitfleet.io/max-failures: '1', gitfleet.io/progress-deadline: 1m";
+    let mut story = Story::rolled_out(&[("p.yaml", placement(tolerant))]);
+    story.content("1");
+    story.settle();
+    story.say(Verb::Approve, "p-1 one").expect("the gate opens");
+    story.manner("b", Manner::Slow);
+    assert_eq!(story.settle(), "a1 b1 c0 d0");
+    assert!(story.wake_at.is_some_and(|at| at <= story.now + SignedDuration::from_secs(60)), "time alone decides");
+    assert_eq!(story.later(61), "a1 b1 c1 d1", "one may fail");
+    assert!(story.clusters_of("p-1").contains("b Failed"), "{}", story.clusters_of("p-1"));
+    assert_eq!(story.phases(), "p-0 Succeeded, p-1 Succeeded");
+    assert_eq!(story.state.record.last_succeeded, Some(0), "it did not succeed everywhere");
+    story.manner("b", Manner::Well);
+    story.work();
+    story.settle();
+}
+
+#[test]
+fn retry_tries_failed_clusters_again() {
+    let mut story = Story::rolled_out(&[]);
+    story.manner("a", Manner::Refuses);
+    story.content("1");
+    story.settle();
+    assert_eq!(story.say(Verb::Retry, "p-0").expect("p is meant"), "1 failed clusters of p-1 are tried again");
+    story.settle();
+    assert_eq!(story.phases(), "p-0 Succeeded, p-1 Halted", "it failed again");
+    story.manner("a", Manner::Well);
+    story.say(Verb::Retry, "p-1").expect("again");
+    story.settle();
+    assert_eq!(story.phases(), "p-0 Succeeded, p-1 Waiting");
+    assert_eq!(story.say(Verb::Retry, "p-1").expect_err("nothing failed").reason, RefusalReason::NotPossible);
+}
+
+#[test]
+fn on_failure_rollback_returns_touched_clusters_and_holds_the_digest() {
+    let mut story = Story::rolled_out(&[("p.yaml", placement(BACK))]);
+    story.content("1");
+    story.settle();
+    story.manner("b", Manner::Refuses);
+    story.say(Verb::Approve, "p-1 one").expect("the gate opens");
+    story.decide();
+    story.work();
+    story.decide();
+    story.manner("b", Manner::Well);
+    assert_eq!(story.settle(), "a0 b0 c0 d0", "without anybody's approval");
+    assert_eq!(story.phases(), "p-0 Succeeded, p-1 RolledBack, p-1-rollback Succeeded");
+    assert_eq!(story.clusters_of("p-1-rollback"), "a Succeeded, b Succeeded", "only those it touched");
+    assert_eq!(story.later(3600), "a0 b0 c0 d0", "the digest is held");
+    story.content("2");
+    story.settle();
+    assert!(story.phases().ends_with("p-2 Waiting"), "{}", story.phases());
+}
+
+#[test]
+fn a_rollback_by_hand_goes_to_any_snapshot_that_is_kept() {
+    let mut story = Story::rolled_out(&[]);
+    for content in ["1", "2"] {
+        story.content(content);
+        story.settle();
+        story.say(Verb::Approve, "p").expect("the gate opens");
+        story.settle();
+    }
+    assert_eq!(story.places(), "a2 b2 c2 d2");
+    story.say_as("ann", Verb::Rollback, "p", None, Some(1)).expect("it is kept");
+    assert_eq!(story.settle(), "a1 b1 c1 d1");
+    let gone = story.say_as("ann", Verb::Rollback, "p", None, Some(9)).expect_err("it is not kept");
+    assert_eq!(gone.reason, RefusalReason::SnapshotGone);
+    let there = story.say_as("ann", Verb::Rollback, "p", None, Some(1)).expect_err("it is there");
+    assert_eq!(there.reason, RefusalReason::NotPossible);
+    assert!(!story.decide(), "and it stays");
+}
+
+#[test]
+fn pruned_snapshots_cannot_be_returned_to() {
+    let short = super::super::super::fixtures::placement(
+        "p",
+        AUTOMATIC,
+        ", revisionHistoryLimit: 2, strategy: {type: External}",
+    );
+    let mut story = Story::rolled_out(&[("p.yaml", short)]);
+    for content in ["1", "2", "3"] {
+        story.content(content);
+        story.settle();
+        story.say(Verb::Approve, "p").expect("the gate opens");
+        story.settle();
+    }
+    let gone = story.say_as("ann", Verb::Rollback, "p", None, Some(0)).expect_err("it was pruned");
+    assert_eq!(gone.reason, RefusalReason::SnapshotGone);
+    assert!(gone.message.contains("there are 2, 3"), "{}", gone.message);
+}
+
+#[test]
+fn pause_and_resume() {
+    let mut story = Story::rolled_out(&[]);
+    story.content("1");
+    story.settle();
+    story.say(Verb::Pause, "p").expect("it goes");
+    assert_eq!(story.say(Verb::Pause, "p").expect_err("it is").reason, RefusalReason::NotPossible);
+    assert_eq!(story.settle(), "a1 b0 c0 d0");
+    assert_eq!(story.phases(), "p-0 Succeeded, p-1 Stopped");
+    story.say(Verb::Resume, "p").expect("it is paused");
+    story.settle();
+    story.say(Verb::Approve, "p-1 one").expect("the gate opens");
+    assert_eq!(story.settle(), "a1 b1 c1 d1");
+    assert_eq!(story.say(Verb::Resume, "p").expect_err("it is not").reason, RefusalReason::NotPossible);
+}
+
+#[test]
+fn a_rolling_update_pauses_retries_and_returns_too() {
+    let rolling = |annotations: &str| super::super::super::fixtures::placement("p", annotations, "");
+    let mut story = Story::of(&[("p.yaml", rolling("gitfleet.io/on-failure: Rollback"))]);
+    assert_eq!(story.settle(), "a0 b0 c0 d0");
+    assert_eq!(story.state.record.last_succeeded, Some(0));
+    story.say(Verb::Pause, "p").expect("it goes");
+    story.content("1");
+    assert_eq!(story.settle(), "a0 b0 c0 d0");
+    story.manner("a", Manner::Refuses);
+    story.say(Verb::Resume, "p").expect("it is paused");
+    story.decide();
+    story.work();
+    story.decide();
+    story.manner("a", Manner::Well);
+    assert_eq!(story.settle(), "a0 b0 c0 d0", "it halted, and returned");
+    assert_eq!(story.state.record.goal, Some(0));
+    story.say(Verb::Retry, "p").expect("it is held");
+    assert_eq!(story.settle(), "a1 b1 c1 d1");
+    story.say_as("ann", Verb::Rollback, "p", None, Some(0)).expect("it is kept");
+    assert_eq!(story.settle(), "a0 b0 c0 d0");
+    story.content("2");
+    assert_eq!(story.settle(), "a2 b2 c2 d2", "another digest");
+}

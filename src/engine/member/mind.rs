@@ -1,0 +1,328 @@
+//! What one member shall hold and is seen to hold, and what is to be done about it: pure.
+//!
+//! The member's task drives it with an API server or a folder, the simulation with a made-up member.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use super::super::step::StepResult;
+use super::{Command, Event};
+use crate::deliver::inventory::{Parent, applyset_id};
+use crate::deliver::live::LiveObject;
+use crate::deliver::plan::{Attempt, MemberView, Plan, Progress, RETRY_MAX, Step, plan};
+use crate::model::id::{ClusterName, ObjectKey, PlacementKey};
+use crate::model::records::{Availability, WorkStatus};
+use crate::model::work::WorkOrder;
+
+/// Pause before a deletion that was refused is tried again.
+const DELETE_RETRY: jiff::SignedDuration = jiff::SignedDuration::from_secs(30);
+
+/// One order under way.
+#[derive(Debug)]
+pub(super) struct Delivery {
+    pub(super) order: Arc<WorkOrder>,
+    pub(super) progress: Progress,
+    pub(super) in_flight: usize,
+    /// Something happened since the last plan.
+    pub(super) stale: bool,
+    pub(super) plan: Plan,
+    /// Something happened since the last report.
+    unreported: bool,
+    pub(super) reported: Option<WorkStatus>,
+}
+
+/// A step to carry out on the member.
+#[derive(Debug)]
+pub struct Task {
+    /// The order it is of.
+    pub order: Arc<WorkOrder>,
+    /// What to do.
+    pub step: Step,
+    /// The last attempt on the same object: failures and put-backs are counted on.
+    pub before: Option<Attempt>,
+}
+
+/// The orders of one member and what is known of its objects.
+#[derive(Debug)]
+pub struct Mind {
+    cluster: ClusterName,
+    source: String,
+    has_health: bool,
+    deliveries: BTreeMap<PlacementKey, Delivery>,
+    live: BTreeMap<ObjectKey, LiveObject>,
+    parents: BTreeMap<PlacementKey, Parent>,
+    wanted: BTreeMap<ObjectKey, BTreeSet<PlacementKey>>,
+    placements: BTreeMap<String, PlacementKey>,
+}
+
+impl Mind {
+    /// Begins without orders. `source` is the identity that inventories name ours by; without `has_health` what is written is
+    /// available at once.
+    pub fn new(cluster: ClusterName, source: String, has_health: bool) -> Self {
+        Self {
+            cluster,
+            source,
+            has_health,
+            deliveries: BTreeMap::new(),
+            live: BTreeMap::new(),
+            parents: BTreeMap::new(),
+            wanted: BTreeMap::new(),
+            placements: BTreeMap::new(),
+        }
+    }
+
+    /// Begins a new connection: inventories are told anew with [`Mind::take_parent`], steps on their way are given up.
+    pub fn connect(&mut self) {
+        self.parents.clear();
+        for delivery in self.deliveries.values_mut() {
+            delivery.stale = true;
+            delivery.in_flight = 0;
+        }
+    }
+
+    /// Takes an inventory that was found. One that names no placement is not ours.
+    pub fn take_parent(&mut self, parent: Parent) {
+        let Some(placement) = parent.placement.clone() else { return };
+        self.placements.insert(applyset_id(&placement), placement.clone());
+        self.parents.insert(placement, parent);
+    }
+
+    /// Returns the orders under way.
+    pub fn orders(&self) -> impl Iterator<Item = &Arc<WorkOrder>> {
+        self.deliveries.values().map(|delivery| &delivery.order)
+    }
+
+    /// Says what the member holds.
+    pub fn announce(&self, version: Option<String>) -> Event {
+        let ours = || self.parents.iter().filter(|(_, parent)| parent.source == self.source);
+        let holds = ours().map(|(key, parent)| (key.clone(), parent.holds.clone())).collect();
+        let inventory = ours().map(|(key, _)| (key.clone(), self.inventory(key))).collect();
+        Event::Online { cluster: self.cluster.clone(), version, holds, inventory }
+    }
+
+    /// Returns the objects that carry a placement's label.
+    pub(super) fn inventory(&self, placement: &PlacementKey) -> BTreeSet<ObjectKey> {
+        let id = applyset_id(placement);
+        self.live.iter().filter(|(_, live)| live.applyset == id).map(|(key, _)| key.clone()).collect()
+    }
+
+    /// Takes a command of the hall.
+    pub fn command(&mut self, command: Command) {
+        let (placement, order) = match command {
+            Command::Forget(placement) => (placement, None),
+            Command::Order { order, baselines } => (order.placement.clone(), Some((order, baselines))),
+        };
+        let before = match &order {
+            None => self.deliveries.remove(&placement).map(|d| d.order),
+            Some(_) => self.deliveries.get(&placement).map(|d| Arc::clone(&d.order)),
+        };
+        for desired in before.iter().flat_map(|order| order.manifests.iter()) {
+            if let Some(placements) = self.wanted.get_mut(&desired.key) {
+                placements.remove(&placement);
+                if placements.is_empty() {
+                    self.wanted.remove(&desired.key);
+                }
+            }
+        }
+        if let Some((order, baselines)) = order {
+            for desired in order.manifests.iter() {
+                self.wanted.entry(desired.key.clone()).or_default().insert(placement.clone());
+            }
+            self.placements.insert(applyset_id(&placement), placement.clone());
+            let delivery = self.deliveries.entry(placement.clone()).or_insert_with(|| Delivery {
+                order: Arc::clone(&order),
+                progress: Progress { baselines, ..Progress::default() },
+                in_flight: 0,
+                stale: true,
+                plan: Plan::default(),
+                unreported: true,
+                reported: None,
+            });
+            if delivery.order.generation != order.generation {
+                delivery.progress.begin_anew(&order);
+            }
+            delivery.order = order;
+        }
+        // Who wants an object decides who may write it: another placement's turn may have come.
+        self.mark_stale();
+    }
+
+    /// Plans what is stale. Returns the steps that begin now; what came of each is told with [`Mind::settle`]. `is_listed`
+    /// tells whether everything that an order is about was looked at.
+    pub fn tasks(&mut self, now: Timestamp, mut is_listed: impl FnMut(&WorkOrder) -> bool) -> Vec<Task> {
+        let mut tasks = Vec::new();
+        let due: Vec<PlacementKey> =
+            self.deliveries.iter().filter(|(_, d)| d.stale && d.in_flight == 0).map(|(key, _)| key.clone()).collect();
+        for placement in due {
+            let Some(delivery) = self.deliveries.get_mut(&placement) else { continue };
+            let order = Arc::clone(&delivery.order);
+            if !is_listed(&order) {
+                continue;
+            }
+            let view = MemberView { live: &self.live, wanted: &self.wanted, parent: self.parents.get(&placement) };
+            delivery.plan = plan(&order, &view, &delivery.progress, now);
+            delivery.stale = false;
+            delivery.unreported = true;
+            for step in std::mem::take(&mut delivery.plan.steps) {
+                delivery.in_flight += 1;
+                let before = step_object(&order, &step).and_then(|key| delivery.progress.attempts.get(key)).cloned();
+                tasks.push(Task { order: Arc::clone(&order), step, before });
+            }
+        }
+        tasks
+    }
+
+    /// Takes in what came of a step. Returns why the member does not answer, where that came of it.
+    pub fn settle(&mut self, placement: &PlacementKey, result: StepResult, now: Timestamp) -> Option<String> {
+        if let StepResult::Applied { live: Some(live), .. } = &result {
+            self.remember(live.clone());
+        }
+        if let StepResult::Deleted { key, uid, gone: true } = &result
+            && self.live.get(key).is_some_and(|live| live.uid == *uid)
+        {
+            self.live.remove(key);
+        }
+        match &result {
+            StepResult::Parent(Some(parent)) => drop(self.parents.insert(placement.clone(), parent.clone())),
+            StepResult::Parent(None) => drop(self.parents.remove(placement)),
+            _ => {}
+        }
+        if let Some(delivery) = self.deliveries.get_mut(placement) {
+            delivery.settle(result, now)
+        } else if let StepResult::Offline(reason) = result {
+            Some(reason)
+        } else {
+            None
+        }
+    }
+
+    /// Returns when time alone changes what is to be done.
+    pub fn wake_at(&self) -> Option<Timestamp> {
+        self.deliveries.values().filter_map(|d| d.plan.wake_at).min()
+    }
+
+    /// Takes up what has fallen due.
+    pub fn mark_due(&mut self, now: Timestamp) {
+        for delivery in self.deliveries.values_mut() {
+            delivery.stale |= delivery.plan.wake_at.is_some_and(|at| at <= now);
+        }
+    }
+
+    /// Returns the placements about which there is something to report, each with whether its work is still being carried out.
+    pub fn unreported(&self) -> impl Iterator<Item = (&PlacementKey, bool)> {
+        let unreported = self.deliveries.iter().filter(|(_, d)| d.unreported);
+        unreported.map(|(key, d)| (key, d.in_flight > 0 || d.stale))
+    }
+
+    /// Returns the report about a placement; `None` where it is the one before.
+    pub fn report(&mut self, placement: &PlacementKey, now: Timestamp) -> Option<Event> {
+        let status = self.status(placement, now)?;
+        let delivery = self.deliveries.get_mut(placement)?;
+        delivery.unreported = false;
+        if delivery.reported.as_ref() == Some(&status) {
+            return None;
+        }
+        delivery.reported = Some(status.clone());
+        Some(Event::Work { cluster: self.cluster.clone(), placement: placement.clone(), status })
+    }
+
+    /// Returns what became of an order so far.
+    fn status(&self, placement: &PlacementKey, now: Timestamp) -> Option<WorkStatus> {
+        let delivery = self.deliveries.get(placement)?;
+        let view = MemberView { live: &self.live, wanted: &self.wanted, parent: self.parents.get(placement) };
+        Some(delivery.status(&view, self.inventory(placement), now))
+    }
+
+    /// Looks again at every order.
+    pub fn mark_stale(&mut self) {
+        for delivery in self.deliveries.values_mut() {
+            delivery.stale = true;
+        }
+    }
+
+    /// Forgets the objects that are not there any more, as a complete list or a new connection shows.
+    pub fn retain(&mut self, is_there: impl Fn(&ObjectKey) -> bool) {
+        self.live.retain(|key, _| is_there(key));
+    }
+
+    /// Keeps the newest that is known of an object.
+    pub fn remember(&mut self, mut live: LiveObject) {
+        if !self.has_health {
+            live.availability = Availability::Available;
+        }
+        let key = live.id.key();
+        let known = self.live.get(&key);
+        if known.is_some_and(|known| known.resource_version > live.resource_version || *known == live) {
+            return;
+        }
+        self.touch(known.map(|k| k.applyset.clone()).as_deref(), &live.applyset, &key);
+        self.live.insert(key, live);
+    }
+
+    /// Forgets an object that was deleted at a version of the member, unless something newer is known of it.
+    pub fn forget(&mut self, key: &ObjectKey, resource_version: u64) {
+        let stale = |live: &LiveObject| live.resource_version > resource_version && resource_version > 0;
+        if self.live.get(key).is_some_and(|live| !stale(live))
+            && let Some(live) = self.live.remove(key)
+        {
+            self.touch(None, &live.applyset, key);
+        }
+    }
+
+    /// Marks the deliveries that an object concerns: those it belongs to, belonged to, or is wanted by.
+    fn touch(&mut self, before: Option<&str>, after: &str, key: &ObjectKey) {
+        let holders = before.into_iter().chain([after]).filter_map(|id| self.placements.get(id));
+        let wanting = self.wanted.get(key).into_iter().flatten();
+        for placement in holders.chain(wanting) {
+            if let Some(delivery) = self.deliveries.get_mut(placement) {
+                delivery.stale = true;
+            }
+        }
+    }
+}
+
+impl Delivery {
+    fn settle(&mut self, result: StepResult, now: Timestamp) -> Option<String> {
+        self.in_flight = self.in_flight.saturating_sub(1);
+        self.stale = true;
+        self.unreported = true;
+        match result {
+            StepResult::Offline(reason) => return Some(reason),
+            StepResult::Parent(_) => {}
+            StepResult::ParentFailed(message) => self.give_up_until(message, now + RETRY_MAX),
+            StepResult::DeleteFailed { message } => self.give_up_until(message, now + DELETE_RETRY),
+            StepResult::Applied { key, attempt, live: _ } => {
+                self.progress.baselines.remove(&key);
+                self.progress.attempts.insert(key, *attempt);
+            }
+            StepResult::Deleted { key: _, uid, gone } => {
+                // What is gone may come back under the same uid: a file is what its name says.
+                if !gone {
+                    self.progress.deleted.insert(uid);
+                }
+            }
+            StepResult::Drift { key, seen, differences } => {
+                self.progress.drifts.insert(key, (seen, differences));
+            }
+        }
+        None
+    }
+
+    fn give_up_until(&mut self, message: String, at: Timestamp) {
+        self.plan.failure = Some(message);
+        self.plan.wake_at = Some(at);
+        self.stale = false;
+    }
+}
+
+/// Returns the object an apply or comparison is about.
+fn step_object<'a>(order: &'a WorkOrder, step: &Step) -> Option<&'a ObjectKey> {
+    match step {
+        Step::Apply { position, .. } | Step::Compare { position } | Step::ShowDrift { position, .. } => {
+            Some(&order.manifests[*position].key)
+        }
+        Step::WriteParent(_) | Step::Delete { .. } | Step::DeleteParent => None,
+    }
+}

@@ -1,0 +1,406 @@
+//! What people command, whatever surface they do it on: one function finds what is meant, one carries it out. Both are pure.
+//!
+//! A command changes records and nothing else; what follows from it is decided as ever. So it is written down before anything
+//! happens because of it, and a crash loses none.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde_json::json;
+
+use super::decide::Pass;
+use super::persist::{self, SOURCE_NAME};
+use super::world::{PlacementState, World};
+use crate::api::placement::StrategyType;
+use crate::model::commands::{Command, Done, Person, Refusal, RefusalReason, Verb};
+use crate::model::id::{CommitId, PlacementKey};
+use crate::model::records::{JournalEntry, Pause, SourceRecord};
+use crate::model::runs::{Approval, ApprovalRules, RunRecord, StagePhase};
+use crate::rollout::staged::{self, Event, Gate, GateName, named_request};
+use crate::store::{self, Expected, Op, Store, records};
+
+/// The name by which the deletion gate of a placement is approved: as a stage, or at the end of its request's name.
+pub const DELETION_GATE: &str = "deletion";
+/// Characters of a digest that must be shown at least.
+const DIGEST_SHOWN_MIN: usize = 7;
+
+/// What a command is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Aim {
+    /// The placement.
+    pub placement: PlacementKey,
+    /// The run, where one is named or under way.
+    pub run: Option<String>,
+    /// The stage, or [`DELETION_GATE`].
+    pub stage: Option<String>,
+    /// Which side of the stage; absent is the one that waits.
+    pub gate: Option<Gate>,
+}
+
+/// A placement after a command.
+#[derive(Debug)]
+pub struct Obeyed {
+    /// How it stands now.
+    pub state: PlacementState,
+    /// What happened.
+    pub journal: Vec<JournalEntry>,
+    /// The answer.
+    pub done: Done,
+}
+
+fn refusal(reason: RefusalReason, message: impl Into<String>) -> Refusal {
+    Refusal { reason, message: message.into() }
+}
+
+/// Finds what a command is about: a run by its name, a gate by its request's, or a placement. A placement stands for the run
+/// that is under way, and for its deletion gate where that is closed.
+///
+/// # Errors
+/// Nothing has the name, or more than one thing has.
+pub fn resolve(placements: &BTreeMap<PlacementKey, PlacementState>, command: &Command) -> Result<Aim, Refusal> {
+    let Ok(named) = command.target.parse::<PlacementKey>();
+    let is_in_place = |key: &PlacementKey| named.namespace.is_none() || key.namespace == named.namespace;
+    let mut aims: Vec<Aim> = Vec::new();
+    for (key, state) in placements.iter().filter(|(key, _)| is_in_place(key)) {
+        if state.runs.contains_key(&named.name) {
+            let run = Some(named.name.clone());
+            aims.push(Aim { placement: key.clone(), run, stage: command.stage.clone(), gate: None });
+        } else if command.stage.is_none() {
+            let requests = named_request(&named.name, state.runs.values());
+            aims.extend(requests.into_iter().map(|request| Aim {
+                placement: key.clone(),
+                run: Some(request.run),
+                stage: Some(request.stage),
+                gate: request.gate,
+            }));
+            if named.name == format!("{}-{DELETION_GATE}", key.name) {
+                let stage = Some(DELETION_GATE.to_owned());
+                aims.push(Aim { placement: key.clone(), run: None, stage, gate: None });
+            }
+        }
+    }
+    if aims.is_empty() {
+        let of_name = placements.iter().filter(|(key, _)| key.name == named.name && is_in_place(key));
+        aims = of_name.map(|(key, state)| aim_at(key, state, command)).collect();
+    }
+    match aims.len() {
+        0 => Err(refusal(
+            RefusalReason::NotFound,
+            format!(
+                "nothing is called {}: no run, no approval request, no placement; `gitfleet get runs` lists runs",
+                command.target
+            ),
+        )),
+        1 => Ok(aims.remove(0)),
+        _ => {
+            let all: Vec<String> =
+                aims.iter().map(|aim| format!("{} {}", aim.placement.kind(), aim.placement)).collect();
+            let message = format!("{} fits {}; name one as NAMESPACE/NAME", command.target, all.join(" and "));
+            Err(refusal(RefusalReason::Ambiguous, message))
+        }
+    }
+}
+
+fn aim_at(key: &PlacementKey, state: &PlacementState, command: &Command) -> Aim {
+    let active = state.runs.values().find(|run| run.frozen.is_some() && !run.phase.is_final());
+    let waiting = active.and_then(|run| run.stages.iter().find(|stage| is_waiting(stage.phase)));
+    let deletion = state.record.closed_gate().map(|_| DELETION_GATE.to_owned());
+    let gate = waiting.map(|stage| stage.name.clone()).or(deletion);
+    let stage = command.stage.clone().or(gate);
+    let is_deletion = stage.as_deref() == Some(DELETION_GATE);
+    let run = active.filter(|_| !is_deletion).map(|run| run.name.clone());
+    Aim { placement: key.clone(), run, stage, gate: None }
+}
+
+fn is_waiting(phase: StagePhase) -> bool {
+    matches!(phase, StagePhase::WaitingBefore | StagePhase::WaitingAfter)
+}
+
+/// Carries out a command on the placement it is about.
+///
+/// # Errors
+/// Why it is not carried out; nothing has changed then.
+pub fn obey(
+    state: &PlacementState,
+    world: &World,
+    aim: &Aim,
+    command: &Command,
+    person: &Person,
+    now: Timestamp,
+) -> Result<Obeyed, Refusal> {
+    let mut pass = Pass::new(state.clone(), world, now);
+    let wish = Wish { aim, command, person, now };
+    let message = match command.verb {
+        Verb::Approve | Verb::Reject if aim.stage.as_deref() == Some(DELETION_GATE) => wish.judge_deletions(&mut pass),
+        Verb::Approve => wish.approve(&mut pass),
+        Verb::Reject => wish.reject(&mut pass),
+        Verb::Pause => wish.pause(&mut pass),
+        Verb::Resume => wish.resume(&mut pass),
+        Verb::Retry => wish.retry(&mut pass),
+        Verb::Rollback => wish.roll_back(&mut pass),
+    }?;
+    let facts = json!({
+        "verb": command.verb, "target": command.target, "stage": aim.stage, "person": person.name,
+        "surface": person.surface, "reason": command.reason, "message": command.message,
+    });
+    pass.note("Commanded", None, facts);
+    Ok(Obeyed { state: pass.state, journal: pass.journal, done: Done { message, at: now } })
+}
+
+struct Wish<'a> {
+    aim: &'a Aim,
+    command: &'a Command,
+    person: &'a Person,
+    now: Timestamp,
+}
+
+impl Wish<'_> {
+    /// Returns the run and the gate that are meant.
+    fn gate(&self, state: &PlacementState) -> Result<(RunRecord, GateName), Refusal> {
+        let nothing = || {
+            let message = format!("nothing of {} waits for a person", self.command.target);
+            refusal(RefusalReason::NotWaiting, message)
+        };
+        let run = self.aim.run.as_ref().and_then(|name| state.runs.get(name)).ok_or_else(nothing)?;
+        let waiting = run.stages.iter().find(|stage| is_waiting(stage.phase)).map(|stage| stage.name.clone());
+        let stage = self.aim.stage.clone().or(waiting).ok_or_else(nothing)?;
+        staged::allowed(&self.person.name, run.approvers.as_deref())
+            .map_err(|why| refusal(RefusalReason::NotAllowed, why))?;
+        Ok((run.clone(), GateName { run: run.name.clone(), stage, gate: self.aim.gate }))
+    }
+
+    fn approve(&self, pass: &mut Pass<'_>) -> Result<String, Refusal> {
+        let (mut run, at) = self.gate(&pass.state)?;
+        let rules = pass.world.approvals;
+        let approved = staged::approve(&mut run, &at, self.person, self.command, rules, self.now)?;
+        let digest = run.stages.iter().find(|stage| stage.name == at.stage).map(|stage| stage.digest.clone());
+        let opened = approved.opened;
+        let facts =
+            json!({"run": at.run, "stage": at.stage, "person": self.person.name, "digest": digest, "opened": opened});
+        pass.note("Approved", None, facts);
+        pass.state.runs.insert(at.run.clone(), run);
+        Ok(if opened {
+            format!("approved: {} goes on after stage {}", at.run, at.stage)
+        } else {
+            format!(
+                "approved: {} of {} approvals of stage {} of {}",
+                approved.given, approved.required, at.stage, at.run
+            )
+        })
+    }
+
+    fn reject(&self, pass: &mut Pass<'_>) -> Result<String, Refusal> {
+        let (mut run, at) = self.gate(&pass.state)?;
+        staged::reject(&mut run, &at, self.person, self.command, self.now)?;
+        let (snapshot, message) = (run.snapshot(), run.message.clone());
+        pass.state.runs.insert(at.run.clone(), run);
+        if let Some(index) = snapshot {
+            pass.hold(index, message);
+        }
+        Ok(format!("rejected: {} ends, and its snapshot is held until `gitfleet retry {}`", at.run, self.aim.placement))
+    }
+
+    /// Approves or rejects the deletions that wait.
+    fn judge_deletions(&self, pass: &mut Pass<'_>) -> Result<String, Refusal> {
+        let key = &self.aim.placement;
+        let rules = pass.world.approvals;
+        let Some(gate) = pass.state.record.deletion_gate.as_mut().filter(|gate| gate.opened_at.is_none()) else {
+            return Err(refusal(RefusalReason::NotWaiting, format!("no deletion of {key} waits for a person")));
+        };
+        if let Some(shown) = &self.command.digest
+            && (shown.len() < DIGEST_SHOWN_MIN || !gate.digest.as_str().starts_with(shown.as_str()))
+        {
+            let message = format!(
+                "the deletions that wait have digest {}, not {shown}; look again before approving",
+                gate.digest
+            );
+            return Err(refusal(RefusalReason::DigestMismatch, message));
+        }
+        if self.command.verb == Verb::Reject {
+            gate.approvals.clear();
+            return Ok(format!("the deletions of {key} stay held; revert the commit that wants them"));
+        }
+        let counts = |approval: &Approval| {
+            let age = Duration::try_from(self.now.duration_since(approval.at)).unwrap_or_default();
+            age <= rules.expire_after && approval.person != self.person.name
+        };
+        gate.approvals.retain(counts);
+        gate.approvals.push(Approval {
+            person: self.person.name.clone(),
+            surface: self.person.surface,
+            at: self.now,
+            digest: gate.digest.clone(),
+            reason: self.command.reason.clone(),
+            message: self.command.message.clone(),
+        });
+        let voices = u32::try_from(gate.approvals.len()).unwrap_or(u32::MAX);
+        let (digest, opened) = (gate.digest.clone(), voices >= rules.required);
+        gate.opened_at = opened.then_some(self.now);
+        let facts = json!({"stage": DELETION_GATE, "person": self.person.name, "digest": digest, "opened": opened});
+        pass.note("Approved", None, facts);
+        Ok(if opened {
+            format!("approved: the deletions of {key} are carried out")
+        } else {
+            format!("approved; the deletions of {key} wait for more approvals, {} in all", rules.required)
+        })
+    }
+
+    fn pause(&self, pass: &mut Pass<'_>) -> Result<String, Refusal> {
+        let key = &self.aim.placement;
+        if let Some(pause) = &pass.state.record.paused {
+            return Err(refusal(RefusalReason::NotPossible, format!("{key} was paused by {} already", pause.by)));
+        }
+        let reason = self.command.reason.clone();
+        pass.state.record.paused = Some(Pause { by: self.person.name.clone(), at: self.now, reason });
+        Ok(format!("paused: nothing new is started for {key} until `gitfleet resume {key}`"))
+    }
+
+    fn resume(&self, pass: &mut Pass<'_>) -> Result<String, Refusal> {
+        let key = &self.aim.placement;
+        let Some(pause) = pass.state.record.paused.take() else {
+            return Err(refusal(RefusalReason::NotPossible, format!("{key} is not paused")));
+        };
+        // A deadline that ran while nothing was done about it is no verdict: what is on its way has as long again.
+        let paused_for = self.now.duration_since(pause.at);
+        for binding in pass.state.bindings.values_mut() {
+            binding.started_at = binding.started_at.and_then(|at| at.checked_add(paused_for).ok());
+        }
+        Ok(format!("resumed: {key} goes on"))
+    }
+
+    /// Gives failed clusters another try, and a held snapshot another rollout.
+    fn retry(&self, pass: &mut Pass<'_>) -> Result<String, Refusal> {
+        let key = &self.aim.placement;
+        let mut what = Vec::new();
+        if let Some(held) = pass.state.record.held.take() {
+            pass.state.record.goal = None;
+            pass.state.record.last_automatic = None;
+            what.push(format!("snapshot {} is rolled out again", held.index));
+        }
+        let is_external = pass.state.record.spec.strategy.type_ == StrategyType::External;
+        let active = pass.active_run().map(|run| run.name.clone());
+        if let Some(run) = active.and_then(|name| pass.state.runs.get_mut(&name)) {
+            let rules = pass.world.approvals;
+            let notes = staged::retry(run, rules, self.now);
+            let tried = notes.iter().filter(|note| note.event == Event::ClusterRetried).count();
+            let asked = notes.len() - tried;
+            if tried > 0 {
+                what.push(format!("{tried} failed clusters of {} are tried again", run.name));
+            }
+            if asked > 0 {
+                what.push(format!("{} asks for approval again", run.name));
+            }
+        } else if !is_external {
+            let failed = pass.failed_bindings();
+            for name in &failed {
+                if let Some(binding) = pass.state.bindings.get_mut(name) {
+                    binding.started_at = Some(self.now);
+                    binding.generation += 1;
+                }
+            }
+            if !failed.is_empty() {
+                what.push(format!("{} failed clusters are tried again", failed.len()));
+            }
+        }
+        if what.is_empty() {
+            let message = format!("nothing of {key} failed or is held");
+            return Err(refusal(RefusalReason::NotPossible, message));
+        }
+        Ok(what.join("; "))
+    }
+
+    fn roll_back(&self, pass: &mut Pass<'_>) -> Result<String, Refusal> {
+        let key = &self.aim.placement;
+        let state = &pass.state;
+        let is_external = state.record.spec.strategy.type_ == StrategyType::External;
+        let named = self.aim.run.as_ref().and_then(|name| state.runs.get(name));
+        let run =
+            named.or_else(|| state.runs.values().filter(|run| run.frozen.is_some()).max_by_key(|run| run.sequence));
+        let current = match run.filter(|_| is_external) {
+            Some(run) => run.snapshot(),
+            None => state.record.goal.or_else(|| state.newest().map(|newest| newest.index)),
+        };
+        let Some(to) = self.command.to.or(state.record.last_succeeded) else {
+            let message = format!("no snapshot of {key} has succeeded everywhere yet; name one with --to");
+            return Err(refusal(RefusalReason::NotPossible, message));
+        };
+        if !state.snapshots.contains_key(&to) {
+            let known: Vec<String> = state.snapshots.keys().map(ToString::to_string).collect();
+            let message = format!("snapshot {to} of {key} is not kept any more; there are {}", known.join(", "));
+            return Err(refusal(RefusalReason::SnapshotGone, message));
+        }
+        if state.unreadable.contains(&to) {
+            let message = format!("the payload of snapshot {to} of {key} cannot be read from git");
+            return Err(refusal(RefusalReason::SnapshotGone, message));
+        }
+        if current == Some(to) {
+            return Err(refusal(RefusalReason::NotPossible, format!("{key} is at snapshot {to} already")));
+        }
+        let why = format!("{} rolled back", self.person.name);
+        if !is_external {
+            pass.return_to(to, &why);
+            return Ok(format!("rolling back {key} to snapshot {to}"));
+        }
+        let Some(run) = run.map(|run| run.name.clone()) else {
+            let message = format!("no run of {key} has moved anything; write a run with resourceSnapshotIndex {to}");
+            return Err(refusal(RefusalReason::NotPossible, message));
+        };
+        let name = pass.begin_rollback(&run, to, Some(self.person.name.clone()));
+        Ok(format!("rolling back {key} to snapshot {to} by the run {name}"))
+    }
+}
+
+/// Carries out a command on the records of a store that no daemon holds.
+///
+/// # Errors
+/// The store cannot be read or written. A command that is not carried out is no error: the answer says why.
+pub fn obey_in_store(
+    store: &dyn Store,
+    rules: ApprovalRules,
+    command: &Command,
+    person: &Person,
+    now: Timestamp,
+) -> store::Result<Result<Done, Refusal>> {
+    if command.target.is_empty() {
+        let key = records::source_key(SOURCE_NAME);
+        let mut source = records::load::<SourceRecord>(store, &key)?.map(|record| record.value).unwrap_or_default();
+        let answer = let_in(&mut source, command, now);
+        if answer.is_ok() {
+            store.batch(vec![records::put(key, &source, Expected::Any)?])?;
+        }
+        return Ok(answer.map(|(_, done)| done));
+    }
+    let placements = persist::load(store)?;
+    let world = World { approvals: rules, ..World::default() };
+    let obeyed = resolve(&placements, command).and_then(|aim| {
+        let state = placements.get(&aim.placement).expect("what was found there is there");
+        obey(state, &world, &aim, command, person, now).map(|obeyed| (state, obeyed))
+    });
+    let (before, obeyed) = match obeyed {
+        Ok(obeyed) => obeyed,
+        Err(refusal) => return Ok(Err(refusal)),
+    };
+    let mut ops = persist::difference(Some(before), Some(&obeyed.state))?;
+    ops.extend(obeyed.journal.into_iter().map(Op::Journal));
+    store.batch(ops)?;
+    Ok(Ok(obeyed.done))
+}
+
+/// Lets the rewritten history in that the source holds back. Returns the commit that may come into force.
+///
+/// # Errors
+/// The command is not for the source, or nothing is held back.
+pub fn let_in(source: &mut SourceRecord, command: &Command, now: Timestamp) -> Result<(CommitId, Done), Refusal> {
+    if command.verb != Verb::Resume {
+        return Err(refusal(RefusalReason::NotFound, "name a run or a placement"));
+    }
+    let Some(commit) = source.held_rewrite.clone() else {
+        return Err(refusal(
+            RefusalReason::NotPossible,
+            "no rewritten history is held back; to resume a placement, name it",
+        ));
+    };
+    source.let_in = Some(commit.clone());
+    Ok((commit.clone(), Done { message: format!("the rewritten history is let in at {}", commit.short()), at: now }))
+}

@@ -1,0 +1,52 @@
+//! The journal, page by page.
+
+use axum::Json;
+use axum::extract::{Query as UrlQuery, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use serde::{Deserialize, Serialize};
+
+use super::Shared;
+use crate::model::records::JournalEntry;
+
+/// Where the journal is read.
+pub const JOURNAL_PATH: &str = "/api/v1/journal";
+
+/// Entries that are looked at for one answer, about 3 MB.
+pub const JOURNAL_PAGE: usize = 10_000;
+
+/// What is asked of the journal.
+#[derive(Deserialize)]
+pub(super) struct Query {
+    /// Only what concerns this placement.
+    placement: Option<String>,
+    /// Only what came after this number.
+    #[serde(default)]
+    after: u64,
+}
+
+/// A part of the journal, oldest first.
+#[derive(Serialize, Deserialize)]
+pub struct Page {
+    /// The entries with their numbers.
+    pub entries: Vec<(u64, JournalEntry)>,
+    /// The number to ask with for more; absent at the end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<u64>,
+}
+
+/// Answers with the entries after a number, of a placement or of all.
+pub(super) async fn read(State(shared): State<Shared>, UrlQuery(query): UrlQuery<Query>) -> Response {
+    let looked = tokio::task::spawn_blocking(move || shared.store.journal(query.after, JOURNAL_PAGE)).await;
+    match looked {
+        Ok(Ok(mut entries)) => {
+            let next = entries.last().map(|(number, _)| *number).filter(|_| entries.len() == JOURNAL_PAGE);
+            if let Some(wanted) = &query.placement {
+                entries.retain(|(_, entry)| entry.placement.as_ref().is_some_and(|key| key.to_string() == *wanted));
+            }
+            Json(Page { entries, next }).into_response()
+        }
+        Ok(Err(error)) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+    }
+}

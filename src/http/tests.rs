@@ -1,0 +1,136 @@
+//! Commands and the journal as clients see them, without a socket.
+
+use axum::body::Body;
+use axum::http::{Request, header};
+use http_body_util::BodyExt as _;
+use jiff::Timestamp;
+use secrecy::SecretString;
+use tower::ServiceExt as _;
+
+use super::tokens::Tokens;
+use super::*;
+use crate::model::commands::{Done, Person, Refusal, RefusalReason};
+use crate::model::id::PlacementKey;
+use crate::model::records::JournalEntry;
+use crate::model::runs::Surface;
+use crate::store::MemoryStore;
+
+/// Interfaces share a store; `reader` may read decisions only, `ann` may command.
+fn shared(store: Arc<dyn Store>) -> (Shared, mpsc::UnboundedReceiver<Instruction>) {
+    let tokens = |name: &str| Arc::new(Tokens::new(vec![(name.to_owned(), SecretString::from(name))]));
+    let (instructions, received) = mpsc::unbounded_channel();
+    let shared = Shared {
+        store,
+        metrics: Arc::new(Metrics::new()),
+        changes: watch::channel(1).1,
+        questions: mpsc::unbounded_channel().0,
+        readers: tokens("reader"),
+        commanders: tokens("ann"),
+        instructions,
+    };
+    (shared, received)
+}
+
+async fn answer(shared: Shared, request: Request<Body>) -> (u16, Value) {
+    let response = router(shared).oneshot(request).await.expect("a router always answers");
+    let status = response.status().as_u16();
+    let body = response.into_body().collect().await.expect("a body").to_bytes();
+    (status, serde_json::from_slice(&body).unwrap_or_else(|_| String::from_utf8_lossy(&body).into()))
+}
+
+fn command(token: Option<&str>, body: impl Into<Body>) -> Request<Body> {
+    let request = Request::post(COMMANDS_PATH);
+    let request = match token {
+        Some(token) => request.header(header::AUTHORIZATION, format!("Bearer {token}")),
+        None => request,
+    };
+    request.body(body.into()).expect("a request")
+}
+
+#[tokio::test]
+async fn a_command_reaches_the_engine_with_the_name_of_its_token() {
+    let (shared, mut received) = shared(Arc::new(MemoryStore::new()));
+    let obey = tokio::spawn(async move {
+        let instruction = received.recv().await.expect("an instruction");
+        let at = Timestamp::UNIX_EPOCH;
+        let done = Done { message: format!("{} approved", instruction.command.target), at };
+        instruction.reply.send(Ok(done)).expect("the client waits");
+        instruction.person
+    });
+    let body = r#"{"verb": "approve", "target": "web-3", "stage": "canary"}"#;
+    let (status, done) = answer(shared, command(Some("ann"), body)).await;
+    assert_eq!((status, &done["message"]), (200, &json!("web-3 approved")));
+    let person = obey.await.expect("it obeyed");
+    assert_eq!(person, Person { name: "ann".into(), surface: Surface::Api });
+}
+
+#[tokio::test]
+async fn every_refusal_has_its_status() {
+    use RefusalReason as R;
+    for (reason, expected) in [
+        (R::NotFound, 404),
+        (R::Ambiguous, 422),
+        (R::NotAllowed, 403),
+        (R::DigestMismatch, 409),
+        (R::NotWaiting, 409),
+        (R::Expired, 409),
+        (R::SnapshotGone, 422),
+        (R::NotPossible, 422),
+    ] {
+        let (shared, mut received) = shared(Arc::new(MemoryStore::new()));
+        tokio::spawn(async move {
+            let instruction = received.recv().await.expect("an instruction");
+            let refusal = Refusal { reason, message: "no".into() };
+            instruction.reply.send(Err(refusal)).expect("the client waits");
+        });
+        let (status, answer) = answer(shared, command(Some("ann"), r#"{"verb": "pause", "target": "web"}"#)).await;
+        assert_eq!((status, answer), (expected, json!({"reason": reason, "message": "no"})), "{reason:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_command_of_somebody_known_goes_no_further() {
+    let good = r#"{"verb": "pause", "target": "web"}"#;
+    let long = "x".repeat(COMMAND_BYTES_MAX + 1);
+    for (token, body, expected, reason) in [
+        (None, good, 401, "Unauthenticated"),
+        (Some("reader"), good, 403, "TokenUnknown"),
+        (Some("ann"), "{", 400, "Malformed"),
+        (Some("ann"), r#"{"verb": "destroy"}"#, 400, "Malformed"),
+        (Some("ann"), long.as_str(), 413, "TooLarge"),
+        (None, long.as_str(), 401, "Unauthenticated"),
+    ] {
+        let (shared, mut received) = shared(Arc::new(MemoryStore::new()));
+        let (status, answer) = answer(shared, command(token, body.to_owned())).await;
+        assert_eq!((status, &answer["reason"]), (expected, &json!(reason)), "{answer}");
+        assert!(received.try_recv().is_err(), "{reason}");
+    }
+    let (shared, received) = shared(Arc::new(MemoryStore::new()));
+    drop(received);
+    assert_eq!(answer(shared, command(Some("ann"), good)).await.0, 503, "nobody is there to obey");
+}
+
+#[tokio::test]
+async fn the_journal_is_read_page_by_page() {
+    let store = Arc::new(MemoryStore::new());
+    let entry = |number: usize| JournalEntry {
+        at: Timestamp::UNIX_EPOCH,
+        event: format!("Event{number}"),
+        placement: Some(PlacementKey::cluster_scoped(if number % 2 == 0 { "web" } else { "api" })),
+        cluster: None,
+        facts: Value::Null,
+    };
+    store.append((0..JOURNAL_PAGE + 3).map(entry).collect()).expect("the store takes it");
+    let ask = async |query: &str| {
+        let request = Request::get(format!("{JOURNAL_PATH}{query}")).body(Body::empty()).expect("a request");
+        let (status, page) = answer(shared(store.clone()).0, request).await;
+        assert_eq!(status, 200, "{page}");
+        serde_json::from_value::<JournalPage>(page).expect("a page")
+    };
+    let first = ask("").await;
+    assert_eq!((first.entries.len(), first.next), (JOURNAL_PAGE, Some(JOURNAL_PAGE as u64)));
+    let second = ask(&format!("?after={JOURNAL_PAGE}")).await;
+    assert_eq!((second.entries.len(), second.next), (3, None));
+    let of_web = ask(&format!("?placement=web&after={JOURNAL_PAGE}")).await;
+    assert_eq!(of_web.entries.iter().map(|(_, e)| e.event.as_str()).collect::<Vec<_>>(), ["Event10000", "Event10002"]);
+}

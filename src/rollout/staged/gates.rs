@@ -1,0 +1,288 @@
+//! Gates: who said yes, to what, and whether that is enough.
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::api::staged::StageTaskType;
+use crate::model::commands::{Command, Person, Refusal, RefusalReason};
+use crate::model::id::Digest;
+use crate::model::runs::{Approval, ApprovalRules, RunPhase, RunRecord, StagePhase, StageRecord, TaskRecord};
+
+use super::phases::end_run;
+
+/// Characters of a digest that are enough to say which one is meant.
+const DIGEST_PREFIX_MIN: usize = 7;
+
+/// Which side of a stage a gate is on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Gate {
+    /// Before its first cluster moves.
+    Before,
+    /// Before the next stage begins.
+    After,
+}
+
+/// A gate, as a person names it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct GateName {
+    /// The run.
+    pub run: String,
+    /// The stage.
+    pub stage: String,
+    /// The side; absent is the one that waits.
+    pub gate: Option<Gate>,
+}
+
+/// What a person's yes came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Approved {
+    /// Whether the gate is open now.
+    pub opened: bool,
+    /// How many people's words count.
+    pub given: u32,
+    /// How many are needed.
+    pub required: u32,
+}
+
+/// Returns the name of a gate's approval request.
+///
+/// Source: KubeFleet.
+pub fn request_name(run: &str, stage: &str, gate: Gate) -> String {
+    let side = match gate {
+        Gate::Before => "before",
+        Gate::After => "after",
+    };
+    format!("{run}-{side}-{stage}")
+}
+
+/// Returns the gates that an approval request's name may mean, among the stages of `runs` that ask or will ask for an
+/// approval: `RUN-before-STAGE`, `RUN-after-STAGE`, and `RUN-STAGE`. More than one where names of runs run into each other.
+pub fn named_request<'a>(name: &str, runs: impl IntoIterator<Item = &'a RunRecord>) -> Vec<GateName> {
+    let mut found = Vec::new();
+    for run in runs {
+        let Some(rest) = name.strip_prefix(run.name.as_str()).and_then(|rest| rest.strip_prefix('-')) else { continue };
+        for stage in run.stages.iter().filter(|stage| has_approval(&stage.before) || has_approval(&stage.after)) {
+            let Some(side) = rest.strip_suffix(stage.name.as_str()) else { continue };
+            let gate = match side {
+                "" => None,
+                "before-" if has_approval(&stage.before) => Some(Gate::Before),
+                "after-" if has_approval(&stage.after) => Some(Gate::After),
+                _ => continue,
+            };
+            found.push(GateName { run: run.name.clone(), stage: stage.name.clone(), gate });
+        }
+    }
+    found
+}
+
+fn has_approval(tasks: &[TaskRecord]) -> bool {
+    tasks.iter().any(|task| task.type_ == StageTaskType::Approval)
+}
+
+/// Says whether the strategy's annotation `approvers` lets a person approve whom the surface has let in. It can only narrow:
+/// absent, or with any `permission:`, everybody whom the surface let in may.
+///
+/// # Errors
+/// Who may, and why this person is not among them.
+pub fn allowed(person: &str, approvers: Option<&str>) -> Result<(), String> {
+    let Some(approvers) = approvers else { return Ok(()) };
+    let entries = || approvers.split(',').map(str::trim).filter_map(|entry| entry.split_once(':'));
+    if entries().any(|(kind, name)| kind == "permission" || (kind == "user" && name == person)) {
+        return Ok(());
+    }
+    let teams = if entries().any(|(kind, _)| kind == "team") {
+        "; who is in a team is known to the forge alone, so its members approve there"
+    } else {
+        ""
+    };
+    Err(format!("{person} may not approve here: the strategy names {approvers} as approvers{teams}"))
+}
+
+/// Takes a person's yes at a gate of a run. The gate opens when as many different people as `rules` want have said so for
+/// exactly the stage's digest, none longer ago than their word counts; it never closes again. Who the person is and whether
+/// they may was found out before.
+///
+/// # Errors
+/// Nothing waits there, the request or the digest shown is another or too old, or the person has said so already. Nothing has
+/// changed then.
+pub fn approve(
+    run: &mut RunRecord,
+    at: &GateName,
+    person: &Person,
+    command: &Command,
+    rules: ApprovalRules,
+    now: Timestamp,
+) -> Result<Approved, Refusal> {
+    let stage = waiting(run, at)?;
+    let digest = stage.digest.clone();
+    check_digest(stage, command.digest.as_deref())?;
+    let name = stage.name.clone();
+    let task = open_task(stage).ok_or_else(|| nothing_waits(&name))?;
+    if task.asked_at.is_some_and(|asked| is_over(asked, rules, now)) {
+        let message = format!(
+            "the approval of stage {name} was asked for more than {:#} ago and is not taken any more; `gitfleet retry {}` asks again",
+            signed(rules),
+            at.run
+        );
+        return Err(refusal(RefusalReason::Expired, message));
+    }
+    let is_of = |approval: &&Approval| approval.person == person.name;
+    if let Some(earlier) = task.approvals.iter().filter(is_of).find(|approval| counts(approval, &digest, rules, now)) {
+        let message = format!(
+            "{} approved stage {name} already at {}; {} of {} approvals are there, and the next must come from somebody else",
+            person.name,
+            earlier.at,
+            voices(task, &digest, rules, now),
+            required(rules)
+        );
+        return Err(refusal(RefusalReason::NotPossible, message));
+    }
+    task.approvals.retain(|approval| approval.person != person.name);
+    task.approvals.push(Approval {
+        person: person.name.clone(),
+        surface: person.surface,
+        at: now,
+        digest: digest.clone(),
+        reason: command.reason.clone(),
+        message: command.message.clone(),
+    });
+    let opened = judge(task, &digest, rules, now);
+    Ok(Approved { opened, given: voices(task, &digest, rules, now), required: required(rules) })
+}
+
+/// Takes a person's no at a gate: the run ends.
+///
+/// # Errors
+/// Nothing waits there, or the digest shown is another. Nothing has changed then.
+pub fn reject(
+    run: &mut RunRecord,
+    at: &GateName,
+    person: &Person,
+    command: &Command,
+    now: Timestamp,
+) -> Result<(), Refusal> {
+    let stage = waiting(run, at)?;
+    check_digest(stage, command.digest.as_deref())?;
+    let name = stage.name.clone();
+    let _ = open_task(stage).ok_or_else(|| nothing_waits(&name))?;
+    let said = format!("{} rejected stage {name}", person.name);
+    let why = command.reason.iter().chain(&command.message);
+    let said = why.fold(said, |said, why| said + ": " + why);
+    end_run(run, RunPhase::Rejected, said, now);
+    Ok(())
+}
+
+/// Marks a task done that is: enough people said yes. Says whether it is done.
+pub(super) fn judge(task: &mut TaskRecord, digest: &Digest, rules: ApprovalRules, now: Timestamp) -> bool {
+    if task.done_at.is_none() && voices(task, digest, rules, now) >= required(rules) {
+        task.done_at = Some(now);
+    }
+    task.done_at.is_some()
+}
+
+/// Says how many people's words count, of how many that are needed.
+pub(super) fn tally(task: &TaskRecord, digest: &Digest, rules: ApprovalRules, now: Timestamp) -> String {
+    format!("{} of {}", voices(task, digest, rules, now), required(rules))
+}
+
+/// Returns when the request, or a word given to it, will be too old; the next such instant after `now`.
+pub(super) fn expires_at(task: &TaskRecord, rules: ApprovalRules, now: Timestamp) -> Option<Timestamp> {
+    let starts = task.asked_at.into_iter().chain(task.approvals.iter().map(|approval| approval.at));
+    starts.filter_map(|at| at.checked_add(signed(rules)).ok()).filter(|at| *at > now).min()
+}
+
+/// Asks anew where a request is too old to be answered; says whether it was.
+pub(super) fn ask_again(task: &mut TaskRecord, rules: ApprovalRules, now: Timestamp) -> bool {
+    let is_due = task.done_at.is_none() && task.asked_at.is_some_and(|asked| is_over(asked, rules, now));
+    if is_due {
+        task.asked_at = Some(now);
+        task.approvals.retain(|approval| !is_over(approval.at, rules, now));
+    }
+    is_due
+}
+
+/// Returns the stage that is meant, if it waits for a person on that side.
+fn waiting<'a>(run: &'a mut RunRecord, at: &GateName) -> Result<&'a mut StageRecord, Refusal> {
+    let (phase, is_final) = (run.phase, run.phase.is_final());
+    if !run.stages.iter().any(|stage| stage.name == at.stage) {
+        let known: Vec<&str> = run.stages.iter().map(|stage| stage.name.as_str()).collect();
+        let message = format!("run {} has no stage {}; its stages are: {}", run.name, at.stage, known.join(", "));
+        return Err(refusal(RefusalReason::NotFound, message));
+    }
+    let stage = run.stages.iter_mut().find(|stage| stage.name == at.stage).filter(|_| !is_final);
+    let Some(stage) = stage else {
+        return Err(refusal(RefusalReason::NotWaiting, format!("run {} has ended ({phase:?}): nothing waits", at.run)));
+    };
+    let side = match stage.phase {
+        StagePhase::WaitingBefore => Gate::Before,
+        StagePhase::WaitingAfter => Gate::After,
+        other => {
+            let message = format!("stage {} does not wait for an approval: it is {other:?}", stage.name);
+            return Err(refusal(RefusalReason::NotWaiting, message));
+        }
+    };
+    if at.gate.is_some_and(|gate| gate != side) {
+        let message = format!(
+            "{} does not wait; what waits is {}",
+            request_name(&at.run, &at.stage, if side == Gate::Before { Gate::After } else { Gate::Before }),
+            request_name(&at.run, &at.stage, side)
+        );
+        return Err(refusal(RefusalReason::NotWaiting, message));
+    }
+    Ok(stage)
+}
+
+/// Returns the approval that a waiting stage still waits for.
+fn open_task(stage: &mut StageRecord) -> Option<&mut TaskRecord> {
+    let tasks = if stage.phase == StagePhase::WaitingBefore { &mut stage.before } else { &mut stage.after };
+    tasks.iter_mut().find(|task| task.type_ == StageTaskType::Approval && task.done_at.is_none())
+}
+
+fn nothing_waits(stage: &str) -> Refusal {
+    refusal(
+        RefusalReason::NotWaiting,
+        format!("stage {stage} waits for nobody: it is approved, or asks for time alone"),
+    )
+}
+
+fn check_digest(stage: &StageRecord, shown: Option<&str>) -> Result<(), Refusal> {
+    let Some(shown) = shown else { return Ok(()) };
+    let digest = stage.digest.as_str();
+    if digest == shown || (shown.len() >= DIGEST_PREFIX_MIN && digest.starts_with(shown)) {
+        return Ok(());
+    }
+    let message = if shown.len() < DIGEST_PREFIX_MIN {
+        format!("the digest {shown:?} is too short: give at least {DIGEST_PREFIX_MIN} characters of it")
+    } else {
+        format!(
+            "stage {} is at digest {digest}, not {shown}: look at what it would do now, and decide again",
+            stage.name
+        )
+    };
+    Err(refusal(RefusalReason::DigestMismatch, message))
+}
+
+fn refusal(reason: RefusalReason, message: String) -> Refusal {
+    Refusal { reason, message }
+}
+
+fn required(rules: ApprovalRules) -> u32 {
+    rules.required.max(1)
+}
+
+/// Returns how many people's words count. Every person has one approval at most.
+fn voices(task: &TaskRecord, digest: &Digest, rules: ApprovalRules, now: Timestamp) -> u32 {
+    let count = task.approvals.iter().filter(|approval| counts(approval, digest, rules, now)).count();
+    u32::try_from(count).unwrap_or(u32::MAX)
+}
+
+fn counts(approval: &Approval, digest: &Digest, rules: ApprovalRules, now: Timestamp) -> bool {
+    approval.digest == *digest && !is_over(approval.at, rules, now)
+}
+
+fn is_over(from: Timestamp, rules: ApprovalRules, now: Timestamp) -> bool {
+    now.duration_since(from) >= signed(rules)
+}
+
+fn signed(rules: ApprovalRules) -> SignedDuration {
+    SignedDuration::try_from(rules.expire_after).unwrap_or(SignedDuration::MAX)
+}

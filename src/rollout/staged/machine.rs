@@ -1,0 +1,264 @@
+//! How a run moves: as far as it goes at one instant, and what it still owes when it has ended.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use crate::api::staged::{RunState, StageTaskType};
+use crate::model::id::ClusterName;
+use crate::model::runs::{ApprovalRules, ClusterPhase, RunPhase, RunRecord, StagePhase, StageRecord};
+use crate::rollout::{Health, MaxFailures, Readiness};
+
+use super::gates::{Gate, ask_again, request_name};
+use super::messages::{NAMED_CLUSTERS_MAX, clusters, list, succeeded};
+use super::pass::{Pass, Place};
+use super::phases::enter_cluster;
+
+/// After which time a cluster that was told to move and is not available is called stuck.
+///
+/// Source: KubeFleet.
+pub const STUCK_AFTER: Duration = Duration::from_mins(5);
+
+/// A cluster as a run sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts, each true or false of any cluster")]
+pub struct Seen {
+    /// The source still names it.
+    pub in_fleet: bool,
+    /// A binding that is neither unscheduled nor being removed speaks for it.
+    pub picked: bool,
+    /// Its binding is bound at exactly the run's snapshot, apply strategy and this cluster's overrides.
+    pub bound_to: bool,
+    /// It answers and is not suspended.
+    pub online: bool,
+    /// Its binding's health, judged with an unavailable period of zero: staged updates count what cannot be tracked as
+    /// available at once.
+    ///
+    /// Source: KubeFleet.
+    pub health: Health,
+    /// Why it failed, for people; read where `health` says that it did.
+    pub failure: String,
+    /// Bound, told to hold something, and neither ready nor failed: unavailable by our doing.
+    pub unavailable: bool,
+    /// A newer run of the placement has reached its stage: [`catch_up`] of this one leaves it alone. See [`reached`].
+    pub taken: bool,
+    /// Deletion stage: no binding is left.
+    pub removed: bool,
+    /// Deletion stage: a closed deletion gate holds it.
+    pub held: bool,
+}
+
+impl Seen {
+    pub(super) fn is_ready(&self) -> bool {
+        self.bound_to && self.health.ready == Readiness::Ready
+    }
+
+    pub(super) fn has_failed(&self) -> bool {
+        self.bound_to && self.health.failed && !self.is_ready()
+    }
+}
+
+/// What a run depends on, beside its record.
+#[derive(Clone, Copy, Debug)]
+pub struct Situation<'a> {
+    /// The clusters of the run. One that is missing has left the fleet.
+    pub clusters: &'a BTreeMap<ClusterName, Seen>,
+    /// A person paused the placement, or holds the run in some other way; `state: Stop` is read from the record.
+    pub stop: bool,
+    /// Clusters of one stage that may fail before nothing new starts.
+    pub max_failures: MaxFailures,
+    /// What an approval needs.
+    pub rules: ApprovalRules,
+    /// It returns to a snapshot whose gates were open once: tasks are not asked for.
+    pub asks_no_gate: bool,
+}
+
+/// What is to be done, and what happened. The record says so already: both are to be written down together.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Step {
+    /// Clusters to bring to the run's snapshot, apply strategy and overrides now, in order. Named again until their binding
+    /// is there: one whose binding was lost is started anew, and one that is tried again needs a new generation and start.
+    pub start: Vec<ClusterName>,
+    /// Clusters to be removed now; each is named once.
+    pub remove: Vec<ClusterName>,
+    /// When time alone may change the answer.
+    pub wake_at: Option<Timestamp>,
+    /// What happened, in order.
+    pub notes: Vec<Note>,
+}
+
+/// Something that happened in a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Note {
+    /// What.
+    pub event: Event,
+    /// In which stage.
+    pub stage: Option<String>,
+    /// To which cluster.
+    pub cluster: Option<ClusterName>,
+    /// More, for people; may be empty.
+    pub message: String,
+}
+
+/// What happens in runs; displayed as the constant word that the journal has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Event {
+    /// A stage began to move its clusters.
+    StageStarted,
+    /// A stage has no clusters.
+    StageSkipped,
+    /// The clusters of a stage are done, tasks are left.
+    StageWaiting,
+    /// A stage is done.
+    StageSucceeded,
+    /// A gate asks for a person.
+    ApprovalRequested,
+    /// Enough people approved, or a wait is over.
+    TaskDone,
+    /// A cluster was told to move, or to go.
+    ClusterStarted,
+    /// A cluster is available, or gone.
+    ClusterSucceeded,
+    /// A cluster failed.
+    ClusterFailed,
+    /// A cluster's turn came while it did not answer.
+    ClusterDeferred,
+    /// A cluster is passed over.
+    ClusterSkipped,
+    /// A failed cluster is tried again.
+    ClusterRetried,
+    /// The run entered another phase.
+    RunMoved,
+}
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}
+
+/// Moves a run whose stages are frozen as far as it goes: what was seen of clusters is entered, gates that may open do, and
+/// clusters whose turn has come start. The same values again change nothing.
+///
+/// Nothing new starts while it is stopped or while more clusters of a stage failed than may; what is on its way arrives. A run
+/// that has ended is caught up instead.
+pub fn advance(run: &mut RunRecord, situation: &Situation<'_>, now: Timestamp) -> Step {
+    if run.phase.is_final() {
+        return catch_up(run, situation, now);
+    }
+    let mut pass = Pass { situation, now, ended: None, step: Step::default() };
+    let has_begun = !matches!(run.phase, RunPhase::Pending | RunPhase::Initialized);
+    if run.state == Some(RunState::Initialize) && !has_begun {
+        pass.enter(run, RunPhase::Initialized, "prepared; it begins with state: Run".to_owned());
+        return pass.step;
+    }
+    // A run that has begun cannot go back to where it was only prepared: it stops.
+    let stops = situation.stop || matches!(run.state, Some(RunState::Stop | RunState::Initialize));
+    for stage in &mut run.stages {
+        pass.settle(stage);
+    }
+    if let Some(deletion) = &mut run.deletion {
+        pass.settle_removals(deletion);
+    }
+    let halted = over_budget(run, situation.max_failures);
+    let place = pass.walk(run, !stops && halted.is_none());
+    let in_flight = stages_of(run).flat_map(|stage| &stage.clusters).filter(|c| c.phase == ClusterPhase::Updating);
+    let in_flight: Vec<&str> = in_flight.map(|cluster| cluster.name.as_str()).collect();
+    let waits_for = || format!("waits for {}", list(in_flight.iter().copied(), NAMED_CLUSTERS_MAX));
+    let (phase, message) = match (place, halted) {
+        (Place::Done, None) if in_flight.is_empty() => (RunPhase::Succeeded, succeeded(run)),
+        _ if stops && in_flight.is_empty() => (RunPhase::Stopped, "stopped, nothing is on its way".to_owned()),
+        _ if stops => (RunPhase::Stopping, format!("stopped, {}", waits_for())),
+        (_, Some(why)) => (RunPhase::Halted, why),
+        (Place::Gate(message), None) => (RunPhase::Waiting, message),
+        (Place::Moving(message), None) => (RunPhase::Updating, message),
+        (Place::Done, None) => (RunPhase::Updating, format!("all stages are done; {}", waits_for())),
+    };
+    pass.enter(run, phase, message);
+    pass.wake(run);
+    pass.step
+}
+
+/// Does what an ended run still owes: clusters on their way arrive or fail, failed ones may recover, and where it succeeded or
+/// was superseded, clusters that were offline at their turn are brought to its snapshot when they return, under the same
+/// limits. A run that succeeded also tries failed clusters again when it is told to, and removes what it could not reach.
+pub fn catch_up(run: &mut RunRecord, situation: &Situation<'_>, now: Timestamp) -> Step {
+    let mut pass = Pass { situation, now, ended: Some(run.phase), step: Step::default() };
+    let has_succeeded = run.phase == RunPhase::Succeeded;
+    for stage in &mut run.stages {
+        pass.settle(stage);
+    }
+    let may_start = !situation.stop && over_budget(run, situation.max_failures).is_none();
+    if may_start && (has_succeeded || run.phase == RunPhase::Superseded) {
+        for stage in run.stages.iter_mut().filter(|stage| stage.phase.is_reached()) {
+            pass.start_clusters(stage, true);
+        }
+    }
+    if let Some(deletion) = run.deletion.as_mut().filter(|stage| stage.phase.is_reached()) {
+        pass.settle_removals(deletion);
+        if may_start && has_succeeded {
+            pass.start_removals(deletion);
+        }
+    }
+    if has_succeeded {
+        run.message = succeeded(run);
+    }
+    pass.wake(run);
+    pass.step
+}
+
+/// Tries failed clusters again, and asks again for approvals that were asked for too long ago. An ended run has nothing to try
+/// again, unless it succeeded with failed clusters. [`advance`] starts them.
+pub fn retry(run: &mut RunRecord, rules: ApprovalRules, now: Timestamp) -> Vec<Note> {
+    let mut notes = Vec::new();
+    if run.phase.is_final() && run.phase != RunPhase::Succeeded {
+        return notes;
+    }
+    let name = run.name.clone();
+    for stage in &mut run.stages {
+        for cluster in stage.clusters.iter_mut().filter(|cluster| cluster.phase == ClusterPhase::Failed) {
+            enter_cluster(cluster, ClusterPhase::Pending, "to be tried again", now);
+            notes.push(note(Event::ClusterRetried, &stage.name, Some(&cluster.name), ""));
+        }
+        let (gate, tasks) = match stage.phase {
+            StagePhase::WaitingBefore => (Gate::Before, &mut stage.before),
+            StagePhase::WaitingAfter => (Gate::After, &mut stage.after),
+            _ => continue,
+        };
+        for task in tasks.iter_mut().filter(|task| task.type_ == StageTaskType::Approval) {
+            if ask_again(task, rules, now) {
+                notes.push(note(Event::ApprovalRequested, &stage.name, None, &request_name(&name, &stage.name, gate)));
+            }
+        }
+    }
+    notes
+}
+
+/// Returns the clusters of the stages that a run has reached: they are its own, and no older run brings them anywhere.
+pub fn reached(run: &RunRecord) -> BTreeSet<&ClusterName> {
+    let stages = stages_of(run).filter(|stage| stage.phase.is_reached());
+    stages.flat_map(|stage| stage.clusters.iter().map(|cluster| &cluster.name)).collect()
+}
+
+fn stages_of(run: &RunRecord) -> impl Iterator<Item = &StageRecord> {
+    run.stages.iter().chain(&run.deletion)
+}
+
+/// Says why nothing new starts, if more clusters of a stage failed than may.
+fn over_budget(run: &RunRecord, max_failures: MaxFailures) -> Option<String> {
+    run.stages.iter().find_map(|stage| {
+        let failed = stage.clusters.iter().filter(|cluster| cluster.phase == ClusterPhase::Failed);
+        let failed: Vec<&str> = failed.map(|cluster| cluster.name.as_str()).collect();
+        let allowed = max_failures.of(stage.clusters.len());
+        (failed.len() > allowed).then(|| {
+            let named = list(failed.iter().copied(), NAMED_CLUSTERS_MAX);
+            format!("stage {}: {} failed ({named}), allowed: {allowed}", stage.name, clusters(failed.len()))
+        })
+    })
+}
+
+fn note(event: Event, stage: &str, cluster: Option<&ClusterName>, message: &str) -> Note {
+    Note { event, stage: Some(stage.to_owned()), cluster: cluster.cloned(), message: message.to_owned() }
+}

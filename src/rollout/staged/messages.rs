@@ -1,0 +1,130 @@
+//! What a run says of itself, for people.
+
+use jiff::Timestamp;
+
+use crate::api::staged::StageTaskType;
+use crate::model::runs::{ClusterPhase, RunCluster, RunRecord, StageRecord};
+
+use super::gates::{Gate, request_name, tally};
+use super::machine::Situation;
+use super::pass::{Place, after};
+
+/// Clusters that a message names; the others are counted.
+pub(super) const NAMED_CLUSTERS_MAX: usize = 5;
+/// Why a cluster was not started.
+pub(super) const DEFERRED: &str = "offline or suspended at its turn; it moves when it returns";
+/// Why a cluster was not removed.
+pub(super) const HELD: &str = "the deletion gate is closed";
+
+/// Returns the first `max` names, comma-separated, and how many more there are.
+pub(super) fn list<'a>(names: impl Iterator<Item = &'a str>, max: usize) -> String {
+    let names: Vec<&str> = names.collect();
+    let first = names[..names.len().min(max)].join(", ");
+    match names.len().saturating_sub(max) {
+        0 => first,
+        more => format!("{first} and {more} more"),
+    }
+}
+
+/// Returns `1 cluster`, `2 clusters`.
+pub(super) fn clusters(count: usize) -> String {
+    format!("{count} cluster{}", if count == 1 { "" } else { "s" })
+}
+
+/// Says what a run that has succeeded left behind.
+pub(super) fn succeeded(run: &RunRecord) -> String {
+    let in_phase = |phase: ClusterPhase| -> Vec<&str> {
+        let all = run.stages.iter().chain(&run.deletion).flat_map(|stage| &stage.clusters);
+        all.filter(|cluster| cluster.phase == phase).map(|cluster| cluster.name.as_str()).collect()
+    };
+    let kinds = [
+        (ClusterPhase::Failed, "failed, as many as may"),
+        (ClusterPhase::Deferred, "offline or suspended, brought here on return"),
+        (ClusterPhase::Pending, "to be tried again"),
+        (ClusterPhase::Updating, "on the way"),
+    ];
+    let said = kinds.iter().filter_map(|(phase, what)| {
+        let these = in_phase(*phase);
+        let named = list(these.iter().copied(), NAMED_CLUSTERS_MAX);
+        (!these.is_empty()).then(|| format!("{} {what} ({named})", clusters(these.len())))
+    });
+    let said: Vec<String> = said.collect();
+    if said.is_empty() { "all stages are done".to_owned() } else { format!("all stages are done; {}", said.join("; ")) }
+}
+
+/// Says what a stage that moves its clusters still waits for; `None` when its clusters are done: each is available, passed
+/// over, offline, or failed within what may fail. Where all that are left are offline it waits, because nothing was proven.
+pub(super) fn unfinished(stage: &StageRecord, situation: &Situation<'_>) -> Option<String> {
+    use ClusterPhase::{Deferred, Failed, Pending, Skipped, Succeeded, Updating};
+    let count = |phase| stage.clusters.iter().filter(|cluster| cluster.phase == phase).count();
+    let total = stage.clusters.len() - count(Skipped);
+    let (deferred, failed, updating) = (count(Deferred), count(Failed), count(Updating));
+    let waits = |cluster: &&RunCluster| {
+        let is_back = || situation.clusters.get(&cluster.name).is_some_and(|seen| seen.online);
+        cluster.phase == Pending || (cluster.phase == Deferred && is_back())
+    };
+    let named = |phase| names(stage, |cluster| cluster.phase == phase);
+    let waiting = stage.clusters.iter().filter(waits).count();
+    if total > 0 && deferred == total && waiting == 0 {
+        return Some(format!(
+            "stage {} waits: all its clusters are offline or suspended ({})",
+            stage.name,
+            named(Deferred)
+        ));
+    }
+    if waiting == 0 && updating == 0 && failed <= situation.max_failures.of(stage.clusters.len()) {
+        return None;
+    }
+    let mut said = format!("stage {}: {} of {} done", stage.name, count(Succeeded), clusters(total));
+    for (phase, what) in [(Updating, "on the way"), (Failed, "failed"), (Deferred, "offline or suspended")] {
+        if count(phase) > 0 {
+            said = format!("{said}, {} {what} ({})", count(phase), named(phase));
+        }
+    }
+    if updating == 0 && waiting > 0 {
+        let is_unavailable =
+            |cluster: &RunCluster| situation.clusters.get(&cluster.name).is_some_and(|s| s.unavailable);
+        said = format!("{said}; waits for what an earlier run left unavailable ({})", names(stage, is_unavailable));
+    }
+    Some(said)
+}
+
+/// Says what a closed gate waits for.
+pub(super) fn gate(run: &str, stage: &StageRecord, gate: Gate, situation: &Situation<'_>, now: Timestamp) -> String {
+    let (tasks, begin) = match gate {
+        Gate::Before => (&stage.before, format!("stage {} has not begun", stage.name)),
+        Gate::After => (&stage.after, format!("the clusters of stage {} are done", stage.name)),
+    };
+    let open = tasks.iter().filter(|task| task.done_at.is_none()).map(|task| match task.type_ {
+        StageTaskType::Approval => format!(
+            "approval {} ({} given)",
+            request_name(run, &stage.name, gate),
+            tally(task, &stage.digest, situation.rules, now)
+        ),
+        StageTaskType::TimedWait => match after(stage.since, task.wait.unwrap_or_default()) {
+            Some(end) => format!("{end}"),
+            None => "the end of time".to_owned(),
+        },
+    });
+    format!("{begin}; waits for {}", open.collect::<Vec<_>>().join(" and "))
+}
+
+/// Says where a run is whose removals are not done; `None` when they are.
+pub(super) fn removals(stage: &StageRecord, situation: &Situation<'_>) -> Option<Place> {
+    let is_held = |cluster: &RunCluster| {
+        let held = || situation.clusters.get(&cluster.name).is_some_and(|seen| seen.held);
+        cluster.phase == ClusterPhase::Pending && held()
+    };
+    let leaves = |cluster: &RunCluster| matches!(cluster.phase, ClusterPhase::Pending | ClusterPhase::Updating);
+    if stage.clusters.iter().any(is_held) {
+        return Some(Place::Gate(format!(
+            "removal from {} waits for the deletion to be approved",
+            names(stage, is_held)
+        )));
+    }
+    stage.clusters.iter().any(leaves).then(|| Place::Moving(format!("removing from {}", names(stage, leaves))))
+}
+
+fn names(stage: &StageRecord, which: impl Fn(&RunCluster) -> bool) -> String {
+    list(stage.clusters.iter().filter(|c| which(c)).map(|cluster| cluster.name.as_str()), NAMED_CLUSTERS_MAX)
+}

@@ -1,0 +1,335 @@
+//! One pass over a run: the steps that [`advance`](super::advance) and [`catch_up`](super::catch_up) are made of.
+
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::api::staged::StageTaskType;
+use crate::model::runs::{ClusterPhase, RunCluster, RunPhase, RunRecord, StagePhase, StageRecord};
+
+use super::gates::{Gate, expires_at, judge, request_name};
+use super::machine::{Event, Note, STUCK_AFTER, Seen, Situation, Step};
+use super::messages;
+use super::phases::{enter_cluster, enter_run, enter_stage};
+
+/// Where a run is when it can go no further at this instant.
+pub(super) enum Place {
+    /// Clusters are to move, or a stage is to begin.
+    Moving(String),
+    /// A gate is closed.
+    Gate(String),
+    /// All stages are done.
+    Done,
+}
+
+/// A pass at one instant.
+pub(super) struct Pass<'a> {
+    /// What the run depends on.
+    pub situation: &'a Situation<'a>,
+    /// When.
+    pub now: Timestamp,
+    /// The final phase of a run that has ended.
+    pub ended: Option<RunPhase>,
+    /// What comes of it.
+    pub step: Step,
+}
+
+impl<'a> Pass<'a> {
+    fn seen(&self, cluster: &RunCluster) -> Option<&'a Seen> {
+        self.situation.clusters.get(&cluster.name).filter(|seen| seen.in_fleet)
+    }
+
+    fn note(&mut self, event: Event, stage: &str, message: impl Into<String>) {
+        self.step.notes.push(Note { event, stage: Some(stage.to_owned()), cluster: None, message: message.into() });
+    }
+
+    /// Brings the run into a phase.
+    pub fn enter(&mut self, run: &mut RunRecord, phase: RunPhase, message: String) {
+        if enter_run(run, phase, message, self.now) {
+            let message = format!("{phase:?}: {}", run.message);
+            self.step.notes.push(Note { event: Event::RunMoved, stage: None, cluster: None, message });
+        }
+    }
+
+    fn enter_cluster(&mut self, stage: &str, cluster: &mut RunCluster, phase: ClusterPhase, message: &str) {
+        let event = match phase {
+            ClusterPhase::Pending => Event::ClusterRetried,
+            ClusterPhase::Deferred => Event::ClusterDeferred,
+            ClusterPhase::Updating => Event::ClusterStarted,
+            ClusterPhase::Succeeded => Event::ClusterSucceeded,
+            ClusterPhase::Failed => Event::ClusterFailed,
+            ClusterPhase::Skipped => Event::ClusterSkipped,
+        };
+        enter_cluster(cluster, phase, message, self.now);
+        let (stage, cluster) = (Some(stage.to_owned()), Some(cluster.name.clone()));
+        self.step.notes.push(Note { event, stage, cluster, message: message.to_owned() });
+    }
+
+    /// Enters what was seen of a stage's clusters that are on their way, failed, or gone.
+    pub fn settle(&mut self, stage: &mut StageRecord) {
+        let restarts = matches!(self.ended, None | Some(RunPhase::Succeeded | RunPhase::Superseded));
+        for cluster in &mut stage.clusters {
+            let seen = self.seen(cluster);
+            if let Some((phase, message)) = self.settled(cluster.phase, seen) {
+                self.enter_cluster(&stage.name, cluster, phase, message);
+            } else if cluster.phase == ClusterPhase::Updating && restarts && seen.is_some_and(|seen| !seen.bound_to) {
+                self.step.start.push(cluster.name.clone());
+            }
+        }
+    }
+
+    /// Returns the phase that follows from what was seen of a cluster of an update stage, and why.
+    fn settled(&self, phase: ClusterPhase, seen: Option<&'a Seen>) -> Option<(ClusterPhase, &'a str)> {
+        use ClusterPhase::{Deferred, Failed, Pending, Skipped, Succeeded, Updating};
+        // What an ended run has not come to stays as it is, so that the record says how far it was.
+        let is_over = phase == Pending && self.ended.is_some_and(|ended| ended != RunPhase::Succeeded);
+        if is_over || matches!(phase, Succeeded | Skipped) {
+            return None;
+        }
+        let Some(seen) = seen else { return Some((Skipped, "it left the fleet")) };
+        match phase {
+            _ if !seen.picked => Some((Skipped, "the placement does not pick it any more")),
+            Updating | Failed if seen.is_ready() => Some((Succeeded, "")),
+            Updating if seen.has_failed() => Some((Failed, &seen.failure)),
+            Updating | Deferred if seen.taken && self.ended.is_some() => Some((Skipped, "a newer run takes it")),
+            _ => None,
+        }
+    }
+
+    /// Enters what was seen of the clusters that are to be left.
+    pub fn settle_removals(&mut self, stage: &mut StageRecord) {
+        use ClusterPhase::{Failed, Skipped, Succeeded, Updating};
+        for cluster in &mut stage.clusters {
+            let to = match self.seen(cluster) {
+                _ if matches!(cluster.phase, Succeeded | Skipped | Failed) => continue,
+                Some(seen) if seen.picked => (Skipped, "the placement picks it again"),
+                Some(seen) if seen.removed && cluster.phase == Updating => (Succeeded, ""),
+                Some(_) => continue,
+                None => (Skipped, "it left the fleet: its objects stay"),
+            };
+            self.enter_cluster(&stage.name, cluster, to.0, to.1);
+        }
+    }
+
+    /// Walks a reached stage in order: what is right already is done, and what may start does. A cluster that must wait because
+    /// an earlier run left others unavailable does not hold up those others, which are what it waits for.
+    pub fn start_clusters(&mut self, stage: &mut StageRecord, may_start: bool) {
+        use ClusterPhase::{Deferred, Failed, Pending, Succeeded, Updating};
+        let max = stage.max_concurrency;
+        let mut updating = stage.clusters.iter().filter(|cluster| cluster.phase == Updating).count();
+        let is_unavailable = |cluster: &&RunCluster| match cluster.phase {
+            Updating => true,
+            Failed => false,
+            _ => self.seen(cluster).is_some_and(|seen| seen.unavailable),
+        };
+        let mut unavailable = stage.clusters.iter().filter(is_unavailable).count();
+        for cluster in &mut stage.clusters {
+            let waits = match cluster.phase {
+                Deferred => true,
+                Pending => self.ended != Some(RunPhase::Superseded),
+                _ => false,
+            };
+            let Some(seen) = self.seen(cluster).filter(|_| waits) else { continue };
+            if seen.is_ready() {
+                self.enter_cluster(&stage.name, cluster, Succeeded, "");
+            } else if !may_start || updating >= max {
+                // Others further on may be right already.
+            } else if !seen.online {
+                if cluster.phase == Pending {
+                    self.enter_cluster(&stage.name, cluster, Deferred, messages::DEFERRED);
+                }
+            } else if seen.unavailable || unavailable < max {
+                updating += 1;
+                unavailable += usize::from(!seen.unavailable);
+                stage.started_at.get_or_insert(self.now);
+                self.enter_cluster(&stage.name, cluster, Updating, "");
+                self.step.start.push(cluster.name.clone());
+            }
+        }
+    }
+
+    /// Removes what may be removed, all at once.
+    ///
+    /// Source: KubeFleet, which knows no deletion gates and waits for clusters that do not answer.
+    pub fn start_removals(&mut self, stage: &mut StageRecord) {
+        use ClusterPhase::{Deferred, Pending, Succeeded, Updating};
+        for cluster in &mut stage.clusters {
+            let Some(seen) = self.seen(cluster).filter(|_| matches!(cluster.phase, Pending | Deferred)) else {
+                continue;
+            };
+            if seen.removed {
+                self.enter_cluster(&stage.name, cluster, Succeeded, "");
+            } else if seen.held {
+                messages::HELD.clone_into(&mut cluster.message);
+            } else if seen.online {
+                self.enter_cluster(&stage.name, cluster, Updating, "");
+                self.step.remove.push(cluster.name.clone());
+            } else if cluster.phase == Pending {
+                self.enter_cluster(&stage.name, cluster, Deferred, messages::DEFERRED);
+            }
+        }
+    }
+
+    /// Goes through the stages, and answers where the run is then. Unless it `may_go`, no stage begins, no gate opens and no
+    /// cluster starts.
+    pub fn walk(&mut self, run: &mut RunRecord, may_go: bool) -> Place {
+        for stage in &mut run.stages {
+            if let Some(place) = self.walk_stage(&run.name, stage, may_go) {
+                return place;
+            }
+        }
+        run.deletion.as_mut().map_or(Place::Done, |stage| self.walk_removals(stage, may_go))
+    }
+
+    /// Moves a stage as far as it goes; `None` once it is done.
+    fn walk_stage(&mut self, run: &str, stage: &mut StageRecord, may_go: bool) -> Option<Place> {
+        use StagePhase::{Failed, Pending, Skipped, Succeeded, Updating, WaitingAfter, WaitingBefore};
+        loop {
+            let has_clusters = || stage.clusters.iter().any(|cluster| cluster.phase != ClusterPhase::Skipped);
+            let phase = stage.phase;
+            let next = match phase {
+                Succeeded | Skipped | Failed => {
+                    self.start_clusters(stage, may_go);
+                    return None;
+                }
+                Pending if !may_go => return Some(Place::Moving(format!("stage {} has not begun", stage.name))),
+                Pending | WaitingBefore if may_go && !has_clusters() => Skipped,
+                Pending if !stage.before.is_empty() && !self.situation.asks_no_gate => WaitingBefore,
+                Pending => Updating,
+                WaitingBefore if self.is_open(stage, Gate::Before) && may_go => Updating,
+                Updating => {
+                    self.start_clusters(stage, may_go);
+                    if let Some(rest) = messages::unfinished(stage, self.situation) {
+                        return Some(Place::Moving(rest));
+                    }
+                    if stage.after.is_empty() || self.situation.asks_no_gate { Succeeded } else { WaitingAfter }
+                }
+                WaitingAfter => {
+                    self.start_clusters(stage, may_go);
+                    if self.is_open(stage, Gate::After) && may_go {
+                        Succeeded
+                    } else {
+                        return Some(Place::Gate(messages::gate(run, stage, Gate::After, self.situation, self.now)));
+                    }
+                }
+                WaitingBefore => {
+                    return Some(Place::Gate(messages::gate(run, stage, Gate::Before, self.situation, self.now)));
+                }
+            };
+            self.enter_stage(run, stage, next);
+        }
+    }
+
+    /// Removes what is no longer picked.
+    fn walk_removals(&mut self, stage: &mut StageRecord, may_go: bool) -> Place {
+        if stage.phase == StagePhase::Pending {
+            if !may_go {
+                return Place::Moving("removals have not begun".to_owned());
+            }
+            enter_stage(stage, StagePhase::Updating, self.now);
+            stage.started_at = Some(self.now);
+            if !stage.clusters.is_empty() {
+                self.note(Event::StageStarted, &stage.name, "");
+            }
+        }
+        if may_go {
+            self.start_removals(stage);
+        }
+        if let Some(place) = messages::removals(stage, self.situation) {
+            return place;
+        }
+        if stage.phase == StagePhase::Updating {
+            enter_stage(stage, StagePhase::Succeeded, self.now);
+            if !stage.clusters.is_empty() {
+                self.note(Event::StageSucceeded, &stage.name, "");
+            }
+        }
+        Place::Done
+    }
+
+    fn enter_stage(&mut self, run: &str, stage: &mut StageRecord, phase: StagePhase) {
+        enter_stage(stage, phase, self.now);
+        let (gate, tasks) = match phase {
+            StagePhase::WaitingBefore => (Gate::Before, &mut stage.before),
+            StagePhase::WaitingAfter => {
+                self.note(Event::StageWaiting, &stage.name, "");
+                (Gate::After, &mut stage.after)
+            }
+            StagePhase::Updating => return self.note(Event::StageStarted, &stage.name, ""),
+            StagePhase::Skipped => return self.note(Event::StageSkipped, &stage.name, "it has no clusters"),
+            StagePhase::Succeeded => return self.note(Event::StageSucceeded, &stage.name, ""),
+            StagePhase::Pending | StagePhase::Failed => return,
+        };
+        for task in tasks {
+            task.asked_at = Some(self.now);
+            if task.type_ == StageTaskType::Approval {
+                self.note(Event::ApprovalRequested, &stage.name, request_name(run, &stage.name, gate));
+            }
+        }
+    }
+
+    /// Marks what is done of the tasks on one side of a stage; says whether all are. A wait counts from when the stage began to
+    /// wait, whatever happened since.
+    fn is_open(&mut self, stage: &mut StageRecord, gate: Gate) -> bool {
+        let tasks = if gate == Gate::Before { &mut stage.before } else { &mut stage.after };
+        for task in tasks.iter_mut().filter(|task| task.done_at.is_none()) {
+            let is_done = match task.type_ {
+                StageTaskType::Approval => judge(task, &stage.digest, self.situation.rules, self.now),
+                StageTaskType::TimedWait => {
+                    task.done_at = after(stage.since, task.wait.unwrap_or_default()).filter(|end| *end <= self.now);
+                    task.done_at.is_some()
+                }
+            };
+            if is_done {
+                self.note(Event::TaskDone, &stage.name, format!("{:?}", task.type_));
+            }
+        }
+        let tasks = if gate == Gate::Before { &stage.before } else { &stage.after };
+        tasks.iter().all(|task| task.done_at.is_some())
+    }
+
+    /// Finds when time alone may change the answer.
+    pub fn wake(&mut self, run: &RunRecord) {
+        let mut wake_at: Option<Timestamp> = None;
+        let mut wake = |at: Option<Timestamp>| {
+            let at = at.filter(|at| *at > self.now);
+            wake_at = [wake_at, at].into_iter().flatten().min();
+        };
+        for stage in run.stages.iter().chain(&run.deletion).filter(|stage| stage.phase.is_reached()) {
+            for cluster in &stage.clusters {
+                let is_updating = cluster.phase == ClusterPhase::Updating;
+                if is_updating {
+                    wake(cluster.started_at.and_then(|at| after(at, STUCK_AFTER)));
+                }
+                // What an earlier run left unavailable holds up others until it is available or has failed.
+                let seen = self.seen(cluster).filter(|seen| is_updating || seen.unavailable);
+                wake(seen.and_then(|seen| seen.health.changes_in).and_then(|rest| after(self.now, rest)));
+            }
+        }
+        if self.ended.is_none() {
+            for (stage, tasks) in run.stages.iter().filter_map(|stage| Some((stage, waiting_tasks(stage)?))) {
+                for task in tasks.iter().filter(|task| task.done_at.is_none()) {
+                    wake(match task.type_ {
+                        StageTaskType::TimedWait => after(stage.since, task.wait.unwrap_or_default()),
+                        StageTaskType::Approval => expires_at(task, self.situation.rules, self.now),
+                    });
+                }
+            }
+        }
+        self.step.wake_at = wake_at;
+    }
+}
+
+/// Returns the tasks that a stage waits for.
+fn waiting_tasks(stage: &StageRecord) -> Option<&[crate::model::runs::TaskRecord]> {
+    match stage.phase {
+        StagePhase::WaitingBefore => Some(&stage.before),
+        StagePhase::WaitingAfter => Some(&stage.after),
+        _ => None,
+    }
+}
+
+/// Returns the instant that is so long after another, if time goes on that long.
+pub(super) fn after(at: Timestamp, period: Duration) -> Option<Timestamp> {
+    at.checked_add(SignedDuration::try_from(period).ok()?).ok()
+}

@@ -1,0 +1,183 @@
+//! Which cluster is in which stage, and in which order it moves there.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::api::placement::IntOrPercent;
+use crate::api::staged::{Stage, StageTaskType, StagedUpdateStrategySpec};
+use crate::error::{Classify, ErrorClass};
+use crate::model::id::ClusterName;
+
+use super::messages::list;
+
+/// Clusters that an error names; the others are counted.
+///
+/// Source: KubeFleet, clusters in no stage.
+const NAMED_CLUSTERS_MAX: usize = 10;
+
+/// A stage with its clusters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlannedStage {
+    /// Its name.
+    pub name: String,
+    /// Its clusters, in the order they move.
+    pub clusters: Vec<ClusterName>,
+    /// Clusters that may be on their way at once, at least 1.
+    pub max_concurrency: usize,
+}
+
+/// A strategy that does not fit the clusters it is to move.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StageError {
+    /// Selectors overlap.
+    #[error(
+        "stages {first} and {second} both select {clusters}; a cluster moves once, so change the labelSelector of one of them"
+    )]
+    TwoStages {
+        /// The earlier stage.
+        first: String,
+        /// The later one.
+        second: String,
+        /// Their common clusters: the first ten by name, and how many more.
+        clusters: String,
+    },
+    /// Selectors leave clusters out.
+    #[error(
+        "{total} clusters that the placement picked are in no stage: {clusters}; widen a labelSelector (an absent one selects no cluster, an empty one every cluster), or label the clusters"
+    )]
+    NoStage {
+        /// How many.
+        total: usize,
+        /// The first ten by name, and how many more.
+        clusters: String,
+    },
+    /// A cluster cannot be put in order.
+    #[error(
+        "stage {stage} moves its clusters in order of the label {key:?}, and cluster {cluster} {}; set it to an integer, or remove sortingLabelKey",
+        .value.as_ref().map_or("does not have it".to_owned(), |value| format!("has {value:?} there"))
+    )]
+    SortingLabel {
+        /// The stage.
+        stage: String,
+        /// The label.
+        key: String,
+        /// The first cluster by name.
+        cluster: ClusterName,
+        /// Its value, if it has one.
+        value: Option<String>,
+    },
+    /// A task that cannot stand where it does.
+    #[error("stage {stage}: {what}")]
+    Task {
+        /// The stage.
+        stage: String,
+        /// What is wrong with it, and what to do.
+        what: String,
+    },
+}
+
+impl Classify for StageError {
+    fn class(&self) -> ErrorClass {
+        ErrorClass::Invalid
+    }
+}
+
+/// Puts clusters, given with their labels, into the stages of a strategy. A stage without clusters is allowed.
+///
+/// Source: KubeFleet's update run initialisation. A cluster without the sorting label is an error there, too, although its API
+/// text says otherwise.
+///
+/// # Errors
+/// The first stage whose tasks or order are wrong or that shares clusters with an earlier one; else the clusters in no stage.
+pub fn stages(
+    strategy: &StagedUpdateStrategySpec,
+    clusters: &BTreeMap<ClusterName, BTreeMap<String, String>>,
+) -> Result<Vec<PlannedStage>, StageError> {
+    let mut stage_of: BTreeMap<&ClusterName, &str> = BTreeMap::new();
+    let mut planned = Vec::with_capacity(strategy.stages.len());
+    for stage in &strategy.stages {
+        check_tasks(stage)?;
+        let selector = stage.label_selector.as_ref();
+        let selected = || clusters.iter().filter(|(_, labels)| selector.is_some_and(|s| s.matches(labels)));
+        if let Some(first) = selected().find_map(|(name, _)| stage_of.get(name)).copied() {
+            let both = selected().map(|(name, _)| name).filter(|name| stage_of.get(name) == Some(&first));
+            let clusters = list(both.map(ClusterName::as_str), NAMED_CLUSTERS_MAX);
+            return Err(StageError::TwoStages { first: first.to_owned(), second: stage.name.clone(), clusters });
+        }
+        let mut members: Vec<(i64, &ClusterName)> =
+            selected().map(|(name, labels)| Ok((position(stage, name, labels)?, name))).collect::<Result<_, _>>()?;
+        members.sort_unstable();
+        stage_of.extend(members.iter().map(|(_, name)| (*name, stage.name.as_str())));
+        planned.push(PlannedStage {
+            name: stage.name.clone(),
+            max_concurrency: max_concurrency(stage.max_concurrency.as_ref(), members.len()),
+            clusters: members.into_iter().map(|(_, name)| name.clone()).collect(),
+        });
+    }
+    let left_out: Vec<&str> =
+        clusters.keys().filter(|name| !stage_of.contains_key(name)).map(ClusterName::as_str).collect();
+    if left_out.is_empty() {
+        return Ok(planned);
+    }
+    let clusters = list(left_out.iter().copied(), NAMED_CLUSTERS_MAX);
+    Err(StageError::NoStage { total: left_out.len(), clusters })
+}
+
+/// Returns where a cluster stands in its stage; by name where the stage asks for nothing else.
+fn position(stage: &Stage, cluster: &ClusterName, labels: &BTreeMap<String, String>) -> Result<i64, StageError> {
+    let Some(key) = &stage.sorting_label_key else { return Ok(0) };
+    let value = labels.get(key);
+    // Both Go's Atoi and this take a sign and decimal digits, and nothing else.
+    value.and_then(|value| value.parse().ok()).ok_or_else(|| StageError::SortingLabel {
+        stage: stage.name.clone(),
+        key: key.clone(),
+        cluster: cluster.clone(),
+        value: value.cloned(),
+    })
+}
+
+/// Returns how many of `clusters` may be on their way at once: a number as it is, a percentage rounded down, at least 1.
+///
+/// Source: KubeFleet.
+fn max_concurrency(limit: Option<&IntOrPercent>, clusters: usize) -> usize {
+    let number = match limit {
+        None => 1,
+        Some(IntOrPercent::Int(number)) => usize::try_from(*number).unwrap_or(1),
+        // What is neither is refused with the commit; should it come here, one at a time is the careful reading.
+        Some(IntOrPercent::Text(text)) => {
+            let percent = text.strip_suffix('%').and_then(|percent| percent.parse::<usize>().ok());
+            percent.map_or(1, |percent| percent * clusters / 100)
+        }
+    };
+    number.max(1)
+}
+
+fn check_tasks(stage: &Stage) -> Result<(), StageError> {
+    let wrong = |what: String| Err(StageError::Task { stage: stage.name.clone(), what });
+    if stage.before_stage_tasks.iter().any(|task| task.type_ != StageTaskType::Approval) {
+        return wrong(
+            "a task before a stage can only be an Approval; move the TimedWait after the stage before it".into(),
+        );
+    }
+    if stage.before_stage_tasks.len() > 1 {
+        return wrong("it has several tasks before it; one Approval is enough, remove the others".into());
+    }
+    for (index, task) in stage.after_stage_tasks.iter().enumerate() {
+        if stage.after_stage_tasks[..index].iter().any(|other| other.type_ == task.type_) {
+            return wrong(format!("it has two {:?} tasks after it; remove one", task.type_));
+        }
+    }
+    for task in stage.before_stage_tasks.iter().chain(&stage.after_stage_tasks) {
+        match (task.type_, task.wait()) {
+            (StageTaskType::TimedWait, None | Some(Duration::ZERO)) => {
+                let given = task.wait_time.as_deref().unwrap_or_default();
+                return wrong(format!(
+                    "the waitTime {given:?} of its TimedWait is no time; write one such as 1h30m, or remove the task"
+                ));
+            }
+            (StageTaskType::Approval, Some(_)) => return wrong("its Approval has a waitTime; remove it".into()),
+            _ => {}
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,217 @@
+//! A staged rollout on five real clusters: an approval, a canary that fails and halts, the fix that supersedes it, a rollback;
+//! and the same with the daemon killed anywhere.
+
+use std::fmt::Write as _;
+
+use crate::daemon::{Daemon, World, access, namespace};
+use crate::fleet::{Fleet, Member, Options, write_count};
+
+/// Kills in the story of crashes.
+const KILLS: usize = 20;
+
+const STAGES: [(&str, usize); 3] = [("canary", 1), ("early", 2), ("rest", 2)];
+
+fn own() -> Fleet {
+    Fleet::start(Options::members(5)).expect("the test fleet starts")
+}
+
+/// The five clusters, each with the label of its stage.
+fn clusters(members: &[Member]) -> String {
+    let stages = STAGES.iter().flat_map(|(stage, count)| std::iter::repeat_n(*stage, *count));
+    members.iter().zip(stages).fold(String::new(), |mut text, (member, stage)| {
+        write!(
+            text,
+            "---\napiVersion: cluster.kubernetes-fleet.io/v1\nkind: MemberCluster\n\
+             metadata: {{name: {}, labels: {{stage: {stage}}}}}\nspec: {{}}\n",
+            member.name
+        )
+        .expect("a string");
+        text
+    })
+}
+
+/// A strategy of three stages with an approval after the first, and a placement that rolls out by it.
+fn rollout(name: &str) -> String {
+    let stage = |stage: &str, more: &str| {
+        format!(
+            "    - name: {stage}\n      labelSelector: {{matchLabels: {{stage: {stage}}}}}\n      maxConcurrency: 2\n{more}"
+        )
+    };
+    format!(
+        "---\napiVersion: placement.kubernetes-fleet.io/v1beta1\nkind: ClusterStagedUpdateStrategy\nmetadata: {{name: {name}}}\n\
+         spec:\n  stages:\n{}{}{}---\napiVersion: placement.kubernetes-fleet.io/v1\nkind: ClusterResourcePlacement\nmetadata:\n  \
+         name: {name}\n  annotations: {{gitfleet.io/staged-update-strategy: {name}, gitfleet.io/deletion-guard: 'Off'}}\n\
+         spec:\n  resourceSelectors:\n    - {{group: '', version: v1, kind: Namespace, name: {name}}}\n  strategy: {{type: External}}\n",
+        stage("canary", "      afterStageTasks: [{type: Approval}]\n"),
+        stage("early", ""),
+        stage("rest", ""),
+    )
+}
+
+fn secret(namespace: &str, name: &str, value: &str) -> String {
+    format!(
+        "---\napiVersion: v1\nkind: Secret\nmetadata: {{name: {name}, namespace: {namespace}}}\ndata: {{value: {value}}}\n"
+    )
+}
+
+/// What is rolled out: one Secret that differs between versions, and one that never does. A value that is no base64 is refused
+/// by every API server.
+fn payload(name: &str, value: &str) -> String {
+    [rollout(name), namespace(name), secret(name, "changes", value), secret(name, "stays", "c2FtZQ==")].concat()
+}
+
+/// `1`, `3` and `4` in base64, and what is none.
+const VERSIONS: [&str; 3] = ["MQ==", "not base64!", "Mw=="];
+
+/// Returns the value on a member; empty where it has none.
+fn held(member: &Member, name: &str) -> String {
+    let found = member.get(name, "secret", "changes").ok().flatten();
+    found.and_then(|secret| secret["data"]["value"].as_str().map(str::to_owned)).unwrap_or_default()
+}
+
+/// Returns a run's reason of a condition; empty where there is none.
+fn reason(daemon: &Daemon<'_>, run: &str, type_: &str) -> String {
+    let runs = daemon.get("runs");
+    let found = runs.iter().find(|object| object["metadata"]["name"] == run);
+    let conditions = found.and_then(|run| run["status"]["conditions"].as_array().cloned()).unwrap_or_default();
+    let condition = conditions.iter().find(|condition| condition["type"] == type_);
+    condition.and_then(|condition| condition["reason"].as_str()).unwrap_or_default().to_owned()
+}
+
+/// A daemon that is killed once, when its log has so many lines, and started again.
+struct Mortal<'a> {
+    world: &'a World,
+    daemon: std::cell::RefCell<Option<Daemon<'a>>>,
+    dies_at: std::cell::Cell<Option<usize>>,
+}
+
+impl<'a> Mortal<'a> {
+    fn start(world: &'a World, dies_at: Option<usize>) -> Self {
+        Self { world, daemon: Some(world.start()).into(), dies_at: dies_at.into() }
+    }
+
+    /// Waits for a condition, and kills the daemon meanwhile if its time has come.
+    fn until(&self, what: &str, condition: impl Fn(&Daemon<'_>) -> bool) {
+        loop {
+            let mut is_met = false;
+            {
+                let daemon = self.daemon.borrow();
+                let daemon = daemon.as_ref().expect("it runs");
+                daemon.until(what, || {
+                    is_met = condition(daemon);
+                    is_met || self.is_due()
+                });
+            }
+            if self.is_due() {
+                self.dies_at.set(None);
+                self.daemon.take().expect("it runs").kill();
+                self.daemon.replace(Some(self.world.start()));
+            } else if is_met {
+                return;
+            }
+        }
+    }
+
+    fn is_due(&self) -> bool {
+        self.dies_at.get().is_some_and(|lines| self.world.log().len() >= lines)
+    }
+
+    /// Says something to the daemon until it is done: a kill may have come between.
+    fn command(&self, args: &[&str], is_done: impl Fn(&Daemon<'_>) -> bool) {
+        self.until(&args.join(" "), |daemon| {
+            if is_done(daemon) {
+                return true;
+            }
+            let mut all = args.to_vec();
+            all.extend(["-c", "gitfleet.yaml"]);
+            self.world.gitfleet(&all);
+            false
+        });
+    }
+}
+
+/// The whole story; returns how many lines the log has at its end.
+fn story(fleet: &Fleet, name: &str, dies_at: Option<usize>) -> usize {
+    let members = &fleet.members;
+    let world = World::new(None, &access(members));
+    let runs: Vec<String> = (0..3).map(|index| format!("{name}-{index}")).collect();
+    let all_at = |count: usize, value: &str| members[..count].iter().all(|member| held(member, name) == value);
+    world.write("fleet.yaml", &clusters(members));
+    world.write("app.yaml", &payload(name, VERSIONS[0]));
+    world.commit("Zero");
+    let daemon = Mortal::start(&world, dies_at);
+
+    daemon.until("the first version waits after the canary", |d| {
+        reason(d, &runs[0], "Progressing") == "UpdateRunWaiting"
+    });
+    assert!(all_at(1, VERSIONS[0]), "the canary has it");
+    assert!(
+        members[1..].iter().all(|member| held(member, name).is_empty()),
+        "nobody else has, before somebody said yes"
+    );
+    daemon.command(&["approve", &runs[0], "canary"], |d| reason(d, &runs[0], "Succeeded") == "UpdateRunSucceeded");
+    assert!(all_at(5, VERSIONS[0]));
+
+    world.write("app.yaml", &payload(name, VERSIONS[1]));
+    world.commit("One");
+    daemon.until("the broken version halts", |d| reason(d, &runs[1], "Progressing") == "UpdateRunHalted");
+    assert!(all_at(5, VERSIONS[0]), "nobody has what the API server refuses");
+
+    world.write("app.yaml", &payload(name, VERSIONS[2]));
+    world.commit("Two");
+    daemon.until("the fix waits after the canary", |d| reason(d, &runs[2], "Progressing") == "UpdateRunWaiting");
+    assert!(all_at(1, VERSIONS[2]));
+    assert!(members[1..].iter().all(|member| held(member, name) == VERSIONS[0]), "an approval is for one snapshot");
+    daemon.command(&["approve", &runs[2], "canary"], |d| reason(d, &runs[2], "Succeeded") == "UpdateRunSucceeded");
+    assert!(all_at(5, VERSIONS[2]));
+
+    let back = format!("{}-rollback", runs[2]);
+    daemon.command(&["rollback", &runs[2], "--to", "0"], |d| reason(d, &back, "Succeeded") == "UpdateRunSucceeded");
+    assert!(all_at(5, VERSIONS[0]), "back where it was");
+    let ends = [("UpdateRunSucceeded", "True"), ("UpdateRunFailed", "False"), ("UpdateRunSucceeded", "True")];
+    for (run, (expected, _)) in runs.iter().zip(ends) {
+        daemon.until(run, |d| reason(d, run, "Succeeded") == expected);
+    }
+    world.log().len()
+}
+
+#[test]
+fn a_staged_rollout_with_an_approval_a_halt_a_fix_and_a_rollback() {
+    let fleet = own();
+    story(&fleet, "staged", None);
+}
+
+#[test]
+fn a_staged_rollout_survives_kills_anywhere() {
+    let fleet = own();
+    let writes = || -> Vec<u64> {
+        fleet.members.iter().map(|member| write_count(&member.metrics().expect("metrics"), "secrets")).collect()
+    };
+    let before = writes();
+    let lines = story(&fleet, "whole", None);
+    let undisturbed: Vec<u64> = writes().iter().zip(&before).map(|(after, before)| after - before).collect();
+    let mut random = 0x9E37_79B9_7F4A_7C15_u64;
+    for kill in 0..KILLS {
+        // One kill in each twentieth of the story, anywhere in it.
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        let part = lines / KILLS;
+        let at = kill * part + usize::try_from(random % part.max(1) as u64).expect("a small number");
+        let before = writes();
+        story(&fleet, &format!("killed{kill}"), Some(at));
+        let repeated: Vec<u64> = writes()
+            .iter()
+            .zip(&before)
+            .zip(&undisturbed)
+            .map(|((after, before), once)| (after - before).saturating_sub(*once))
+            .collect();
+        // What was in flight when it was killed may have been written or not, and is asked for again: two objects on each of
+        // the two clusters that may be under way at once. A refused object may be tried again, too.
+        assert!(repeated.iter().all(|more| *more <= 3), "killed at line {at}: written again {repeated:?}");
+        assert!(
+            repeated.iter().filter(|more| **more > 0).count() <= 2,
+            "killed at line {at}: written again {repeated:?}"
+        );
+    }
+}
