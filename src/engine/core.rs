@@ -319,15 +319,15 @@ impl Core {
         (!is_idle).then_some(batch)
     }
 
-    /// Writes down snapshots of overrides, with the first decisions that may name them.
-    fn write_overrides(&self, batch: &mut Batch) {
-        match persist::override_difference(&self.world.overrides) {
-            Ok(more) => {
-                batch.ops.extend(more);
-                batch.overrides = self.world.overrides.unwritten().map(|(id, _)| id.clone()).collect();
-            }
-            Err(error) => {
-                tracing::error!(%error, "an override's snapshot cannot be written down; a restart takes it again")
+    /// A decision may name a snapshot of an override: it is written down with it, or before.
+    fn write_overrides(&mut self, batch: &mut Batch) {
+        batch.overrides = self.world.overrides.take_unwritten();
+        for id in &batch.overrides {
+            match persist::override_op(&self.world.overrides, id) {
+                Ok(op) => batch.ops.push(op),
+                Err(error) => {
+                    tracing::error!(name = id.name(), %error, "an override's snapshot cannot be written down; a restart takes it again");
+                }
             }
         }
     }
@@ -419,7 +419,6 @@ impl Core {
         if batch.hub.is_some() {
             self.stored_hub = batch.hub;
         }
-        self.world.overrides.written(&batch.overrides);
         self.effects.extend(batch.let_in.map(Effect::LetIn));
         if let Some(state) = batch.obeyed {
             self.agenda.placements.insert(state.record.key.clone());
@@ -453,6 +452,7 @@ impl Core {
         for picked in batch.picked.iter().rev() {
             self.world.ocm.hold_again(&picked.key, picked.known.clone());
         }
+        self.world.overrides.refused(batch.overrides);
         let placements = batch.decided.into_iter().map(|(key, _)| key);
         let ocm = batch.picked.into_iter().map(|picked| picked.key);
         self.agenda.clusters.extend(batch.clusters.into_iter().map(|record| record.name));

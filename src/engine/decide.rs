@@ -92,7 +92,10 @@ pub(super) struct Pass<'a> {
 
 impl<'a> Pass<'a> {
     pub(super) fn new(state: PlacementState, world: &'a World, now: Timestamp) -> Self {
-        Self { state, world, now, candidates: BTreeMap::new(), journal: Vec::new(), forget: Vec::new(), wake_at: None }
+        let (candidates, journal, forget) = (BTreeMap::new(), Vec::new(), Vec::new());
+        let mut pass = Self { state, world, now, candidates, journal, forget, wake_at: None };
+        pass.find_candidates();
+        pass
     }
 }
 

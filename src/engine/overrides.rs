@@ -88,14 +88,14 @@ impl Overrides {
         self.present.is_empty()
     }
 
-    /// Returns what the store does not have as it is here; without a snapshot where it is gone.
-    pub fn unwritten(&self) -> impl Iterator<Item = (&OverrideRef, Option<&OverrideSnapshot>)> {
-        self.unwritten.iter().map(|id| (id, self.get(id)))
+    /// Takes what the store does not have as it is here, or has still though it is gone.
+    pub fn take_unwritten(&mut self) -> BTreeSet<OverrideRef> {
+        std::mem::take(&mut self.unwritten)
     }
 
-    /// Takes down that the store has these as they are here.
-    pub fn written(&mut self, ids: &BTreeSet<OverrideRef>) {
-        self.unwritten.retain(|id| !ids.contains(id));
+    /// Puts back what the store refused.
+    pub fn refused(&mut self, ids: BTreeSet<OverrideRef>) {
+        self.unwritten.extend(ids);
     }
 }
 
@@ -218,9 +218,10 @@ mod tests {
         assert_eq!((indexes(&overrides, "o"), indexes(&overrides, "other")), (vec![0, 1], vec![0]));
         let newest: Vec<String> = overrides.newest().map(|snapshot| snapshot.id.name()).collect();
         assert_eq!(newest, ["o-1", "other-0"]);
-        assert_eq!(overrides.unwritten().map(|(id, s)| (id.name(), s.is_some())).collect::<Vec<_>>().len(), 3);
-        overrides.written(&overrides.unwritten.clone());
-        assert_eq!(overrides.unwritten().count(), 0);
+        let unwritten = overrides.take_unwritten();
+        assert_eq!((unwritten.len(), overrides.take_unwritten().len()), (3, 0));
+        overrides.refused(unwritten);
+        assert_eq!(overrides.take_unwritten().len(), 3);
         let restored = Overrides::restore(overrides.snapshots.values().flat_map(|s| s.values()).map(|s| (**s).clone()));
         assert_eq!((restored.snapshots, restored.present.len()), (overrides.snapshots, 0));
     }
@@ -236,10 +237,10 @@ mod tests {
         assert_eq!(indexes(&overrides, "o"), [vec![1], (6..16).collect()].concat(), "ten, and one that is named");
         assert_eq!(indexes(&overrides, "gone"), [0], "it is named");
         assert_eq!(overrides.newest().map(|s| s.id.name()).collect::<Vec<_>>(), ["o-15"]);
-        overrides.written(&overrides.unwritten.clone());
+        overrides.take_unwritten();
         follow(&mut overrides, &[], &BTreeSet::from([named_of("o", 7)]));
         assert_eq!((indexes(&overrides, "o"), indexes(&overrides, "gone")), (vec![7], vec![]));
         assert_eq!(overrides.newest().count(), 0);
-        assert!(overrides.unwritten().all(|(_, snapshot)| snapshot.is_none()));
+        assert!(overrides.take_unwritten().iter().all(|id| (overrides.get(id)).is_none()));
     }
 }

@@ -135,16 +135,15 @@ fn load_overrides(store: &dyn Store) -> Result<Overrides> {
     Ok(Overrides::restore(snapshots.into_iter().map(|record| record.value)))
 }
 
-/// Returns what to write so that the store has all snapshots of overrides; with the first decision that may name them.
+/// Returns what to write so that the store has a snapshot of an override as it stands, or has it no more.
 ///
 /// # Errors
 /// As [`difference`].
-pub fn override_difference(overrides: &Overrides) -> Result<Vec<Op>> {
-    let op = |(id, snapshot): (&OverrideRef, Option<&OverrideSnapshot>)| match snapshot {
+pub fn override_op(overrides: &Overrides, id: &OverrideRef) -> Result<Op> {
+    match overrides.get(id) {
         Some(snapshot) => records::put(records::override_key(id), snapshot, Expected::Any),
         None => Ok(Op::Delete { key: records::override_key(id), expected: Expected::Any }),
-    };
-    overrides.unwritten().map(op).collect()
+    }
 }
 
 /// Returns what to write so that an OCM Placement goes from `old` to `new`; `None` is one without a record.

@@ -79,10 +79,10 @@ pub struct PlacementState {
     pub works: BTreeMap<ClusterName, Arc<WorkStatus>>,
     /// Payload of the snapshots in use, by index. A snapshot in use without payload keeps what its clusters have.
     pub payloads: BTreeMap<u64, Arc<Payload>>,
-    /// Snapshots whose payload cannot be read from git.
-    pub unreadable: BTreeSet<u64>,
     /// Objects that overrides made for clusters.
     pub rendered: Rendered,
+    /// Snapshots whose payload cannot be read from git.
+    pub unreadable: BTreeSet<u64>,
     /// What the accepted commit selects; recomputed when the commit or the placement changes.
     pub selected: Option<Arc<Selected>>,
 }
@@ -98,8 +98,8 @@ impl PlacementState {
             runs: BTreeMap::new(),
             works: BTreeMap::new(),
             payloads: BTreeMap::new(),
-            unreadable: BTreeSet::new(),
             rendered: Rendered::default(),
+            unreadable: BTreeSet::new(),
             selected: None,
         }
     }

@@ -92,17 +92,41 @@ fn worse(a: Converged, b: Converged) -> Converged {
 
 /// Says what a journal entry says, for people who watch.
 pub(super) fn tell(entry: &JournalEntry) {
+    // The rollout of a cluster says so itself; conditions are for those who ask.
+    if entry.event.starts_with("Placement")
+        || matches!(entry.event.as_str(), "ClusterStarted" | "ClusterSucceeded" | "TaskDone" | "Commanded")
+    {
+        return;
+    }
     let placement = entry.placement.as_ref().map(ToString::to_string).unwrap_or_default();
     let cluster = entry.cluster.as_ref().map(ToString::to_string);
     let sentence = match entry.event.as_str() {
         "SnapshotCreated" => "snapshot created",
         "SnapshotFound" => "snapshot found on members",
+        "SnapshotHeld" => "snapshot held: it is not rolled out again by itself",
         "ClusterPicked" => "cluster picked",
         "ClusterDropped" => "cluster no longer picked",
         "RolloutStarted" => "rolling out to cluster",
+        "RolledBack" => "rolling back",
         "RemovalStarted" => "removing from cluster",
         "BindingRemoved" => "removed from cluster",
         "ClusterLeft" => "cluster left the fleet",
+        "RunCreated" => "run created",
+        "RunStarted" => "run begins",
+        "RunRefused" => "run cannot begin",
+        "RunMoved" => "run goes on",
+        "RunEnded" => "run ends",
+        "RunRemoved" => "run removed from the source",
+        "StageStarted" => "stage begins",
+        "StageSkipped" => "stage skipped: it has no clusters",
+        "StageWaiting" => "stage waits",
+        "StageSucceeded" => "stage is done",
+        "ApprovalRequested" => "approval requested",
+        "Approved" => "approved",
+        "ClusterFailed" => "cluster failed",
+        "ClusterDeferred" => "cluster deferred: it does not answer",
+        "ClusterSkipped" => "cluster passed over",
+        "ClusterRetried" => "cluster is tried again",
         other => other,
     };
     // An absent field is not written.

@@ -95,7 +95,13 @@ impl Pass<'_> {
             .map(|cluster| (cluster.name.clone(), cluster.overrides.clone()))
             .collect();
         for note in &step.notes {
-            let facts = json!({"run": run.name, "stage": note.stage, "message": note.message});
+            let mut facts = json!({"run": run.name});
+            if let Some(stage) = &note.stage {
+                facts["stage"] = json!(stage);
+            }
+            if !note.message.is_empty() {
+                facts["message"] = json!(note.message);
+            }
             self.note(&note.event.to_string(), note.cluster.as_ref(), facts);
         }
         if let Some(frozen) = &run.frozen {

@@ -219,21 +219,6 @@ impl Pass<'_> {
             stage.digest = Digest::new(format!("{:x}", Sha256::digest(text)));
         }
     }
-
-    /// Returns a digest of what a cluster is to hold; of one without overrides that is the snapshot's own. Objects that cannot
-    /// be made have the reason for it instead.
-    fn works_digest(&mut self, cluster: &ClusterName, snapshot: u64, picked: &PickedOverrides) -> String {
-        if picked.is_empty() {
-            return self.state.snapshots[&snapshot].hash.to_string();
-        }
-        let mut hash = Sha256::new();
-        match self.objects(cluster, snapshot, picked) {
-            Some(Ok(objects)) => objects.iter().for_each(|object| hash.update(object.digest.as_str())),
-            Some(Err(why)) => hash.update(why),
-            None => {}
-        }
-        format!("{:x}", hash.finalize())
-    }
 }
 
 /// Returns the stages of a run with the clusters it has moved, as a rollback visits them.

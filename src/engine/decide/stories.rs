@@ -302,8 +302,8 @@ fn carried_out(order: &WorkOrder, manner: Manner, now: Timestamp) -> WorkStatus 
             Manner::Refuses => None,
         },
         owned: None,
-        differs_since: None,
         differences: Vec::new(),
+        differs_since: None,
     };
     let held = order.manifests.iter().filter(|_| !order.remove).map(|desired| desired.key.clone());
     WorkStatus {

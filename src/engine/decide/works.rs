@@ -3,10 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use sha2::{Digest as _, Sha256};
+
 use super::super::overrides::{Objects, candidates, render};
 use super::Pass;
 use crate::api::condition::{Condition, ConditionStatus, set_condition};
-use crate::model::id::{ClusterName, ObjectKey};
+use crate::model::id::{ClusterName, Digest, ObjectKey};
 use crate::model::overrides::{OverrideRef, PickedOverrides};
 use crate::model::records::{Binding, BindingState};
 use crate::model::work::{Desired, WorkOrder};
@@ -80,6 +82,18 @@ impl Pass<'_> {
             set_condition(&mut binding.conditions, condition);
         }
         self.state.bindings = bindings;
+    }
+
+    /// Returns what a cluster is to hold as a digest: the snapshot's, or that of what overrides make of it.
+    pub(super) fn works_digest(&self, cluster: &ClusterName, snapshot: u64, picked: &PickedOverrides) -> Digest {
+        let hash = self.state.snapshots[&snapshot].hash.clone();
+        let Some(payload) = self.state.payloads.get(&snapshot).filter(|_| !picked.is_empty()) else { return hash };
+        let known = self.state.rendered.get(cluster, snapshot, picked).cloned();
+        let text = match known.unwrap_or_else(|| render(self.world, payload, cluster, picked)) {
+            Ok(objects) => objects.iter().map(|object| object.digest.as_str()).collect::<Vec<_>>().join("\n"),
+            Err(error) => error,
+        };
+        Digest::new(format!("{:x}", Sha256::digest(format!("{hash}\n{text}"))))
     }
 
     /// Returns what each cluster that stays is to hold at the newest snapshot, after overrides; one whose objects cannot be made

@@ -94,8 +94,8 @@ impl Fleet {
                 message: String::new(),
                 availability: Some(Availability::Available),
                 owned: None,
-                differs_since: None,
                 differences: Vec::new(),
+                differs_since: None,
             };
             let work = WorkStatus {
                 generation: order.generation,
