@@ -7,6 +7,7 @@ mod advance;
 mod freeze;
 mod runs;
 mod schedule;
+mod select;
 #[cfg(test)]
 mod stories;
 mod works;
@@ -17,22 +18,20 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::json;
 
-use super::world::{Payload, PlacementState, Selected, World};
+use super::world::{PlacementState, World};
 use crate::api::annotations::{DELETION_GUARD, ON_FAILURE};
 use crate::api::condition::{Condition, ConditionStatus, find_condition};
 use crate::api::placement::{ApplyStrategy, ApplyStrategyType, StrategyType};
 use crate::deliver::guard::{self, guarded};
 use crate::model::id::{ClusterName, ObjectKey};
-use crate::model::manifest::Manifest;
 use crate::model::overrides::PickedOverrides;
-use crate::model::records::{Binding, BindingState, DeletionGate, JournalEntry, ResourceSnapshot, WorkStatus};
-use crate::model::tree::Placement;
+use crate::model::records::{Binding, BindingState, DeletionGate, JournalEntry, WorkStatus};
 use crate::model::work::WorkOrder;
 use crate::report::binding::{binding_conditions, settled_work};
 use crate::report::placement::placement_status;
 use crate::rollout::{BindingView, Limits, health, roll};
 use crate::schedule::target;
-use crate::snapshot::{Candidates, Frozen, Next, freeze, next_snapshot, select};
+use crate::snapshot::Candidates;
 
 /// How a placement stands after a decision, and what follows from it.
 #[derive(Debug)]
@@ -171,121 +170,12 @@ impl Pass<'_> {
         }
     }
 
-    /// Selects, freezes and schedules. An error concerns this placement alone: it keeps its last good state.
-    fn freeze_and_schedule(&mut self) {
-        let selected = self.selected();
-        self.state.record.error = None;
-        let result = match selected.outcome.as_ref() {
-            Err(error) => Err(error.clone()),
-            Ok((frozen, payload)) => {
-                self.take_snapshot(frozen, payload);
-                self.schedule()
-            }
-        };
-        if let Err(error) = result {
-            self.state.record.error = Some(error);
-        }
-    }
-
     /// Schedules again, because somebody was evicted: nothing else may ever ask for it, where the cluster does not answer.
     fn reschedule(&mut self) {
         if self.state.record.error.is_none()
             && let Err(error) = self.schedule()
         {
             self.state.record.error = Some(error);
-        }
-    }
-
-    fn selected(&mut self) -> Arc<Selected> {
-        let (tree, generation) = (&self.world.tree, self.state.record.generation);
-        if let Some(known) = &self.state.selected
-            && Arc::ptr_eq(&known.tree, tree)
-            && known.generation == generation
-        {
-            return Arc::clone(known);
-        }
-        let record = &self.state.record;
-        let placement = Placement {
-            key: record.key.clone(),
-            spec: record.spec.clone(),
-            annotations: record.annotations.clone(),
-            origin: record.origin.clone().expect("a placement of the tree has an origin"),
-        };
-        let before = self.state.selected.as_ref();
-        let outcome = match select(tree, &placement) {
-            Err(error) => Arc::new(Err(error.to_string())),
-            Ok(manifests) => match before.filter(|before| before.is_of(&manifests)) {
-                Some(same) => Arc::clone(&same.outcome),
-                None => Arc::new(self.frozen(manifests)),
-            },
-        };
-        let selected = Arc::new(Selected { tree: Arc::clone(tree), generation, outcome });
-        self.state.selected = Some(Arc::clone(&selected));
-        selected
-    }
-
-    /// Freezes a selection; its payload is the newest snapshot's where that is the same.
-    fn frozen(&self, manifests: Vec<Manifest>) -> Result<(Frozen, Arc<Payload>), String> {
-        let frozen = freeze(&manifests);
-        let known = self.state.newest().filter(|newest| newest.hash == frozen.hash);
-        let payload = match known.and_then(|newest| self.state.payloads.get(&newest.index)) {
-            Some(payload) => Arc::clone(payload),
-            None => Arc::new(Payload::of(manifests, &frozen, &self.state.record.key)?),
-        };
-        Ok((frozen, payload))
-    }
-
-    fn take_snapshot(&mut self, frozen: &Frozen, payload: &Arc<Payload>) {
-        let key = self.state.record.key.clone();
-        let mut existing: Vec<_> = self.state.snapshots.values().map(|s| (s.index, s.hash.clone())).collect();
-        if existing.is_empty()
-            && let Some(held) = self.world.held.get(&key)
-        {
-            existing.push((held.index, held.digest.clone()));
-        }
-        let index = match next_snapshot(&existing, &frozen.hash, self.state.record.spec.revision_history_limit) {
-            Next::Keep(index) if self.state.snapshots.contains_key(&index) => index,
-            Next::Keep(index) => {
-                self.note("SnapshotFound", None, json!({"index": index}));
-                self.insert_snapshot(index, frozen);
-                index
-            }
-            Next::Create { index, prune } => {
-                let mut in_use = self.state.snapshots_named();
-                in_use.extend(self.state.record.last_succeeded);
-                for old in prune.iter().filter(|old| !in_use.contains(old)) {
-                    self.state.snapshots.remove(old);
-                    self.state.payloads.remove(old);
-                }
-                let facts = json!({"index": index, "hash": frozen.hash, "objects": frozen.resources.len()});
-                self.note("SnapshotCreated", None, facts);
-                self.insert_snapshot(index, frozen);
-                index
-            }
-        };
-        self.state.payloads.entry(index).or_insert_with(|| Arc::clone(payload));
-    }
-
-    fn insert_snapshot(&mut self, index: u64, frozen: &Frozen) {
-        let snapshot = ResourceSnapshot {
-            placement: self.state.record.key.clone(),
-            index,
-            commit: self.world.tree.commit.clone().unwrap_or_else(|| "".into()),
-            hash: frozen.hash.clone(),
-            resources: frozen.resources.clone(),
-            parts: frozen.parts.clone(),
-            created_at: self.now,
-        };
-        self.state.snapshots.insert(index, Arc::new(snapshot));
-    }
-
-    /// The newest payload is that of the selection wherever the hashes agree: after a restart nothing is read again.
-    fn load_newest_payload(&mut self) {
-        let Some(selected) = self.state.selected.clone() else { return };
-        let Ok((frozen, payload)) = selected.outcome.as_ref() else { return };
-        let same: Vec<u64> = self.state.snapshots.values().filter(|s| s.hash == frozen.hash).map(|s| s.index).collect();
-        for index in same {
-            self.state.payloads.entry(index).or_insert_with(|| Arc::clone(payload));
         }
     }
 

@@ -15,6 +15,10 @@ use crate::api::condition::Condition;
 use crate::api::ocm::ManagedClusterTaint;
 use crate::api::placement::{ApplyStrategy, PlacementPolicy, PlacementSpec};
 
+mod work;
+
+pub use work::{ApplyOutcome, Availability, Difference, ManifestStatus, WorkStatus};
+
 /// What is known of the source.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -192,125 +196,6 @@ pub struct Binding {
     pub deleting: bool,
 }
 
-/// What became of one manifest on a member.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct ManifestStatus {
-    /// The object.
-    #[serde(flatten)]
-    pub id: ObjectId,
-    /// Whether it was applied, and why not.
-    pub applied: ApplyOutcome,
-    /// What went wrong or differs, for people; bounded.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub message: String,
-    /// Its health, once applied.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub availability: Option<Availability>,
-    /// Digest of the fields we own on the member: drift from before a restart is seen by it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub owned: Option<Digest>,
-    /// What the live object differs in: drift after an apply, or the report of `ReportDiff`. At most 100.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub differences: Vec<Difference>,
-    /// Since when it differs at all; absent where it does not.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub differs_since: Option<Timestamp>,
-}
-
-/// One differing field.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Difference {
-    /// JSON pointer.
-    pub path: String,
-    /// The member's value; absent where the member has none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub value_in_member: Option<String>,
-    /// The manifest's value; absent where the manifest has none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub value_in_hub: Option<String>,
-}
-
-/// Whether a manifest was applied; the names are KubeFleet's `Applied` and `DiffReported` reasons.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum ApplyOutcome {
-    /// Not tried yet.
-    Pending,
-    /// Applied.
-    Applied,
-    /// The API server refused it.
-    ManifestApplyFailed,
-    /// Another placement or source owns it, or it differs and `IfNoDiff` forbids.
-    FailedToTakeOver,
-    /// It was there before, and `Never` forbids taking it over.
-    NotTakenOver,
-    /// It drifted, and `IfNotDrifted` leaves it.
-    FoundDrifts,
-    /// The member could not be asked for it.
-    FailedToFindObjInMemberCluster,
-    /// `ReportDiff`: nothing differs.
-    NoDiffFound,
-    /// `ReportDiff`: something differs.
-    FoundDiff,
-    /// `ReportDiff`: it could not be compared.
-    FailedToReportDiff,
-}
-
-impl ApplyOutcome {
-    /// Returns the reason as KubeFleet spells it.
-    pub fn reason(self) -> &'static str {
-        match self {
-            Self::Pending => "PreparingToProcess",
-            Self::Applied => "Applied",
-            Self::ManifestApplyFailed => "ManifestApplyFailed",
-            Self::FailedToTakeOver => "FailedToTakeOver",
-            Self::NotTakenOver => "NotTakenOver",
-            Self::FoundDrifts => "FoundDrifts",
-            Self::FailedToFindObjInMemberCluster => "FailedToFindObjInMemberCluster",
-            Self::NoDiffFound => "NoDiffFound",
-            Self::FoundDiff => "FoundDiff",
-            Self::FailedToReportDiff => "FailedToReportDiff",
-        }
-    }
-}
-
-/// Whether an applied object is available; the names are KubeFleet's `Available` reasons.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum Availability {
-    /// Available.
-    Available,
-    /// Its kind has no availability we can see; counts as available after a while.
-    NotTrackable,
-    /// Not available yet.
-    ManifestNotAvailableYet,
-}
-
-/// What one member holds of one placement.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct WorkStatus {
-    /// The binding generation this speaks of; older ones say nothing of the binding's target.
-    pub generation: i64,
-    /// Whether every step of that generation was carried out: applies tried, left-overs pruned, inventory recorded.
-    pub complete: bool,
-    /// A failure of the work as a whole (inventory owned by another source, payload missing), for people.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub failure: Option<String>,
-    /// Each manifest.
-    #[serde(default)]
-    pub manifests: Vec<ManifestStatus>,
-    /// When the manifests' availability last changed as a whole.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub available_since: Option<Timestamp>,
-    /// Objects on the member that carry this placement's inventory label.
-    #[serde(default)]
-    pub inventory: BTreeSet<ObjectKey>,
-    /// Deletions that wait for a person.
-    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
-    pub held_deletions: BTreeSet<ObjectKey>,
-}
-
 /// What a placement's record keeps beside its snapshots and bindings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -365,6 +250,7 @@ pub struct PlacementRecord {
     pub evictions: BTreeMap<String, EvictionRecord>,
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
 fn is_zero(number: &u32) -> bool {
     *number == 0
 }

@@ -1,0 +1,51 @@
+//! What people ask and command.
+
+use jiff::Timestamp;
+
+use super::super::explain::explain;
+use super::super::obey::{let_in, obey, resolve};
+use super::super::persist;
+use super::{Batch, Core};
+use crate::model::commands::{Command, Done, Person, Refusal, RefusalReason};
+use crate::model::explanation::{Explanation, Query};
+use crate::store::Op;
+
+impl Core {
+    /// Explains a placement.
+    ///
+    /// # Errors
+    /// Why it cannot be explained, for people.
+    pub fn answer(&self, query: &Query, now: Timestamp) -> Result<Explanation, String> {
+        explain(&self.world, &self.placements, query, now).map_err(|error| error.to_string())
+    }
+
+    /// Takes a person's command. Returns what is to be written down, and the answer for when it is: as with
+    /// [`Core::decide`], the batch must come back before anything else is decided.
+    ///
+    /// # Errors
+    /// Why it is not carried out; nothing has changed then.
+    pub fn obey(&mut self, command: &Command, person: &Person, now: Timestamp) -> Result<(Batch, Done), Refusal> {
+        let busy = |what: &str| Refusal { reason: RefusalReason::NotPossible, message: what.to_owned() };
+        if self.outstanding {
+            return Err(busy("something else is being written down; try again"));
+        }
+        let mut batch = Batch::default();
+        let done = if command.target.is_empty() {
+            let (commit, done) = let_in(&mut self.source, command, now)?;
+            self.write_source(&mut batch);
+            batch.let_in = Some(commit);
+            done
+        } else {
+            let aim = resolve(&self.placements, command)?;
+            let state = self.placements.get(&aim.placement).expect("what was found there is there");
+            let obeyed = obey(state, &self.world, &aim, command, person, now)?;
+            let difference = persist::difference(Some(state), Some(&obeyed.state));
+            batch.ops = difference.map_err(|error| busy(&format!("it cannot be written down: {error}")))?;
+            batch.ops.extend(obeyed.journal.into_iter().map(Op::Journal));
+            batch.obeyed = Some(Box::new(obeyed.state));
+            obeyed.done
+        };
+        self.outstanding = true;
+        Ok((batch, done))
+    }
+}
