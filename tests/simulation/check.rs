@@ -42,6 +42,8 @@ pub struct Want {
 pub enum Who {
     /// On these clusters.
     Exactly(BTreeSet<ClusterName>),
+    /// On these, and it may stay on others: scheduling does not look again at labels of clusters that were picked.
+    AtLeast(BTreeSet<ClusterName>),
     /// On so many.
     So(usize),
 }
@@ -255,10 +257,12 @@ impl Checker {
         let wish = self.accepted.as_ref().and_then(|commit| self.wishes.get(commit));
         let want = wish.and_then(|wish| wish.placements.get(&binding.placement));
         match want.map(|want| &want.who) {
-            Some(Who::Exactly(clusters)) if clusters.contains(&binding.cluster) => Err(format!(
-                "4: {} is taken off {}, where the commit in force wants it",
-                binding.placement, binding.cluster
-            )),
+            Some(Who::Exactly(clusters) | Who::AtLeast(clusters)) if clusters.contains(&binding.cluster) => {
+                Err(format!(
+                    "4: {} is taken off {}, where the commit in force wants it",
+                    binding.placement, binding.cluster
+                ))
+            }
             _ => Ok(()),
         }
     }
@@ -466,9 +470,11 @@ impl Checker {
                 let held = member.objects().iter().filter(|(_, live)| live.applyset == label);
                 let held: BTreeMap<_, _> = held.map(|(key, live)| (key.clone(), live)).collect();
                 let is_there = !held.is_empty();
+                let is_bound = self.binding(&(placement.clone(), cluster.clone())).is_some_and(|b| !b.deleting);
                 let wanted = match &want.who {
                     Who::Exactly(clusters) => clusters.contains(cluster),
-                    Who::So(_) => self.binding(&(placement.clone(), cluster.clone())).is_some_and(|b| !b.deleting),
+                    Who::AtLeast(clusters) => clusters.contains(cluster) || is_bound,
+                    Who::So(_) => is_bound,
                 };
                 if !wanted {
                     if is_there && !returned.contains(cluster) {

@@ -36,6 +36,8 @@ const STEPS_MAX: usize = 60_000;
 /// After the last fault: time to come to rest, and time to stay there.
 const SETTLE: Duration = Duration::from_hours(3);
 const REST: Duration = Duration::from_hours(2);
+/// How often a person looks after what waits, once faults have stopped.
+const HELP_PAUSE: Duration = Duration::from_secs(30);
 /// Failing seeds whose trace is shown; the others are named.
 const REPORTS_MAX: usize = 1;
 /// Lines of the trace that a failure shows.
@@ -121,13 +123,16 @@ impl Run {
 
     /// Lets one thing happen and looks at it. Returns whether anything was left to happen.
     fn step(&mut self) -> Result<bool, String> {
-        let Some(facts) = self.simulation.step() else { return Ok(false) };
-        for fact in facts {
-            writeln!(self.trace, "{} {fact}", self.simulation.now()).expect("a String takes it");
-            self.checker.see(&fact)?;
-            if let Fact::Mark(mark) = fact {
-                self.mark(mark);
+        let Some(mut facts) = self.simulation.step() else { return Ok(false) };
+        while !facts.is_empty() {
+            for fact in std::mem::take(&mut facts) {
+                writeln!(self.trace, "{} {fact}", self.simulation.now()).expect("a String takes it");
+                self.checker.see(&fact)?;
+                if let Fact::Mark(mark) = fact {
+                    self.mark(mark);
+                }
             }
+            facts = self.simulation.facts();
         }
         Ok(true)
     }
@@ -226,21 +231,33 @@ impl Run {
         }
     }
 
+    /// Tells whether something may wait for a person.
+    fn waits(&self) -> bool {
+        let Some(core) = self.simulation.core() else { return true };
+        core.placements().values().any(|state| {
+            let record = &state.record;
+            record.closed_gate().is_some()
+                || record.paused.is_some()
+                || record.held.is_some()
+                || record.halted.is_some()
+                || state.runs.values().any(|run| !run.phase.is_final())
+        })
+    }
+
     /// Runs to the end: everything has come to rest, and stays there.
     fn finish(&mut self) -> Result<(), String> {
-        let begun = self.simulation.now();
-        let settled = begun + SETTLE;
-        let mut next_help = begun + Duration::from_mins(12);
-        let mut steps = 0;
-        while self.simulation.next_at().is_some_and(|at| at < settled) {
-            if self.simulation.next_at().is_some_and(|at| at >= next_help)
-                && next_help < settled - Duration::from_hours(1)
-            {
-                self.simulation.at(Duration::ZERO, HELP);
-                next_help += Duration::from_secs(60);
+        let settled = self.simulation.now() + SETTLE;
+        let mut next_help = self.simulation.now() + Duration::from_mins(12);
+        for steps in 0.. {
+            if next_help < settled && self.waits() && self.simulation.next_at().is_none_or(|at| at >= next_help) {
+                let after = next_help.duration_since(self.simulation.now());
+                self.simulation.at(after.try_into().unwrap_or_default(), HELP);
+                next_help += HELP_PAUSE;
+            }
+            if self.simulation.next_at().is_none_or(|at| at >= settled) {
+                break;
             }
             self.step()?;
-            steps += 1;
             if steps > STEPS_MAX {
                 return Err(format!("6: it does not come to rest within {STEPS_MAX} steps"));
             }

@@ -301,12 +301,12 @@ impl Story {
         for (number, placement) in &self.placements {
             let named = |keep: &dyn Fn(u64, &Cluster) -> bool| {
                 let kept = self.clusters.iter().filter(|(number, cluster)| keep(**number, cluster));
-                Who::Exactly(kept.map(|(number, _)| ClusterName::new(cluster(*number))).collect())
+                kept.map(|(number, _)| ClusterName::new(cluster(*number))).collect::<BTreeSet<_>>()
             };
             let who = match &placement.policy {
-                Policy::All => named(&|_, _| true),
-                Policy::Env(env) => named(&|_, cluster| cluster.env == *env),
-                Policy::Fixed(fixed) => named(&|number, _| fixed.contains(&number)),
+                Policy::All => Who::Exactly(named(&|_, _| true)),
+                Policy::Env(env) => Who::AtLeast(named(&|_, cluster| cluster.env == *env)),
+                Policy::Fixed(fixed) => Who::Exactly(named(&|number, _| fixed.contains(&number))),
                 Policy::Number(count) => Who::So(usize::try_from(*count).unwrap_or(0).min(self.clusters.len())),
             };
             let namespace = format!("n{number}");
