@@ -75,6 +75,8 @@ pub struct Checker {
     /// Writes may arrive long after their connection was given up: then nobody can promise how many clusters are down.
     pub is_lenient: bool,
     accepted: Option<CommitId>,
+    /// As it was written down last: what the next life begins with.
+    stored: Option<CommitId>,
     bindings: BTreeMap<String, Binding>,
     snapshots: BTreeMap<String, ResourceSnapshot>,
     indexes: BTreeMap<PlacementKey, u64>,
@@ -135,6 +137,7 @@ impl Checker {
             }
             Fact::Crashed => {
                 self.in_flight.clear();
+                self.accepted.clone_from(&self.stored);
                 Ok(())
             }
             Fact::Began | Fact::StoreRefused | Fact::Reachable(..) | Fact::Mark(_) => Ok(()),
@@ -157,11 +160,10 @@ impl Checker {
         if let Some(value) = value.filter(|_| key.starts_with(SOURCE_PREFIX)) {
             let source: SourceRecord = parse(key, value)?;
             if source.accepted != self.accepted {
-                return Err(format!(
-                    "7: the source's record says {:?}, accepted is {:?}",
-                    source.accepted, self.accepted
-                ));
+                let (says, is) = (source.accepted, &self.accepted);
+                return Err(format!("7: the source's record says {says:?}, accepted is {is:?}"));
             }
+            self.stored = source.accepted;
         }
         Ok(())
     }
@@ -269,23 +271,16 @@ impl Checker {
 
     fn accept(&mut self, commit: &CommitId) -> Verdict {
         let number = |commit: &CommitId| self.wishes.get(commit).map(|wish| (wish.number, wish.is_good));
-        let before = self.accepted.as_ref().and_then(number).map_or(0, |(number, _)| number);
+        let before = self.stored.as_ref().and_then(number).map_or(0, |(number, _)| number);
         match number(commit) {
             None | Some((_, false)) => return Err(format!("commit {commit} has errors and is in force")),
-            // A crash before it was written down may go back by what was in force for that short a time.
-            Some((number, true)) if number < before && !self.runs.is_empty() && self.is_written(before) => {
+            Some((number, true)) if number < before => {
                 return Err(format!("7: {commit} is in force again after a newer one was written down"));
             }
             Some(_) => {}
         }
         self.accepted = Some(commit.clone());
         Ok(())
-    }
-
-    /// Tells whether something of a commit of this number was written down.
-    fn is_written(&self, number: u64) -> bool {
-        let of = |commit: &CommitId| self.wishes.get(commit).is_some_and(|wish| wish.number == number);
-        self.snapshots.values().any(|snapshot| of(&snapshot.commit))
     }
 
     /// What a member is told is written down before.
@@ -361,17 +356,24 @@ impl Checker {
                     .any(|c| c.name == *cluster && c.phase == ClusterPhase::Failed)
             })
         };
+        // Clusters of a run count by stage, after the newest run that has the cluster.
+        let runs = self.runs.values().filter(|run| run.placement == *placement);
+        let mut stages: Vec<(u64, &StageRecord)> =
+            runs.flat_map(|run| run.stages.iter().map(|stage| (run.sequence, stage))).collect();
+        stages.sort_by_key(|(sequence, _)| std::cmp::Reverse(*sequence));
+        let is_in = |stage: &StageRecord, cluster: &ClusterName| stage.clusters.iter().any(|c| c.name == *cluster);
+        let stage = stages.iter().map(|(_, stage)| *stage).find(|stage| is_in(stage, &spot.1));
         let counts = |spot: &&Spot| {
             let binding = self.binding(spot);
-            binding.is_some_and(|b| b.state == BindingState::Bound && !b.deleting) && !failed(&spot.1)
+            let is_near = stage.is_none_or(|stage| is_in(stage, &spot.1));
+            binding.is_some_and(|b| b.state == BindingState::Bound && !b.deleting) && is_near && !failed(&spot.1)
         };
         let down: Vec<&Spot> = self.down.iter().filter(|(of, _)| of == placement).filter(counts).collect();
         let since = down.iter().filter_map(|spot| self.moved.get(*spot)).min().copied().unwrap_or(0);
         let limits = self.limits.get(placement).map(Vec::as_slice).unwrap_or_default();
         let before = limits.iter().rev().find(|(at, _)| *at <= since).into_iter();
         let rolling = before.chain(limits.iter().filter(|(at, _)| *at > since)).map(|(_, limit)| *limit).max();
-        let runs = self.runs.values().filter(|run| run.placement == *placement);
-        let staged = runs.flat_map(|run| &run.stages).map(|stage| stage.max_concurrency).max();
+        let staged = stages.iter().map(|(_, stage)| stage.max_concurrency).max();
         let limit = rolling.into_iter().chain(staged).max().unwrap_or(0);
         if down.len() > limit && !self.is_lenient {
             let names: Vec<&str> = down.iter().map(|(_, cluster)| cluster.as_str()).collect();

@@ -11,7 +11,6 @@ mod story;
 
 use std::collections::BTreeSet;
 use std::env;
-use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -49,11 +48,30 @@ const PERSON: u64 = 2;
 const END: u64 = 3;
 const HELP: u64 = 4;
 
+/// What happened, in order; written out only where somebody reads it.
+#[derive(Default)]
+struct Trace(Vec<(Timestamp, Line)>);
+
+enum Line {
+    Seen(Fact),
+    Said(String),
+}
+
+impl Trace {
+    fn lines(&self) -> Vec<String> {
+        let line = |(at, line): &(Timestamp, Line)| match line {
+            Line::Seen(fact) => format!("{at} {fact}"),
+            Line::Said(words) => format!("{at} {words}"),
+        };
+        self.0.iter().map(line).collect()
+    }
+}
+
 struct Run {
     simulation: Simulation,
     story: Story,
     checker: Checker,
-    trace: String,
+    trace: Trace,
     left: BTreeSet<ClusterName>,
     last: Option<CommitId>,
     clusters: BTreeSet<ClusterName>,
@@ -95,7 +113,7 @@ impl Run {
             simulation,
             story,
             checker,
-            trace: String::new(),
+            trace: Trace::default(),
             left: BTreeSet::new(),
             last: None,
             clusters: BTreeSet::new(),
@@ -126,7 +144,7 @@ impl Run {
         let Some(mut facts) = self.simulation.step() else { return Ok(false) };
         while !facts.is_empty() {
             for fact in std::mem::take(&mut facts) {
-                writeln!(self.trace, "{} {fact}", self.simulation.now()).expect("a String takes it");
+                self.trace.0.push((self.simulation.now(), Line::Seen(fact.clone())));
                 self.checker.see(&fact)?;
                 if let Fact::Mark(mark) = fact {
                     self.mark(mark);
@@ -147,7 +165,7 @@ impl Run {
             PERSON => {
                 let verb = *self.story.dice.pick(&VERBS).expect("there are some");
                 let placement = format!("p{}", self.story.dice.below(PLACEMENTS_MAX));
-                self.command(verb, &placement);
+                self.command(verb, &placement, None);
             }
             END => self.end(),
             _ => self.help(),
@@ -175,12 +193,12 @@ impl Run {
         }
     }
 
-    fn command(&mut self, verb: Verb, target: &str) {
+    fn command(&mut self, verb: Verb, target: &str, stage: Option<&str>) {
         let person = Person { name: "ann".to_owned(), surface: Surface::Api };
         let command = Command {
             verb,
             target: target.to_owned(),
-            stage: None,
+            stage: stage.map(str::to_owned),
             to: None,
             digest: None,
             reason: None,
@@ -194,7 +212,7 @@ impl Run {
             Some(Ok(done)) => done.message,
             Some(Err(refusal)) => refusal.message,
         };
-        writeln!(self.trace, "{} {verb:?} {target}: {answer}", self.simulation.now()).expect("a String takes it");
+        self.trace.0.push((self.simulation.now(), Line::Said(format!("{verb:?} {target}: {answer}"))));
     }
 
     /// What is shown to the person who approves: the digests of everything that waits.
@@ -226,8 +244,9 @@ impl Run {
     fn help(&mut self) {
         for number in 0..PLACEMENTS_MAX {
             for verb in [Verb::Resume, Verb::Approve, Verb::Retry] {
-                self.command(verb, &format!("p{number}"));
+                self.command(verb, &format!("p{number}"), None);
             }
+            self.command(Verb::Approve, &format!("p{number}"), Some("deletion"));
         }
     }
 
@@ -278,7 +297,7 @@ const VERBS: [Verb; 8] =
     [Verb::Approve, Verb::Approve, Verb::Approve, Verb::Reject, Verb::Pause, Verb::Resume, Verb::Retry, Verb::Rollback];
 
 /// Runs a seed. Returns its trace.
-fn run(seed: u64) -> Result<String, (String, String)> {
+fn run(seed: u64) -> Result<Trace, (String, Trace)> {
     let mut run = Run::begin(seed);
     match run.finish() {
         Ok(()) => Ok(run.trace),
@@ -286,8 +305,8 @@ fn run(seed: u64) -> Result<String, (String, String)> {
     }
 }
 
-fn report(seed: u64, why: &str, trace: &str) -> String {
-    let lines: Vec<&str> = trace.lines().collect();
+fn report(seed: u64, why: &str, trace: &Trace) -> String {
+    let lines = trace.lines();
     let tail: Vec<String> =
         lines[lines.len().saturating_sub(TRACE_LINES)..].iter().map(|line| line.chars().take(300).collect()).collect();
     format!(
@@ -315,7 +334,9 @@ fn seeds() {
             }
             let failure = match run(seed) {
                 Err((why, trace)) => Some((why.clone(), report(seed, &why, &trace))),
-                Ok(trace) if seed % TWICE_EVERY == 0 && run(seed).ok() != Some(trace.clone()) => {
+                Ok(trace)
+                    if seed % TWICE_EVERY == 0 && run(seed).ok().map(|again| again.lines()) != Some(trace.lines()) =>
+                {
                     let why = "8: it is not the same twice";
                     Some((why.to_owned(), report(seed, why, &trace)))
                 }
@@ -345,7 +366,8 @@ fn one_seed() {
         Ok(trace) => (trace, None),
         Err((why, trace)) => (trace, Some(why)),
     };
-    println!("{trace}");
-    assert!(trace.contains("APPLIED"), "nothing happened in seed {seed}");
+    let lines = trace.lines();
+    println!("{}", lines.join("\n"));
+    assert!(lines.iter().any(|line| line.contains("APPLIED")), "nothing happened in seed {seed}");
     assert_eq!(why, None, "seed {seed}");
 }
