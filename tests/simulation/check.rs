@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use gitfleet::api::condition::ConditionStatus;
 use gitfleet::api::placement::IntOrPercent;
 use gitfleet::api::staged::StageTaskType;
 use gitfleet::deliver::inventory::applyset_id;
@@ -243,6 +244,13 @@ impl Checker {
             return Err(format!("7: binding {key} goes back from {} to {}", before.generation, binding.generation));
         }
         let (is_new, is_leaving) = (before.is_none_or(|b| b.generation != binding.generation), binding.deleting);
+        // What was seen to be down when it was moved, and came back unseen, is not down by our doing.
+        let was_down = before.is_some_and(|b| {
+            b.conditions.iter().any(|c| c.type_ == "Available" && c.is(ConditionStatus::False, b.generation))
+        });
+        if is_new && was_down {
+            self.was_complete.remove(&(binding.placement.clone(), binding.cluster.clone()));
+        }
         let was_leaving = before.is_some_and(|before| before.deleting);
         if is_leaving && !was_leaving {
             self.may_leave(&binding)?;
