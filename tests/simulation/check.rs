@@ -410,7 +410,7 @@ impl Checker {
         let [run] = runs[..] else { return Ok(()) };
         for stage in run.stages.iter().filter(|stage| !stage.phase.is_reached()) {
             let is_early = |c: &gitfleet::model::runs::RunCluster| {
-                c.name == order.cluster && binding.is_some_and(|b| b.started_at >= run.frozen.as_ref().map(|f| f.at))
+                c.name == order.cluster && binding.is_some_and(|b| b.started_at > run.frozen.as_ref().map(|f| f.at))
             };
             if stage.clusters.iter().any(is_early) {
                 return Err(format!("2: {} moves in {} before stage {}", order.cluster, run.name, stage.name));
