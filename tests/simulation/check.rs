@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use gitfleet::api::condition::ConditionStatus;
 use gitfleet::api::placement::IntOrPercent;
 use gitfleet::api::staged::StageTaskType;
 use gitfleet::deliver::inventory::applyset_id;
@@ -42,6 +43,8 @@ pub struct Want {
 pub enum Who {
     /// On these clusters.
     Exactly(BTreeSet<ClusterName>),
+    /// On these, and it may stay on others: scheduling does not look again at labels of clusters that were picked.
+    AtLeast(BTreeSet<ClusterName>),
     /// On so many.
     So(usize),
 }
@@ -73,6 +76,8 @@ pub struct Checker {
     /// Writes may arrive long after their connection was given up: then nobody can promise how many clusters are down.
     pub is_lenient: bool,
     accepted: Option<CommitId>,
+    /// As it was written down last: what the next life begins with.
+    stored: Option<CommitId>,
     bindings: BTreeMap<String, Binding>,
     snapshots: BTreeMap<String, ResourceSnapshot>,
     indexes: BTreeMap<PlacementKey, u64>,
@@ -133,6 +138,7 @@ impl Checker {
             }
             Fact::Crashed => {
                 self.in_flight.clear();
+                self.accepted.clone_from(&self.stored);
                 Ok(())
             }
             Fact::Began | Fact::StoreRefused | Fact::Reachable(..) | Fact::Mark(_) => Ok(()),
@@ -155,11 +161,10 @@ impl Checker {
         if let Some(value) = value.filter(|_| key.starts_with(SOURCE_PREFIX)) {
             let source: SourceRecord = parse(key, value)?;
             if source.accepted != self.accepted {
-                return Err(format!(
-                    "7: the source's record says {:?}, accepted is {:?}",
-                    source.accepted, self.accepted
-                ));
+                let (says, is) = (source.accepted, &self.accepted);
+                return Err(format!("7: the source's record says {says:?}, accepted is {is:?}"));
             }
+            self.stored = source.accepted;
         }
         Ok(())
     }
@@ -239,6 +244,13 @@ impl Checker {
             return Err(format!("7: binding {key} goes back from {} to {}", before.generation, binding.generation));
         }
         let (is_new, is_leaving) = (before.is_none_or(|b| b.generation != binding.generation), binding.deleting);
+        // What was seen to be down when it was moved, and came back unseen, is not down by our doing.
+        let was_down = before.is_some_and(|b| {
+            b.conditions.iter().any(|c| c.type_ == "Available" && c.is(ConditionStatus::False, b.generation))
+        });
+        if is_new && was_down {
+            self.was_complete.remove(&(binding.placement.clone(), binding.cluster.clone()));
+        }
         let was_leaving = before.is_some_and(|before| before.deleting);
         if is_leaving && !was_leaving {
             self.may_leave(&binding)?;
@@ -255,33 +267,28 @@ impl Checker {
         let wish = self.accepted.as_ref().and_then(|commit| self.wishes.get(commit));
         let want = wish.and_then(|wish| wish.placements.get(&binding.placement));
         match want.map(|want| &want.who) {
-            Some(Who::Exactly(clusters)) if clusters.contains(&binding.cluster) => Err(format!(
-                "4: {} is taken off {}, where the commit in force wants it",
-                binding.placement, binding.cluster
-            )),
+            Some(Who::Exactly(clusters) | Who::AtLeast(clusters)) if clusters.contains(&binding.cluster) => {
+                Err(format!(
+                    "4: {} is taken off {}, where the commit in force wants it",
+                    binding.placement, binding.cluster
+                ))
+            }
             _ => Ok(()),
         }
     }
 
     fn accept(&mut self, commit: &CommitId) -> Verdict {
         let number = |commit: &CommitId| self.wishes.get(commit).map(|wish| (wish.number, wish.is_good));
-        let before = self.accepted.as_ref().and_then(number).map_or(0, |(number, _)| number);
+        let before = self.stored.as_ref().and_then(number).map_or(0, |(number, _)| number);
         match number(commit) {
             None | Some((_, false)) => return Err(format!("commit {commit} has errors and is in force")),
-            // A crash before it was written down may go back by what was in force for that short a time.
-            Some((number, true)) if number < before && !self.runs.is_empty() && self.is_written(before) => {
+            Some((number, true)) if number < before => {
                 return Err(format!("7: {commit} is in force again after a newer one was written down"));
             }
             Some(_) => {}
         }
         self.accepted = Some(commit.clone());
         Ok(())
-    }
-
-    /// Tells whether something of a commit of this number was written down.
-    fn is_written(&self, number: u64) -> bool {
-        let of = |commit: &CommitId| self.wishes.get(commit).is_some_and(|wish| wish.number == number);
-        self.snapshots.values().any(|snapshot| of(&snapshot.commit))
     }
 
     /// What a member is told is written down before.
@@ -357,17 +364,24 @@ impl Checker {
                     .any(|c| c.name == *cluster && c.phase == ClusterPhase::Failed)
             })
         };
+        // Clusters of a run count by stage, after the newest run that has the cluster.
+        let runs = self.runs.values().filter(|run| run.placement == *placement);
+        let mut stages: Vec<(u64, &StageRecord)> =
+            runs.flat_map(|run| run.stages.iter().map(|stage| (run.sequence, stage))).collect();
+        stages.sort_by_key(|(sequence, _)| std::cmp::Reverse(*sequence));
+        let is_in = |stage: &StageRecord, cluster: &ClusterName| stage.clusters.iter().any(|c| c.name == *cluster);
+        let stage = stages.iter().map(|(_, stage)| *stage).find(|stage| is_in(stage, &spot.1));
         let counts = |spot: &&Spot| {
             let binding = self.binding(spot);
-            binding.is_some_and(|b| b.state == BindingState::Bound && !b.deleting) && !failed(&spot.1)
+            let is_near = stage.is_none_or(|stage| is_in(stage, &spot.1));
+            binding.is_some_and(|b| b.state == BindingState::Bound && !b.deleting) && is_near && !failed(&spot.1)
         };
         let down: Vec<&Spot> = self.down.iter().filter(|(of, _)| of == placement).filter(counts).collect();
         let since = down.iter().filter_map(|spot| self.moved.get(*spot)).min().copied().unwrap_or(0);
         let limits = self.limits.get(placement).map(Vec::as_slice).unwrap_or_default();
         let before = limits.iter().rev().find(|(at, _)| *at <= since).into_iter();
         let rolling = before.chain(limits.iter().filter(|(at, _)| *at > since)).map(|(_, limit)| *limit).max();
-        let runs = self.runs.values().filter(|run| run.placement == *placement);
-        let staged = runs.flat_map(|run| &run.stages).map(|stage| stage.max_concurrency).max();
+        let staged = stages.iter().map(|(_, stage)| stage.max_concurrency).max();
         let limit = rolling.into_iter().chain(staged).max().unwrap_or(0);
         if down.len() > limit && !self.is_lenient {
             let names: Vec<&str> = down.iter().map(|(_, cluster)| cluster.as_str()).collect();
@@ -396,7 +410,7 @@ impl Checker {
         let [run] = runs[..] else { return Ok(()) };
         for stage in run.stages.iter().filter(|stage| !stage.phase.is_reached()) {
             let is_early = |c: &gitfleet::model::runs::RunCluster| {
-                c.name == order.cluster && binding.is_some_and(|b| b.started_at >= run.frozen.as_ref().map(|f| f.at))
+                c.name == order.cluster && binding.is_some_and(|b| b.started_at > run.frozen.as_ref().map(|f| f.at))
             };
             if stage.clusters.iter().any(is_early) {
                 return Err(format!("2: {} moves in {} before stage {}", order.cluster, run.name, stage.name));
@@ -466,9 +480,11 @@ impl Checker {
                 let held = member.objects().iter().filter(|(_, live)| live.applyset == label);
                 let held: BTreeMap<_, _> = held.map(|(key, live)| (key.clone(), live)).collect();
                 let is_there = !held.is_empty();
+                let is_bound = self.binding(&(placement.clone(), cluster.clone())).is_some_and(|b| !b.deleting);
                 let wanted = match &want.who {
                     Who::Exactly(clusters) => clusters.contains(cluster),
-                    Who::So(_) => self.binding(&(placement.clone(), cluster.clone())).is_some_and(|b| !b.deleting),
+                    Who::AtLeast(clusters) => clusters.contains(cluster) || is_bound,
+                    Who::So(_) => is_bound,
                 };
                 if !wanted {
                     if is_there && !returned.contains(cluster) {

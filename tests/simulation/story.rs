@@ -74,7 +74,8 @@ pub struct Story {
     objects: BTreeMap<(u64, u64), Object>,
     value: u64,
     commits: u64,
-    parsed: BTreeMap<String, Arc<ParsedBlob>>,
+    /// By text, with the blob's id.
+    parsed: BTreeMap<String, (BlobId, Arc<ParsedBlob>)>,
 }
 
 fn cluster(number: u64) -> String {
@@ -257,13 +258,15 @@ impl Story {
         }
         for (_, text) in &files {
             if !self.parsed.contains_key(text) {
-                self.parsed.insert(text.clone(), Arc::new(source::parse_blob(text.as_bytes())));
+                let id = BlobId::new(format!("b{}", self.parsed.len()));
+                self.parsed.insert(text.clone(), (id, Arc::new(source::parse_blob(text.as_bytes()))));
             }
         }
         let selection = source::select(files.iter().map(|(path, _)| path.as_str()), None);
-        let blobs = files
-            .iter()
-            .map(|(path, text)| (Arc::from(path.as_str()), BlobId::new(text.as_str()), Arc::clone(&self.parsed[text])));
+        let blobs = files.iter().map(|(path, text)| {
+            let (id, parsed) = &self.parsed[text];
+            (Arc::from(path.as_str()), id.clone(), Arc::clone(parsed))
+        });
         let tree = source::assemble(Some(id.clone()), &selection, blobs).map(Arc::new);
         let wish = self.wish(tree.as_ref().ok().map(AsRef::as_ref));
         (id, tree, wish)
@@ -301,12 +304,12 @@ impl Story {
         for (number, placement) in &self.placements {
             let named = |keep: &dyn Fn(u64, &Cluster) -> bool| {
                 let kept = self.clusters.iter().filter(|(number, cluster)| keep(**number, cluster));
-                Who::Exactly(kept.map(|(number, _)| ClusterName::new(cluster(*number))).collect())
+                kept.map(|(number, _)| ClusterName::new(cluster(*number))).collect::<BTreeSet<_>>()
             };
             let who = match &placement.policy {
-                Policy::All => named(&|_, _| true),
-                Policy::Env(env) => named(&|_, cluster| cluster.env == *env),
-                Policy::Fixed(fixed) => named(&|number, _| fixed.contains(&number)),
+                Policy::All => Who::Exactly(named(&|_, _| true)),
+                Policy::Env(env) => Who::AtLeast(named(&|_, cluster| cluster.env == *env)),
+                Policy::Fixed(fixed) => Who::Exactly(named(&|number, _| fixed.contains(&number))),
                 Policy::Number(count) => Who::So(usize::try_from(*count).unwrap_or(0).min(self.clusters.len())),
             };
             let namespace = format!("n{number}");

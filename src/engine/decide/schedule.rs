@@ -109,7 +109,7 @@ impl Pass<'_> {
         };
         self.state.policies.insert(index, snapshot);
         for change in outcome.bindings {
-            let binding = change.binding;
+            let mut binding = change.binding;
             let event = match change.action {
                 Action::Create => Some("ClusterPicked"),
                 Action::Unschedule => Some("ClusterDropped"),
@@ -121,6 +121,12 @@ impl Pass<'_> {
             };
             if let Some(event) = event {
                 self.note(event, Some(&binding.cluster), json!({"binding": binding.name}));
+            }
+            // Nothing that was reported speaks of the new generation. Judged by when it was last moved, a cluster that is well
+            // would count as failed until it reports again, and be moved past the limits.
+            let known = self.state.bindings.get(&binding.name);
+            if known.is_some_and(|known| known.generation != binding.generation) {
+                binding.started_at = binding.started_at.map(|_| self.now);
             }
             self.state.bindings.insert(binding.name.clone(), binding);
         }

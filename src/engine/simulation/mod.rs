@@ -270,7 +270,12 @@ impl Simulation {
         self.now = at;
         self.happen(happening);
         self.decide();
-        Some(std::mem::take(&mut self.facts))
+        Some(self.facts())
+    }
+
+    /// Returns what was seen since it was last asked for: of what was done to the simulation from outside, between two steps.
+    pub fn facts(&mut self) -> Vec<Fact> {
+        std::mem::take(&mut self.facts)
     }
 
     fn push_at(&mut self, at: Timestamp, happening: Happening) {
