@@ -241,6 +241,7 @@ impl Pass<'_> {
         let gate = self.state.record.closed_gate().cloned();
         let is_held = |binding: &Binding| gate.as_ref().is_some_and(|g| g.deletions.contains_key(&binding.cluster));
         if self.state.record.removed {
+            self.end_runs("the placement is removed");
             let due: Vec<String> =
                 self.state.bindings.values().filter(|b| !b.deleting && !is_held(b)).map(|b| b.name.clone()).collect();
             for name in due {
@@ -322,7 +323,7 @@ impl Pass<'_> {
     /// Turns a rolling update back to an earlier snapshot; the newest is held.
     pub(in crate::engine) fn return_to(&mut self, to: u64, why: &str) {
         if let Some(newest) = self.state.newest().map(|newest| newest.index) {
-            self.hold(newest, format!("it was rolled back to snapshot {to}: {why}"));
+            self.hold(newest, format!("was rolled back to snapshot {to}: {why}"));
         }
         self.state.record.goal = Some(to);
         self.note("RolledBack", None, json!({"to": to, "why": why}));

@@ -196,7 +196,7 @@ impl Wish<'_> {
         let (snapshot, message) = (run.snapshot(), run.message.clone());
         pass.state.runs.insert(at.run.clone(), run);
         if let Some(index) = snapshot {
-            pass.hold(index, message);
+            pass.hold(index, format!("was rejected: {message}"));
         }
         Ok(format!("rejected: {} ends, and its snapshot is held until `gitfleet retry {}`", at.run, self.aim.placement))
     }

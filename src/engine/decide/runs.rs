@@ -304,7 +304,7 @@ impl Pass<'_> {
             self.end_run(of, RunPhase::RolledBack, format!("{why}; its clusters return to snapshot {to}"));
         }
         if let Some(index) = snapshot {
-            self.hold(index, format!("it was rolled back to snapshot {to}: {why}"));
+            self.hold(index, format!("was rolled back to snapshot {to}: {why}"));
         }
         let name = self.free_name(&format!("{of}-rollback"));
         self.begin_run(name.clone(), RunCause::Rollback { of: of.to_owned(), by }, strategy, Some(to), None);

@@ -19,6 +19,7 @@ pub fn by_run(view: &PlacementView) -> Option<Converged> {
             says("too many clusters failed")
         )),
         RunPhase::Initialized => person("is prepared and goes when its `state` says Run".to_owned()),
+        RunPhase::Stopped if view.record.paused.is_some() => paused(view)?,
         RunPhase::Stopped => person("is stopped and goes on when its `state` says Run".to_owned()),
         RunPhase::Waiting => at_gates(view, run, &name),
         RunPhase::Updating => moving(view, run).unwrap_or(Converged::Progressing),

@@ -210,6 +210,7 @@ fn a_run_that_waits_for_a_person() {
        ├─ ✓ stage staging  1 of 1 cluster done, ended 41s ago
        ├─ ! stage canary  2 of 2 clusters done
        │      waits for approval before the next stage since 30s, digest canary-0a1b2
+       │      by anybody who may command the daemon
        │      gitfleet approve web-3 canary
        └─ · stage production  1 cluster
     "#);
