@@ -255,7 +255,7 @@ impl Pass<'_> {
             self.stage();
             return;
         }
-        self.end_runs("the placement is of strategy RollingUpdate, which moves by itself");
+        self.refuse_runs();
         let Some(goal) = self.goal() else { return };
         let limits = match self.limits() {
             Ok(limits) => limits,

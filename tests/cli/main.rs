@@ -20,6 +20,7 @@ mod run;
 mod schedule;
 mod schedule_ocm;
 mod scratch;
+mod staged;
 mod tell;
 mod validate;
 

@@ -48,7 +48,20 @@ impl Pass<'_> {
         self.state.record.halted = halted.map(|run| run.message.clone());
     }
 
-    /// Ends what is under way, because the placement is moved otherwise now.
+    /// A placement that moves by itself has no runs: those under way end, and those that are written are refused.
+    pub(super) fn refuse_runs(&mut self) {
+        let why = "the placement is of strategy RollingUpdate, which moves by itself; set strategy.type External";
+        self.follow_written_runs();
+        let begun = self.state.runs.values().filter(|run| run.frozen.is_some() && !run.phase.is_final());
+        for name in begun.map(|run| run.name.clone()).collect::<Vec<_>>() {
+            self.end_run(&name, RunPhase::Failed, why.to_owned());
+        }
+        for run in self.state.runs.values_mut().filter(|run| run.phase == RunPhase::Pending) {
+            (run.refused, run.message) = (true, why.to_owned());
+        }
+    }
+
+    /// Ends what is under way, because the placement is gone.
     pub(super) fn end_runs(&mut self, why: &str) {
         let unfinished = self.state.runs.values().filter(|run| !run.phase.is_final()).map(|run| run.name.clone());
         for name in unfinished.collect::<Vec<_>>() {

@@ -69,7 +69,10 @@ fn the_staged_update_example_with_its_status_document() {
     let canary: Vec<&str> = story.run(RUN).stages[1].clusters.iter().map(|cluster| cluster.name.as_str()).collect();
     assert_eq!(canary, ["south", "north"], "9 comes before 10");
     let requests = approval_request_objects(story.run(RUN));
-    assert_eq!(requests.iter().map(|r| r["metadata"]["name"].as_str()).collect::<Vec<_>>(), [Some("example-staged-update-run-after-canary")]);
+    assert_eq!(
+        requests.iter().map(|r| r["metadata"]["name"].as_str()).collect::<Vec<_>>(),
+        [Some("example-staged-update-run-after-canary")]
+    );
     let now = story.now;
     let columns = |kind, objects: &[Value]| table(kind, objects, false, now).headers.join(" ");
     assert_eq!(columns(Kind::Approvals, &requests), "NAME UPDATE-RUN STAGE APPROVED APPROVALACCEPTED AGE");
