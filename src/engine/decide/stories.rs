@@ -1,6 +1,7 @@
 //! Stories of staged rollouts: commits, members, people and time, told to `decide` one after the other.
 
 mod gates;
+mod guard;
 mod leaving;
 mod runs;
 mod superseding;
