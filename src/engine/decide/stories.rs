@@ -2,6 +2,7 @@
 
 mod gates;
 mod guard;
+mod history;
 mod leaving;
 mod runs;
 mod superseding;
