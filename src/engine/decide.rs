@@ -26,6 +26,7 @@ use crate::deliver::guard::{self, guarded};
 use crate::model::id::{ClusterName, ObjectKey};
 use crate::model::overrides::PickedOverrides;
 use crate::model::records::{Binding, BindingState, DeletionGate, JournalEntry, WorkStatus};
+use crate::model::runs::RunRecord;
 use crate::model::work::WorkOrder;
 use crate::report::binding::{binding_conditions, settled_work};
 use crate::report::placement::placement_status;
@@ -67,9 +68,13 @@ pub fn decide(state: PlacementState, world: &World, now: Timestamp) -> Decision 
     if pass.evict() {
         pass.reschedule();
     }
-    let gate = pass.guard();
-    pass.state.record.deletion_gate = gate;
+    let aims = pass.aims();
+    pass.guard(&aims);
     pass.roll();
+    let new_aims = pass.aims();
+    if new_aims != aims {
+        pass.guard(&new_aims);
+    }
     pass.judge_bindings();
     let orders = pass.orders();
     pass.conclude();
@@ -187,8 +192,12 @@ impl Pass<'_> {
         }
     }
 
-    /// Returns the deletions that wait for a person, if any.
-    fn guard(&mut self) -> Option<DeletionGate> {
+    /// Writes down the deletions that wait for a person, if any, on the way to the snapshots that clusters may come to.
+    fn guard(&mut self, aims: &BTreeSet<u64>) {
+        self.state.record.deletion_gate = self.guarded(aims);
+    }
+
+    fn guarded(&mut self, aims: &BTreeSet<u64>) -> Option<DeletionGate> {
         let record = &self.state.record;
         let is_off = record.annotations.get(DELETION_GUARD).is_some_and(|value| value == "Off");
         let reports_only =
@@ -196,26 +205,22 @@ impl Pass<'_> {
         if is_off || (reports_only && !record.removed) {
             return None;
         }
-        let mut desired_keys = self.desired_keys();
+        let mut kept = self.kept(aims);
         let record = &self.state.record;
         let mut members = BTreeMap::new();
         for binding in self.state.bindings.values().filter(|b| !b.deleting) {
             let Some(work) = self.state.works.get(&binding.cluster) else { continue };
             let leaves = binding.state == BindingState::Unscheduled;
-            let desired = if leaves {
-                BTreeSet::new()
-            } else {
-                let keys = desired_keys.as_mut().and_then(|keys| keys.remove(&binding.cluster));
-                keys.unwrap_or_else(|| work.inventory.clone())
-            };
+            let desired = if leaves { BTreeSet::new() } else { kept.remove(&binding.cluster).unwrap_or_default() };
             let member = guard::Member { inventory: work.inventory.clone(), desired, leaves };
             members.insert(binding.cluster.clone(), member);
         }
         let found = guarded(&record.key, record.removed, &members)?;
-        // What was approved may be carried out in pieces: what is left of it needs no second approval.
+        // What was approved may be carried out in pieces: what is left of it needs no second approval. What is not wanted any
+        // more is not left.
         let approved = record.deletion_gate.as_ref().filter(|gate| gate.opened_at.is_some());
         if let Some(gate) = approved.filter(|gate| is_part_of(&found.deletions, &gate.deletions)) {
-            return Some(gate.clone());
+            return Some(DeletionGate { deletions: found.deletions, ..gate.clone() });
         }
         let known = record.deletion_gate.as_ref().filter(|gate| gate.digest == found.digest);
         Some(known.cloned().unwrap_or_else(|| DeletionGate {
@@ -242,6 +247,9 @@ impl Pass<'_> {
         let is_held = |binding: &Binding| gate.as_ref().is_some_and(|g| g.deletions.contains_key(&binding.cluster));
         if self.state.record.removed {
             self.end_runs("the placement is removed");
+            if self.state.record.paused.is_some() {
+                return;
+            }
             let due: Vec<String> =
                 self.state.bindings.values().filter(|b| !b.deleting && !is_held(b)).map(|b| b.name.clone()).collect();
             for name in due {
@@ -257,6 +265,8 @@ impl Pass<'_> {
         }
         self.refuse_runs();
         let Some(goal) = self.goal() else { return };
+        // One that is held is gone back from for as long as it is.
+        self.state.record.goal = Some(goal).filter(|_| self.state.record.held.is_some());
         let limits = match self.limits() {
             Ok(limits) => limits,
             Err(error) => {
@@ -303,10 +313,24 @@ impl Pass<'_> {
         }
     }
 
-    /// Returns the snapshot that a rolling update goes to: the newest, or the one a rollback returned to.
+    /// Returns the snapshot that a rolling update goes to: the newest, or the one a rollback returned to. Where the newest is
+    /// held and nothing ever succeeded there is none.
     fn goal(&self) -> Option<u64> {
-        let pinned = self.state.record.goal.filter(|goal| self.state.snapshots.contains_key(goal));
-        pinned.or_else(|| self.state.newest().map(|newest| newest.index))
+        let record = &self.state.record;
+        let kept = |goal: &u64| self.state.snapshots.contains_key(goal);
+        let newest = self.state.newest()?;
+        let is_held = record.held.as_ref().is_some_and(|held| held.hash == newest.hash);
+        let otherwise = if is_held { record.last_succeeded.filter(kept) } else { Some(newest.index) };
+        record.goal.filter(kept).or(otherwise)
+    }
+
+    /// Returns the snapshots that clusters may come to: the newest, the one a rolling update is at, those of unfinished runs.
+    fn aims(&self) -> BTreeSet<u64> {
+        let record = &self.state.record;
+        let runs = self.state.runs.values().filter(|run| !run.phase.is_final());
+        let runs = runs.filter(|_| record.spec.strategy.type_ == StrategyType::External);
+        let newest = self.state.newest().map(|newest| newest.index);
+        runs.filter_map(RunRecord::snapshot).chain(newest).chain(record.goal).collect()
     }
 
     /// With `on-failure: Rollback` a rolling update that halted returns to the last snapshot that succeeded everywhere.

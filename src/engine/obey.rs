@@ -16,7 +16,7 @@ use crate::api::placement::StrategyType;
 use crate::model::commands::{Command, Done, Person, Refusal, RefusalReason, Verb};
 use crate::model::id::{CommitId, PlacementKey};
 use crate::model::records::{JournalEntry, Pause, SourceRecord};
-use crate::model::runs::{Approval, ApprovalRules, RunRecord, StagePhase};
+use crate::model::runs::{Approval, ApprovalRules, RunPhase, RunRecord, StagePhase};
 use crate::rollout::staged::{self, Event, Gate, GateName, named_request};
 use crate::store::{self, Expected, Op, Store, records};
 
@@ -279,8 +279,8 @@ impl Wish<'_> {
             what.push(format!("snapshot {} is rolled out again", held.index));
         }
         let is_external = pass.state.record.spec.strategy.type_ == StrategyType::External;
-        let active = pass.active_run().map(|run| run.name.clone());
-        if let Some(run) = active.and_then(|name| pass.state.runs.get_mut(&name)) {
+        let tried = pass.active_run().or_else(|| pass.last_run().filter(|_| is_external)).map(|run| run.name.clone());
+        if let Some(run) = tried.and_then(|name| pass.state.runs.get_mut(&name)) {
             let rules = pass.world.approvals;
             let notes = staged::retry(run, rules, self.now);
             let tried = notes.iter().filter(|note| note.event == Event::ClusterRetried).count();
@@ -315,8 +315,19 @@ impl Wish<'_> {
         let state = &pass.state;
         let is_external = state.record.spec.strategy.type_ == StrategyType::External;
         let named = self.aim.run.as_ref().and_then(|name| state.runs.get(name));
-        let run =
-            named.or_else(|| state.runs.values().filter(|run| run.frozen.is_some()).max_by_key(|run| run.sequence));
+        let run = state.runs.values().filter(|run| run.frozen.is_some()).max_by_key(|run| run.sequence);
+        if let Some(named) = named.filter(|named| is_external && run.is_none_or(|run| run.name != named.name)) {
+            let last = run.map_or_else(
+                || "it has moved nothing".to_owned(),
+                |run| format!("the last that moved clusters of {key} is {}", run.name),
+            );
+            let message = format!("the run {} cannot be rolled back: {last}", named.name);
+            return Err(refusal(RefusalReason::NotPossible, message));
+        }
+        if let Some(run) = run.filter(|run| is_external && run.phase == RunPhase::Initialized) {
+            let message = format!("the run {} has moved nothing yet; remove it, or let it go", run.name);
+            return Err(refusal(RefusalReason::NotPossible, message));
+        }
         let current = match run.filter(|_| is_external) {
             Some(run) => run.snapshot(),
             None => state.record.goal.or_else(|| state.newest().map(|newest| newest.index)),

@@ -123,6 +123,7 @@ impl PlacementState {
             goal: None,
             last_succeeded: None,
             last_automatic: None,
+            runs_from: 0,
             superseded: 0,
             evictions: BTreeMap::new(),
         })

@@ -242,6 +242,9 @@ pub struct PlacementRecord {
     /// The last snapshot that got a run by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_automatic: Option<u64>,
+    /// Runs with a smaller sequence are history: the placement was moved otherwise since, and nothing follows from them.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub runs_from: u64,
     /// How often a rollout was superseded before it finished, since the last that did.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub superseded: u32,
@@ -250,9 +253,8 @@ pub struct PlacementRecord {
     pub evictions: BTreeMap<String, EvictionRecord>,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
-fn is_zero(number: &u32) -> bool {
-    *number == 0
+fn is_zero<N: Default + PartialEq>(number: &N) -> bool {
+    *number == N::default()
 }
 
 impl PlacementRecord {

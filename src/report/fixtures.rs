@@ -273,6 +273,7 @@ impl Case {
             goal: None,
             last_succeeded: None,
             last_automatic: None,
+            runs_from: 0,
             superseded: 0,
             evictions: BTreeMap::new(),
         };

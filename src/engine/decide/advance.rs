@@ -10,7 +10,7 @@ use crate::api::condition::ConditionStatus;
 use crate::model::id::ClusterName;
 use crate::model::overrides::PickedOverrides;
 use crate::model::records::{Binding, BindingState};
-use crate::model::runs::{RunCause, RunPhase, RunRecord};
+use crate::model::runs::{RunPhase, RunRecord};
 use crate::report::binding::settled_work;
 use crate::rollout::staged::{Seen, Situation, Step, advance, catch_up, reached};
 use crate::rollout::{Health, Limits, MaxFailures, Readiness, health};
@@ -35,7 +35,7 @@ impl Pass<'_> {
             stop: self.state.record.paused.is_some(),
             max_failures,
             rules: self.world.approvals,
-            asks_no_gate: matches!(run.cause, RunCause::Rollback { .. }),
+            asks_no_gate: false,
         };
         let before = run.phase;
         let step = advance(&mut run, &situation, self.now);
@@ -59,22 +59,31 @@ impl Pass<'_> {
             .collect();
         names.sort_unstable_by(|a, b| b.cmp(a));
         let mut taken: BTreeSet<ClusterName> = BTreeSet::new();
+        let mut any = false;
         for (_, name) in names {
             let Some(mut run) = self.state.runs.get(&name).cloned() else { continue };
             let own: Vec<ClusterName> = reached(&run).into_iter().cloned().collect();
             if run.phase.is_final() && own.iter().any(|cluster| !taken.contains(cluster)) {
+                let is_in_force = self.is_in_force(&run);
+                if !is_in_force {
+                    taken.extend(own.iter().cloned());
+                }
                 let seen = self.seen(&run, &limits, &taken);
                 let situation = Situation {
                     clusters: &seen,
-                    stop: self.state.record.paused.is_some(),
+                    stop: self.state.record.paused.is_some() || !is_in_force,
                     max_failures,
                     rules: self.world.approvals,
                     asks_no_gate: true,
                 };
                 let step = catch_up(&mut run, &situation, self.now);
+                any |= !step.notes.is_empty();
                 self.take(run, step);
             }
             taken.extend(own);
+        }
+        if any && self.active_run().is_none() {
+            self.note_success();
         }
     }
 

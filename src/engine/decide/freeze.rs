@@ -14,7 +14,8 @@ use crate::model::id::{ClusterName, Digest};
 use crate::model::overrides::PickedOverrides;
 use crate::model::records::{Binding, BindingState};
 use crate::model::runs::{
-    ClusterPhase, DELETION_STAGE, Frozen, RunCause, RunCluster, RunRecord, StagePhase, StageRecord, TaskRecord,
+    ClusterPhase, DELETION_STAGE, Frozen, RunCause, RunCluster, RunPhase, RunRecord, StagePhase, StageRecord,
+    TaskRecord,
 };
 use crate::rollout::staged::{PlannedStage, stages};
 
@@ -143,7 +144,7 @@ impl Pass<'_> {
         run: &RunRecord,
         snapshot: u64,
     ) -> StageRecord {
-        let asks = !matches!(run.cause, RunCause::Rollback { .. });
+        let asks = !matches!(run.cause, RunCause::Rollback { .. }) || !self.has_passed(snapshot);
         let stage = strategy.stages.iter().find(|stage| asks && stage.name == planned.name);
         let tasks = |of: fn(&Stage) -> &Vec<crate::api::staged::StageTask>| {
             let tasks = stage.into_iter().flat_map(of);
@@ -176,6 +177,12 @@ impl Pass<'_> {
             after: tasks(|stage| &stage.after_stage_tasks),
             clusters: planned.clusters.iter().map(cluster).collect(),
         }
+    }
+
+    /// Tells whether a snapshot passed its gates once: it succeeded everywhere, or a run of it did.
+    fn has_passed(&self, snapshot: u64) -> bool {
+        let has_succeeded = |run: &RunRecord| run.phase == RunPhase::Succeeded && run.snapshot() == Some(snapshot);
+        self.state.record.last_succeeded == Some(snapshot) || self.state.runs.values().any(has_succeeded)
     }
 
     fn deletion_stage(&self, clusters: &BTreeSet<ClusterName>) -> StageRecord {

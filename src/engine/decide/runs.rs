@@ -10,7 +10,7 @@ use crate::api::staged::RunState;
 use crate::engine::staged::WrittenRun;
 use crate::model::id::ClusterName;
 use crate::model::records::{Binding, BindingState, HeldSnapshot};
-use crate::model::runs::{ClusterPhase, RunCause, RunPhase, RunRecord};
+use crate::model::runs::{ClusterPhase, RunCause, RunPhase, RunRecord, StageRecord};
 use crate::rollout::staged::phases::end_run;
 
 /// Finished runs that are kept of a placement, beside those that git still has.
@@ -67,6 +67,16 @@ impl Pass<'_> {
         for name in unfinished.collect::<Vec<_>>() {
             self.end_run(&name, RunPhase::Failed, why.to_owned());
         }
+        if let Some(newest) = self.newest_run().map(|run| run.sequence) {
+            self.leave_behind(newest);
+            self.state.record.last_automatic = None;
+        }
+    }
+
+    /// Makes history of the runs up to a sequence: clusters are not where those brought them, and are not to be taken back.
+    fn leave_behind(&mut self, sequence: u64) {
+        let record = &mut self.state.record;
+        record.runs_from = record.runs_from.max(sequence + 1);
     }
 
     /// Takes over who may approve, from the accepted commit.
@@ -93,6 +103,23 @@ impl Pass<'_> {
         self.state.runs.values().max_by_key(|run| run.sequence)
     }
 
+    /// Returns the run that says where clusters are to be, while none is under way.
+    pub(in crate::engine) fn last_run(&self) -> Option<&RunRecord> {
+        self.newest_run().filter(|run| run.sequence >= self.state.record.runs_from)
+    }
+
+    /// Tells whether clusters that an ended run still owes something are to get it: its snapshot is kept, and neither a rollback
+    /// nor anything else has moved them since.
+    pub(super) fn is_in_force(&self, run: &RunRecord) -> bool {
+        let takes_back = |newer: &RunRecord| {
+            let is_rollback = matches!(newer.cause, RunCause::Rollback { .. });
+            is_rollback && newer.sequence > run.sequence && newer.snapshot() != run.snapshot()
+        };
+        run.sequence >= self.state.record.runs_from
+            && run.snapshot().is_some_and(|index| self.state.snapshots.contains_key(&index))
+            && !self.state.runs.values().any(takes_back)
+    }
+
     fn end_run(&mut self, name: &str, phase: RunPhase, message: String) {
         let Some(run) = self.state.runs.get_mut(name) else { return };
         end_run(run, phase, message.clone(), self.now);
@@ -108,7 +135,11 @@ impl Pass<'_> {
             |run: &&RunRecord| matches!(run.cause, RunCause::Written { .. }) && !written.contains_key(&run.name);
         let gone: Vec<String> = self.state.runs.values().filter(is_gone).map(|run| run.name.clone()).collect();
         for name in gone {
-            self.state.runs.remove(&name);
+            if let Some(run) = self.state.runs.remove(&name)
+                && run.frozen.is_some()
+            {
+                self.leave_behind(run.sequence);
+            }
             self.note("RunRemoved", None, json!({"run": name}));
         }
         for (name, document) in written {
@@ -123,8 +154,13 @@ impl Pass<'_> {
                         run.generation += 1;
                     }
                 }
-                Some(run) if !run.phase.is_final() && run.cause == RunCause::Snapshot => {}
-                _ => self.begin_run(name.clone(), cause, strategy.clone(), wanted, document.spec.state),
+                Some(run) if !run.phase.is_final() && !matches!(run.cause, RunCause::Written { .. }) => {}
+                known => {
+                    if let Some(moved) = known.filter(|run| run.frozen.is_some()).map(|run| run.sequence) {
+                        self.leave_behind(moved);
+                    }
+                    self.begin_run(name.clone(), cause, strategy.clone(), wanted, document.spec.state);
+                }
             }
         }
     }
@@ -137,7 +173,7 @@ impl Pass<'_> {
         wanted_snapshot: Option<u64>,
         state: Option<RunState>,
     ) {
-        let sequence = self.newest_run().map_or(0, |run| run.sequence + 1);
+        let sequence = self.newest_run().map_or(0, |run| run.sequence + 1).max(self.state.record.runs_from);
         self.note("RunCreated", None, json!({"run": name, "strategy": strategy, "snapshot": wanted_snapshot}));
         let run = RunRecord {
             name: name.clone(),
@@ -177,10 +213,11 @@ impl Pass<'_> {
         if is_held || record.error.is_some() || record.last_automatic.is_some_and(|last| last >= index) {
             return;
         }
-        self.state.record.last_automatic = Some(index);
-        if self.newest_run().is_none() && self.is_right_everywhere(index) {
+        // Whoever joins later finds no run to follow: then it begins.
+        if self.last_run().is_none() && self.is_right_everywhere(index) {
             return;
         }
+        self.state.record.last_automatic = Some(index);
         let name = self.free_name(&format!("{}-{index}", self.state.record.key.name));
         self.begin_run(name, RunCause::Snapshot, strategy, Some(index), None);
     }
@@ -208,7 +245,7 @@ impl Pass<'_> {
     /// by a snapshot), and clusters that are no longer picked, get a run of their own through the same stages.
     fn begin_follow_up(&mut self) {
         let all_final = self.state.runs.values().all(|run| run.phase.is_final());
-        let Some(last) = self.newest_run().filter(|run| run.phase == RunPhase::Succeeded && all_final) else { return };
+        let Some(last) = self.last_run().filter(|run| run.phase == RunPhase::Succeeded && all_final) else { return };
         let Some(index) = last.snapshot().filter(|index| self.state.snapshots.contains_key(index)) else { return };
         if self.state.record.error.is_some() || !self.policy_is_settled() || self.unfinished_clusters(index).is_empty()
         {
@@ -226,19 +263,19 @@ impl Pass<'_> {
     /// Returns the clusters that are to hold a snapshot and do not, and those that are no longer picked. A cluster whose turn
     /// came while it did not answer is brought there by the run that deferred it.
     pub(super) fn unfinished_clusters(&self, index: u64) -> BTreeSet<ClusterName> {
-        let deferred = self.deferred();
+        let (to_come, to_go) = (self.deferred(|run| &run.stages), self.deferred(|run| run.deletion.as_slice()));
         let is_unfinished = |binding: &&Binding| match binding.state {
             _ if binding.deleting => false,
-            BindingState::Unscheduled => true,
-            _ => !self.is_at(binding, index) && !deferred.contains(&binding.cluster),
+            BindingState::Unscheduled => !to_go.contains(&binding.cluster),
+            _ => !self.is_at(binding, index) && !to_come.contains(&binding.cluster),
         };
         self.state.bindings.values().filter(is_unfinished).map(|binding| binding.cluster.clone()).collect()
     }
 
-    /// Returns the clusters that wait to be caught up with, by runs that are finished.
-    fn deferred(&self) -> BTreeSet<ClusterName> {
-        let finished = self.state.runs.values().filter(|run| run.phase == RunPhase::Succeeded);
-        let stages = finished.flat_map(|run| &run.stages).filter(|stage| stage.phase.is_reached());
+    /// Returns the clusters of some stages that wait to be caught up with, by runs that are finished.
+    fn deferred(&self, stages: impl Fn(&RunRecord) -> &[StageRecord]) -> BTreeSet<ClusterName> {
+        let finished = self.state.runs.values().filter(|run| run.phase == RunPhase::Succeeded && self.is_in_force(run));
+        let stages = finished.flat_map(stages).filter(|stage| stage.phase.is_reached());
         let clusters = stages.flat_map(|stage| &stage.clusters);
         clusters.filter(|cluster| cluster.phase == ClusterPhase::Deferred).map(|cluster| cluster.name.clone()).collect()
     }

@@ -1,6 +1,8 @@
 //! Stories of staged rollouts: commits, members, people and time, told to `decide` one after the other.
 
 mod gates;
+mod guard;
+mod history;
 mod leaving;
 mod runs;
 mod sample;

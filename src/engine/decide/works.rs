@@ -96,29 +96,33 @@ impl Pass<'_> {
         Digest::new(format!("{:x}", Sha256::digest(format!("{hash}\n{text}"))))
     }
 
-    /// Returns what each cluster that stays is to hold at the newest snapshot, after overrides; one whose objects cannot be made
-    /// keeps what it has. Without that snapshot's payload `None`.
-    pub(super) fn desired_keys(&mut self) -> Option<BTreeMap<ClusterName, BTreeSet<ObjectKey>>> {
-        let newest = self.state.newest()?.index;
-        let payload = Arc::clone(self.state.payloads.get(&newest)?);
-        let stays = |b: &&Binding| !b.deleting && b.state != BindingState::Unscheduled;
-        let clusters: Vec<ClusterName> =
-            self.state.bindings.values().filter(stays).map(|b| b.cluster.clone()).collect();
-        let common: BTreeSet<ObjectKey> = payload.keys().cloned().collect();
-        let mut desired = BTreeMap::new();
-        for cluster in clusters {
-            let picked = self.desired_overrides(&cluster, newest);
-            let keys = if picked.is_empty() {
-                common.clone()
-            } else {
-                match self.objects(&cluster, newest, &picked)? {
-                    Ok(objects) => objects.iter().map(|object| object.key.clone()).collect(),
-                    Err(_) => self.state.works.get(&cluster).map(|work| work.inventory.clone()).unwrap_or_default(),
+    /// Returns what each cluster that stays keeps of what it holds: what every snapshot has that it was told to hold or may come
+    /// to, after overrides. A snapshot without payload, or whose objects cannot be made, takes nothing from anybody.
+    pub(super) fn kept(&mut self, aims: &BTreeSet<u64>) -> BTreeMap<ClusterName, BTreeSet<ObjectKey>> {
+        let payloads = self.state.payloads.iter();
+        let common: BTreeMap<u64, BTreeSet<ObjectKey>> =
+            payloads.map(|(index, payload)| (*index, payload.keys().cloned().collect())).collect();
+        let bindings = std::mem::take(&mut self.state.bindings);
+        let mut all = BTreeMap::new();
+        for binding in bindings.values().filter(|b| !b.deleting && b.state != BindingState::Unscheduled) {
+            let cluster = &binding.cluster;
+            let Some(work) = self.state.works.get(cluster).cloned() else { continue };
+            let mut kept = work.inventory.clone();
+            let told = binding.snapshot.filter(|_| binding.state == BindingState::Bound);
+            let told = told.map(|index| (index, binding.overrides.clone()));
+            let to_come = aims.iter().map(|index| (*index, self.desired_overrides(cluster, *index)));
+            for (index, picked) in told.into_iter().chain(to_come.collect::<Vec<_>>()) {
+                if let Some(keys) = common.get(&index).filter(|_| picked.is_empty()) {
+                    kept.retain(|key| keys.contains(key));
+                } else if let Some(Ok(objects)) = self.objects(cluster, index, &picked) {
+                    let keys: BTreeSet<&ObjectKey> = objects.iter().map(|object| &object.key).collect();
+                    kept.retain(|key| keys.contains(key));
                 }
-            };
-            desired.insert(cluster, keys);
+            }
+            all.insert(cluster.clone(), kept);
         }
-        Some(desired)
+        self.state.bindings = bindings;
+        all
     }
 
     /// Returns what each member shall hold. A binding that is being removed comes before a newer one of its cluster.

@@ -1,0 +1,109 @@
+//! What is deleted, and whom it waits for.
+
+use super::*;
+
+const QUEUE: &str = "gitfleet.io/staged-update-strategy: s, gitfleet.io/when-superseded: Queue";
+
+/// Content, and volumes beside it, which nobody deletes unasked.
+fn with_volumes(value: &str, volumes: &[&str]) -> String {
+    let volume = |name: &&str| {
+        format!(
+            "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {{name: {name}, namespace: a}}\nspec: {{}}\n---\n"
+        )
+    };
+    payload(value) + &volumes.iter().map(volume).collect::<String>()
+}
+
+/// Returns the volumes that a cluster holds.
+fn volumes(story: &Story, cluster: &str) -> String {
+    let work = story.state.works.get(&ClusterName::from(cluster)).expect("it was told something");
+    let volumes = work.inventory.iter().filter(|key| key.kind == "PersistentVolumeClaim");
+    volumes.map(|key| key.name.as_str()).collect::<Vec<_>>().join(" ")
+}
+
+fn commit(story: &mut Story, value: &str, volumes: &[&str]) -> String {
+    story.commit(&[("x.yaml", with_volumes(value, volumes))]);
+    story.settle()
+}
+
+#[test]
+fn a_rollback_deletes_nothing_precious_unasked() {
+    let by_hand = |story: &mut Story| {
+        story.say(Verb::Approve, "p-1 one").expect("the gate opens");
+        assert_eq!(story.settle(), "a1 b1 c1 d1");
+        story.say_as("ann", Verb::Rollback, "p", None, Some(0)).expect("it is kept");
+        assert_eq!(story.settle(), "a0 b0 c0 d0");
+    };
+    let by_itself = |story: &mut Story| {
+        story.manner("b", Manner::Refuses);
+        story.say(Verb::Approve, "p-1 one").expect("the gate opens");
+        assert_eq!(story.settle(), "a0 b0 c0 d0");
+        story.manner("b", Manner::Well);
+        story.settle();
+    };
+    let back = "gitfleet.io/staged-update-strategy: s, gitfleet.io/on-failure: Rollback";
+    let ways: [(&str, fn(&mut Story)); 2] = [(AUTOMATIC, by_hand), (back, by_itself)];
+    for (annotations, way) in ways {
+        let mut story = Story::rolled_out(&[("p.yaml", placement(annotations))]);
+        assert_eq!(commit(&mut story, "1", &["v"]), "a1 b0 c0 d0");
+        assert_eq!(volumes(&story, "a"), "v");
+        way(&mut story);
+        assert_eq!(volumes(&story, "a"), "v", "{annotations}: a person must look first");
+        story.say(Verb::Approve, "p deletion").expect("it waits");
+        story.settle();
+        assert_eq!(volumes(&story, "a"), "", "{annotations}");
+        assert_eq!(story.state.record.deletion_gate, None, "{annotations}");
+    }
+}
+
+#[test]
+fn a_rolling_update_returns_as_carefully() {
+    let rolling = super::super::super::fixtures::placement("p", "", "");
+    let mut story = Story::of(&[("p.yaml", rolling)]);
+    story.later(600);
+    assert_eq!(story.later(600), "a0 b0 c0 d0");
+    commit(&mut story, "1", &["v"]);
+    story.later(600);
+    assert_eq!(story.later(600), "a1 b1 c1 d1");
+    story.say_as("ann", Verb::Rollback, "p", None, Some(0)).expect("it is kept");
+    story.settle();
+    story.later(600);
+    assert_eq!((story.later(600).as_str(), volumes(&story, "a").as_str()), ("a0 b0 c0 d0", "v"));
+    story.say(Verb::Approve, "p deletion").expect("it waits");
+    story.settle();
+    assert_eq!(volumes(&story, "a"), "");
+}
+
+#[test]
+fn what_a_queued_snapshot_restores_is_not_deleted_before() {
+    let mut story = Story::of(&[("p.yaml", placement(QUEUE)), ("x.yaml", with_volumes("0", &["v"]))]);
+    story.settle();
+    story.say(Verb::Approve, "p-0 one").expect("the gate opens");
+    assert_eq!(story.settle(), "a0 b0 c0 d0");
+    assert_eq!(commit(&mut story, "1", &[]), "a1 b0 c0 d0");
+    assert_eq!(volumes(&story, "a"), "v");
+    assert_eq!(commit(&mut story, "2", &["v"]), "a1 b0 c0 d0");
+    assert_eq!(volumes(&story, "a"), "v", "snapshot 1 is without it still, and nobody approved");
+    story.say(Verb::Approve, "p-1 one").expect("the gate opens");
+    story.settle();
+    story.say(Verb::Approve, "p-2 one").expect("the gate opens");
+    assert_eq!(story.settle(), "a2 b2 c2 d2");
+    assert_eq!((volumes(&story, "a"), story.state.record.deletion_gate.clone()), ("v".to_owned(), None));
+}
+
+#[test]
+fn a_deletion_that_was_withdrawn_is_asked_for_again() {
+    let mut story = Story::of(&[("x.yaml", with_volumes("0", &["v", "w"]))]);
+    story.settle();
+    story.say(Verb::Approve, "p-0 one").expect("the gate opens");
+    story.settle();
+    commit(&mut story, "1", &[]);
+    story.say(Verb::Approve, "p deletion").expect("it waits");
+    story.settle();
+    assert_eq!((volumes(&story, "a").as_str(), volumes(&story, "b").as_str()), ("", "v w"));
+    commit(&mut story, "2", &["w"]);
+    assert_eq!(story.state.record.closed_gate(), None, "v was approved");
+    commit(&mut story, "3", &[]);
+    let gate = story.state.record.closed_gate().expect("w was kept in between");
+    assert!(gate.deletions.contains_key("b"), "{gate:?}");
+}
