@@ -52,11 +52,23 @@ impl Pass<'_> {
     pub(super) fn refuse_runs(&mut self) {
         let why = "the placement is of strategy RollingUpdate, which moves by itself; set strategy.type External";
         self.follow_written_runs();
-        let begun = self.state.runs.values().filter(|run| run.frozen.is_some() && !run.phase.is_final());
-        for name in begun.map(|run| run.name.clone()).collect::<Vec<_>>() {
-            self.end_run(&name, RunPhase::Failed, why.to_owned());
+        let begun = self.state.runs.values().filter(|run| run.frozen.is_some());
+        let begun: Vec<(u64, String, bool)> =
+            begun.map(|run| (run.sequence, run.name.clone(), run.phase.is_final())).collect();
+        for (_, name, _) in begun.iter().filter(|(_, _, is_over)| !is_over) {
+            self.end_run(name, RunPhase::Failed, why.to_owned());
         }
-        for run in self.state.runs.values_mut().filter(|run| run.phase == RunPhase::Pending) {
+        if let Some((newest, ..)) = begun.iter().max() {
+            self.leave_behind(*newest);
+            self.state.record.last_automatic = None;
+        }
+        let next = self.newest_run().map_or(0, |run| run.sequence + 1).max(self.state.record.runs_from);
+        let pending = self.state.runs.values_mut().filter(|run| run.phase == RunPhase::Pending);
+        for (sequence, run) in (next..).zip(pending) {
+            // It has not begun: it is no history.
+            if run.sequence < self.state.record.runs_from {
+                run.sequence = sequence;
+            }
             (run.refused, run.message) = (true, why.to_owned());
         }
     }
