@@ -375,18 +375,26 @@ impl Pass<'_> {
         self.note("RemovalStarted", Some(&cluster), json!({"binding": name}));
     }
 
-    /// Writes events of conditions that have become true.
+    /// Writes events of conditions that have become true: in their order, and each once for a rollout. One begins with a
+    /// snapshot, and where clusters join.
     fn note_progress(&mut self, before: &[Condition]) {
         let kind = self.state.record.key.kind();
-        for (type_, event) in PROGRESS_EVENTS {
+        let holds = |conditions: &[Condition], type_: &str| {
             let type_ = format!("{kind}{type_}");
-            let holds = |conditions: &[Condition]| {
-                find_condition(conditions, &type_).is_some_and(|c| c.status == ConditionStatus::True)
-            };
-            if holds(&self.state.record.conditions) && !holds(before) {
-                let snapshot = self.state.newest().map(|newest| newest.index);
-                self.note(event, None, json!({"snapshot": snapshot}));
-            }
+            find_condition(conditions, &type_).is_some_and(|c| c.status == ConditionStatus::True)
+        };
+        let record = &self.state.record;
+        let pinned = record.goal.filter(|_| record.spec.strategy.type_ != StrategyType::External);
+        let Some(snapshot) = pinned.or(self.state.newest().map(|newest| newest.index)) else { return };
+        let (first, now) = (PROGRESS_EVENTS[0].0, &record.conditions);
+        let begins = holds(now, first) && !holds(before, first);
+        let told = record.told.filter(|(of, _)| *of == snapshot && !begins).map_or(0, |(_, told)| told);
+        let new = PROGRESS_EVENTS[told..].iter().take_while(|(type_, _)| holds(now, type_)).count();
+        for (_, event) in &PROGRESS_EVENTS[told..told + new] {
+            self.note(event, None, json!({"snapshot": snapshot}));
+        }
+        if told + new > 0 {
+            self.state.record.told = Some((snapshot, told + new));
         }
     }
 

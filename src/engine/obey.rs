@@ -80,9 +80,17 @@ pub fn resolve(placements: &BTreeMap<PlacementKey, PlacementState>, command: &Co
             }
         }
     }
-    if aims.is_empty() {
+    // A run of one placement may be called as another placement is: `web-1`. A pause is of placements; a gate that is meant
+    // otherwise is not opened.
+    let is_of_placements = matches!(command.verb, Verb::Pause | Verb::Resume);
+    let asks_gates = matches!(command.verb, Verb::Approve | Verb::Reject) && command.stage.is_none();
+    if aims.is_empty() || is_of_placements || asks_gates {
         let of_name = placements.iter().filter(|(key, _)| key.name == named.name && is_in_place(key));
-        aims = of_name.map(|(key, state)| aim_at(key, state, command)).collect();
+        let of_name: Vec<Aim> = of_name.map(|(key, state)| aim_at(key, state, command)).collect();
+        if is_of_placements && !of_name.is_empty() {
+            aims.clear();
+        }
+        aims.extend(of_name);
     }
     match aims.len() {
         0 => Err(refusal(

@@ -124,6 +124,7 @@ impl PlacementState {
             last_succeeded: None,
             last_automatic: None,
             runs_from: 0,
+            told: None,
             superseded: 0,
             evictions: BTreeMap::new(),
         })

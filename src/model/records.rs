@@ -245,6 +245,9 @@ pub struct PlacementRecord {
     /// Runs with a smaller sequence are history: the placement was moved otherwise since, and nothing follows from them.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub runs_from: u64,
+    /// The snapshot whose rollout the journal speaks of, and how many of a rollout's events it has told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub told: Option<(u64, usize)>,
     /// How often a rollout was superseded before it finished, since the last that did.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub superseded: u32,

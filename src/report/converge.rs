@@ -133,6 +133,7 @@ fn standings(view: &PlacementView) -> Vec<Standing> {
         }
         standings.push(match view.offline(&binding.cluster) {
             Some(offline) => Standing::Offline(format!("{}{}", binding.cluster, why(offline))),
+            None if view.record.paused.is_some() && !binding.deleting => Standing::Queued,
             None if view.is_external() && !binding.deleting => Standing::AwaitsRun,
             None => Standing::Moving,
         });
@@ -410,6 +411,14 @@ mod tests {
                 C::Failed("snapshot 3 failed on east, and is held until `gitfleet retry web`".into()),
             ),
             ("removed, still there", Box::new(|c| c.record.removed = true), C::Progressing),
+            (
+                "removed while paused",
+                Box::new(|c| {
+                    c.record.removed = true;
+                    c.record.paused = Some(Pause { by: "ann".into(), at: at(0), reason: None });
+                }),
+                C::WaitingForPerson("paused by ann; gitfleet resume web".into()),
+            ),
             (
                 "removed and gone",
                 Box::new(|c| {

@@ -117,7 +117,7 @@ impl Pass<'_> {
         if let RunCause::Rollback { of, .. } = &run.cause
             && let Some(bad) = self.state.runs.get(of)
         {
-            return Ok((touched(bad), BTreeSet::new()));
+            return Ok((self.touched(bad), BTreeSet::new()));
         }
         let labels = |binding: &&Binding| {
             let member = self.world.clusters.get(binding.cluster.as_str());
@@ -226,17 +226,23 @@ impl Pass<'_> {
             stage.digest = Digest::new(format!("{:x}", Sha256::digest(text)));
         }
     }
-}
 
-/// Returns the stages of a run with the clusters it has moved, as a rollback visits them.
-fn touched(bad: &RunRecord) -> Vec<PlannedStage> {
-    let is_touched = |cluster: &&RunCluster| {
-        matches!(cluster.phase, ClusterPhase::Updating | ClusterPhase::Succeeded | ClusterPhase::Failed)
-    };
-    let planned = |stage: &StageRecord| PlannedStage {
-        name: stage.name.clone(),
-        clusters: stage.clusters.iter().filter(is_touched).map(|cluster| cluster.name.clone()).collect(),
-        max_concurrency: stage.max_concurrency,
-    };
-    bad.stages.iter().map(planned).collect()
+    /// Returns the stages of a run with the clusters it has moved, as a rollback visits them: those to be tried again, too.
+    fn touched(&self, bad: &RunRecord) -> Vec<PlannedStage> {
+        let is_there = |cluster: &RunCluster| {
+            let mut bindings = self.state.bindings.values().filter(|binding| binding.cluster == cluster.name);
+            bindings.any(|binding| binding.snapshot.is_some() && binding.snapshot == bad.snapshot())
+        };
+        let is_touched = |cluster: &&RunCluster| match cluster.phase {
+            ClusterPhase::Updating | ClusterPhase::Succeeded | ClusterPhase::Failed => true,
+            ClusterPhase::Pending => is_there(cluster),
+            ClusterPhase::Deferred | ClusterPhase::Skipped => false,
+        };
+        let planned = |stage: &StageRecord| PlannedStage {
+            name: stage.name.clone(),
+            clusters: stage.clusters.iter().filter(is_touched).map(|cluster| cluster.name.clone()).collect(),
+            max_concurrency: stage.max_concurrency,
+        };
+        bad.stages.iter().map(planned).collect()
+    }
 }

@@ -10,7 +10,7 @@ use crate::api::staged::RunState;
 use crate::engine::staged::WrittenRun;
 use crate::model::id::ClusterName;
 use crate::model::records::{Binding, BindingState, HeldSnapshot};
-use crate::model::runs::{ClusterPhase, RunCause, RunPhase, RunRecord, StageRecord};
+use crate::model::runs::{ClusterPhase, RunCause, RunPhase, RunRecord, StagePhase, StageRecord};
 use crate::rollout::staged::phases::end_run;
 
 /// Finished runs that are kept of a placement, beside those that git still has.
@@ -244,7 +244,8 @@ impl Pass<'_> {
         let gives_way = |run: &&RunRecord| {
             let is_older = run.sequence < sequence && run.snapshot() != snapshot && !run.phase.is_final();
             let is_written = matches!(run.cause, RunCause::Written { .. });
-            is_older && !is_written && (!queues || matches!(run.phase, RunPhase::Pending | RunPhase::Halted))
+            let is_stuck = matches!(run.phase, RunPhase::Pending | RunPhase::Halted) || waits_for_joiners(run);
+            is_older && !is_written && (!queues || is_stuck)
         };
         let older: Vec<String> = self.state.runs.values().filter(gives_way).map(|run| run.name.clone()).collect();
         for run in older {
@@ -411,6 +412,16 @@ pub(super) enum Unready {
     Waits(String),
     /// Something about it must change first.
     Refused(String),
+}
+
+/// Tells whether a follow-up run waits for clusters alone that do not answer: nobody knows for how long.
+fn waits_for_joiners(run: &RunRecord) -> bool {
+    use ClusterPhase::{Deferred, Skipped, Succeeded};
+    let stage = run.stages.iter().find(|stage| !stage.phase.is_done());
+    let is_over =
+        |stage: &StageRecord| stage.clusters.iter().all(|c| matches!(c.phase, Deferred | Succeeded | Skipped));
+    let waits = stage.is_some_and(|stage| stage.phase == StagePhase::Updating && is_over(stage));
+    waits && matches!(run.cause, RunCause::FollowUp { .. })
 }
 
 fn wanted_snapshot(document: &WrittenRun) -> Option<u64> {

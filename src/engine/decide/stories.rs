@@ -1,5 +1,6 @@
 //! Stories of staged rollouts: commits, members, people and time, told to `decide` one after the other.
 
+mod events;
 mod gates;
 mod guard;
 mod history;
@@ -13,11 +14,13 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
+use super::super::disruptions::Disruptions;
 use super::super::fixtures::{payload, tree};
 use super::super::obey::{obey, resolve};
 use super::super::staged::Staged;
 use super::super::world::{Payload, PlacementState, World, clusters};
 use super::decide;
+use crate::api::annotations::SUSPENDED;
 use crate::model::commands::{Command, Person, Refusal, Verb};
 use crate::model::id::{ClusterName, PlacementKey};
 use crate::model::records::{
@@ -145,6 +148,7 @@ impl Story {
         let texts: Vec<(&str, &str)> = self.files.iter().map(|(path, text)| (*path, text.as_str())).collect();
         self.world.tree = tree(&texts);
         self.world.staged = Staged::of(&self.world.tree);
+        self.world.disruptions = Disruptions::of(&self.world.tree);
         for record in self.world.records.values_mut() {
             record.left = true;
         }
@@ -157,7 +161,9 @@ impl Story {
 
     fn note_online(&mut self) {
         for record in self.world.records.values_mut() {
-            record.online = !self.offline.contains(&record.name);
+            let member = self.world.tree.clusters.get(&record.name);
+            let is_suspended = member.is_some_and(|member| member.annotations.contains_key(SUSPENDED));
+            record.online = !self.offline.contains(&record.name) && !is_suspended;
         }
         self.world.clusters = clusters(&self.world.tree, &self.world.records, self.now);
     }

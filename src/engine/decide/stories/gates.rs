@@ -60,6 +60,32 @@ fn a_gate_has_more_names_than_one() {
 }
 
 #[test]
+fn a_run_may_be_called_as_another_placement_is() {
+    let mut story = Story::of(&[]);
+    story.settle();
+    let mut other = story.state.clone();
+    other.record.key.name = "p-0".to_owned();
+    other.runs.clear();
+    let placements = [&story.state, &other].map(|state| (state.record.key.clone(), state.clone()));
+    let placements = BTreeMap::from(placements);
+    let aim = |verb: Verb, stage: Option<&str>| {
+        let command = Command {
+            verb,
+            target: "p-0".to_owned(),
+            stage: stage.map(str::to_owned),
+            to: None,
+            digest: None,
+            reason: None,
+            message: None,
+        };
+        resolve(&placements, &command).map(|aim| aim.placement.name).map_err(|refusal| refusal.reason)
+    };
+    assert_eq!(aim(Verb::Pause, None), Ok("p-0".to_owned()), "runs are not paused");
+    assert_eq!(aim(Verb::Approve, None), Err(RefusalReason::Ambiguous));
+    assert_eq!(aim(Verb::Approve, Some("one")), Ok("p".to_owned()), "a placement has no stage");
+}
+
+#[test]
 fn a_quorum_is_of_persons_and_forgets() {
     let mut story = Story::of(&[]);
     story.world.approvals.required = 2;

@@ -230,3 +230,56 @@ fn nothing_is_removed_while_a_placement_is_paused() {
     story.say(Verb::Resume, "p").expect("it is paused");
     assert_eq!(story.settle(), "");
 }
+
+#[test]
+fn a_rollback_returns_clusters_that_were_to_be_tried_again() {
+    let mut story = Story::rolled_out(&[]);
+    story.content("1");
+    story.settle();
+    story.manner("b", Manner::Refuses);
+    story.say(Verb::Approve, "p-1 one").expect("the gate opens");
+    assert_eq!(story.settle(), "a1 b1 c0 d0");
+    story.say(Verb::Pause, "p").expect("it goes");
+    story.say(Verb::Retry, "p").expect("b failed");
+    story.settle();
+    story.say(Verb::Rollback, "p").expect("0 succeeded");
+    story.manner("b", Manner::Well);
+    story.say(Verb::Resume, "p").expect("it is paused");
+    assert_eq!(story.settle(), "a0 b0 c0 d0");
+    assert_eq!(story.phases(), "p-0 Succeeded, p-1 RolledBack, p-1-rollback Succeeded");
+}
+
+#[test]
+fn a_run_that_is_only_prepared_is_not_rolled_back() {
+    let mut story = Story::of(&[("p.yaml", placement("")), ("s.yaml", ONE_STAGE.to_owned()), ("r.yaml", run("r", ""))]);
+    assert_eq!(story.settle(), "a0 b0 c0 d0");
+    story.commit(&[("q.yaml", run("q", ", state: Initialize")), ("x.yaml", payload("1"))]);
+    story.settle();
+    assert_eq!(story.phases(), "r Succeeded, q Initialized");
+    let refused = story.say(Verb::Rollback, "q").expect_err("it has moved nothing");
+    assert_eq!(refused.reason, RefusalReason::NotPossible);
+}
+
+#[test]
+fn a_percentage_is_of_the_stage_and_rounded_down() {
+    let half = "gitfleet.io/staged-update-strategy: s, gitfleet.io/max-failures: 50%";
+    let mut story = Story::rolled_out(&[("p.yaml", placement(half))]);
+    for cluster in ["b", "d"] {
+        story.manner(cluster, Manner::Slow);
+    }
+    story.content("1");
+    story.settle();
+    story.say(Verb::Approve, "p-1 one").expect("the gate opens");
+    assert_eq!(story.settle(), "a1 b1 c0 d0");
+    let deadline = story.wake_at.expect("time alone decides");
+    while story.wake_at.is_some_and(|at| at <= story.now + SignedDuration::from_secs(601))
+        && story.places() == "a1 b1 c0 d0"
+    {
+        story.now = story.wake_at.expect("it was there");
+        story.settle();
+    }
+    assert!(deadline <= story.now);
+    assert_eq!(story.places(), "a1 b1 c1 d1", "one of two may fail, at the very instant of the deadline");
+    assert_eq!(story.later(600), "a1 b1 c1 d1");
+    assert_eq!(story.phases(), "p-0 Succeeded, p-1 Halted", "of one none may");
+}

@@ -158,3 +158,89 @@ fn a_cluster_offline_after_its_turn_is_as_it_was_seen() {
     assert_eq!(story.settle(), "a1 b1 c1 d1");
     assert_eq!(story.phases(), "p-0 Succeeded, p-1 Succeeded");
 }
+
+/// A MemberCluster of a stage that is suspended.
+fn suspended(name: &str, stage: &str) -> String {
+    let more = format!("labels: {{stage: {stage}}}\n  annotations: {{gitfleet.io/suspended: 'true'}}");
+    super::super::super::fixtures::member(name, &more)
+}
+
+#[test]
+fn a_suspended_cluster_counts_as_offline() {
+    let suspends = || [("b.yaml", suspended("b", "two"))];
+    let resumes = || [("b.yaml", member("b", "two"))];
+    let mut before = before_b();
+    before.commit(&suspends());
+    before.settle();
+    before.say(Verb::Approve, "p-1 one").expect("the gate opens");
+    assert_eq!(before.settle(), "a1 b0 c1 d1", "it holds nobody up");
+    assert!(before.clusters_of("p-1").contains("b Deferred"));
+    before.commit(&resumes());
+    assert_eq!(before.settle(), "a1 b1 c1 d1");
+
+    let mut during = before_b();
+    during.manner("b", Manner::Slow);
+    during.say(Verb::Approve, "p-1 one").expect("the gate opens");
+    during.settle();
+    during.commit(&suspends());
+    assert_eq!(during.settle(), "a1 b1 c0 d0", "it was told before");
+    assert_eq!(during.later(601), "a1 b1 c0 d0");
+    assert_eq!(during.phases(), "p-0 Succeeded, p-1 Halted", "by its deadline");
+    during.manner("b", Manner::Well);
+    during.commit(&resumes());
+    assert_eq!(during.settle(), "a1 b1 c1 d1");
+
+    let mut after = before_b();
+    after.say(Verb::Approve, "p-1 one").expect("the gate opens");
+    after.settle();
+    after.commit(&suspends());
+    assert_eq!((after.settle().as_str(), after.phases().as_str()), ("a1 b1 c1 d1", "p-0 Succeeded, p-1 Succeeded"));
+}
+
+#[test]
+fn a_cluster_that_is_evicted_during_a_run_is_taken_again() {
+    let evict = || ("v.yaml", super::super::super::fixtures::eviction("v", "p", "b"));
+    let mut before = before_b();
+    before.commit(&[evict()]);
+    before.settle();
+    before.say(Verb::Approve, "p-1 one").expect("the gate opens");
+    assert_eq!(before.settle(), "a1 b1 c1 d1");
+
+    let mut during = before_b();
+    during.manner("b", Manner::Slow);
+    during.say(Verb::Approve, "p-1 one").expect("the gate opens");
+    during.settle();
+    during.commit(&[evict()]);
+    during.manner("b", Manner::Well);
+    assert_eq!(during.settle(), "a1 b1 c1 d1");
+
+    let mut after = before_b();
+    after.say(Verb::Approve, "p-1 one").expect("the gate opens");
+    after.settle();
+    after.commit(&[evict()]);
+    assert_eq!(after.settle(), "a1 b1 c1 d1", "by a follow-up run");
+}
+
+#[test]
+fn a_placement_that_comes_back_goes_on() {
+    let mut story = before_b();
+    story.commit(&[("p.yaml", String::new())]);
+    assert_eq!(story.settle(), "a1? b0? c0? d0?", "a person must look first");
+    story.commit(&[("p.yaml", placement(AUTOMATIC))]);
+    assert_eq!((story.settle().as_str(), story.phases().as_str()), ("a1 b0 c0 d0", "p-0 Succeeded, p-1 Waiting"));
+    story.say(Verb::Approve, "p-1 one").expect("the gate opens");
+    assert_eq!(story.settle(), "a1 b1 c1 d1");
+}
+
+#[test]
+fn a_joiner_that_does_not_answer_holds_up_no_newer_snapshot() {
+    for annotations in [AUTOMATIC, "gitfleet.io/staged-update-strategy: s, gitfleet.io/when-superseded: Queue"] {
+        let mut story = Story::rolled_out(&[("p.yaml", placement(annotations))]);
+        story.goes("e", false);
+        story.commit(&[("e.yaml", member("e", "three"))]);
+        story.settle();
+        assert_eq!(story.phases(), "p-0 Succeeded, p-0-2 Updating", "it waits for e");
+        story.content("1");
+        assert_eq!(story.settle(), "a1 b0 c0 d0 e-", "{annotations}");
+    }
+}

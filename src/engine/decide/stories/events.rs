@@ -1,0 +1,42 @@
+//! What the journal says of a rollout, and how often.
+
+use super::*;
+
+/// Returns the placement's events since this was asked last.
+fn events(story: &mut Story) -> Vec<String> {
+    let told = std::mem::take(&mut story.journal);
+    told.into_iter().filter(|event| event.starts_with("Placement")).collect()
+}
+
+const ALL: [&str; 5] = [
+    "PlacementRolloutStarted",
+    "PlacementOverriddenSucceeded",
+    "PlacementWorkSynchronized",
+    "PlacementApplied",
+    "PlacementRolloutCompleted",
+];
+
+#[test]
+fn each_rollout_says_once_how_far_it_is() {
+    let rolling = super::super::super::fixtures::placement("p", "", "");
+    for document in [rolling, placement(AUTOMATIC)] {
+        let mut story = Story::of(&[("p.yaml", document.clone())]);
+        for content in ["0", "1"] {
+            story.content(content);
+            story.settle();
+            if document.contains("External") {
+                story.say(Verb::Approve, "p").expect("the gate opens");
+                story.settle();
+            }
+            story.later(600);
+            story.later(600);
+            assert_eq!(events(&mut story), ALL, "{document} {content}");
+        }
+        for manner in [Manner::Slow, Manner::Well, Manner::Slow, Manner::Well] {
+            story.manner("a", manner);
+            story.work();
+            story.settle();
+        }
+        assert_eq!(events(&mut story), [""; 0], "{document}: a cluster that comes and goes is no rollout");
+    }
+}
