@@ -39,8 +39,8 @@ const START: i64 = 1_767_225_600;
 const SEED: u64 = 0;
 /// How long the base may take to be rolled out.
 const BASE_MAX: Duration = Duration::from_hours(24 * 90);
-/// Steps of base and head each, before the simulation is given up.
-const STEPS_MAX: u64 = 50_000_000;
+/// Instants of base and head each at which anything happens, before the simulation is given up.
+const INSTANTS_MAX: u64 = 50_000_000;
 /// After this long without a change a fleet that waits for nothing is at rest: a cluster that is silent is given up
 /// before.
 const QUIET: SignedDuration = SignedDuration::from_secs(SILENCE_MAX.as_secs() + 60);
@@ -216,12 +216,12 @@ impl<'a> Driver<'a> {
 
     /// Lets things happen until everything rests, or until an instant.
     fn run(&mut self, until: Timestamp) {
-        for _ in 0..STEPS_MAX {
+        for _ in 0..INSTANTS_MAX {
             let Some(next) = self.simulation.next_at().filter(|next| *next <= until) else { return };
             if next > self.changed_at + QUIET && self.marks == 0 && self.is_at_rest() {
                 return;
             }
-            let Some(facts) = self.simulation.step() else { return };
+            let Some(facts) = self.simulation.step_instant() else { return };
             self.see(facts);
         }
     }
@@ -359,6 +359,21 @@ impl<'a> Driver<'a> {
             };
             failures.iter().find(fails).filter(|_| !is_old()).map_or(Fate::Good, |failure| failure.fate)
         })
+    }
+}
+
+impl Simulation {
+    /// Lets everything happen that is due at the next instant, and only then decides, as the daemon does with what arrives
+    /// together: a wave of a thousand clusters is one decision.
+    fn step_instant(&mut self) -> Option<Vec<Fact>> {
+        let at = self.next_at()?;
+        self.now = at;
+        while let Some(due) = self.queue.first_entry().filter(|due| due.key().0 == at) {
+            let happening = due.remove();
+            self.happen(happening);
+        }
+        self.decide();
+        Some(std::mem::take(&mut self.facts))
     }
 }
 

@@ -4,10 +4,12 @@ use super::{
     EventKind, GateType, Offset, Outcome, Simulated, SimulatedEvent, SimulatedGate, SimulatedPlacement, Wait, WaitFor,
 };
 use crate::report::tree::{Line, Style};
-use crate::report::work::{counted, listing};
+use crate::report::work::counted;
 
 /// Lines of one placement's timeline, before the rest is only counted.
 const LINES_MAX: usize = 200;
+/// Clusters that a line names, before the rest is only counted.
+const NAMES_MAX: usize = 8;
 /// Width of the column that says what a summary line is about.
 const LABEL_WIDTH: usize = 13;
 
@@ -20,8 +22,21 @@ pub fn timeline_lines(simulated: &Simulated) -> Vec<Line> {
         lines.extend(simulated.errors.iter().map(|error| Line::default().with(Style::Bad, format!("    {error}"))));
         return lines;
     }
+    let changed = simulated.placements.iter().filter(|placement| !is_quiet(placement)).count();
+    let fleet = |event: &&SimulatedEvent| event.placement.is_none() && event.event != EventKind::Pushed;
+    // What concerns no placement stands where it is read once.
+    if changed != 1 && simulated.events.iter().any(|event| fleet(&event)) {
+        lines.push(Line::default().with(Style::Strong, "fleet"));
+        lines.extend(event_lines(&grouped(simulated.events.iter().filter(fleet))));
+        lines.push(Line::default());
+    }
     for placement in &simulated.placements {
-        lines.extend(placement_lines(simulated, placement));
+        let name = placement.key().to_string();
+        let is_own = |event: &&SimulatedEvent| match &event.placement {
+            Some(of) => *of == name,
+            None => changed == 1 && fleet(event),
+        };
+        lines.extend(placement_lines(placement, &grouped(simulated.events.iter().filter(is_own))));
         lines.push(Line::default());
     }
     lines.push(Line::default().with(Style::Strong, total(simulated)));
@@ -30,11 +45,10 @@ pub fn timeline_lines(simulated: &Simulated) -> Vec<Line> {
 
 fn total(simulated: &Simulated) -> String {
     let count = |wanted: fn(&SimulatedPlacement) -> bool| simulated.placements.iter().filter(|p| wanted(p)).count();
-    let is_quiet = |placement: &SimulatedPlacement| placement.ended_at.is_none();
     let mut text = counted(simulated.placements.len(), "placement");
     for (number, words) in [
-        (count(|p| p.outcome == Outcome::Done), "done"),
-        (count(is_quiet), "without a change"),
+        (count(|p| p.outcome == Outcome::Done && !is_quiet(p)), "done"),
+        (count(is_quiet), "unchanged"),
         (count(|p| p.outcome == Outcome::WaitsForPerson), "waiting for a person"),
         (count(|p| !matches!(p.outcome, Outcome::Done | Outcome::WaitsForPerson)), "not as wished"),
     ] {
@@ -45,29 +59,37 @@ fn total(simulated: &Simulated) -> String {
     text
 }
 
-fn placement_lines(simulated: &Simulated, placement: &SimulatedPlacement) -> Vec<Line> {
-    let key = placement.key();
+/// Tells whether nothing happened to a placement that is as it should be.
+fn is_quiet(placement: &SimulatedPlacement) -> bool {
+    placement.ended_at.is_none() && placement.outcome == Outcome::Done
+}
+
+fn placement_lines(placement: &SimulatedPlacement, groups: &[Group<'_>]) -> Vec<Line> {
     let snapshot = placement.snapshot.map(|index| format!("  snapshot {index}")).unwrap_or_default();
-    let heading = Line::default().with(Style::Strong, format!("{} {key}", placement.kind)).with(Style::Muted, snapshot);
-    let is_quiet = placement.ended_at.is_none();
-    if is_quiet && placement.outcome == Outcome::Done {
+    let heading = format!("{} {}", placement.kind, placement.key());
+    let heading = Line::default().with(Style::Strong, heading).with(Style::Muted, snapshot);
+    if is_quiet(placement) {
         return vec![heading.with(Style::Muted, "  does not change")];
     }
-    let name = key.to_string();
-    let is_shown = |event: &&SimulatedEvent| event.placement.as_ref().is_none_or(|of| *of == name);
-    let groups = grouped(simulated.events.iter().filter(is_shown));
-    let width = groups.iter().map(|group| group.place.chars().count()).max().unwrap_or(0);
     let mut lines = vec![heading];
-    lines.extend(groups.iter().take(LINES_MAX).map(|group| {
+    lines.extend(event_lines(groups));
+    lines.extend(summary_lines(placement));
+    lines
+}
+
+fn event_lines(groups: &[Group<'_>]) -> Vec<Line> {
+    let width = groups.iter().map(|group| group.place.chars().count()).max().unwrap_or(0);
+    let gap = if width == 0 { 0 } else { 2 };
+    let shown = groups.iter().take(LINES_MAX).map(|group| {
         Line::default()
             .with(Style::Muted, format!("  {}  ", clock(group.at)))
-            .with(Style::Plain, format!("{:width$}  ", group.place))
+            .with(Style::Plain, format!("{:1$}", group.place, width + gap))
             .with(group.style, group.words())
-    }));
+    });
+    let mut lines: Vec<Line> = shown.collect();
     if let Some(more) = groups.len().checked_sub(LINES_MAX).filter(|more| *more > 0) {
         lines.push(Line::default().with(Style::Muted, format!("  and {more} more lines; -o json shows all")));
     }
-    lines.extend(summary_lines(placement));
     lines
 }
 
@@ -146,19 +168,27 @@ impl Group<'_> {
             E::RemovalBegan => verb("is to be freed of it", "are to be freed of it"),
             E::ClusterRemoved => verb("is free of it", "are free of it"),
         };
-        let mut words = if self.clusters.is_empty() {
-            String::new()
-        } else {
-            let count = if many { format!("{}: ", counted(self.clusters.len(), "cluster")) } else { String::new() };
-            let names = listing(self.clusters.iter().map(|name| (*name).to_owned()));
-            format!("{count}{names} {verb}")
+        let names = || names(&self.clusters);
+        let mut words = match self.clusters.len() {
+            0 => String::new(),
+            1 => format!("{} {verb}", names()),
+            count => format!("{} {verb}: {}", counted(count, "cluster"), names()),
         };
         match (words.is_empty(), self.message.is_empty()) {
             (_, true) => {}
             (true, false) => words.push_str(self.message),
+            (false, false) if many => words.extend(["; ", self.message]),
             (false, false) => words.extend([": ", self.message]),
         }
         words
+    }
+}
+
+fn names(clusters: &[&str]) -> String {
+    let shown = clusters.iter().take(NAMES_MAX).copied().collect::<Vec<_>>().join(", ");
+    match clusters.len().saturating_sub(NAMES_MAX) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
     }
 }
 
@@ -173,8 +203,8 @@ fn summary_lines(placement: &SimulatedPlacement) -> Vec<Line> {
     };
     let mut lines = vec![labelled("outcome", style, outcome_words(placement))];
     if let Some(at) = placement.failed_at {
-        let touched = placement.touched_at_failure.iter().map(ToString::to_string);
-        let names = if placement.touched_at_failure.is_empty() { "none".to_owned() } else { listing(touched) };
+        let touched: Vec<&str> = placement.touched_at_failure.iter().map(|cluster| cluster.as_str()).collect();
+        let names = if touched.is_empty() { "none".to_owned() } else { names(&touched) };
         let count = placement.touched_at_failure.len();
         let of = counted(placement.clusters_picked, "cluster");
         let text = format!("{count} of {of} when the failure was noticed at {}: {names}", clock(at));
@@ -202,7 +232,8 @@ fn outcome_words(placement: &SimulatedPlacement) -> String {
         Outcome::WaitsForPerson => format!("waits for a person since {}{because}", clock(ended)),
         Outcome::Offline => format!("waits for clusters that do not answer{because}"),
         Outcome::NotFinished => format!("not finished in time{because}"),
-        Outcome::Halted => format!("halted{because}"),
+        // The reason says so itself.
+        Outcome::Halted => placement.message.clone(),
         Outcome::RolledBack => format!("rolled back{because}"),
         Outcome::Failed => format!("cannot go on{because}"),
     }
@@ -212,7 +243,7 @@ fn wait_words(wait: &Wait) -> String {
     let long = wait.seconds.map_or_else(|| "without end".to_owned(), Offset::words);
     let cluster = wait.cluster.as_ref().map(ToString::to_string).unwrap_or_default();
     let what = match wait.for_ {
-        WaitFor::Cluster => format!("for {cluster} to become available"),
+        WaitFor::Cluster => format!("for {cluster} to be done"),
         WaitFor::OfflineCluster => format!("for {cluster} to answer"),
         WaitFor::Time => "for the time to pass that the strategy waits".to_owned(),
         WaitFor::Person => "for a person".to_owned(),

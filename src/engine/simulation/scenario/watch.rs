@@ -221,8 +221,8 @@ impl Look<'_> {
             let approvers = strategies.strategy(&run.placement, &run.strategy).and_then(|s| s.approvers.clone());
             self.run(run, approvers.as_deref());
         }
-        self.bindings(state, world);
         self.deletion_gate(state);
+        self.bindings(state, world);
         let record = &state.record;
         if !self.seen.halted
             && let Some(why) = &record.halted
@@ -298,18 +298,18 @@ impl Look<'_> {
     fn run_began(&mut self, run: &RunRecord) {
         let name = run.name.as_str();
         let clusters = run.stages.iter().map(|stage| stage.clusters.len()).sum();
-        let to = run.snapshot().map(|index| format!(" to snapshot {index}")).unwrap_or_default();
+        let to = run.snapshot().map(|index| format!("snapshot {index} ")).unwrap_or_default();
         let message = format!(
-            "begins{to} by {}: {} in {}",
+            "{to}by {}, {} in {}",
             run.strategy,
             counted(clusters, "cluster"),
             counted(run.stages.len(), "stage")
         );
         if let RunCause::Rollback { of, .. } = &run.cause {
             self.seen.rolled_back = true;
-            self.say(EventKind::RollbackBegan, Some(name), None, None, format!("takes {of} back and {message}"));
+            self.say(EventKind::RollbackBegan, Some(name), None, None, format!("takes {of} back: {message}"));
         } else {
-            self.say(EventKind::RunBegan, Some(name), None, None, message);
+            self.say(EventKind::RunBegan, Some(name), None, None, format!("begins: {message}"));
         }
     }
 
