@@ -2,8 +2,6 @@
 //! gives the same answer, byte for byte.
 
 mod outcome;
-#[cfg(test)]
-mod tests;
 mod watch;
 
 use std::collections::{BTreeMap, BTreeSet};
