@@ -236,7 +236,9 @@ impl<'a> Driver<'a> {
                 }
             }
             self.look(&changed);
-            marks.into_iter().for_each(|mark| self.act(mark));
+            for mark in marks {
+                self.act(mark);
+            }
             // What follows from an action at once is seen at once: the next step may be hours away.
             facts = std::mem::take(&mut self.simulation.facts);
         }

@@ -94,17 +94,23 @@ impl Chart<'_> {
         writeln!(self.text, "    section {}", escaped(name)).expect("a String takes it");
         let (before, after): (Vec<_>, Vec<_>) =
             gates.iter().partition(|gate| gate.when == Some(super::GateSide::Before));
-        before.into_iter().for_each(|gate| self.gate(gate));
+        for gate in before {
+            self.gate(gate);
+        }
         let shown = clusters.iter().filter(|c| c.started_at.is_some() || c.deferred_at.is_some());
         let total = shown.clone().count();
-        shown.take(TASKS_MAX).for_each(|cluster| self.cluster(cluster));
+        for cluster in shown.take(TASKS_MAX) {
+            self.cluster(cluster);
+        }
         if let Some(more) = total.checked_sub(TASKS_MAX).filter(|more| *more > 0) {
             let rest = || clusters.iter().filter(|c| c.started_at.is_some() || c.deferred_at.is_some()).skip(TASKS_MAX);
             let start = rest().filter_map(|c| c.started_at.or(c.deferred_at)).min().unwrap_or_default();
             let end = rest().map(|c| c.ended_at.unwrap_or(self.end)).max();
             self.line(&format!("and {more} more clusters"), "", start, end);
         }
-        after.into_iter().for_each(|gate| self.gate(gate));
+        for gate in after {
+            self.gate(gate);
+        }
     }
 
     fn gate(&mut self, gate: &SimulatedGate) {

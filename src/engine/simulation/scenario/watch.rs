@@ -15,7 +15,7 @@ use crate::model::id::{ClusterName, Digest, PlacementKey};
 use crate::model::records::Binding;
 use crate::model::runs::{ClusterPhase, DELETION_STAGE, RunCause, RunPhase, RunRecord, StageRecord, TaskRecord};
 use crate::report::placement::is_right;
-use crate::report::runs::{closed_gates, command_name};
+use crate::report::runs::{ClosedGate, closed_gates, command_name};
 use crate::report::simulation::{
     ClusterOutcome, EventKind, GateType, Offset, SimulatedCluster, SimulatedEvent, SimulatedGate,
 };
@@ -47,7 +47,7 @@ pub(super) fn open_gates(key: &PlacementKey, state: &PlacementState) -> Vec<Open
         stage: stage.to_owned(),
     };
     let of_runs = state.runs.values().flat_map(|run| {
-        closed_gates(run).into_iter().filter(|closed| closed.is_approval()).map(move |closed| (run, closed.stage))
+        closed_gates(run).into_iter().filter(ClosedGate::is_approval).map(move |closed| (run, closed.stage))
     });
     let mut open: Vec<OpenGate> = of_runs.map(|(run, stage)| gate(Some(&run.name), &stage.name)).collect();
     open.extend(state.record.closed_gate().map(|_| gate(None, DELETION_GATE)));
@@ -138,7 +138,9 @@ impl Watch {
             // What waits since before the push is asked for again by nobody.
             (seen.max_unavailable, seen.changed_at) = (0, None);
             seen.moves.clear();
-            seen.bindings.values_mut().for_each(|binding| binding.moves = None);
+            for binding in seen.bindings.values_mut() {
+                binding.moves = None;
+            }
         }
         for key in scenario.head.placements.keys().filter(|key| watch.is_chosen(key)).cloned().collect::<Vec<_>>() {
             watch.placements.entry(key).or_default();
@@ -191,7 +193,9 @@ impl Watch {
             if !said.is_empty() {
                 seen.changed_at = Some(self.offset(now));
             }
-            said.into_iter().for_each(|event| self.say(now, event));
+            for event in said {
+                self.say(now, event);
+            }
         }
         self.placements.insert(key.clone(), seen);
         asked
@@ -212,7 +216,9 @@ impl Look<'_> {
     fn at_all(&mut self, world: &World, state: Option<&PlacementState>, strategies: &Staged) {
         let Some(state) = state else {
             let names: Vec<String> = self.seen.bindings.keys().cloned().collect();
-            names.iter().for_each(|name| self.binding_gone(name));
+            for name in &names {
+                self.binding_gone(name);
+            }
             return;
         };
         let mut runs: Vec<&RunRecord> = state.runs.values().collect();
@@ -361,12 +367,11 @@ impl Look<'_> {
     ) {
         let wait = task.wait.map(|wait| Offset(i64::try_from(wait.as_millis()).unwrap_or(i64::MAX)).words());
         if task.asked_at.is_some() && seen.0.is_none() {
-            let message = match &wait {
-                Some(wait) => format!("waits {wait} {place}"),
-                None => {
-                    let who = approvers.map(|approvers| format!(" ({approvers})")).unwrap_or_default();
-                    format!("waits for a person{who} {place}")
-                }
+            let message = if let Some(wait) = &wait {
+                format!("waits {wait} {place}")
+            } else {
+                let who = approvers.map(|approvers| format!(" ({approvers})")).unwrap_or_default();
+                format!("waits for a person{who} {place}")
             };
             self.say(EventKind::GateAsked, Some(&run.name), Some(&stage.name), None, message);
         }
@@ -394,7 +399,9 @@ impl Look<'_> {
         }
         let gone: Vec<String> =
             self.seen.bindings.keys().filter(|name| !state.bindings.contains_key(*name)).cloned().collect();
-        gone.iter().for_each(|name| self.binding_gone(name));
+        for name in &gone {
+            self.binding_gone(name);
+        }
         let deadline = annotations::progress_deadline(&state.record.annotations).unwrap_or(PROGRESS_DEADLINE_DEFAULT);
         for (name, binding) in &state.bindings {
             let mut seen = self.seen.bindings.remove(name).unwrap_or_default();
