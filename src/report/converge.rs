@@ -408,7 +408,7 @@ mod tests {
                     c.record.goal = Some(2);
                     hold(c);
                 }),
-                C::Failed("snapshot 3 failed on east, and is held until `gitfleet retry web`".into()),
+                C::Failed("snapshot 3 is held until `gitfleet retry web`: failed on east".into()),
             ),
             ("removed, still there", Box::new(|c| c.record.removed = true), C::Progressing),
             (
