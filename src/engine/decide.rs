@@ -113,7 +113,7 @@ impl Pass<'_> {
             let work = works.get(&b.cluster).filter(|w| w.generation == b.generation);
             b.deleting && work.is_some_and(|w| w.complete && w.inventory.is_empty())
         };
-        let gone: Vec<Binding> = self.state.bindings.values().filter(|b| done(b, &self.state.works)).cloned().collect();
+        let gone: Vec<Binding> = self.state.bindings().filter(|b| done(b, &self.state.works)).cloned().collect();
         for binding in gone {
             self.state.bindings.remove(&binding.name);
             self.state.works.remove(&binding.cluster);
@@ -146,8 +146,7 @@ impl Pass<'_> {
     fn leave(&mut self) {
         let left: Vec<Binding> = self
             .state
-            .bindings
-            .values()
+            .bindings()
             .filter(|b| !self.world.clusters.contains(b.cluster.as_str()))
             .cloned()
             .collect();
@@ -162,7 +161,8 @@ impl Pass<'_> {
     fn unschedule_all(&mut self) {
         self.state.record.error = None;
         self.state.selected = None;
-        for binding in self.state.bindings.values_mut().filter(|b| b.state != BindingState::Unscheduled) {
+        let kept = self.state.bindings.values_mut().filter(|b| b.state != BindingState::Unscheduled);
+        for binding in kept.map(Arc::make_mut) {
             binding.previous_state = Some(binding.state);
             binding.state = BindingState::Unscheduled;
         }
@@ -290,7 +290,10 @@ impl Pass<'_> {
         self.judge_overrides();
         for binding in self.state.bindings.values_mut() {
             let work = self.state.works.get(&binding.cluster).map(AsRef::as_ref);
-            binding.conditions = binding_conditions(binding, work, self.world.is_online(&binding.cluster), self.now);
+            let conditions = binding_conditions(binding, work, self.world.is_online(&binding.cluster), self.now);
+            if binding.conditions != conditions {
+                Arc::make_mut(binding).conditions = conditions;
+            }
         }
     }
 
@@ -306,7 +309,7 @@ impl Pass<'_> {
         let mut desired_keys = self.desired_keys();
         let record = &self.state.record;
         let mut members = BTreeMap::new();
-        for binding in self.state.bindings.values().filter(|b| !b.deleting) {
+        for binding in self.state.bindings().filter(|b| !b.deleting) {
             let Some(work) = self.state.works.get(&binding.cluster) else { continue };
             let leaves = binding.state == BindingState::Unscheduled;
             let desired = if leaves {
@@ -336,7 +339,7 @@ impl Pass<'_> {
     }
 
     fn limits(&self) -> Result<Limits, String> {
-        let picked = self.state.bindings.values().filter(|b| b.state != BindingState::Unscheduled).count();
+        let picked = self.state.bindings().filter(|b| b.state != BindingState::Unscheduled).count();
         let goal = target(self.state.policy().and_then(|p| p.policy.as_ref()), picked);
         let record = &self.state.record;
         let limits = Limits::resolve(record.spec.strategy.rolling_update.as_ref(), &record.annotations, goal);
@@ -349,7 +352,7 @@ impl Pass<'_> {
         let is_held = |binding: &Binding| gate.as_ref().is_some_and(|g| g.deletions.contains_key(&binding.cluster));
         if self.state.record.removed {
             let due: Vec<String> =
-                self.state.bindings.values().filter(|b| !b.deleting && !is_held(b)).map(|b| b.name.clone()).collect();
+                self.state.bindings().filter(|b| !b.deleting && !is_held(b)).map(|b| b.name.clone()).collect();
             for name in due {
                 self.remove(&name);
             }
@@ -372,8 +375,7 @@ impl Pass<'_> {
         };
         let views: Vec<BindingView> = self
             .state
-            .bindings
-            .values()
+            .bindings()
             .map(|binding| {
                 let work = self.state.works.get(&binding.cluster).map(AsRef::as_ref);
                 let health = health(binding, settled_work(binding, work).is_some(), &limits, self.now);
@@ -437,7 +439,7 @@ impl Pass<'_> {
 
     /// Tells a cluster to hold a snapshot.
     fn bring(&mut self, name: &str, index: u64, strategy: ApplyStrategy, overrides: PickedOverrides) {
-        let Some(binding) = self.state.bindings.get_mut(name) else { return };
+        let Some(binding) = self.state.bindings.get_mut(name).map(Arc::make_mut) else { return };
         let facts = json!({"binding": name, "from": binding.snapshot, "to": index});
         binding.state = BindingState::Bound;
         binding.snapshot = Some(index);
@@ -450,7 +452,7 @@ impl Pass<'_> {
     }
 
     fn remove(&mut self, name: &str) {
-        let Some(binding) = self.state.bindings.get_mut(name) else { return };
+        let Some(binding) = self.state.bindings.get_mut(name).map(Arc::make_mut) else { return };
         binding.deleting = true;
         binding.generation += 1;
         let cluster = binding.cluster.clone();
@@ -480,7 +482,7 @@ impl Pass<'_> {
             let is_told = binding.state == BindingState::Bound && !binding.deleting;
             is_told && health(binding, settled_work(binding, work).is_some(), &limits, self.now).failed
         };
-        self.state.bindings.values().filter(has_failed).map(|binding| binding.name.clone()).collect()
+        self.state.bindings().filter(has_failed).map(|binding| binding.name.clone()).collect()
     }
 
     /// Writes down the placement's own status, and forgets payload nobody needs.
@@ -488,7 +490,7 @@ impl Pass<'_> {
         let in_use: BTreeSet<u64> = self.state.snapshots_in_use().map(|s| s.index).collect();
         self.state.payloads.retain(|index, _| in_use.contains(index));
         self.forget_rendered();
-        let bindings: Vec<Binding> = self.state.bindings.values().cloned().collect();
+        let bindings = self.state.shared_bindings();
         let conditions = placement_status(&self.state.view(&bindings, self.world, self.now)).conditions;
         let before = std::mem::replace(&mut self.state.record.conditions, conditions);
         self.note_progress(&before);

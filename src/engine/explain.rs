@@ -229,7 +229,7 @@ fn delegated(state: &PlacementState, explanation: Explanation) -> Explanation {
 fn explain_placement(world: &World, state: &PlacementState) -> Result<Explanation, Error> {
     let key = &state.record.key;
     let policy = scheduled_policy(key, state.record.spec.policy.as_ref());
-    let bindings: Vec<Binding> = state.bindings.values().cloned().collect();
+    let bindings: Vec<Binding> = state.bindings().cloned().collect();
     let request = Request {
         placement: key,
         policy: policy.as_ref(),

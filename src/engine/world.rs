@@ -72,7 +72,7 @@ pub struct PlacementState {
     /// Resource snapshots by index.
     pub snapshots: BTreeMap<u64, Arc<ResourceSnapshot>>,
     /// Bindings by name.
-    pub bindings: BTreeMap<String, Binding>,
+    pub bindings: BTreeMap<String, Arc<Binding>>,
     /// Staged update runs by name.
     pub runs: BTreeMap<String, RunRecord>,
     /// What each cluster holds.
@@ -129,7 +129,7 @@ impl PlacementState {
     }
 
     /// Returns the placement as reports see it, with its `bindings` as a list.
-    pub fn view<'a>(&'a self, bindings: &'a [Binding], world: &'a World, now: Timestamp) -> PlacementView<'a> {
+    pub fn view<'a>(&'a self, bindings: &'a [Arc<Binding>], world: &'a World, now: Timestamp) -> PlacementView<'a> {
         PlacementView {
             record: &self.record,
             policy: self.policy(),
@@ -141,6 +141,16 @@ impl PlacementState {
             clusters: &world.records,
             now,
         }
+    }
+
+    /// Returns the bindings, in order of their names.
+    pub fn bindings(&self) -> impl Iterator<Item = &Binding> {
+        self.bindings.values().map(AsRef::as_ref)
+    }
+
+    /// Returns the bindings as a list that shares them.
+    pub fn shared_bindings(&self) -> Vec<Arc<Binding>> {
+        self.bindings.values().cloned().collect()
     }
 
     /// Returns the newest resource snapshot.
@@ -162,7 +172,7 @@ impl PlacementState {
 
     /// Returns the indexes of the snapshots that something names: bindings, the goal, unfinished runs.
     pub fn snapshots_named(&self) -> BTreeSet<u64> {
-        let bindings = self.bindings.values().filter_map(|binding| binding.snapshot);
+        let bindings = self.bindings().filter_map(|binding| binding.snapshot);
         let runs = self.runs.values().filter(|run| !run.phase.is_final()).filter_map(RunRecord::snapshot);
         bindings.chain(runs).chain(self.record.goal).collect()
     }

@@ -107,7 +107,7 @@ impl Pass<'_> {
         }
         for cluster in &step.remove {
             let left_over = |b: &&Binding| b.cluster == *cluster && b.state == BindingState::Unscheduled && !b.deleting;
-            let Some(name) = self.state.bindings.values().find(left_over).map(|b| b.name.clone()) else { continue };
+            let Some(name) = self.state.bindings().find(left_over).map(|b| b.name.clone()) else { continue };
             self.remove(&name);
         }
         self.wake_at = self.wake_at.into_iter().chain(step.wake_at).min();
@@ -117,14 +117,14 @@ impl Pass<'_> {
     /// Returns the binding that speaks for a cluster: picked, and not being removed.
     fn binding_of(&self, cluster: &ClusterName) -> Option<&Binding> {
         let speaks = |b: &&Binding| b.cluster == *cluster && !b.deleting && b.state != BindingState::Unscheduled;
-        self.state.bindings.values().find(speaks)
+        self.state.bindings().find(speaks)
     }
 
     /// Returns what a run sees of its clusters. Those of `taken` are a newer run's.
     fn seen(&self, run: &RunRecord, limits: &Limits, taken: &BTreeSet<ClusterName>) -> BTreeMap<ClusterName, Seen> {
         let Some(frozen) = &run.frozen else { return BTreeMap::new() };
         let mut bindings: BTreeMap<&ClusterName, Vec<&Binding>> = BTreeMap::new();
-        for binding in self.state.bindings.values() {
+        for binding in self.state.bindings() {
             bindings.entry(&binding.cluster).or_default().push(binding);
         }
         let gate = self.state.record.closed_gate();
@@ -162,7 +162,7 @@ impl Pass<'_> {
 
     /// Remembers the snapshot that is available on every picked cluster, if there is one: a rollback goes there.
     pub(super) fn note_success(&mut self) {
-        let picked = || self.state.bindings.values().filter(|b| b.state != BindingState::Unscheduled);
+        let picked = || self.state.bindings().filter(|b| b.state != BindingState::Unscheduled);
         let Some(index) = picked().next().and_then(|binding| binding.snapshot) else { return };
         let Ok(limits) = self.limits() else { return };
         let limits = Limits { unavailable_period: Duration::ZERO, ..limits };

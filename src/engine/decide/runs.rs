@@ -219,7 +219,7 @@ impl Pass<'_> {
             BindingState::Unscheduled => true,
             _ => !self.is_at(binding, index) && !deferred.contains(&binding.cluster),
         };
-        self.state.bindings.values().filter(is_unfinished).map(|binding| binding.cluster.clone()).collect()
+        self.state.bindings().filter(is_unfinished).map(|binding| binding.cluster.clone()).collect()
     }
 
     /// Returns the clusters that wait to be caught up with, by runs that are finished.
@@ -241,7 +241,7 @@ impl Pass<'_> {
 
     /// Tells whether every picked cluster is told to hold a snapshot, and nothing is left to be removed.
     fn is_right_everywhere(&self, index: u64) -> bool {
-        self.state.bindings.values().all(|binding| !binding.deleting && self.is_at(binding, index))
+        self.state.bindings().all(|binding| !binding.deleting && self.is_at(binding, index))
     }
 
     /// The newest pending run that can begin does, if none is under way. Rollbacks come first.

@@ -26,7 +26,7 @@ impl Pass<'_> {
     /// Without the snapshot's payload nobody can say; what is there then stays.
     pub(super) fn desired_overrides(&self, cluster: &ClusterName, snapshot: u64) -> PickedOverrides {
         if !self.state.payloads.contains_key(&snapshot) {
-            let held = self.state.bindings.values().find(|b| b.cluster == *cluster && b.snapshot == Some(snapshot));
+            let held = self.state.bindings().find(|b| b.cluster == *cluster && b.snapshot == Some(snapshot));
             return held.map(|binding| binding.overrides.clone()).unwrap_or_default();
         }
         let candidates = self.candidates.get(&snapshot).filter(|candidates| !candidates.is_empty());
@@ -56,9 +56,10 @@ impl Pass<'_> {
     /// Writes down, for each binding that overrides concern, whether its objects can be made with them.
     pub(super) fn judge_overrides(&mut self) {
         let is_concerned =
-            |b: &&mut Binding| !b.deleting && b.state != BindingState::Scheduled && !b.overrides.is_empty();
+            |b: &&mut Arc<Binding>| !b.deleting && b.state != BindingState::Scheduled && !b.overrides.is_empty();
         let mut bindings = std::mem::take(&mut self.state.bindings);
-        for binding in bindings.values_mut().filter(is_concerned) {
+        for shared in bindings.values_mut().filter(is_concerned) {
+            let binding = shared.as_ref();
             let objects = binding.snapshot.map(|snapshot| self.objects(&binding.cluster, snapshot, &binding.overrides));
             let (status, reason, message) = match objects.flatten() {
                 None => continue,
@@ -77,7 +78,11 @@ impl Pass<'_> {
                 observed_generation: binding.generation,
                 last_transition_time: self.now,
             };
-            set_condition(&mut binding.conditions, condition);
+            let mut conditions = binding.conditions.clone();
+            set_condition(&mut conditions, condition);
+            if binding.conditions != conditions {
+                Arc::make_mut(shared).conditions = conditions;
+            }
         }
         self.state.bindings = bindings;
     }
@@ -89,7 +94,7 @@ impl Pass<'_> {
         let payload = Arc::clone(self.state.payloads.get(&newest)?);
         let stays = |b: &&Binding| !b.deleting && b.state != BindingState::Unscheduled;
         let clusters: Vec<ClusterName> =
-            self.state.bindings.values().filter(stays).map(|b| b.cluster.clone()).collect();
+            self.state.bindings().filter(stays).map(|b| b.cluster.clone()).collect();
         let common: BTreeSet<ObjectKey> = payload.keys().cloned().collect();
         let mut desired = BTreeMap::new();
         for cluster in clusters {
@@ -156,7 +161,7 @@ impl Pass<'_> {
         let newest = self.state.newest().map(|newest| newest.index);
         let mut rendered = std::mem::take(&mut self.state.rendered);
         let mut held: BTreeMap<&ClusterName, Vec<(u64, &PickedOverrides)>> = BTreeMap::new();
-        for binding in self.state.bindings.values() {
+        for binding in self.state.bindings() {
             held.entry(&binding.cluster).or_default().extend(binding.snapshot.map(|index| (index, &binding.overrides)));
         }
         rendered.retain(|cluster, snapshot, picked| {
