@@ -11,13 +11,14 @@ mod schedule;
 mod stories;
 mod works;
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde_json::json;
 
-use super::world::{Payload, PlacementState, Selected, World};
+use super::world::{Judged, Payload, PlacementState, Selected, World};
 use crate::api::annotations::{DELETION_GUARD, ON_FAILURE};
 use crate::api::condition::{Condition, ConditionStatus, find_condition};
 use crate::api::placement::{ApplyStrategy, ApplyStrategyType, StrategyType};
@@ -144,12 +145,8 @@ impl Pass<'_> {
 
     /// A cluster that left the fleet keeps what it has: its binding goes, and nothing on it is touched.
     fn leave(&mut self) {
-        let left: Vec<Binding> = self
-            .state
-            .bindings()
-            .filter(|b| !self.world.clusters.contains(b.cluster.as_str()))
-            .cloned()
-            .collect();
+        let left: Vec<Binding> =
+            self.state.bindings().filter(|b| !self.world.clusters.contains(b.cluster.as_str())).cloned().collect();
         for binding in left {
             self.state.bindings.remove(&binding.name);
             self.state.works.remove(&binding.cluster);
@@ -288,13 +285,22 @@ impl Pass<'_> {
 
     fn judge_bindings(&mut self) {
         self.judge_overrides();
-        for binding in self.state.bindings.values_mut() {
-            let work = self.state.works.get(&binding.cluster).map(AsRef::as_ref);
-            let conditions = binding_conditions(binding, work, self.world.is_online(&binding.cluster), self.now);
-            if binding.conditions != conditions {
-                Arc::make_mut(binding).conditions = conditions;
+        let before = std::mem::take(&mut self.state.judged);
+        let mut known = before.iter().peekable();
+        let mut judged = Vec::with_capacity(self.state.bindings.len());
+        for (name, binding) in &mut self.state.bindings {
+            let work = self.state.works.get(&binding.cluster);
+            let online = self.world.is_online(&binding.cluster);
+            while known.next_if(|judged| judged.binding.name < *name).is_some() {}
+            if !known.peek().is_some_and(|judged| judged.is_of(binding, work, online)) {
+                let conditions = binding_conditions(binding, work.map(AsRef::as_ref), online, self.now);
+                if binding.conditions != conditions {
+                    Arc::make_mut(binding).conditions = conditions;
+                }
             }
+            judged.push(Judged { binding: Arc::clone(binding), work: work.cloned(), online });
         }
+        self.state.judged = Arc::new(judged);
     }
 
     /// Returns the deletions that wait for a person, if any.
@@ -306,19 +312,20 @@ impl Pass<'_> {
         if is_off || (reports_only && !record.removed) {
             return None;
         }
-        let mut desired_keys = self.desired_keys();
+        let desired_keys = self.desired_keys();
         let record = &self.state.record;
         let mut members = BTreeMap::new();
         for binding in self.state.bindings().filter(|b| !b.deleting) {
             let Some(work) = self.state.works.get(&binding.cluster) else { continue };
             let leaves = binding.state == BindingState::Unscheduled;
+            let inventory = Cow::Borrowed(&work.inventory);
             let desired = if leaves {
-                BTreeSet::new()
+                Cow::default()
             } else {
-                let keys = desired_keys.as_mut().and_then(|keys| keys.remove(&binding.cluster));
-                keys.unwrap_or_else(|| work.inventory.clone())
+                let keys = desired_keys.as_ref().and_then(|keys| keys.get(&binding.cluster));
+                keys.map_or_else(|| inventory.clone(), |keys| Cow::Borrowed(keys.as_ref()))
             };
-            let member = guard::Member { inventory: work.inventory.clone(), desired, leaves };
+            let member = guard::Member { inventory, desired, leaves };
             members.insert(binding.cluster.clone(), member);
         }
         let found = guarded(&record.key, record.removed, &members)?;

@@ -83,6 +83,8 @@ pub struct PlacementState {
     pub unreadable: BTreeSet<u64>,
     /// Objects that overrides made for clusters.
     pub rendered: Rendered,
+    /// What the bindings' conditions were found from, in the order of the bindings.
+    pub judged: Arc<Vec<Judged>>,
     /// What the accepted commit selects; recomputed when the commit or the placement changes.
     pub selected: Option<Arc<Selected>>,
 }
@@ -100,6 +102,7 @@ impl PlacementState {
             payloads: BTreeMap::new(),
             unreadable: BTreeSet::new(),
             rendered: Rendered::default(),
+            judged: Arc::default(),
             selected: None,
         }
     }
@@ -184,6 +187,28 @@ impl PlacementState {
         indexes.sort_unstable();
         indexes.dedup();
         indexes.into_iter().filter_map(|index| self.snapshots.get(&index))
+    }
+}
+
+/// A binding with its conditions, and what they follow from: as long as all of it is the same, so are they.
+#[derive(Clone, Debug)]
+pub struct Judged {
+    /// The binding; compared by identity.
+    pub binding: Arc<Binding>,
+    /// What its cluster holds; compared by identity.
+    pub work: Option<Arc<WorkStatus>>,
+    /// Its cluster answers.
+    pub online: bool,
+}
+
+impl Judged {
+    /// Tells whether this is what is to be judged.
+    pub fn is_of(&self, binding: &Arc<Binding>, work: Option<&Arc<WorkStatus>>, online: bool) -> bool {
+        let same_work = match (&self.work, work) {
+            (Some(known), Some(work)) => Arc::ptr_eq(known, work),
+            (known, work) => known.is_none() && work.is_none(),
+        };
+        same_work && online == self.online && Arc::ptr_eq(&self.binding, binding)
     }
 }
 

@@ -89,23 +89,22 @@ impl Pass<'_> {
 
     /// Returns what each cluster that stays is to hold at the newest snapshot, after overrides; one whose objects cannot be made
     /// keeps what it has. Without that snapshot's payload `None`.
-    pub(super) fn desired_keys(&mut self) -> Option<BTreeMap<ClusterName, BTreeSet<ObjectKey>>> {
+    pub(super) fn desired_keys(&mut self) -> Option<BTreeMap<ClusterName, Arc<BTreeSet<ObjectKey>>>> {
         let newest = self.state.newest()?.index;
         let payload = Arc::clone(self.state.payloads.get(&newest)?);
         let stays = |b: &&Binding| !b.deleting && b.state != BindingState::Unscheduled;
-        let clusters: Vec<ClusterName> =
-            self.state.bindings().filter(stays).map(|b| b.cluster.clone()).collect();
-        let common: BTreeSet<ObjectKey> = payload.keys().cloned().collect();
+        let clusters: Vec<ClusterName> = self.state.bindings().filter(stays).map(|b| b.cluster.clone()).collect();
+        let common: Arc<BTreeSet<ObjectKey>> = Arc::new(payload.keys().cloned().collect());
         let mut desired = BTreeMap::new();
         for cluster in clusters {
             let picked = self.desired_overrides(&cluster, newest);
             let keys = if picked.is_empty() {
-                common.clone()
+                Arc::clone(&common)
             } else {
-                match self.objects(&cluster, newest, &picked)? {
+                Arc::new(match self.objects(&cluster, newest, &picked)? {
                     Ok(objects) => objects.iter().map(|object| object.key.clone()).collect(),
                     Err(_) => self.state.works.get(&cluster).map(|work| work.inventory.clone()).unwrap_or_default(),
-                }
+                })
             };
             desired.insert(cluster, keys);
         }
