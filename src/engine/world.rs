@@ -147,7 +147,7 @@ impl PlacementState {
     }
 
     /// Returns the bindings, in order of their names.
-    pub fn bindings(&self) -> impl Iterator<Item = &Binding> {
+    pub fn bindings(&self) -> impl DoubleEndedIterator<Item = &Binding> {
         self.bindings.values().map(AsRef::as_ref)
     }
 

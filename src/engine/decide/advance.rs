@@ -87,11 +87,12 @@ impl Pass<'_> {
 
     /// Writes down how a run stands, and moves and removes what it says.
     fn take(&mut self, run: RunRecord, step: Step) {
+        let started: BTreeSet<&ClusterName> = step.start.iter().collect();
         let overrides: BTreeMap<ClusterName, PickedOverrides> = run
             .stages
             .iter()
             .flat_map(|stage| &stage.clusters)
-            .filter(|cluster| step.start.contains(&cluster.name))
+            .filter(|cluster| started.contains(&cluster.name))
             .map(|cluster| (cluster.name.clone(), cluster.overrides.clone()))
             .collect();
         for note in &step.notes {
@@ -99,10 +100,11 @@ impl Pass<'_> {
             self.note(&note.event.to_string(), note.cluster.as_ref(), facts);
         }
         if let Some(frozen) = &run.frozen {
+            let names = self.speaking(&step.start);
             for cluster in &step.start {
                 let picked = overrides.get(cluster).cloned().unwrap_or_default();
-                let Some(name) = self.binding_of(cluster).map(|binding| binding.name.clone()) else { continue };
-                self.bring(&name, frozen.snapshot, frozen.apply_strategy.clone(), picked);
+                let Some(name) = names.get(cluster) else { continue };
+                self.bring(name, frozen.snapshot, frozen.apply_strategy.clone(), picked);
             }
         }
         for cluster in &step.remove {
@@ -114,10 +116,12 @@ impl Pass<'_> {
         self.state.runs.insert(run.name.clone(), run);
     }
 
-    /// Returns the binding that speaks for a cluster: picked, and not being removed.
-    fn binding_of(&self, cluster: &ClusterName) -> Option<&Binding> {
-        let speaks = |b: &&Binding| b.cluster == *cluster && !b.deleting && b.state != BindingState::Unscheduled;
-        self.state.bindings().find(speaks)
+    /// Returns the names of the bindings that speak for clusters: picked, and not being removed.
+    fn speaking(&self, of: &[ClusterName]) -> BTreeMap<ClusterName, String> {
+        let of: BTreeSet<&ClusterName> = of.iter().collect();
+        let speaks = |b: &&Binding| !b.deleting && b.state != BindingState::Unscheduled && of.contains(&b.cluster);
+        // Of several the first in order of name.
+        self.state.bindings().filter(speaks).rev().map(|b| (b.cluster.clone(), b.name.clone())).collect()
     }
 
     /// Returns what a run sees of its clusters. Those of `taken` are a newer run's.

@@ -72,7 +72,7 @@ impl Pass<'_> {
             Next::Keep(index) => (index, Vec::new()),
             Next::Create { index, prune } => (index, prune),
         };
-        let bindings: Vec<Binding> = self.state.bindings().cloned().collect();
+        let bindings = self.state.shared_bindings();
         let request = Request {
             placement: &key,
             policy: policy.as_ref(),
