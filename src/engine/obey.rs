@@ -4,6 +4,7 @@
 //! happens because of it, and a crash loses none.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -271,7 +272,7 @@ impl Wish<'_> {
         };
         // A deadline that ran while nothing was done about it is no verdict: what is on its way has as long again.
         let paused_for = self.now.duration_since(pause.at);
-        for binding in pass.state.bindings.values_mut() {
+        for binding in pass.state.bindings.values_mut().map(Arc::make_mut) {
             binding.started_at = binding.started_at.and_then(|at| at.checked_add(paused_for).ok());
         }
         Ok(format!("resumed: {key} goes on"))
@@ -302,7 +303,7 @@ impl Wish<'_> {
         } else if !is_external {
             let failed = pass.failed_bindings();
             for name in &failed {
-                if let Some(binding) = pass.state.bindings.get_mut(name) {
+                if let Some(binding) = pass.state.bindings.get_mut(name).map(Arc::make_mut) {
                     binding.started_at = Some(self.now);
                     binding.generation += 1;
                 }

@@ -282,7 +282,7 @@ impl Pass<'_> {
             BindingState::Unscheduled => !to_go.contains(&binding.cluster),
             _ => !self.is_at(binding, index) && !to_come.contains(&binding.cluster),
         };
-        self.state.bindings.values().filter(is_unfinished).map(|binding| binding.cluster.clone()).collect()
+        self.state.bindings().filter(is_unfinished).map(|binding| binding.cluster.clone()).collect()
     }
 
     /// Returns the clusters of some stages that wait to be caught up with, by runs that are finished.
@@ -304,7 +304,7 @@ impl Pass<'_> {
 
     /// Tells whether every picked cluster is told to hold a snapshot, and nothing is left to be removed.
     fn is_right_everywhere(&self, index: u64) -> bool {
-        self.state.bindings.values().all(|binding| !binding.deleting && self.is_at(binding, index))
+        self.state.bindings().all(|binding| !binding.deleting && self.is_at(binding, index))
     }
 
     /// The newest pending run that can begin does, if none is under way. Rollbacks come first.

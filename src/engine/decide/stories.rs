@@ -285,7 +285,7 @@ impl Story {
             };
             format!("{}{at}{mark}", binding.cluster)
         };
-        let mut places: Vec<String> = self.state.bindings.values().map(place).collect();
+        let mut places: Vec<String> = self.state.bindings().map(place).collect();
         places.sort();
         places.join(" ")
     }

@@ -144,7 +144,7 @@ fn who_may(run: &RunRecord) -> &str {
 }
 
 fn cluster_lines(view: &PlacementView, run: &RunRecord, cluster: &RunCluster, width: usize) -> Vec<Line> {
-    let binding = view.bindings.iter().find(|binding| binding.cluster == cluster.name);
+    let binding = view.bindings().find(|binding| binding.cluster == cluster.name);
     let held = binding.and_then(|b| b.snapshot).map_or_else(|| "-".to_owned(), |index| index.to_string());
     let (style, glyph, words) = state(view, run, cluster, binding);
     let line = Line::default()

@@ -182,7 +182,7 @@ fn another_apply_strategy_rolls_out_like_content() {
     story.settle();
     assert_eq!(story.phases(), "p-0 Succeeded, p-0-2 Succeeded");
     let is_forced = |b: &crate::model::records::Binding| b.apply_strategy.server_side_apply_config.is_some();
-    assert!(story.state.bindings.values().all(is_forced));
+    assert!(story.state.bindings().all(is_forced));
 }
 
 #[test]

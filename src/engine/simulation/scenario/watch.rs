@@ -390,7 +390,7 @@ impl Look<'_> {
             let left = world.records.get(&binding.cluster).is_none_or(|record| record.left);
             binding.snapshot.is_some() && !binding.deleting && !left
         };
-        let unavailable = state.bindings.values().filter(is_told).filter(|binding| !is_available(binding)).count();
+        let unavailable = state.bindings().filter(is_told).filter(|binding| !is_available(binding)).count();
         self.seen.max_unavailable = self.seen.max_unavailable.max(unavailable);
         // A run tells of its clusters itself.
         let is_staged = state.record.spec.strategy.type_ == StrategyType::External && !state.record.removed;
