@@ -260,7 +260,6 @@ impl Pass<'_> {
         let gate = self.state.record.closed_gate().cloned();
         let is_held = |binding: &Binding| gate.as_ref().is_some_and(|g| g.deletions.contains_key(&binding.cluster));
         if self.state.record.removed {
-            self.end_runs("the placement is removed");
             if self.state.record.paused.is_some() {
                 return;
             }

@@ -113,6 +113,8 @@ pub fn resolve(placements: &BTreeMap<PlacementKey, PlacementState>, command: &Co
 
 fn aim_at(key: &PlacementKey, state: &PlacementState, command: &Command) -> Aim {
     let active = state.runs.values().find(|run| run.frozen.is_some() && !run.phase.is_final());
+    // Of a placement that is removed nothing moves: its runs wait for it to come back.
+    let active = active.filter(|_| !state.record.removed);
     let waiting = active.and_then(|run| run.stages.iter().find(|stage| is_waiting(stage.phase)));
     let deletion = state.record.closed_gate().map(|_| DELETION_GATE.to_owned());
     let gate = waiting.map(|stage| stage.name.clone()).or(deletion);

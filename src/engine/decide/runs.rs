@@ -73,18 +73,6 @@ impl Pass<'_> {
         }
     }
 
-    /// Ends what is under way, because the placement is gone.
-    pub(super) fn end_runs(&mut self, why: &str) {
-        let unfinished = self.state.runs.values().filter(|run| !run.phase.is_final()).map(|run| run.name.clone());
-        for name in unfinished.collect::<Vec<_>>() {
-            self.end_run(&name, RunPhase::Failed, why.to_owned());
-        }
-        if let Some(newest) = self.newest_run().map(|run| run.sequence) {
-            self.leave_behind(newest);
-            self.state.record.last_automatic = None;
-        }
-    }
-
     /// Makes history of the runs up to a sequence: clusters are not where those brought them, and are not to be taken back.
     fn leave_behind(&mut self, sequence: u64) {
         let record = &mut self.state.record;
