@@ -1,6 +1,7 @@
 //! A rollout before anybody trusts it: trees, latencies, failures and people in, what happens out. Pure: the same scenario
 //! gives the same answer, byte for byte.
 
+mod gates;
 mod outcome;
 mod watch;
 
@@ -22,7 +23,8 @@ use crate::report::converge::{Converged, converged};
 use crate::report::simulation::{EventKind, Offset, Simulated, SimulatedEvent};
 use crate::schedule::eligibility::SILENCE_MAX;
 use crate::store::records;
-use watch::{OpenGate, Watch};
+use gates::{OpenGate, open_gates};
+use watch::Watch;
 
 /// What everything is simulated with: every cluster can be reached, one person opens a gate.
 const CONFIGURATION: &str = "apiVersion: gitfleet.io/v1alpha1\nkind: Configuration\nsource: {url: /fleet, branch: main}\n\
@@ -283,7 +285,7 @@ impl<'a> Driver<'a> {
     /// A person comes and approves what waits.
     fn approve_waiting(&mut self, approval: &TimedApproval) {
         let placements = self.simulation.core().map(crate::engine::core::Core::placements);
-        let open = placements.into_iter().flatten().flat_map(|(key, state)| watch::open_gates(key, state));
+        let open = placements.into_iter().flatten().flat_map(|(key, state)| open_gates(key, state));
         let is_meant = |gate: &OpenGate| {
             let named = gate.run.as_deref().unwrap_or(gate.placement.name.as_str());
             let is_named = approval.run.as_ref().is_none_or(|run| run == named || *run == gate.placement.name);

@@ -3,6 +3,7 @@
 use super::{
     EventKind, GateType, Offset, Outcome, Simulated, SimulatedEvent, SimulatedGate, SimulatedPlacement, Wait, WaitFor,
 };
+use crate::model::id::ClusterName;
 use crate::report::tree::{Line, Style};
 use crate::report::work::counted;
 
@@ -121,7 +122,7 @@ fn grouped<'a>(events: impl Iterator<Item = &'a SimulatedEvent>) -> Vec<Group<'a
                 && group.message == event.message
                 && event.cluster.is_some()
         });
-        let cluster = event.cluster.as_ref().map(|cluster| cluster.as_str());
+        let cluster = event.cluster.as_ref().map(ClusterName::as_str);
         if let Some(group) = same {
             group.clusters.extend(cluster);
             continue;
@@ -156,8 +157,15 @@ impl Group<'_> {
         let many = self.clusters.len() > 1;
         let verb = |one: &'static str, several: &'static str| if many { several } else { one };
         let verb = match self.kind {
-            E::Pushed | E::RunBegan | E::RunRefused | E::GateAsked | E::GateOpened | E::ApprovalRefused => "",
-            E::Halted | E::RollbackBegan | E::RunEnded => "",
+            E::Pushed
+            | E::RunBegan
+            | E::RunRefused
+            | E::RunEnded
+            | E::GateAsked
+            | E::GateOpened
+            | E::ApprovalRefused
+            | E::Halted
+            | E::RollbackBegan => "",
             E::ClusterOffline => verb("does not answer", "do not answer"),
             E::ClusterOnline => verb("answers again", "answer again"),
             E::ClusterBegan => verb("begins", "begin"),
@@ -203,7 +211,7 @@ fn summary_lines(placement: &SimulatedPlacement) -> Vec<Line> {
     };
     let mut lines = vec![labelled("outcome", style, outcome_words(placement))];
     if let Some(at) = placement.failed_at {
-        let touched: Vec<&str> = placement.touched_at_failure.iter().map(|cluster| cluster.as_str()).collect();
+        let touched: Vec<&str> = placement.touched_at_failure.iter().map(ClusterName::as_str).collect();
         let names = if touched.is_empty() { "none".to_owned() } else { names(&touched) };
         let count = placement.touched_at_failure.len();
         let of = counted(placement.clusters_picked, "cluster");

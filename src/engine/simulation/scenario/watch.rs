@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 
 use super::Scenario;
+use super::gates::{OpenGate, open_gates};
 use crate::api::annotations::{self, PROGRESS_DEADLINE_DEFAULT};
 use crate::api::condition::ConditionStatus;
 use crate::api::placement::StrategyType;
@@ -15,44 +16,11 @@ use crate::model::id::{ClusterName, Digest, PlacementKey};
 use crate::model::records::Binding;
 use crate::model::runs::{ClusterPhase, DELETION_STAGE, RunCause, RunPhase, RunRecord, StageRecord, TaskRecord};
 use crate::report::placement::is_right;
-use crate::report::runs::{ClosedGate, closed_gates, command_name};
 use crate::report::simulation::{
     ClusterOutcome, EventKind, GateType, Offset, SimulatedCluster, SimulatedEvent, SimulatedGate,
 };
 use crate::report::work::{Mode, counted};
 use crate::rollout;
-
-/// A gate that waits for a person.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct OpenGate {
-    pub placement: PlacementKey,
-    /// Absent for the deletion gate of the placement.
-    pub run: Option<String>,
-    pub stage: String,
-}
-
-impl OpenGate {
-    /// Returns the name by which a person approves it.
-    pub fn target(&self) -> String {
-        let own = || self.placement.to_string();
-        self.run.as_ref().map_or_else(own, |run| command_name(&self.placement, run))
-    }
-}
-
-/// Returns the gates of a placement that wait for a person now.
-pub(super) fn open_gates(key: &PlacementKey, state: &PlacementState) -> Vec<OpenGate> {
-    let gate = |run: Option<&str>, stage: &str| OpenGate {
-        placement: key.clone(),
-        run: run.map(str::to_owned),
-        stage: stage.to_owned(),
-    };
-    let of_runs = state.runs.values().flat_map(|run| {
-        closed_gates(run).into_iter().filter(ClosedGate::is_approval).map(move |closed| (run, closed.stage))
-    });
-    let mut open: Vec<OpenGate> = of_runs.map(|(run, stage)| gate(Some(&run.name), &stage.name)).collect();
-    open.extend(state.record.closed_gate().map(|_| gate(None, DELETION_GATE)));
-    open
-}
 
 /// How a run stood when it was last looked at.
 #[derive(Debug, Default)]
