@@ -163,9 +163,9 @@ impl Simulation {
 
     /// Invariant 1: never more clusters unavailable by our doing than maxUnavailable.
     fn check(&mut self) {
-        let bindings = self.state.bindings();
-        self.was_available.extend(bindings.clone().filter(|b| Self::is_available(b)).map(|b| b.cluster.clone()));
-        let moved = bindings.filter(|b| self.was_available.contains(&b.cluster) && !Self::is_available(b));
+        let bindings = || self.state.bindings();
+        self.was_available.extend(bindings().filter(|b| Self::is_available(b)).map(|b| b.cluster.clone()));
+        let moved = bindings().filter(|b| self.was_available.contains(&b.cluster) && !Self::is_available(b));
         let moved: Vec<&str> = moved.map(|b| b.name.as_str()).collect();
         assert!(moved.len() <= MAX_UNAVAILABLE, "unavailable by our doing: {moved:?}");
     }

@@ -308,8 +308,7 @@ impl Case {
 
     /// Brings the bindings' conditions up to date, as the engine does before it asks for the placement's.
     pub fn settle(&mut self) {
-        for binding in &mut self.bindings {
-            let binding = std::sync::Arc::make_mut(binding);
+        for binding in self.bindings.iter_mut().map(std::sync::Arc::make_mut) {
             let online = self.clusters.get(&binding.cluster).is_some_and(|c| c.online);
             binding.conditions = super::binding::binding_conditions(
                 binding,
@@ -320,9 +319,12 @@ impl Case {
         }
     }
 
+    pub fn bindings_mut(&mut self) -> impl Iterator<Item = &mut Binding> {
+        self.bindings.iter_mut().map(std::sync::Arc::make_mut)
+    }
+
     pub fn binding(&mut self, cluster: &str) -> &mut Binding {
-        let found = self.bindings.iter_mut().find(|b| b.cluster.as_str() == cluster);
-        std::sync::Arc::make_mut(found.expect("the case has the binding"))
+        self.bindings_mut().find(|b| b.cluster.as_str() == cluster).expect("the case has the binding")
     }
 
     pub fn work(&mut self, cluster: &str) -> &mut WorkStatus {
