@@ -45,7 +45,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
 /// Draws the tree whenever records change, and on a terminal also while only time passes: what is waited for counts down.
 fn watch(source: Source, terminal: Terminal) -> anyhow::Result<Exit> {
     let is_terminal = terminal.width.is_some();
-    let (changed, changes) = mpsc::channel();
+    let (sender, changes) = mpsc::channel();
     let mut books = source.read()?;
     thread::spawn(move || {
         let mut version = 0;
@@ -55,7 +55,7 @@ fn watch(source: Source, terminal: Terminal) -> anyhow::Result<Exit> {
                 source.read()
             });
             let is_over = read.is_err();
-            if changed.send(read).is_err() || is_over {
+            if sender.send(read).is_err() || is_over {
                 return;
             }
         }

@@ -184,10 +184,10 @@ impl Hall {
         };
         match &answer {
             Ok(done) => {
-                tracing::info!(person = person.name, verb = %command.verb, target = command.target, "{}", done.message)
+                tracing::info!(person = person.name, verb = %command.verb, target = command.target, "{}", done.message);
             }
             Err(refusal) => {
-                tracing::warn!(person = person.name, verb = %command.verb, target = command.target, "refused: {refusal}")
+                tracing::warn!(person = person.name, verb = %command.verb, target = command.target, "refused: {refusal}");
             }
         }
         // Whoever asked may have gone.

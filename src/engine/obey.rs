@@ -118,10 +118,10 @@ fn aim_at(key: &PlacementKey, state: &PlacementState, command: &Command) -> Aim 
     let waiting = active.and_then(|run| run.stages.iter().find(|stage| is_waiting(stage.phase)));
     let deletion = state.record.closed_gate().map(|_| DELETION_GATE.to_owned());
     let gate = waiting.map(|stage| stage.name.clone()).or(deletion);
-    let stage = command.stage.clone().or(gate);
-    let is_deletion = stage.as_deref() == Some(DELETION_GATE);
+    let named = command.stage.clone().or(gate);
+    let is_deletion = named.as_deref() == Some(DELETION_GATE);
     let run = active.filter(|_| !is_deletion).map(|run| run.name.clone());
-    Aim { placement: key.clone(), run, stage, gate: None }
+    Aim { placement: key.clone(), run, stage: named, gate: None }
 }
 
 fn is_waiting(phase: StagePhase) -> bool {
@@ -175,10 +175,10 @@ impl Wish<'_> {
         };
         let run = self.aim.run.as_ref().and_then(|name| state.runs.get(name)).ok_or_else(nothing)?;
         let waiting = run.stages.iter().find(|stage| is_waiting(stage.phase)).map(|stage| stage.name.clone());
-        let stage = self.aim.stage.clone().or(waiting).ok_or_else(nothing)?;
+        let named = self.aim.stage.clone().or(waiting).ok_or_else(nothing)?;
         staged::allowed(&self.person.name, run.approvers.as_deref())
             .map_err(|why| refusal(RefusalReason::NotAllowed, why))?;
-        Ok((run.clone(), GateName { run: run.name.clone(), stage, gate: self.aim.gate }))
+        Ok((run.clone(), GateName { run: run.name.clone(), stage: named, gate: self.aim.gate }))
     }
 
     fn approve(&self, pass: &mut Pass<'_>) -> Result<String, Refusal> {

@@ -40,7 +40,7 @@ impl Pass<'_> {
         let before = run.phase;
         let step = advance(&mut run, &situation, self.now);
         let has_succeeded = before != run.phase && run.phase == RunPhase::Succeeded;
-        self.take(run, step);
+        self.take(run, &step);
         if has_succeeded {
             self.note_success();
         }
@@ -78,7 +78,7 @@ impl Pass<'_> {
                 };
                 let step = catch_up(&mut run, &situation, self.now);
                 any |= !step.notes.is_empty();
-                self.take(run, step);
+                self.take(run, &step);
             }
             taken.extend(own);
         }
@@ -95,7 +95,7 @@ impl Pass<'_> {
     }
 
     /// Writes down how a run stands, and moves and removes what it says.
-    fn take(&mut self, run: RunRecord, step: Step) {
+    fn take(&mut self, run: RunRecord, step: &Step) {
         let started: BTreeSet<&ClusterName> = step.start.iter().collect();
         let overrides: BTreeMap<ClusterName, PickedOverrides> = run
             .stages

@@ -56,7 +56,7 @@ impl Pass<'_> {
         let begun: Vec<(u64, String, bool)> =
             begun.map(|run| (run.sequence, run.name.clone(), run.phase.is_final())).collect();
         for (_, name, _) in begun.iter().filter(|(_, _, is_over)| !is_over) {
-            self.end_run(name, RunPhase::Failed, why.to_owned());
+            self.end_run(name, RunPhase::Failed, why);
         }
         if let Some((newest, ..)) = begun.iter().max() {
             self.leave_behind(*newest);
@@ -120,9 +120,9 @@ impl Pass<'_> {
             && !self.state.runs.values().any(takes_back)
     }
 
-    fn end_run(&mut self, name: &str, phase: RunPhase, message: String) {
+    fn end_run(&mut self, name: &str, phase: RunPhase, message: &str) {
         let Some(run) = self.state.runs.get_mut(name) else { return };
-        end_run(run, phase, message.clone(), self.now);
+        end_run(run, phase, message, self.now);
         self.note("RunEnded", None, json!({"run": name, "phase": phase, "message": message}));
     }
 
@@ -238,7 +238,7 @@ impl Pass<'_> {
         let older: Vec<String> = self.state.runs.values().filter(gives_way).map(|run| run.name.clone()).collect();
         for run in older {
             self.state.record.superseded += 1;
-            self.end_run(&run, RunPhase::Superseded, format!("the run {name} of a newer snapshot takes its place"));
+            self.end_run(&run, RunPhase::Superseded, &format!("the run {name} of a newer snapshot takes its place"));
         }
     }
 
@@ -352,7 +352,7 @@ impl Pass<'_> {
         let why =
             by.as_ref().map_or_else(|| "more clusters failed than may".to_owned(), |by| format!("{by} rolled back"));
         if !is_over {
-            self.end_run(of, RunPhase::RolledBack, format!("{why}; its clusters return to snapshot {to}"));
+            self.end_run(of, RunPhase::RolledBack, &format!("{why}; its clusters return to snapshot {to}"));
         }
         if let Some(index) = snapshot {
             self.hold(index, format!("was rolled back to snapshot {to}: {why}"));

@@ -70,8 +70,8 @@ fn times_as_people_and_scripts_read_them() {
 #[test]
 fn the_longest_wait() {
     use GateType::{Approval, TimedWait};
-    let east = || vec![cluster("east", 0, Some(4000))];
     type Row = (&'static str, SimulatedPlacement, Option<(WaitFor, Option<i64>)>);
+    let east = || vec![cluster("east", 0, Some(4000))];
     let rows: Vec<Row> = vec![
         ("nothing", placement(vec![], vec![]), None),
         ("a cluster", placement(east(), vec![]), Some((WaitFor::Cluster, Some(4000)))),

@@ -19,6 +19,7 @@ fn an_approval_says_who_when_where_and_what() {
 #[test]
 fn what_is_refused() {
     use RefusalReason as R;
+    type Row<'a> = (&'a str, &'a str, &'a str, Option<&'a str>, Result<(), R>);
     let narrowed = STRATEGY
         .replace("metadata: {name: s}", "metadata: {name: s, annotations: {gitfleet.io/approvers: 'user:bob'}}");
     let mut story = Story::of(&[]);
@@ -27,7 +28,7 @@ fn what_is_refused() {
     guarded.settle();
     let digest = story.run("p-0").stages[0].digest.to_string();
     let other = story.run("p-0").stages[1].digest.to_string();
-    let rows: [(&str, &str, &str, Option<&str>, Result<(), R>); 8] = [
+    let rows: [Row<'_>; 8] = [
         ("a stage that does not wait", "ann", "p-0 two", None, Err(R::NotWaiting)),
         ("no such stage", "ann", "p-0 four", None, Err(R::NotFound)),
         ("no such run", "ann", "q-0 one", None, Err(R::NotFound)),

@@ -42,8 +42,7 @@ fn a_rollback_deletes_nothing_precious_unasked() {
         story.settle();
     };
     let back = "gitfleet.io/staged-update-strategy: s, gitfleet.io/on-failure: Rollback";
-    let ways: [(&str, fn(&mut Story)); 2] = [(AUTOMATIC, by_hand), (back, by_itself)];
-    for (annotations, way) in ways {
+    for (annotations, way) in [(AUTOMATIC, by_hand as fn(&mut Story)), (back, by_itself)] {
         let mut story = Story::rolled_out(&[("p.yaml", placement(annotations))]);
         assert_eq!(commit(&mut story, "1", &["v"]), "a1 b0 c0 d0");
         assert_eq!(volumes(&story, "a"), "v");
