@@ -9,6 +9,7 @@
 mod ocm;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Instant;
 
 use gitfleet::api::cluster::{Taint, TaintEffect};
@@ -107,7 +108,7 @@ fn policy(number: usize, clusters: usize) -> PlacementPolicy {
 struct Placed {
     key: PlacementKey,
     policy: PlacementPolicy,
-    bindings: Vec<Binding>,
+    bindings: Vec<Arc<Binding>>,
 }
 
 fn run(placed: &Placed, fleet: &Fleet) -> Outcome {
@@ -183,7 +184,7 @@ fn kube_fleet(clusters: usize, placements: usize) -> Value {
     for placed in &mut placed {
         let outcome = run(placed, &fleet);
         let created = outcome.bindings.into_iter().filter(|change| change.action == Action::Create);
-        placed.bindings = created.map(|change| change.binding).collect();
+        placed.bindings = created.map(|change| Arc::new(change.binding)).collect();
         readers.set(placed.key.clone(), Reads::of(&placed.key, Some(&placed.policy), outcome.fulfilled));
     }
     let bindings: usize = placed.iter().map(|placed| placed.bindings.len()).sum();

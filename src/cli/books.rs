@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
@@ -57,7 +58,7 @@ pub struct Books {
     /// Policy snapshots by placement and index.
     pub policies: BTreeMap<PlacementKey, BTreeMap<u64, PolicySnapshot>>,
     /// Bindings by placement.
-    pub bindings: BTreeMap<PlacementKey, Vec<Binding>>,
+    pub bindings: BTreeMap<PlacementKey, Vec<Arc<Binding>>>,
     /// Staged update runs by placement and name.
     pub runs: BTreeMap<PlacementKey, BTreeMap<String, RunRecord>>,
     /// Works by placement and cluster.
@@ -284,7 +285,7 @@ impl Books {
             self.policies.entry(policy.placement.clone()).or_default().insert(policy.index, policy);
         } else if key.starts_with(BINDING_PREFIX) {
             let binding: Binding = typed(value)?;
-            self.bindings.entry(binding.placement.clone()).or_default().push(binding);
+            self.bindings.entry(binding.placement.clone()).or_default().push(binding.into());
         } else if key.starts_with(RUN_PREFIX) {
             let run: RunRecord = typed(value)?;
             self.runs.entry(run.placement.clone()).or_default().insert(run.name.clone(), run);

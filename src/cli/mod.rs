@@ -12,6 +12,7 @@ mod person;
 mod plan;
 mod run;
 mod schedule;
+mod simulate;
 mod status;
 mod tell;
 mod validate;
@@ -49,6 +50,8 @@ enum Command {
     Validate(validate::Args),
     /// Show what a tree would do to the fleet; needs no cluster.
     Plan(plan::Args),
+    /// Show who moves when in a rollout, on virtual time; needs no cluster.
+    Simulate(simulate::Args),
     /// Decide which clusters placements go to, from objects in files alone.
     Schedule(schedule::Args),
     /// Show why a placement has the clusters it has, and not others.
@@ -116,13 +119,16 @@ pub fn main() -> Exit {
             return if error.use_stderr() { Exit::Usage } else { Exit::Done };
         }
     };
-    if let Err(error) = log::init(cli.log_format, cli.log.as_deref()) {
+    // What the simulated daemon would log is in what it prints.
+    let silence = matches!(cli.command, Command::Simulate(_)).then_some("off");
+    if let Err(error) = log::init(cli.log_format, cli.log.as_deref().or(silence)) {
         return fail(&error.into());
     }
     let result = match cli.command {
         Command::Run(args) => run::run(&args),
         Command::Validate(args) => validate::run(&args),
         Command::Plan(args) => plan::run(&args),
+        Command::Simulate(args) => simulate::run(&args),
         Command::Schedule(args) => schedule::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Get(args) => get::run(&args),

@@ -1,9 +1,12 @@
 //! `gitfleet status`: the rollout as a tree, once or live.
 
 use std::io::Write as _;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
 
 use super::Daemon;
-use super::books::{Source, locate};
+use super::books::{Books, Source, locate};
 use super::exit::Exit;
 use super::get::views;
 use super::output::{self, Terminal};
@@ -13,6 +16,9 @@ use crate::report::tree::{StatusView, status_lines};
 
 /// Moves to the top left and clears what is below: the tree is drawn anew in place.
 const REDRAW: &str = "\x1b[H\x1b[J";
+
+/// How often the tree is drawn though nothing changed.
+const TICK: Duration = Duration::from_secs(1);
 
 /// Options of `status`.
 #[derive(Debug, clap::Args)]
@@ -28,31 +34,54 @@ pub struct Args {
 pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let source = locate(&args.daemon)?;
     let terminal = Terminal::of_stdout();
-    let mut version = 0;
-    loop {
-        let (text, exit) = show(&source, terminal)?;
-        if !args.watch {
-            output::print(&text)?;
-            return Ok(exit);
+    if !args.watch {
+        let (text, exit) = show(&source.read()?, terminal);
+        output::print(&text)?;
+        return Ok(exit);
+    }
+    watch(source, terminal)
+}
+
+/// Draws the tree whenever records change, and on a terminal also while only time passes: what is waited for counts down.
+fn watch(source: Source, terminal: Terminal) -> anyhow::Result<Exit> {
+    let is_terminal = terminal.width.is_some();
+    let (changed, changes) = mpsc::channel();
+    let mut books = source.read()?;
+    thread::spawn(move || {
+        let mut version = 0;
+        loop {
+            let read = source.wait(version).and_then(|next| {
+                version = next;
+                source.read()
+            });
+            let is_over = read.is_err();
+            if changed.send(read).is_err() || is_over {
+                return;
+            }
         }
-        let redraw = if terminal.width.is_some() { REDRAW } else { "" };
+    });
+    loop {
+        let (text, exit) = show(&books, terminal);
+        let redraw = if is_terminal { REDRAW } else { "" };
         let mut out = std::io::stdout().lock();
         if out.write_all(format!("{redraw}{text}").as_bytes()).and_then(|()| out.flush()).is_err() {
             return Ok(exit);
         }
         drop(out);
-        version = source.wait(version)?;
+        books = match changes.recv_timeout(if is_terminal { TICK } else { Duration::MAX }) {
+            Ok(read) => read?,
+            Err(_) => books,
+        };
     }
 }
 
-fn show(source: &Source, terminal: Terminal) -> anyhow::Result<(String, Exit)> {
-    let books = source.read()?;
-    let placements = views(&books);
+fn show(books: &Books, terminal: Terminal) -> (String, Exit) {
+    let placements = views(books);
     let view =
         StatusView { source: &books.source, branch: None, placements: &placements, ocm: &books.ocm, now: clock::now() };
     let text = output::render_lines(&status_lines(&view), terminal);
     let worst = placements.iter().map(|view| Exit::from(&converged(view))).fold(Exit::Done, Exit::and);
     let refused =
         !books.source.refused.is_empty() || books.source.failure.is_some() || books.source.held_rewrite.is_some();
-    Ok((text, if refused { worst.and(Exit::NotAsWished) } else { worst }))
+    (text, if refused { worst.and(Exit::NotAsWished) } else { worst })
 }

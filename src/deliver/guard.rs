@@ -3,6 +3,7 @@
 //! It compares the new works with the inventory, never with the previous commit: a first commit, an unrelated history or a
 //! lost store can neither trip nor fool it.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
@@ -16,11 +17,11 @@ const PRECIOUS_KINDS: &[(&str, &str)] =
 
 /// One member's side of a change.
 #[derive(Clone, Debug, Default)]
-pub struct Member {
+pub struct Member<'a> {
     /// What it holds of the placement.
-    pub inventory: BTreeSet<ObjectKey>,
+    pub inventory: Cow<'a, BTreeSet<ObjectKey>>,
     /// What it shall hold; empty where the placement leaves it.
-    pub desired: BTreeSet<ObjectKey>,
+    pub desired: Cow<'a, BTreeSet<ObjectKey>>,
     /// The placement leaves this member.
     pub leaves: bool,
 }
@@ -40,7 +41,11 @@ pub struct Guarded {
 ///
 /// They do when a Namespace, CustomResourceDefinition or PersistentVolumeClaim would go, when a placement becomes empty or is
 /// removed, when more than half of its objects would go, or when it leaves more than half of its members.
-pub fn guarded(placement: &PlacementKey, removed: bool, members: &BTreeMap<ClusterName, Member>) -> Option<Guarded> {
+pub fn guarded(
+    placement: &PlacementKey,
+    removed: bool,
+    members: &BTreeMap<ClusterName, Member<'_>>,
+) -> Option<Guarded> {
     let deletions: BTreeMap<ClusterName, BTreeSet<ObjectKey>> = members
         .iter()
         .map(|(name, m)| (name.clone(), m.inventory.difference(&m.desired).cloned().collect::<BTreeSet<_>>()))
@@ -58,7 +63,7 @@ pub fn guarded(placement: &PlacementKey, removed: bool, members: &BTreeMap<Clust
 
 fn reason(
     removed: bool,
-    members: &BTreeMap<ClusterName, Member>,
+    members: &BTreeMap<ClusterName, Member<'_>>,
     deletions: &BTreeMap<ClusterName, BTreeSet<ObjectKey>>,
 ) -> Option<String> {
     if deletions.is_empty() {
@@ -80,7 +85,7 @@ fn reason(
         return Some(format!("the placement would leave {left} of {} clusters", holding.count()));
     }
     let staying = holding.filter(|m| !m.leaves);
-    let before: BTreeSet<_> = staying.clone().flat_map(|m| &m.inventory).collect();
+    let before: BTreeSet<_> = staying.clone().flat_map(|m| m.inventory.as_ref()).collect();
     let after: BTreeSet<_> = staying.flat_map(|m| m.inventory.intersection(&m.desired)).collect();
     let gone = before.len() - after.len();
     if after.is_empty() && gone > 0 {
@@ -103,12 +108,12 @@ mod tests {
             .collect()
     }
 
-    fn member(inventory: &[&str], desired: &[&str]) -> Member {
-        Member { inventory: keys(inventory), desired: keys(desired), leaves: false }
+    fn member(inventory: &[&str], desired: &[&str]) -> Member<'static> {
+        Member { inventory: Cow::Owned(keys(inventory)), desired: Cow::Owned(keys(desired)), leaves: false }
     }
 
-    fn leaver(inventory: &[&str]) -> Member {
-        Member { inventory: keys(inventory), desired: BTreeSet::new(), leaves: true }
+    fn leaver(inventory: &[&str]) -> Member<'static> {
+        Member { inventory: Cow::Owned(keys(inventory)), leaves: true, ..Member::default() }
     }
 
     #[test]

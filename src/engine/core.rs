@@ -123,7 +123,8 @@ pub struct Core {
     members: BTreeMap<ClusterName, MemberAccess>,
     /// Members that have neither answered nor failed yet.
     unseen: BTreeSet<ClusterName>,
-    sent: BTreeMap<(ClusterName, PlacementKey), Arc<WorkOrder>>,
+    /// What members were told last, by placement.
+    sent: BTreeMap<PlacementKey, BTreeMap<ClusterName, Arc<WorkOrder>>>,
     agenda: Agenda,
     /// What members said since the last decision: not in the placements yet, because it is not written down yet.
     reports: Reports,
@@ -417,7 +418,8 @@ impl Core {
     fn act(&mut self, key: &PlacementKey, decision: Decision, now: Timestamp) {
         decision.journal.iter().for_each(tell);
         for cluster in decision.forget {
-            if self.sent.remove(&(cluster.clone(), key.clone())).is_some() && self.members.contains_key(&cluster) {
+            let told = self.sent.get_mut(key).and_then(|sent| sent.remove(&cluster));
+            if told.is_some() && self.members.contains_key(&cluster) {
                 self.effects.push(Effect::Tell(cluster, member::Command::Forget(key.clone())));
             }
         }
@@ -429,6 +431,7 @@ impl Core {
         if decision.finished {
             tracing::info!(placement = %key, "removed everywhere");
             self.agenda.forget(key);
+            self.sent.remove(key);
             self.settled.remove(key);
             // A commit may have brought it back while its end was being written down.
             if let Some(placement) = self.world.tree.placements.get(key) {

@@ -12,13 +12,14 @@ mod select;
 mod stories;
 mod works;
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde_json::json;
 
-use super::world::{PlacementState, World};
+use super::world::{Judged, PlacementState, World};
 use crate::api::annotations::{DELETION_GUARD, ON_FAILURE};
 use crate::api::condition::{Condition, ConditionStatus, find_condition};
 use crate::api::placement::{ApplyStrategy, ApplyStrategyType, StrategyType};
@@ -120,7 +121,7 @@ impl Pass<'_> {
             let work = works.get(&b.cluster).filter(|w| w.generation == b.generation);
             b.deleting && work.is_some_and(|w| w.complete && w.inventory.is_empty())
         };
-        let gone: Vec<Binding> = self.state.bindings.values().filter(|b| done(b, &self.state.works)).cloned().collect();
+        let gone: Vec<Binding> = self.state.bindings().filter(|b| done(b, &self.state.works)).cloned().collect();
         for binding in gone {
             self.state.bindings.remove(&binding.name);
             self.state.works.remove(&binding.cluster);
@@ -151,13 +152,8 @@ impl Pass<'_> {
 
     /// A cluster that left the fleet keeps what it has: its binding goes, and nothing on it is touched.
     fn leave(&mut self) {
-        let left: Vec<Binding> = self
-            .state
-            .bindings
-            .values()
-            .filter(|b| !self.world.clusters.contains(b.cluster.as_str()))
-            .cloned()
-            .collect();
+        let left: Vec<Binding> =
+            self.state.bindings().filter(|b| !self.world.clusters.contains(b.cluster.as_str())).cloned().collect();
         for binding in left {
             self.state.bindings.remove(&binding.name);
             self.state.works.remove(&binding.cluster);
@@ -169,7 +165,8 @@ impl Pass<'_> {
     fn unschedule_all(&mut self) {
         self.state.record.error = None;
         self.state.selected = None;
-        for binding in self.state.bindings.values_mut().filter(|b| b.state != BindingState::Unscheduled) {
+        let kept = self.state.bindings.values_mut().filter(|b| b.state != BindingState::Unscheduled);
+        for binding in kept.map(Arc::make_mut) {
             binding.previous_state = Some(binding.state);
             binding.state = BindingState::Unscheduled;
         }
@@ -186,10 +183,22 @@ impl Pass<'_> {
 
     fn judge_bindings(&mut self) {
         self.judge_overrides();
-        for binding in self.state.bindings.values_mut() {
-            let work = self.state.works.get(&binding.cluster).map(AsRef::as_ref);
-            binding.conditions = binding_conditions(binding, work, self.world.is_online(&binding.cluster), self.now);
+        let before = std::mem::take(&mut self.state.judged);
+        let mut known = before.iter().peekable();
+        let mut judged = Vec::with_capacity(self.state.bindings.len());
+        for (name, binding) in &mut self.state.bindings {
+            let work = self.state.works.get(&binding.cluster);
+            let online = self.world.is_online(&binding.cluster);
+            while known.next_if(|judged| judged.binding.name < *name).is_some() {}
+            if !known.peek().is_some_and(|judged| judged.is_of(binding, work, online)) {
+                let conditions = binding_conditions(binding, work.map(AsRef::as_ref), online, self.now);
+                if binding.conditions != conditions {
+                    Arc::make_mut(binding).conditions = conditions;
+                }
+            }
+            judged.push(Judged { binding: Arc::clone(binding), work: work.cloned(), online });
         }
+        self.state.judged = Arc::new(judged);
     }
 
     /// Writes down the deletions that wait for a person, if any, on the way to the snapshots that clusters may come to.
@@ -205,14 +214,19 @@ impl Pass<'_> {
         if is_off || (reports_only && !record.removed) {
             return None;
         }
-        let mut kept = self.kept(aims);
+        let kept = self.kept(aims);
         let record = &self.state.record;
         let mut members = BTreeMap::new();
-        for binding in self.state.bindings.values().filter(|b| !b.deleting) {
+        for binding in self.state.bindings().filter(|b| !b.deleting) {
             let Some(work) = self.state.works.get(&binding.cluster) else { continue };
             let leaves = binding.state == BindingState::Unscheduled;
-            let desired = if leaves { BTreeSet::new() } else { kept.remove(&binding.cluster).unwrap_or_default() };
-            let member = guard::Member { inventory: work.inventory.clone(), desired, leaves };
+            let inventory = Cow::Borrowed(&work.inventory);
+            let desired = match kept.get(&binding.cluster) {
+                _ if leaves => Cow::default(),
+                Some(kept) => Cow::Borrowed(kept),
+                None => inventory.clone(),
+            };
+            let member = guard::Member { inventory, desired, leaves };
             members.insert(binding.cluster.clone(), member);
         }
         let found = guarded(&record.key, record.removed, &members)?;
@@ -234,7 +248,7 @@ impl Pass<'_> {
     }
 
     fn limits(&self) -> Result<Limits, String> {
-        let picked = self.state.bindings.values().filter(|b| b.state != BindingState::Unscheduled).count();
+        let picked = self.state.bindings().filter(|b| b.state != BindingState::Unscheduled).count();
         let goal = target(self.state.policy().and_then(|p| p.policy.as_ref()), picked);
         let record = &self.state.record;
         let limits = Limits::resolve(record.spec.strategy.rolling_update.as_ref(), &record.annotations, goal);
@@ -250,7 +264,7 @@ impl Pass<'_> {
                 return;
             }
             let due: Vec<String> =
-                self.state.bindings.values().filter(|b| !b.deleting && !is_held(b)).map(|b| b.name.clone()).collect();
+                self.state.bindings().filter(|b| !b.deleting && !is_held(b)).map(|b| b.name.clone()).collect();
             for name in due {
                 self.remove(&name);
             }
@@ -262,7 +276,7 @@ impl Pass<'_> {
             self.stage();
             return;
         }
-        self.end_runs("the placement is of strategy RollingUpdate, which moves by itself");
+        self.refuse_runs();
         let Some(goal) = self.goal() else { return };
         // One that is held is gone back from for as long as it is.
         self.state.record.goal = Some(goal).filter(|_| self.state.record.held.is_some());
@@ -275,8 +289,7 @@ impl Pass<'_> {
         };
         let views: Vec<BindingView> = self
             .state
-            .bindings
-            .values()
+            .bindings()
             .map(|binding| {
                 let work = self.state.works.get(&binding.cluster).map(AsRef::as_ref);
                 let health = health(binding, settled_work(binding, work).is_some(), &limits, self.now);
@@ -346,7 +359,7 @@ impl Pass<'_> {
     /// Turns a rolling update back to an earlier snapshot; the newest is held.
     pub(in crate::engine) fn return_to(&mut self, to: u64, why: &str) {
         if let Some(newest) = self.state.newest().map(|newest| newest.index) {
-            self.hold(newest, format!("it was rolled back to snapshot {to}: {why}"));
+            self.hold(newest, format!("was rolled back to snapshot {to}: {why}"));
         }
         self.state.record.goal = Some(to);
         self.note("RolledBack", None, json!({"to": to, "why": why}));
@@ -354,7 +367,7 @@ impl Pass<'_> {
 
     /// Tells a cluster to hold a snapshot.
     fn bring(&mut self, name: &str, index: u64, strategy: ApplyStrategy, overrides: PickedOverrides) {
-        let Some(binding) = self.state.bindings.get_mut(name) else { return };
+        let Some(binding) = self.state.bindings.get_mut(name).map(Arc::make_mut) else { return };
         let facts = json!({"binding": name, "from": binding.snapshot, "to": index});
         binding.state = BindingState::Bound;
         binding.snapshot = Some(index);
@@ -367,7 +380,7 @@ impl Pass<'_> {
     }
 
     fn remove(&mut self, name: &str) {
-        let Some(binding) = self.state.bindings.get_mut(name) else { return };
+        let Some(binding) = self.state.bindings.get_mut(name).map(Arc::make_mut) else { return };
         binding.deleting = true;
         binding.generation += 1;
         let cluster = binding.cluster.clone();
@@ -405,7 +418,7 @@ impl Pass<'_> {
             let is_told = binding.state == BindingState::Bound && !binding.deleting;
             is_told && health(binding, settled_work(binding, work).is_some(), &limits, self.now).failed
         };
-        self.state.bindings.values().filter(has_failed).map(|binding| binding.name.clone()).collect()
+        self.state.bindings().filter(has_failed).map(|binding| binding.name.clone()).collect()
     }
 
     /// Writes down the placement's own status, and forgets payload nobody needs.
@@ -413,7 +426,7 @@ impl Pass<'_> {
         let in_use: BTreeSet<u64> = self.state.snapshots_in_use().map(|s| s.index).collect();
         self.state.payloads.retain(|index, _| in_use.contains(index));
         self.forget_rendered();
-        let bindings: Vec<Binding> = self.state.bindings.values().cloned().collect();
+        let bindings = self.state.shared_bindings();
         let conditions = placement_status(&self.state.view(&bindings, self.world, self.now)).conditions;
         let before = std::mem::replace(&mut self.state.record.conditions, conditions);
         self.note_progress(&before);

@@ -163,9 +163,9 @@ impl Simulation {
 
     /// Invariant 1: never more clusters unavailable by our doing than maxUnavailable.
     fn check(&mut self) {
-        let bindings = self.state.bindings.values();
-        self.was_available.extend(bindings.clone().filter(|b| Self::is_available(b)).map(|b| b.cluster.clone()));
-        let moved = bindings.filter(|b| self.was_available.contains(&b.cluster) && !Self::is_available(b));
+        let bindings = || self.state.bindings();
+        self.was_available.extend(bindings().filter(|b| Self::is_available(b)).map(|b| b.cluster.clone()));
+        let moved = bindings().filter(|b| self.was_available.contains(&b.cluster) && !Self::is_available(b));
         let moved: Vec<&str> = moved.map(|b| b.name.as_str()).collect();
         assert!(moved.len() <= MAX_UNAVAILABLE, "unavailable by our doing: {moved:?}");
     }
@@ -179,7 +179,7 @@ impl Simulation {
                 self.happens(&Happens::Becomes(n));
                 self.check();
             }
-            if self.decide() == 0 && self.state.bindings.values().all(Self::is_available) {
+            if self.decide() == 0 && self.state.bindings().all(Self::is_available) {
                 return round;
             }
         }
@@ -201,7 +201,7 @@ proptest! {
         }
         simulation.settle();
         let newest = simulation.state.newest().expect("there is a snapshot").index;
-        prop_assert!(simulation.state.bindings.values().all(|b| b.snapshot == Some(newest)));
+        prop_assert!(simulation.state.bindings().all(|b| b.snapshot == Some(newest)));
         prop_assert_eq!(simulation.state.bindings.len(), CLUSTERS);
         let before = simulation.state.bindings.clone();
         prop_assert_eq!(simulation.decide(), 0, "quiet");
@@ -214,7 +214,7 @@ fn a_change_moves_as_many_as_may_be_unavailable() {
     let mut simulation = Simulation::begin();
     simulation.settle();
     simulation.happens(&Happens::Commit(1));
-    let moved = |s: &Simulation| s.state.bindings.values().filter(|b| !Simulation::is_available(b)).count();
+    let moved = |s: &Simulation| s.state.bindings().filter(|b| !Simulation::is_available(b)).count();
     assert_eq!(moved(&simulation), MAX_UNAVAILABLE);
     simulation.happens(&Happens::Applies(0));
     simulation.happens(&Happens::Becomes(0));

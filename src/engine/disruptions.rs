@@ -1,6 +1,7 @@
 //! Evictions and disruption budgets of a commit, and what becomes of evictions: pure.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
@@ -64,7 +65,7 @@ impl Disruptions {
     pub fn judge(
         &self,
         record: &mut PlacementRecord,
-        bindings: &mut BTreeMap<String, Binding>,
+        bindings: &mut BTreeMap<String, Arc<Binding>>,
         failed: impl Fn(&Binding) -> bool,
         now: Timestamp,
     ) -> Vec<String> {
@@ -79,7 +80,7 @@ impl Disruptions {
             if record.evictions.contains_key(name) {
                 continue;
             }
-            let all: Vec<Binding> = bindings.values().cloned().collect();
+            let all: Vec<Binding> = bindings.values().map(|binding| Binding::clone(binding)).collect();
             let target = all.iter().find(|binding| binding.cluster == *cluster);
             let verdict = evict(&EvictionRequest {
                 cluster,
@@ -88,7 +89,7 @@ impl Disruptions {
                 failed: target.is_some_and(&failed),
                 budget: self.budgets.get(&record.key.name),
             });
-            if let Some(binding) = verdict.remove.as_ref().and_then(|name| bindings.get_mut(name)) {
+            if let Some(binding) = verdict.remove.as_ref().and_then(|name| bindings.get_mut(name)).map(Arc::make_mut) {
                 binding.deleting = true;
                 binding.generation += 1;
                 removed.push(binding.name.clone());

@@ -17,7 +17,6 @@ use crate::config::Configuration;
 use crate::git::Source;
 use crate::model::explanation::{ClusterExplanation, Explained, Explanation, Query};
 use crate::model::id::{ClusterName, CommitId, PlacementKey};
-use crate::model::records::Binding;
 use crate::model::tree::Tree;
 use crate::report::work::listing;
 use crate::schedule::{BadValues, Request, differences, explain as explain_policy, ocm};
@@ -229,7 +228,7 @@ fn delegated(state: &PlacementState, explanation: Explanation) -> Explanation {
 fn explain_placement(world: &World, state: &PlacementState) -> Result<Explanation, Error> {
     let key = &state.record.key;
     let policy = scheduled_policy(key, state.record.spec.policy.as_ref());
-    let bindings: Vec<Binding> = state.bindings.values().cloned().collect();
+    let bindings = state.shared_bindings();
     let request = Request {
         placement: key,
         policy: policy.as_ref(),

@@ -4,6 +4,7 @@
 //! happens because of it, and a crash loses none.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -112,6 +113,8 @@ pub fn resolve(placements: &BTreeMap<PlacementKey, PlacementState>, command: &Co
 
 fn aim_at(key: &PlacementKey, state: &PlacementState, command: &Command) -> Aim {
     let active = state.runs.values().find(|run| run.frozen.is_some() && !run.phase.is_final());
+    // Of a placement that is removed nothing moves: its runs wait for it to come back.
+    let active = active.filter(|_| !state.record.removed);
     let waiting = active.and_then(|run| run.stages.iter().find(|stage| is_waiting(stage.phase)));
     let deletion = state.record.closed_gate().map(|_| DELETION_GATE.to_owned());
     let gate = waiting.map(|stage| stage.name.clone()).or(deletion);
@@ -204,7 +207,7 @@ impl Wish<'_> {
         let (snapshot, message) = (run.snapshot(), run.message.clone());
         pass.state.runs.insert(at.run.clone(), run);
         if let Some(index) = snapshot {
-            pass.hold(index, message);
+            pass.hold(index, format!("was rejected: {message}"));
         }
         Ok(format!("rejected: {} ends, and its snapshot is held until `gitfleet retry {}`", at.run, self.aim.placement))
     }
@@ -271,7 +274,7 @@ impl Wish<'_> {
         };
         // A deadline that ran while nothing was done about it is no verdict: what is on its way has as long again.
         let paused_for = self.now.duration_since(pause.at);
-        for binding in pass.state.bindings.values_mut() {
+        for binding in pass.state.bindings.values_mut().map(Arc::make_mut) {
             binding.started_at = binding.started_at.and_then(|at| at.checked_add(paused_for).ok());
         }
         Ok(format!("resumed: {key} goes on"))
@@ -302,7 +305,7 @@ impl Wish<'_> {
         } else if !is_external {
             let failed = pass.failed_bindings();
             for name in &failed {
-                if let Some(binding) = pass.state.bindings.get_mut(name) {
+                if let Some(binding) = pass.state.bindings.get_mut(name).map(Arc::make_mut) {
                     binding.started_at = Some(self.now);
                     binding.generation += 1;
                 }

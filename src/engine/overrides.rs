@@ -175,7 +175,7 @@ pub fn named<'a>(states: impl IntoIterator<Item = &'a PlacementState>) -> BTreeS
     let of = |picked: &'a PickedOverrides| picked.cluster.iter().chain(&picked.namespaced).cloned();
     let one = |state: &'a PlacementState| {
         let runs = state.runs.values().flat_map(|run| &run.stages).flat_map(|stage| &stage.clusters);
-        state.bindings.values().map(|b| &b.overrides).chain(runs.map(|c| &c.overrides)).flat_map(of)
+        state.bindings().map(|b| &b.overrides).chain(runs.map(|c| &c.overrides)).flat_map(of)
     };
     states.into_iter().flat_map(one).collect()
 }

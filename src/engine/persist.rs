@@ -89,7 +89,7 @@ pub fn load(store: &dyn Store) -> Result<BTreeMap<PlacementKey, PlacementState>>
     }
     for binding in records::load_all::<Binding>(store, BINDING_PREFIX)? {
         if let Some(state) = placements.get_mut(&binding.value.placement) {
-            state.bindings.insert(binding.value.name.clone(), binding.value);
+            state.bindings.insert(binding.value.name.clone(), Arc::new(binding.value));
         }
     }
     for run in records::load_all::<RunRecord>(store, RUN_PREFIX)? {
@@ -115,14 +115,14 @@ pub fn difference(old: Option<&PlacementState>, new: Option<&PlacementState>) ->
     let mut ops = Vec::new();
     let Some(key) = old.or(new).map(|state| state.record.key.clone()) else { return Ok(ops) };
     let of = |pick: Option<&PlacementState>| pick.map(|s| BTreeMap::from([((), s.record.clone())])).unwrap_or_default();
-    compare(&of(old), &of(new), |()| records::placement_key(&key), &mut ops)?;
+    compare(&of(old), &of(new), |()| records::placement_key(&key), PartialEq::eq, &mut ops)?;
     let empty = PlacementState::new(old.or(new).expect("one of them was found").record.clone());
     let (old, new) = (old.unwrap_or(&empty), new.unwrap_or(&empty));
-    compare(&old.snapshots, &new.snapshots, |index| records::snapshot_key(&key, *index), &mut ops)?;
-    compare(&old.policies, &new.policies, |index| records::policy_key(&key, *index), &mut ops)?;
-    compare(&old.bindings, &new.bindings, |name| records::binding_key(&key, name), &mut ops)?;
-    compare(&old.runs, &new.runs, |name| records::run_key(&key, name), &mut ops)?;
-    compare(&old.works, &new.works, |cluster| records::work_key(&key, cluster), &mut ops)?;
+    compare(&old.snapshots, &new.snapshots, |index| records::snapshot_key(&key, *index), same, &mut ops)?;
+    compare(&old.policies, &new.policies, |index| records::policy_key(&key, *index), PartialEq::eq, &mut ops)?;
+    compare(&old.bindings, &new.bindings, |name| records::binding_key(&key, name), same, &mut ops)?;
+    compare(&old.runs, &new.runs, |name| records::run_key(&key, name), PartialEq::eq, &mut ops)?;
+    compare(&old.works, &new.works, |cluster| records::work_key(&key, cluster), same, &mut ops)?;
     Ok(ops)
 }
 
@@ -158,18 +158,24 @@ pub fn ocm_difference(
     let mut ops = Vec::new();
     let of =
         |record: Option<&OcmPlacementRecord>| record.map(|r| BTreeMap::from([((), r.clone())])).unwrap_or_default();
-    compare(&of(old), &of(new), |()| records::ocm_key(&key.namespace, &key.name), &mut ops)?;
+    compare(&of(old), &of(new), |()| records::ocm_key(&key.namespace, &key.name), PartialEq::eq, &mut ops)?;
     Ok(ops)
 }
 
-fn compare<K: Ord, V: PartialEq + Serialize>(
+/// Tells whether two shared records are the same; one that is shared still was not touched.
+fn same<V: PartialEq>(a: &Arc<V>, b: &Arc<V>) -> bool {
+    Arc::ptr_eq(a, b) || a == b
+}
+
+fn compare<K: Ord, V: Serialize>(
     old: &BTreeMap<K, V>,
     new: &BTreeMap<K, V>,
     key: impl Fn(&K) -> String,
+    same: impl Fn(&V, &V) -> bool,
     ops: &mut Vec<Op>,
 ) -> Result<()> {
     for (name, value) in new {
-        if old.get(name) != Some(value) {
+        if !old.get(name).is_some_and(|known| same(known, value)) {
             ops.push(records::put(key(name), value, Expected::Any)?);
         }
     }

@@ -72,7 +72,7 @@ pub struct PlacementState {
     /// Resource snapshots by index.
     pub snapshots: BTreeMap<u64, Arc<ResourceSnapshot>>,
     /// Bindings by name.
-    pub bindings: BTreeMap<String, Binding>,
+    pub bindings: BTreeMap<String, Arc<Binding>>,
     /// Staged update runs by name.
     pub runs: BTreeMap<String, RunRecord>,
     /// What each cluster holds.
@@ -83,6 +83,8 @@ pub struct PlacementState {
     pub rendered: Rendered,
     /// Snapshots whose payload cannot be read from git.
     pub unreadable: BTreeSet<u64>,
+    /// What the bindings' conditions were found from, in the order of the bindings.
+    pub judged: Arc<Vec<Judged>>,
     /// What the accepted commit selects; recomputed when the commit or the placement changes.
     pub selected: Option<Arc<Selected>>,
 }
@@ -100,6 +102,7 @@ impl PlacementState {
             payloads: BTreeMap::new(),
             rendered: Rendered::default(),
             unreadable: BTreeSet::new(),
+            judged: Arc::default(),
             selected: None,
         }
     }
@@ -131,7 +134,7 @@ impl PlacementState {
     }
 
     /// Returns the placement as reports see it, with its `bindings` as a list.
-    pub fn view<'a>(&'a self, bindings: &'a [Binding], world: &'a World, now: Timestamp) -> PlacementView<'a> {
+    pub fn view<'a>(&'a self, bindings: &'a [Arc<Binding>], world: &'a World, now: Timestamp) -> PlacementView<'a> {
         PlacementView {
             record: &self.record,
             policy: self.policy(),
@@ -143,6 +146,16 @@ impl PlacementState {
             clusters: &world.records,
             now,
         }
+    }
+
+    /// Returns the bindings, in order of their names.
+    pub fn bindings(&self) -> impl DoubleEndedIterator<Item = &Binding> {
+        self.bindings.values().map(AsRef::as_ref)
+    }
+
+    /// Returns the bindings as a list that shares them.
+    pub fn shared_bindings(&self) -> Vec<Arc<Binding>> {
+        self.bindings.values().cloned().collect()
     }
 
     /// Returns the newest resource snapshot.
@@ -164,7 +177,7 @@ impl PlacementState {
 
     /// Returns the indexes of the snapshots that something names: bindings, the goal, unfinished runs.
     pub fn snapshots_named(&self) -> BTreeSet<u64> {
-        let bindings = self.bindings.values().filter_map(|binding| binding.snapshot);
+        let bindings = self.bindings().filter_map(|binding| binding.snapshot);
         let runs = self.runs.values().filter(|run| !run.phase.is_final()).filter_map(RunRecord::snapshot);
         bindings.chain(runs).chain(self.record.goal).collect()
     }
@@ -176,6 +189,28 @@ impl PlacementState {
         indexes.sort_unstable();
         indexes.dedup();
         indexes.into_iter().filter_map(|index| self.snapshots.get(&index))
+    }
+}
+
+/// A binding with its conditions, and what they follow from: as long as all of it is the same, so are they.
+#[derive(Clone, Debug)]
+pub struct Judged {
+    /// The binding; compared by identity.
+    pub binding: Arc<Binding>,
+    /// What its cluster holds; compared by identity.
+    pub work: Option<Arc<WorkStatus>>,
+    /// Its cluster answers.
+    pub online: bool,
+}
+
+impl Judged {
+    /// Tells whether this is what is to be judged.
+    pub fn is_of(&self, binding: &Arc<Binding>, work: Option<&Arc<WorkStatus>>, online: bool) -> bool {
+        let same_work = match (&self.work, work) {
+            (Some(known), Some(work)) => Arc::ptr_eq(known, work),
+            (known, work) => known.is_none() && work.is_none(),
+        };
+        same_work && online == self.online && Arc::ptr_eq(&self.binding, binding)
     }
 }
 

@@ -124,7 +124,7 @@ fn standings(view: &PlacementView) -> Vec<Standing> {
             });
         }
     }
-    let leaving = if view.record.removed { view.bindings.iter().collect() } else { view.leftovers() };
+    let leaving = if view.record.removed { view.bindings().collect() } else { view.leftovers() };
     for binding in leaving {
         let left = view.clusters.get(&binding.cluster).is_none_or(|c| c.left);
         let held = view.record.closed_gate().is_some_and(|g| g.deletions.contains_key(&binding.cluster));
@@ -196,7 +196,7 @@ fn progress_deadline(view: &PlacementView) -> SignedDuration {
 fn time_gate(view: &PlacementView) -> Option<Timestamp> {
     let limits = view.record.spec.strategy.rolling_update.as_ref();
     let seconds = limits.and_then(|l| l.unavailable_period_seconds).unwrap_or(UNAVAILABLE_PERIOD_DEFAULT_SECONDS);
-    let waits = view.bindings.iter().filter_map(|binding| {
+    let waits = view.bindings().filter_map(|binding| {
         let condition = find_condition(&binding.conditions, "Available")?;
         let untrackable = condition.is(ConditionStatus::True, binding.generation)
             && condition.reason == "NotAllWorkAreAvailabilityTrackable";
@@ -408,7 +408,7 @@ mod tests {
                     c.record.goal = Some(2);
                     hold(c);
                 }),
-                C::Failed("snapshot 3 failed on east, and is held until `gitfleet retry web`".into()),
+                C::Failed("snapshot 3 is held until `gitfleet retry web`: failed on east".into()),
             ),
             ("removed, still there", Box::new(|c| c.record.removed = true), C::Progressing),
             (

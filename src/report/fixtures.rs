@@ -243,7 +243,7 @@ pub struct Case {
     pub policy: Option<PolicySnapshot>,
     pub snapshot: Option<ResourceSnapshot>,
     pub history: BTreeMap<u64, std::sync::Arc<ResourceSnapshot>>,
-    pub bindings: Vec<Binding>,
+    pub bindings: Vec<std::sync::Arc<Binding>>,
     pub works: BTreeMap<ClusterName, std::sync::Arc<WorkStatus>>,
     pub runs: BTreeMap<String, RunRecord>,
     pub clusters: BTreeMap<ClusterName, ClusterRecord>,
@@ -294,7 +294,7 @@ impl Case {
             policy: Some(policy),
             snapshot: Some(snapshot(3, &["a", "b"])),
             history: BTreeMap::from([(2, std::sync::Arc::new(snapshot(2, &["a"])))]),
-            bindings: clusters.iter().map(|name| binding(name, 3)).collect(),
+            bindings: clusters.iter().map(|name| binding(name, 3).into()).collect(),
             works: BTreeMap::new(),
             runs: BTreeMap::new(),
             clusters: clusters.iter().map(|name| ((*name).into(), cluster(name, true))).collect(),
@@ -310,7 +310,7 @@ impl Case {
 
     /// Brings the bindings' conditions up to date, as the engine does before it asks for the placement's.
     pub fn settle(&mut self) {
-        for binding in &mut self.bindings {
+        for binding in self.bindings.iter_mut().map(std::sync::Arc::make_mut) {
             let online = self.clusters.get(&binding.cluster).is_some_and(|c| c.online);
             binding.conditions = super::binding::binding_conditions(
                 binding,
@@ -321,8 +321,12 @@ impl Case {
         }
     }
 
+    pub fn bindings_mut(&mut self) -> impl Iterator<Item = &mut Binding> {
+        self.bindings.iter_mut().map(std::sync::Arc::make_mut)
+    }
+
     pub fn binding(&mut self, cluster: &str) -> &mut Binding {
-        self.bindings.iter_mut().find(|b| b.cluster.as_str() == cluster).expect("the case has the binding")
+        self.bindings_mut().find(|b| b.cluster.as_str() == cluster).expect("the case has the binding")
     }
 
     pub fn work(&mut self, cluster: &str) -> &mut WorkStatus {

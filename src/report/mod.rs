@@ -19,6 +19,7 @@ pub mod placement;
 pub mod rollup;
 pub mod runs;
 pub mod scheduled;
+pub mod simulation;
 pub mod table;
 pub mod tree;
 pub mod work;

@@ -45,7 +45,7 @@ pub struct PlacementView<'a> {
     /// Resource snapshots that clusters may hold, by index.
     pub history: &'a BTreeMap<u64, Arc<ResourceSnapshot>>,
     /// All its bindings.
-    pub bindings: &'a [Binding],
+    pub bindings: &'a [Arc<Binding>],
     /// What each cluster holds of it.
     pub works: &'a BTreeMap<ClusterName, Arc<WorkStatus>>,
     /// Its staged update runs, by name.
@@ -57,12 +57,17 @@ pub struct PlacementView<'a> {
 }
 
 impl<'a> PlacementView<'a> {
+    /// Returns its bindings.
+    pub fn bindings(&self) -> impl Iterator<Item = &'a Binding> + use<'a> {
+        self.bindings.iter().map(AsRef::as_ref)
+    }
+
     /// Returns the picked clusters in decision order, each with the binding that speaks for it: of the latest policy
     /// snapshot and not being deleted.
     pub fn picked(&self) -> Vec<(&'a ClusterDecision, Option<&'a Binding>)> {
         let Some(policy) = self.policy else { return Vec::new() };
         let mut speaking = BTreeMap::new();
-        for binding in self.bindings.iter().filter(|b| b.policy_index == policy.index && !b.deleting) {
+        for binding in self.bindings().filter(|b| b.policy_index == policy.index && !b.deleting) {
             speaking.entry(&binding.cluster).or_insert(binding);
         }
         self.selected().map(|decision| (decision, speaking.get(&decision.cluster_name).copied())).collect()
@@ -72,7 +77,7 @@ impl<'a> PlacementView<'a> {
     pub fn leftovers(&self) -> Vec<&'a Binding> {
         let speaking: BTreeSet<&str> =
             self.picked().iter().filter_map(|(_, b)| Some(b.as_ref()?.name.as_str())).collect();
-        self.bindings.iter().filter(|b| !speaking.contains(b.name.as_str())).collect()
+        self.bindings().filter(|b| !speaking.contains(b.name.as_str())).collect()
     }
 
     /// Returns what a cluster holds of the placement.

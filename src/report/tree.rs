@@ -184,7 +184,7 @@ fn placement_lines(view: &PlacementView) -> Vec<Line> {
     children.extend(gate_lines(view).map(Node::leaf));
     children.extend(view.is_external().then(|| staged::run_node(view)).flatten());
     let is_shown = |cluster: &ClusterName| !(view.is_external() && staged::is_in_run(view, cluster.as_str()));
-    let width = view.bindings.iter().map(|b| b.cluster.as_str().chars().count());
+    let width = view.bindings().map(|b| b.cluster.as_str().chars().count());
     let width = width.chain(view.selected().map(|d| d.cluster_name.as_str().chars().count())).max().unwrap_or(0);
     let picked = view.picked();
     let done = picked.iter().filter(|(_, binding)| binding.is_some_and(|b| view.is_up_to_date(b))).count();

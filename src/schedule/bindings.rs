@@ -83,7 +83,7 @@ impl<'a> Classified<'a> {
     ///
     /// A cluster that is gone comes first: nothing of it may wait for a removal that nobody can carry out.
     pub fn of(request: &Request<'a>) -> Result<Self, Error> {
-        let mut sorted: Vec<&Binding> = request.bindings.iter().collect();
+        let mut sorted: Vec<&Binding> = request.bindings.iter().map(AsRef::as_ref).collect();
         sorted.sort_by(|a, b| a.name.cmp(&b.name));
         let nobody = FixedBitSet::with_capacity(request.clusters.len());
         let (current_at, obsolete_at, taken_at) = (nobody.clone(), nobody.clone(), nobody);

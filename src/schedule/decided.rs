@@ -84,7 +84,8 @@ mod tests {
             binding("c", "Scheduled", 0),
             binding("d", "Bound", 3),
             binding("gone", "Bound", 0),
-        ];
+        ]
+        .map(std::sync::Arc::new);
         let key = PlacementKey::cluster_scoped("p");
         let request = Request {
             placement: &key,

@@ -24,6 +24,8 @@ mod spread;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
+
 use crate::api::placement::{PlacementPolicy, PlacementType};
 use crate::error::{Classify, ErrorClass};
 use crate::model::id::{ClusterName, PlacementKey};
@@ -52,7 +54,7 @@ pub struct Request<'a> {
     /// The fleet: every cluster git names, eligible or not.
     pub clusters: &'a Fleet,
     /// The placement's bindings, in any order.
-    pub bindings: &'a [Binding],
+    pub bindings: &'a [Arc<Binding>],
     /// A cluster that holds the placement (its binding is scheduled or bound and not being removed) counts as eligible,
     /// whatever it reports: so an outage does not become a removal when a changed policy judges every cluster again.
     pub keep_held: bool,

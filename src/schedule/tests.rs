@@ -4,6 +4,7 @@ mod examples;
 mod random;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -83,7 +84,7 @@ fn binding(line: &str) -> Binding {
 }
 
 fn run(policy: Option<&PlacementPolicy>, clusters: &[&str], bindings: &[&str]) -> Result<Outcome, Error> {
-    let bindings: Vec<Binding> = bindings.iter().map(|line| binding(line)).collect();
+    let bindings: Vec<Arc<Binding>> = bindings.iter().map(|line| Arc::new(binding(line))).collect();
     schedule(&Request {
         placement: &key(),
         policy,
@@ -93,6 +94,11 @@ fn run(policy: Option<&PlacementPolicy>, clusters: &[&str], bindings: &[&str]) -
         keep_held: false,
         bad_values: BadValues::Error,
     })
+}
+
+/// Returns bindings as requests take them.
+fn shared(bindings: &[Binding]) -> Vec<Arc<Binding>> {
+    bindings.iter().cloned().map(Arc::new).collect()
 }
 
 /// Changes as text: `Create a Scheduled`.
@@ -345,7 +351,7 @@ proptest! {
         ][type_].clone();
         let policy: PlacementPolicy = serde_json::from_value(policy).unwrap();
         let key = key();
-        let of = |bindings: &[Binding]| schedule(&Request { placement: &key, policy: Some(&policy), policy_index: 1, clusters: &clusters, bindings, keep_held: false, bad_values: BadValues::Error }).unwrap();
+        let of = |bindings: &[Binding]| schedule(&Request { placement: &key, policy: Some(&policy), policy_index: 1, clusters: &clusters, bindings: &shared(bindings), keep_held: false, bad_values: BadValues::Error }).unwrap();
         let forward = of(&bindings);
         bindings.rotate_left(rotate);
         prop_assert_eq!(&of(&bindings), &forward);

@@ -16,6 +16,7 @@ fn help() {
       run         Follow the source and keep the fleet in step with it
       validate    Check every manifest of a folder; prints each error with file and line
       plan        Show what a tree would do to the fleet; needs no cluster
+      simulate    Show who moves when in a rollout, on virtual time; needs no cluster
       schedule    Decide which clusters placements go to, from objects in files alone
       explain     Show why a placement has the clusters it has, and not others
       get         Show records: placements, snapshots, runs, approvals, bindings, works, clusters

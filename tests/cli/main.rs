@@ -20,6 +20,8 @@ mod run;
 mod schedule;
 mod schedule_ocm;
 mod scratch;
+mod simulate;
+mod staged;
 mod tell;
 mod validate;
 

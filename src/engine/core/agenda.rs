@@ -116,7 +116,7 @@ impl Agenda {
         let policy = scheduled_policy(key, state.record.spec.policy.as_ref());
         let settled = state.record.error.is_none() && state.policy().is_some_and(|policy| policy.fulfilled);
         self.readers.set(key.clone(), Reads::of(key, policy.as_ref(), settled));
-        let clusters: BTreeSet<ClusterName> = state.bindings.values().map(|b| b.cluster.clone()).collect();
+        let clusters: BTreeSet<ClusterName> = state.bindings().map(|b| b.cluster.clone()).collect();
         self.hold(key, clusters);
     }
 
@@ -215,7 +215,7 @@ mod tests {
                 "decision": {"clusterName": cluster, "selected": true, "reason": ""},
             }))
             .expect("a binding");
-            state.bindings.insert(binding.name.clone(), binding);
+            state.bindings.insert(binding.name.clone(), binding.into());
         }
         state
     }

@@ -44,7 +44,7 @@ impl Core {
                 continue;
             }
             let state = &decision.state;
-            let bindings: Vec<_> = state.bindings.values().cloned().collect();
+            let bindings = state.shared_bindings();
             if let Some(decided) = decided(&state.view(&bindings, &self.world, now)) {
                 let known = before.get(&key).map(AsRef::as_ref);
                 after.insert(key.clone(), Arc::new(record(key, &decided, known)));

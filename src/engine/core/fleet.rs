@@ -97,7 +97,7 @@ impl Core {
 
     fn stop_member(&mut self, name: &ClusterName) {
         self.unseen.remove(name);
-        self.sent.retain(|(cluster, _), _| cluster != name);
+        self.sent.values_mut().for_each(|sent| drop(sent.remove(name)));
         if self.members.remove(name).is_some() {
             self.effects.push(Effect::StopMember(name.clone()));
         }
@@ -134,7 +134,7 @@ impl Core {
             }
             // A member that was stopped, or has nothing to do with the placement any more, may still have had its say.
             Event::Work { cluster, placement, status }
-                if self.sent.contains_key(&(cluster.clone(), placement.clone())) =>
+                if self.sent.get(&placement).is_some_and(|sent| sent.contains_key(&cluster)) =>
             {
                 self.reports.entry(placement.clone()).or_default().insert(cluster, Arc::new(status));
                 self.agenda.placements.insert(placement);
@@ -231,14 +231,14 @@ impl Core {
         if !self.members.contains_key(&order.cluster) {
             return;
         }
-        let key = (order.cluster.clone(), order.placement.clone());
-        if self.sent.get(&key).is_some_and(|sent| same_order(sent, &order)) {
+        let known = self.sent.get(&order.placement).and_then(|sent| sent.get(&order.cluster));
+        if known.is_some_and(|sent| same_order(sent, &order)) {
             return;
         }
-        let baselines = if self.sent.contains_key(&key) { BTreeMap::new() } else { self.baselines(&order) };
+        let baselines = if known.is_some() { BTreeMap::new() } else { self.baselines(&order) };
         let command = Command::Order { order: Arc::clone(&order), baselines };
         self.effects.push(Effect::Tell(order.cluster.clone(), command));
-        self.sent.insert(key, order);
+        self.sent.entry(order.placement.clone()).or_default().insert(order.cluster.clone(), order);
     }
 
     /// Returns what a member's fields were when the work was last reported, before a restart. A report of an earlier order says

@@ -38,7 +38,7 @@ impl Core {
     }
 
     fn converged(&self, state: &PlacementState, now: Timestamp) -> Converged {
-        let bindings: Vec<_> = state.bindings.values().cloned().collect();
+        let bindings = state.shared_bindings();
         converged(&state.view(&bindings, &self.world, now))
     }
 

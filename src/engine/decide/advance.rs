@@ -96,11 +96,12 @@ impl Pass<'_> {
 
     /// Writes down how a run stands, and moves and removes what it says.
     fn take(&mut self, run: RunRecord, step: Step) {
+        let started: BTreeSet<&ClusterName> = step.start.iter().collect();
         let overrides: BTreeMap<ClusterName, PickedOverrides> = run
             .stages
             .iter()
             .flat_map(|stage| &stage.clusters)
-            .filter(|cluster| step.start.contains(&cluster.name))
+            .filter(|cluster| started.contains(&cluster.name))
             .map(|cluster| (cluster.name.clone(), cluster.overrides.clone()))
             .collect();
         for note in &step.notes {
@@ -114,32 +115,35 @@ impl Pass<'_> {
             self.note(&note.event.to_string(), note.cluster.as_ref(), facts);
         }
         if let Some(frozen) = &run.frozen {
+            let names = self.speaking(&step.start);
             for cluster in &step.start {
                 let picked = overrides.get(cluster).cloned().unwrap_or_default();
-                let Some(name) = self.binding_of(cluster).map(|binding| binding.name.clone()) else { continue };
-                self.bring(&name, frozen.snapshot, frozen.apply_strategy.clone(), picked);
+                let Some(name) = names.get(cluster) else { continue };
+                self.bring(name, frozen.snapshot, frozen.apply_strategy.clone(), picked);
             }
         }
         for cluster in &step.remove {
             let left_over = |b: &&Binding| b.cluster == *cluster && b.state == BindingState::Unscheduled && !b.deleting;
-            let Some(name) = self.state.bindings.values().find(left_over).map(|b| b.name.clone()) else { continue };
+            let Some(name) = self.state.bindings().find(left_over).map(|b| b.name.clone()) else { continue };
             self.remove(&name);
         }
         self.wake_at = self.wake_at.into_iter().chain(step.wake_at).min();
         self.state.runs.insert(run.name.clone(), run);
     }
 
-    /// Returns the binding that speaks for a cluster: picked, and not being removed.
-    fn binding_of(&self, cluster: &ClusterName) -> Option<&Binding> {
-        let speaks = |b: &&Binding| b.cluster == *cluster && !b.deleting && b.state != BindingState::Unscheduled;
-        self.state.bindings.values().find(speaks)
+    /// Returns the names of the bindings that speak for clusters: picked, and not being removed.
+    fn speaking(&self, of: &[ClusterName]) -> BTreeMap<ClusterName, String> {
+        let of: BTreeSet<&ClusterName> = of.iter().collect();
+        let speaks = |b: &&Binding| !b.deleting && b.state != BindingState::Unscheduled && of.contains(&b.cluster);
+        // Of several the first in order of name.
+        self.state.bindings().filter(speaks).rev().map(|b| (b.cluster.clone(), b.name.clone())).collect()
     }
 
     /// Returns what a run sees of its clusters. Those of `taken` are a newer run's.
     fn seen(&self, run: &RunRecord, limits: &Limits, taken: &BTreeSet<ClusterName>) -> BTreeMap<ClusterName, Seen> {
         let Some(frozen) = &run.frozen else { return BTreeMap::new() };
         let mut bindings: BTreeMap<&ClusterName, Vec<&Binding>> = BTreeMap::new();
-        for binding in self.state.bindings.values() {
+        for binding in self.state.bindings() {
             bindings.entry(&binding.cluster).or_default().push(binding);
         }
         let gate = self.state.record.closed_gate();
@@ -177,7 +181,7 @@ impl Pass<'_> {
 
     /// Remembers the snapshot that is available on every picked cluster, if there is one: a rollback goes there.
     pub(super) fn note_success(&mut self) {
-        let picked = || self.state.bindings.values().filter(|b| b.state != BindingState::Unscheduled);
+        let picked = || self.state.bindings().filter(|b| b.state != BindingState::Unscheduled);
         let Some(index) = picked().next().and_then(|binding| binding.snapshot) else { return };
         let Ok(limits) = self.limits() else { return };
         let limits = Limits { unavailable_period: Duration::ZERO, ..limits };

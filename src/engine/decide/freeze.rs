@@ -46,10 +46,10 @@ impl Pass<'_> {
         }
         let snapshot = self.snapshot_for(run)?;
         let picked = |b: &&Binding| !b.deleting && b.state != BindingState::Unscheduled;
-        let to_update: Vec<&Binding> = self.state.bindings.values().filter(picked).collect();
+        let to_update: Vec<&Binding> = self.state.bindings().filter(picked).collect();
         let is_left_over = |b: &&Binding| !b.deleting && b.state == BindingState::Unscheduled;
         let to_delete: BTreeSet<ClusterName> =
-            self.state.bindings.values().filter(is_left_over).map(|b| b.cluster.clone()).collect();
+            self.state.bindings().filter(is_left_over).map(|b| b.cluster.clone()).collect();
         if to_update.is_empty() && to_delete.is_empty() {
             return Err(Unready::Waits("waits until a cluster is picked".to_owned()));
         }

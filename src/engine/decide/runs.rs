@@ -48,15 +48,28 @@ impl Pass<'_> {
         self.state.record.halted = halted.map(|run| run.message.clone());
     }
 
-    /// Ends what is under way, because the placement is moved otherwise now.
-    pub(super) fn end_runs(&mut self, why: &str) {
-        let unfinished = self.state.runs.values().filter(|run| !run.phase.is_final()).map(|run| run.name.clone());
-        for name in unfinished.collect::<Vec<_>>() {
-            self.end_run(&name, RunPhase::Failed, why.to_owned());
+    /// A placement that moves by itself has no runs: those under way end, and those that are written are refused.
+    pub(super) fn refuse_runs(&mut self) {
+        let why = "the placement is of strategy RollingUpdate, which moves by itself; set strategy.type External";
+        self.follow_written_runs();
+        let begun = self.state.runs.values().filter(|run| run.frozen.is_some());
+        let begun: Vec<(u64, String, bool)> =
+            begun.map(|run| (run.sequence, run.name.clone(), run.phase.is_final())).collect();
+        for (_, name, _) in begun.iter().filter(|(_, _, is_over)| !is_over) {
+            self.end_run(name, RunPhase::Failed, why.to_owned());
         }
-        if let Some(newest) = self.newest_run().map(|run| run.sequence) {
-            self.leave_behind(newest);
+        if let Some((newest, ..)) = begun.iter().max() {
+            self.leave_behind(*newest);
             self.state.record.last_automatic = None;
+        }
+        let next = self.newest_run().map_or(0, |run| run.sequence + 1).max(self.state.record.runs_from);
+        let pending = self.state.runs.values_mut().filter(|run| run.phase == RunPhase::Pending);
+        for (sequence, run) in (next..).zip(pending) {
+            // It has not begun: it is no history.
+            if run.sequence < self.state.record.runs_from {
+                run.sequence = sequence;
+            }
+            (run.refused, run.message) = (true, why.to_owned());
         }
     }
 
@@ -257,7 +270,7 @@ impl Pass<'_> {
             BindingState::Unscheduled => !to_go.contains(&binding.cluster),
             _ => !self.is_at(binding, index) && !to_come.contains(&binding.cluster),
         };
-        self.state.bindings.values().filter(is_unfinished).map(|binding| binding.cluster.clone()).collect()
+        self.state.bindings().filter(is_unfinished).map(|binding| binding.cluster.clone()).collect()
     }
 
     /// Returns the clusters of some stages that wait to be caught up with, by runs that are finished.
@@ -279,7 +292,7 @@ impl Pass<'_> {
 
     /// Tells whether every picked cluster is told to hold a snapshot, and nothing is left to be removed.
     fn is_right_everywhere(&self, index: u64) -> bool {
-        self.state.bindings.values().all(|binding| !binding.deleting && self.is_at(binding, index))
+        self.state.bindings().all(|binding| !binding.deleting && self.is_at(binding, index))
     }
 
     /// The newest pending run that can begin does, if none is under way. Rollbacks come first.
@@ -342,7 +355,7 @@ impl Pass<'_> {
             self.end_run(of, RunPhase::RolledBack, format!("{why}; its clusters return to snapshot {to}"));
         }
         if let Some(index) = snapshot {
-            self.hold(index, format!("it was rolled back to snapshot {to}: {why}"));
+            self.hold(index, format!("was rolled back to snapshot {to}: {why}"));
         }
         let name = self.free_name(&format!("{of}-rollback"));
         self.begin_run(name.clone(), RunCause::Rollback { of: of.to_owned(), by }, strategy, Some(to), None);

@@ -1,6 +1,7 @@
 //! Scheduling in a decision: which policy, whose decisions, and evictions.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use serde_json::json;
 
@@ -71,7 +72,7 @@ impl Pass<'_> {
             Next::Keep(index) => (index, Vec::new()),
             Next::Create { index, prune } => (index, prune),
         };
-        let bindings: Vec<Binding> = self.state.bindings.values().cloned().collect();
+        let bindings = self.state.shared_bindings();
         let request = Request {
             placement: &key,
             policy: policy.as_ref(),
@@ -128,7 +129,7 @@ impl Pass<'_> {
             if known.is_some_and(|known| known.generation != binding.generation) {
                 binding.started_at = binding.started_at.map(|_| self.now);
             }
-            self.state.bindings.insert(binding.name.clone(), binding);
+            self.state.bindings.insert(binding.name.clone(), Arc::new(binding));
         }
         Ok(())
     }

@@ -6,6 +6,7 @@ mod guard;
 mod history;
 mod leaving;
 mod runs;
+mod sample;
 mod superseding;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -85,7 +86,6 @@ struct Story {
 impl Story {
     /// Clusters `a` in stage one, `b` and `c` in two, `d` in three; an automatic placement; content 0. Nothing was decided.
     fn of(files: &[(&'static str, String)]) -> Self {
-        let now = Timestamp::UNIX_EPOCH;
         let mut all = BTreeMap::from([
             ("a.yaml", member("a", "one")),
             ("b.yaml", member("b", "two")),
@@ -96,9 +96,15 @@ impl Story {
             ("x.yaml", payload("0")),
         ]);
         all.extend(files.iter().cloned());
+        Self::on_files("p", all)
+    }
+
+    /// A story of these files about one of their placements. Nothing was decided.
+    fn on_files(placement: &str, all: BTreeMap<&'static str, String>) -> Self {
+        let now = Timestamp::UNIX_EPOCH;
         let texts: Vec<(&str, &str)> = all.iter().map(|(path, text)| (*path, text.as_str())).collect();
         let first = tree(&texts);
-        let state = PlacementState::begin(&first.placements[&PlacementKey::cluster_scoped("p")], now);
+        let state = PlacementState::begin(&first.placements[&PlacementKey::cluster_scoped(placement)], now);
         let world = World { source: "s".into(), approvals: ApprovalRules::default(), ..World::default() };
         let mut story = Self {
             files: all,
@@ -279,7 +285,7 @@ impl Story {
             };
             format!("{}{at}{mark}", binding.cluster)
         };
-        let mut places: Vec<String> = self.state.bindings.values().map(place).collect();
+        let mut places: Vec<String> = self.state.bindings().map(place).collect();
         places.sort();
         places.join(" ")
     }

@@ -28,7 +28,7 @@ impl Pass<'_> {
     /// Without the snapshot's payload nobody can say; what is there then stays.
     pub(super) fn desired_overrides(&self, cluster: &ClusterName, snapshot: u64) -> PickedOverrides {
         if !self.state.payloads.contains_key(&snapshot) {
-            let held = self.state.bindings.values().find(|b| b.cluster == *cluster && b.snapshot == Some(snapshot));
+            let held = self.state.bindings().find(|b| b.cluster == *cluster && b.snapshot == Some(snapshot));
             return held.map(|binding| binding.overrides.clone()).unwrap_or_default();
         }
         let candidates = self.candidates.get(&snapshot).filter(|candidates| !candidates.is_empty());
@@ -58,9 +58,10 @@ impl Pass<'_> {
     /// Writes down, for each binding that overrides concern, whether its objects can be made with them.
     pub(super) fn judge_overrides(&mut self) {
         let is_concerned =
-            |b: &&mut Binding| !b.deleting && b.state != BindingState::Scheduled && !b.overrides.is_empty();
+            |b: &&mut Arc<Binding>| !b.deleting && b.state != BindingState::Scheduled && !b.overrides.is_empty();
         let mut bindings = std::mem::take(&mut self.state.bindings);
-        for binding in bindings.values_mut().filter(is_concerned) {
+        for shared in bindings.values_mut().filter(is_concerned) {
+            let binding = shared.as_ref();
             let objects = binding.snapshot.map(|snapshot| self.objects(&binding.cluster, snapshot, &binding.overrides));
             let (status, reason, message) = match objects.flatten() {
                 None => continue,
@@ -79,7 +80,11 @@ impl Pass<'_> {
                 observed_generation: binding.generation,
                 last_transition_time: self.now,
             };
-            set_condition(&mut binding.conditions, condition);
+            let mut conditions = binding.conditions.clone();
+            set_condition(&mut conditions, condition);
+            if binding.conditions != conditions {
+                Arc::make_mut(shared).conditions = conditions;
+            }
         }
         self.state.bindings = bindings;
     }
@@ -96,8 +101,9 @@ impl Pass<'_> {
         Digest::new(format!("{:x}", Sha256::digest(format!("{hash}\n{text}"))))
     }
 
-    /// Returns what each cluster that stays keeps of what it holds: what every snapshot has that it was told to hold or may come
-    /// to, after overrides. A snapshot without payload, or whose objects cannot be made, takes nothing from anybody.
+    /// Returns what each cluster that stays keeps of what it holds, where that is not all: what every snapshot has that it was
+    /// told to hold or may come to, after overrides. A snapshot without payload, or whose objects cannot be made, takes nothing
+    /// from anybody.
     pub(super) fn kept(&mut self, aims: &BTreeSet<u64>) -> BTreeMap<ClusterName, BTreeSet<ObjectKey>> {
         let payloads = self.state.payloads.iter();
         let common: BTreeMap<u64, BTreeSet<ObjectKey>> =
@@ -107,19 +113,22 @@ impl Pass<'_> {
         for binding in bindings.values().filter(|b| !b.deleting && b.state != BindingState::Unscheduled) {
             let cluster = &binding.cluster;
             let Some(work) = self.state.works.get(cluster).cloned() else { continue };
-            let mut kept = work.inventory.clone();
             let told = binding.snapshot.filter(|_| binding.state == BindingState::Bound);
             let told = told.map(|index| (index, binding.overrides.clone()));
             let to_come = aims.iter().map(|index| (*index, self.desired_overrides(cluster, *index)));
+            let mut lost: BTreeSet<&ObjectKey> = BTreeSet::new();
             for (index, picked) in told.into_iter().chain(to_come.collect::<Vec<_>>()) {
                 if let Some(keys) = common.get(&index).filter(|_| picked.is_empty()) {
-                    kept.retain(|key| keys.contains(key));
+                    lost.extend(work.inventory.iter().filter(|key| !keys.contains(*key)));
                 } else if let Some(Ok(objects)) = self.objects(cluster, index, &picked) {
                     let keys: BTreeSet<&ObjectKey> = objects.iter().map(|object| &object.key).collect();
-                    kept.retain(|key| keys.contains(key));
+                    lost.extend(work.inventory.iter().filter(|key| !keys.contains(key)));
                 }
             }
-            all.insert(cluster.clone(), kept);
+            if !lost.is_empty() {
+                let kept = work.inventory.iter().filter(|key| !lost.contains(key)).cloned().collect();
+                all.insert(cluster.clone(), kept);
+            }
         }
         self.state.bindings = bindings;
         all
@@ -174,7 +183,7 @@ impl Pass<'_> {
         let newest = self.state.newest().map(|newest| newest.index);
         let mut rendered = std::mem::take(&mut self.state.rendered);
         let mut held: BTreeMap<&ClusterName, Vec<(u64, &PickedOverrides)>> = BTreeMap::new();
-        for binding in self.state.bindings.values() {
+        for binding in self.state.bindings() {
             held.entry(&binding.cluster).or_default().extend(binding.snapshot.map(|index| (index, &binding.overrides)));
         }
         rendered.retain(|cluster, snapshot, picked| {

@@ -7,13 +7,13 @@ use crate::model::records::BindingState;
 
 const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 
-fn binding(cluster: &str, state: &str) -> (String, Binding) {
+fn binding(cluster: &str, state: &str) -> (String, Arc<Binding>) {
     let binding = json!({
         "name": format!("p-{cluster}"), "placement": "p", "cluster": cluster, "state": state, "policyIndex": 0, "generation": 1,
         "decision": {"clusterName": cluster, "selected": true, "reason": ""},
     });
     let binding: Binding = serde_json::from_value(binding).expect("a binding");
-    (binding.name.clone(), binding)
+    (binding.name.clone(), Arc::new(binding))
 }
 
 fn commit(evictions: &[String]) -> (Disruptions, PlacementRecord) {

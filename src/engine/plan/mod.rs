@@ -144,7 +144,7 @@ pub(super) fn rolled_out(world: &World, now: Timestamp) -> BTreeMap<PlacementKey
 fn settle(state: &mut PlacementState, world: &World, now: Timestamp) {
     let Some(newest) = state.newest().cloned() else { return };
     let strategy = state.record.spec.strategy.apply_strategy.clone().unwrap_or_default();
-    let generation = state.bindings.values().map(|b| b.generation).max().unwrap_or_default() + 1;
+    let generation = state.bindings().map(|b| b.generation).max().unwrap_or_default() + 1;
     let writes = strategy.type_ != ApplyStrategyType::ReportDiff;
     let status = |id| ManifestStatus {
         id,
@@ -167,7 +167,7 @@ fn settle(state: &mut PlacementState, world: &World, now: Timestamp) {
     };
     let Some(ends) = Ends::of(state, world) else { return };
     let common = work(&ends.payload.desired);
-    for binding in state.bindings.values_mut() {
+    for binding in state.bindings.values_mut().map(Arc::make_mut) {
         binding.state = BindingState::Bound;
         binding.snapshot = Some(newest.index);
         binding.apply_strategy = strategy.clone();

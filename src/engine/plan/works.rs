@@ -104,7 +104,7 @@ impl<'a> Outlook<'a> {
 
     /// Returns the clusters that hold the placement before and after, made with other overrides than before.
     pub fn overridden_otherwise(&self, before: &PlacementState) -> BTreeSet<ClusterName> {
-        let held = before.bindings.values().filter(|binding| before.works.contains_key(&binding.cluster));
+        let held = before.bindings().filter(|binding| before.works.contains_key(&binding.cluster));
         let is_other =
             |b: &&Binding| self.clusters.get(&b.cluster).is_some_and(|target| target.overrides != b.overrides);
         held.filter(is_other).map(|binding| binding.cluster.clone()).collect()
@@ -123,7 +123,7 @@ impl<'a> Outlook<'a> {
 
 /// Returns the clusters that a placement is for.
 pub(super) fn picked(state: &PlacementState) -> impl Iterator<Item = &ClusterName> {
-    state.bindings.values().filter(|b| !b.deleting && b.state != BindingState::Unscheduled).map(|b| &b.cluster)
+    state.bindings().filter(|b| !b.deleting && b.state != BindingState::Unscheduled).map(|b| &b.cluster)
 }
 
 /// All placements together.

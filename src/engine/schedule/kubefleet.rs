@@ -1,6 +1,7 @@
 //! KubeFleet's placements among the objects: from exported snapshots and bindings to a policy snapshot with status.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
@@ -67,8 +68,8 @@ pub(super) fn policy_snapshots(
         let of_leaver = |object: &BindingObject| {
             tree.clusters.get(object.spec.target_cluster.as_str()).is_some_and(|member| member.deleting)
         };
-        let own: Vec<Binding> =
-            bindings.of(&key).iter().map(|(_, object)| binding(&key, &policy, object, of_leaver(object))).collect();
+        let own = |(_, object): &(_, BindingObject)| Arc::new(binding(&key, &policy, object, of_leaver(object)));
+        let own: Vec<Arc<Binding>> = bindings.of(&key).iter().map(own).collect();
         let delegated = match delegated(tree, &key, decided) {
             Ok(delegated) => delegated,
             Err(error) => {

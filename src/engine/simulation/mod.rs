@@ -8,6 +8,7 @@ mod dice;
 mod edges;
 mod fact;
 mod member;
+pub mod scenario;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -19,6 +19,7 @@ pub fn by_run(view: &PlacementView) -> Option<Converged> {
             says("too many clusters failed")
         )),
         RunPhase::Initialized => person("is prepared and goes when its `state` says Run".to_owned()),
+        RunPhase::Stopped if view.record.paused.is_some() => paused(view)?,
         RunPhase::Stopped => person("is stopped and goes on when its `state` says Run".to_owned()),
         RunPhase::Waiting => at_gates(view, run, &name),
         RunPhase::Updating => moving(view, run).unwrap_or(Converged::Progressing),
@@ -39,7 +40,7 @@ pub fn held(view: &PlacementView) -> Option<Converged> {
     let held = view.record.held.as_ref()?;
     let newest = view.snapshot?;
     let is_it = held.index == newest.index || held.hash == newest.hash;
-    let words = format!("snapshot {} {}, and is held until `gitfleet retry {}`", held.index, held.why, view.record.key);
+    let words = format!("snapshot {} is held until `gitfleet retry {}`: {}", held.index, view.record.key, held.why);
     is_it.then_some(Converged::Failed(words))
 }
 
@@ -224,7 +225,7 @@ mod tests {
                     c.binding("west").snapshot = Some(2);
                     hold(c);
                 },
-                failed("snapshot 3 was rolled back, and is held until `gitfleet retry web`"),
+                failed("snapshot 3 is held until `gitfleet retry web`: was rolled back"),
             ),
             ("a rollback moves", run_in_production(), hold, C::Progressing),
             (

@@ -54,7 +54,7 @@ fn names_labels_and_shapes() {
             ("/status/targetClusters/0/clusterScore", json!({"affinityScore": 0, "priorityScore": 0})),
         ],
     );
-    let mut bound = case.bindings[0].clone();
+    let mut bound = Binding::clone(&case.bindings[0]);
     check(
         "binding",
         &binding_object(&bound, case.works.get("east").map(AsRef::as_ref)),

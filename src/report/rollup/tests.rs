@@ -33,7 +33,7 @@ fn with_work(cluster: &'static str, outcome: O, availability: Option<A>) -> impl
 fn report_diff(case: &mut Case) {
     let strategy = ApplyStrategy { type_: ApplyStrategyType::ReportDiff, ..ApplyStrategy::default() };
     case.record.spec.strategy.apply_strategy = Some(strategy.clone());
-    for binding in &mut case.bindings {
+    for binding in case.bindings_mut() {
         binding.apply_strategy = strategy.clone();
     }
     for work in case.works.values_mut().map(std::sync::Arc::make_mut) {
@@ -166,7 +166,7 @@ fn rows() -> Vec<Row> {
             "External, nothing yet",
             Box::new(|c| {
                 c.record.spec.strategy.type_ = StrategyType::External;
-                c.bindings.iter_mut().for_each(|b| (b.state, b.snapshot) = (BindingState::Scheduled, None));
+                c.bindings_mut().for_each(|b| (b.state, b.snapshot) = (BindingState::Scheduled, None));
             }),
             stop(("RolloutStarted", Unknown, "RolloutControlledByExternalController")),
         ),
@@ -303,7 +303,7 @@ fn external_shows_the_common_snapshot() {
         let mut case = Case::healthy(&["east", "west"]);
         case.record.spec.strategy.type_ = StrategyType::External;
         case.snapshot = Some(snapshot(3, &["a", "b"]));
-        for (binding, held) in case.bindings.iter_mut().zip(held) {
+        for (binding, held) in case.bindings_mut().zip(held) {
             binding.snapshot = held;
         }
         case.settle();

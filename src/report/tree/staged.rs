@@ -45,7 +45,7 @@ fn stages(run: &RunRecord) -> String {
 fn active_node(view: &PlacementView, run: &RunRecord) -> Node {
     let name = command_name(&run.placement, &run.name);
     let snapshot = run.snapshot().map_or_else(|| "the newest snapshot".to_owned(), |index| format!("snapshot {index}"));
-    let (style, glyph, words) = run_state(run, &name);
+    let (style, glyph, words) = run_state(view, run, &name);
     let heading = Line::default()
         .with(style, format!("{glyph} "))
         .with(Style::Plain, format!("run {name}  "))
@@ -64,7 +64,7 @@ fn active_node(view: &PlacementView, run: &RunRecord) -> Node {
     Node { lines, children }
 }
 
-fn run_state(run: &RunRecord, name: &str) -> (Style, &'static str, String) {
+fn run_state(view: &PlacementView, run: &RunRecord, name: &str) -> (Style, &'static str, String) {
     let says = |otherwise: &str| if run.message.is_empty() { otherwise.to_owned() } else { run.message.clone() };
     match run.phase {
         RunPhase::Pending if run.refused => (Style::Bad, "✗", format!("cannot begin: {}", says("refused"))),
@@ -75,6 +75,9 @@ fn run_state(run: &RunRecord, name: &str) -> (Style, &'static str, String) {
             (Style::Bad, "✗", format!("halted: {}; gitfleet retry {name}", says("too many clusters failed")))
         }
         RunPhase::Stopping => (Style::Progressing, "↻", "stopping".to_owned()),
+        RunPhase::Stopped if view.record.paused.is_some() => {
+            (Style::Progressing, "!", "stopped, because the placement is paused".to_owned())
+        }
         RunPhase::Stopped => (Style::Progressing, "!", "stopped; goes on when its `state` says Run".to_owned()),
         _ => (Style::Progressing, "↻", "in progress".to_owned()),
     }
@@ -130,12 +133,18 @@ fn gate_lines(run: &RunRecord, gate: &ClosedGate, now: Timestamp) -> Vec<Line> {
     vec![
         Line::default()
             .with(Style::Progressing, format!("    waits for approval {place} since {since}{so_far}, digest {digest}")),
+        Line::default().with(Style::Muted, format!("    by {}", who_may(run))),
         Line::default().with(Style::Strong, format!("    {line}")),
     ]
 }
 
+/// Says whose approval is awaited.
+fn who_may(run: &RunRecord) -> &str {
+    run.approvers.as_deref().unwrap_or("anybody who may command the daemon")
+}
+
 fn cluster_lines(view: &PlacementView, run: &RunRecord, cluster: &RunCluster, width: usize) -> Vec<Line> {
-    let binding = view.bindings.iter().find(|binding| binding.cluster == cluster.name);
+    let binding = view.bindings().find(|binding| binding.cluster == cluster.name);
     let held = binding.and_then(|b| b.snapshot).map_or_else(|| "-".to_owned(), |index| index.to_string());
     let (style, glyph, words) = state(view, run, cluster, binding);
     let line = Line::default()

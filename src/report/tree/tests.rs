@@ -6,7 +6,7 @@ use super::super::fixtures::{Case, at, decision, manifest, run, run_at_approval,
 use super::*;
 use crate::model::id::Digest;
 use crate::model::manifest::InputError;
-use crate::model::records::{ApplyOutcome, Availability, BindingState, HeldSnapshot, Pause};
+use crate::model::records::{ApplyOutcome, Availability, Binding, BindingState, HeldSnapshot, Pause};
 use crate::model::runs::{ClusterPhase, RunPhase, RunRecord, StagePhase};
 
 fn source() -> SourceRecord {
@@ -50,12 +50,12 @@ fn in_the_middle_of_a_rollout() {
     case.work("north-1").manifests[1] = manifest("b", ApplyOutcome::Pending, None);
     case.work("south").manifests[1] = manifest("b", ApplyOutcome::Applied, Some(Availability::ManifestNotAvailableYet));
     case.binding("west").snapshot = Some(2);
-    let mut gone = case.bindings[0].clone();
+    let mut gone = Binding::clone(&case.bindings[0]);
     gone.name = "web-old-99999999".into();
     gone.cluster = "east-old".into();
     gone.state = BindingState::Unscheduled;
     case.clusters.insert("east-old".into(), super::super::fixtures::cluster("east-old", true));
-    case.bindings.push(gone);
+    case.bindings.push(gone.into());
     insta::assert_snapshot!(shown(&source(), &mut [case]), @r#"
     source https://git.example/platform/fleet.git (main)
       accepted 1a2b3c4
@@ -210,6 +210,7 @@ fn a_run_that_waits_for_a_person() {
        ├─ ✓ stage staging  1 of 1 cluster done, ended 41s ago
        ├─ ! stage canary  2 of 2 clusters done
        │      waits for approval before the next stage since 30s, digest canary-0a1b2
+       │      by anybody who may command the daemon
        │      gitfleet approve web-3 canary
        └─ · stage production  1 cluster
     "#);

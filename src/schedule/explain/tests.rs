@@ -21,6 +21,8 @@ fn told(policy: &Value, fleet: &Fleet, bindings: &[Binding]) -> Explanation {
     let policy: Option<PlacementPolicy> = serde_json::from_value(policy.clone()).unwrap();
     let (placement, policy) = (&PlacementKey::cluster_scoped("p"), policy.as_ref());
     let bad_values = BadValues::Mismatch;
+    let bindings: Vec<_> = bindings.iter().cloned().map(std::sync::Arc::new).collect();
+    let bindings = &bindings;
     explain(&Request { placement, policy, policy_index: 0, clusters: fleet, bindings, keep_held: true, bad_values })
         .unwrap()
 }

@@ -260,7 +260,7 @@ fn what_is_held_stays_eligible_where_asked() {
     ];
     for (line, kept) in rows {
         for (policy, keep_held) in [(&fixed, true), (&all, true), (&all, false)] {
-            let bindings = [binding(line)];
+            let bindings = [binding(line).into()];
             let (placement, bad_values) = (&key(), BadValues::Mismatch);
             let request = Request {
                 placement,

@@ -20,7 +20,7 @@ fn again(state: Option<PlacementState>, world: &World) -> Decision {
 }
 
 fn picked(state: &PlacementState) -> Vec<&str> {
-    let picked = state.bindings.values().filter(|b| b.state != BindingState::Unscheduled && !b.deleting);
+    let picked = state.bindings().filter(|b| b.state != BindingState::Unscheduled && !b.deleting);
     picked.map(|binding| binding.cluster.as_str()).collect()
 }
 
@@ -93,8 +93,7 @@ fn who_is_evicted_is_replaced_at_once() {
         let mut world = imagined(&tree(&[("f.yaml", &fleet), ("p.yaml", &files)]), Some(&base), NOW);
         world.records.get_mut(&ClusterName::from("a")).expect("it is of the fleet").online = false;
         let decided = again(Some(state), &world);
-        let leaves: Vec<&str> =
-            decided.state.bindings.values().filter(|b| b.deleting).map(|b| b.cluster.as_str()).collect();
+        let leaves: Vec<&str> = decided.state.bindings().filter(|b| b.deleting).map(|b| b.cluster.as_str()).collect();
         assert_eq!((leaves, picked(&decided.state)), (vec!["a"], wanted.to_vec()), "{name} ({key})");
         let removals: Vec<&str> = decided.orders.iter().filter(|o| o.remove).map(|o| o.cluster.as_str()).collect();
         assert_eq!(removals, ["a"], "{name}: what leaves comes before what arrives");

@@ -149,12 +149,15 @@ fn deletions_wait_for_a_person_and_nothing_else_does() {
     assert_eq!(story.state.record.closed_gate(), None, "one of two objects goes: that is not more than half");
 
     let mut story = Story::rolled_out(&[]);
-    story.commit(&[("p.yaml", String::new())]);
-    assert_eq!(story.settle(), "a0? b0? c0? d0?");
+    story.content("1");
+    story.settle();
+    story.commit(&[("p.yaml", String::new()), ("x.yaml", payload("0"))]);
+    assert_eq!(story.settle(), "a1? b0? c0? d0?");
+    assert_eq!(story.phases(), "p-0 Succeeded, p-1 Waiting", "whoever says yes to p says it to its removal");
     let gate = story.state.record.closed_gate().expect("removing a placement waits").clone();
     let wrong = story.say_as("ann", Verb::Approve, "p deletion", Some("0000000000"), None).expect_err("another digest");
     assert_eq!(wrong.reason, RefusalReason::DigestMismatch);
-    story.say_as("ann", Verb::Approve, "p-deletion", Some(&gate.digest.as_str()[..12]), None).expect("the gate opens");
+    story.say_as("ann", Verb::Approve, "p", Some(&gate.digest.as_str()[..12]), None).expect("the gate opens");
     story.work();
     assert_eq!(story.settle(), "", "everything is gone");
 }

@@ -160,6 +160,17 @@ fn a_placement_that_moves_by_itself_again_ends_its_runs() {
 }
 
 #[test]
+fn a_run_for_a_placement_that_moves_by_itself_is_refused() {
+    let rolling = super::super::super::fixtures::placement("p", "", "");
+    let mut story = Story::of(&[("p.yaml", rolling), ("r.yaml", run("r", ""))]);
+    assert_eq!(story.settle(), "a0 b0 c0 d0");
+    assert!(story.run("r").refused && story.run("r").message.contains("strategy.type External"));
+    story.commit(&[("p.yaml", placement(""))]);
+    story.settle();
+    assert_eq!(story.phases(), "r Waiting", "mended");
+}
+
+#[test]
 fn another_apply_strategy_rolls_out_like_content() {
     let mut story = Story::rolled_out(&[]);
     let forced =
@@ -171,7 +182,7 @@ fn another_apply_strategy_rolls_out_like_content() {
     story.settle();
     assert_eq!(story.phases(), "p-0 Succeeded, p-0-2 Succeeded");
     let is_forced = |b: &crate::model::records::Binding| b.apply_strategy.server_side_apply_config.is_some();
-    assert!(story.state.bindings.values().all(is_forced));
+    assert!(story.state.bindings().all(is_forced));
 }
 
 #[test]

@@ -76,7 +76,7 @@ impl Fleet {
     /// Decides once; returns the clusters whose generation grew.
     fn decide(&mut self) -> Vec<String> {
         let generations = |state: &PlacementState| -> BTreeMap<ClusterName, i64> {
-            state.bindings.values().map(|b| (b.cluster.clone(), b.generation)).collect()
+            state.bindings().map(|b| (b.cluster.clone(), b.generation)).collect()
         };
         let before = generations(&self.state);
         let Decision { state, orders, .. } = decide(self.state.clone(), &self.world, NOW);
@@ -121,7 +121,7 @@ impl Fleet {
     }
 
     fn binding(&self, cluster: &str) -> &Binding {
-        self.state.bindings.values().find(|b| b.cluster.as_str() == cluster).expect("it is picked")
+        self.state.bindings().find(|b| b.cluster.as_str() == cluster).expect("it is picked")
     }
 
     /// The zones that clusters are told to hold; `-` without one, `?` without an order.

@@ -1,0 +1,190 @@
+//! Made-up members that do at once what they are told.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use gitfleet::deliver::inventory::{Held, Parent, applyset_id};
+use gitfleet::deliver::live::LiveObject;
+use gitfleet::deliver::plan::Step;
+use gitfleet::engine::member::{Command, Event, Mind, Task};
+use gitfleet::engine::step::{Answer, StepResult, tried};
+use gitfleet::model::facts::{Facts, NodeFacts, Totals};
+use gitfleet::model::id::{ClusterName, Digest, PlacementKey};
+use gitfleet::model::records::{ApplyOutcome, Availability, ManifestStatus, WorkStatus};
+use gitfleet::model::work::{Desired, WorkOrder};
+use jiff::Timestamp;
+
+/// The orders that members were given last.
+pub type Orders = BTreeMap<(ClusterName, PlacementKey), Arc<WorkOrder>>;
+
+/// What stands for the members.
+pub enum Members {
+    /// Every order is answered with the report that all of it is available; nothing is kept but the orders.
+    Instant(Orders),
+    /// The real planner of deliveries over an API server that takes everything.
+    Planned(BTreeMap<ClusterName, Member>),
+}
+
+/// A member with the real planner of deliveries.
+pub struct Member {
+    mind: Mind,
+    /// Writes, inventories included.
+    pub writes: u64,
+    version: u64,
+    /// It was told something and has not looked at it.
+    told: bool,
+}
+
+impl Members {
+    /// Returns members that hold what orders said, as a new life of the daemon finds them.
+    pub fn holding(orders: &Orders, source: &str) -> Self {
+        let mut members: BTreeMap<ClusterName, Member> = BTreeMap::new();
+        for ((cluster, placement), order) in orders {
+            let member = members.entry(cluster.clone()).or_insert_with(|| Member::new(cluster, source));
+            let mut parent =
+                Parent { source: source.to_owned(), placement: Some(placement.clone()), ..Parent::default() };
+            parent = parent.widened(order);
+            let held = Held { index: order.snapshot, commit: order.commit.clone(), digest: order.digest.clone() };
+            parent.holds = Some(held);
+            member.mind.take_parent(parent);
+            for desired in order.manifests.iter() {
+                member.version += 1;
+                let live = live(desired, placement, member.version);
+                member.mind.remember(live);
+            }
+        }
+        Self::Planned(members)
+    }
+
+    /// Answers a new connection.
+    pub fn connect(&mut self, cluster: &ClusterName, source: &str) -> Vec<Event> {
+        let online = match self {
+            Self::Instant(_) => Event::Online {
+                cluster: cluster.clone(),
+                version: Some("v1.36.0".to_owned()),
+                holds: BTreeMap::new(),
+                inventory: BTreeMap::new(),
+            },
+            Self::Planned(members) => {
+                let member = members.entry(cluster.clone()).or_insert_with(|| Member::new(cluster, source));
+                member.mind.announce(Some("v1.36.0".to_owned()))
+            }
+        };
+        let nodes = NodeFacts { count: 3, ..NodeFacts::default() };
+        let facts = Box::new(Facts { nodes: Ok(nodes), requested: Ok(Totals::default()) });
+        vec![online, Event::Facts { cluster: cluster.clone(), facts }]
+    }
+
+    /// Tells a member.
+    pub fn tell(&mut self, cluster: &ClusterName, command: Command, now: Timestamp) -> Option<Event> {
+        match self {
+            Self::Instant(orders) => {
+                let Command::Order { order, .. } = command else { return None };
+                let placement = order.placement.clone();
+                let status = carried_out(&order, now);
+                orders.insert((cluster.clone(), placement.clone()), order);
+                Some(Event::Work { cluster: cluster.clone(), placement, status })
+            }
+            Self::Planned(members) => {
+                let member = members.get_mut(cluster).expect("a member that was connected to");
+                member.told = true;
+                member.mind.command(command);
+                None
+            }
+        }
+    }
+
+    /// Lets members that were told something do it. Returns what they report.
+    pub fn work(&mut self, now: Timestamp) -> Vec<Event> {
+        let Self::Planned(members) = self else { return Vec::new() };
+        members.values_mut().filter(|member| member.told).flat_map(|member| member.work(now)).collect()
+    }
+
+    /// Returns how often something was written.
+    pub fn writes(&self) -> u64 {
+        match self {
+            Self::Instant(_) => 0,
+            Self::Planned(members) => members.values().map(|member| member.writes).sum(),
+        }
+    }
+}
+
+impl Member {
+    fn new(cluster: &ClusterName, source: &str) -> Self {
+        Self { mind: Mind::new(cluster.clone(), source.to_owned(), true), writes: 0, version: 0, told: false }
+    }
+
+    fn work(&mut self, now: Timestamp) -> Vec<Event> {
+        self.told = false;
+        loop {
+            let tasks = self.mind.tasks(now, |_| true);
+            if tasks.is_empty() {
+                break;
+            }
+            for task in tasks {
+                let result = self.perform(&task, now);
+                self.mind.settle(&task.order.placement, result, now);
+            }
+        }
+        let due: Vec<PlacementKey> = self.mind.unreported().map(|(key, _)| key.clone()).collect();
+        due.iter().filter_map(|key| self.mind.report(key, now)).collect()
+    }
+
+    fn perform(&mut self, task: &Task, now: Timestamp) -> StepResult {
+        self.writes += 1;
+        self.version += 1;
+        match &task.step {
+            Step::WriteParent(parent) => StepResult::Parent(Some(parent.clone())),
+            Step::DeleteParent => StepResult::Parent(None),
+            Step::Delete { object } => {
+                StepResult::Deleted { key: object.id.key(), uid: object.uid.clone(), gone: true }
+            }
+            Step::Apply { position, put_back, .. } => {
+                let desired = &task.order.manifests[*position];
+                let live = Some(live(desired, &task.order.placement, self.version));
+                let answer =
+                    Answer { outcome: ApplyOutcome::Applied, message: String::new(), live, differences: Vec::new() };
+                tried(desired, answer, *put_back, task.before.as_ref(), now)
+            }
+            Step::Compare { .. } | Step::ShowDrift { .. } => unreachable!("nothing drifts and nothing is compared"),
+        }
+    }
+}
+
+fn owned(desired: &Desired) -> Digest {
+    Digest::new(format!("{}", desired.digest))
+}
+
+fn live(desired: &Desired, placement: &PlacementKey, version: u64) -> LiveObject {
+    LiveObject {
+        id: desired.id.clone(),
+        uid: format!("{version:036}"),
+        resource_version: version,
+        applyset: applyset_id(placement),
+        manifest: Some(desired.digest.clone()),
+        owned: owned(desired),
+        terminating: false,
+        availability: Availability::Available,
+    }
+}
+
+fn carried_out(order: &WorkOrder, now: Timestamp) -> WorkStatus {
+    let manifest = |desired: &Desired| ManifestStatus {
+        id: desired.id.clone(),
+        applied: ApplyOutcome::Applied,
+        message: String::new(),
+        availability: Some(Availability::Available),
+        owned: Some(owned(desired)),
+        differs_since: None,
+        differences: Vec::new(),
+    };
+    let inventory: BTreeSet<_> = order.manifests.iter().map(|desired| desired.key.clone()).collect();
+    WorkStatus {
+        generation: order.generation,
+        complete: true,
+        manifests: order.manifests.iter().map(manifest).collect(),
+        available_since: Some(now),
+        inventory,
+        ..WorkStatus::default()
+    }
+}

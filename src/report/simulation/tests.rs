@@ -1,0 +1,110 @@
+//! Times as people and scripts read them, names in charts, and what counts as the longest wait.
+
+use super::gantt::gantt;
+use super::timeline::clock;
+use super::*;
+
+fn cluster(name: &str, started_at: i64, ended_at: Option<i64>) -> SimulatedCluster {
+    SimulatedCluster {
+        name: name.into(),
+        deferred_at: None,
+        started_at: Some(Offset(started_at)),
+        ended_at: ended_at.map(Offset),
+        outcome: if ended_at.is_some() { ClusterOutcome::Succeeded } else { ClusterOutcome::Updating },
+        message: String::new(),
+    }
+}
+
+fn gate(type_: GateType, asked_at: i64, opened_at: Option<i64>) -> SimulatedGate {
+    SimulatedGate {
+        type_,
+        when: Some(GateSide::After),
+        approvers: None,
+        asked_at: Some(Offset(asked_at)),
+        opened_at: opened_at.map(Offset),
+        waited: opened_at.map(|at| Offset(at - asked_at)),
+    }
+}
+
+fn placement(clusters: Vec<SimulatedCluster>, gates: Vec<SimulatedGate>) -> SimulatedPlacement {
+    SimulatedPlacement {
+        kind: "ClusterResourcePlacement",
+        namespace: None,
+        name: "web".to_owned(),
+        snapshot: Some(0),
+        outcome: Outcome::Done,
+        message: String::new(),
+        started_at: Some(Offset(0)),
+        ended_at: Some(Offset(5000)),
+        clusters_picked: 1,
+        runs: Vec::new(),
+        clusters,
+        gates,
+        longest_wait: None,
+        failed_at: None,
+        touched_at_failure: Vec::new(),
+        max_unavailable: 1,
+    }
+}
+
+#[test]
+fn times_as_people_and_scripts_read_them() {
+    let rows = [
+        (0, "0s", "T+00:00:00", "0"),
+        (40, "0s", "T+00:00:00", "0.04"),
+        (1_250, "1.3s", "T+00:00:01", "1.25"),
+        (5_000, "5s", "T+00:00:05", "5"),
+        (59_990, "1m", "T+00:00:59", "59.99"),
+        (65_000, "1m5s", "T+00:01:05", "65"),
+        (3_600_000, "1h", "T+01:00:00", "3600"),
+        (5_430_000, "1h30m", "T+01:30:30", "5430"),
+        (90_000_000, "1d1h", "T+25:00:00", "90000"),
+    ];
+    for (millis, words, shown, json) in rows {
+        let at = Offset(millis);
+        let found = (at.words(), clock(at), serde_json::to_string(&at).expect("a number"));
+        assert_eq!(found, (words.to_owned(), shown.to_owned(), json.to_owned()), "{millis}");
+    }
+}
+
+#[test]
+fn the_longest_wait() {
+    use GateType::{Approval, TimedWait};
+    let east = || vec![cluster("east", 0, Some(4000))];
+    type Row = (&'static str, SimulatedPlacement, Option<(WaitFor, Option<i64>)>);
+    let rows: Vec<Row> = vec![
+        ("nothing", placement(vec![], vec![]), None),
+        ("a cluster", placement(east(), vec![]), Some((WaitFor::Cluster, Some(4000)))),
+        ("time", placement(east(), vec![gate(TimedWait, 4000, Some(9000))]), Some((WaitFor::Time, Some(5000)))),
+        (
+            "a quick person",
+            placement(east(), vec![gate(Approval, 4000, Some(4000))]),
+            Some((WaitFor::Cluster, Some(4000))),
+        ),
+        ("nobody", placement(east(), vec![gate(Approval, 4000, None)]), Some((WaitFor::Person, None))),
+        ("no end", placement(vec![cluster("east", 0, None)], vec![]), Some((WaitFor::Cluster, None))),
+    ];
+    for (name, placement, expected) in rows {
+        let found = longest_wait(&placement).map(|wait| (wait.for_, wait.seconds.map(|seconds| seconds.0)));
+        assert_eq!(found, expected, "{name}");
+    }
+}
+
+#[test]
+fn names_in_charts() {
+    let rows = [
+        ("east", "    east :done,"),
+        ("title", "    cluster title :done,"),
+        ("section", "    cluster section :done,"),
+        ("2000-01-01", "    cluster 2000-01-01 :done,"),
+        ("a:b;c#d", "    a_b_c_d :done,"),
+    ];
+    for (name, expected) in rows {
+        let simulated = Simulated {
+            placements: vec![placement(vec![cluster(name, 0, Some(1000))], vec![])],
+            ..Simulated::default()
+        };
+        let chart = gantt(&simulated);
+        assert!(chart.lines().any(|line| line.starts_with(expected)), "{name}: {chart}");
+    }
+}
