@@ -42,11 +42,15 @@ fn a_rollback_deletes_nothing_precious_unasked() {
         story.settle();
     };
     let back = "gitfleet.io/staged-update-strategy: s, gitfleet.io/on-failure: Rollback";
-    for (annotations, way) in [(AUTOMATIC, by_hand as fn(&mut Story)), (back, by_itself)] {
+    for (annotations, is_automatic) in [(AUTOMATIC, false), (back, true)] {
         let mut story = Story::rolled_out(&[("p.yaml", placement(annotations))]);
         assert_eq!(commit(&mut story, "1", &["v"]), "a1 b0 c0 d0");
         assert_eq!(volumes(&story, "a"), "v");
-        way(&mut story);
+        if is_automatic {
+            by_itself(&mut story);
+        } else {
+            by_hand(&mut story);
+        }
         assert_eq!(volumes(&story, "a"), "v", "{annotations}: a person must look first");
         story.say(Verb::Approve, "p deletion").expect("it waits");
         story.settle();
