@@ -82,7 +82,7 @@ fn one_report(driver: &mut Driver, round: usize) -> f64 {
     let (cluster, placement) = (cluster.clone(), placement.clone());
     driver.hear(Event::Member(member::Event::Work { cluster, placement, status }));
     driver.settle(|_| false);
-    (driver.spent.core - before).as_secs_f64() * 1000.0
+    driver.spent.core.saturating_sub(before).as_secs_f64() * 1000.0
 }
 
 fn middle(mut times: Vec<f64>) -> (f64, f64) {

@@ -83,7 +83,7 @@ impl Driver {
         let books = Books::read(store.as_ref()).expect("the store can be read");
         let read = started.elapsed();
         let (core, effects) = Core::begin(configuration(), books, now);
-        let spent = Spent { core: started.elapsed() - read, store: read, ..Spent::default() };
+        let spent = Spent { core: started.elapsed().saturating_sub(read), store: read, ..Spent::default() };
         let mut driver = Self { core, members, spent, store, heard: VecDeque::new(), now, arrival, dice: Dice::new(7) };
         driver.act(effects);
         driver

@@ -18,8 +18,11 @@ use serde_json::{Map, Value, json};
 #[global_allocator]
 static ALLOCATOR: allocator::Counting = allocator::Counting;
 
+/// A part by its name.
+type Part = (&'static str, fn() -> Value);
+
 /// What can be measured.
-const PARTS: [(&str, fn() -> Value); 5] = [
+const PARTS: [Part; 5] = [
     ("decision", decision::measure),
     ("waves", rollout::waves),
     ("runs", rollout::runs),

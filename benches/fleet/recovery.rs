@@ -47,7 +47,7 @@ fn row(name: &str, strategy: Strategy) -> Value {
     let all = started.elapsed();
     let spent = second.spent;
     json!({
-        "strategy": name, "seconds": rounded((all - spent.members).as_secs_f64()),
+        "strategy": name, "seconds": rounded(all.saturating_sub(spent.members).as_secs_f64()),
         "openSeconds": rounded(opened.as_secs_f64()), "storeSeconds": rounded(spent.store.as_secs_f64()),
         "coreSeconds": rounded(spent.core.as_secs_f64()), "membersSeconds": rounded(spent.members.as_secs_f64()),
         "decisions": spent.decisions, "batches": spent.batches, "memberWrites": second.members.writes(),

@@ -28,7 +28,7 @@ pub fn waves() -> Value {
         assert_eq!(succeeded(&driver), 2, "both runs have succeeded");
         // Halves of 10, 30 and 60 clusters.
         let waves = 6.0;
-        let core = (driver.spent.core - before.core).as_secs_f64();
+        let core = driver.spent.core.saturating_sub(before.core).as_secs_f64();
         json!({
             "reports": name, "waves": waves, "decisions": driver.spent.decisions - before.decisions,
             "coreSeconds": rounded(core), "secondsPerWave": rounded(core / waves),
