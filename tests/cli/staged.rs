@@ -10,7 +10,7 @@ use crate::scratch::{CONFIG, Outcome, Scratch, cluster, namespace};
 
 const ONCE: [&str; 4] = ["run", "-c", CONFIG, "--once"];
 /// How long a daemon may take to get anywhere before a test gives up.
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_mins(1);
 
 /// Three stages, each with one cluster: time passes after the first, a person says yes after the second.
 const STRATEGY: &str = "---\napiVersion: placement.kubernetes-fleet.io/v1beta1\nkind: ClusterStagedUpdateStrategy\n\

@@ -15,7 +15,7 @@ use crate::model::ocm::OcmPlacementRecord;
 use crate::model::records::{Binding, PlacementRecord, PolicySnapshot};
 use crate::report::binding::settled_work;
 use crate::rollout::health;
-use crate::schedule::{Action, BadValues, Request, schedule, schedule_decided};
+use crate::schedule::{Action, BadValues, BindingChange, Request, schedule, schedule_decided};
 use crate::snapshot::{Next, next_snapshot, policy_hash, scheduled_policy};
 
 /// A placement whose clusters an OCM Placement picks.
@@ -110,28 +110,33 @@ impl Pass<'_> {
         };
         self.state.policies.insert(index, snapshot);
         for change in outcome.bindings {
-            let mut binding = change.binding;
-            let event = match change.action {
-                Action::Create => Some("ClusterPicked"),
-                Action::Unschedule => Some("ClusterDropped"),
-                Action::Leave => {
-                    self.state.bindings.remove(&binding.name);
-                    continue;
-                }
-                Action::Patch => None,
-            };
-            if let Some(event) = event {
-                self.note(event, Some(&binding.cluster), json!({"binding": binding.name}));
-            }
-            // Nothing that was reported speaks of the new generation. Judged by when it was last moved, a cluster that is well
-            // would count as failed until it reports again, and be moved past the limits.
-            let known = self.state.bindings.get(&binding.name);
-            if known.is_some_and(|known| known.generation != binding.generation) {
-                binding.started_at = binding.started_at.map(|_| self.now);
-            }
-            self.state.bindings.insert(binding.name.clone(), Arc::new(binding));
+            self.rebind(change);
         }
         Ok(())
+    }
+
+    /// Takes over what scheduling changes of a binding.
+    fn rebind(&mut self, change: BindingChange) {
+        let mut binding = change.binding;
+        let event = match change.action {
+            Action::Create => Some("ClusterPicked"),
+            Action::Unschedule => Some("ClusterDropped"),
+            Action::Leave => {
+                self.state.bindings.remove(&binding.name);
+                return;
+            }
+            Action::Patch => None,
+        };
+        if let Some(event) = event {
+            self.note(event, Some(&binding.cluster), json!({"binding": binding.name}));
+        }
+        // Nothing that was reported speaks of the new generation. Judged by when it was last moved, a cluster that is well
+        // would count as failed until it reports again, and be moved past the limits.
+        let known = self.state.bindings.get(&binding.name);
+        if known.is_some_and(|known| known.generation != binding.generation) {
+            binding.started_at = binding.started_at.map(|_| self.now);
+        }
+        self.state.bindings.insert(binding.name.clone(), Arc::new(binding));
     }
 
     /// Carries out the evictions of git. Returns whether a cluster is left because of them.
