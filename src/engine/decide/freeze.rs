@@ -162,7 +162,7 @@ impl Pass<'_> {
             phase: ClusterPhase::Pending,
             since: self.now,
             started_at: None,
-            overrides: self.desired_overrides(name, snapshot),
+            overrides: self.overrides_of(run, name, snapshot),
             message: String::new(),
         };
         StageRecord {
@@ -177,6 +177,24 @@ impl Pass<'_> {
             after: tasks(|stage| &stage.after_stage_tasks),
             clusters: planned.clusters.iter().map(cluster).collect(),
         }
+    }
+
+    /// Returns the overrides that a cluster's objects are made with. A rollback asks nobody, so it brings back those that passed
+    /// the gates with the snapshot, as long as they are kept; newer ones are a follow-up run's.
+    fn overrides_of(&self, run: &RunRecord, cluster: &ClusterName, snapshot: u64) -> PickedOverrides {
+        let is_kept = |picked: &&PickedOverrides| {
+            picked.cluster.iter().chain(&picked.namespaced).all(|id| self.world.overrides.get(id).is_some())
+        };
+        let passed = self.state.runs.values().filter(|earlier| {
+            matches!(run.cause, RunCause::Rollback { .. })
+                && earlier.phase == RunPhase::Succeeded
+                && earlier.snapshot() == Some(snapshot)
+        });
+        let clusters = passed.flat_map(|earlier| earlier.stages.iter().map(move |stage| (earlier.sequence, stage)));
+        let clusters = clusters.flat_map(|(sequence, stage)| stage.clusters.iter().map(move |found| (sequence, found)));
+        let then = clusters.filter(|(_, found)| found.name == *cluster).max_by_key(|(sequence, _)| *sequence);
+        let then = then.map(|(_, found)| &found.overrides).filter(is_kept);
+        then.cloned().unwrap_or_else(|| self.desired_overrides(cluster, snapshot))
     }
 
     /// Tells whether a snapshot passed its gates once: it succeeded everywhere, or a run of it did.

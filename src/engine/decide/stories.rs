@@ -148,6 +148,8 @@ impl Story {
         let texts: Vec<(&str, &str)> = self.files.iter().map(|(path, text)| (*path, text.as_str())).collect();
         self.world.tree = tree(&texts);
         self.world.staged = Staged::of(&self.world.tree);
+        let named = super::super::overrides::named([&self.state]);
+        self.world.overrides.follow(&self.world.tree, &named, self.now);
         self.world.disruptions = Disruptions::of(&self.world.tree);
         for record in self.world.records.values_mut() {
             record.left = true;

@@ -211,3 +211,30 @@ fn a_rolling_update_pauses_retries_and_returns_too() {
     story.content("2");
     assert_eq!(story.settle(), "a2 b2 c2 d2", "another digest");
 }
+
+/// An override of what `p` places, with a label that has a value.
+fn labelled(value: &str) -> String {
+    format!(
+        "apiVersion: placement.kubernetes-fleet.io/v1beta1\nkind: ClusterResourceOverride\nmetadata: {{name: o}}\nspec:\n  \
+         clusterResourceSelectors: [{{group: '', version: v1, kind: Namespace, name: a}}]\n  policy:\n    overrideRules:\n      \
+         - clusterSelector: {{clusterSelectorTerms: []}}\n        jsonPatchOverrides: [{{op: add, path: /metadata/labels, value: \
+         {{tier: {value}}}}}]\n---\n"
+    )
+}
+
+#[test]
+fn a_rollback_brings_back_the_overrides_that_passed_with_the_snapshot() {
+    let mut story = Story::rolled_out(&[("o.yaml", labelled("one"))]);
+    story.commit(&[("o.yaml", labelled("two")), ("x.yaml", payload("1"))]);
+    story.settle();
+    story.say(Verb::Approve, "p-1 one").expect("the gate opens");
+    assert_eq!(story.settle(), "a1 b1 c1 d1");
+    let indexes = |story: &Story| -> Vec<u64> {
+        story.state.bindings.values().flat_map(|b| b.overrides.cluster.iter().map(|id| id.index)).collect()
+    };
+    assert_eq!(indexes(&story), [1, 1, 1, 1]);
+    story.say_as("ann", Verb::Rollback, "p", None, Some(0)).expect("it is kept");
+    assert_eq!(story.settle(), "a0 b0 c0 d0");
+    assert!(story.phases().ends_with("p-1-rollback Succeeded, p-1-rollback-2 Waiting"), "{}", story.phases());
+    assert_eq!(indexes(&story)[1..], [0, 0, 0], "what nobody approved with this snapshot waits for a person");
+}
