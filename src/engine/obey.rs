@@ -17,12 +17,10 @@ use crate::api::placement::StrategyType;
 use crate::model::commands::{Command, Done, Person, Refusal, RefusalReason, Verb};
 use crate::model::id::{CommitId, PlacementKey};
 use crate::model::records::{JournalEntry, Pause, SourceRecord};
-use crate::model::runs::{Approval, ApprovalRules, RunPhase, RunRecord, StagePhase};
-use crate::rollout::staged::{self, Event, Gate, GateName, named_request};
+use crate::model::runs::{Approval, ApprovalRules, DELETION_GATE, Gate, RunPhase, RunRecord, StagePhase};
+use crate::rollout::staged::{self, Event, GateName, named_request};
 use crate::store::{self, Expected, Op, Store, records};
 
-/// The name by which the deletion gate of a placement is approved: as a stage, or at the end of its request's name.
-pub const DELETION_GATE: &str = "deletion";
 /// Characters of a digest that must be shown at least.
 const DIGEST_SHOWN_MIN: usize = 7;
 

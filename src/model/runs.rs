@@ -18,6 +18,13 @@ use crate::api::staged::{RunState, StageTaskType, StagedUpdateStrategySpec};
 /// Source: KubeFleet.
 pub const DELETION_STAGE: &str = "kubernetes-fleet.io/deleteStage";
 
+/// The name by which the deletion gate of a placement is approved, where commands and tables name stages.
+pub const DELETION_GATE: &str = "deletion";
+/// After which time a cluster that was told to move and is not available is called stuck.
+///
+/// Source: KubeFleet's update run controller.
+pub const STUCK_AFTER: Duration = Duration::from_mins(5);
+
 /// Where a run comes from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", tag = "type")]
@@ -273,6 +280,26 @@ pub struct Approval {
     /// More, as the person put it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
+}
+
+/// Which side of a stage a gate is on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Gate {
+    /// Before its first cluster moves.
+    Before,
+    /// Before the next stage begins.
+    After,
+}
+
+/// Returns the name of a gate's approval request.
+///
+/// Source: KubeFleet.
+pub fn request_name(run: &str, stage: &str, gate: Gate) -> String {
+    let side = match gate {
+        Gate::Before => "before",
+        Gate::After => "after",
+    };
+    format!("{run}-{side}-{stage}")
 }
 
 /// What a gate asks for, as the configuration says.

@@ -4,11 +4,11 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::binding::settled_work;
 use super::placement::{PlacementView, is_right, why};
-use super::runs::DELETION;
 use super::work::{self, Mode, listing};
 use crate::api::annotations::{self, PROGRESS_DEADLINE_DEFAULT};
 use crate::api::condition::{Condition, ConditionStatus, find_condition};
 use crate::model::records::{ApplyOutcome, Binding, ManifestStatus};
+use crate::model::runs::DELETION_GATE;
 
 mod staged;
 
@@ -108,7 +108,7 @@ pub fn converged(view: &PlacementView) -> Converged {
 /// Returns what a closed deletion gate waits for.
 fn deletions_wait(view: &PlacementView) -> Option<Converged> {
     let gate = view.record.closed_gate()?;
-    let line = format!("gitfleet approve {} {DELETION}", view.record.key);
+    let line = format!("gitfleet approve {} {DELETION_GATE}", view.record.key);
     Some(Converged::WaitingForPerson(format!("deletions need approval: {}; {line}", gate.reason)))
 }
 

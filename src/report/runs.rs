@@ -15,17 +15,13 @@ use crate::api::condition::{Condition, ConditionStatus};
 use crate::api::staged::{RunState, StageTaskType, StagedUpdateStrategySpec};
 use crate::model::id::PlacementKey;
 use crate::model::runs::{
-    ClusterPhase, DELETION_STAGE, RunCluster, RunPhase, RunRecord, StagePhase, StageRecord, TaskRecord,
+    ClusterPhase, DELETION_STAGE, Gate, RunCluster, RunPhase, RunRecord, STUCK_AFTER, StagePhase, StageRecord,
+    TaskRecord, request_name,
 };
 
 mod requests;
 
-pub use requests::{DELETION, approval_request_objects, deletion_gate_object};
-
-/// How long a cluster may be on its way before the run says that it is stuck.
-///
-/// Source: KubeFleet's update run controller.
-pub const STUCK_AFTER: SignedDuration = SignedDuration::from_mins(5);
+pub use requests::{approval_request_objects, deletion_gate_object};
 
 /// A task that is not done, of the stage whose turn it is.
 #[derive(Clone, Copy, Debug)]
@@ -54,6 +50,11 @@ impl ClosedGate<'_> {
     pub fn is_approval(&self) -> bool {
         self.task.type_ == StageTaskType::Approval
     }
+}
+
+/// Returns the side of a stage that tasks stand on.
+fn side(before: bool) -> Gate {
+    if before { Gate::Before } else { Gate::After }
 }
 
 /// Returns the stage whose turn it is: the first that is not done, the deletion stage last.
@@ -417,7 +418,7 @@ fn task_status(run: &RunRecord, stage: &StageRecord, before: bool, task: &TaskRe
     status.insert("type".into(), value(&task.type_));
     match task.type_ {
         StageTaskType::Approval => {
-            status.insert("approvalRequestName".into(), requests::name(run, stage, before).into());
+            status.insert("approvalRequestName".into(), request_name(&run.name, &stage.name, side(before)).into());
             if let Some(at) = task.asked_at.or(task.done_at) {
                 let words = "a person is asked";
                 conditions.push(says.holds("ApprovalRequestCreated", "StageTaskApprovalRequestCreated", at, words));

@@ -5,13 +5,14 @@ use jiff::Timestamp;
 use super::binding::binding_lists;
 use super::converge::{Converged, converged};
 use super::placement::{PlacementView, chain, waiting_words, why};
-use super::runs::{DELETION, active_run};
+use super::runs::active_run;
 use super::table::age;
 use super::work::{Mode, NAMED_OBJECTS_MAX, counted};
 use crate::api::condition::{Condition, ConditionStatus, find_condition};
 use crate::model::id::{ClusterName, CommitId};
 use crate::model::ocm::OcmPlacementRecord;
 use crate::model::records::{Binding, ClusterDecision, DeletionGate, SourceRecord};
+use crate::model::runs::DELETION_GATE;
 
 mod staged;
 
@@ -271,7 +272,7 @@ fn gate_lines(view: &PlacementView) -> Option<Vec<Line>> {
     let words = format!("! deletions wait for a person since {}: {reason}, digest {digest}", age(*since, view.now));
     let mut lines = vec![
         Line::default().with(Style::Progressing, words),
-        Line::default().with(Style::Strong, format!("    gitfleet approve {} {DELETION}", view.record.key)),
+        Line::default().with(Style::Strong, format!("    gitfleet approve {} {DELETION_GATE}", view.record.key)),
     ];
     for (cluster, objects) in deletions {
         for object in objects.iter().take(NAMED_OBJECTS_MAX) {

@@ -7,17 +7,9 @@ use crate::api::annotations;
 use crate::api::condition::{Condition, ConditionStatus};
 use crate::api::staged::StageTaskType;
 use crate::model::records::PlacementRecord;
-use crate::model::runs::{Approval, RunPhase, RunRecord, StagePhase, StageRecord, Surface, TaskRecord};
-
-/// The word for a placement's deletion gate where commands and tables name stages.
-pub const DELETION: &str = "deletion";
-
-/// Returns the name of a stage's approval request, before or after its clusters move.
-///
-/// Source: KubeFleet.
-pub fn name(run: &RunRecord, stage: &StageRecord, before: bool) -> String {
-    format!("{}-{}-{}", run.name, if before { "before" } else { "after" }, stage.name)
-}
+use crate::model::runs::{
+    Approval, DELETION_GATE, RunPhase, RunRecord, StagePhase, StageRecord, Surface, TaskRecord, request_name,
+};
 
 /// Returns the approval requests of a run: one for each approval that was asked for, open or not.
 pub fn approval_request_objects(run: &RunRecord) -> Vec<Value> {
@@ -33,7 +25,8 @@ pub fn approval_request_objects(run: &RunRecord) -> Vec<Value> {
 
 fn request(run: &RunRecord, stage: &StageRecord, before: bool, task: &TaskRecord) -> Value {
     let key = &run.placement;
-    let mut metadata = metadata(key.namespace.as_deref(), &name(run, stage, before), task.asked_at);
+    let mut metadata =
+        metadata(key.namespace.as_deref(), &request_name(&run.name, &stage.name, super::side(before)), task.asked_at);
     metadata.insert("generation".into(), 1.into());
     let labels = json!({
         "kubernetes-fleet.io/targetUpdateRun": run.name,
@@ -125,7 +118,7 @@ pub fn approved_words(task: &TaskRecord) -> String {
 pub fn deletion_gate_object(record: &PlacementRecord) -> Option<Value> {
     let gate = record.closed_gate()?;
     let key = &record.key;
-    let mut metadata = metadata(key.namespace.as_deref(), &format!("{}-{DELETION}", key.name), Some(gate.since));
+    let mut metadata = metadata(key.namespace.as_deref(), &format!("{}-{DELETION_GATE}", key.name), Some(gate.since));
     metadata.insert("annotations".into(), json!({annotations::DIGEST: gate.digest}));
     let deletions = gate.deletions.iter().map(|(cluster, objects)| {
         let names: Vec<String> = objects.iter().map(ToString::to_string).collect();
@@ -150,7 +143,7 @@ pub fn deletion_gate_object(record: &PlacementRecord) -> Option<Value> {
         "metadata": metadata,
         "spec": {
             "placementName": key.name,
-            "targetStage": DELETION,
+            "targetStage": DELETION_GATE,
             "reason": gate.reason,
             "deletions": deletions.collect::<Map<String, Value>>(),
         },

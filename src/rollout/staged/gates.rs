@@ -5,21 +5,14 @@ use jiff::{SignedDuration, Timestamp};
 use crate::api::staged::StageTaskType;
 use crate::model::commands::{Command, Person, Refusal, RefusalReason};
 use crate::model::id::Digest;
-use crate::model::runs::{Approval, ApprovalRules, RunPhase, RunRecord, StagePhase, StageRecord, TaskRecord};
+use crate::model::runs::{
+    Approval, ApprovalRules, Gate, RunPhase, RunRecord, StagePhase, StageRecord, TaskRecord, request_name,
+};
 
 use super::phases::end_run;
 
 /// Characters of a digest that are enough to say which one is meant.
 const DIGEST_PREFIX_MIN: usize = 7;
-
-/// Which side of a stage a gate is on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Gate {
-    /// Before its first cluster moves.
-    Before,
-    /// Before the next stage begins.
-    After,
-}
 
 /// A gate, as a person names it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -41,17 +34,6 @@ pub struct Approved {
     pub given: u32,
     /// How many are needed.
     pub required: u32,
-}
-
-/// Returns the name of a gate's approval request.
-///
-/// Source: KubeFleet.
-pub fn request_name(run: &str, stage: &str, gate: Gate) -> String {
-    let side = match gate {
-        Gate::Before => "before",
-        Gate::After => "after",
-    };
-    format!("{run}-{side}-{stage}")
 }
 
 /// Returns the gates that an approval request's name may mean, among the stages of `runs` that ask or will ask for an

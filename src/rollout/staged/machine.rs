@@ -2,24 +2,20 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::time::Duration;
 
 use jiff::Timestamp;
 
 use crate::api::staged::{RunState, StageTaskType};
 use crate::model::id::ClusterName;
-use crate::model::runs::{ApprovalRules, ClusterPhase, RunPhase, RunRecord, StagePhase, StageRecord};
+use crate::model::runs::{
+    ApprovalRules, ClusterPhase, Gate, RunPhase, RunRecord, StagePhase, StageRecord, request_name,
+};
 use crate::rollout::{Health, MaxFailures, Readiness};
 
-use super::gates::{Gate, ask_again, request_name};
+use super::gates::ask_again;
 use super::messages::{NAMED_CLUSTERS_MAX, clusters, list, succeeded};
 use super::pass::{Pass, Place};
 use super::phases::enter_cluster;
-
-/// After which time a cluster that was told to move and is not available is called stuck.
-///
-/// Source: KubeFleet.
-pub const STUCK_AFTER: Duration = Duration::from_mins(5);
 
 /// A cluster as a run sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,9 +3,9 @@
 use jiff::Timestamp;
 
 use crate::api::staged::StageTaskType;
-use crate::model::runs::{ClusterPhase, RunCluster, RunRecord, StageRecord};
+use crate::model::runs::{ClusterPhase, Gate, RunCluster, RunRecord, StageRecord, request_name};
 
-use super::gates::{Gate, request_name, tally};
+use super::gates::tally;
 use super::machine::Situation;
 use super::pass::{Place, after};
 

@@ -5,10 +5,12 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::api::staged::StageTaskType;
-use crate::model::runs::{ClusterPhase, RunCluster, RunPhase, RunRecord, StagePhase, StageRecord};
+use crate::model::runs::{
+    ClusterPhase, Gate, RunCluster, RunPhase, RunRecord, STUCK_AFTER, StagePhase, StageRecord, request_name,
+};
 
-use super::gates::{Gate, expires_at, judge, request_name};
-use super::machine::{Event, Note, STUCK_AFTER, Seen, Situation, Step};
+use super::gates::{expires_at, judge};
+use super::machine::{Event, Note, Seen, Situation, Step};
 use super::messages;
 use super::phases::{enter_cluster, enter_run, enter_stage};
 

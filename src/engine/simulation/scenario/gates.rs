@@ -1,8 +1,8 @@
 //! Gates that wait for a person, as the people of a scenario find them.
 
-use crate::engine::obey::DELETION_GATE;
 use crate::engine::world::PlacementState;
 use crate::model::id::PlacementKey;
+use crate::model::runs::DELETION_GATE;
 use crate::report::runs::{ClosedGate, closed_gates, command_name};
 
 /// A gate that waits for a person.

@@ -9,12 +9,13 @@ use super::gates::{OpenGate, open_gates};
 use crate::api::annotations::{self, PROGRESS_DEADLINE_DEFAULT};
 use crate::api::condition::ConditionStatus;
 use crate::api::placement::StrategyType;
-use crate::engine::obey::DELETION_GATE;
 use crate::engine::staged::Staged;
 use crate::engine::world::{PlacementState, World};
 use crate::model::id::{ClusterName, Digest, PlacementKey};
 use crate::model::records::Binding;
-use crate::model::runs::{ClusterPhase, DELETION_STAGE, RunCause, RunPhase, RunRecord, StageRecord, TaskRecord};
+use crate::model::runs::{
+    ClusterPhase, DELETION_GATE, DELETION_STAGE, RunCause, RunPhase, RunRecord, StageRecord, TaskRecord,
+};
 use crate::report::placement::is_right;
 use crate::report::simulation::{
     ClusterOutcome, EventKind, GateType, Offset, SimulatedCluster, SimulatedEvent, SimulatedGate,

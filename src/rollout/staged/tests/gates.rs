@@ -6,7 +6,7 @@ use super::super::*;
 use super::world::{DIGEST, World, said};
 use crate::model::commands::{RefusalReason, Verb};
 use crate::model::id::Digest;
-use crate::model::runs::RunPhase;
+use crate::model::runs::{Gate, RunPhase, request_name};
 
 /// A world that was told these things, one after the other.
 fn world(stages: &str, steps: &[&str]) -> World {
