@@ -109,7 +109,8 @@ fn plan_delivery_of_500_objects(bencher: Bencher<'_, '_>, is_settled: bool) {
     let holds = Held { index: 0, commit: order.commit.clone(), digest: order.digest.clone() };
     let wide = Parent::default().widened(&order);
     let parent = Parent { holds: is_settled.then_some(holds), ..wide };
-    let view = MemberView { live: &live, wanted: &wanted, parent: Some(&parent) };
+    let ours = &applyset_id(&order.placement);
+    let view = MemberView { live: &live, wanted: &wanted, parent: Some(&parent), ours };
     let progress = Progress::default();
     let now = Timestamp::UNIX_EPOCH;
     let found = plan(&order, &view, &progress, now);
