@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use divan::{Bencher, black_box};
-use gitfleet::deliver::inventory::{Held, Parent, labelled};
+use gitfleet::deliver::inventory::{Held, Parent, applyset_id, labelled};
 use gitfleet::deliver::live::LiveObject;
 use gitfleet::deliver::plan::{MemberView, Progress, plan};
 use gitfleet::engine::world::Payload;
