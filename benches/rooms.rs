@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use divan::{Bencher, black_box};
-use gitfleet::deliver::inventory::{Held, Parent, labelled};
+use gitfleet::deliver::inventory::{Held, Parent, applyset_id, labelled};
 use gitfleet::deliver::live::LiveObject;
 use gitfleet::deliver::plan::{MemberView, Progress, plan};
 use gitfleet::engine::world::Payload;
@@ -109,7 +109,8 @@ fn plan_delivery_of_500_objects(bencher: Bencher<'_, '_>, is_settled: bool) {
     let holds = Held { index: 0, commit: order.commit.clone(), digest: order.digest.clone() };
     let wide = Parent::default().widened(&order);
     let parent = Parent { holds: is_settled.then_some(holds), ..wide };
-    let view = MemberView { live: &live, wanted: &wanted, parent: Some(&parent) };
+    let ours = &applyset_id(&order.placement);
+    let view = MemberView { live: &live, wanted: &wanted, parent: Some(&parent), ours };
     let progress = Progress::default();
     let now = Timestamp::UNIX_EPOCH;
     let found = plan(&order, &view, &progress, now);

@@ -112,6 +112,8 @@ pub struct MemberView<'a> {
     pub wanted: &'a BTreeMap<ObjectKey, BTreeSet<PlacementKey>>,
     /// The inventory of this placement, if there is one.
     pub parent: Option<&'a Parent>,
+    /// The value of the ApplySet label on this placement's objects: [`applyset_id`] costs a hash, and is asked for every object.
+    pub ours: &'a str,
 }
 
 /// What to do now, and when to look again.
@@ -214,7 +216,7 @@ fn due_applies(order: &WorkOrder, view: &MemberView<'_>, progress: &Progress, no
         match verdict(order, desired, view, progress, now).state {
             State::Apply { put_back } => {
                 current = Some(wave);
-                let probe = probe && !is_ours(order, desired, view);
+                let probe = probe && !is_ours(desired, view);
                 plan.steps.push(Step::Apply { position, put_back, probe });
             }
             State::Wait => plan.complete = false,
@@ -235,8 +237,8 @@ fn show_drift(position: usize, desired: &Desired, view: &MemberView<'_>, progres
     (!known).then(|| Step::ShowDrift { position, seen: seen.clone() })
 }
 
-fn is_ours(order: &WorkOrder, desired: &Desired, view: &MemberView<'_>) -> bool {
-    view.live.get(&desired.key).is_some_and(|live| live.applyset == applyset_id(&order.placement))
+fn is_ours(desired: &Desired, view: &MemberView<'_>) -> bool {
+    view.live.get(&desired.key).is_some_and(|live| live.applyset == view.ours)
 }
 
 /// Returns the state of one manifest: the one place that says whether it is applied, refused, left or put back.
@@ -275,8 +277,7 @@ pub fn verdict(
     if live.terminating {
         return say(State::Wait, "it is being deleted; it is applied again when it is gone".to_owned());
     }
-    let ours = live.applyset == applyset_id(&order.placement);
-    if !ours || live.manifest.as_ref() != Some(&desired.digest) {
+    if live.applyset != view.ours || live.manifest.as_ref() != Some(&desired.digest) {
         return say(State::Apply { put_back: false }, String::new());
     }
     let baseline = attempt.and_then(|a| a.owned.as_ref()).or_else(|| progress.baselines.get(&desired.key));
@@ -327,11 +328,11 @@ fn claimed_by_another(
     live: Option<&LiveObject>,
     view: &MemberView<'_>,
 ) -> Option<String> {
-    let wanted = view.wanted.get(&desired.key);
-    let holder = live.map(|l| l.applyset.as_str()).filter(|a| !a.is_empty() && *a != applyset_id(&order.placement));
-    if live.is_some_and(|l| l.applyset == applyset_id(&order.placement)) {
+    let holder = live.map(|live| live.applyset.as_str()).filter(|label| !label.is_empty());
+    if holder == Some(view.ours) {
         return None;
     }
+    let wanted = view.wanted.get(&desired.key);
     let others = || wanted.into_iter().flatten().filter(|p| **p != order.placement);
     if let Some(holder) = holder
         && let Some(other) = others().find(|p| applyset_id(p) == holder)
@@ -382,11 +383,10 @@ struct LeftOvers {
 
 /// Returns the objects of the inventory that are no longer desired: the last wave first.
 fn left_overs(order: &WorkOrder, view: &MemberView<'_>, progress: &Progress) -> LeftOvers {
-    let ours = applyset_id(&order.placement);
     let desired: BTreeSet<&ObjectKey> = order.manifests.iter().map(|d| &d.key).collect();
     let mut found = LeftOvers { deletes: Vec::new(), staying: Vec::new(), leaving: false };
     let mut due: Vec<(u16, &LiveObject)> = Vec::new();
-    for (key, live) in view.live.iter().filter(|(key, live)| live.applyset == ours && !desired.contains(key)) {
+    for (key, live) in view.live.iter().filter(|(key, live)| live.applyset == view.ours && !desired.contains(key)) {
         let taken = view.wanted.get(key).is_some_and(|w| w.iter().any(|p| *p != order.placement));
         if taken && !order.held.contains(key) {
             continue;

@@ -53,7 +53,8 @@ struct Member {
 
 impl Member {
     fn plan(&self, order: &WorkOrder, wanted: &BTreeMap<ObjectKey, BTreeSet<PlacementKey>>) -> Plan {
-        let view = MemberView { live: &self.live, wanted, parent: self.parent.as_ref() };
+        let ours = &applyset_id(&order.placement);
+        let view = MemberView { live: &self.live, wanted, parent: self.parent.as_ref(), ours };
         plan(order, &view, &self.progress, now())
     }
 
@@ -301,7 +302,8 @@ fn if_not_drifted_leaves_drift_and_reports_it() {
     member.settle(&order);
     assert_eq!(member.log, ["look at ConfigMap n/settings"], "one look, and nothing is written");
     let wanted = wanted(&[&order]);
-    let view = MemberView { live: &member.live, wanted: &wanted, parent: member.parent.as_ref() };
+    let ours = &applyset_id(&order.placement);
+    let view = MemberView { live: &member.live, wanted: &wanted, parent: member.parent.as_ref(), ours };
     let verdict = verdict(&order, &order.manifests[1], &view, &member.progress, now());
     assert_eq!(verdict.state, State::Refused(ApplyOutcome::FoundDrifts));
 }

@@ -114,8 +114,11 @@ pub fn load(store: &dyn Store) -> Result<BTreeMap<PlacementKey, PlacementState>>
 pub fn difference(old: Option<&PlacementState>, new: Option<&PlacementState>) -> Result<Vec<Op>> {
     let mut ops = Vec::new();
     let Some(key) = old.or(new).map(|state| state.record.key.clone()) else { return Ok(ops) };
-    let of = |pick: Option<&PlacementState>| pick.map(|s| BTreeMap::from([((), s.record.clone())])).unwrap_or_default();
-    compare(&of(old), &of(new), |()| records::placement_key(&key), PartialEq::eq, &mut ops)?;
+    match (old.map(|state| &state.record), new.map(|state| &state.record)) {
+        (Some(old), Some(new)) if old == new => {}
+        (_, Some(new)) => ops.push(records::put(records::placement_key(&key), new, Expected::Any)?),
+        (_, None) => ops.push(Op::Delete { key: records::placement_key(&key), expected: Expected::Any }),
+    }
     let empty = PlacementState::new(old.or(new).expect("one of them was found").record.clone());
     let (old, new) = (old.unwrap_or(&empty), new.unwrap_or(&empty));
     compare(&old.snapshots, &new.snapshots, |index| records::snapshot_key(&key, *index), same, &mut ops)?;

@@ -9,12 +9,66 @@ use gitfleet::api::staged::StageTaskType;
 use gitfleet::deliver::inventory::applyset_id;
 use gitfleet::engine::simulation::{Fact, Simulation};
 use gitfleet::model::id::{ClusterName, CommitId, Digest, ObjectKey, PlacementKey};
-use gitfleet::model::records::{Availability, Binding, BindingState, PlacementRecord, ResourceSnapshot, SourceRecord};
+use gitfleet::model::records::{Availability, BindingState, DeletionGate, ResourceSnapshot, SourceRecord};
 use gitfleet::model::runs::{ClusterPhase, RunRecord, StageRecord};
 use gitfleet::model::work::WorkOrder;
 use gitfleet::store::records::{
     BINDING_PREFIX, PLACEMENT_PREFIX, RUN_PREFIX, SNAPSHOT_PREFIX, SOURCE_PREFIX, placement_of,
 };
+use jiff::Timestamp;
+use serde::Deserialize;
+
+/// A binding's record, as far as promises are about it: reading all of every record costs as much as a third of the deciding.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Binding {
+    placement: PlacementKey,
+    cluster: ClusterName,
+    state: BindingState,
+    snapshot: Option<u64>,
+    started_at: Option<Timestamp>,
+    generation: i64,
+    #[serde(default)]
+    conditions: Vec<Condition>,
+    deleting: bool,
+}
+
+/// A condition, without its words.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Condition {
+    #[serde(rename = "type")]
+    type_: String,
+    status: ConditionStatus,
+    #[serde(default)]
+    observed_generation: i64,
+}
+
+/// A placement's record, likewise.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct PlacementRecord {
+    generation: i64,
+    spec: PlacementSpec,
+    deletion_gate: Option<DeletionGate>,
+}
+
+#[derive(Deserialize)]
+struct PlacementSpec {
+    strategy: Strategy,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Strategy {
+    rolling_update: Option<RollingUpdate>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct RollingUpdate {
+    max_unavailable: Option<IntOrPercent>,
+}
 
 /// What a commit asks for.
 #[derive(Clone, Debug)]
@@ -246,7 +300,8 @@ impl Checker {
         let (is_new, is_leaving) = (before.is_none_or(|b| b.generation != binding.generation), binding.deleting);
         // What was seen to be down when it was moved, and came back unseen, is not down by our doing.
         let was_down = before.is_some_and(|b| {
-            b.conditions.iter().any(|c| c.type_ == "Available" && c.is(ConditionStatus::False, b.generation))
+            let is_down = |c: &Condition| c.status == ConditionStatus::False && c.observed_generation == b.generation;
+            b.conditions.iter().any(|c| c.type_ == "Available" && is_down(c))
         });
         if is_new && was_down {
             self.was_complete.remove(&(binding.placement.clone(), binding.cluster.clone()));

@@ -29,7 +29,7 @@ use story::{CLUSTERS_MAX, PLACEMENTS_MAX, Story, fate};
 /// Seeds that are run where nobody says how many.
 const SEEDS_DEFAULT: u64 = 2000;
 /// Every so many seeds are run twice, and must be the same.
-const TWICE_EVERY: u64 = 10;
+const TWICE_EVERY: u64 = 20;
 /// Steps after which a seed counts as restless.
 const STEPS_MAX: usize = 60_000;
 /// After the last fault: time to come to rest, and time to stay there.
@@ -119,7 +119,7 @@ impl Run {
             clusters: BTreeSet::new(),
         };
         run.push(false);
-        for _ in 0..run.story.dice.between(4, 14) {
+        for _ in 0..run.story.dice.between(3, 12) {
             let after = Duration::from_millis(run.story.dice.between(0, 600_000));
             let what = [CHANGE, CHANGE, FAULT, PERSON][usize::try_from(run.story.dice.below(4)).unwrap_or(0)];
             run.simulation.at(after, what);

@@ -102,7 +102,7 @@ impl Story {
             let placement = story.placement();
             story.placements.insert(number, placement);
             dice = story.dice.clone();
-            for object in 0..dice.between(2, 7) {
+            for object in 0..dice.between(1, 5) {
                 story.value += 1;
                 let kind = ["ConfigMap", "Deployment", "Deployment", "Job"][dice.below(4) as usize];
                 let object_of =

@@ -23,6 +23,8 @@ const DELETE_RETRY: jiff::SignedDuration = jiff::SignedDuration::from_secs(30);
 #[derive(Debug)]
 pub(super) struct Delivery {
     pub(super) order: Arc<WorkOrder>,
+    /// The value of the ApplySet label on its objects.
+    applyset: String,
     pub(super) progress: Progress,
     pub(super) in_flight: usize,
     /// Something happened since the last plan.
@@ -104,8 +106,11 @@ impl Mind {
 
     /// Returns the objects that carry a placement's label.
     pub(super) fn inventory(&self, placement: &PlacementKey) -> BTreeSet<ObjectKey> {
-        let id = applyset_id(placement);
-        self.live.iter().filter(|(_, live)| live.applyset == id).map(|(key, _)| key.clone()).collect()
+        self.labelled(&applyset_id(placement))
+    }
+
+    fn labelled(&self, applyset: &str) -> BTreeSet<ObjectKey> {
+        self.live.iter().filter(|(_, live)| live.applyset == applyset).map(|(key, _)| key.clone()).collect()
     }
 
     /// Takes a command of the hall.
@@ -130,9 +135,11 @@ impl Mind {
             for desired in order.manifests.iter() {
                 self.wanted.entry(desired.key.clone()).or_default().insert(placement.clone());
             }
-            self.placements.insert(applyset_id(&placement), placement.clone());
+            let applyset = applyset_id(&placement);
+            self.placements.insert(applyset.clone(), placement.clone());
             let delivery = self.deliveries.entry(placement.clone()).or_insert_with(|| Delivery {
                 order: Arc::clone(&order),
+                applyset,
                 progress: Progress { baselines, ..Progress::default() },
                 in_flight: 0,
                 stale: true,
@@ -161,7 +168,8 @@ impl Mind {
             if !is_listed(&order) {
                 continue;
             }
-            let view = MemberView { live: &self.live, wanted: &self.wanted, parent: self.parents.get(&placement) };
+            let (parent, ours) = (self.parents.get(&placement), &delivery.applyset);
+            let view = MemberView { live: &self.live, wanted: &self.wanted, parent, ours };
             delivery.plan = plan(&order, &view, &delivery.progress, now);
             delivery.stale = false;
             delivery.unreported = true;
@@ -231,8 +239,9 @@ impl Mind {
     /// Returns what became of an order so far.
     fn status(&self, placement: &PlacementKey, now: Timestamp) -> Option<WorkStatus> {
         let delivery = self.deliveries.get(placement)?;
-        let view = MemberView { live: &self.live, wanted: &self.wanted, parent: self.parents.get(placement) };
-        Some(delivery.status(&view, self.inventory(placement), now))
+        let (parent, ours) = (self.parents.get(placement), &delivery.applyset);
+        let view = MemberView { live: &self.live, wanted: &self.wanted, parent, ours };
+        Some(delivery.status(&view, self.labelled(ours), now))
     }
 
     /// Looks again at every order.
