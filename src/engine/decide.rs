@@ -30,7 +30,7 @@ use crate::model::records::{Binding, BindingState, DeletionGate, JournalEntry, W
 use crate::model::runs::RunRecord;
 use crate::model::work::WorkOrder;
 use crate::report::binding::{binding_conditions, settled_work};
-use crate::report::placement::placement_status;
+use crate::report::rollup::placement_conditions;
 use crate::rollout::{BindingView, Limits, health, roll};
 use crate::schedule::target;
 use crate::snapshot::Candidates;
@@ -214,7 +214,7 @@ impl Pass<'_> {
         if is_off || (reports_only && !record.removed) {
             return None;
         }
-        let kept = self.kept(aims);
+        let kept = Some(self.kept(aims)).filter(|kept| !kept.is_empty() || self.leaves_a_cluster())?;
         let record = &self.state.record;
         let mut members = BTreeMap::new();
         for binding in self.state.bindings().filter(|b| !b.deleting) {
@@ -427,7 +427,7 @@ impl Pass<'_> {
         self.state.payloads.retain(|index, _| in_use.contains(index));
         self.forget_rendered();
         let bindings = self.state.shared_bindings();
-        let conditions = placement_status(&self.state.view(&bindings, self.world, self.now)).conditions;
+        let conditions = placement_conditions(&self.state.view(&bindings, self.world, self.now));
         let before = std::mem::replace(&mut self.state.record.conditions, conditions);
         self.note_progress(&before);
     }

@@ -84,7 +84,7 @@ pub fn load(store: &dyn Store) -> Result<BTreeMap<PlacementKey, PlacementState>>
     }
     for policy in records::load_all::<PolicySnapshot>(store, POLICY_PREFIX)? {
         if let Some(state) = placements.get_mut(&policy.value.placement) {
-            state.policies.insert(policy.value.index, policy.value);
+            state.policies.insert(policy.value.index, Arc::new(policy.value));
         }
     }
     for binding in records::load_all::<Binding>(store, BINDING_PREFIX)? {
@@ -122,7 +122,7 @@ pub fn difference(old: Option<&PlacementState>, new: Option<&PlacementState>) ->
     let empty = PlacementState::new(old.or(new).expect("one of them was found").record.clone());
     let (old, new) = (old.unwrap_or(&empty), new.unwrap_or(&empty));
     compare(&old.snapshots, &new.snapshots, |index| records::snapshot_key(&key, *index), same, &mut ops)?;
-    compare(&old.policies, &new.policies, |index| records::policy_key(&key, *index), PartialEq::eq, &mut ops)?;
+    compare(&old.policies, &new.policies, |index| records::policy_key(&key, *index), same, &mut ops)?;
     compare(&old.bindings, &new.bindings, |name| records::binding_key(&key, name), same, &mut ops)?;
     compare(&old.runs, &new.runs, |name| records::run_key(&key, name), PartialEq::eq, &mut ops)?;
     compare(&old.works, &new.works, |cluster| records::work_key(&key, cluster), same, &mut ops)?;

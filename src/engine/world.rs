@@ -68,7 +68,7 @@ pub struct PlacementState {
     /// Its record.
     pub record: PlacementRecord,
     /// Policy snapshots by index.
-    pub policies: BTreeMap<u64, PolicySnapshot>,
+    pub policies: BTreeMap<u64, Arc<PolicySnapshot>>,
     /// Resource snapshots by index.
     pub snapshots: BTreeMap<u64, Arc<ResourceSnapshot>>,
     /// Bindings by name.
@@ -165,7 +165,7 @@ impl PlacementState {
 
     /// Returns the newest policy snapshot.
     pub fn policy(&self) -> Option<&PolicySnapshot> {
-        self.policies.last_key_value().map(|(_, policy)| policy)
+        self.policies.last_key_value().map(|(_, policy)| policy.as_ref())
     }
 
     /// Returns the index under which a policy is scheduled: that of the newest snapshot if it is of the same policy, else a

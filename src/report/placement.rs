@@ -66,11 +66,16 @@ impl<'a> PlacementView<'a> {
     /// snapshot and not being deleted.
     pub fn picked(&self) -> Vec<(&'a ClusterDecision, Option<&'a Binding>)> {
         let Some(policy) = self.policy else { return Vec::new() };
-        let mut speaking = BTreeMap::new();
-        for binding in self.bindings().filter(|b| b.policy_index == policy.index && !b.deleting) {
-            speaking.entry(&binding.cluster).or_insert(binding);
-        }
-        self.selected().map(|decision| (decision, speaking.get(&decision.cluster_name).copied())).collect()
+        let speaks = |b: &&Binding| b.policy_index == policy.index && !b.deleting;
+        let mut speaking: Vec<&Binding> = self.bindings().filter(speaks).collect();
+        // Of several the first.
+        speaking.sort_by(|a, b| a.cluster.cmp(&b.cluster));
+        speaking.dedup_by(|later, first| later.cluster == first.cluster);
+        let of = |decision: &ClusterDecision| {
+            let position = speaking.binary_search_by(|b| b.cluster.cmp(&decision.cluster_name));
+            position.ok().map(|position| speaking[position])
+        };
+        self.selected().map(|decision| (decision, of(decision))).collect()
     }
 
     /// Returns the bindings that do not speak for a picked cluster: what they delivered is to go.
@@ -108,6 +113,18 @@ impl<'a> PlacementView<'a> {
     /// Returns whether the placement applies or only compares.
     pub fn mode(&self) -> Mode {
         self.record.spec.strategy.apply_strategy.as_ref().map_or(Mode::Apply, Mode::of)
+    }
+
+    /// Returns the index of the resource snapshot that is shown for a cluster with a binding: the newest, reached or not; for
+    /// External the one it is to hold.
+    pub fn shown_index(&self, binding: Option<&Binding>) -> Option<u64> {
+        let held = binding.and_then(|b| b.snapshot);
+        if self.is_external() { held.filter(|index| self.snapshot_at(*index).is_some()) } else { self.newest() }
+    }
+
+    /// Tells whether a rolling update has not told a binding the newest snapshot.
+    fn is_outdated(&self, binding: &Binding) -> bool {
+        !self.is_external() && binding.snapshot != self.newest()
     }
 
     /// Returns the record of a cluster that does not answer.
@@ -244,9 +261,12 @@ const DIFF_REPORTED: Link = Link {
     words: ["yet to compare", "where not every object is compared", "with every object compared"],
 };
 
+/// Links of the longest chain.
+pub const LINKS_MAX: usize = 5;
+
 /// Returns the chain of a mode, in its fixed order.
 pub fn chain(mode: Mode) -> &'static [Link] {
-    const APPLY: [Link; 5] = [ROLLOUT_STARTED, OVERRIDDEN, WORK_SYNCHRONIZED, APPLIED, AVAILABLE];
+    const APPLY: [Link; LINKS_MAX] = [ROLLOUT_STARTED, OVERRIDDEN, WORK_SYNCHRONIZED, APPLIED, AVAILABLE];
     const REPORT: [Link; 4] = [ROLLOUT_STARTED, OVERRIDDEN, WORK_SYNCHRONIZED, DIFF_REPORTED];
     match mode {
         Mode::Apply => &APPLY,
@@ -261,21 +281,23 @@ pub fn chain(mode: Mode) -> &'static [Link] {
 ///
 /// Source: KubeFleet's placement controller; the messages and the types of the table above are ours.
 pub fn placement_status(view: &PlacementView) -> PlacementStatus {
-    let latest = view.snapshot.filter(|_| !view.is_external());
-    let mut status = PlacementStatus {
-        selected_resources: view.snapshot.map(identities).unwrap_or_default(),
-        observed_resource_index: latest.map(|s| s.index.to_string()).unwrap_or_default(),
-        placement_statuses: Vec::new(),
-        conditions: Vec::new(),
+    let is_told = view.is_scheduled() || (view.record.error.is_some() && view.policy.is_some());
+    let picked = if is_told { view.picked() } else { Vec::new() };
+    let common = rollup::common_index(view, &picked);
+    let (spoken_of, index) = match view.is_external() {
+        true if picked.is_empty() => (view.snapshot, None),
+        true => (common.and_then(|index| view.snapshot_at(index)), common),
+        false => (view.snapshot, view.newest()),
     };
-    if view.is_scheduled() || (view.record.error.is_some() && view.policy.is_some()) {
-        status.placement_statuses = view.picked().into_iter().map(|(d, b)| cluster_status(view, d, b)).collect();
+    let mut status = PlacementStatus {
+        selected_resources: spoken_of.map(identities).unwrap_or_default(),
+        observed_resource_index: index.map(|i| i.to_string()).unwrap_or_default(),
+        placement_statuses: picked.into_iter().map(|(d, b)| cluster_status(view, d, b)).collect(),
+        conditions: rollup::placement_conditions(view),
+    };
+    if is_told {
         status.placement_statuses.extend(not_found(view));
     }
-    if view.is_external() {
-        rollup::show_common_snapshot(view, &mut status);
-    }
-    status.conditions = rollup::placement_conditions(view, &status);
     status
 }
 
@@ -328,12 +350,9 @@ fn cluster_status(
     decision: &ClusterDecision,
     binding: Option<&Binding>,
 ) -> ClusterPlacementStatus {
-    let held = binding.and_then(|b| b.snapshot);
-    let shown_index =
-        if view.is_external() { held.filter(|index| view.snapshot_at(*index).is_some()) } else { view.newest() };
     let mut status = ClusterPlacementStatus {
         cluster_name: decision.cluster_name.to_string(),
-        observed_resource_index: shown_index.map(|i| i.to_string()).unwrap_or_default(),
+        observed_resource_index: view.shown_index(binding).map(|i| i.to_string()).unwrap_or_default(),
         conditions: view.policy.map(|p| scheduled_condition(view, p, decision)).into_iter().collect(),
         ..ClusterPlacementStatus::default()
     };
@@ -376,27 +395,45 @@ fn cluster_chain(view: &PlacementView, cluster: &ClusterName, binding: Option<&B
     let Some(binding) = binding else {
         return vec![unknown(&ROLLOUT_STARTED, "picked; not bound yet".to_owned())];
     };
-    let outdated = !view.is_external() && binding.snapshot != view.newest();
-    let mut conditions = Vec::new();
-    for link in chain(view.mode()) {
-        let own = find_condition(&binding.conditions, link.type_)
-            .filter(|c| c.observed_generation == binding.generation && c.status != ConditionStatus::Unknown);
+    let condition = |(link, own): (&Link, Option<&Condition>)| {
         let mut condition = match own {
-            Some(own) if !outdated || own.status == ConditionStatus::False => {
-                Condition { observed_generation: view.record.generation, ..own.clone() }
-            }
-            _ => unknown(link, format!("cluster {cluster} has not said yet")),
+            Some(own) => Condition { observed_generation: view.record.generation, ..own.clone() },
+            None => unknown(link, format!("cluster {cluster} has not said yet")),
         };
-        if outdated {
+        if view.is_outdated(binding) {
             condition.message = waiting_words(view, binding);
         }
-        let holds = condition.status == ConditionStatus::True;
-        conditions.push(condition);
-        if outdated || !holds {
-            break;
+        condition
+    };
+    said(view, Some(binding)).map(condition).collect()
+}
+
+/// Returns the links of the chain as far as they are told of a cluster, which is up to the first that does not hold, each
+/// with what its binding says of it; `None` where that cannot be told.
+pub fn said<'a>(
+    view: &PlacementView,
+    binding: Option<&'a Binding>,
+) -> impl Iterator<Item = (&'static Link, Option<&'a Condition>)> {
+    let outdated = binding.is_some_and(|binding| view.is_outdated(binding));
+    let own = move |link: &Link| {
+        let binding = binding?;
+        let is_told = |c: &&Condition| c.observed_generation == binding.generation;
+        let counts = |c: &&Condition| match c.status {
+            ConditionStatus::Unknown => false,
+            ConditionStatus::False => true,
+            ConditionStatus::True => !outdated,
+        };
+        find_condition(&binding.conditions, link.type_).filter(is_told).filter(counts)
+    };
+    let mut ended = false;
+    chain(view.mode()).iter().map_while(move |link| {
+        if ended {
+            return None;
         }
-    }
-    conditions
+        let own = own(link);
+        ended = own.is_none_or(|own| own.status != ConditionStatus::True);
+        Some((link, own))
+    })
 }
 
 /// Says why a cluster is not at the newest snapshot.

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use super::placement::{ClusterPlacementStatus, Link, PlacementStatus, PlacementView, chain, identities, why};
+use super::placement::{LINKS_MAX, Link, PlacementView, chain, said, why};
 use super::work::{counted, listing};
-use crate::api::condition::{Condition, ConditionStatus, find_condition, set_condition};
+use crate::api::condition::{Condition, ConditionStatus, set_condition};
+use crate::model::id::ClusterName;
 use crate::model::records::{Binding, ClusterDecision};
 
 /// Types of our own, in the order they are shown.
@@ -16,18 +17,51 @@ const EXTERNAL: &str = "RolloutControlledByExternalController";
 /// Hexadecimal digits of a digest that a message shows; enough to tell gates apart.
 const DIGEST_SHOWN: usize = 12;
 
+/// A picked cluster with the binding that speaks for it.
+type Picked<'a> = (&'a ClusterDecision, Option<&'a Binding>);
+
 struct RollUp<'a> {
     view: &'a PlacementView<'a>,
+    picked: Vec<Picked<'a>>,
     conditions: Vec<Condition>,
     kept: BTreeSet<String>,
+}
+
+/// What the roll-up takes from a cluster.
+struct Standing<'a> {
+    cluster: &'a ClusterName,
+    /// The snapshot that is shown for it.
+    shown: Option<u64>,
+    /// Of each link of the chain, in order.
+    links: [ConditionStatus; LINKS_MAX],
+    /// Overrides made its objects.
+    overridden: bool,
+}
+
+impl<'a> Standing<'a> {
+    fn of(view: &PlacementView, (decision, binding): Picked<'a>) -> Self {
+        let mut standing = Self {
+            cluster: &decision.cluster_name,
+            shown: view.shown_index(binding),
+            links: [ConditionStatus::Unknown; LINKS_MAX],
+            overridden: false,
+        };
+        for (place, (link, own)) in standing.links.iter_mut().zip(said(view, binding)) {
+            *place = own.map_or(ConditionStatus::Unknown, |own| own.status);
+            standing.overridden |=
+                link.type_ == "Overridden" && own.is_some_and(|own| own.reason == "OverriddenSucceeded");
+        }
+        standing
+    }
 }
 
 /// Returns the placement's conditions: Scheduled, the chain as far as every cluster got, and our own.
 ///
 /// In the chain, one cluster that cannot be told makes the placement's condition Unknown, else one that fails makes it
 /// False; both end the chain. While scheduling is pending the rest of the chain stays as it was, with its old generation.
-pub fn placement_conditions(view: &PlacementView, status: &PlacementStatus) -> Vec<Condition> {
-    let mut roll = RollUp { view, conditions: view.record.conditions.clone(), kept: BTreeSet::new() };
+pub fn placement_conditions(view: &PlacementView) -> Vec<Condition> {
+    let (picked, conditions) = (view.picked(), view.record.conditions.clone());
+    let mut roll = RollUp { view, picked, conditions, kept: BTreeSet::new() };
     let pending = roll.scheduled();
     if pending {
         roll.kept.extend(roll.conditions.iter().map(|c| c.type_.clone()));
@@ -35,24 +69,23 @@ pub fn placement_conditions(view: &PlacementView, status: &PlacementStatus) -> V
             roll.kept.remove(own);
         }
     } else {
-        let clusters: Vec<_> = status.placement_statuses.iter().filter(|c| !c.cluster_name.is_empty()).collect();
+        let clusters: Vec<_> = roll.picked.iter().map(|picked| Standing::of(view, *picked)).collect();
         if !clusters.is_empty() {
-            roll.chain(&clusters, status);
+            roll.chain(&clusters);
         }
     }
     roll.own();
     roll.in_order()
 }
 
-/// Shows the snapshot that all clusters of an External placement hold; none where they differ.
-pub fn show_common_snapshot(view: &PlacementView, status: &mut PlacementStatus) {
-    let mut indexes =
-        status.placement_statuses.iter().filter(|c| !c.cluster_name.is_empty()).map(|c| &c.observed_resource_index);
-    let Some(first) = indexes.next() else { return };
-    let common = if indexes.all(|i| i == first) { first.clone() } else { String::new() };
-    let shown = common.parse().ok().and_then(|index| view.snapshot_at(index));
-    status.selected_resources = shown.map(identities).unwrap_or_default();
-    status.observed_resource_index = common;
+/// Returns the index of the snapshot that is shown for all of these clusters; `None` where they differ.
+pub fn common_index(view: &PlacementView, picked: &[Picked]) -> Option<u64> {
+    common(picked.iter().map(|(_, binding)| view.shown_index(*binding)))
+}
+
+fn common(mut indexes: impl Iterator<Item = Option<u64>>) -> Option<u64> {
+    let first = indexes.next()??;
+    indexes.all(|index| index == Some(first)).then_some(first)
 }
 
 impl RollUp<'_> {
@@ -98,33 +131,22 @@ impl RollUp<'_> {
         false
     }
 
-    fn chain(&mut self, clusters: &[&ClusterPlacementStatus], status: &PlacementStatus) {
-        if self.view.is_external() && self.is_external_open(clusters, status) {
+    fn chain(&mut self, clusters: &[Standing]) {
+        if self.view.is_external() && self.is_external_open(clusters) {
             return;
         }
-        for link in chain(self.view.mode()) {
-            let in_status = |wanted: ConditionStatus| {
-                let is = |c: &&&ClusterPlacementStatus| {
-                    find_condition(&c.conditions, link.type_).map_or(ConditionStatus::Unknown, |c| c.status) == wanted
-                };
-                clusters.iter().filter(is).map(|c| c.cluster_name.clone()).collect::<Vec<_>>()
+        for (position, link) in chain(self.view.mode()).iter().enumerate() {
+            let in_status = |wanted: ConditionStatus| clusters.iter().filter(move |c| c.links[position] == wanted);
+            let [unknown, failed] =
+                [ConditionStatus::Unknown, ConditionStatus::False].map(|status| in_status(status).count());
+            let (state, reason, words, count) = match (unknown, failed) {
+                (0, 0) => (ConditionStatus::True, holding_reason(link, clusters), link.words[2], clusters.len()),
+                (0, _) => (ConditionStatus::False, link.failed, link.words[1], failed),
+                _ => (ConditionStatus::Unknown, link.unknown, link.words[0], unknown),
             };
-            let (state, reason, words, names) =
-                match (in_status(ConditionStatus::Unknown), in_status(ConditionStatus::False)) {
-                    (unknown, _) if !unknown.is_empty() => {
-                        (ConditionStatus::Unknown, link.unknown, link.words[0], unknown)
-                    }
-                    (_, failed) if !failed.is_empty() => (ConditionStatus::False, link.failed, link.words[1], failed),
-                    _ => (
-                        ConditionStatus::True,
-                        holding_reason(link, clusters),
-                        link.words[2],
-                        in_status(ConditionStatus::True),
-                    ),
-                };
-            let mut message = format!("{} of {} {words}", names.len(), counted(clusters.len(), "cluster"));
+            let mut message = format!("{count} of {} {words}", counted(clusters.len(), "cluster"));
             if state != ConditionStatus::True {
-                message = format!("{message}: {}", listing(names.into_iter()));
+                message = format!("{message}: {}", listing(in_status(state).map(|c| c.cluster.to_string())));
                 if let Some(halted) = &self.view.record.halted {
                     message = format!("{message}; the rollout is halted: {halted}");
                 }
@@ -137,15 +159,12 @@ impl RollUp<'_> {
     }
 
     /// Sets RolloutStarted to Unknown where only update runs can bring the clusters together, and tells so.
-    fn is_external_open(&mut self, clusters: &[&ClusterPlacementStatus], status: &PlacementStatus) -> bool {
-        let told = |c: &&ClusterPlacementStatus| {
-            find_condition(&c.conditions, "RolloutStarted").is_some_and(|c| c.status != ConditionStatus::Unknown)
-        };
-        let message = if clusters.iter().all(|c| c.observed_resource_index.is_empty()) {
+    fn is_external_open(&mut self, clusters: &[Standing]) -> bool {
+        let message = if clusters.iter().all(|c| c.shown.is_none()) {
             "no cluster holds a snapshot yet: a staged update run moves them"
-        } else if status.observed_resource_index.is_empty() {
+        } else if common(clusters.iter().map(|c| c.shown)).is_none() {
             "clusters hold different snapshots: staged update runs move them"
-        } else if !clusters.iter().all(told) {
+        } else if clusters.iter().any(|c| c.links[0] == ConditionStatus::Unknown) {
             "staged update runs move the clusters"
         } else {
             return false;
@@ -188,7 +207,7 @@ impl RollUp<'_> {
             let late = !binding.is_some_and(|b| view.is_up_to_date(b));
             late.then(|| format!("{}{}", decision.cluster_name, why(offline)))
         };
-        let names: Vec<String> = view.picked().into_iter().filter_map(late).collect();
+        let names: Vec<String> = self.picked.iter().copied().filter_map(late).collect();
         let count = counted(names.len(), "offline cluster");
         (!names.is_empty()).then(|| format!("{count} brought up to date on return: {}", listing(names.into_iter())))
     }
@@ -216,11 +235,9 @@ impl RollUp<'_> {
     }
 }
 
-fn holding_reason(link: &Link, clusters: &[&ClusterPlacementStatus]) -> &'static str {
-    let overridden = |c: &&ClusterPlacementStatus| {
-        find_condition(&c.conditions, "Overridden").is_some_and(|c| c.reason == "OverriddenSucceeded")
-    };
-    if link.type_ == "Overridden" && !clusters.iter().any(overridden) { "NoOverrideSpecified" } else { link.holds }
+fn holding_reason(link: &Link, clusters: &[Standing]) -> &'static str {
+    let overridden = clusters.iter().any(|c| c.overridden);
+    if link.type_ == "Overridden" && !overridden { "NoOverrideSpecified" } else { link.holds }
 }
 
 #[cfg(test)]

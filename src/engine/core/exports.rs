@@ -34,27 +34,32 @@ impl Core {
     /// A record cannot be written as JSON, or is too large.
     pub(super) fn exports_after(&self, batch: &Batch, now: Timestamp) -> Result<(Arc<Exports>, Vec<Op>)> {
         let before = &self.exports;
-        let mut after = Exports::clone(before);
+        let mut changed = Exports::new();
         for (placement, decision) in &batch.decided {
             let key = DecisionsKey::from(placement);
+            let known = before.get(&key);
             if decision.finished {
-                if let Some(known) = after.get_mut(&key).filter(|known| !known.removed) {
-                    *known = Arc::new(removed(key));
+                if known.is_some_and(|known| !known.removed) {
+                    changed.insert(key.clone(), Arc::new(removed(key)));
                 }
                 continue;
             }
             let state = &decision.state;
             let bindings = state.shared_bindings();
             if let Some(decided) = decided(&state.view(&bindings, &self.world, now)) {
-                let known = before.get(&key).map(AsRef::as_ref);
-                after.insert(key.clone(), Arc::new(record(key, &decided, known)));
+                take_new(&mut changed, known, record(key, &decided, known.map(AsRef::as_ref)));
             }
         }
         let picked = batch.picked.iter().map(|picked| picked.key.clone()).collect();
-        export_ocm(&mut after, &self.world.ocm, &picked);
+        changed.extend(changed_by_ocm(before, &self.world.ocm, &picked));
+        if changed.is_empty() {
+            return Ok((Arc::clone(before), Vec::new()));
+        }
+        let mut after = Exports::clone(before);
+        after.extend(changed);
         assign_labels(&mut after);
         let ops = changes(before, &after)?;
-        Ok(if ops.is_empty() { (Arc::clone(before), ops) } else { (Arc::new(after), ops) })
+        Ok((Arc::new(after), ops))
     }
 
     /// Takes in what the hub's task says.
@@ -91,9 +96,21 @@ impl Core {
     }
 }
 
-/// Brings to what OCM Placements decided those that were decided now, and those that are gone: a life that ended between
-/// forgetting one and exporting that leaves the export behind.
-fn export_ocm(exports: &mut Exports, ocm: &Ocm, decided: &BTreeSet<Key>) {
+/// Takes up what a placement exports where that is new. Labels follow from which placements there are, so as long as none comes
+/// or goes they stay as they are.
+fn take_new(changed: &mut Exports, known: Option<&Arc<DecisionsRecord>>, mut record: DecisionsRecord) {
+    if let Some(known) = known {
+        (record.label, record.problem) = (known.label.clone(), known.problem.clone());
+    }
+    if known.is_none_or(|known| **known != record) {
+        changed.insert(record.key.clone(), Arc::new(record));
+    }
+}
+
+/// Returns what changes by what OCM Placements decided: of those that were decided now, and of those that are gone: a life that
+/// ended between forgetting one and exporting that leaves the export behind.
+fn changed_by_ocm(before: &Exports, ocm: &Ocm, decided: &BTreeSet<Key>) -> Exports {
+    let mut changed = Exports::new();
     for placement in decided {
         let Some(found) = ocm.record(placement).filter(|found| !found.groups.is_empty()) else { continue };
         let key = DecisionsKey {
@@ -101,16 +118,15 @@ fn export_ocm(exports: &mut Exports, ocm: &Ocm, decided: &BTreeSet<Key>) {
             namespace: Some(placement.namespace.clone()),
             name: placement.name.clone(),
         };
-        let known = exports.get(&key).map(AsRef::as_ref);
-        let exported = record(key.clone(), &decided_by_ocm(found), known);
-        exports.insert(key, Arc::new(exported));
+        let known = before.get(&key);
+        take_new(&mut changed, known, record(key, &decided_by_ocm(found), known.map(AsRef::as_ref)));
     }
-    let of_ocm = exports.iter_mut().filter(|(key, export)| key.kind == OCM_KIND && !export.removed);
-    for (key, export) in of_ocm {
+    for (key, _) in before.iter().filter(|(key, export)| key.kind == OCM_KIND && !export.removed) {
         if ocm.record(&Key::new(key.namespace.as_deref().unwrap_or_default(), &key.name)).is_none() {
-            *export = Arc::new(removed(key.clone()));
+            changed.insert(key.clone(), Arc::new(removed(key.clone())));
         }
     }
+    changed
 }
 
 /// Returns what an OCM Placement decided. It delivers nothing, so every cluster is reached as soon as it is picked.
@@ -147,13 +163,13 @@ mod tests {
         let both = [ocm_placement("p", "{}"), ocm_placement("q", "{}")].concat();
         let due = ocm.follow(&tree(&[("f.yaml", &fleet), ("p.yaml", &both)]));
         ocm.decide_each(due.clone(), Timestamp::UNIX_EPOCH);
-        export_ocm(&mut exports, &ocm, &due);
+        exports.extend(changed_by_ocm(&exports, &ocm, &due));
         let on_a = || vec!["a".to_owned()];
         assert_eq!(listed(&exports), [("p".to_owned(), on_a(), false), ("q".to_owned(), on_a(), false)]);
         // Forgotten in a life that exported nothing any more.
         let due = ocm.follow(&tree(&[("f.yaml", &fleet), ("p.yaml", &ocm_placement("p", "{}"))]));
         ocm.decide_each(due, Timestamp::UNIX_EPOCH);
-        export_ocm(&mut exports, &ocm, &BTreeSet::new());
+        exports.extend(changed_by_ocm(&exports, &ocm, &BTreeSet::new()));
         assert_eq!(listed(&exports), [("p".to_owned(), on_a(), false), ("q".to_owned(), Vec::new(), true)]);
     }
 }

@@ -108,7 +108,10 @@ impl Pass<'_> {
             target_clusters: outcome.decisions,
             created_at,
         };
-        self.state.policies.insert(index, snapshot);
+        // One that says nothing new stays shared.
+        if self.state.policies.get(&index).is_none_or(|known| **known != snapshot) {
+            self.state.policies.insert(index, Arc::new(snapshot));
+        }
         for change in outcome.bindings {
             self.rebind(change);
         }

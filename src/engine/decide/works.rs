@@ -114,11 +114,20 @@ impl Pass<'_> {
             let cluster = &binding.cluster;
             let Some(work) = self.state.works.get(cluster).cloned() else { continue };
             let told = binding.snapshot.filter(|_| binding.state == BindingState::Bound);
-            let told = told.map(|index| (index, binding.overrides.clone()));
-            let to_come = aims.iter().map(|index| (*index, self.desired_overrides(cluster, *index)));
+            let mut may_hold: Vec<_> = told.map(|index| (index, binding.overrides.clone())).into_iter().collect();
+            for index in aims {
+                let to_come = (*index, self.desired_overrides(cluster, *index));
+                if !may_hold.contains(&to_come) {
+                    may_hold.push(to_come);
+                }
+            }
             let mut lost: BTreeSet<&ObjectKey> = BTreeSet::new();
-            for (index, picked) in told.into_iter().chain(to_come.collect::<Vec<_>>()) {
+            for (index, picked) in may_hold {
                 if let Some(keys) = common.get(&index).filter(|_| picked.is_empty()) {
+                    // Nearly always, and cheaper to tell than what is lost.
+                    if work.inventory.is_subset(keys) {
+                        continue;
+                    }
                     lost.extend(work.inventory.iter().filter(|key| !keys.contains(*key)));
                 } else if let Some(Ok(objects)) = self.objects(cluster, index, &picked) {
                     let keys: BTreeSet<&ObjectKey> = objects.iter().map(|object| &object.key).collect();
@@ -132,6 +141,11 @@ impl Pass<'_> {
         }
         self.state.bindings = bindings;
         all
+    }
+
+    /// Tells whether a cluster is no longer picked and has not been told to remove what it holds.
+    pub(super) fn leaves_a_cluster(&self) -> bool {
+        self.state.bindings().any(|b| !b.deleting && b.state == BindingState::Unscheduled)
     }
 
     /// Returns what each member shall hold. A binding that is being removed comes before a newer one of its cluster.

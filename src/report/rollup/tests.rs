@@ -5,6 +5,7 @@ use ConditionStatus::{False, True, Unknown};
 use super::super::fixtures::{Case, at, condition, decision, manifest, snapshot};
 use super::super::placement::placement_status;
 use super::*;
+use crate::api::condition::find_condition;
 use crate::api::placement::{ApplyStrategy, ApplyStrategyType, PlacementPolicy, PlacementType, StrategyType};
 use crate::model::id::PlacementKey;
 use crate::model::records::{ApplyOutcome as O, Availability as A, BindingState};
