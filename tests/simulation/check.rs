@@ -436,8 +436,8 @@ impl Checker {
         let limits = self.limits.get(placement).map(Vec::as_slice).unwrap_or_default();
         let before = limits.iter().rev().find(|(at, _)| *at <= since).into_iter();
         let rolling = before.chain(limits.iter().filter(|(at, _)| *at > since)).map(|(_, limit)| *limit).max();
-        let staged = stages.iter().map(|(_, stage)| stage.max_concurrency).max();
-        let limit = rolling.into_iter().chain(staged).max().unwrap_or(0);
+        let concurrency = stages.iter().map(|(_, stage)| stage.max_concurrency).max();
+        let limit = rolling.into_iter().chain(concurrency).max().unwrap_or(0);
         if down.len() > limit && !self.is_lenient {
             let names: Vec<&str> = down.iter().map(|(_, cluster)| cluster.as_str()).collect();
             return Err(format!(

@@ -42,7 +42,7 @@ fn binding(cluster: &str, generation: i64, deleting: bool) -> Fact {
     kept(&format!("binding/p/{cluster}"), &value)
 }
 
-fn placement(generation: i64, gate: Value) -> Fact {
+fn placement(generation: i64, gate: &Value) -> Fact {
     let value = json!({
         "key": "p", "spec": {"resourceSelectors": [], "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1}}},
         "annotations": {}, "generation": generation, "createdAt": "2026-01-01T00:00:00Z", "deletionGate": gate,
@@ -118,14 +118,14 @@ fn every_broken_promise_is_caught() {
         object: object(),
         holder: holder.map(PlacementKey::cluster_scoped),
     };
-    let both = || [vec![placement(1, closed())], whole("a"), whole("b")].concat();
+    let both = || [vec![placement(1, &closed())], whole("a"), whole("b")].concat();
     let rows: Vec<(&str, Vec<Fact>, Option<&str>)> = vec![
         ("one is down", [both(), vec![applied("a", false)]].concat(), None),
         ("two are down", [both(), vec![applied("a", false), applied("b", false)]].concat(), Some("1:")),
         ("a stage in its turn", vec![run(false, false)], None),
         ("a stage before its time", vec![run(false, true)], Some("2:")),
         ("a gate nobody opened", vec![run(true, true)], Some("3:")),
-        ("deletions nobody approved", vec![placement(1, open)], Some("3:")),
+        ("deletions nobody approved", vec![placement(1, &open)], Some("3:")),
         ("what is ours is deleted", vec![gone(Some("p"))], None),
         ("what is nobody's is deleted", vec![gone(None)], Some("4:")),
         ("what is another's is deleted", vec![gone(Some("q"))], Some("4:")),

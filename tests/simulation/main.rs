@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use gitfleet::config::Configuration;
-use gitfleet::engine::simulation::{Detail, Dice, Fact, Faults, Simulation};
+use gitfleet::engine::simulation::{Detail, Dice, Fact, Faults, SimulatedMember, Simulation};
 use gitfleet::model::commands::{Command, Person, Verb};
 use gitfleet::model::id::{ClusterName, CommitId, PlacementKey};
 use gitfleet::model::runs::Surface;
@@ -283,7 +283,7 @@ impl Run {
         }
         let last = self.last.clone().expect("something was pushed");
         self.checker.is_at_rest(&self.simulation, &last, &self.left)?;
-        let writes = |run: &Self| run.simulation.members().values().map(|member| member.writes()).sum::<u64>();
+        let writes = |run: &Self| run.simulation.members().values().map(SimulatedMember::writes).sum::<u64>();
         let before = writes(self);
         while self.simulation.next_at().is_some_and(|at| at < settled + REST) {
             self.step()?;
@@ -335,7 +335,8 @@ fn seeds() {
             let failure = match run(seed) {
                 Err((why, trace)) => Some((why.clone(), report(seed, &why, &trace))),
                 Ok(trace)
-                    if seed % TWICE_EVERY == 0 && run(seed).ok().map(|again| again.lines()) != Some(trace.lines()) =>
+                    if seed.is_multiple_of(TWICE_EVERY)
+                        && run(seed).ok().map(|again| again.lines()) != Some(trace.lines()) =>
                 {
                     let why = "8: it is not the same twice";
                     Some((why.to_owned(), report(seed, why, &trace)))

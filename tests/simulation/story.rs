@@ -104,7 +104,7 @@ impl Story {
             dice = story.dice.clone();
             for object in 0..dice.between(1, 5) {
                 story.value += 1;
-                let kind = ["ConfigMap", "Deployment", "Deployment", "Job"][dice.below(4) as usize];
+                let kind = one_of(&mut dice, ["ConfigMap", "Deployment", "Deployment", "Job"]);
                 let object_of =
                     Object { kind, value: story.value, never_on: BTreeSet::new(), refused_on: BTreeSet::new() };
                 story.objects.insert((number, object), object_of);
@@ -124,7 +124,7 @@ impl Story {
         };
         let staged = dice.chance(400).then(|| Staged {
             max_concurrency: dice.between(1, 2),
-            after_first: ["", "Approval", "TimedWait"][dice.below(3) as usize],
+            after_first: one_of(dice, ["", "Approval", "TimedWait"]),
             before_second: dice.chance(300),
         });
         Placement {
@@ -132,7 +132,7 @@ impl Story {
             staged,
             max_unavailable: dice.between(1, 2),
             max_surge: dice.between(1, 3),
-            max_failures: [None, None, Some("1"), Some("100%")][dice.below(4) as usize],
+            max_failures: one_of(dice, [None, None, Some("1"), Some("100%")]),
             deadline_s: dice.between(20, 300),
             guard_off: dice.chance(700),
             queue: dice.chance(200),
@@ -238,7 +238,7 @@ impl Story {
         let known: BTreeSet<u64> = self.clusters.keys().copied().collect();
         for placement in self.placements.values_mut() {
             match &mut placement.policy {
-                Policy::Fixed(fixed) => *fixed = known.clone(),
+                Policy::Fixed(fixed) => fixed.clone_from(&known),
                 Policy::Number(count) => *count = (*count).min(known.len() as u64),
                 Policy::All | Policy::Env(_) => {}
             }
@@ -347,18 +347,17 @@ impl Placement {
         if self.guard_off {
             annotations.push_str(", gitfleet.io/deletion-guard: 'Off'");
         }
-        let strategy = match &self.staged {
-            None => format!(
+        let strategy = if self.staged.is_some() {
+            write!(annotations, ", gitfleet.io/staged-update-strategy: s{number}").expect("a String takes it");
+            if self.queue {
+                annotations.push_str(", gitfleet.io/when-superseded: Queue");
+            }
+            "{type: External}".to_owned()
+        } else {
+            format!(
                 "{{type: RollingUpdate, rollingUpdate: {{maxUnavailable: {}, maxSurge: {}, unavailablePeriodSeconds: 5}}}}",
                 self.max_unavailable, self.max_surge
-            ),
-            Some(_) => {
-                write!(annotations, ", gitfleet.io/staged-update-strategy: s{number}").expect("a String takes it");
-                if self.queue {
-                    annotations.push_str(", gitfleet.io/when-superseded: Queue");
-                }
-                "{type: External}".to_owned()
-            }
+            )
         };
         format!(
             "apiVersion: placement.kubernetes-fleet.io/v1\nkind: ClusterResourcePlacement\nmetadata:\n  name: p{number}\n  \
@@ -419,4 +418,10 @@ pub fn fate(cluster: &ClusterName, desired: &Desired) -> Fate {
         (_, true) => Fate::NeverAvailable,
         _ => Fate::Good,
     }
+}
+
+/// Throws for one of several.
+fn one_of<T: Copy, const N: usize>(dice: &mut Dice, all: [T; N]) -> T {
+    let at = usize::try_from(dice.below(N as u64)).expect("it is below the number of them");
+    all[at]
 }
