@@ -37,6 +37,8 @@ mod fleet;
 mod people;
 mod source;
 mod standing;
+#[cfg(test)]
+mod tests;
 
 use agenda::Agenda;
 use standing::tell;
@@ -252,11 +254,12 @@ impl Core {
     pub fn decide(&mut self, now: Timestamp) -> Option<Batch> {
         // First what is due: a cluster that has been silent for too long is refreshed, and so decided about, in this round.
         self.agenda.mark_due(now);
+        // While the store is left alone too: an instant that has passed would be waited for without end, and without a pause.
+        if now >= self.started_at + FIRST_LOOK_MAX {
+            self.unseen.clear();
+        }
         if self.outstanding || self.agenda.waits() {
             return None;
-        }
-        if now > self.started_at + FIRST_LOOK_MAX {
-            self.unseen.clear();
         }
         let mut batch = Batch::default();
         self.write_source(&mut batch);

@@ -243,11 +243,23 @@ impl Run {
     /// A patient person lets everything on.
     fn help(&mut self) {
         for number in 0..PLACEMENTS_MAX {
-            for verb in [Verb::Resume, Verb::Approve, Verb::Retry] {
-                self.command(verb, &format!("p{number}"), None);
+            let placement = format!("p{number}");
+            self.command(Verb::Resume, &placement, None);
+            self.command(Verb::Approve, &placement, None);
+            // Under `Queue` a newer run waits for the unfinished one. Who retries that whenever a cluster of it fails keeps it
+            // unfinished for good, and rightly so: what it rolls out is what the newer run mends.
+            if !self.is_queued(&placement) {
+                self.command(Verb::Retry, &placement, None);
             }
-            self.command(Verb::Approve, &format!("p{number}"), Some("deletion"));
+            self.command(Verb::Approve, &placement, Some("deletion"));
         }
+    }
+
+    /// Tells whether a run of the placement waits for another.
+    fn is_queued(&self, placement: &str) -> bool {
+        let placements = self.simulation.core().map(gitfleet::engine::core::Core::placements);
+        let state = placements.and_then(|placements| placements.get(&PlacementKey::cluster_scoped(placement)));
+        state.is_some_and(|state| state.runs.values().filter(|run| !run.phase.is_final()).count() > 1)
     }
 
     /// Tells whether something may wait for a person.
