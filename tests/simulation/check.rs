@@ -355,12 +355,26 @@ impl Checker {
                 && (order.remove || b.snapshot == Some(order.snapshot))
         };
         if self.bindings.values().filter(of_spot).any(is_meant) {
-            return Ok(());
+            return self.may_delete(order);
         }
         Err(format!(
             "7: {} is told generation {} of {}, snapshot {}, and no record says so",
             order.cluster, order.generation, order.placement, order.snapshot
         ))
+    }
+
+    /// 3: no member is told to delete what waits behind a closed gate.
+    fn may_delete(&self, order: &WorkOrder) -> Verdict {
+        let gate = self.placements.get(&order.placement).and_then(|record| record.deletion_gate.as_ref());
+        let waiting = gate.filter(|gate| gate.opened_at.is_none()).and_then(|gate| gate.deletions.get(&order.cluster));
+        let stays = |key: &ObjectKey| order.held.contains(key) || order.manifests.iter().any(|m| m.key == *key);
+        match waiting.into_iter().flatten().find(|key| order.remove || !stays(key)) {
+            None => Ok(()),
+            Some(key) => Err(format!(
+                "3: {} is told to delete {key} of {}, and the gate is closed",
+                order.cluster, order.placement
+            )),
+        }
     }
 
     fn sent(&mut self, order: &WorkOrder, connection: (u64, u64)) -> Verdict {

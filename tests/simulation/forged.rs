@@ -112,6 +112,7 @@ fn checker() -> Checker {
 fn every_broken_promise_is_caught() {
     let closed = || Value::Null;
     let open = json!({"digest": "g", "reason": "", "deletions": {}, "since": "2026-01-01T00:00:00Z", "openedAt": "2026-01-01T00:00:00Z"});
+    let waiting = json!({"digest": "g", "reason": "", "deletions": {"a": [object()]}, "since": "2026-01-01T00:00:00Z"});
     let sent = |generation| Fact::Sent { order: order("a", generation), connection: (1, 1) };
     let gone = |holder: Option<&str>| Fact::Deleted {
         order: order("a", 1),
@@ -126,6 +127,11 @@ fn every_broken_promise_is_caught() {
         ("a stage before its time", vec![run(false, true)], Some("2:")),
         ("a gate nobody opened", vec![run(true, true)], Some("3:")),
         ("deletions nobody approved", vec![placement(1, &open)], Some("3:")),
+        (
+            "deletions behind a closed gate",
+            vec![placement(1, &waiting), binding("a", 1, false), Fact::Ordered(order("a", 1))],
+            Some("3:"),
+        ),
         ("what is ours is deleted", vec![gone(Some("p"))], None),
         ("what is nobody's is deleted", vec![gone(None)], Some("4:")),
         ("what is another's is deleted", vec![gone(Some("q"))], Some("4:")),
