@@ -11,6 +11,7 @@ pub mod config;
 pub mod deliver;
 pub mod engine;
 pub mod error;
+pub mod forge;
 pub mod git;
 pub mod http;
 pub mod model;

@@ -196,7 +196,7 @@ impl Tell {
         // Opening for writing would make a store where there is none.
         drop(EmbeddedStore::open_read_only(path)?);
         let store = run::open_store(path)?;
-        let person = Person { name: person::os_user(), surface: Surface::CommandLine };
+        let person = Person::of(person::os_user(), Surface::CommandLine);
         Ok(obey_in_store(&store, configuration.approval_rules(), command, &person, clock::now())?)
     }
 

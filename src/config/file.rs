@@ -169,14 +169,75 @@ pub struct Forge {
     /// Where it is; may be absent for github.com.
     #[serde(default)]
     pub url: Option<String>,
-    /// File with the token to write statuses and comments with.
-    pub token_file: PathBuf,
-    /// File with the secret that webhooks are signed with; absent: webhooks are refused.
+    /// The repository there, as `OWNER/NAME`; absent: what follows the host in the source's URL.
+    #[serde(default)]
+    pub repository: Option<String>,
+    /// File with the token to write statuses and comments with; absent where `app` is given.
+    #[serde(default)]
+    pub token_file: Option<PathBuf>,
+    /// The GitHub App to act as, instead of a token.
+    #[serde(default)]
+    pub app: Option<App>,
+    /// Lets the token travel over plain `http://`.
+    #[serde(default)]
+    pub allow_insecure_http: bool,
+    /// File with the secret that webhooks are signed with; absent: webhooks are refused. A second line is a second secret,
+    /// for the time in which one takes the other's place.
     #[serde(default)]
     pub webhook_secret_file: Option<PathBuf>,
     /// Who may approve.
     #[serde(default)]
     pub approvals: Approvals,
+    /// What is said of pull requests.
+    #[serde(default)]
+    pub plans: Plans,
+    /// When a new comment is written, beside the one that is edited.
+    #[serde(default = "notify_default")]
+    pub notify: Vec<Notify>,
+    /// Whether `/approve` is a command; `/gitfleet approve` always is. For repositories where another bot has that word.
+    #[serde(default = "yes")]
+    pub short_commands: bool,
+}
+
+/// A GitHub App.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct App {
+    /// Its id, a number.
+    pub id: u64,
+    /// File with its private key, as PEM.
+    pub private_key_file: PathBuf,
+}
+
+/// What is said of pull requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Plans {
+    /// Whether pull requests from forks get a plan: a stranger's files are read then.
+    pub forks: bool,
+    /// How much of a change is shown.
+    pub content: PlanContent,
+}
+
+/// How much of a change a plan shows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum PlanContent {
+    /// What changes, with the differences of each object; secrets are masked.
+    #[default]
+    Diff,
+    /// The names of what changes.
+    Summary,
+}
+
+/// A reason to write a new comment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum Notify {
+    /// A gate waits for a person.
+    Approval,
+    /// A rollout halted.
+    Failure,
 }
 
 /// The kinds of git hosts.
@@ -200,6 +261,9 @@ pub struct Approvals {
     pub required: u32,
     /// Whether the author of a change may approve it.
     pub self_approval: bool,
+    /// Who may approve, reject and roll back, whatever their permission: `user:NAME`, `team:ORG/NAME`. Without any, whoever has
+    /// `minPermission`.
+    pub approvers: Vec<String>,
     /// How long an approval counts.
     #[serde(deserialize_with = "duration")]
     #[schemars(with = "String", extend("format" = DURATION_FORMAT))]
@@ -212,6 +276,7 @@ impl Default for Approvals {
             min_permission: Permission::default(),
             required: APPROVALS_REQUIRED_DEFAULT,
             self_approval: false,
+            approvers: Vec::new(),
             expire_after: APPROVAL_EXPIRES_DEFAULT,
         }
     }
@@ -228,6 +293,16 @@ pub enum Permission {
     Write,
     /// May change settings.
     Admin,
+}
+
+impl From<Permission> for crate::model::forge::Permission {
+    fn from(permission: Permission) -> Self {
+        match permission {
+            Permission::Read => Self::Read,
+            Permission::Write => Self::Write,
+            Permission::Admin => Self::Admin,
+        }
+    }
 }
 
 /// How Argo CD reads the decisions of placements: as objects in its cluster, over the daemon's API, or both.
@@ -324,6 +399,14 @@ fn decisions_config_map_default() -> String {
     DECISIONS_CONFIG_MAP_DEFAULT.to_owned()
 }
 
+fn notify_default() -> Vec<Notify> {
+    vec![Notify::Approval, Notify::Failure]
+}
+
+fn yes() -> bool {
+    true
+}
+
 fn duration<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
     parse_duration(&String::deserialize(deserializer)?).map_err(serde::de::Error::custom)
 }
@@ -385,7 +468,8 @@ impl Configuration {
             member.kubeconfig.iter_mut().for_each(|kubeconfig| join(&mut kubeconfig.path));
         }
         if let Some(forge) = &mut self.forge {
-            join(&mut forge.token_file);
+            forge.token_file.iter_mut().for_each(join);
+            forge.app.iter_mut().for_each(|app| join(&mut app.private_key_file));
             forge.webhook_secret_file.iter_mut().for_each(join);
         }
         if let Some(decisions) = &mut self.decisions {

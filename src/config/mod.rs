@@ -169,6 +169,8 @@ impl Configuration {
         self.forge.as_ref().map_or_else(ApprovalRules::default, |forge| ApprovalRules {
             required: forge.approvals.required,
             expire_after: forge.approvals.expire_after,
+            min_permission: forge.approvals.min_permission.into(),
+            self_approval: forge.approvals.self_approval,
         })
     }
 

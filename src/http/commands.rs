@@ -56,7 +56,7 @@ pub(super) async fn execute(
         Err(why) => return error(StatusCode::BAD_REQUEST, "Malformed", &format!("this is no command: {why}")),
     };
     let (reply, answer) = oneshot::channel();
-    let person = Person { name, surface: Surface::Api };
+    let person = Person::of(name, Surface::Api);
     let sent = shared.instructions.send(Instruction { command, person, reply }).is_ok();
     match answer.await {
         Ok(Ok(done)) if sent => Json(done).into_response(),

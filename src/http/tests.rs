@@ -61,7 +61,7 @@ async fn a_command_reaches_the_engine_with_the_name_of_its_token() {
     let (status, done) = answer(shared, command(Some("ann"), body)).await;
     assert_eq!((status, &done["message"]), (200, &json!("web-3 approved")));
     let person = obey.await.expect("it obeyed");
-    assert_eq!(person, Person { name: "ann".into(), surface: Surface::Api });
+    assert_eq!(person, Person::of("ann", Surface::Api));
 }
 
 #[tokio::test]

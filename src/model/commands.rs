@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use super::forge::Credentials;
 use super::runs::Surface;
 
 /// What a person wants done.
@@ -58,6 +59,16 @@ pub struct Person {
     pub name: String,
     /// Where it was said.
     pub surface: Surface,
+    /// What the forge vouches for; of comments only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub credentials: Option<Credentials>,
+}
+
+impl Person {
+    /// Returns somebody who said it elsewhere than on the forge.
+    pub fn of(name: impl Into<String>, surface: Surface) -> Self {
+        Self { name: name.into(), surface, credentials: None }
+    }
 }
 
 /// What came of a command that was carried out.

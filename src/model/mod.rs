@@ -1,16 +1,19 @@
 //! The words the rooms speak among themselves: names, manifests, the tree of a commit, records.
 
+pub mod chat;
 pub mod cluster;
 pub mod commands;
 pub mod decisions;
 pub mod diff;
 pub mod explanation;
 pub mod facts;
+pub mod forge;
 pub mod id;
 pub mod kinds;
 pub mod manifest;
 pub mod ocm;
 pub mod overrides;
+pub mod progress;
 pub mod records;
 pub mod runs;
 pub mod tree;

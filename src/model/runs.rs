@@ -7,6 +7,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use super::forge::Permission;
 use super::id::{ClusterName, Digest, PlacementKey};
 use super::manifest::Origin;
 use super::overrides::PickedOverrides;
@@ -309,11 +310,20 @@ pub struct ApprovalRules {
     pub required: u32,
     /// How long a person's word counts.
     pub expire_after: Duration,
+    /// What somebody who approves by comment may do with the repository at least.
+    pub min_permission: Permission,
+    /// Whether somebody who opened or merged a change may approve it.
+    pub self_approval: bool,
 }
 
 impl Default for ApprovalRules {
     fn default() -> Self {
-        Self { required: 1, expire_after: Duration::from_hours(72) }
+        Self {
+            required: 1,
+            expire_after: Duration::from_hours(72),
+            min_permission: Permission::Write,
+            self_approval: false,
+        }
     }
 }
 

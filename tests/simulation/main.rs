@@ -194,7 +194,7 @@ impl Run {
     }
 
     fn command(&mut self, verb: Verb, target: &str, stage: Option<&str>) {
-        let person = Person { name: "ann".to_owned(), surface: Surface::Api };
+        let person = Person::of("ann", Surface::Api);
         let command = Command {
             verb,
             target: target.to_owned(),

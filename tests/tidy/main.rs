@@ -136,7 +136,7 @@ const ANNOTATIONS: &str = "src/api/annotations.rs";
 const NO_ANNOTATIONS: [&str; 2] = ["gitfleet.io/", "gitfleet.io/v1alpha1"];
 
 /// Packages that Cargo.lock may hold: the count of the first complete lock and five percent. Raised on purpose only.
-const PACKAGES_MAX: usize = 492;
+const PACKAGES_MAX: usize = 510;
 /// Libraries that must not be built in: aws-lc-rs is the one TLS provider, and two of them make rustls panic at first use.
 const OTHER_TLS: [&str; 5] = ["ring", "openssl", "openssl-sys", "native-tls", "boring"];
 

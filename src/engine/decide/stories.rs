@@ -264,7 +264,7 @@ impl Story {
             reason: None,
             message: None,
         };
-        let person = Person { name: person.to_owned(), surface: Surface::Api };
+        let person = Person::of(person, Surface::Api);
         let placements = BTreeMap::from([(self.state.record.key.clone(), self.state.clone())]);
         let aim = resolve(&placements, &command)?;
         let obeyed = obey(&self.state, &self.world, &aim, &command, &person, self.now)?;

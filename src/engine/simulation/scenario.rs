@@ -317,7 +317,7 @@ impl<'a> Driver<'a> {
             reason: None,
             message: None,
         };
-        let person = Person { name: PERSON.to_owned(), surface: Surface::CommandLine };
+        let person = Person::of(PERSON, Surface::CommandLine);
         match self.simulation.obey(&command, &person) {
             None | Some(Ok(_)) => Ok(()),
             Some(Err(refusal)) => Err(refusal.message),

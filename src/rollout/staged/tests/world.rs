@@ -249,7 +249,7 @@ impl World {
 }
 
 pub fn said(verb: Verb, person: &str, shown: Option<&str>) -> (Person, Command) {
-    let person = Person { name: person.to_owned(), surface: Surface::Api };
+    let person = Person::of(person, Surface::Api);
     let command = Command {
         verb,
         target: "run".to_owned(),

@@ -1,0 +1,151 @@
+//! Edge: the git host: commit statuses, pull requests, comments, and who may what.
+//!
+//! One trait with types of our own ([`crate::model::forge`]): what hosts answer differs in many small ways, and each of their
+//! shapes is known to one file only. Every call is one try; whoever calls decides what a failure means and when to go again,
+//! because a write whose answer was lost must not be repeated blindly.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+
+use crate::error::{Classify, ErrorClass};
+use crate::model::forge::{Comment, CommitStatus, ForgeUser, Permission, PullRequest, Reaction, ThreadNumber};
+use crate::model::id::CommitId;
+
+/// Why a call to a git host failed. Messages hold no answer of the host beyond its own words for people, and never a token.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// It is not there, or not visible to us.
+    #[error("{what}: not found, or not visible to this token")]
+    NotFound {
+        /// What was tried.
+        what: String,
+    },
+    /// The token may not.
+    #[error("{what}: refused: {why}")]
+    Forbidden {
+        /// What was tried.
+        what: String,
+        /// What is missing, for people.
+        why: String,
+    },
+    /// The token is wrong, expired or revoked.
+    #[error("{what}: the token is not accepted")]
+    Unauthenticated {
+        /// What was tried.
+        what: String,
+    },
+    /// The host wants a pause.
+    #[error("{what}: the host wants us to wait {} s", wait.as_secs())]
+    RateLimited {
+        /// What was tried.
+        what: String,
+        /// How long.
+        wait: Duration,
+    },
+    /// It could not be reached, did not answer in time, or failed. A write may have been carried out.
+    #[error("{what}: {why}")]
+    Unreachable {
+        /// What was tried.
+        what: String,
+        /// What happened, for people.
+        why: String,
+    },
+    /// The host refuses it for good: trying again changes nothing.
+    #[error("{what}: {why}")]
+    Refused {
+        /// What was tried.
+        what: String,
+        /// Why, for people.
+        why: String,
+    },
+}
+
+impl Classify for Error {
+    fn class(&self) -> ErrorClass {
+        match self {
+            Self::RateLimited { .. } | Self::Unreachable { .. } => ErrorClass::Transient,
+            Self::Forbidden { .. } | Self::Unauthenticated { .. } => ErrorClass::Denied,
+            Self::NotFound { .. } | Self::Refused { .. } => ErrorClass::Invalid,
+        }
+    }
+}
+
+/// Result of a call.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// What a host takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Characters of a status's description.
+    pub description_chars: usize,
+    /// Characters of a comment.
+    pub comment_chars: usize,
+    /// The least time between two writes.
+    pub write_pause: Duration,
+}
+
+/// A repository on a git host.
+#[async_trait]
+pub trait Forge: Send + Sync {
+    /// Returns what the host takes.
+    fn limits(&self) -> Limits;
+
+    /// Returns the repository's id, which survives renaming.
+    async fn repository_id(&self) -> Result<u64>;
+
+    /// Returns whose token it is.
+    async fn whoami(&self) -> Result<ForgeUser>;
+
+    /// Adds a status to a commit; of one context the newest counts.
+    ///
+    /// # Errors
+    /// `Refused` where the host does not know the commit, or takes no more statuses of this context.
+    async fn set_status(&self, commit: &CommitId, status: &CommitStatus) -> Result<()>;
+
+    /// Returns the newest status of each context of a commit.
+    async fn statuses(&self, commit: &CommitId) -> Result<Vec<CommitStatus>>;
+
+    /// Returns the merged pull requests that a commit came with, as far as the host knows.
+    async fn pulls_of_commit(&self, commit: &CommitId) -> Result<Vec<ThreadNumber>>;
+
+    /// Returns a pull request; `None` where the number is an issue's or nobody's.
+    async fn pull(&self, number: ThreadNumber) -> Result<Option<PullRequest>>;
+
+    /// Returns the open pull requests into a branch.
+    async fn open_pulls(&self, base: &str) -> Result<Vec<PullRequest>>;
+
+    /// Returns the comments of a conversation that were written or changed since then, oldest first; all without an instant.
+    async fn comments(&self, thread: ThreadNumber, since: Option<Timestamp>) -> Result<Vec<Comment>>;
+
+    /// Returns a comment as it is now; `None` where it was deleted.
+    async fn comment(&self, id: u64) -> Result<Option<Comment>>;
+
+    /// Writes a comment.
+    async fn create_comment(&self, thread: ThreadNumber, body: &str) -> Result<Comment>;
+
+    /// Replaces a comment's text; `None` where it was deleted.
+    async fn update_comment(&self, id: u64, body: &str) -> Result<Option<Comment>>;
+
+    /// Opens an issue.
+    async fn open_issue(&self, title: &str, body: &str) -> Result<ThreadNumber>;
+
+    /// Returns the newest issues that we opened, with their texts; at most a page.
+    async fn own_issues(&self) -> Result<Vec<(ThreadNumber, String)>>;
+
+    /// Adds a reaction to a comment; one that is there already, or that the host does not offer, is no error.
+    async fn react(&self, comment: u64, reaction: Reaction) -> Result<()>;
+
+    /// Returns what an account may do with the repository now.
+    ///
+    /// # Errors
+    /// Any: then nobody knows, and the account may nothing.
+    async fn permission(&self, login: &str) -> Result<Permission>;
+
+    /// Tells whether an account is in a team now; the team is `ORG/NAME`.
+    ///
+    /// # Errors
+    /// Any: then nobody knows, and the account counts as outside.
+    async fn is_team_member(&self, team: &str, login: &str) -> Result<bool>;
+}
