@@ -167,8 +167,17 @@ impl Core {
         }
         let ocm = Ocm::restore(books.ocm);
         let approvals = configuration.approval_rules();
+        let approvers = configuration.forge.iter().flat_map(|forge| forge.approvals.approvers.clone()).collect();
         let overrides = books.overrides;
-        let world = World { source: identity(&configuration), records, ocm, approvals, overrides, ..World::default() };
+        let world = World {
+            source: identity(&configuration),
+            records,
+            ocm,
+            approvals,
+            approvers,
+            overrides,
+            ..World::default()
+        };
         let exports = Arc::new(books.exports);
         // The hub is told at once: it may have been changed meanwhile.
         let effects = if exports.is_empty() { Vec::new() } else { vec![Effect::Publish(Arc::clone(&exports))] };

@@ -18,6 +18,7 @@ use crate::model::commands::{Command, Done, Person, Refusal, RefusalReason, Verb
 use crate::model::id::{CommitId, PlacementKey};
 use crate::model::records::{JournalEntry, Pause, SourceRecord};
 use crate::model::runs::{Approval, ApprovalRules, DELETION_GATE, Gate, RunPhase, RunRecord, StagePhase};
+use crate::rollout::rights::{Policy, may};
 use crate::rollout::staged::{self, Event, GateName, named_request};
 use crate::store::{self, Expected, Op, Store, records};
 
@@ -138,8 +139,12 @@ pub fn obey(
     person: &Person,
     now: Timestamp,
 ) -> Result<Obeyed, Refusal> {
+    let run = aim.run.as_ref().and_then(|name| state.runs.get(name));
+    let narrowed = run.and_then(|run| run.approvers.as_deref());
+    let policy = Policy { rules: world.approvals, approvers: &world.approvers, narrowed };
+    may(person, command.verb, &policy).map_err(|why| refusal(RefusalReason::NotAllowed, why))?;
     let mut pass = Pass::new(state.clone(), world, now);
-    let wish = Wish { aim, command, person, now };
+    let wish = Wish { aim, command, person, policy, now };
     let message = match command.verb {
         Verb::Approve | Verb::Reject if aim.stage.as_deref() == Some(DELETION_GATE) => wish.judge_deletions(&mut pass),
         Verb::Approve => wish.approve(&mut pass),
@@ -161,6 +166,7 @@ struct Wish<'a> {
     aim: &'a Aim,
     command: &'a Command,
     person: &'a Person,
+    policy: Policy<'a>,
     now: Timestamp,
 }
 
@@ -174,15 +180,12 @@ impl Wish<'_> {
         let run = self.aim.run.as_ref().and_then(|name| state.runs.get(name)).ok_or_else(nothing)?;
         let waiting = run.stages.iter().find(|stage| is_waiting(stage.phase)).map(|stage| stage.name.clone());
         let named = self.aim.stage.clone().or(waiting).ok_or_else(nothing)?;
-        staged::allowed(&self.person.name, run.approvers.as_deref())
-            .map_err(|why| refusal(RefusalReason::NotAllowed, why))?;
         Ok((run.clone(), GateName { run: run.name.clone(), stage: named, gate: self.aim.gate }))
     }
 
     fn approve(&self, pass: &mut Pass<'_>) -> Result<String, Refusal> {
         let (mut run, at) = self.gate(&pass.state)?;
-        let rules = pass.world.approvals;
-        let approved = staged::approve(&mut run, &at, self.person, self.command, rules, self.now)?;
+        let approved = staged::approve(&mut run, &at, self.person, self.command, &self.policy, self.now)?;
         let digest = run.stages.iter().find(|stage| stage.name == at.stage).map(|stage| stage.digest.clone());
         let opened = approved.opened;
         let facts =
@@ -232,12 +235,13 @@ impl Wish<'_> {
         }
         let counts = |approval: &Approval| {
             let age = Duration::try_from(self.now.duration_since(approval.at)).unwrap_or_default();
-            age <= rules.expire_after && approval.person != self.person.name
+            age <= rules.expire_after
+                && !approval.is_by(self.person)
+                && may(&approval.by, Verb::Approve, &self.policy).is_ok()
         };
         gate.approvals.retain(counts);
         gate.approvals.push(Approval {
-            person: self.person.name.clone(),
-            surface: self.person.surface,
+            by: self.person.clone(),
             at: self.now,
             digest: gate.digest.clone(),
             reason: self.command.reason.clone(),

@@ -56,6 +56,7 @@ pub enum Verb {
 #[serde(rename_all = "camelCase")]
 pub struct Person {
     /// A forge user, the name of an API token, or the user of the operating system.
+    #[serde(alias = "person")]
     pub name: String,
     /// Where it was said.
     pub surface: Surface,

@@ -8,6 +8,7 @@ use super::super::persist;
 use super::{Batch, Core};
 use crate::model::commands::{Command, Done, Person, Refusal, RefusalReason};
 use crate::model::explanation::{Explanation, Query};
+use crate::rollout::rights::{Policy, may};
 use crate::store::Op;
 
 impl Core {
@@ -31,6 +32,9 @@ impl Core {
         }
         let mut batch = Batch::default();
         let done = if command.target.is_empty() {
+            let policy = Policy { rules: self.world.approvals, approvers: &self.world.approvers, narrowed: None };
+            may(person, command.verb, &policy)
+                .map_err(|message| Refusal { reason: RefusalReason::NotAllowed, message })?;
             let (commit, done) = let_in(&mut self.source, command, now)?;
             self.write_source(&mut batch);
             batch.let_in = Some(commit);

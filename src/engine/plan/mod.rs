@@ -127,6 +127,7 @@ pub(super) fn imagined(tree: &Arc<Tree>, before: Option<&World>, now: Timestamp)
         overrides,
         staged: Staged::of(tree),
         approvals: ApprovalRules::default(),
+        approvers: Vec::new(),
     }
 }
 
