@@ -45,7 +45,7 @@ pub struct Args {
     timeout: Duration,
 }
 
-fn duration(text: &str) -> Result<Duration, String> {
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
     let span: jiff::SignedDuration =
         text.parse().map_err(|error| format!("{error}; write something like 90s or 5m"))?;
     Duration::try_from(span).map_err(|_| "a duration cannot be negative".to_owned())

@@ -21,6 +21,7 @@ mod gitea;
 mod kind;
 mod member;
 mod metrics;
+mod people;
 mod process;
 mod servers;
 mod state;
@@ -40,6 +41,7 @@ pub use self::{
     gitea::Gitea,
     member::Member,
     metrics::{request_count, write_count},
+    people::{Account, BOT_SCOPES, MergeWay, PERSON_SCOPES},
     state::State,
     wait::{free_port, http, until},
 };
