@@ -3,7 +3,7 @@
 //! A command changes records and nothing else; what follows from it is decided as ever. So it is written down before anything
 //! happens because of it, and a crash loses none.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -323,6 +323,23 @@ impl Wish<'_> {
         Ok(what.join("; "))
     }
 
+    /// Returns the snapshot that is named by its index or by its commit; the newest of several of one commit.
+    fn wanted_snapshot(&self, state: &PlacementState) -> Result<Option<u64>, Refusal> {
+        let Some(commit) = &self.command.to_commit else { return Ok(self.command.to) };
+        let of_commit = state.snapshots.values().filter(|snapshot| snapshot.commit.as_str().starts_with(commit.as_str()));
+        let commits: BTreeSet<&CommitId> = of_commit.clone().map(|snapshot| &snapshot.commit).collect();
+        match commits.len() {
+            1 => Ok(of_commit.map(|snapshot| snapshot.index).max()),
+            0 => {
+                let known: Vec<&str> = state.snapshots.values().map(|snapshot| snapshot.commit.short()).collect();
+                let known = known.join(", ");
+                let message = format!("no snapshot of {} is from commit {commit}; there are {known}", self.aim.placement);
+                Err(refusal(RefusalReason::SnapshotGone, message))
+            }
+            _ => Err(refusal(RefusalReason::Ambiguous, format!("{commit} fits more than one commit; write more of it"))),
+        }
+    }
+
     fn roll_back(&self, pass: &mut Pass<'_>) -> Result<String, Refusal> {
         let key = &self.aim.placement;
         let state = &pass.state;
@@ -345,7 +362,7 @@ impl Wish<'_> {
             Some(run) => run.snapshot(),
             None => state.record.goal.or_else(|| state.newest().map(|newest| newest.index)),
         };
-        let Some(to) = self.command.to.or(state.record.last_succeeded) else {
+        let Some(to) = self.wanted_snapshot(state)?.or(state.record.last_succeeded) else {
             let message = format!("no snapshot of {key} has succeeded everywhere yet; name one with --to");
             return Err(refusal(RefusalReason::NotPossible, message));
         };

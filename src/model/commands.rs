@@ -22,6 +22,9 @@ pub struct Command {
     /// `Rollback`: the snapshot to go to; absent is the last that succeeded everywhere.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<u64>,
+    /// `Rollback`: the commit whose snapshot to go to, or the beginning of its id; instead of `to`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to_commit: Option<String>,
     /// The digest that was shown, or the beginning of it: a gate of another is not opened.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<String>,

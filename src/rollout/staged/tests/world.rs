@@ -257,6 +257,7 @@ pub fn said(verb: Verb, person: &str, shown: Option<&str>) -> (Person, Command) 
         target: "run".to_owned(),
         stage: None,
         to: None,
+        to_commit: None,
         digest: shown.map(str::to_owned),
         reason: Some("seen".to_owned()),
         message: None,
