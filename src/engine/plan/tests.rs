@@ -15,7 +15,7 @@ const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 fn tree(text: &str) -> Arc<Tree> {
     let path = "tree.yaml";
     let selection = select([path], None);
-    let file = (path.into(), BlobId::from("b10b"), Arc::new(parse_blob(text.as_bytes())));
+    let file = (path.into(), BlobId::from(text), Arc::new(parse_blob(text.as_bytes())));
     Arc::new(assemble(None, &selection, [file]).expect("the test's tree has no errors"))
 }
 
