@@ -16,6 +16,7 @@
 #![allow(dead_code, unused_imports)]
 
 mod binaries;
+mod console;
 mod git;
 mod gitea;
 mod kind;
@@ -37,6 +38,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 pub use self::{
     binaries::{Binaries, CACHE_VARIABLE},
+    console::{CLUSTERS, Console},
     git::{commit_all, git, push},
     gitea::Gitea,
     member::Member,
