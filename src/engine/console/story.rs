@@ -287,7 +287,7 @@ impl Stories {
             // Once begun it goes on where it began.
             let open = self.iter().filter(|story| {
                 let known = story.placements.get(&told.placement);
-                known.is_some_and(|known| known.commit.is_none() && !known.state.is_final())
+                known.is_some_and(|known| known.snapshot.is_none() && !known.state.is_final())
             });
             return open.map(|story| story.commit.clone()).next_back().or_else(|| moved.cloned());
         };
@@ -301,6 +301,7 @@ impl Stories {
     }
 
     fn put(&mut self, commit: &CommitId, told: &Told, way: &Progress, now: Timestamp) {
+        let way = &Progress { commit: Some(commit.clone()), ..way.clone() };
         let known = self.get(commit).and_then(|story| story.placements.get(&told.placement));
         match known {
             // What is over before anybody was told of it is no story.

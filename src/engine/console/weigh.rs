@@ -132,7 +132,7 @@ pub fn meaning(story: &Story, thread: ThreadNumber, chat: &ChatCommand, said_at:
         return Err(Answer::of(over(story).unwrap_or_else(|| format!("nothing here is left to {verb}"))));
     }
     if verb == Verb::Rollback && all.len() > 1 {
-        let lines = all.iter().map(|(key, _)| format!("/rollback placement={key}")).collect();
+        let lines = all.iter().map(|(key, _)| format!("/gitfleet rollback placement={key}")).collect();
         return Err(Answer { why: "more than one placement is rolled out here; name one".to_owned(), lines });
     }
     let to_commit = chat.to.clone();
@@ -223,7 +223,7 @@ fn was_shown(story: &Story, key: &PlacementKey, gate: &GateProgress, verb: Verb,
 
 /// Returns the line that says yes or no to exactly this gate.
 pub fn line(story: &Story, key: &PlacementKey, gate: &GateProgress, verb: Verb) -> String {
-    format!("/{verb} {} placement={key} sha={}", gate.stage, story.commit.short())
+    format!("/gitfleet {verb} {} placement={key} sha={}", gate.stage, story.commit.short())
 }
 
 /// Says why nothing is left of a story, where that is so.
