@@ -111,6 +111,9 @@ impl PullReport {
     }
 }
 
+/// Characters of a comment: hosts take 65,536, and what is added around it needs room.
+pub const COMMENT_CHARS_MAX: usize = 60_000;
+
 /// Returns the comment, in at most `limit` characters: what it says is shortened from its least important end, and what must be
 /// read stays. It holds no command, and nothing of what others wrote does anything in it.
 pub fn plan_comment(report: &PullReport, limit: usize) -> String {
@@ -180,14 +183,14 @@ fn headline(report: &PullReport) -> String {
 }
 
 /// Tells whether the merge does anything to a placement.
-fn is_changed(placement: &PlacementPlan) -> bool {
+pub fn is_changed(placement: &PlacementPlan) -> bool {
     placement.removed
         || !placement.deletions.is_empty()
         || placement.changes.as_ref().is_some_and(|changes| !changes.is_empty())
 }
 
 /// Returns the clusters on which something changes.
-fn concerned(placement: &PlacementPlan) -> BTreeSet<&ClusterName> {
+pub fn concerned(placement: &PlacementPlan) -> BTreeSet<&ClusterName> {
     let mut clusters: BTreeSet<&ClusterName> = placement.deletions.iter().map(|d| &d.cluster_name).collect();
     let Some(changes) = &placement.changes else { return clusters };
     clusters.extend(changes.clusters.gained.iter().chain(&changes.clusters.lost).chain(&changes.overridden));

@@ -5,6 +5,7 @@
 //! what only members can say.
 
 mod basis;
+pub mod pull;
 mod secrets;
 mod stages;
 #[cfg(test)]
@@ -52,15 +53,33 @@ pub fn plan_from(basis: &Basis, head: &Arc<Tree>, now: Timestamp) -> Plan {
 }
 
 fn planned(basis: Option<&Basis>, head: &Arc<Tree>, now: Timestamp) -> Plan {
-    let world = basis.map_or_else(|| imagined(head, None, now), |basis| basis.world_after(head, now));
-    let after = decided(basis, &world, now);
-    let outlooks = Outlooks::new(after.par_iter().map(|state| Outlook::new(state, &world)).collect());
-    let placements = outlooks.all.par_iter().map(|outlook| placement_plan(outlook, &outlooks, basis));
-    Plan {
-        commit: head.commit.clone(),
-        placements: placements.collect(),
-        ocm_placements: ocm_plans(&world.ocm, basis.map(|basis| &basis.world.ocm)),
-        errors: Vec::new(),
+    Planned::of(basis, head, now).plan(basis)
+}
+
+/// The head in force, and every placement decided.
+struct Planned {
+    world: World,
+    after: Vec<PlacementState>,
+}
+
+impl Planned {
+    fn of(basis: Option<&Basis>, head: &Arc<Tree>, now: Timestamp) -> Self {
+        let world = basis.map_or_else(|| imagined(head, None, now), |basis| basis.world_after(head, now));
+        let after = decided(basis, &world, now);
+        Self { world, after }
+    }
+
+    /// Says what it comes to.
+    fn plan(&self, basis: Option<&Basis>) -> Plan {
+        let world = &self.world;
+        let outlooks = Outlooks::new(self.after.par_iter().map(|state| Outlook::new(state, world)).collect());
+        let placements = outlooks.all.par_iter().map(|outlook| placement_plan(outlook, &outlooks, basis));
+        Plan {
+            commit: world.tree.commit.clone(),
+            placements: placements.collect(),
+            ocm_placements: ocm_plans(&world.ocm, basis.map(|basis| &basis.world.ocm)),
+            errors: Vec::new(),
+        }
     }
 }
 

@@ -12,20 +12,20 @@ use crate::source::{assemble, parse_blob, select};
 const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 
 /// Reads a tree from the text of one file.
-fn tree(text: &str) -> Arc<Tree> {
+pub(super) fn tree(text: &str) -> Arc<Tree> {
     let path = "tree.yaml";
     let selection = select([path], None);
     let file = (path.into(), BlobId::from(text), Arc::new(parse_blob(text.as_bytes())));
     Arc::new(assemble(None, &selection, [file]).expect("the test's tree has no errors"))
 }
 
-fn cluster(name: &str) -> String {
+pub(super) fn cluster(name: &str) -> String {
     format!(
         "---\napiVersion: cluster.kubernetes-fleet.io/v1\nkind: MemberCluster\nmetadata: {{name: {name}}}\nspec: {{}}\n"
     )
 }
 
-fn namespace(name: &str, maps: &[(&str, &str)]) -> String {
+pub(super) fn namespace(name: &str, maps: &[(&str, &str)]) -> String {
     let mut text = format!("---\napiVersion: v1\nkind: Namespace\nmetadata: {{name: {name}}}\n");
     text.extend(maps.iter().map(|(map, value)| {
         format!(
@@ -35,7 +35,7 @@ fn namespace(name: &str, maps: &[(&str, &str)]) -> String {
     text
 }
 
-fn placement(name: &str, namespace: &str, more: &str) -> String {
+pub(super) fn placement(name: &str, namespace: &str, more: &str) -> String {
     format!(
         "---\napiVersion: placement.kubernetes-fleet.io/v1\nkind: ClusterResourcePlacement\nmetadata: {{name: {name}}}\n\
          spec:\n  resourceSelectors: [{{group: '', version: v1, kind: Namespace, name: {namespace}}}]\n{more}"
@@ -352,7 +352,7 @@ mod from_records {
         let with = |maps: &[(&str, &str)]| {
             [cluster("a"), cluster("b"), namespace("web", maps), placement("p", "web", "")].concat()
         };
-        let mut basis = daemon(&with(&[("m", "1"), ("n", "1"), ("o", "1")]));
+        let mut basis = daemon(&with(&[("m", "1"), ("nn", "1"), ("o", "1")]));
         // b never got `o`, and holds `old`, whose deletion goes on already.
         let works = &mut state(&mut basis, "p").works;
         let status = WorkStatus::clone(&works[&ClusterName::from("b")]);
@@ -362,7 +362,7 @@ mod from_records {
         inventory.retain(|key| key.name != "o");
         inventory.insert(old);
         works.insert("b".into(), Arc::new(WorkStatus { inventory, ..status }));
-        let plan = plan_from(&basis, &tree(&with(&[("m", "1"), ("n", "1")])), NOW);
+        let plan = plan_from(&basis, &tree(&with(&[("m", "1"), ("nn", "1")])), NOW);
         let p = of(&plan, "p");
         let gone: Vec<_> = p.deletions.iter().map(|d| (d.cluster_name.as_str(), names(&d.resources))).collect();
         assert_eq!(gone, [("a", vec!["ConfigMap web/o".to_owned()])]);
@@ -391,20 +391,24 @@ mod from_records {
                 [{labelSelector: {matchLabels: {zone: east}}}]}}}}\n";
             text.replace(&placement("p", "web", ""), &placement("p", "web", policy))
         };
-        let mut basis = daemon(&labelled("east"));
+        let later = NOW + jiff::SignedDuration::from_hours(1);
         for silent in [false, true] {
-            let record = basis.world.records.get_mut("b").expect("b is known");
-            record.online = !silent;
-            let later = NOW + jiff::SignedDuration::from_hours(1);
-            let same = plan_from(&basis, &tree(&labelled("east")), later);
+            let from = |zone: &str| {
+                let mut basis = daemon(&labelled(zone));
+                basis.world.records.get_mut("b").expect("b is known").online = !silent;
+                basis
+            };
+            let mut there = from("east");
+            let same = plan_from(&there, &tree(&labelled("east")), later);
             assert!(!same.has_changes(), "{same:?}");
             assert_eq!(of(&same, "p").works.len(), 1, "silent: {silent}");
-            let moved = plan_from(&basis, &tree(&labelled("west")), later);
+            assert!(state(&mut there, "p").bindings().all(|b| b.state == BindingState::Bound));
+            let moved = plan_from(&from("west"), &tree(&labelled("east")), later);
             let changes = of(&moved, "p").changes.as_ref().expect("there is a basis");
-            assert_eq!(changes.clusters.lost, clusters(&["b"]), "silent: {silent}");
-            assert!(of(&moved, "p").deletion_guard.is_some());
+            // Nothing new goes to a cluster that has been silent for long.
+            let gained: &[&str] = if silent { &[] } else { &["b"] };
+            assert_eq!(changes.clusters.gained, clusters(gained), "silent: {silent}");
         }
-        assert!(state(&mut basis, "p").bindings().all(|b| b.state == BindingState::Bound));
     }
 
     #[test]
