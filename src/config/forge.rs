@@ -158,6 +158,17 @@ pub enum Permission {
     Admin,
 }
 
+impl Permission {
+    /// Returns its name, as the file has it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Admin => "admin",
+        }
+    }
+}
+
 impl From<Permission> for crate::model::forge::Permission {
     fn from(permission: Permission) -> Self {
         match permission {

@@ -50,6 +50,11 @@ pub enum Request {
         /// The pull request.
         number: u64,
     },
+    /// Say which branch is followed, as far as that is known.
+    Branch {
+        /// Where the answer goes: its short name; `None` where there is none, or nothing was read yet.
+        reply: oneshot::Sender<Option<String>>,
+    },
     /// List the commits that the branch gained between two tips; see [`Reader::landed`](git::Reader::landed).
     Landed {
         /// The earlier tip; absent: the later one alone is listed.
@@ -211,6 +216,10 @@ impl Follower {
                 // Who asked may have stopped waiting.
                 Ok(Request::Candidate { number, head, fetch, reply }) => {
                     drop(reply.send(self.candidate(number, &head, fetch)));
+                }
+                Ok(Request::Branch { reply }) => {
+                    // Whoever asked may have gone.
+                    drop(reply.send(self.source.tip().and_then(|tip| tip.branch.clone())));
                 }
                 Ok(Request::Forget { number }) => self.forget(number),
                 Ok(Request::Landed { from, to, reply }) => {

@@ -326,17 +326,21 @@ impl Wish<'_> {
     /// Returns the snapshot that is named by its index or by its commit; the newest of several of one commit.
     fn wanted_snapshot(&self, state: &PlacementState) -> Result<Option<u64>, Refusal> {
         let Some(commit) = &self.command.to_commit else { return Ok(self.command.to) };
-        let of_commit = state.snapshots.values().filter(|snapshot| snapshot.commit.as_str().starts_with(commit.as_str()));
+        let of_commit =
+            state.snapshots.values().filter(|snapshot| snapshot.commit.as_str().starts_with(commit.as_str()));
         let commits: BTreeSet<&CommitId> = of_commit.clone().map(|snapshot| &snapshot.commit).collect();
         match commits.len() {
             1 => Ok(of_commit.map(|snapshot| snapshot.index).max()),
             0 => {
                 let known: Vec<&str> = state.snapshots.values().map(|snapshot| snapshot.commit.short()).collect();
                 let known = known.join(", ");
-                let message = format!("no snapshot of {} is from commit {commit}; there are {known}", self.aim.placement);
+                let message =
+                    format!("no snapshot of {} is from commit {commit}; there are {known}", self.aim.placement);
                 Err(refusal(RefusalReason::SnapshotGone, message))
             }
-            _ => Err(refusal(RefusalReason::Ambiguous, format!("{commit} fits more than one commit; write more of it"))),
+            _ => {
+                Err(refusal(RefusalReason::Ambiguous, format!("{commit} fits more than one commit; write more of it")))
+            }
         }
     }
 

@@ -55,7 +55,7 @@ impl Console {
                 }
             }
             Err(error) => {
-                drop(self.read::<()>(Err(error)));
+                let _ = self.read::<()>(Err(error));
                 self.to_read.push_front((thread, id));
             }
         }
@@ -68,7 +68,9 @@ impl Console {
         let newest = comments.iter().map(|comment| comment.updated_at).max();
         let mut comments = comments;
         comments.sort_by_key(|comment| comment.id);
-        for comment in comments.iter().filter(|comment| !self.heard.contains_key(&comment.id)).cloned().collect::<Vec<_>>() {
+        for comment in
+            comments.iter().filter(|comment| !self.heard.contains_key(&comment.id)).cloned().collect::<Vec<_>>()
+        {
             self.hear(thread, &comment).await;
         }
         let commit = self.stories.told_in(thread).filter(|story| story.read_until < newest).map(|s| s.commit.clone());
@@ -102,7 +104,13 @@ impl Console {
     }
 
     /// Carries out the commands of a comment: all of them, or none.
-    async fn commands(&mut self, thread: ThreadNumber, comment: &Comment, chats: &[ChatCommand], now: Timestamp) -> Dealt {
+    async fn commands(
+        &mut self,
+        thread: ThreadNumber,
+        comment: &Comment,
+        chats: &[ChatCommand],
+        now: Timestamp,
+    ) -> Dealt {
         let Some(story) = self.stories.told_in(thread).cloned() else {
             if self.pulls.is_open(thread) {
                 let asks = chats.iter().all(|chat| chat.verb == crate::model::chat::ChatVerb::Status);
@@ -128,10 +136,11 @@ impl Console {
         let commands: Vec<&Command> = meant.iter().filter_map(Meaning::command).collect();
         let mut done = Vec::new();
         if !commands.is_empty() {
-            let person = match self.person(&story, thread, comment, commands.iter().any(|c| c.verb == Verb::Approve)).await {
-                Ok(person) => person,
-                Err(answer) => return self.answer(thread, comment, &answer, now),
-            };
+            let person =
+                match self.person(&story, thread, comment, commands.iter().any(|c| c.verb == Verb::Approve)).await {
+                    Ok(person) => person,
+                    Err(answer) => return self.answer(thread, comment, &answer, now),
+                };
             for command in commands {
                 match self.instruct(command.clone(), person.clone()).await {
                     Ok(said) => done.push(said),
@@ -171,11 +180,19 @@ impl Console {
 
     /// Finds out about the author, now: what they may do, which teams they are in, whether the change is their own. What cannot
     /// be found out counts as no.
-    async fn person(&self, story: &Story, thread: ThreadNumber, comment: &Comment, judges: bool) -> Result<Person, Answer> {
+    async fn person(
+        &self,
+        story: &Story,
+        thread: ThreadNumber,
+        comment: &Comment,
+        judges: bool,
+    ) -> Result<Person, Answer> {
         let author = &comment.author;
         let cannot = |what: &str, error: &crate::forge::Error| {
             tracing::warn!(person = author.login, reason = %error, "a command is refused, because {what} cannot be looked up");
-            Answer::of(format!("{what} could not be looked up, so nothing was done; write the command again in a moment"))
+            Answer::of(format!(
+                "{what} could not be looked up, so nothing was done; write the command again in a moment"
+            ))
         };
         let forge = &self.doors.forge;
         let permission = forge.permission(&author.login).await;
@@ -192,12 +209,18 @@ impl Console {
         let mut took_part = None;
         if judges {
             let threads = std::iter::once(thread).chain(story.also.iter().copied());
-            let pulls = threads.filter(|number| story.thread.is_none_or(|told| !told.is_issue || told.number != *number));
+            let pulls =
+                threads.filter(|number| story.thread.is_none_or(|told| !told.is_issue || told.number != *number));
             for number in pulls.collect::<BTreeSet<_>>() {
                 let pull = forge.pull(number).await.map_err(|error| cannot("who made this change", &error))?;
-                let Some(pull) = pull else { return Err(cannot("who made this change", &Self::unknown("pull request"))) };
+                let Some(pull) = pull else {
+                    return Err(cannot("who made this change", &Self::unknown("pull request")));
+                };
                 if self.branch.as_ref().is_some_and(|branch| pull.base != *branch) {
-                    return Err(Answer::of(format!("this pull request goes into {}, which is not rolled out", pull.base)));
+                    return Err(Answer::of(format!(
+                        "this pull request goes into {}, which is not rolled out",
+                        pull.base
+                    )));
                 }
                 let merger = pull.merged.and_then(|merge| merge.by);
                 let is_author = |user: &ForgeUser| user.id == author.id;
@@ -208,8 +231,7 @@ impl Console {
                 }
             }
         }
-        let credentials =
-            Credentials { id: author.id, permission, teams, took_part, comment: comment.url.clone() };
+        let credentials = Credentials { id: author.id, permission, teams, took_part, comment: comment.url.clone() };
         Ok(Person { name: author.login.clone(), surface: Surface::Comment, credentials: Some(credentials) })
     }
 
@@ -228,9 +250,8 @@ impl Console {
     /// Says no: with a sign always, in words as long as that is no flood.
     fn answer(&mut self, thread: ThreadNumber, comment: &Comment, answer: &Answer, now: Timestamp) -> Dealt {
         self.react(comment, Reaction::Confused, now);
-        let recent = |heard: &&Heard| {
-            heard.thread == thread && heard.answered && now.duration_since(heard.at) < ANSWERS_WITHIN
-        };
+        let recent =
+            |heard: &&Heard| heard.thread == thread && heard.answered && now.duration_since(heard.at) < ANSWERS_WITHIN;
         let answered: BTreeSet<u64> = self.heard.values().filter(recent).map(|heard| heard.author).collect();
         let of_author = self.heard.values().filter(recent).filter(|heard| heard.author == comment.author.id);
         // One answer a person and hour: the next takes its place.

@@ -27,19 +27,19 @@ use crate::report::mask::MaskKey;
 use crate::store::Store;
 
 mod books;
+mod connect;
 mod listen;
 pub mod outbox;
 mod pulls;
 mod send;
 pub mod story;
-#[cfg(test)]
-mod tests;
 mod threads;
 mod weigh;
 mod words;
 
 pub use books::FORGE_PREFIX;
 use books::{Books, Heard};
+pub use connect::{Error as ConnectError, connect, forge_settings};
 use outbox::{Next, Outbox};
 use pulls::Pulls;
 use story::{Stories, Told};
@@ -234,7 +234,8 @@ impl Console {
             if self.is_done()
                 && let Some(finished) = self.finishing.take()
             {
-                drop(finished.send(()));
+                // Whoever waited may have gone.
+                let _ = finished.send(());
             }
             let pause = clock::until(self.next_wake());
             tokio::select! {

@@ -85,9 +85,7 @@ impl Saying {
     fn digest(&self) -> Digest {
         let hash = match self {
             Self::Reaction => Sha256::new(),
-            Self::Status(status) => {
-                Sha256::new().chain_update(format!("{:?}\n{}", status.state, status.description))
-            }
+            Self::Status(status) => Sha256::new().chain_update(format!("{:?}\n{}", status.state, status.description)),
             Self::Comment { body, .. } => Sha256::new().chain_update(body),
         };
         Digest::new(format!("{:x}", hash.finalize()))
@@ -348,6 +346,3 @@ pub fn says_already(statuses: &[CommitStatus], wanted: &CommitStatus) -> bool {
     let words = |status: &CommitStatus| (status.state, status.description.clone());
     statuses.iter().find(|status| status.context == wanted.context).is_some_and(|found| words(found) == words(wanted))
 }
-
-#[cfg(test)]
-mod tests;

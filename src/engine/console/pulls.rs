@@ -143,8 +143,8 @@ impl Console {
         let Some(branch) = self.followed().await else { return };
         let Some(mut open) = self.read(self.doors.forge.open_pulls(&branch).await) else { return };
         open.sort_by_key(|pull| std::cmp::Reverse(pull.number));
-        for pull in open.iter().filter(|pull| self.plans_for(pull)) {
-            self.pulls.see(pull, now);
+        for pull in open.iter().filter(|pull| self.plans_for(pull)).cloned().collect::<Vec<_>>() {
+            self.pulls.see(&pull, now);
         }
         let listed: BTreeSet<ThreadNumber> = open.iter().map(|pull| pull.number).collect();
         let gone: Vec<ThreadNumber> = self.pulls.known.keys().filter(|n| !listed.contains(n)).copied().collect();
@@ -252,7 +252,9 @@ impl Console {
         let now = clock::now();
         self.pulls.making = None;
         // It moved or closed meanwhile: another plan is due, or none.
-        let Some(known) = self.pulls.known.get_mut(&made.number).filter(|known| known.head == made.head) else { return };
+        let Some(known) = self.pulls.known.get_mut(&made.number).filter(|known| known.head == made.head) else {
+            return;
+        };
         let (state, line, body) = match made.said {
             Ok(said) => said,
             Err(reason) => {

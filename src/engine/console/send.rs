@@ -33,12 +33,10 @@ impl Console {
                 Ok(()) => Outcome::Stands { comment: None },
                 Err(error) => Outcome::Failed(error),
             },
-            (Slot::Reaction { comment, reaction }, _) => {
-                match self.doors.forge.react(*comment, *reaction).await {
-                    Ok(()) => Outcome::Stands { comment: None },
-                    Err(error) => Outcome::Failed(error),
-                }
-            }
+            (Slot::Reaction { comment, reaction }, _) => match self.doors.forge.react(*comment, *reaction).await {
+                Ok(()) => Outcome::Stands { comment: None },
+                Err(error) => Outcome::Failed(error),
+            },
             // A slot holds what it is for; a record that says otherwise says nothing.
             _ => Outcome::Stands { comment: write.comment },
         };

@@ -207,8 +207,7 @@ impl Stories {
 
     /// Returns the story that is told in a conversation, or that a conversation points to; the newest of several.
     pub fn told_in(&self, thread: ThreadNumber) -> Option<&Story> {
-        let is_here =
-            |story: &&Story| story.thread.is_some_and(|t| t.number == thread) || story.also.contains(&thread);
+        let is_here = |story: &&Story| story.thread.is_some_and(|t| t.number == thread) || story.also.contains(&thread);
         self.iter().filter(is_here).max_by_key(|story| (story.ended_at.is_none(), story.began_at))
     }
 
@@ -233,7 +232,9 @@ impl Stories {
         }
         let over: Vec<CommitId> = self
             .iter()
-            .filter(|story| story.trouble.is_some() && story.ended_at.is_none() && !troubles.contains_key(&story.commit))
+            .filter(|story| {
+                story.trouble.is_some() && story.ended_at.is_none() && !troubles.contains_key(&story.commit)
+            })
             .map(|story| story.commit.clone())
             .collect();
         for commit in over {
@@ -289,7 +290,7 @@ impl Stories {
                 let known = story.placements.get(&told.placement);
                 known.is_some_and(|known| known.snapshot.is_none() && !known.state.is_final())
             });
-            return open.map(|story| story.commit.clone()).next_back().or_else(|| moved.cloned());
+            return open.map(|story| story.commit.clone()).last().or_else(|| moved.cloned());
         };
         let is_done = is_told_of(own).is_none_or(|known| known.state == ProgressState::Done);
         match moved {
@@ -357,6 +358,3 @@ impl Stories {
         changed.into_iter().map(|commit| (commit.clone(), self.stories.get(&commit).cloned())).collect()
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -63,7 +63,8 @@ impl Console {
     async fn landed(&self, story: &Story) -> Vec<git::Commit> {
         let (reply, answer) = oneshot::channel();
         let request = Request::Landed { from: story.from.clone(), to: story.commit.clone(), reply };
-        let alone = || vec![git::Commit { commit: story.commit.clone(), subject: String::new(), author_email: String::new() }];
+        let alone =
+            || vec![git::Commit { commit: story.commit.clone(), subject: String::new(), author_email: String::new() }];
         if self.doors.requests.send(request).is_err() {
             return alone();
         }
@@ -108,6 +109,7 @@ impl Console {
         ended.sort_by_key(|story| std::cmp::Reverse(story.ended_at));
         let open = self.stories.iter().filter(|story| story.ended_at.is_none());
         let told = open.chain(ended.into_iter().take(ENDED_MAX));
-        told.flat_map(|story| story.thread.iter().map(|thread| thread.number).chain(story.also.iter().copied())).collect()
+        told.flat_map(|story| story.thread.iter().map(|thread| thread.number).chain(story.also.iter().copied()))
+            .collect()
     }
 }

@@ -85,7 +85,12 @@ pub enum Meaning {
 ///
 /// # Errors
 /// Why it stands for nothing, and what to write instead.
-pub fn meaning(story: &Story, thread: ThreadNumber, chat: &ChatCommand, said_at: Timestamp) -> Result<Vec<Meaning>, Answer> {
+pub fn meaning(
+    story: &Story,
+    thread: ThreadNumber,
+    chat: &ChatCommand,
+    said_at: Timestamp,
+) -> Result<Vec<Meaning>, Answer> {
     match chat.verb {
         ChatVerb::Status => return Ok(vec![Meaning::Status]),
         ChatVerb::Help => return Ok(vec![Meaning::Help]),
@@ -97,7 +102,9 @@ pub fn meaning(story: &Story, thread: ThreadNumber, chat: &ChatCommand, said_at:
     }
     if let Some(sha) = chat.sha.as_ref().filter(|sha| !story.commit.as_str().starts_with(sha.as_str())) {
         let ours = story.commit.short();
-        let why = format!("this conversation is about commit {ours}, not {sha}; look again, and write sha={ours} if that is meant");
+        let why = format!(
+            "this conversation is about commit {ours}, not {sha}; look again, and write sha={ours} if that is meant"
+        );
         return Err(Answer::of(why));
     }
     if story.trouble == Some(Trouble::Rewritten) && chat.verb == ChatVerb::Resume {
@@ -121,7 +128,8 @@ pub fn meaning(story: &Story, thread: ThreadNumber, chat: &ChatCommand, said_at:
         _ => Verb::Rollback,
     };
     if let (ChatVerb::Retry, Some(cluster)) = (chat.verb, &chat.cluster) {
-        let why = format!("one cluster alone cannot be tried again: leave cluster={cluster} out, and all that failed are");
+        let why =
+            format!("one cluster alone cannot be tried again: leave cluster={cluster} out, and all that failed are");
         return Err(Answer::of(why));
     }
     if let Some(stage) = &chat.stage {
@@ -194,26 +202,35 @@ fn gates(
         }
         _ => {}
     }
-    of_stage.into_iter().map(|(key, progress, gate)| {
-        if chat.sha.is_none() {
-            was_shown(story, key, gate, verb, said_at)?;
-        }
-        let target = if gate.stage == DELETION_GATE { key.to_string() } else { progress.run.clone().unwrap_or_default() };
-        Ok(Meaning::Do(Command {
-            stage: Some(gate.stage.clone()),
-            digest: Some(gate.digest.to_string()),
-            ..command(verb, target, chat)
-        }))
-    }).collect()
+    of_stage
+        .into_iter()
+        .map(|(key, progress, gate)| {
+            if chat.sha.is_none() {
+                was_shown(story, key, gate, verb, said_at)?;
+            }
+            let target =
+                if gate.stage == DELETION_GATE { key.to_string() } else { progress.run.clone().unwrap_or_default() };
+            Ok(Meaning::Do(Command {
+                stage: Some(gate.stage.clone()),
+                digest: Some(gate.digest.to_string()),
+                ..command(verb, target, chat)
+            }))
+        })
+        .collect()
 }
 
 /// Says whether a gate's author could see what it is about when they wrote.
-fn was_shown(story: &Story, key: &PlacementKey, gate: &GateProgress, verb: Verb, said_at: Timestamp) -> Result<(), Answer> {
+fn was_shown(
+    story: &Story,
+    key: &PlacementKey,
+    gate: &GateProgress,
+    verb: Verb,
+    said_at: Timestamp,
+) -> Result<(), Answer> {
     let of_gate = || story.shown.iter().filter(|shown| shown.placement == *key && shown.stage == gate.stage);
     let from = of_gate().find(|shown| shown.digest == gate.digest).map(|shown| shown.from);
     let had_other = of_gate().any(|shown| shown.digest != gate.digest);
-    let instead =
-        |why: &str| Err(Answer { why: why.to_owned(), lines: vec![line(story, key, gate, verb)] });
+    let instead = |why: &str| Err(Answer { why: why.to_owned(), lines: vec![line(story, key, gate, verb)] });
     match from {
         Some(from) if from <= said_at && (!had_other || said_at.duration_since(from) > SHOWN_CHANGE) => Ok(()),
         Some(_) if had_other => instead("what waits changed while you wrote; look again, then write:"),
@@ -245,6 +262,3 @@ fn superseded(way: &Progress) -> Option<&str> {
 fn listing(words: impl Iterator<Item = String>) -> String {
     words.collect::<Vec<_>>().join(", ")
 }
-
-#[cfg(test)]
-mod tests;

@@ -15,6 +15,7 @@ use crate::model::progress::{Progress, ProgressState};
 use crate::report::console::notice::notice;
 use crate::report::console::reply;
 use crate::report::console::rollout::{RolloutStory, marker, rollout_comment};
+use crate::report::console::safe::{code, fenced, prose};
 use crate::report::console::statuses::{refused_status, statuses};
 
 /// How long a stage must stand as it does before its status says so: stages that are over at once say so once.
@@ -93,15 +94,15 @@ impl Console {
         }
         for progress in story.placements.values() {
             let mut all = statuses(progress, chars, url).into_iter();
-            let own = all.next();
-            for status in own {
+            if let Some(status) = all.next() {
                 let due = self.when(&story.commit, &status, SignedDuration::ZERO, now);
                 self.say_status(&story.commit, status, due);
             }
             for status in all {
-                let waits = progress.stages.iter().any(|stage| {
-                    stage.state.needs_person() && status.context.ends_with(&format!("/{}", stage.name))
-                });
+                let waits = progress
+                    .stages
+                    .iter()
+                    .any(|stage| stage.state.needs_person() && status.context.ends_with(&format!("/{}", stage.name)));
                 let pause = if waits { SignedDuration::ZERO } else { STAGE_PAUSE };
                 let due = self.when(&story.commit, &status, pause, now);
                 self.say_status(&story.commit, status, due);
@@ -170,7 +171,13 @@ fn need(progress: &Progress) -> Option<(Notify, String)> {
 }
 
 /// Returns title and text of the issue of a commit that no pull request brought.
-pub(super) fn issue(commit: &CommitId, subject: &str, branch: &str, id: &str, voice: &crate::report::console::words::Voice) -> (String, String) {
+pub(super) fn issue(
+    commit: &CommitId,
+    subject: &str,
+    branch: &str,
+    id: &str,
+    voice: &crate::report::console::words::Voice,
+) -> (String, String) {
     let subject = Some(subject).filter(|subject| !subject.is_empty());
     let body = format!("{}{}", marker(id, 0), reply::issue_body(commit, branch, voice));
     (reply::issue_title(commit, subject), body)
@@ -178,10 +185,11 @@ pub(super) fn issue(commit: &CommitId, subject: &str, branch: &str, id: &str, vo
 
 /// Returns the answer to a command that is not carried out.
 pub(super) fn reply(login: &str, answer: &Answer) -> String {
-    reply::answer(login, &answer.why, &answer.lines)
+    let lines = if answer.lines.is_empty() { String::new() } else { fenced("text", &answer.lines.join("\n")) };
+    format!("❌ {}: not done: {}\n{lines}", code(login), prose(&answer.why))
 }
 
 /// Returns what takes a plan's place where a pull request goes elsewhere now.
 pub(super) fn not_planned(base: &str) -> String {
-    reply::not_planned(base)
+    format!("This pull request goes into {} now, which is not rolled out: there is no plan for it.\n", code(base))
 }

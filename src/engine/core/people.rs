@@ -5,6 +5,7 @@ use jiff::Timestamp;
 use super::super::explain::explain;
 use super::super::obey::{let_in, obey, resolve};
 use super::super::persist;
+use super::super::plan::Basis;
 use super::{Batch, Core};
 use crate::model::commands::{Command, Done, Person, Refusal, RefusalReason};
 use crate::model::explanation::{Explanation, Query};
@@ -12,6 +13,11 @@ use crate::rollout::rights::{Policy, may};
 use crate::store::Op;
 
 impl Core {
+    /// Returns what the plan of a pull request starts from.
+    pub fn basis(&self) -> Basis {
+        Basis::of(&self.world, &self.placements)
+    }
+
     /// Explains a placement.
     ///
     /// # Errors
