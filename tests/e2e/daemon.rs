@@ -37,6 +37,16 @@ impl World {
 
     /// Writes the configuration.
     pub fn configure(&self, source: Option<&str>, members: &[(&str, &Path)]) {
+        self.configure_with(source, members, "");
+    }
+
+    /// Returns the port that the daemon listens on.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Writes the configuration, with more sections.
+    pub fn configure_with(&self, source: Option<&str>, members: &[(&str, &Path)], more: &str) {
         let mut text = String::from("apiVersion: gitfleet.io/v1alpha1\nkind: Configuration\n");
         match source {
             None => text.push_str("source: {url: ./repo, branch: main}\n"),
@@ -47,6 +57,7 @@ impl World {
             writeln!(text, "  - name: {name}\n    kubeconfig: {{path: {}}}", kubeconfig.display()).expect("a string");
         }
         write!(text, "store: {{path: ./state}}\nhttp: {{listen: '127.0.0.1:{}'}}\n", self.port).expect("a string");
+        text.push_str(more);
         fs::write(self.config(), text).expect("the configuration is written");
     }
 

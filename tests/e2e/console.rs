@@ -1,0 +1,256 @@
+//! The pull request as the console: the whole story through Gitea's API alone, on three real clusters. With webhooks, and again
+//! with polling only.
+
+use std::fmt::Write as _;
+use std::fs;
+
+use serde_json::Value;
+
+use crate::daemon::{Daemon, World, access, namespace};
+use crate::fleet::{Account, BOT_SCOPES, Gitea, MergeWay, PERSON_SCOPES, git};
+use crate::shared;
+
+fn gitea() -> &'static Gitea {
+    shared().gitea().expect("the fleet has a Gitea")
+}
+
+/// A person with a token.
+struct Person {
+    account: Account,
+    token: String,
+}
+
+impl Person {
+    fn new(name: &str, repo: &str, permission: Option<&str>, scopes: &[&str]) -> Self {
+        let account = gitea().user(name).expect("an account");
+        if let Some(permission) = permission {
+            gitea().collaborator(repo, &account.name, permission).expect("a collaborator");
+        }
+        let token = gitea().token(&account, scopes).expect("a token");
+        Self { account, token }
+    }
+}
+
+/// A repository on Gitea, the people around it, and a world that follows it.
+struct Stage {
+    /// `owner/name`.
+    repo: String,
+    name: String,
+    world: World,
+    author: Person,
+    approver: Person,
+    stranger: Person,
+}
+
+impl Stage {
+    fn new(name: &str) -> Self {
+        let gitea = gitea();
+        gitea.create_repo(name).expect("a repository");
+        let repo = format!("{}/{name}", gitea.user);
+        let author = Person::new(&format!("{name}-author"), &repo, Some("write"), PERSON_SCOPES);
+        let approver = Person::new(&format!("{name}-approver"), &repo, Some("write"), PERSON_SCOPES);
+        let stranger = Person::new(&format!("{name}-stranger"), &repo, None, PERSON_SCOPES);
+        let bot = Person::new(&format!("{name}-bot"), &repo, Some("admin"), BOT_SCOPES);
+        let members = access(&shared().members);
+        let world = World::new(None, &members);
+        fs::write(world.path().join("token"), &bot.token).expect("the token is written");
+        fs::write(world.path().join("hook-secret"), SECRET).expect("the secret is written");
+        let source = format!(
+            "url: '{}', branch: main, pollInterval: 1s, tokenFile: token, allowInsecureHttp: true",
+            gitea.repo_url(name)
+        );
+        let forge = format!(
+            "forge:\n  type: gitea\n  url: {}\n  repository: {repo}\n  tokenFile: token\n  allowInsecureHttp: true\n  \
+             webhookSecretFile: hook-secret\n",
+            gitea.url
+        );
+        world.configure_with(Some(&source), &members, &forge);
+        Self { repo, name: name.to_owned(), world, author, approver, stranger }
+    }
+
+    /// Writes the fleet, and a version of what is rolled out.
+    fn write(&self, version: &str) {
+        self.world.write("fleet.yaml", &clusters());
+        self.world.write("app.yaml", &app(&self.name, version));
+    }
+
+    /// Commits and pushes to a branch.
+    fn push(&self, branch: &str, message: &str) -> String {
+        self.world.commit(message);
+        gitea().push(&self.world.repo(), &self.name, branch).expect("a push")
+    }
+
+    /// Makes a branch from what is on the server's main.
+    fn branch(&self, name: &str) {
+        let remote = gitea().address_for(&self.repo, &self.author.account.name, &self.author.token);
+        git(&self.world.repo(), &["fetch", "-q", &remote, "main"]).expect("git fetch");
+        git(&self.world.repo(), &["checkout", "-q", "-B", name, "FETCH_HEAD"]).expect("git checkout");
+    }
+
+    fn comments(&self, thread: u64) -> Vec<String> {
+        let comments = gitea().comments(&self.repo, thread).expect("comments");
+        comments.iter().map(|comment| comment["body"].as_str().unwrap_or_default().to_owned()).collect()
+    }
+
+    /// Waits for a comment that holds all these words; returns it.
+    fn await_comment(&self, daemon: &Daemon<'_>, thread: u64, words: &[&str]) -> String {
+        let mut found = String::new();
+        daemon.until(&format!("a comment on #{thread} says {words:?}"), || {
+            let comments = self.comments(thread);
+            let all = comments.into_iter().find(|body| words.iter().all(|word| body.contains(word)));
+            all.map(|body| found = body).is_some()
+        });
+        found
+    }
+
+    fn statuses(&self, commit: &str) -> Vec<(String, String, String)> {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let statuses = gitea().statuses(&self.repo, commit).expect("statuses");
+        statuses.iter().map(|s| (text(&s["context"]), text(&s["status"]), text(&s["description"]))).collect()
+    }
+
+    fn await_status(&self, daemon: &Daemon<'_>, commit: &str, context: &str, state: &str, word: &str) {
+        daemon.until(&format!("{context} of {commit} is {state}: {word}"), || {
+            let statuses = self.statuses(commit);
+            statuses.iter().any(|(c, s, d)| c == context && s == state && d.contains(word))
+        });
+    }
+
+    fn say(&self, person: &Person, thread: u64, body: &str) -> u64 {
+        gitea().comment(&person.token, &self.repo, thread, body).expect("a comment")
+    }
+
+    fn await_reaction(&self, daemon: &Daemon<'_>, comment: u64, reaction: &str) {
+        daemon.until(&format!("comment {comment} has {reaction}"), || {
+            gitea().reactions(&self.repo, comment).expect("reactions").iter().any(|found| found == reaction)
+        });
+    }
+
+    /// Returns what each member holds.
+    fn held(&self) -> Vec<String> {
+        let value = |member: &crate::fleet::Member| {
+            let object = member.get(&self.name, "configmap", "settings").ok().flatten();
+            object.and_then(|object| object["data"]["version"].as_str().map(str::to_owned)).unwrap_or_default()
+        };
+        shared().members.iter().map(value).collect()
+    }
+
+    fn await_held(&self, daemon: &Daemon<'_>, versions: &[&str]) {
+        daemon.until(&format!("members hold {versions:?}"), || self.held() == versions);
+    }
+}
+
+/// What webhooks are signed with.
+const SECRET: &str = "a secret for webhooks of this test";
+
+/// The members, one in each stage.
+fn clusters() -> String {
+    let stages = ["canary", "early", "rest"];
+    shared().members.iter().zip(stages).fold(String::new(), |mut text, (member, stage)| {
+        write!(
+            text,
+            "---\napiVersion: cluster.kubernetes-fleet.io/v1\nkind: MemberCluster\n\
+             metadata: {{name: {}, labels: {{stage: {stage}}}}}\nspec: {{}}\n",
+            member.name
+        )
+        .expect("a string");
+        text
+    })
+}
+
+fn app(name: &str, version: &str) -> String {
+    let stage = |stage: &str, more: &str| {
+        format!("    - name: {stage}\n      labelSelector: {{matchLabels: {{stage: {stage}}}}}\n{more}")
+    };
+    format!(
+        "---\napiVersion: placement.kubernetes-fleet.io/v1beta1\nkind: ClusterStagedUpdateStrategy\nmetadata: {{name: {name}}}\n\
+         spec:\n  stages:\n{}{}{}---\napiVersion: placement.kubernetes-fleet.io/v1\nkind: ClusterResourcePlacement\nmetadata:\n  \
+         name: {name}\n  annotations: {{gitfleet.io/staged-update-strategy: {name}}}\n\
+         spec:\n  resourceSelectors:\n    - {{group: '', version: v1, kind: Namespace, name: {name}}}\n  strategy: {{type: External}}\n\
+         {}---\napiVersion: v1\nkind: ConfigMap\nmetadata: {{name: settings, namespace: {name}}}\ndata: {{version: '{version}'}}\n",
+        stage("canary", "      afterStageTasks: [{type: Approval}]\n"),
+        stage("early", ""),
+        stage("rest", ""),
+        namespace(name),
+    )
+}
+
+#[test]
+fn the_pull_request_is_the_console_with_polling_only() {
+    story(&Stage::new("console-polling"));
+}
+
+/// A change from its pull request to every cluster, and what may go wrong on the way.
+fn story(stage: &Stage) {
+    let name = stage.name.as_str();
+    stage.write("1");
+    let first = stage.push("main", "The fleet and its first application");
+    let daemon = stage.world.start();
+    // Nobody opened a pull request for the first commit: it is told on an issue of its own.
+    let mut issue = 0;
+    daemon.until("an issue tells the first rollout", || {
+        let issues = gitea().issues(&stage.repo).expect("issues");
+        issue = issues.first().and_then(|issue| issue["number"].as_u64()).unwrap_or_default();
+        issue > 0
+    });
+    stage.await_comment(&daemon, issue, &["canary", "/approve canary"]);
+    let word = stage.say(&stage.approver, issue, "/approve canary");
+    stage.await_reaction(&daemon, word, "rocket");
+    stage.await_status(&daemon, &first, &format!("gitfleet/{name}"), "success", "");
+    stage.await_held(&daemon, &["1", "1", "1"]);
+
+    // A pull request shows what it would do.
+    stage.branch("change");
+    stage.write("2");
+    let head = stage.push("change", "Second version");
+    let pull = gitea().open_pull(&stage.author.token, &stage.repo, "change", "main", "Second version").expect("a pull");
+    let plan = stage.await_comment(&daemon, pull, &["settings", "canary", "early", "rest"]);
+    assert!(plan.contains("-  version: '1'") || plan.contains("-  version: \"1\""), "{plan}");
+    stage.await_status(&daemon, &head, "gitfleet/plan", "success", "");
+
+    // Merged, it rolls to the first gate and says so where people are.
+    let merged = gitea().merge(&stage.author.token, &stage.repo, pull, MergeWay::Merge).expect("a merge");
+    stage.await_status(&daemon, &merged, &format!("gitfleet/{name}/canary"), "pending", "waiting");
+    let told = stage.await_comment(&daemon, pull, &["early", "rest", "/approve canary"]);
+    assert!(told.starts_with("<!-- gitfleet:v1 id="), "{told}");
+    stage.await_held(&daemon, &["2", "1", "1"]);
+
+    // Neither a stranger nor the author opens the gate.
+    let word = stage.say(&stage.stranger, pull, "/approve canary");
+    stage.await_reaction(&daemon, word, "confused");
+    stage.await_comment(&daemon, pull, &[&stage.stranger.account.name, "permission"]);
+    let word = stage.say(&stage.author, pull, "/approve canary");
+    stage.await_reaction(&daemon, word, "confused");
+    stage.await_comment(&daemon, pull, &[&stage.author.account.name, "somebody else"]);
+    assert_eq!(stage.held(), ["2", "1", "1"]);
+
+    // An approver does, and it ends green.
+    let word = stage.say(&stage.approver, pull, "Looks good to me.\n\n/approve canary");
+    stage.await_reaction(&daemon, word, "rocket");
+    stage.await_held(&daemon, &["2", "2", "2"]);
+    for context in ["", "/canary", "/early", "/rest"] {
+        stage.await_status(&daemon, &merged, &format!("gitfleet/{name}{context}"), "success", "");
+    }
+    stage.await_comment(&daemon, pull, &["<!-- gitfleet:v1", &stage.approver.account.name, "✅"]);
+
+    // A broken manifest is refused with file and line, before the merge.
+    stage.branch("broken");
+    stage.world.write("broken.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {nme: x}\n");
+    let head = stage.push("broken", "Broken");
+    let broken = gitea().open_pull(&stage.author.token, &stage.repo, "broken", "main", "Broken").expect("a pull");
+    stage.await_status(&daemon, &head, "gitfleet/plan", "failure", "broken.yaml:");
+    stage.await_comment(&daemon, broken, &["broken.yaml"]);
+
+    // A revert goes back the same way.
+    stage.branch("revert");
+    git(&stage.world.repo(), &["revert", "--no-edit", "-m", "1", &merged]).expect("git revert");
+    gitea().push(&stage.world.repo(), name, "revert").expect("a push");
+    let revert = gitea().open_pull(&stage.author.token, &stage.repo, "revert", "main", "Revert").expect("a pull");
+    stage.await_comment(&daemon, revert, &["settings"]);
+    let reverted = gitea().merge(&stage.author.token, &stage.repo, revert, MergeWay::Squash).expect("a merge");
+    stage.await_comment(&daemon, revert, &["/approve canary"]);
+    let word = stage.say(&stage.approver, revert, "/approve canary");
+    stage.await_reaction(&daemon, word, "rocket");
+    stage.await_status(&daemon, &reverted, &format!("gitfleet/{name}"), "success", "");
+    stage.await_held(&daemon, &["1", "1", "1"]);
+}
