@@ -8,6 +8,7 @@
 //! | [`fenced`] | a code block | at the beginning of a line, after an empty one |
 //! | [`prose`] | text | within a line, in a table, in a `<summary>` |
 //! | [`cell`] | text, shorter | the same |
+//! | [`plain`] | text as it is, in one line | where there is no markup |
 //!
 //! Limits count characters of the foreign text; what is written for it may be longer, at most six times.
 //!
@@ -48,6 +49,12 @@ pub fn shorten(text: &str, chars: usize) -> String {
     short.truncate(short.trim_end().len());
     short.push('…');
     short
+}
+
+/// Returns a text for where there is no markup, such as a title or a commit status: one line of what can be seen, at most that
+/// many characters.
+pub fn plain(text: &str, chars: usize) -> String {
+    shorten(&words(text), chars)
 }
 
 /// Returns a text as a code span, in one line. Of nothing a span with a blank.
