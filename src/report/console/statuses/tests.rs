@@ -67,13 +67,13 @@ fn contexts_do_not_collide() {
 
 #[test]
 fn what_a_change_is_worth() {
+    use StatusState::{Pending, Success};
     let status = |state, description: &str| CommitStatus {
         context: "gitfleet/web".into(),
         state,
         description: description.into(),
         target_url: None,
     };
-    use StatusState::{Pending, Success};
     let old = status(Pending, "canary 3/12, on the way");
     let rows = [
         ("nothing", status(Pending, "canary 3/12, on the way"), Worth::Nothing),
