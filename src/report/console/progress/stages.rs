@@ -112,8 +112,8 @@ fn clusters(view: &PlacementView, stage: &StageRecord) -> Vec<ClusterProgress> {
         ClusterPhase::Pending | ClusterPhase::Succeeded | ClusterPhase::Skipped => None,
     };
     let lines = stage.clusters.iter().filter_map(|cluster| {
-        let (order, state) = ranked(cluster)?;
-        Some((order, ClusterProgress { name: cluster.name.clone(), state, message: cluster.message.clone() }))
+        let (order, how) = ranked(cluster)?;
+        Some((order, ClusterProgress { name: cluster.name.clone(), state: how, message: cluster.message.clone() }))
     });
     let mut lines = worst(lines.collect());
     for line in &mut lines {

@@ -132,8 +132,7 @@ fn is_tame(text: &str, what: &str) {
     let (mut open, mut html) = (0_i32, String::new());
     for event in Parser::new_ext(text, Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH) {
         match event {
-            Event::Start(Tag::Link { .. } | Tag::Image { .. }) => unreachable!("{what}: {text}"),
-            Event::InlineHtml(_) => unreachable!("{what}: {text}"),
+            Event::InlineHtml(_) | Event::Start(Tag::Link { .. } | Tag::Image { .. }) => unreachable!("{what}: {text}"),
             Event::Html(part) => html.push_str(&part),
             Event::Start(_) => open += 1,
             Event::End(_) => open -= 1,
@@ -164,7 +163,7 @@ fn all_texts(hostile: &str) -> Vec<(&'static str, String)> {
     let mut texts = Vec::new();
     let commit = CommitId::new(hostile);
     for state in states {
-        let way = with_text_everywhere(hostile, state.clone());
+        let way = with_text_everywhere(hostile, &state);
         let (subject, help) = (Some(hostile.to_owned()), true);
         let voice = Voice { short: true, approvers: hostile.into() };
         texts.extend(notice(&commit, &way, true, &voice).map(|text| ("notice", text)));
@@ -213,7 +212,7 @@ fn nothing_foreign_does_anything() {
 #[test]
 fn long_stories_fit_and_keep_what_matters() {
     let long = "a word | and another ".repeat(40);
-    let mut way = with_text_everywhere(&long, ProgressState::Done);
+    let mut way = with_text_everywhere(&long, &ProgressState::Done);
     for stage in &mut way.stages {
         stage.clusters = (0..20).map(|_| stage.clusters[0].clone()).collect();
         stage.gate = None;

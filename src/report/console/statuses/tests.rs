@@ -124,7 +124,7 @@ fn plans() {
 #[test]
 fn descriptions_fit_and_hide_nothing() {
     for hostile in HOSTILE.iter().map(|text| (*text).to_owned()).chain(["é\u{301}".repeat(300)]) {
-        for status in statuses(&with_text_everywhere(&hostile, ProgressState::Failed), 140, None) {
+        for status in statuses(&with_text_everywhere(&hostile, &ProgressState::Failed), 140, None) {
             assert!(status.description.chars().count() <= 140);
             assert!(!status.description.contains(['\n', '\u{202e}']), "{:?}", status.description);
         }
