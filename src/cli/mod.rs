@@ -8,6 +8,7 @@ mod describe;
 mod explain;
 mod export;
 mod get;
+mod member;
 mod person;
 mod plan;
 mod run;
@@ -77,6 +78,9 @@ enum Command {
     /// Print what other tools need of the records.
     #[command(subcommand)]
     Export(export::Export),
+    /// Prepare a member cluster.
+    #[command(subcommand)]
+    Member(member::Member),
     /// Print the CustomResourceDefinitions of the kinds that gitfleet reads.
     Crd,
     /// Print what the configuration file may hold.
@@ -141,6 +145,7 @@ pub fn main() -> Exit {
         Command::Rollback(args) => args.run(),
         Command::Retry(args) => args.run(),
         Command::Export(what) => export::run(&what),
+        Command::Member(what) => member::run(&what),
         Command::Crd => output::print(&crd()),
         Command::Config(ConfigCommand::Schema) => output::print(&format!("{:#}\n", crate::config::schema())),
         Command::Version => output::print(&format!("gitfleet {}\n", env!("CARGO_PKG_VERSION"))),

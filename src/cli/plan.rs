@@ -3,18 +3,20 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Context as _, bail};
+use anyhow::{anyhow, bail};
 use jiff::Timestamp;
 
 use super::exit::Exit;
 use super::output::{self, Terminal};
-use crate::engine::commit::{self, Cache, read_commit, read_folder};
-use crate::engine::plan::plan;
-use crate::engine::plan::view::{OcmPlan, PlacementPlan, Plan, Resource};
+use crate::engine::commit::{self, Cache, read_candidate, read_commit, read_folder};
+use crate::engine::plan::pull::{Showing, derived_key, pull_report};
+use crate::engine::plan::{Basis, plan};
 use crate::git;
 use crate::model::id::CommitId;
 use crate::model::manifest::InputError;
+use crate::model::plan::{OcmPlan, PlacementPlan, Plan, Resource};
 use crate::model::tree::Tree;
+use crate::report::pull::{COMMENT_CHARS_MAX, PullReport, plan_comment};
 use crate::report::tree::{Line, Style};
 use crate::report::work::{counted, objects};
 
@@ -55,19 +57,64 @@ enum PlanFormat {
     Json,
     /// YAML of the same.
     Yaml,
+    /// The comment that the daemon writes on a pull request: --head merged into --base, which counts as rolled out. Secret values
+    /// are always masked.
+    Markdown,
 }
 
 /// Runs the command. Exits 0 without errors, 1 with any (or with changes and `--exit-code`), 2 where the folder or a revision
 /// cannot be read.
 pub fn run(args: &Args) -> anyhow::Result<Exit> {
-    let plan = output::with_spinner("planning", || make(args))?;
-    match args.output {
-        PlanFormat::Table => output::print(&output::render_lines(&plan_lines(&plan), Terminal::of_stdout()))?,
-        PlanFormat::Json => output::print_json(&plan)?,
-        PlanFormat::Yaml => output::print(&output::render_yaml(&[serde_json::to_value(&plan)?]))?,
+    let planned = || output::with_spinner("planning", || make(args));
+    let plan = match args.output {
+        PlanFormat::Table => {
+            let plan = planned()?;
+            output::print(&output::render_lines(&plan_lines(&plan), Terminal::of_stdout()))?;
+            plan
+        }
+        PlanFormat::Json => {
+            let plan = planned()?;
+            output::print_json(&plan)?;
+            plan
+        }
+        PlanFormat::Yaml => {
+            let plan = planned()?;
+            output::print(&output::render_yaml(&[serde_json::to_value(&plan)?]))?;
+            plan
+        }
+        PlanFormat::Markdown => {
+            let report = output::with_spinner("planning", || pull(args))?;
+            output::print(&plan_comment(&report, COMMENT_CHARS_MAX))?;
+            report.plan
+        }
     };
     let found = plan.has_errors() || (args.exit_code && plan.has_changes());
     Ok(if found { Exit::NotAsWished } else { Exit::Done })
+}
+
+/// Makes what the daemon would write on a pull request.
+fn pull(args: &Args) -> anyhow::Result<PullReport> {
+    let Some(revision) = args.base.as_deref() else {
+        bail!("-o markdown is about a merge: name with --base what it would be merged into, such as --base main");
+    };
+    if args.show_secrets {
+        bail!("-o markdown is made to be published, so it always masks secret values; leave --show-secrets out");
+    }
+    let (reader, _) = git::discover(&args.repo)?;
+    let (base, head) = (reader.resolve(revision)?, reader.resolve(args.head.as_deref().unwrap_or("HEAD"))?);
+    let mut cache = Cache::new();
+    let tree = match read_commit(&reader, &base, &mut cache) {
+        Ok(tree) => Arc::new(tree),
+        Err(error) => return Err(base_error(revision, error)),
+    };
+    let candidate = match read_candidate(&reader, &base, &head, &cache) {
+        Ok(candidate) => candidate,
+        Err(commit::Error::Refused(errors)) => return Ok(PullReport::refused(Some(base), Some(head), errors)),
+        Err(commit::Error::Git(error)) => return Err(error.into()),
+    };
+    let key = derived_key(&[&tree, &candidate.tree]);
+    let showing = Showing { diffs: true, key: &key };
+    Ok(pull_report(&Basis::rolled_out(&tree, NOW), &candidate, &showing, NOW))
 }
 
 fn make(args: &Args) -> anyhow::Result<Plan> {
@@ -113,12 +160,7 @@ pub(super) fn read_revisions(
             let base = reader.resolve(revision)?;
             match read_commit(&reader, &base, &mut cache) {
                 Ok(tree) => Some(Arc::new(tree)),
-                Err(commit::Error::Refused(errors)) => bail!(
-                    "--base {revision} has {}, so it cannot be in force; name the last good commit. The first is {}",
-                    counted(errors.len(), "error"),
-                    errors.first().map(ToString::to_string).unwrap_or_default()
-                ),
-                Err(commit::Error::Git(error)) => return Err(error).context(format!("reading --base {revision}")),
+                Err(error) => return Err(base_error(revision, error)),
             }
         }
     };
@@ -126,6 +168,18 @@ pub(super) fn read_revisions(
         Ok(tree) => Ok(Ok((base, Arc::new(tree)))),
         Err(commit::Error::Refused(errors)) => Ok(Err((Some(head), errors))),
         Err(commit::Error::Git(error)) => Err(error.into()),
+    }
+}
+
+/// Says why a base cannot be one.
+fn base_error(revision: &str, error: commit::Error) -> anyhow::Error {
+    match error {
+        commit::Error::Refused(errors) => anyhow!(
+            "--base {revision} has {}, so it cannot be in force; name the last good commit. The first is {}",
+            counted(errors.len(), "error"),
+            errors.first().map(ToString::to_string).unwrap_or_default()
+        ),
+        commit::Error::Git(error) => anyhow::Error::from(error).context(format!("reading --base {revision}")),
     }
 }
 

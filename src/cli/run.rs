@@ -1,7 +1,7 @@
 //! `gitfleet run`: the daemon.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -20,6 +20,8 @@ use crate::telemetry::metrics::Metrics;
 
 /// How long `--once` waits by default for timers and rollouts to end.
 const ONCE_TIMEOUT_DEFAULT: &str = "90s";
+/// Hints of webhooks that wait; more are dropped, and looking finds what they were about.
+const HINTS_MAX: usize = 1024;
 /// How long members' requests in flight may take to end after a signal.
 const SHUTDOWN_MAX: Duration = Duration::from_secs(5);
 
@@ -45,7 +47,7 @@ pub struct Args {
     timeout: Duration,
 }
 
-fn duration(text: &str) -> Result<Duration, String> {
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
     let span: jiff::SignedDuration =
         text.parse().map_err(|error| format!("{error}; write something like 90s or 5m"))?;
     Duration::try_from(span).map_err(|_| "a duration cannot be negative".to_owned())
@@ -62,6 +64,9 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         let (stopper, stop) = watch::channel(false);
         let (questions, asked) = mpsc::unbounded_channel();
         let (instructions, told) = mpsc::unbounded_channel();
+        let (_events, hints) = mpsc::channel(HINTS_MAX);
+        let repository = Arc::new(OnceLock::new());
+        let asked = Asked { questions: asked, instructions: told, instruct: instructions.clone(), hints, repository };
         if !args.once {
             let shared = Shared {
                 store: store.clone(),
@@ -84,7 +89,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
             // The hall may have ended by itself.
             let _ = stopper.send(true);
         });
-        let hall = Hall::open(configuration, store, metrics, version, Asked { questions: asked, instructions: told })?;
+        let hall = Hall::open(configuration, store, metrics, version, asked)?;
         anyhow::Ok(hall.run(stop, args.once.then_some(args.timeout)).await)
     });
     runtime.shutdown_timeout(SHUTDOWN_MAX);

@@ -163,7 +163,16 @@ impl Retry {
 }
 
 fn blank(verb: Verb, target: &str) -> Command {
-    Command { verb, target: target.to_owned(), stage: None, to: None, digest: None, reason: None, message: None }
+    Command {
+        verb,
+        target: target.to_owned(),
+        stage: None,
+        to: None,
+        to_commit: None,
+        digest: None,
+        reason: None,
+        message: None,
+    }
 }
 
 impl Tell {

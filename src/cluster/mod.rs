@@ -3,6 +3,7 @@
 //! A [`Target`] does what it is told, one request at a time, and reports what it sees; what to do is decided elsewhere.
 //! Both kinds keep the same promises: `tests/` runs one contract suite over them.
 
+pub mod bootstrap;
 mod connect;
 pub mod directory;
 mod facts;

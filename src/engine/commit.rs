@@ -44,29 +44,86 @@ pub fn read_commit(reader: &Reader, commit: &CommitId, cache: &mut Cache) -> Res
     let listing = reader.files(commit, &|path| filter.reads(path))?;
     let (selection, wanted) = chosen(listing.files, ignore.as_deref());
     let mut errors = listing.errors;
+    let files = parsed(reader, wanted, cache, &mut errors)?;
+    *cache = files.iter().map(|(_, blob, parsed)| (blob.clone(), Arc::clone(parsed))).collect();
+    assemble(Some(commit.clone()), &selection, files, errors)
+}
+
+/// A file with its blob and what it says.
+type ParsedFile = (Arc<str>, BlobId, Arc<ParsedBlob>);
+
+/// Reads and parses what the cache does not have, on all cores. A file that cannot be read is one more error.
+fn parsed(
+    reader: &Reader,
+    wanted: Vec<(Arc<str>, BlobId)>,
+    cache: &Cache,
+    errors: &mut Vec<InputError>,
+) -> Result<Vec<ParsedFile>, git::Error> {
     let missing: Vec<(Arc<str>, BlobId)> =
         wanted.iter().filter(|(_, blob)| !cache.contains_key(blob)).cloned().collect();
     let contents = reader.blobs(&missing.iter().map(|(_, blob)| blob.clone()).collect::<Vec<_>>())?;
-    let parsed: Vec<_> = missing
+    let fresh: Vec<_> = missing
         .into_par_iter()
         .zip(contents)
         .map(|((path, blob), content)| {
             Ok::<_, Box<InputError>>((blob, Arc::new(source::parse_blob(&content.into_content(&path)?))))
         })
         .collect();
-    for result in parsed {
+    let mut read = Cache::new();
+    for result in fresh {
         match result {
-            Ok((blob, parsed)) => drop(cache.insert(blob, parsed)),
+            Ok((blob, parsed)) => drop(read.insert(blob, parsed)),
             Err(error) => errors.push(*error),
         }
     }
-    let files: Vec<_> = wanted
-        .into_iter()
-        .filter_map(|(path, blob)| Some((path, blob.clone(), Arc::clone(cache.get(&blob)?))))
-        .collect();
-    let kept: std::collections::BTreeSet<BlobId> = files.iter().map(|(_, blob, _)| blob.clone()).collect();
-    cache.retain(|blob, _| kept.contains(blob));
-    assemble(Some(commit.clone()), &selection, files, errors)
+    let known = |blob: &BlobId| cache.get(blob).or_else(|| read.get(blob)).cloned();
+    Ok(wanted.into_iter().filter_map(|(path, blob)| known(&blob).map(|parsed| (path, blob, parsed))).collect())
+}
+
+/// A pull request as its merge would leave the tree.
+#[derive(Clone, Debug)]
+pub struct Candidate {
+    /// The commit in force that it was merged with.
+    pub base: CommitId,
+    /// The commit it ends with.
+    pub head: CommitId,
+    /// The tree after the merge. Its commit is the head: the merge itself is not there yet.
+    pub tree: Arc<Tree>,
+    /// Paths that both sides changed, and not to the same; the tree has the head's file there.
+    pub conflicts: Vec<String>,
+}
+
+/// Reads the tree as it would be if `head` were merged into `base`. Files are merged whole, by path and content.
+///
+/// The cache is read only: what is in force stays parsed however many pull requests are looked at.
+///
+/// # Errors
+/// As [`read_commit`].
+pub fn read_candidate(reader: &Reader, base: &CommitId, head: &CommitId, cache: &Cache) -> Result<Candidate, Error> {
+    let fork = reader.merge_base(base, head)?;
+    let ignore_at = |commit: &CommitId| match reader.file(commit, IGNORE_FILE) {
+        // The folder may have come after the two parted.
+        Err(git::Error::PathMissing { .. }) if *commit == fork => Ok(None),
+        other => other,
+    };
+    let (before, wanted) = (ignore_at(&fork)?, ignore_at(head)?);
+    let ignore = if before == wanted { ignore_at(base)? } else { wanted };
+    let filter = Filter::new(ignore.as_deref());
+    let listed = |commit: &CommitId| match reader.files(commit, &|path| filter.reads(path)) {
+        Err(git::Error::PathMissing { .. }) if *commit == fork => Ok(git::Listing::default()),
+        other => other,
+    };
+    let merged = if fork == *base {
+        git::Merged { listing: listed(head)?, conflicts: Vec::new() }
+    } else {
+        git::merged(listed(&fork)?, listed(base)?, listed(head)?)
+    };
+    let (selection, wanted) = chosen(merged.listing.files, ignore.as_deref());
+    let mut errors = merged.listing.errors;
+    let files = parsed(reader, wanted, cache, &mut errors)?;
+    let tree = assemble(Some(head.clone()), &selection, files, errors)?;
+    let (base, head) = (base.clone(), head.clone());
+    Ok(Candidate { base, head, tree: Arc::new(tree), conflicts: merged.conflicts })
 }
 
 /// Everything there is to say about a folder, for `validate`.

@@ -32,6 +32,7 @@ use crate::schedule::ocm::Key;
 use crate::store::{Expected, Op, Result, records};
 
 mod agenda;
+mod console;
 mod exports;
 mod fleet;
 mod people;
@@ -76,6 +77,8 @@ pub enum Effect {
     Retain(BTreeSet<CommitId>),
     /// Make the hub hold these decisions.
     Publish(Arc<Exports>),
+    /// Tell the console.
+    Console(super::console::News),
 }
 
 /// What was decided and is to be written down; handed back as soon as the store has answered.
@@ -148,6 +151,8 @@ pub struct Core {
     /// A batch is with the store.
     outstanding: bool,
     effects: Vec<Effect>,
+    /// Who is told for the forge; absent without one.
+    listener: Option<console::Listener>,
     started_at: Timestamp,
 }
 
@@ -166,9 +171,19 @@ impl Core {
             fleet::await_answer(record, now);
         }
         let ocm = Ocm::restore(books.ocm);
+        let listener = configuration.forge.is_some().then(console::Listener::default);
         let approvals = configuration.approval_rules();
+        let approvers = configuration.forge.iter().flat_map(|forge| forge.approvals.approvers.clone()).collect();
         let overrides = books.overrides;
-        let world = World { source: identity(&configuration), records, ocm, approvals, overrides, ..World::default() };
+        let world = World {
+            source: identity(&configuration),
+            records,
+            ocm,
+            approvals,
+            approvers,
+            overrides,
+            ..World::default()
+        };
         let exports = Arc::new(books.exports);
         // The hub is told at once: it may have been changed meanwhile.
         let effects = if exports.is_empty() { Vec::new() } else { vec![Effect::Publish(Arc::clone(&exports))] };
@@ -194,6 +209,7 @@ impl Core {
             source_seen: false,
             outstanding: false,
             effects: Vec::new(),
+            listener,
             started_at: now,
         };
         (core, effects)
@@ -222,7 +238,10 @@ impl Core {
     /// Takes in what happened. Returns what is to be done at once; nothing of it depends on what is not written down yet.
     pub fn take_in(&mut self, event: Event, now: Timestamp) -> Vec<Effect> {
         match event {
-            Event::Source(news) => self.hear(news, now),
+            Event::Source(news) => {
+                self.hear(news, now);
+                self.tell_source();
+            }
             Event::Member(event) => self.hear_member(event, now),
             Event::Hub(report) => self.hear_hub(report, now),
         }
@@ -441,6 +460,7 @@ impl Core {
                 self.placements.insert(key.clone(), PlacementState::begin(placement, now));
                 self.agenda.placements.insert(key.clone());
             }
+            self.tell_placement(key, now);
             return;
         }
         self.agenda.note(&decision.state);
@@ -456,6 +476,7 @@ impl Core {
         self.placements.insert(key.clone(), state);
         self.load_payloads(key);
         self.announce(key, now);
+        self.tell_placement(key, now);
     }
 }
 

@@ -7,9 +7,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
-use super::commit::{self, Cache, read_commit, read_payload};
+use super::commit::{self, Cache, Candidate, read_commit, read_payload};
 use super::world::Payload;
 use crate::config::{self, Configuration, HistoryRewrite, read_secret};
 use crate::error::{Classify as _, ErrorClass};
@@ -34,6 +34,45 @@ pub enum Request {
     Retain(BTreeSet<CommitId>),
     /// Read a snapshot's payload again; [`News::Payload`] is the answer.
     Payload(Arc<ResourceSnapshot>),
+    /// Read a pull request as its merge into the commit in force would leave the tree.
+    Candidate {
+        /// The pull request.
+        number: u64,
+        /// The commit it ends with, as the forge says.
+        head: CommitId,
+        /// Fetch it from the server. Otherwise the commit must be here: the branch of a repository that is read in place.
+        fetch: bool,
+        /// Where the answer goes; nobody need wait for it.
+        reply: oneshot::Sender<Result<Candidate, CandidateError>>,
+    },
+    /// The pull request is not looked at any more: what was fetched for it need not be kept.
+    Forget {
+        /// The pull request.
+        number: u64,
+    },
+    /// Say which branch is followed, as far as that is known.
+    Branch {
+        /// Where the answer goes: its short name; `None` where there is none, or nothing was read yet.
+        reply: oneshot::Sender<Option<String>>,
+    },
+    /// List the commits that the branch gained between two tips; see [`Reader::landed`](git::Reader::landed).
+    Landed {
+        /// The earlier tip; absent: the later one alone is listed.
+        from: Option<CommitId>,
+        /// The later tip.
+        to: CommitId,
+        /// Where the answer goes: newest first, or why they cannot be read.
+        reply: oneshot::Sender<Result<Vec<git::Commit>, String>>,
+    },
+}
+
+/// Why there is no tree of a pull request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CandidateError {
+    /// The merged files have errors: as a commit they would be refused whole.
+    Refused(Vec<InputError>),
+    /// It cannot be read, or has moved meanwhile; for people. Asking again may help.
+    Unreadable(String),
 }
 
 /// What the source's thread tells the hall.
@@ -135,6 +174,12 @@ fn chain(error: &git::Error) -> String {
     }
 }
 
+/// Nothing interrupts this thread: it ends with the process.
+fn never() -> &'static AtomicBool {
+    static NEVER: OnceLock<AtomicBool> = OnceLock::new();
+    NEVER.get_or_init(AtomicBool::default)
+}
+
 struct Follower {
     source: Source,
     cache: Cache,
@@ -168,6 +213,19 @@ impl Follower {
                     let payload = read_payload(self.source.reader(), &snapshot);
                     self.tell(News::Payload(snapshot, payload));
                 }
+                // Who asked may have stopped waiting.
+                Ok(Request::Candidate { number, head, fetch, reply }) => {
+                    drop(reply.send(self.candidate(number, &head, fetch)));
+                }
+                Ok(Request::Branch { reply }) => {
+                    // Whoever asked may have gone.
+                    drop(reply.send(self.source.tip().and_then(|tip| tip.branch.clone())));
+                }
+                Ok(Request::Forget { number }) => self.forget(number),
+                Ok(Request::Landed { from, to, reply }) => {
+                    let landed = self.source.reader().landed(from.as_ref(), &to);
+                    drop(reply.send(landed.map_err(|error| chain(&error))));
+                }
                 Err(RecvTimeoutError::Disconnected) => return,
             }
             if self.news.is_closed() {
@@ -194,9 +252,33 @@ impl Follower {
         self.tell(News::Restored(restored));
     }
 
+    /// Reads a pull request merged into the commit in force.
+    fn candidate(&mut self, number: u64, head: &CommitId, fetch: bool) -> Result<Candidate, CandidateError> {
+        let unreadable = |why: String| CandidateError::Unreadable(format!("pull request {number}: {why}"));
+        let Some(accepted) = self.accepted.clone() else {
+            return Err(unreadable("no commit is in force yet that it could be compared with".to_owned()));
+        };
+        if fetch {
+            let fetched = self.source.fetch_pull(number, never()).map_err(|error| unreadable(chain(&error)))?;
+            if fetched != *head {
+                let (now, asked) = (fetched.short(), head.short());
+                return Err(unreadable(format!("its head has moved to {now} and is {asked} no more; ask again")));
+            }
+        }
+        commit::read_candidate(self.source.reader(), &accepted, head, &self.cache).map_err(|error| match error {
+            commit::Error::Refused(errors) => CandidateError::Refused(errors),
+            commit::Error::Git(error) => unreadable(chain(&error)),
+        })
+    }
+
+    fn forget(&self, number: u64) {
+        if let Err(error) = self.source.reader().forget_pull(number) {
+            tracing::warn!(%error, number, "what was fetched for a pull request stays");
+        }
+    }
+
     fn poll(&mut self) {
-        static NEVER: OnceLock<AtomicBool> = OnceLock::new();
-        let moved = match self.source.poll(NEVER.get_or_init(AtomicBool::default)) {
+        let moved = match self.source.poll(never()) {
             Ok(moved) => moved.map(|tip| tip.commit),
             Err(error) => {
                 self.failing = true;

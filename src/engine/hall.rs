@@ -3,22 +3,25 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::mpsc::Sender;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use super::clock;
+use super::console::{self, ConsoleTask, Doors};
 use super::core::{Batch, Core, Effect, Event, identity};
 use super::follow::{News, Request, Settings, follow, source_spec};
 use super::hub::{HubReport, HubSettings, HubTask};
 use super::member;
 use super::persist::Books;
+use super::plan::Basis;
 use crate::config::Configuration;
 use crate::http::{Instruction, Question};
 use crate::model::commands::{Refusal, RefusalReason};
+use crate::model::forge::ForgeEvent;
 use crate::model::id::ClusterName;
 use crate::model::records::{ClusterRecord, MemberKind};
 use crate::report::converge::Converged;
@@ -34,6 +37,9 @@ use members::MemberTask;
 /// How long the loop sleeps where nothing is to happen by itself.
 const FAR: Duration = Duration::from_hours(1);
 
+/// How long the forge is waited for at the end: what was not said then is said by the next start.
+const LAST_WORDS_MAX: Duration = Duration::from_secs(5);
+
 /// Why the daemon cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -46,6 +52,9 @@ pub enum Error {
     /// A file of the configuration cannot be read.
     #[error(transparent)]
     Configuration(#[from] crate::config::Error),
+    /// The forge cannot be talked with.
+    #[error(transparent)]
+    Forge(#[from] console::ConnectError),
 }
 
 /// What people ask of the daemon and tell it.
@@ -55,6 +64,12 @@ pub struct Asked {
     pub questions: mpsc::UnboundedReceiver<Question>,
     /// Commands.
     pub instructions: mpsc::UnboundedReceiver<Instruction>,
+    /// Where the console sends the commands of comments.
+    pub instruct: mpsc::UnboundedSender<Instruction>,
+    /// What webhooks say happened.
+    pub hints: mpsc::Receiver<ForgeEvent>,
+    /// The repository's id on the forge, once it is known.
+    pub repository: Arc<OnceLock<u64>>,
 }
 
 /// Everything the daemon does things with.
@@ -68,7 +83,10 @@ pub struct Hall {
     events: mpsc::UnboundedReceiver<member::Event>,
     hub: Option<HubTask>,
     hub_reports: mpsc::UnboundedReceiver<HubReport>,
-    asked: Asked,
+    questions: mpsc::UnboundedReceiver<Question>,
+    instructions: mpsc::UnboundedReceiver<Instruction>,
+    console: Option<ConsoleTask>,
+    bases: mpsc::UnboundedReceiver<oneshot::Sender<Basis>>,
     requests: Sender<Request>,
     news: mpsc::UnboundedReceiver<News>,
     changes: watch::Sender<u64>,
@@ -88,6 +106,7 @@ impl Hall {
     ) -> Result<Self, Error> {
         let books = Books::read(store.as_ref())?;
         let source = identity(&configuration);
+        let forge = console::connect(&configuration, &source, store.as_ref())?;
         let (hub_sender, hub_reports) = mpsc::unbounded_channel();
         let hub = hub_settings(&configuration, &source).map(|hub| HubTask::start(hub, hub_sender));
         let spec = source_spec(&configuration)?;
@@ -99,6 +118,17 @@ impl Hall {
         let (news_sender, news) = mpsc::unbounded_channel();
         let requests = follow(settings, &state_dir, news_sender)?;
         let (member_events, events) = mpsc::unbounded_channel();
+        let (ask_basis, bases) = mpsc::unbounded_channel();
+        let Asked { questions, instructions, instruct, hints, repository } = asked;
+        let console = match forge {
+            Some((forge, settings)) => {
+                let (store, requests) = (Arc::clone(&store), requests.clone());
+                let doors =
+                    Doors { forge, store, requests, instructions: instruct, bases: ask_basis, hints, repository };
+                Some(ConsoleTask::start(settings, doors)?)
+            }
+            None => None,
+        };
         let mut hall = Self {
             core,
             store,
@@ -109,7 +139,10 @@ impl Hall {
             events,
             hub,
             hub_reports,
-            asked,
+            questions,
+            instructions,
+            console,
+            bases,
             requests,
             news,
             changes,
@@ -123,7 +156,15 @@ impl Hall {
     ///
     /// # Cancel safety
     /// May be dropped at any point: what was written down is acted on in the next life.
-    pub async fn run(mut self, mut stop: watch::Receiver<bool>, once: Option<Duration>) -> Converged {
+    pub async fn run(mut self, stop: watch::Receiver<bool>, once: Option<Duration>) -> Converged {
+        let standing = self.work(stop, once).await;
+        if let Some(console) = &self.console {
+            console.finish(LAST_WORDS_MAX).await;
+        }
+        standing
+    }
+
+    async fn work(&mut self, mut stop: watch::Receiver<bool>, once: Option<Duration>) -> Converged {
         let deadline = once.map(|timeout| tokio::time::Instant::now() + timeout);
         loop {
             let pause = self.core.next_wake().map_or(FAR, clock::until);
@@ -133,8 +174,9 @@ impl Hall {
                 Some(news) = self.news.recv() => self.hear(news),
                 Some(event) = self.events.recv() => self.take_in(Event::Member(event)),
                 Some(report) = self.hub_reports.recv() => self.take_in(Event::Hub(report)),
-                Some(question) = self.asked.questions.recv() => self.answer(question),
-                Some(instruction) = self.asked.instructions.recv() => self.obey(instruction).await,
+                Some(question) = self.questions.recv() => self.answer(question),
+                Some(basis) = self.bases.recv() => drop(basis.send(self.core.basis())),
+                Some(instruction) = self.instructions.recv() => self.obey(instruction).await,
                 () = tokio::time::sleep(pause) => {}
                 () = tokio::time::sleep_until(deadline.unwrap_or_else(|| tokio::time::Instant::now() + FAR)), if once.is_some() => {
                     return self.core.standing(clock::now());
@@ -274,6 +316,11 @@ impl Hall {
                 Effect::LetIn(commit) => drop(self.requests.send(Request::LetIn(commit))),
                 // Without its thread the source is not followed any more, which is told elsewhere.
                 Effect::Retain(commits) => drop(self.requests.send(Request::Retain(commits))),
+                Effect::Console(news) => {
+                    if let Some(console) = &self.console {
+                        console.tell(news);
+                    }
+                }
                 Effect::Publish(exports) => {
                     if let Some(hub) = &self.hub {
                         hub.tell(exports);

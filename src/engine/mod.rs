@@ -2,6 +2,7 @@
 
 pub mod clock;
 pub mod commit;
+pub mod console;
 pub mod core;
 pub mod decide;
 pub mod disruptions;

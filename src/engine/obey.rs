@@ -3,7 +3,7 @@
 //! A command changes records and nothing else; what follows from it is decided as ever. So it is written down before anything
 //! happens because of it, and a crash loses none.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,6 +18,7 @@ use crate::model::commands::{Command, Done, Person, Refusal, RefusalReason, Verb
 use crate::model::id::{CommitId, PlacementKey};
 use crate::model::records::{JournalEntry, Pause, SourceRecord};
 use crate::model::runs::{Approval, ApprovalRules, DELETION_GATE, Gate, RunPhase, RunRecord, StagePhase};
+use crate::rollout::rights::{Policy, may};
 use crate::rollout::staged::{self, Event, GateName, named_request};
 use crate::store::{self, Expected, Op, Store, records};
 
@@ -138,8 +139,12 @@ pub fn obey(
     person: &Person,
     now: Timestamp,
 ) -> Result<Obeyed, Refusal> {
+    let run = aim.run.as_ref().and_then(|name| state.runs.get(name));
+    let narrowed = run.and_then(|run| run.approvers.as_deref());
+    let policy = Policy { rules: world.approvals, approvers: &world.approvers, narrowed };
+    may(person, command.verb, &policy).map_err(|why| refusal(RefusalReason::NotAllowed, why))?;
     let mut pass = Pass::new(state.clone(), world, now);
-    let wish = Wish { aim, command, person, now };
+    let wish = Wish { aim, command, person, policy, now };
     let message = match command.verb {
         Verb::Approve | Verb::Reject if aim.stage.as_deref() == Some(DELETION_GATE) => wish.judge_deletions(&mut pass),
         Verb::Approve => wish.approve(&mut pass),
@@ -161,6 +166,7 @@ struct Wish<'a> {
     aim: &'a Aim,
     command: &'a Command,
     person: &'a Person,
+    policy: Policy<'a>,
     now: Timestamp,
 }
 
@@ -174,15 +180,12 @@ impl Wish<'_> {
         let run = self.aim.run.as_ref().and_then(|name| state.runs.get(name)).ok_or_else(nothing)?;
         let waiting = run.stages.iter().find(|stage| is_waiting(stage.phase)).map(|stage| stage.name.clone());
         let named = self.aim.stage.clone().or(waiting).ok_or_else(nothing)?;
-        staged::allowed(&self.person.name, run.approvers.as_deref())
-            .map_err(|why| refusal(RefusalReason::NotAllowed, why))?;
         Ok((run.clone(), GateName { run: run.name.clone(), stage: named, gate: self.aim.gate }))
     }
 
     fn approve(&self, pass: &mut Pass<'_>) -> Result<String, Refusal> {
         let (mut run, at) = self.gate(&pass.state)?;
-        let rules = pass.world.approvals;
-        let approved = staged::approve(&mut run, &at, self.person, self.command, rules, self.now)?;
+        let approved = staged::approve(&mut run, &at, self.person, self.command, &self.policy, self.now)?;
         let digest = run.stages.iter().find(|stage| stage.name == at.stage).map(|stage| stage.digest.clone());
         let opened = approved.opened;
         let facts =
@@ -232,12 +235,13 @@ impl Wish<'_> {
         }
         let counts = |approval: &Approval| {
             let age = Duration::try_from(self.now.duration_since(approval.at)).unwrap_or_default();
-            age <= rules.expire_after && approval.person != self.person.name
+            age <= rules.expire_after
+                && !approval.is_by(self.person)
+                && may(&approval.by, Verb::Approve, &self.policy).is_ok()
         };
         gate.approvals.retain(counts);
         gate.approvals.push(Approval {
-            person: self.person.name.clone(),
-            surface: self.person.surface,
+            by: self.person.clone(),
             at: self.now,
             digest: gate.digest.clone(),
             reason: self.command.reason.clone(),
@@ -319,6 +323,27 @@ impl Wish<'_> {
         Ok(what.join("; "))
     }
 
+    /// Returns the snapshot that is named by its index or by its commit; the newest of several of one commit.
+    fn wanted_snapshot(&self, state: &PlacementState) -> Result<Option<u64>, Refusal> {
+        let Some(commit) = &self.command.to_commit else { return Ok(self.command.to) };
+        let of_commit =
+            state.snapshots.values().filter(|snapshot| snapshot.commit.as_str().starts_with(commit.as_str()));
+        let commits: BTreeSet<&CommitId> = of_commit.clone().map(|snapshot| &snapshot.commit).collect();
+        match commits.len() {
+            1 => Ok(of_commit.map(|snapshot| snapshot.index).max()),
+            0 => {
+                let known: Vec<&str> = state.snapshots.values().map(|snapshot| snapshot.commit.short()).collect();
+                let known = known.join(", ");
+                let message =
+                    format!("no snapshot of {} is from commit {commit}; there are {known}", self.aim.placement);
+                Err(refusal(RefusalReason::SnapshotGone, message))
+            }
+            _ => {
+                Err(refusal(RefusalReason::Ambiguous, format!("{commit} fits more than one commit; write more of it")))
+            }
+        }
+    }
+
     fn roll_back(&self, pass: &mut Pass<'_>) -> Result<String, Refusal> {
         let key = &self.aim.placement;
         let state = &pass.state;
@@ -341,7 +366,7 @@ impl Wish<'_> {
             Some(run) => run.snapshot(),
             None => state.record.goal.or_else(|| state.newest().map(|newest| newest.index)),
         };
-        let Some(to) = self.command.to.or(state.record.last_succeeded) else {
+        let Some(to) = self.wanted_snapshot(state)?.or(state.record.last_succeeded) else {
             let message = format!("no snapshot of {key} has succeeded everywhere yet; name one with --to");
             return Err(refusal(RefusalReason::NotPossible, message));
         };

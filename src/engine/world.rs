@@ -53,6 +53,8 @@ pub struct World {
     pub staged: Staged,
     /// How many people open a gate, and for how long a word counts.
     pub approvals: ApprovalRules,
+    /// Who may approve by comment, as the configuration says; without any, the permission counts.
+    pub approvers: Vec<String>,
 }
 
 impl World {

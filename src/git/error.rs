@@ -120,6 +120,26 @@ pub enum Error {
         #[source]
         cause: Cause,
     },
+    /// Two commits of it cannot be merged.
+    #[error("{location}: {} shares no history with {}", other.short(), one.short())]
+    Unrelated {
+        /// The repository.
+        location: String,
+        /// The one commit.
+        one: CommitId,
+        /// The other.
+        other: CommitId,
+    },
+    /// The head of a pull request is not there.
+    #[error("{location} has no head of pull request {number}: {reason}")]
+    PullMissing {
+        /// The repository.
+        location: String,
+        /// The pull request.
+        number: u64,
+        /// Where it was looked for, and what to do.
+        reason: &'static str,
+    },
     /// The server is too slow.
     #[error("gave up on {location} after {} s without a complete answer", limit.as_secs())]
     Timeout {
@@ -313,6 +333,8 @@ impl Classify for Error {
             | Self::EmptyRepository { .. }
             | Self::BranchMissing { .. }
             | Self::PathMissing { .. }
+            | Self::PullMissing { .. }
+            | Self::Unrelated { .. }
             | Self::PathInvalid { .. }
             | Self::RevisionUnknown { .. }
             | Self::ObjectMissing { .. }

@@ -15,8 +15,9 @@ use gix::url::Scheme;
 use secrecy::{ExposeSecret, SecretString};
 
 use super::error::Secrets;
+use super::pull::{pull_head, pull_ref};
 use super::repository::{Reader, open_options};
-use super::{Error, FETCH_TIME_MAX, REF_TRACKING, SourceSpec, Tip, WATCHDOG_INTERVAL};
+use super::{Error, FETCH_TIME_MAX, PULL_FETCH_TIME_MAX, REF_TRACKING, SourceSpec, Tip, WATCHDOG_INTERVAL};
 use crate::model::id::CommitId;
 
 /// The user name sent along with a token: forges take any with a personal token, GitHub Apps want this very one.
@@ -93,23 +94,33 @@ impl Mirror {
 
     /// Returns where the branch is, and whether a pack or a ref had to be fetched for it.
     fn fetch(&self, repo: &gix::Repository, name: &str, interrupt: &AtomicBool) -> Result<(Seen, bool), Error> {
-        let tracking = tracking_name(name);
+        match self.fetch_to(repo, name, &tracking_name(name), FETCH_TIME_MAX, interrupt)? {
+            Some(found) => Ok(found),
+            None => Err(self.absent(repo, name)?),
+        }
+    }
+
+    /// Brings a ref of the remote to where it is there, under a name of ours; `None` where the remote does not have it.
+    fn fetch_to(
+        &self,
+        repo: &gix::Repository,
+        name: &str,
+        tracking: &str,
+        limit: Duration,
+        interrupt: &AtomicBool,
+    ) -> Result<Option<(Seen, bool)>, Error> {
         let remote = self.remote(repo, &format!("+{name}:{tracking}"))?;
         let prepared = self
             .connect(&remote)?
             .prepare_fetch(gix::progress::Discard, gix::remote::ref_map::Options::default())
             .map_err(|error| self.failed(&error, true))?;
-        let Some(seen) = find(&prepared.ref_map().remote_refs, name) else {
-            drop(prepared);
-            return Err(self.absent(repo, name)?);
-        };
-        if tracked_tip(repo, name) == Some(seen.id) && repo.has_object(seen.id) {
-            return Ok((seen, false));
+        let Some(seen) = find(&prepared.ref_map().remote_refs, name) else { return Ok(None) };
+        if ref_tip(repo, tracking) == Some(seen.id) && repo.has_object(seen.id) {
+            return Ok(Some((seen, false)));
         }
-        let (outcome, stopped) =
-            watched(interrupt, FETCH_TIME_MAX, |stop| prepared.receive(gix::progress::Discard, stop));
+        let (outcome, stopped) = watched(interrupt, limit, |stop| prepared.receive(gix::progress::Discard, stop));
         let outcome = outcome.map_err(|error| match stopped {
-            Some(Stopped::Late) => Error::Timeout { location: self.location.to_string(), limit: FETCH_TIME_MAX },
+            Some(Stopped::Late) => Error::Timeout { location: self.location.to_string(), limit },
             Some(Stopped::Asked) => Error::Interrupted { location: self.location.to_string() },
             None => self.failed(&error, false),
         })?;
@@ -119,7 +130,18 @@ impl Mirror {
             let refused = gix::error::Message::new(format!("updating {tracking} was refused: {:?}", update.mode));
             return Err(self.failed(&gix::Error::from_error(refused), false));
         }
-        Ok((seen, true))
+        Ok(Some((seen, true)))
+    }
+
+    /// Fetches the head of a pull request and returns it; `None` where the remote has no such pull request.
+    pub fn fetch_pull(&mut self, number: u64, interrupt: &AtomicBool) -> Result<Option<CommitId>, Error> {
+        let repo = self.reader.local();
+        let found = self.fetch_to(&repo, &pull_head(number), &pull_ref(number), PULL_FETCH_TIME_MAX, interrupt)?;
+        let Some((seen, fetched)) = found else { return Ok(None) };
+        if fetched {
+            self.reopen()?;
+        }
+        Ok(Some(CommitId::new(seen.id.to_string())))
     }
 
     /// Asks what `HEAD` of the remote points to.
@@ -248,7 +270,11 @@ fn tracking_name(name: &str) -> String {
 }
 
 fn tracked_tip(repo: &gix::Repository, name: &str) -> Option<gix::ObjectId> {
-    let reference = repo.try_find_reference(tracking_name(name).as_str()).ok()??;
+    ref_tip(repo, &tracking_name(name))
+}
+
+fn ref_tip(repo: &gix::Repository, name: &str) -> Option<gix::ObjectId> {
+    let reference = repo.try_find_reference(name).ok()??;
     reference.try_id().map(gix::Id::detach)
 }
 

@@ -14,6 +14,7 @@ mod compact;
 mod error;
 mod folder;
 mod mirror;
+mod pull;
 mod repository;
 mod source;
 mod walk;
@@ -26,6 +27,7 @@ use std::time::Duration;
 
 pub use error::{Cause, Error};
 pub use folder::{Folder, read_folder};
+pub use pull::{Commit, Merged, merged};
 pub use repository::{Blob, Reader, TreeId, discover};
 pub use source::{Source, SourceSpec, Tip};
 pub use walk::{File, Listing};
@@ -37,6 +39,9 @@ pub const REF_PREFIX: &str = "refs/gitfleet/";
 const REF_TRACKING: &str = "refs/gitfleet/src/";
 /// Where pins stand.
 const REF_PINS: &str = "refs/gitfleet/pin/";
+
+/// Where heads of pull requests stand, for as long as somebody plans them.
+const REF_PULLS: &str = "refs/gitfleet/pull/";
 
 /// The largest file that is read, in bytes: etcd refuses objects far smaller than this.
 pub const BLOB_SIZE_MAX_BYTES: u64 = 5 * 1024 * 1024;
@@ -52,6 +57,10 @@ pub const ENTRIES_MAX: usize = 1_000_000;
 pub const ERRORS_MAX: usize = 1_000;
 /// How long one poll of a remote may fetch. A first fetch of a large repository takes a minute or two.
 pub const FETCH_TIME_MAX: Duration = Duration::from_mins(10);
+/// How long the head of a pull request may be fetched: nothing else is read meanwhile, and strangers may push anything.
+pub const PULL_FETCH_TIME_MAX: Duration = Duration::from_mins(1);
+/// The most commits that are listed between two.
+pub const LANDED_MAX: usize = 100;
 /// How often a running fetch looks whether it shall stop.
 pub const WATCHDOG_INTERVAL: Duration = Duration::from_millis(50);
 /// How long a watched folder must be quiet before it counts as changed: files are saved one by one.

@@ -192,6 +192,20 @@ impl Reader {
         Ok(entry.map(|e| (e.mode().kind(), e.object_id())))
     }
 
+    /// Opens a view with room for walking through history.
+    pub(super) fn ancestry(&self) -> gix::Repository {
+        let mut repo = self.local();
+        repo.object_cache_size_if_unset(ANCESTRY_CACHE_BYTES);
+        repo
+    }
+
+    /// Returns the id of a commit that is there.
+    pub(super) fn commit_id(&self, repo: &gix::Repository, commit: &CommitId) -> Result<gix::ObjectId, Error> {
+        let id = self.object_id(commit.as_str())?;
+        self.find(repo, id)?;
+        Ok(id)
+    }
+
     /// Tells whether `new` is `old` or comes after it; `false` after a force-push, also where `old` is gone.
     ///
     /// In a shallow repository a commit beyond its border looks unrelated.
@@ -199,8 +213,7 @@ impl Reader {
     /// # Errors
     /// `ObjectMissing` where `new` is not there.
     pub fn descends(&self, old: &CommitId, new: &CommitId) -> Result<bool, Error> {
-        let mut repo = self.local();
-        repo.object_cache_size_if_unset(ANCESTRY_CACHE_BYTES);
+        let repo = self.ancestry();
         let (old, new) = (self.object_id(old.as_str())?, self.object_id(new.as_str())?);
         self.find(&repo, new)?;
         if old == new {

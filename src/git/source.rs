@@ -123,6 +123,27 @@ impl Source {
         }
     }
 
+    /// Brings the head of a pull request here, below `refs/gitfleet/pull/`, and returns it. Servers publish it as
+    /// `refs/pull/NUMBER/head`, also after its branch is gone. Objects of strangers come with it: ask only where that is wanted.
+    ///
+    /// # Errors
+    /// `PullMissing` where there is no such ref: a local repository read in place rarely has one, a plain folder never.
+    /// Otherwise as [`Self::poll`]; `Timeout` after [`PULL_FETCH_TIME_MAX`](super::PULL_FETCH_TIME_MAX).
+    pub fn fetch_pull(&mut self, number: u64, interrupt: &AtomicBool) -> Result<CommitId, Error> {
+        let (head, reason) = match &mut self.kind {
+            Kind::Remote(mirror) => (mirror.fetch_pull(number, interrupt)?, "the server publishes no such ref"),
+            Kind::Local(local) => {
+                local.reopen()?;
+                (
+                    local.reader.published_pull(number)?,
+                    "a repository read in place has the refs that are in it; follow the server's URL",
+                )
+            }
+            Kind::Folder(_) => (None, "a plain folder has no pull requests; follow the server's URL"),
+        };
+        head.ok_or_else(|| Error::PullMissing { location: self.reader().location().to_owned(), number, reason })
+    }
+
     /// Returns what the last successful poll saw.
     pub fn tip(&self) -> Option<&Tip> {
         self.last.as_ref()
@@ -203,8 +224,8 @@ fn kept_dir(state_dir: &Path, folder: &str, location: &str) -> PathBuf {
 }
 
 impl Local {
-    fn poll(&mut self) -> Result<Tip, Error> {
-        // Opened anew: packs and configuration of the user's repository change under us, and opening is cheap.
+    /// Opens the repository anew: packs and configuration of the user's repository change under us, and opening is cheap.
+    fn reopen(&mut self) -> Result<(), Error> {
         self.reader = match Reader::open(&self.path, open_options([]), &self.spec.location, &self.spec.path) {
             Err(Error::Repository { cause, .. }) => {
                 let location = self.spec.location.clone();
@@ -212,6 +233,11 @@ impl Local {
             }
             other => other?,
         };
+        Ok(())
+    }
+
+    fn poll(&mut self) -> Result<Tip, Error> {
+        self.reopen()?;
         let repo = self.reader.local();
         let reading = Error::at(&self.spec.location, "read the branches of");
         let name = if let Some(branch) = &self.spec.branch {

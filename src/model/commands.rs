@@ -22,6 +22,9 @@ pub struct Command {
     /// `Rollback`: the snapshot to go to; absent is the last that succeeded everywhere.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<u64>,
+    /// `Rollback`: the commit whose snapshot to go to, or the beginning of its id; instead of `to`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to_commit: Option<String>,
     /// The digest that was shown, or the beginning of it: a gate of another is not opened.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<String>,
@@ -56,6 +59,7 @@ pub enum Verb {
 #[serde(rename_all = "camelCase")]
 pub struct Person {
     /// A forge user, the name of an API token, or the user of the operating system.
+    #[serde(alias = "person")]
     pub name: String,
     /// Where it was said.
     pub surface: Surface,

@@ -177,7 +177,9 @@ pub struct Credentials {
     /// The teams it is in, as `ORG/NAME`, of those that were asked about.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub teams: BTreeSet<String>,
-    /// How it took part in the change: opened or merged its pull request. Absent where it did not.
+    /// How it took part in the change: `opened the pull request`, `merged it`. Absent where it did not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub took_part: Option<String>,
+    /// The page of the comment it spoke in.
+    pub comment: String,
 }

@@ -13,6 +13,7 @@ pub mod kinds;
 pub mod manifest;
 pub mod ocm;
 pub mod overrides;
+pub mod plan;
 pub mod progress;
 pub mod records;
 pub mod runs;

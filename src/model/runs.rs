@@ -7,6 +7,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use super::commands::Person;
 use super::forge::Permission;
 use super::id::{ClusterName, Digest, PlacementKey};
 use super::manifest::Origin;
@@ -267,10 +268,9 @@ pub struct TaskRecord {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Approval {
-    /// The person: a forge user, the name of an API token, or the user of the operating system.
-    pub person: String,
-    /// Where it was said.
-    pub surface: Surface,
+    /// Who said it, and where.
+    #[serde(flatten)]
+    pub by: Person,
     /// When.
     pub at: Timestamp,
     /// What it is for.
@@ -281,6 +281,16 @@ pub struct Approval {
     /// More, as the person put it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
+}
+
+impl Approval {
+    /// Tells whether the same person speaks: of two accounts on the forge the id counts, else the name.
+    pub fn is_by(&self, person: &Person) -> bool {
+        match (&self.by.credentials, &person.credentials) {
+            (Some(one), Some(other)) => one.id == other.id,
+            _ => self.by.name.eq_ignore_ascii_case(&person.name),
+        }
+    }
 }
 
 /// Which side of a stage a gate is on.

@@ -8,6 +8,7 @@ use super::placement::PlacementView;
 use crate::api::condition::{Condition, ConditionStatus};
 use crate::api::placement::{PlacementPolicy, PlacementSpec, PlacementType, StrategyType};
 use crate::api::staged::{StageTaskType, StagedUpdateStrategySpec};
+use crate::model::commands::Person;
 use crate::model::id::{BlobId, ClusterName, CommitId, Digest, ObjectId, PlacementKey};
 use crate::model::manifest::Origin;
 use crate::model::records::{
@@ -228,8 +229,7 @@ pub fn run_in_production() -> RunRecord {
 /// A yes to the canary stage.
 pub fn approval(person: &str) -> Approval {
     Approval {
-        person: person.into(),
-        surface: Surface::Api,
+        by: Person::of(person, Surface::Api),
         at: at(39),
         digest: Digest::new("canary-0a1b2c3d4e5f60718293"),
         reason: Some("lgtm".into()),

@@ -13,10 +13,12 @@ pub mod describe;
 pub mod explanation;
 #[cfg(test)]
 mod fixtures;
+pub mod mask;
 pub mod objects;
 pub mod ocm;
 pub mod pages;
 pub mod placement;
+pub mod pull;
 pub mod rollup;
 pub mod runs;
 pub mod scheduled;

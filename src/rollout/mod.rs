@@ -7,6 +7,7 @@
 
 mod health;
 mod limits;
+pub mod rights;
 mod rolling;
 pub mod staged;
 #[cfg(test)]

@@ -15,6 +15,7 @@ mod contract;
 mod daemon;
 mod decisions;
 mod delivery;
+mod deploy;
 mod facts;
 mod faults;
 mod leaving;

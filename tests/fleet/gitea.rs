@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path, process::Command};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
 use super::{
@@ -26,7 +26,7 @@ pub struct Gitea {
     pub password: String,
     /// Token of the administrator with every scope.
     pub token: String,
-    port: u16,
+    pub(super) port: u16,
     pub(super) server: Process,
 }
 
@@ -69,17 +69,7 @@ impl Gitea {
     /// # Errors
     /// When Gitea cannot be asked or answers with anything but success.
     pub fn api(&self, method: &str, path: &str, body: Option<&Value>) -> Result<Value> {
-        let authorization = format!("token {}", self.token);
-        let headers = [("Authorization", authorization.as_str()), ("Content-Type", "application/json")];
-        let body = body.map(Value::to_string).unwrap_or_default();
-        let (status, answer) = http(method, self.port, &format!("/api/v1{path}"), &headers, &body)?;
-        if !(200..300).contains(&status) {
-            bail!("{method} {path}: Gitea answers {status}: {}", answer.trim());
-        }
-        if answer.trim().is_empty() {
-            return Ok(Value::Null);
-        }
-        serde_json::from_str(&answer).with_context(|| format!("{method} {path}: an answer that is no JSON"))
+        self.api_as(&self.token, method, path, body)
     }
 
     /// Creates an empty repository of the administrator and returns its address with credentials in it.
@@ -100,10 +90,18 @@ impl Gitea {
     /// # Errors
     /// When git does not succeed, or Gitea does not show the commit in time.
     pub fn push(&self, folder: &Path, repo: &str, branch: &str) -> Result<String> {
-        let Self { user, token, port, .. } = self;
-        push(folder, &format!("http://{user}:{token}@127.0.0.1:{port}/{user}/{repo}.git"), branch)?;
+        let Self { user, token, .. } = self;
+        self.push_as(folder, &format!("{user}/{repo}"), branch, user, token)
+    }
+
+    /// The same as another user, to any repository (`OWNER/NAME`).
+    ///
+    /// # Errors
+    /// As `push`.
+    pub fn push_as(&self, folder: &Path, repo: &str, branch: &str, user: &str, token: &str) -> Result<String> {
+        push(folder, &self.address_for(repo, user, token), branch)?;
         let commit = git(folder, &["rev-parse", "HEAD"])?;
-        let path = format!("/repos/{user}/{repo}");
+        let path = format!("/repos/{repo}");
         until(&format!("Gitea to show {commit} in {repo}"), READY, || {
             if self.api("GET", &path, None)?["empty"] != false {
                 return Ok(None);

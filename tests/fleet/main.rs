@@ -10,7 +10,7 @@ use std::{
 };
 
 use anyhow::{Result, bail};
-use fleet::{Binaries, Fleet, Options, State};
+use fleet::{Binaries, CLUSTERS, Console, Fleet, Options, State};
 
 const HELP: &str = "\
 A fleet of Kubernetes API servers and a Gitea on this machine, for tests and for trying things out.
@@ -19,13 +19,14 @@ Usage: fleet.sh COMMAND [OPTIONS]
 
 Commands:
   build   build the servers into the cache (a first time: about nine minutes on two cores)
-  up      start a fleet in the background and print how to reach it
+  up      start a fleet in the background, with a repository and people to click through, and print how to reach it
   status  list its processes; exit code 1 if one is gone or there is no fleet
   down    end exactly its processes and remove its folder
 
 Options:
-  --members N           how many clusters (up; default 3)
-  --no-gitea, --gitea   without or with a Gitea (up; default with)
+  --plain               servers only: clusters member-1 and so on, an empty Gitea (up)
+  --members N           how many clusters (up; default 3); --plain goes without saying
+  --no-gitea, --gitea   without or with a Gitea (up; default with); without, --plain goes without saying
   --controller-manager  with a controller manager for each cluster (up)
   --state DIR           the fleet's folder (default target/fleet)
   -h, --help            this text
@@ -45,6 +46,7 @@ struct Arguments {
     command: Command,
     members: usize,
     gitea: bool,
+    plain: bool,
     controller_manager: bool,
     state: PathBuf,
 }
@@ -61,7 +63,8 @@ enum Command {
 impl Arguments {
     fn parse(words: impl IntoIterator<Item = String>) -> Result<Self> {
         let state = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/fleet");
-        let mut arguments = Self { command: Command::Help, members: 3, gitea: true, controller_manager: false, state };
+        let mut arguments =
+            Self { command: Command::Help, members: 3, gitea: true, plain: false, controller_manager: false, state };
         let mut words = words.into_iter();
         arguments.command = match words.next().as_deref() {
             Some("build") => Command::Build,
@@ -77,10 +80,11 @@ impl Arguments {
             match word.as_str() {
                 "--help" | "-h" => arguments.command = Command::Help,
                 "--gitea" if up => arguments.gitea = true,
-                "--no-gitea" if up => arguments.gitea = false,
+                "--no-gitea" if up => (arguments.gitea, arguments.plain) = (false, true),
+                "--plain" if up => arguments.plain = true,
                 "--controller-manager" if up => arguments.controller_manager = true,
                 "--members" if up => match words.next().map(|number| number.parse()) {
-                    Some(Ok(number)) => arguments.members = number,
+                    Some(Ok(number)) => (arguments.members, arguments.plain) = (number, true),
                     _ => bail!("--members needs a number"),
                 },
                 "--state" => match words.next() {
@@ -101,10 +105,18 @@ impl Arguments {
                 if State::read(&self.state)?.is_some() {
                     bail!("a fleet is up in {}; `down` ends it", self.state.display());
                 }
-                let mut options = Options::members(self.members).in_folder(&self.state);
+                let options = if self.plain { Options::members(self.members) } else { Options::named(CLUSTERS) };
+                let mut options = options.in_folder(&self.state);
                 options.gitea = self.gitea;
                 options.controller_manager = self.controller_manager;
-                println!("{}", Fleet::start(options)?.detach()?.describe());
+                let fleet = Fleet::start(options)?;
+                let console = if self.plain { None } else { Some(Console::prepare(&fleet)?) };
+                let state = fleet.detach()?;
+                let state = match &console {
+                    None => state,
+                    Some(console) => state.with_console(console)?,
+                };
+                println!("{}", state.describe());
             }
             Command::Status => {
                 let Some(state) = State::read(&self.state)? else {
@@ -150,6 +162,8 @@ mod tests {
     fn command_lines() {
         let up = parse("up --members 5 --no-gitea --state /tmp/x").expect("a good line");
         assert_eq!((up.members, up.gitea, up.state), (5, false, PathBuf::from("/tmp/x")));
+        let plain = |line: &str| parse(line).expect("a good line").plain;
+        assert!(!plain("up") && plain("up --plain") && plain("up --members 3") && plain("up --no-gitea"));
         assert_eq!(parse("down --help").expect("help").command, Command::Help);
         for wrong in ["", "start", "up --members", "up --members many", "down --members 3", "status --state"] {
             assert!(parse(wrong).is_err(), "`{wrong}` is wrong usage");

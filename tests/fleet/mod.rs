@@ -16,11 +16,13 @@
 #![allow(dead_code, unused_imports)]
 
 mod binaries;
+mod console;
 mod git;
 mod gitea;
 mod kind;
 mod member;
 mod metrics;
+mod people;
 mod process;
 mod servers;
 mod state;
@@ -36,10 +38,12 @@ use anyhow::{Context, Result, bail, ensure};
 
 pub use self::{
     binaries::{Binaries, CACHE_VARIABLE},
+    console::{CLUSTERS, Console},
     git::{commit_all, git, push},
     gitea::Gitea,
     member::Member,
     metrics::{request_count, write_count},
+    people::{Account, BOT_SCOPES, MergeWay, PERSON_SCOPES},
     state::State,
     wait::{free_port, http, until},
 };

@@ -21,7 +21,7 @@ const WORKLOADS: &str = include_str!("workloads.yaml");
 /// Controllers that run when a controller manager is asked for: what removes namespaces and dependent objects and gives
 /// namespaces their usual furniture. Workload controllers are left out: kwok stands in for them, with no pods at all.
 const CONTROLLERS: &str = "namespace-controller,garbage-collector-controller,serviceaccount-controller,\
-                           root-ca-certificate-publisher-controller,resourcequota-controller";
+                           serviceaccount-token-controller,root-ca-certificate-publisher-controller,resourcequota-controller";
 
 /// Starts an etcd in `folder` and waits until it serves; returns it with its port.
 ///

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use super::{
     Fleet,
+    console::{self, Console},
     kind::Kind,
     member::{Backend, Member},
     process::{self, Entry},
@@ -51,6 +52,16 @@ impl State {
         Ok(Self { folder, content })
     }
 
+    /// Keeps what was prepared beside the servers.
+    ///
+    /// # Errors
+    /// When the state cannot be written.
+    pub fn with_console(mut self, console: &Console) -> Result<Self> {
+        self.content["console"] = console.state();
+        fs::write(self.folder.join(FILE), format!("{:#}\n", self.content)).context("write the state of the fleet")?;
+        Ok(self)
+    }
+
     /// Reads the state of the fleet in `folder`; nothing when there is no fleet.
     ///
     /// # Errors
@@ -83,6 +94,9 @@ impl State {
                 "gitea",
                 text(&gitea["token"])
             ));
+        }
+        if self.content["console"].is_object() {
+            lines.push(console::describe(&self.content["console"], &text(&gitea["url"])));
         }
         lines.join("\n")
     }

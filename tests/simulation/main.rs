@@ -200,6 +200,7 @@ impl Run {
             target: target.to_owned(),
             stage: stage.map(str::to_owned),
             to: None,
+            to_commit: None,
             digest: None,
             reason: None,
             message: None,

@@ -5,12 +5,19 @@ use jiff::Timestamp;
 use super::super::explain::explain;
 use super::super::obey::{let_in, obey, resolve};
 use super::super::persist;
+use super::super::plan::Basis;
 use super::{Batch, Core};
 use crate::model::commands::{Command, Done, Person, Refusal, RefusalReason};
 use crate::model::explanation::{Explanation, Query};
+use crate::rollout::rights::{Policy, may};
 use crate::store::Op;
 
 impl Core {
+    /// Returns what the plan of a pull request starts from.
+    pub fn basis(&self) -> Basis {
+        Basis::of(&self.world, &self.placements)
+    }
+
     /// Explains a placement.
     ///
     /// # Errors
@@ -31,6 +38,9 @@ impl Core {
         }
         let mut batch = Batch::default();
         let done = if command.target.is_empty() {
+            let policy = Policy { rules: self.world.approvals, approvers: &self.world.approvers, narrowed: None };
+            may(person, command.verb, &policy)
+                .map_err(|message| Refusal { reason: RefusalReason::NotAllowed, message })?;
             let (commit, done) = let_in(&mut self.source, command, now)?;
             self.write_source(&mut batch);
             batch.let_in = Some(commit);

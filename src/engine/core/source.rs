@@ -112,6 +112,7 @@ impl Core {
         } else {
             self.agenda.compare(&before, tree);
             self.agenda.placements.extend(self.world.disruptions.differing(&disruptions));
+            self.note_concerned(tree.commit.as_ref());
         }
         let named: BTreeSet<CommitId> =
             self.placements.values().flat_map(|p| p.snapshots.values().map(|s| s.commit.clone())).collect();

@@ -260,6 +260,7 @@ impl Story {
             target: target.to_owned(),
             stage,
             to,
+            to_commit: None,
             digest: digest.map(str::to_owned),
             reason: None,
             message: None,

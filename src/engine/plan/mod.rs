@@ -1,13 +1,15 @@
 //! What a tree would do to the fleet: pure.
 //!
 //! It runs the daemon's own [`decide`] over a world that is imagined: every cluster of the tree answers, and a base counts as
-//! rolled out to the last object. So a plan is what happens, except for what only members can say.
+//! rolled out to the last object. The daemon's own plans start from its records instead. So a plan is what happens, except for
+//! what only members can say.
 
+mod basis;
+pub mod pull;
 mod secrets;
 mod stages;
 #[cfg(test)]
 mod tests;
-pub mod view;
 mod works;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,55 +19,82 @@ use jiff::Timestamp;
 use rayon::prelude::*;
 
 use super::decide::decide;
-use super::disruptions::Disruptions;
-use super::ocm::{Ocm, dated_taints};
-use super::staged::Staged;
-use super::world::{PlacementState, World, ocm_facts};
-use crate::api::cluster::MemberCluster;
+use super::ocm::Ocm;
+use super::world::{PlacementState, World};
 use crate::api::condition::find_condition;
-use crate::api::placement::ApplyStrategyType;
 use crate::model::id::{ClusterName, ObjectKey, PlacementKey};
 use crate::model::ocm::OcmPlacementRecord;
-use crate::model::records::{
-    ApplyOutcome, Availability, BindingState, ClusterRecord, ManifestStatus, MemberKind, ResourceSnapshot, WorkStatus,
-};
-use crate::model::runs::ApprovalRules;
-use crate::model::tree::Tree;
-use crate::model::work::Desired;
-use crate::schedule::eligibility::described;
-use crate::schedule::ocm::Key;
-use view::{
+use crate::model::plan::{
     Changes, ClusterChanges, DeletionPlan, OcmPlan, PlacementPlan, Plan, Resource, ResourceChanges, SnapshotPlan,
 };
-use works::{Ends, Outlook, Outlooks};
+use crate::model::records::ResourceSnapshot;
+use crate::model::tree::Tree;
+use crate::schedule::ocm::Key;
+pub use basis::Basis;
+pub(super) use basis::{imagined, rolled_out};
+use works::{Outlook, Outlooks};
 
 /// Returns what the head would do: to an empty fleet, or to one that holds all of the base. `now` is not printed; any
 /// instant gives the same plan.
 ///
 /// A cluster that the head no longer names keeps what it has. Secrets are shown; see [`Plan::hide_secrets`].
 pub fn plan(head: &Arc<Tree>, base: Option<&Arc<Tree>>, now: Timestamp) -> Plan {
-    let base = base.map(|tree| imagined(tree, None, now));
-    let before = base.as_ref().map(|world| rolled_out(world, now));
-    let world = imagined(head, base.as_ref(), now);
-    let known = before.iter().flat_map(BTreeMap::keys);
+    let base = base.map(|tree| Basis::rolled_out(tree, now));
+    planned(base.as_ref(), head, now)
+}
+
+/// Returns what the head would do to the fleet as the daemon knows it: from the indexes, clusters and inventories that are
+/// really there. A placement in the middle of a rollout starts where it goes to; what is being deleted already is not the
+/// head's doing.
+///
+/// Clusters that the head brings are taken to answer. Secrets are shown; see [`Plan::hide_secrets`].
+pub fn plan_from(basis: &Basis, head: &Arc<Tree>, now: Timestamp) -> Plan {
+    planned(Some(basis), head, now)
+}
+
+fn planned(basis: Option<&Basis>, head: &Arc<Tree>, now: Timestamp) -> Plan {
+    Planned::of(basis, head, now).plan(basis)
+}
+
+/// The head in force, and every placement decided.
+struct Planned {
+    world: World,
+    after: Vec<PlacementState>,
+}
+
+impl Planned {
+    fn of(basis: Option<&Basis>, head: &Arc<Tree>, now: Timestamp) -> Self {
+        let world = basis.map_or_else(|| imagined(head, None, now), |basis| basis.world_after(head, now));
+        let after = decided(basis, &world, now);
+        Self { world, after }
+    }
+
+    /// Says what it comes to.
+    fn plan(&self, basis: Option<&Basis>) -> Plan {
+        let world = &self.world;
+        let outlooks = Outlooks::new(self.after.par_iter().map(|state| Outlook::new(state, world)).collect());
+        let placements = outlooks.all.par_iter().map(|outlook| placement_plan(outlook, &outlooks, basis));
+        Plan {
+            commit: world.tree.commit.clone(),
+            placements: placements.collect(),
+            ocm_placements: ocm_plans(&world.ocm, basis.map(|basis| &basis.world.ocm)),
+            errors: Vec::new(),
+        }
+    }
+}
+
+/// Decides about every placement that base or head has.
+fn decided(basis: Option<&Basis>, world: &World, now: Timestamp) -> Vec<PlacementState> {
+    let head = &world.tree;
+    let known = basis.into_iter().flat_map(Basis::placements);
     let keys: BTreeSet<&PlacementKey> = head.placements.keys().chain(known).collect();
     let keys: Vec<&PlacementKey> = keys.into_iter().collect();
-    let after: Vec<PlacementState> = keys
-        .into_par_iter()
-        .filter_map(|key| {
-            let started = before.as_ref().and_then(|states| states.get(key)).cloned();
-            let state = started.or_else(|| Some(PlacementState::begin(head.placements.get(key)?, now)))?;
-            Some(decide(state, &world, now).state)
-        })
-        .collect();
-    let outlooks = Outlooks::new(after.par_iter().map(|state| Outlook::new(state, &world)).collect());
-    let placements = outlooks.all.par_iter().map(|outlook| placement_plan(outlook, &outlooks, before.as_ref(), head));
-    Plan {
-        commit: head.commit.clone(),
-        placements: placements.collect(),
-        ocm_placements: ocm_plans(&world.ocm, base.as_ref().map(|base| &base.ocm)),
-        errors: Vec::new(),
-    }
+    let one = |key: &PlacementKey| {
+        let started = basis.and_then(|basis| basis.placements.get(key)).cloned();
+        let state = started.or_else(|| Some(PlacementState::begin(head.placements.get(key)?, now)))?;
+        Some(decide(state, world, now).state)
+    };
+    keys.into_par_iter().filter_map(one).collect()
 }
 
 /// Says what each OCM Placement decides.
@@ -93,109 +122,12 @@ fn ocm_plans(ocm: &Ocm, base: Option<&Ocm>) -> Vec<OcmPlan> {
     ocm.records().map(plan).collect()
 }
 
-/// Returns the world in which every cluster of the tree answers, and OCM Placements go on from what they decided `before`.
-pub(super) fn imagined(tree: &Arc<Tree>, before: Option<&World>, now: Timestamp) -> World {
-    let record = |(name, member): (&ClusterName, &MemberCluster)| {
-        let record = ClusterRecord {
-            labels: member.labels.clone(),
-            kind: MemberKind::Live,
-            online: true,
-            managed_taints: dated_taints(&[], member, now),
-            ..ClusterRecord::new(name.clone(), now)
-        };
-        (name.clone(), record)
-    };
-    let records: BTreeMap<ClusterName, ClusterRecord> = tree.clusters.iter().map(record).collect();
-    let mut ocm = before.map(|world| world.ocm.clone()).unwrap_or_default();
-    let mut due = ocm.follow(tree);
-    for (name, member) in &tree.clusters {
-        due.extend(ocm.observe(name, ocm_facts(member, records.get(name), now)));
-    }
-    ocm.decide_each(due, now);
-    let mut overrides = before.map(|world| world.overrides.clone()).unwrap_or_default();
-    // What the base's clusters are made with can be named.
-    let named = overrides.newest().map(|snapshot| snapshot.id.clone()).collect();
-    overrides.follow(tree, &named, now);
-    World {
-        source: "plan".to_owned(),
-        tree: Arc::clone(tree),
-        clusters: tree.clusters.iter().map(|(name, member)| (name.clone(), described(member, now))).collect(),
-        records,
-        held: BTreeMap::new(),
-        ocm,
-        disruptions: Disruptions::of(tree),
-        overrides,
-        staged: Staged::of(tree),
-        approvals: ApprovalRules::default(),
-    }
-}
-
-/// Returns every placement of a tree as if the tree were rolled out.
-pub(super) fn rolled_out(world: &World, now: Timestamp) -> BTreeMap<PlacementKey, PlacementState> {
-    let decided = world.tree.placements.par_iter().map(|(key, placement)| {
-        let mut state = decide(PlacementState::begin(placement, now), world, now).state;
-        settle(&mut state, world, now);
-        (key.clone(), state)
-    });
-    decided.collect()
-}
-
-/// Brings every picked cluster to the newest snapshot, applied and available; one whose objects cannot be made has nothing.
-fn settle(state: &mut PlacementState, world: &World, now: Timestamp) {
-    let Some(newest) = state.newest().cloned() else { return };
-    let strategy = state.record.spec.strategy.apply_strategy.clone().unwrap_or_default();
-    let generation = state.bindings().map(|b| b.generation).max().unwrap_or_default() + 1;
-    let writes = strategy.type_ != ApplyStrategyType::ReportDiff;
-    let status = |id| ManifestStatus {
-        id,
-        applied: if writes { ApplyOutcome::Applied } else { ApplyOutcome::NoDiffFound },
-        message: String::new(),
-        availability: writes.then_some(Availability::Available),
-        owned: None,
-        differences: Vec::new(),
-        differs_since: None,
-    };
-    let work = |objects: &[Desired]| {
-        Arc::new(WorkStatus {
-            generation,
-            complete: true,
-            manifests: objects.iter().map(|object| status(object.id.clone())).collect(),
-            available_since: Some(now),
-            inventory: objects.iter().filter(|_| writes).map(|object| object.key.clone()).collect(),
-            ..WorkStatus::default()
-        })
-    };
-    let Some(ends) = Ends::of(state, world) else { return };
-    let common = work(&ends.payload.desired);
-    for binding in state.bindings.values_mut().map(Arc::make_mut) {
-        binding.state = BindingState::Bound;
-        binding.snapshot = Some(newest.index);
-        binding.apply_strategy = strategy.clone();
-        binding.overrides = ends.picked(&binding.cluster);
-        binding.started_at = Some(now);
-        binding.generation = generation;
-        let work = match ends.objects(&binding.cluster, &binding.overrides) {
-            Ok(objects) if Arc::ptr_eq(&objects, &ends.payload.desired) => Arc::clone(&common),
-            Ok(objects) => work(&objects),
-            Err(_) => continue,
-        };
-        state.works.insert(binding.cluster.clone(), work);
-    }
-    // Its runs are over and forgotten: the next snapshot begins one of its own.
-    state.runs.clear();
-    state.record.last_succeeded = Some(newest.index);
-}
-
-/// Says what becomes of a placement. `before` is how the base's placements stand.
-fn placement_plan(
-    outlook: &Outlook<'_>,
-    outlooks: &Outlooks<'_>,
-    before: Option<&BTreeMap<PlacementKey, PlacementState>>,
-    head: &Tree,
-) -> PlacementPlan {
+/// Says what becomes of a placement.
+fn placement_plan(outlook: &Outlook<'_>, outlooks: &Outlooks<'_>, basis: Option<&Basis>) -> PlacementPlan {
     let record = &outlook.state.record;
-    let old = before.and_then(|states| states.get(&record.key));
-    let origin = head.placements.get(&record.key).map(|placement| &placement.origin);
+    let old = basis.and_then(|basis| Some((basis.placements.get(&record.key)?, &basis.world)));
+    let state = old.map(|(state, _)| state);
+    let origin = outlook.world.tree.placements.get(&record.key).map(|placement| &placement.origin);
     let in_force = outlook.state.newest().filter(|_| !record.removed);
     let policy = outlook.state.policy().filter(|_| !record.removed);
     PlacementPlan {
@@ -210,20 +142,21 @@ fn placement_plan(
         decisions: policy.map(|policy| policy.target_clusters.clone()).unwrap_or_default(),
         rollout: stages::rollout_plan(outlook.state, outlook.world),
         works: outlook.works(outlooks),
-        deletions: old.map(|old| deletions(outlook, outlooks, old)).unwrap_or_default(),
+        deletions: old.map(|(old, world)| deletions(outlook, outlooks, old, world)).unwrap_or_default(),
         deletion_guard: record.closed_gate().map(|gate| gate.reason.clone()),
-        changes: before.map(|_| Changes {
-            resources: resource_changes(old.and_then(PlacementState::newest), in_force),
-            clusters: cluster_changes(old, outlook),
-            overridden: old.map(|old| outlook.overridden_otherwise(old)).unwrap_or_default(),
+        changes: basis.map(|_| Changes {
+            resources: resource_changes(state.and_then(PlacementState::newest), in_force),
+            clusters: cluster_changes(state, outlook),
+            overridden: old.map(|(old, world)| outlook.overridden_otherwise(old, world)).unwrap_or_default(),
         }),
     }
 }
 
 /// Returns what goes from each cluster: what it holds and shall not hold any more. What another placement places there
-/// stays, under its new owner; a cluster that left the fleet keeps everything.
-fn deletions(outlook: &Outlook<'_>, outlooks: &Outlooks<'_>, old: &PlacementState) -> Vec<DeletionPlan> {
+/// stays, under its new owner; a cluster that left the fleet keeps everything. What goes anyway is not told.
+fn deletions(outlook: &Outlook<'_>, outlooks: &Outlooks<'_>, old: &PlacementState, world: &World) -> Vec<DeletionPlan> {
     let mut deletions = Vec::new();
+    let mut before: Option<Outlook<'_>> = None;
     for (cluster, work) in &old.works {
         let target = outlook.clusters.get(cluster);
         if !outlook.world.clusters.contains(cluster.as_str()) || (target.is_some() && outlook.reports_only) {
@@ -237,7 +170,11 @@ fn deletions(outlook: &Outlook<'_>, outlooks: &Outlooks<'_>, old: &PlacementStat
             target.is_some_and(|target| target.keys.contains(key))
                 || outlooks.other_holder(outlook, cluster, key).is_some()
         };
-        let gone: BTreeSet<&ObjectKey> = work.inventory.iter().filter(|key| !stays(key)).collect();
+        let mut gone: BTreeSet<&ObjectKey> = work.inventory.iter().filter(|key| !stays(key)).collect();
+        if !gone.is_empty() {
+            let before = before.get_or_insert_with(|| Outlook::new(old, world));
+            gone.retain(|key| before.keeps(cluster, key));
+        }
         if gone.is_empty() {
             continue;
         }

@@ -13,7 +13,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use super::view::Plan;
+use crate::model::plan::Plan;
 
 /// Hexadecimal digits of a marker: 48 bits, so that a million values do not collide by accident.
 const MARKER_DIGITS: usize = 12;
@@ -104,8 +104,8 @@ fn hidden(object: &Arc<Value>, key: &[u8; 32]) -> Arc<Value> {
 mod tests {
     use serde_json::json;
 
-    use super::super::view::{PlacementPlan, RolloutPlan, WorkPlan};
     use super::*;
+    use crate::model::plan::{PlacementPlan, RolloutPlan, WorkPlan};
 
     fn plan(objects: &[Value]) -> Plan {
         let manifests: Arc<[Arc<Value>]> = objects.iter().cloned().map(Arc::new).collect();

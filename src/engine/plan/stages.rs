@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use super::super::world::{PlacementState, World};
-use super::view::{RolloutPlan, StagePlan};
 use super::works::picked;
 use crate::api::annotations::STAGED_UPDATE_STRATEGY;
 use crate::api::placement::StrategyType;
+use crate::api::staged::{Stage, StageTask, StageTaskType};
+use crate::model::plan::{GatePlan, RolloutPlan, StagePlan};
 use crate::rollout::staged::stages;
 
 /// Says how a placement gets there. Stages are of External placements with a strategy or a run.
@@ -55,10 +56,24 @@ fn staged(state: &PlacementState, world: &World, strategy: Option<&str>) -> Resu
     };
     let clusters: BTreeMap<_, _> = picked(state).map(|cluster| (cluster.clone(), labels(cluster))).collect();
     let planned = stages(&strategy.spec, &clusters).map_err(|error| format!("the stages of {name}: {error}"))?;
-    let plan = planned.into_iter().map(|stage| StagePlan {
-        name: stage.name,
-        clusters: stage.clusters,
-        max_concurrency: stage.max_concurrency,
+    let plan = planned.into_iter().map(|stage| {
+        let written = strategy.spec.stages.iter().find(|written| written.name == stage.name);
+        let gates = |tasks: fn(&Stage) -> &Vec<StageTask>| {
+            let tasks = written.into_iter().flat_map(tasks);
+            tasks.map(|task| gate(task, strategy.approvers.as_ref())).collect()
+        };
+        StagePlan {
+            before: gates(|stage| &stage.before_stage_tasks),
+            after: gates(|stage| &stage.after_stage_tasks),
+            name: stage.name,
+            clusters: stage.clusters,
+            max_concurrency: stage.max_concurrency,
+        }
     });
     Ok(plan.collect())
+}
+
+fn gate(task: &StageTask, approvers: Option<&String>) -> GatePlan {
+    let asks = task.type_ == StageTaskType::Approval;
+    GatePlan { type_: task.type_, wait_time: task.wait_time.clone(), approvers: approvers.filter(|_| asks).cloned() }
 }

@@ -3,29 +3,29 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::view::{PlacementPlan, Plan, Resource};
 use super::*;
 use crate::api::placement::StrategyType;
 use crate::model::id::BlobId;
+use crate::model::plan::{PlacementPlan, Plan, Resource};
 use crate::source::{assemble, parse_blob, select};
 
 const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 
 /// Reads a tree from the text of one file.
-fn tree(text: &str) -> Arc<Tree> {
+pub(super) fn tree(text: &str) -> Arc<Tree> {
     let path = "tree.yaml";
     let selection = select([path], None);
-    let file = (path.into(), BlobId::from("b10b"), Arc::new(parse_blob(text.as_bytes())));
+    let file = (path.into(), BlobId::from(text), Arc::new(parse_blob(text.as_bytes())));
     Arc::new(assemble(None, &selection, [file]).expect("the test's tree has no errors"))
 }
 
-fn cluster(name: &str) -> String {
+pub(super) fn cluster(name: &str) -> String {
     format!(
         "---\napiVersion: cluster.kubernetes-fleet.io/v1\nkind: MemberCluster\nmetadata: {{name: {name}}}\nspec: {{}}\n"
     )
 }
 
-fn namespace(name: &str, maps: &[(&str, &str)]) -> String {
+pub(super) fn namespace(name: &str, maps: &[(&str, &str)]) -> String {
     let mut text = format!("---\napiVersion: v1\nkind: Namespace\nmetadata: {{name: {name}}}\n");
     text.extend(maps.iter().map(|(map, value)| {
         format!(
@@ -35,7 +35,7 @@ fn namespace(name: &str, maps: &[(&str, &str)]) -> String {
     text
 }
 
-fn placement(name: &str, namespace: &str, more: &str) -> String {
+pub(super) fn placement(name: &str, namespace: &str, more: &str) -> String {
     format!(
         "---\napiVersion: placement.kubernetes-fleet.io/v1\nkind: ClusterResourcePlacement\nmetadata: {{name: {name}}}\n\
          spec:\n  resourceSelectors: [{{group: '', version: v1, kind: Namespace, name: {namespace}}}]\n{more}"
@@ -276,4 +276,172 @@ fn the_base_has_its_own_overrides() {
     let without = plan(&tree(&fleet), Some(&base), NOW);
     assert_eq!((of(&without, "p").works[0].manifests.len(), of(&without, "p").deletions.len()), (2, 0));
     assert!(without.has_changes() && !without.has_errors());
+}
+
+mod from_records {
+    //! Plans that start from a daemon's records.
+
+    use super::super::super::world::PlacementState;
+    use super::*;
+    use crate::model::records::{BindingState, WorkStatus};
+
+    /// Returns the records of a daemon that has rolled a tree out.
+    fn daemon(text: &str) -> Basis {
+        let basis = Basis::rolled_out(&tree(text), NOW);
+        Basis::of(&basis.world, &basis.placements)
+    }
+
+    fn state<'a>(basis: &'a mut Basis, name: &str) -> &'a mut PlacementState {
+        basis.placements.get_mut(&PlacementKey::cluster_scoped(name)).expect("the placement is there")
+    }
+
+    fn fleet(values: &str) -> String {
+        [cluster("a"), cluster("b"), namespace("web", &[("m", values)]), placement("p", "web", "")].concat()
+    }
+
+    #[test]
+    fn the_same_tree_changes_nothing() {
+        let basis = daemon(&fleet("1"));
+        for head in [Arc::clone(basis.tree()), tree(&fleet("1"))] {
+            let plan = plan_from(&basis, &head, NOW);
+            assert!(!plan.has_changes() && !plan.has_errors(), "{plan:?}");
+            assert_eq!(of(&plan, "p").snapshot.as_ref().map(|s| s.index.as_str()), Some("0"));
+        }
+    }
+
+    #[test]
+    fn indexes_go_on_from_the_records() {
+        let basis = daemon(&fleet("1"));
+        let first = plan_from(&basis, &tree(&fleet("2")), NOW);
+        let p = of(&first, "p");
+        assert_eq!(p.snapshot.as_ref().map(|s| s.index.as_str()), Some("1"));
+        assert_eq!(names(&p.changes.as_ref().expect("there is a basis").resources.changed), ["ConfigMap web/m"]);
+        assert_eq!((p.deletions.len(), &p.deletion_guard), (0, &None));
+        let mut lost = basis.clone();
+        let held = crate::deliver::inventory::Held { index: 7, commit: "".into(), digest: "".into() };
+        lost.world.held.insert(PlacementKey::cluster_scoped("p"), held);
+        lost.placements.clear();
+        let rebuilt = plan_from(&lost, &tree(&fleet("2")), NOW);
+        assert_eq!(of(&rebuilt, "p").snapshot.as_ref().map(|s| s.index.as_str()), Some("8"), "members know better");
+    }
+
+    #[test]
+    fn a_rollout_on_its_way_counts_as_there() {
+        let mut basis = daemon(&fleet("1"));
+        let newer = plan_state(&basis, &fleet("2"));
+        basis.world.tree = tree(&fleet("2"));
+        basis.placements.insert(newer.record.key.clone(), newer);
+        // Neither cluster has moved: both hold snapshot 0, and what is compared with is snapshot 1.
+        let bound: Vec<_> = state(&mut basis, "p").bindings().map(|b| b.snapshot).collect();
+        assert!(bound.contains(&Some(0)), "{bound:?}");
+        let same = plan_from(&basis, &tree(&fleet("2")), NOW);
+        assert!(!same.has_changes(), "{same:?}");
+        let next = plan_from(&basis, &tree(&fleet("3")), NOW);
+        let p = of(&next, "p");
+        assert_eq!(p.snapshot.as_ref().map(|s| s.index.as_str()), Some("2"));
+        assert_eq!(names(&p.changes.as_ref().expect("there is a basis").resources.changed), ["ConfigMap web/m"]);
+    }
+
+    fn plan_state(basis: &Basis, head: &str) -> PlacementState {
+        let world = basis.world_after(&tree(head), NOW);
+        decided(Some(basis), &world, NOW).pop().expect("there is a placement")
+    }
+
+    #[test]
+    fn deletions_are_those_of_the_inventory() {
+        let with = |maps: &[(&str, &str)]| {
+            [cluster("a"), cluster("b"), namespace("web", maps), placement("p", "web", "")].concat()
+        };
+        let mut basis = daemon(&with(&[("m", "1"), ("nn", "1"), ("o", "1")]));
+        // b never got `o`, and holds `old`, whose deletion goes on already.
+        let works = &mut state(&mut basis, "p").works;
+        let status = WorkStatus::clone(&works[&ClusterName::from("b")]);
+        let old =
+            ObjectKey { kind: "ConfigMap".into(), namespace: "web".into(), name: "old".into(), ..ObjectKey::default() };
+        let mut inventory = status.inventory.clone();
+        inventory.retain(|key| key.name != "o");
+        inventory.insert(old);
+        works.insert("b".into(), Arc::new(WorkStatus { inventory, ..status }));
+        let plan = plan_from(&basis, &tree(&with(&[("m", "1"), ("nn", "1")])), NOW);
+        let p = of(&plan, "p");
+        let gone: Vec<_> = p.deletions.iter().map(|d| (d.cluster_name.as_str(), names(&d.resources))).collect();
+        assert_eq!(gone, [("a", vec!["ConfigMap web/o".to_owned()])]);
+        let removed = plan_from(&basis, &tree(&[cluster("a"), cluster("b")].concat()), NOW);
+        let p = of(&removed, "p");
+        assert_eq!((p.removed, p.deletion_guard.as_deref()), (true, Some("the placement was removed")));
+        assert_eq!(p.deletions.len(), 2);
+    }
+
+    #[test]
+    fn a_removal_that_goes_on_is_not_the_heads() {
+        let mut basis = daemon(&fleet("1"));
+        let head = tree(&[cluster("a"), cluster("b")].concat());
+        basis.world.tree = Arc::clone(&head);
+        let plan = plan_from(&basis, &head, NOW);
+        assert!(plan.placements.is_empty() && !plan.has_changes(), "{plan:?}");
+    }
+
+    #[test]
+    fn a_label_moves_a_cluster_and_one_that_is_silent_stays_known() {
+        let labelled = |zone: &str| {
+            let text =
+                fleet("1").replace("metadata: {name: b}", &format!("metadata: {{name: b, labels: {{zone: {zone}}}}}"));
+            let policy = "  policy: {placementType: PickAll, affinity: {clusterAffinity: \
+                {requiredDuringSchedulingIgnoredDuringExecution: {clusterSelectorTerms: \
+                [{labelSelector: {matchLabels: {zone: east}}}]}}}}\n";
+            text.replace(&placement("p", "web", ""), &placement("p", "web", policy))
+        };
+        let later = NOW + jiff::SignedDuration::from_hours(1);
+        for silent in [false, true] {
+            let from = |zone: &str| {
+                let mut basis = daemon(&labelled(zone));
+                basis.world.records.get_mut("b").expect("b is known").online = !silent;
+                basis
+            };
+            let mut there = from("east");
+            let same = plan_from(&there, &tree(&labelled("east")), later);
+            assert!(!same.has_changes(), "{same:?}");
+            assert_eq!(of(&same, "p").works.len(), 1, "silent: {silent}");
+            assert!(state(&mut there, "p").bindings().all(|b| b.state == BindingState::Bound));
+            let moved = plan_from(&from("west"), &tree(&labelled("east")), later);
+            let changes = of(&moved, "p").changes.as_ref().expect("there is a basis");
+            // Nothing new goes to a cluster that has been silent for long.
+            let gained: &[&str] = if silent { &[] } else { &["b"] };
+            assert_eq!(changes.clusters.gained, clusters(gained), "silent: {silent}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_never_deleted() {
+        let mut basis = daemon(&fleet("1"));
+        let p = state(&mut basis, "p");
+        p.payloads.clear();
+        p.selected = None;
+        // The selection of the head fails, so that the old snapshot stays, which nobody can read.
+        let broken = fleet("1").replace("kind: Namespace, name: web}]", "kind: Namespace, name: kube-system}]");
+        let plan = plan_from(&basis, &tree(&broken), NOW);
+        let p = of(&plan, "p");
+        assert!(p.error.is_some() && p.deletions.is_empty() && p.deletion_guard.is_none(), "{p:?}");
+        assert!(p.works.iter().all(|work| work.error.is_some()));
+    }
+
+    #[test]
+    fn gates_are_announced_with_who_opens_them() {
+        let staged = "  strategy: {type: External}\n".to_owned();
+        let text = [
+            cluster("a"),
+            namespace("web", &[]),
+            placement("p", "web", &staged).replace("{name: p}", "{name: p, annotations: {gitfleet.io/staged-update-strategy: s}}"),
+            "---\napiVersion: placement.kubernetes-fleet.io/v1\nkind: ClusterStagedUpdateStrategy\nmetadata: {name: s, \
+             annotations: {gitfleet.io/approvers: 'user:ann'}}\nspec: {stages: [{name: all, labelSelector: {}, \
+             afterStageTasks: [{type: TimedWait, waitTime: 10m}, {type: Approval}]}]}\n"
+                .to_owned(),
+        ];
+        let plan = plan(&tree(&text.concat()), None, NOW);
+        let rollout = &of(&plan, "p").rollout;
+        assert_eq!(rollout.error, None);
+        let gates: Vec<_> =
+            rollout.stages[0].after.iter().map(|g| (g.wait_time.as_deref(), g.approvers.as_deref())).collect();
+        assert_eq!(gates, [(Some("10m"), None), (None, Some("user:ann"))]);
+    }
 }

@@ -7,12 +7,12 @@ use serde_json::Value;
 
 use super::super::overrides::{Objects, candidates, render};
 use super::super::world::{Payload, PlacementState, World};
-use super::view::WorkPlan;
 use crate::api::placement::ApplyStrategyType;
 use crate::deliver::waves::wave;
 use crate::model::id::{ClusterName, ObjectKey};
 use crate::model::overrides::PickedOverrides;
-use crate::model::records::{Binding, BindingState};
+use crate::model::plan::WorkPlan;
+use crate::model::records::BindingState;
 use crate::model::work::Desired;
 use crate::snapshot::Candidates;
 
@@ -85,7 +85,10 @@ impl<'a> Outlook<'a> {
         let ends = Ends::of(state, world);
         let common = ends.as_ref().map(|ends| Target::new(&ends.payload.desired)).unwrap_or_default();
         let target = |cluster: &ClusterName| {
-            let Some(ends) = &ends else { return common.clone() };
+            let Some(ends) = &ends else {
+                let error = "the payload of its newest snapshot cannot be read; it keeps what it has".to_owned();
+                return Target { error: Some(error), ..Target::default() };
+            };
             let overrides = ends.picked(cluster);
             let target = match ends.objects(cluster, &overrides) {
                 Ok(objects) if Arc::ptr_eq(&objects, &ends.payload.desired) => common.clone(),
@@ -102,12 +105,19 @@ impl<'a> Outlook<'a> {
         }
     }
 
-    /// Returns the clusters that hold the placement before and after, made with other overrides than before.
-    pub fn overridden_otherwise(&self, before: &PlacementState) -> BTreeSet<ClusterName> {
-        let held = before.bindings().filter(|binding| before.works.contains_key(&binding.cluster));
-        let is_other =
-            |b: &&Binding| self.clusters.get(&b.cluster).is_some_and(|target| target.overrides != b.overrides);
-        held.filter(is_other).map(|binding| binding.cluster.clone()).collect()
+    /// Returns the clusters that have the placement before and after, made with other overrides than they would have been.
+    pub fn overridden_otherwise(&self, before: &PlacementState, world: &World) -> BTreeSet<ClusterName> {
+        let Some(ends) = Ends::of(before, world) else { return BTreeSet::new() };
+        let had = picked(before).filter(|cluster| before.works.contains_key(*cluster));
+        let is_other = |cluster: &&ClusterName| {
+            self.clusters.get(*cluster).is_some_and(|target| target.overrides != ends.picked(cluster))
+        };
+        had.filter(is_other).cloned().collect()
+    }
+
+    /// Tells whether a cluster keeps an object of those it holds.
+    pub fn keeps(&self, cluster: &ClusterName, key: &ObjectKey) -> bool {
+        self.clusters.get(cluster).is_some_and(|target| target.error.is_some() || target.keys.contains(key))
     }
 
     /// Returns the works, by cluster; one that wants what an earlier placement has there says so.

@@ -430,8 +430,8 @@ impl Simulation {
                     let Source { accepted, pins, .. } = &mut self.source;
                     pins.retain(|commit| named.contains(commit) || accepted.as_ref() == Some(commit));
                 }
-                // There is no hub, and history is never rewritten.
-                Effect::Publish(_) | Effect::LetIn(_) => {}
+                // There is no hub and no forge, and history is never rewritten.
+                Effect::Publish(_) | Effect::LetIn(_) | Effect::Console(_) => {}
             }
         }
     }

@@ -313,6 +313,7 @@ impl<'a> Driver<'a> {
             target: gate.target(),
             stage: Some(gate.stage.clone()),
             to: None,
+            to_commit: None,
             digest: None,
             reason: None,
             message: None,

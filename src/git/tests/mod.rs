@@ -1,6 +1,7 @@
 //! Against repositories that the real git made.
 
 mod following;
+mod pulls;
 mod reading;
 
 use std::collections::BTreeSet;

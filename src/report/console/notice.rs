@@ -115,8 +115,15 @@ fn gate_facts(gate: &GateProgress, voice: &Voice) -> String {
     format!("Waits since {}; digest {}; {given} of {required} approvals{people}.", when(gate.since), code(&digest))
 }
 
-/// Returns lines to copy as a code block. They are made of names alone, so that nothing in them ends it.
 fn block(lines: &[Option<String>]) -> String {
     let lines: Vec<&str> = lines.iter().flatten().map(String::as_str).collect();
-    if lines.is_empty() { String::new() } else { format!("\n```text\n{}\n```\n", lines.join("\n```\n\n```text\n")) }
+    to_copy(&lines)
+}
+
+/// Returns lines of [`Voice::line`] to copy, each in a code block of its own, as they are: [`super::safe::fenced`] would put a
+/// sign before the slash that is copied with it. A line that holds more than such lines do is left out.
+pub fn to_copy(lines: &[&str]) -> String {
+    let is_plain = |line: &&&str| line.bytes().all(|b| b.is_ascii_alphanumeric() || b" /=.-".contains(&b));
+    let blocks = lines.iter().filter(is_plain).map(|line| format!("\n```text\n{line}\n```\n"));
+    blocks.collect::<Vec<_>>().concat()
 }

@@ -102,14 +102,14 @@ fn reason(approval: &Approval) -> &str {
 /// Says who approved, where, and why.
 pub fn approved_words(task: &TaskRecord) -> String {
     let words = |approval: &Approval| {
-        let place = match approval.surface {
+        let place = match approval.by.surface {
             Surface::CommandLine => "on the command line",
             Surface::Api => "over the API",
             Surface::Comment => "in a comment",
         };
         let why: Vec<&str> = [&approval.reason, &approval.message].into_iter().flatten().map(String::as_str).collect();
         let why = if why.is_empty() { String::new() } else { format!(": {}", why.join(", ")) };
-        format!("approved by {} {place}{why}", approval.person)
+        format!("approved by {} {place}{why}", approval.by.name)
     };
     task.approvals.iter().map(words).collect::<Vec<_>>().join("; ")
 }
@@ -126,7 +126,7 @@ pub fn deletion_gate_object(record: &PlacementRecord) -> Option<Value> {
     });
     let mut status = Map::new();
     if let Some(last) = gate.approvals.last() {
-        let people: Vec<&str> = gate.approvals.iter().map(|approval| approval.person.as_str()).collect();
+        let people: Vec<&str> = gate.approvals.iter().map(|approval| approval.by.name.as_str()).collect();
         let condition = Condition {
             type_: "Approved".to_owned(),
             status: ConditionStatus::Unknown,

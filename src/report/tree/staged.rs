@@ -126,7 +126,7 @@ fn gate_lines(run: &RunRecord, gate: &ClosedGate, now: Timestamp) -> Vec<Line> {
         return vec![Line::default().with(Style::Progressing, format!("    {left} {place}"))];
     }
     let digest: String = gate.stage.digest.as_str().chars().take(DIGEST_SHOWN).collect();
-    let people: Vec<&str> = gate.task.approvals.iter().map(|approval| approval.person.as_str()).collect();
+    let people: Vec<&str> = gate.task.approvals.iter().map(|approval| approval.by.name.as_str()).collect();
     let so_far = if people.is_empty() { String::new() } else { format!(", so far {}", people.join(", ")) };
     let since = age(gate.since(), now);
     let line = approve_line(&command_name(&run.placement, &run.name), gate);

@@ -3,13 +3,14 @@
 use jiff::{SignedDuration, Timestamp};
 
 use crate::api::staged::StageTaskType;
-use crate::model::commands::{Command, Person, Refusal, RefusalReason};
+use crate::model::commands::{Command, Person, Refusal, RefusalReason, Verb};
 use crate::model::id::Digest;
 use crate::model::runs::{
     Approval, ApprovalRules, Gate, RunPhase, RunRecord, StagePhase, StageRecord, TaskRecord, request_name,
 };
 
 use super::phases::end_run;
+use crate::rollout::rights::{Policy, may};
 
 /// Characters of a digest that are enough to say which one is meant.
 const DIGEST_PREFIX_MIN: usize = 7;
@@ -60,28 +61,9 @@ fn has_approval(tasks: &[TaskRecord]) -> bool {
     tasks.iter().any(|task| task.type_ == StageTaskType::Approval)
 }
 
-/// Says whether the strategy's annotation `approvers` lets a person approve whom the surface has let in. It can only narrow:
-/// absent, or with any `permission:`, everybody whom the surface let in may.
-///
-/// # Errors
-/// Who may, and why this person is not among them.
-pub fn allowed(person: &str, approvers: Option<&str>) -> Result<(), String> {
-    let Some(approvers) = approvers else { return Ok(()) };
-    let entries = || approvers.split(',').map(str::trim).filter_map(|entry| entry.split_once(':'));
-    if entries().any(|(kind, name)| kind == "permission" || (kind == "user" && name == person)) {
-        return Ok(());
-    }
-    let teams = if entries().any(|(kind, _)| kind == "team") {
-        "; who is in a team is known to the forge alone, so its members approve there"
-    } else {
-        ""
-    };
-    Err(format!("{person} may not approve here: the strategy names {approvers} as approvers{teams}"))
-}
-
 /// Takes a person's yes at a gate of a run. The gate opens when as many different people as `rules` want have said so for
 /// exactly the stage's digest, none longer ago than their word counts; it never closes again. Who the person is and whether
-/// they may was found out before.
+/// they may was found out before; whether those who spoke earlier still may is asked again, by the policy as it is now.
 ///
 /// # Errors
 /// Nothing waits there, the request or the digest shown is another or too old, or the person has said so already. Nothing has
@@ -91,9 +73,10 @@ pub fn approve(
     at: &GateName,
     person: &Person,
     command: &Command,
-    rules: ApprovalRules,
+    policy: &Policy<'_>,
     now: Timestamp,
 ) -> Result<Approved, Refusal> {
+    let rules = policy.rules;
     let stage = waiting(run, at)?;
     let digest = stage.digest.clone();
     check_digest(stage, command.digest.as_deref())?;
@@ -107,7 +90,7 @@ pub fn approve(
         );
         return Err(refusal(RefusalReason::Expired, message));
     }
-    let is_of = |approval: &&Approval| approval.person == person.name;
+    let is_of = |approval: &&Approval| approval.is_by(person);
     if let Some(earlier) = task.approvals.iter().filter(is_of).find(|approval| counts(approval, &digest, rules, now)) {
         let message = format!(
             "{} approved stage {name} already at {}; {} of {} approvals are there, and the next must come from somebody else",
@@ -118,10 +101,9 @@ pub fn approve(
         );
         return Err(refusal(RefusalReason::NotPossible, message));
     }
-    task.approvals.retain(|approval| approval.person != person.name);
+    task.approvals.retain(|approval| !approval.is_by(person) && may(&approval.by, Verb::Approve, policy).is_ok());
     task.approvals.push(Approval {
-        person: person.name.clone(),
-        surface: person.surface,
+        by: person.clone(),
         at: now,
         digest: digest.clone(),
         reason: command.reason.clone(),

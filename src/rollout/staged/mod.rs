@@ -15,6 +15,6 @@ mod stages;
 #[cfg(test)]
 mod tests;
 
-pub use gates::{Approved, GateName, allowed, approve, named_request, reject};
+pub use gates::{Approved, GateName, approve, named_request, reject};
 pub use machine::{Event, Note, Seen, Situation, Step, advance, catch_up, reached, retry};
 pub use stages::{PlannedStage, StageError, stages};

@@ -11,7 +11,7 @@ fn an_approval_says_who_when_where_and_what() {
     story.say(Verb::Approve, "p-0 one").expect("the gate opens");
     let task = &story.run("p-0").stages[0].after[0];
     let approval = &task.approvals[0];
-    assert_eq!((approval.person.as_str(), approval.surface, approval.at), ("ann", Surface::Api, story.now));
+    assert_eq!((approval.by.name.as_str(), approval.by.surface, approval.at), ("ann", Surface::Api, story.now));
     assert_eq!(approval.digest, story.run("p-0").stages[0].digest);
     assert_eq!(task.done_at, Some(story.now));
 }

@@ -24,7 +24,7 @@ pub fn stages(view: &PlacementView, rules: ApprovalRules, run: &RunRecord, way: 
         let gate = gates.iter().find(|gate| gate.stage.name == stage.name && gate.is_approval());
         let tasks = || stage.before.iter().chain(&stage.after);
         let mut approved_by: Vec<String> = Vec::new();
-        for person in tasks().flat_map(|task| &task.approvals).map(|approval| &approval.person) {
+        for person in tasks().flat_map(|task| &task.approvals).map(|approval| &approval.by.name) {
             if !approved_by.contains(person) {
                 approved_by.push(person.clone());
             }

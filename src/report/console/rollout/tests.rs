@@ -1,7 +1,7 @@
 use pulldown_cmark::{Event, Options, Parser, Tag};
 
 use super::super::fixtures::{HOSTILE, commit, gate, halted, voice, waiting, with_text_everywhere};
-use super::super::notice::notice;
+use super::super::notice::{notice, to_copy};
 use super::super::reply;
 use super::*;
 use crate::forge::grammar::parse;
@@ -102,6 +102,12 @@ fn deletions_wait() {
     /approve deletion sha=abc1234
     ```
     ");
+}
+
+#[test]
+fn lines_to_copy_are_lines_of_ours() {
+    let lines = ["/approve canary placement=shop/api sha=abc1234", "/approve `x`", "/approve @org/all", "/a\n```"];
+    assert_eq!(to_copy(&lines), format!("\n```text\n{}\n```\n", lines[0]));
 }
 
 #[test]

@@ -113,25 +113,6 @@ fn a_no_ends_the_run() {
 }
 
 #[test]
-fn annotations_narrow_who_may() {
-    let rows = [
-        ("ann", None, ""),
-        ("ann", Some("user:ann"), ""),
-        ("ann", Some("user:bob, user:ann"), ""),
-        ("ann", Some("user:bob,permission:write"), ""),
-        ("ann", Some("user:bob"), "ann may not approve here: the strategy names user:bob as approvers"),
-        ("ann", Some("user:annie"), "may not"),
-        ("ann", Some("team:org/ann"), "known to the forge alone"),
-    ];
-    for (person, approvers, expected) in rows {
-        match allowed(person, approvers) {
-            Ok(()) => assert_eq!(expected, "", "{approvers:?}"),
-            Err(why) => assert!(!expected.is_empty() && why.contains(expected), "{approvers:?}: {why}"),
-        }
-    }
-}
-
-#[test]
 fn requests_have_names() {
     assert_eq!(request_name("web-3", "canary", Gate::After), "web-3-after-canary");
     let mut runs = [World::new("canary before after: a; free: b").run, World::new("canary after: a; last: b").run];

@@ -89,7 +89,7 @@ fn cites_approvals(run: &RunRecord, required: usize) -> bool {
             .filter(|t| t.type_ == StageTaskType::Approval && t.done_at.is_some());
         done.into_iter().all(|task| {
             let mut people: Vec<&str> =
-                task.approvals.iter().filter(|a| a.digest == stage.digest).map(|a| a.person.as_str()).collect();
+                task.approvals.iter().filter(|a| a.digest == stage.digest).map(|a| a.by.name.as_str()).collect();
             people.sort_unstable();
             people.dedup();
             people.len() >= required

@@ -12,6 +12,7 @@ use crate::model::commands::{Command, Person, Refusal, Verb};
 use crate::model::id::{ClusterName, Digest, PlacementKey};
 use crate::model::overrides::PickedOverrides;
 use crate::model::runs::*;
+use crate::rollout::rights::Policy;
 use crate::rollout::{Health, MaxFailures, Readiness};
 
 /// What a stage's digest begins with.
@@ -199,7 +200,8 @@ impl World {
     ) -> Result<Approved, Refusal> {
         let at = GateName { run: self.run.name.clone(), stage: stage.to_owned(), gate };
         let (person, command) = said(Verb::Approve, person, shown);
-        approve(&mut self.run, &at, &person, &command, self.rules, self.now)
+        let policy = Policy { rules: self.rules, approvers: &[], narrowed: None };
+        approve(&mut self.run, &at, &person, &command, &policy, self.now)
     }
 
     /// Advances the run and moves bindings as it says.
@@ -255,6 +257,7 @@ pub fn said(verb: Verb, person: &str, shown: Option<&str>) -> (Person, Command) 
         target: "run".to_owned(),
         stage: None,
         to: None,
+        to_commit: None,
         digest: shown.map(str::to_owned),
         reason: Some("seen".to_owned()),
         message: None,

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde_json::Value;
 
+use super::id::{ClusterName, CommitId, Digest, ObjectId};
+use super::manifest::InputError;
+use super::ocm::DecidedGroup;
+use super::records::{ClusterDecision, ResourceSnapshot};
 use crate::api::placement::StrategyType;
-use crate::model::id::{ClusterName, CommitId, Digest, ObjectId};
-use crate::model::manifest::InputError;
-use crate::model::ocm::DecidedGroup;
-use crate::model::records::{ClusterDecision, ResourceSnapshot};
+use crate::api::staged::StageTaskType;
 
 /// What a tree would do to the fleet.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -188,6 +189,27 @@ pub struct StagePlan {
     pub clusters: Vec<ClusterName>,
     /// Clusters that move at once.
     pub max_concurrency: usize,
+    /// What must be done before the first of them moves.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub before: Vec<GatePlan>,
+    /// What must be done before the next stage begins.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub after: Vec<GatePlan>,
+}
+
+/// What a stage waits for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct GatePlan {
+    /// Time, or a person.
+    #[serde(rename = "type")]
+    pub type_: StageTaskType,
+    /// How long, as the strategy writes it; of waits only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wait_time: Option<String>,
+    /// Who may approve, as the strategy's annotation says; absent: whoever the configuration lets.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub approvers: Option<String>,
 }
 
 /// What one cluster holds at the end.

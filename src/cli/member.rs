@@ -1,0 +1,128 @@
+//! `gitfleet member`: what a member cluster needs before it can be delivered to.
+
+mod rbac;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use serde_json::json;
+
+use super::exit::Exit;
+use super::output;
+use crate::cluster::bootstrap::{Admin, TokenSource};
+use rbac::{Grant, Resource};
+
+/// Shortest life of a token that API servers grant.
+const TOKEN_LIFETIME_MIN: Duration = Duration::from_mins(10);
+
+/// What is done about members.
+#[derive(Debug, clap::Subcommand)]
+pub enum Member {
+    /// Print the RBAC a member cluster needs, or the kubeconfig made of it.
+    Bootstrap(Bootstrap),
+}
+
+/// Options of `member bootstrap`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "First: gitfleet member bootstrap NAME | kubectl --context NAME apply -f -
+Then:  gitfleet member bootstrap NAME -o kubeconfig --kubeconfig ADMIN --context NAME >NAME.kubeconfig
+docs/deploy.md says what narrowing costs.")]
+pub struct Bootstrap {
+    /// The member's name; the context of the kubeconfig is called so.
+    name: String,
+    /// What to print.
+    #[arg(short, long, value_enum, default_value = "rbac")]
+    output: Print,
+    /// Only these resources, as RBAC names them: `deployments.apps,services,widgets.example.com`. Kinds that Kubernetes knows
+    /// may be given as `Deployment.apps`.
+    #[arg(long, value_name = "RESOURCE[.GROUP]", value_delimiter = ',', value_parser = Resource::parse)]
+    resources: Vec<Resource>,
+    /// Write only in these namespaces; they are made if they are missing.
+    #[arg(long, value_name = "NAMESPACE", value_delimiter = ',', value_parser = rbac::namespace)]
+    namespaces: Vec<String>,
+    /// Let it deliver roles and bindings that grant more than it has itself. It can then make itself anything.
+    #[arg(long)]
+    allow_rbac: bool,
+    /// Do not let it read nodes and pods: placements that weigh capacity then pass this member over.
+    #[arg(long)]
+    no_facts: bool,
+    /// With -o kubeconfig: the kubeconfig of somebody who may read the token.
+    #[arg(long, value_name = "FILE", required_if_eq("output", "kubeconfig"))]
+    kubeconfig: Option<PathBuf>,
+    /// With -o kubeconfig: the context in that file; absent means its current one.
+    #[arg(long, value_name = "NAME")]
+    context: Option<String>,
+    /// With -o kubeconfig: the address of the API server as the daemon reaches it, where it is another than that file's.
+    #[arg(long, value_name = "URL")]
+    server: Option<String>,
+    /// With -o kubeconfig: request a token that ends after this time, instead of reading the lasting one from its Secret.
+    #[arg(long, value_name = "DURATION", value_parser = lifetime)]
+    token_lifetime: Option<Duration>,
+}
+
+/// What `member bootstrap` prints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Print {
+    /// Manifests for `kubectl apply`.
+    Rbac,
+    /// The kubeconfig for `members:` of gitfleet.yaml. It holds a token: send it to a file that only you can read.
+    Kubeconfig,
+}
+
+fn lifetime(text: &str) -> Result<Duration, String> {
+    let lifetime = super::run::duration(text)?;
+    if lifetime < TOKEN_LIFETIME_MIN {
+        return Err(format!("API servers grant no token for less than {} s", TOKEN_LIFETIME_MIN.as_secs()));
+    }
+    Ok(lifetime)
+}
+
+/// Runs the command.
+pub fn run(what: &Member) -> anyhow::Result<Exit> {
+    let Member::Bootstrap(args) = what;
+    match args.output {
+        Print::Rbac => output::print(&args.manifests()),
+        Print::Kubeconfig => output::print(&args.kubeconfig()?),
+    }
+}
+
+impl Bootstrap {
+    fn manifests(&self) -> String {
+        let grant = Grant {
+            resources: &self.resources,
+            namespaces: &self.namespaces,
+            allow_rbac: self.allow_rbac,
+            facts: !self.no_facts,
+        };
+        let head = format!("# What gitfleet may do on the member {}; docs/deploy.md explains each line.\n", self.name);
+        let objects = grant.objects();
+        let documents = objects.iter().map(|object| format!("---\n{}", crate::yaml::to_string(object)));
+        std::iter::once(head).chain(documents).collect()
+    }
+
+    fn kubeconfig(&self) -> anyhow::Result<String> {
+        let path = self.kubeconfig.as_deref().context("--kubeconfig is required with -o kubeconfig")?;
+        let admin = Admin::read(&self.name, path, self.context.as_deref())?;
+        let cluster = admin.cluster(self.server.as_deref())?;
+        let source = match self.token_lifetime {
+            None => TokenSource::Secret(rbac::TOKEN_SECRET),
+            Some(lifetime) => TokenSource::Request(lifetime),
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let token = runtime.block_on(admin.token(rbac::NAMESPACE, rbac::ACCOUNT, source))?;
+        ensure!(!token.is_empty(), "the cluster gave an empty token for {}/{}", rbac::NAMESPACE, rbac::ACCOUNT);
+        let name = &self.name;
+        Ok(crate::yaml::to_string(&json!({
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": name, "cluster": cluster}],
+            "users": [{"name": rbac::ACCOUNT, "user": {"token": token}}],
+            "contexts": [{"name": name, "context": {"cluster": name, "user": rbac::ACCOUNT}}],
+            "current-context": name,
+        })))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,190 @@
+//! The rights of gitfleet on a member, as objects. The verbs are those of the requests that `cluster` makes, no others.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use crate::api::check::is_dns_label;
+use crate::model::kinds::{self, BUILT_IN};
+use crate::model::tree::Scope;
+
+/// Namespace of the account and of the inventory.
+pub const NAMESPACE: &str = crate::deliver::inventory::NAMESPACE;
+/// The account of the daemon on a member; its roles and bindings have the same name.
+pub const ACCOUNT: &str = "gitfleet";
+/// The Secret that the cluster puts a lasting token in.
+pub const TOKEN_SECRET: &str = "gitfleet-token";
+
+/// Deliver, look again, prune. Server-side apply is a patch, and needs `create` too where there is no object yet.
+const WRITE: [&str; 4] = ["get", "create", "patch", "delete"];
+/// Follow what was delivered. Watches span all namespaces: one for each kind, not one for each kind and namespace.
+const WATCH: [&str; 2] = ["list", "watch"];
+/// API group of roles and bindings.
+const RBAC_GROUP: &str = "rbac.authorization.k8s.io";
+
+/// A resource as RBAC names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resource {
+    group: String,
+    plural: String,
+    scope: Scope,
+}
+
+impl Resource {
+    /// Reads `plural[.group]`, or `Kind[.group]` of a kind that Kubernetes knows. What nobody knows counts as namespaced.
+    ///
+    /// # Errors
+    /// It is neither.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let (name, group) = text.split_once('.').unwrap_or((text, ""));
+        let plain = |text: &str| text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'.');
+        if name.is_empty() || !plain(name) || !plain(group) || (text.contains('.') && group.is_empty()) {
+            return Err("write a resource such as deployments.apps, or configmaps for the core group".to_owned());
+        }
+        let known = match kinds::lookup(group, name) {
+            Some(known) => Some(known),
+            None => BUILT_IN.iter().find(|known| known.group == group && known.plural == name),
+        };
+        match known {
+            Some(known) => Ok(Self { group: group.to_owned(), plural: known.plural.to_owned(), scope: known.scope }),
+            None if name.bytes().any(|byte| byte.is_ascii_uppercase()) => Err(format!(
+                "{name} is no kind of Kubernetes itself; write the resource's plural, as in its definition"
+            )),
+            None => Ok(Self { group: group.to_owned(), plural: name.to_owned(), scope: Scope::Namespaced }),
+        }
+    }
+}
+
+/// Reads the name of a namespace.
+///
+/// # Errors
+/// It is no such name.
+pub fn namespace(text: &str) -> Result<String, String> {
+    if is_dns_label(text) { Ok(text.to_owned()) } else { Err("no name of a namespace".to_owned()) }
+}
+
+/// What is granted.
+pub struct Grant<'a> {
+    /// Only these; all without any.
+    pub resources: &'a [Resource],
+    /// Writes only here; everywhere without any.
+    pub namespaces: &'a [String],
+    /// Roles and bindings may grant what the account does not have.
+    pub allow_rbac: bool,
+    /// Nodes and pods are read.
+    pub facts: bool,
+}
+
+impl Grant<'_> {
+    /// Returns the objects to apply, in an order that can be applied.
+    pub fn objects(&self) -> Vec<Value> {
+        let account = json!({"name": ACCOUNT, "namespace": NAMESPACE});
+        let mut objects = vec![json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})];
+        let named = self.namespaces.iter().filter(|name| *name != NAMESPACE);
+        objects.extend(named.map(|name| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})));
+        objects.push(json!({
+            "apiVersion": "v1", "kind": "ServiceAccount", "metadata": account, "automountServiceAccountToken": false,
+        }));
+        objects.push(json!({
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "type": "kubernetes.io/service-account-token",
+            "metadata": {
+                "name": TOKEN_SECRET,
+                "namespace": NAMESPACE,
+                "annotations": {"kubernetes.io/service-account.name": ACCOUNT},
+            },
+        }));
+        objects.push(role("ClusterRole", None, &self.cluster_rules()));
+        objects.push(binding("ClusterRole", None));
+        let inventory = vec![rule(&[""], &["configmaps"], &[WRITE.as_slice(), &["list"]].concat())];
+        for (namespace, rules) in self.namespace_rules(inventory) {
+            objects.push(role("Role", Some(&namespace), &rules));
+            objects.push(binding("Role", Some(&namespace)));
+        }
+        objects
+    }
+
+    fn cluster_rules(&self) -> Vec<Value> {
+        let all = [WRITE.as_slice(), &WATCH].concat();
+        let mut rules = if self.namespaces.is_empty() {
+            self.of(&all, |_| true)
+        } else {
+            let mut rules = self.of(&WATCH, |resource| resource.scope == Scope::Namespaced);
+            let elsewhere = |resource: &Resource| resource.scope == Scope::Cluster && resource.plural != "namespaces";
+            if !self.resources.is_empty() {
+                rules.extend(self.of(&all, elsewhere));
+            }
+            if self.delivers_namespaces() {
+                rules.push(rule(&[""], &["namespaces"], &WATCH));
+                let mut own = rule(&[""], &["namespaces"], &WRITE);
+                own["resourceNames"] = json!(self.namespaces);
+                rules.push(own);
+            }
+            rules
+        };
+        if self.facts && !(self.resources.is_empty()) {
+            rules.push(rule(&[""], &["nodes", "pods"], &WATCH));
+        }
+        if self.allow_rbac && self.namespaces.is_empty() {
+            rules.push(rule(&[RBAC_GROUP], &["roles", "clusterroles"], &["escalate", "bind"]));
+        }
+        rules
+    }
+
+    /// Namespaces among the resources, or all resources: their objects may be delivered too.
+    fn delivers_namespaces(&self) -> bool {
+        self.resources.is_empty() || self.resources.iter().any(|r| r.group.is_empty() && r.plural == "namespaces")
+    }
+
+    fn namespace_rules(&self, inventory: Vec<Value>) -> BTreeMap<String, Vec<Value>> {
+        let mut rules = BTreeMap::from([(NAMESPACE.to_owned(), inventory)]);
+        for namespace in self.namespaces {
+            let own = rules.entry(namespace.clone()).or_default();
+            own.extend(self.of(&WRITE, |resource| resource.scope == Scope::Namespaced));
+            if self.allow_rbac {
+                own.push(rule(&[RBAC_GROUP], &["roles"], &["escalate", "bind"]));
+            }
+        }
+        rules
+    }
+
+    /// Returns rules for the resources that are wanted, one for each API group; one for everything where none are named.
+    fn of(&self, verbs: &[&str], wanted: impl Fn(&Resource) -> bool) -> Vec<Value> {
+        if self.resources.is_empty() {
+            return vec![rule(&["*"], &["*"], verbs)];
+        }
+        let mut groups: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for resource in self.resources.iter().filter(|resource| wanted(resource)) {
+            groups.entry(&resource.group).or_default().push(&resource.plural);
+        }
+        groups.into_iter().map(|(group, resources)| rule(&[group], &resources, verbs)).collect()
+    }
+}
+
+fn rule(groups: &[&str], resources: &[&str], verbs: &[&str]) -> Value {
+    json!({"apiGroups": groups, "resources": resources, "verbs": verbs})
+}
+
+fn metadata(namespace: Option<&str>) -> Value {
+    match namespace {
+        None => json!({"name": ACCOUNT}),
+        Some(namespace) => json!({"name": ACCOUNT, "namespace": namespace}),
+    }
+}
+
+fn role(kind: &str, namespace: Option<&str>, rules: &[Value]) -> Value {
+    json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": metadata(namespace), "rules": rules,
+    })
+}
+
+fn binding(kind: &str, namespace: Option<&str>) -> Value {
+    json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": format!("{kind}Binding"),
+        "metadata": metadata(namespace),
+        "roleRef": {"apiGroup": RBAC_GROUP, "kind": kind, "name": ACCOUNT},
+        "subjects": [{"kind": "ServiceAccount", "name": ACCOUNT, "namespace": NAMESPACE}],
+    })
+}

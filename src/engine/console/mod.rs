@@ -1,0 +1,448 @@
+//! The console: all talk with the forge, in one task, one call at a time.
+//!
+//! The core tells it how placements and the source stand, webhooks hint that something happened, and where nobody hints it looks
+//! by itself: both ways lead to the same end. What is to be said goes through an [`outbox`], what people say is [weighed](weigh)
+//! and handed to the hall like every other command. The hall never waits for it: a forge that is down delays words, no rollout.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
+
+use super::clock;
+use super::follow::Request;
+use super::plan::Basis;
+use crate::config::{Notify, Plans};
+use crate::forge::{Error, Forge};
+use crate::http::Instruction;
+use crate::model::forge::{ForgeEvent, ForgeUser, ThreadNumber};
+use crate::model::id::CommitId;
+use crate::model::records::SourceRecord;
+use crate::report::console::words::Voice;
+use crate::report::mask::MaskKey;
+use crate::store::Store;
+
+mod books;
+mod connect;
+mod listen;
+pub mod outbox;
+mod pulls;
+mod send;
+pub mod story;
+mod threads;
+mod weigh;
+mod words;
+
+pub use books::FORGE_PREFIX;
+use books::{Books, Heard};
+pub use connect::{Error as ConnectError, connect, forge_settings};
+use outbox::{Next, Outbox};
+use pulls::Pulls;
+use story::{Stories, Told};
+
+/// The longest the task sleeps where nothing is due.
+const FAR: SignedDuration = SignedDuration::from_hours(1);
+/// Pause after a read that failed; it doubles with each that follows.
+const READ_RETRY_FIRST: SignedDuration = SignedDuration::from_secs(2);
+/// The longest pause after reads that failed.
+const READ_RETRY_MAX: SignedDuration = SignedDuration::from_mins(2);
+/// How much more rarely the forge is asked for news while webhooks bring them.
+const HOOKED_POLL_FACTOR: u32 = 10;
+/// The longest pause between two looks while webhooks bring news.
+const HOOKED_POLL_MAX: Duration = Duration::from_mins(5);
+/// How long webhooks count as alive after their last word.
+const HOOKED_FOR: SignedDuration = SignedDuration::from_hours(1);
+/// Comments that wait to be read; hints beyond are dropped, and looking finds them.
+const HINTS_MAX: usize = 1000;
+
+/// How the forge is talked with.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Identity of our source: what we write is marked with it.
+    pub source: String,
+    /// How often the forge is asked for news where no webhook brings them.
+    pub poll_interval: Duration,
+    /// When a new comment is written.
+    pub notify: BTreeSet<Notify>,
+    /// What is said of pull requests.
+    pub plans: Plans,
+    /// How we speak.
+    pub voice: Voice,
+    /// Who may approve by the configuration: its teams are asked about.
+    pub approvers: Vec<String>,
+    /// What marks hidden values in plans.
+    pub mask: MaskKey,
+    /// Pull requests can be fetched from the source.
+    pub fetches: bool,
+}
+
+/// What the core tells.
+#[derive(Clone, Debug)]
+pub enum News {
+    /// How a placement stands.
+    Placement(Box<Told>),
+    /// How the source stands.
+    Source(Box<SourceRecord>),
+}
+
+/// What the console needs of others.
+pub struct Doors {
+    /// The forge.
+    pub forge: Arc<dyn Forge>,
+    /// Where its records are. Nobody else writes below [`FORGE_PREFIX`].
+    pub store: Arc<dyn Store>,
+    /// The source's thread.
+    pub requests: Sender<Request>,
+    /// Who carries commands out.
+    pub instructions: mpsc::UnboundedSender<Instruction>,
+    /// Who hands out what plans start from.
+    pub bases: mpsc::UnboundedSender<oneshot::Sender<Basis>>,
+    /// What webhooks say.
+    pub hints: mpsc::Receiver<ForgeEvent>,
+    /// The repository's id, once it is known: deliveries for another are refused.
+    pub repository: Arc<OnceLock<u64>>,
+}
+
+enum Message {
+    News(News),
+    Finish(oneshot::Sender<()>),
+}
+
+/// The running task; ends when dropped.
+pub struct ConsoleTask {
+    messages: mpsc::UnboundedSender<Message>,
+    task: JoinHandle<()>,
+}
+
+impl Drop for ConsoleTask {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl ConsoleTask {
+    /// Starts the task.
+    ///
+    /// # Errors
+    /// Its records cannot be read.
+    pub fn start(settings: Settings, doors: Doors) -> crate::store::Result<Self> {
+        let books = Books::read(doors.store.as_ref())?;
+        let (messages, inbox) = mpsc::unbounded_channel();
+        let console = Console::begin(settings, doors, books, inbox);
+        Ok(Self { messages, task: tokio::spawn(console.run()) })
+    }
+
+    /// Tells it something.
+    pub fn tell(&self, news: News) {
+        // It ends only with us.
+        drop(self.messages.send(Message::News(news)));
+    }
+
+    /// Waits until nothing is left to say, or so long.
+    pub async fn finish(&self, patience: Duration) {
+        let (done, finished) = oneshot::channel();
+        drop(self.messages.send(Message::Finish(done)));
+        if tokio::time::timeout(patience, finished).await.is_err() {
+            tracing::warn!("the forge was not told everything; the next start goes on");
+        }
+    }
+}
+
+struct Console {
+    settings: Settings,
+    doors: Doors,
+    inbox: mpsc::UnboundedReceiver<Message>,
+    outbox: Outbox,
+    stories: Stories,
+    pulls: Pulls,
+    heard: BTreeMap<u64, Heard>,
+    /// Comments to be read, with their conversations.
+    to_read: VecDeque<(ThreadNumber, u64)>,
+    /// Who we are, once the forge said.
+    me: Option<ForgeUser>,
+    /// The branch that is followed, once git said.
+    branch: Option<String>,
+    /// The commit in force.
+    accepted: Option<CommitId>,
+    /// Nothing is read before.
+    read_after: Option<Timestamp>,
+    read_failures: u32,
+    /// When the forge is asked for news next.
+    look_at: Timestamp,
+    /// When a webhook last brought something.
+    hooked_at: Option<Timestamp>,
+    /// Conversations whose comments are to be listed.
+    to_list: BTreeSet<ThreadNumber>,
+    /// Stories whose thread is to be looked for, and when.
+    to_find: BTreeMap<CommitId, Timestamp>,
+    finishing: Option<oneshot::Sender<()>>,
+    /// What was logged of failures, and when: a lasting one is said once an hour.
+    said: BTreeMap<String, Timestamp>,
+}
+
+impl Console {
+    fn begin(settings: Settings, doors: Doors, books: Books, inbox: mpsc::UnboundedReceiver<Message>) -> Self {
+        let now = clock::now();
+        let outbox = Outbox::restore(books.outbox, doors.forge.limits());
+        let stories = Stories::restore(books.stories);
+        let open = stories.iter().filter(|story| story.thread.is_none() && story.ended_at.is_none());
+        let to_find = open.map(|story| (story.commit.clone(), now)).collect();
+        Self {
+            pulls: Pulls::restore(books.pulls),
+            settings,
+            doors,
+            inbox,
+            outbox,
+            stories,
+            heard: books.heard,
+            to_read: VecDeque::new(),
+            me: None,
+            branch: None,
+            accepted: None,
+            read_after: None,
+            read_failures: 0,
+            look_at: now,
+            hooked_at: None,
+            to_list: BTreeSet::new(),
+            to_find,
+            finishing: None,
+            said: BTreeMap::new(),
+        }
+    }
+
+    /// # Cancel safety
+    /// May be dropped at any point: what was begun is written down before, and the next life asks what came of it.
+    async fn run(mut self) {
+        loop {
+            while let Ok(message) = self.inbox.try_recv() {
+                self.take(message);
+            }
+            while let Ok(hint) = self.doors.hints.try_recv() {
+                self.hint(hint);
+            }
+            while let Some(plan) = self.pulls.finished() {
+                self.planned(plan);
+            }
+            self.keep().await;
+            if self.act().await {
+                continue;
+            }
+            if self.is_done()
+                && let Some(finished) = self.finishing.take()
+            {
+                // Whoever waited may have gone.
+                let _ = finished.send(());
+            }
+            let pause = clock::until(self.next_wake());
+            tokio::select! {
+                message = self.inbox.recv() => match message {
+                    Some(message) => self.take(message),
+                    None => return,
+                },
+                Some(hint) = self.doors.hints.recv() => self.hint(hint),
+                () = self.pulls.wait() => {}
+                () = tokio::time::sleep(pause) => {}
+            }
+        }
+    }
+
+    fn take(&mut self, message: Message) {
+        let now = clock::now();
+        match message {
+            Message::Finish(done) => self.finishing = Some(done),
+            Message::News(News::Placement(told)) => self.stories.take(&told, now),
+            Message::News(News::Source(source)) => {
+                if source.accepted != self.accepted {
+                    self.accepted.clone_from(&source.accepted);
+                    self.pulls.base_moved(now);
+                }
+                self.stories.take_source(&source, now);
+            }
+        }
+    }
+
+    /// Takes in a hint: what happened is read later, and not taken from it.
+    fn hint(&mut self, event: ForgeEvent) {
+        let now = clock::now();
+        self.hooked_at = Some(now);
+        match event {
+            ForgeEvent::Push { branch } => {
+                if self.branch.as_ref().is_none_or(|followed| *followed == branch) {
+                    // Without its thread the source is not followed any more, which is told elsewhere.
+                    drop(self.doors.requests.send(Request::Poll));
+                }
+            }
+            ForgeEvent::PullRequest { number } => self.pulls.look_at(number),
+            ForgeEvent::Comment { thread, id } => {
+                if self.to_read.len() < HINTS_MAX && !self.to_read.contains(&(thread, id)) {
+                    self.to_read.push_back((thread, id));
+                }
+            }
+        }
+    }
+
+    /// Says what changed stories are to say, and writes down what changed. What cannot be written down is not acted on: the
+    /// loop comes here again.
+    async fn keep(&mut self) {
+        let now = clock::now();
+        for commit in self.stories.forget(now) {
+            self.forget_story(&commit);
+        }
+        let mut ops = Vec::new();
+        for (commit, story) in self.stories.take_changed() {
+            ops.push(books::story_op(&commit, story.as_ref()));
+            if let Some(story) = story {
+                self.tell_story(&story, now);
+            }
+        }
+        ops.extend(self.outbox.take_changed().iter().map(|(slot, entry)| books::outbox_op(slot, entry.as_ref())));
+        ops.extend(self.pulls.take_changed().iter().map(|(number, pull)| books::pull_op(*number, pull.as_ref())));
+        ops.extend(books::forget_heard(&mut self.heard, now).into_iter().map(Ok));
+        self.write(ops).await;
+    }
+
+    /// Writes down; a store that refuses is tried again until it takes it, because nothing may be said that it does not know.
+    async fn write(&mut self, ops: Vec<crate::store::Result<crate::store::Op>>) {
+        let mut known = Vec::new();
+        for op in ops {
+            match op {
+                Ok(op) => known.push(op),
+                Err(error) => tracing::error!(%error, "a record of the forge cannot be written down"),
+            }
+        }
+        if known.is_empty() {
+            return;
+        }
+        let mut delays = clock::delays(Duration::from_secs(1), Duration::from_secs(30));
+        loop {
+            let (store, ops) = (Arc::clone(&self.doors.store), known.clone());
+            match tokio::task::spawn_blocking(move || store.batch(ops)).await.expect("writing does not panic") {
+                Ok(_) => return,
+                Err(error) => {
+                    tracing::error!(%error, "what is said on the forge cannot be written down; trying again");
+                    tokio::time::sleep(delays.next().unwrap_or(Duration::from_secs(30))).await;
+                }
+            }
+        }
+    }
+
+    /// Does the one thing that is due first. Returns whether there was one.
+    async fn act(&mut self) -> bool {
+        let now = clock::now();
+        if let Next::Write(write) = self.outbox.next(now)
+            && self.is_known(&write)
+        {
+            self.send(*write).await;
+            return true;
+        }
+        if self.read_after.is_some_and(|at| at > now) {
+            return false;
+        }
+        if self.me.is_none() {
+            return self.introduce().await;
+        }
+        if let Some((thread, id)) = self.to_read.pop_front() {
+            self.read_comment(thread, id).await;
+            return true;
+        }
+        if let Some((commit, _)) = self.to_find.iter().find(|(_, at)| **at <= now) {
+            let commit = commit.clone();
+            self.find_thread(&commit).await;
+            return true;
+        }
+        if self.look_at <= now {
+            self.look(now).await;
+            return true;
+        }
+        if let Some(thread) = self.to_list.pop_first() {
+            self.list_comments(thread).await;
+            return true;
+        }
+        self.pulls_act(now).await
+    }
+
+    /// Statuses can be written before we know who we are; comments not, because ours could not be found again.
+    fn is_known(&self, write: &outbox::Write) -> bool {
+        self.me.is_some() || !matches!(write.slot, outbox::Slot::Comment { .. })
+    }
+
+    fn next_wake(&self) -> Timestamp {
+        let now = clock::now();
+        let said = match self.outbox.next(now) {
+            Next::At(at) => Some(at),
+            Next::Write(_) | Next::Nothing => None,
+        };
+        let read = self.to_find.values().copied().chain([self.look_at]).chain(self.pulls.next_wake()).min();
+        let has_reading = !self.to_read.is_empty() || !self.to_list.is_empty() || self.me.is_none();
+        let read = read.filter(|_| !has_reading).or(Some(now));
+        // What failed is not tried again before its pause is over.
+        let read = read.max(self.read_after);
+        said.into_iter().chain(read).min().unwrap_or(now + FAR)
+    }
+
+    /// Tells whether nothing is left to be said that can be said now.
+    fn is_done(&self) -> bool {
+        self.outbox.waiting() == 0 && self.to_find.is_empty() && !self.pulls.is_busy()
+    }
+
+    /// Asks who we are, which repository it is and which branch is followed.
+    async fn introduce(&mut self) -> bool {
+        if let Some(id) = self.read(self.doors.forge.repository_id().await)
+            && let Some(me) = self.read(self.doors.forge.whoami().await)
+        {
+            let _ = self.doors.repository.set(id);
+            tracing::info!(account = me.login, "talking with the forge");
+            self.me = Some(me);
+        }
+        true
+    }
+
+    /// Looks for news that no webhook brought.
+    async fn look(&mut self, now: Timestamp) {
+        let hooked = self.hooked_at.is_some_and(|at| now.duration_since(at) < HOOKED_FOR);
+        let pause = if hooked {
+            (self.settings.poll_interval * HOOKED_POLL_FACTOR).min(HOOKED_POLL_MAX).max(self.settings.poll_interval)
+        } else {
+            self.settings.poll_interval
+        };
+        self.look_at = now + SignedDuration::try_from(pause).unwrap_or(FAR);
+        self.to_list.extend(self.spoken_in());
+        self.list_pulls().await;
+    }
+
+    /// Takes in what came of a read. A failure is logged and pauses all reading.
+    fn read<T>(&mut self, answer: crate::forge::Result<T>) -> Option<T> {
+        match answer {
+            Ok(value) => {
+                (self.read_failures, self.read_after) = (0, None);
+                Some(value)
+            }
+            Err(error) => {
+                let now = clock::now();
+                self.read_failures += 1;
+                let pause = READ_RETRY_FIRST.saturating_mul(1 << self.read_failures.min(10).saturating_sub(1));
+                let pause = match &error {
+                    Error::RateLimited { wait, .. } => SignedDuration::try_from(*wait).unwrap_or(READ_RETRY_MAX),
+                    _ => pause.min(READ_RETRY_MAX),
+                };
+                self.read_after = now.checked_add(pause).ok();
+                self.warn(&error, now);
+                None
+            }
+        }
+    }
+
+    /// Logs a failure, a lasting one once an hour.
+    fn warn(&mut self, error: &Error, now: Timestamp) {
+        let words = error.to_string();
+        self.said.retain(|_, at| now.duration_since(*at) < SignedDuration::from_hours(1));
+        if let std::collections::btree_map::Entry::Vacant(entry) = self.said.entry(words) {
+            tracing::warn!(reason = entry.key(), "the forge cannot be talked with; trying again");
+            entry.insert(now);
+        }
+    }
+}

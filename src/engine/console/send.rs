@@ -1,0 +1,92 @@
+//! Carries out what is due to be said: one call, or one look and one call where nobody knows what came of the last.
+
+use jiff::Timestamp;
+
+use super::outbox::{Outcome, Saying, Slot, Write, says_already};
+use super::{Console, clock};
+use crate::forge::{Error, Result};
+use crate::model::forge::{Comment, ThreadNumber};
+use crate::model::id::CommitId;
+use crate::report::console::rollout::{marker, marker_id};
+
+impl Console {
+    /// Says one thing. That it begins is written down first.
+    pub(super) async fn send(&mut self, write: Write) {
+        let now = clock::now();
+        self.outbox.begins(&write, now);
+        let ops = self.outbox.take_changed();
+        let ops = ops.iter().map(|(slot, entry)| super::books::outbox_op(slot, entry.as_ref())).collect();
+        self.write(ops).await;
+        let outcome = match (&write.slot, &write.saying) {
+            (Slot::Comment { id }, Saying::Comment { thread, body }) => {
+                let text = format!("{}{body}", marker(id, write.sequence));
+                match self.put_comment(&write, id, *thread, &text).await {
+                    Ok(Some(comment)) => {
+                        self.note_comment(id, &comment);
+                        Outcome::Stands { comment: Some(comment.id) }
+                    }
+                    Ok(None) => Outcome::Gone,
+                    Err(error) => Outcome::Failed(error),
+                }
+            }
+            (Slot::Status { commit, .. }, Saying::Status(_)) => match self.put_status(&write, commit).await {
+                Ok(()) => Outcome::Stands { comment: None },
+                Err(error) => Outcome::Failed(error),
+            },
+            (Slot::Reaction { comment, reaction }, _) => match self.doors.forge.react(*comment, *reaction).await {
+                Ok(()) => Outcome::Stands { comment: None },
+                Err(error) => Outcome::Failed(error),
+            },
+            // A slot holds what it is for; a record that says otherwise says nothing.
+            _ => Outcome::Stands { comment: write.comment },
+        };
+        if let Outcome::Failed(error) = &outcome {
+            self.warn(error, now);
+        }
+        self.outbox.ended(&write, outcome, clock::now());
+    }
+
+    async fn put_comment(&self, write: &Write, id: &str, thread: ThreadNumber, text: &str) -> Result<Option<Comment>> {
+        let forge = &self.doors.forge;
+        if let Some(comment) = write.comment {
+            return forge.update_comment(comment, text).await;
+        }
+        if write.unsure
+            && let Some(found) = self.find_comment(id, thread).await?
+        {
+            return forge.update_comment(found.id, text).await;
+        }
+        forge.create_comment(thread, text).await.map(Some)
+    }
+
+    /// Looks for the comment that carries a marker. Anybody can write one, so only our own count.
+    async fn find_comment(&self, id: &str, thread: ThreadNumber) -> Result<Option<Comment>> {
+        let me = self.me.as_ref().map(|me| me.id);
+        let comments = self.doors.forge.comments(thread, None).await?;
+        Ok(comments.into_iter().find(|comment| Some(comment.author.id) == me && marker_id(&comment.body) == Some(id)))
+    }
+
+    async fn put_status(&self, write: &Write, commit: &CommitId) -> Result<()> {
+        let Saying::Status(status) = &write.saying else { return Ok(()) };
+        if write.unsure && says_already(&self.doors.forge.statuses(commit).await?, status) {
+            return Ok(());
+        }
+        self.doors.forge.set_status(commit, status).await
+    }
+
+    /// Notes what a comment of ours shows, and since when, by the forge's clock.
+    fn note_comment(&mut self, id: &str, comment: &Comment) {
+        let told = self.stories.iter().find(|story| self.rollout_slot(&story.commit) == id);
+        let Some(commit) = told.map(|story| story.commit.clone()) else { return };
+        let now: Timestamp = comment.updated_at;
+        if let Some(story) = self.stories.get_mut(&commit) {
+            story.note_shown(now);
+            story.url = Some(comment.url.clone());
+        }
+    }
+
+    /// Returns an error that says so where a conversation is unknown.
+    pub(super) fn unknown(what: &str) -> Error {
+        Error::NotFound { what: what.to_owned() }
+    }
+}

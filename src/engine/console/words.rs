@@ -1,0 +1,195 @@
+//! What is to stand on the forge because of a story: which slots, which words, how soon. The words themselves are the report
+//! room's.
+
+use jiff::{SignedDuration, Timestamp};
+use sha2::{Digest as _, Sha256};
+
+use super::Console;
+use super::outbox::{Saying, Slot};
+use super::story::{Story, Trouble};
+use super::weigh::Answer;
+use crate::config::Notify;
+use crate::model::forge::{CommitStatus, StatusState, ThreadNumber};
+use crate::model::id::CommitId;
+use crate::model::progress::{Progress, ProgressState};
+use crate::report::console::notice::notice;
+use crate::report::console::reply;
+use crate::report::console::rollout::{RolloutStory, marker, rollout_comment};
+use crate::report::console::safe::{code, fenced, prose};
+use crate::report::console::statuses::{refused_status, statuses};
+
+/// How long a stage must stand as it does before its status says so: stages that are over at once say so once.
+const STAGE_PAUSE: SignedDuration = SignedDuration::from_secs(3);
+/// The least time between two texts of a status that differ in counts only.
+const COUNTS_PAUSE: SignedDuration = SignedDuration::from_secs(30);
+/// The least time between two edits of a comment, where nobody has to act and nothing is over.
+const EDIT_PAUSE: SignedDuration = SignedDuration::from_secs(10);
+/// Characters of a marker's id: 64 bits, so that a million comments do not collide by accident.
+const MARK_CHARS: usize = 16;
+
+impl Console {
+    /// Returns the id of a comment's marker. It follows from what the comment is for alone, so that a life that lost its records
+    /// finds its comments again.
+    pub(super) fn mark(&self, parts: &[&str]) -> String {
+        let hash = parts.iter().fold(Sha256::new().chain_update(&self.settings.source), |hash, part| {
+            hash.chain_update((part.len() as u64).to_be_bytes()).chain_update(part)
+        });
+        format!("{:x}", hash.finalize())[..MARK_CHARS].to_owned()
+    }
+
+    /// Returns the marker of the comment that tells a commit's story.
+    pub(super) fn rollout_slot(&self, commit: &CommitId) -> String {
+        self.mark(&["rollout", commit.as_str()])
+    }
+
+    /// Returns the marker of the comment that holds a pull request's plan.
+    pub(super) fn plan_slot(&self, number: ThreadNumber) -> String {
+        self.mark(&["plan", &number.to_string()])
+    }
+
+    /// Says everything that follows from a story as it stands; what stands already is not said again.
+    pub(super) fn tell_story(&mut self, story: &Story, now: Timestamp) {
+        self.tell_statuses(story, now);
+        let Some(thread) = story.thread else { return self.seek_thread(story, now) };
+        let slot = Slot::Comment { id: self.rollout_slot(&story.commit) };
+        let body = self.body(story);
+        let written = self.outbox.entry(&slot).and_then(|entry| entry.written_at);
+        let is_urgent = story.ended_at.is_some()
+            || story.trouble.is_some()
+            || story.placements.values().any(|progress| progress.state.needs_person());
+        let due = written.filter(|_| !is_urgent).map_or(now, |at| at + EDIT_PAUSE);
+        self.outbox.say(slot, Saying::Comment { thread: thread.number, body }, due);
+        for number in &story.also {
+            let slot = Slot::Comment { id: self.mark(&["pointer", story.commit.as_str(), &number.to_string()]) };
+            let body = reply::pointer(thread.number);
+            self.outbox.say(slot, Saying::Comment { thread: *number, body }, now);
+        }
+        self.tell_needs(story, thread.number, now);
+    }
+
+    fn body(&self, story: &Story) -> String {
+        match &story.trouble {
+            Some(Trouble::Refused { errors, .. }) => return reply::refused_commit(&story.commit, errors),
+            Some(Trouble::Rewritten) if story.ended_at.is_none() => {
+                let branch = self.branch.as_deref().unwrap_or("the branch");
+                let accepted = self.accepted.as_ref().or(story.from.as_ref()).unwrap_or(&story.commit);
+                return reply::held_rewrite(branch, accepted, &story.commit, &self.settings.voice);
+            }
+            _ => {}
+        }
+        rollout_comment(&RolloutStory {
+            commit: Some(story.commit.clone()),
+            subject: Some(story.subject.clone()).filter(|subject| !subject.is_empty()),
+            placements: story.placements.values().cloned().collect(),
+            help: story.help,
+            voice: self.settings.voice.clone(),
+        })
+    }
+
+    fn tell_statuses(&mut self, story: &Story, now: Timestamp) {
+        let chars = self.doors.forge.limits().description_chars;
+        let url = story.url.as_deref();
+        if let Some(Trouble::Refused { errors, .. }) = &story.trouble {
+            self.say_status(&story.commit, refused_status(errors, chars, url), now);
+        }
+        for progress in story.placements.values() {
+            let mut all = statuses(progress, chars, url).into_iter();
+            if let Some(status) = all.next() {
+                let due = self.when(&story.commit, &status, SignedDuration::ZERO, now);
+                self.say_status(&story.commit, status, due);
+            }
+            for status in all {
+                let waits = progress
+                    .stages
+                    .iter()
+                    .any(|stage| stage.state.needs_person() && status.context.ends_with(&format!("/{}", stage.name)));
+                let pause = if waits { SignedDuration::ZERO } else { STAGE_PAUSE };
+                let due = self.when(&story.commit, &status, pause, now);
+                self.say_status(&story.commit, status, due);
+            }
+        }
+    }
+
+    fn say_status(&mut self, commit: &CommitId, status: CommitStatus, due: Timestamp) {
+        let slot = Slot::Status { commit: commit.clone(), context: status.context.clone() };
+        self.outbox.say(slot, Saying::Status(status), due);
+    }
+
+    /// Returns when a status is due: an end at once, a beginning after a pause, counts now and then.
+    fn when(&self, commit: &CommitId, status: &CommitStatus, pause: SignedDuration, now: Timestamp) -> Timestamp {
+        if status.state != StatusState::Pending {
+            return now;
+        }
+        let slot = Slot::Status { commit: commit.clone(), context: status.context.clone() };
+        let entry = self.outbox.entry(&slot);
+        match entry.and_then(|entry| entry.written_at) {
+            None => now + pause,
+            // Pending still, with other words.
+            Some(_) if pause.is_zero() && status.description.contains("waiting") => now,
+            Some(at) => (at + COUNTS_PAUSE).max(now),
+        }
+    }
+
+    /// Tells people that they are needed, in a comment of its own for each need: an edit sends no mail.
+    fn tell_needs(&mut self, story: &Story, thread: ThreadNumber, now: Timestamp) {
+        let many = story.placements.len() > 1;
+        for progress in story.placements.values() {
+            let Some((kind, what)) = need(progress) else { continue };
+            if !self.settings.notify.contains(&kind) {
+                continue;
+            }
+            let Some(body) = notice(&story.commit, progress, many, &self.settings.voice) else { continue };
+            let key = progress.placement.to_string();
+            let slot = Slot::Comment { id: self.mark(&["notice", story.commit.as_str(), &key, &what]) };
+            // Once for each need: what it says later is said in the story's comment.
+            if self.outbox.entry(&slot).is_none() {
+                self.outbox.say(slot, Saying::Comment { thread, body }, now);
+            }
+        }
+    }
+
+    /// Forgets what is known of what a story said. It stays on the forge.
+    pub(super) fn forget_story(&mut self, commit: &CommitId) {
+        let of_commit = |slot: &Slot| matches!(slot, Slot::Status { commit: of, .. } if of == commit);
+        for slot in self.outbox.slots(of_commit) {
+            self.outbox.release(&slot);
+        }
+        let slot = Slot::Comment { id: self.rollout_slot(commit) };
+        self.outbox.release(&slot);
+    }
+}
+
+/// Returns what a person is needed for, and what tells one need from the next.
+fn need(progress: &Progress) -> Option<(Notify, String)> {
+    let gates = progress.stages.iter().filter_map(|stage| stage.gate.as_ref()).chain(&progress.deletions);
+    let gates: Vec<String> = gates.map(|gate| format!("{} {}", gate.stage, gate.digest)).collect();
+    if !gates.is_empty() {
+        return Some((Notify::Approval, gates.join(" ")));
+    }
+    matches!(progress.state, ProgressState::Failed | ProgressState::Error)
+        .then(|| (Notify::Failure, format!("failed {}", progress.run.as_deref().unwrap_or_default())))
+}
+
+/// Returns title and text of the issue of a commit that no pull request brought.
+pub(super) fn issue(
+    commit: &CommitId,
+    subject: &str,
+    branch: &str,
+    id: &str,
+    voice: &crate::report::console::words::Voice,
+) -> (String, String) {
+    let subject = Some(subject).filter(|subject| !subject.is_empty());
+    let body = format!("{}{}", marker(id, 0), reply::issue_body(commit, branch, voice));
+    (reply::issue_title(commit, subject), body)
+}
+
+/// Returns the answer to a command that is not carried out.
+pub(super) fn reply(login: &str, answer: &Answer) -> String {
+    let lines = if answer.lines.is_empty() { String::new() } else { fenced("text", &answer.lines.join("\n")) };
+    format!("❌ {}: not done: {}\n{lines}", code(login), prose(&answer.why))
+}
+
+/// Returns what takes a plan's place where a pull request goes elsewhere now.
+pub(super) fn not_planned(base: &str) -> String {
+    format!("This pull request goes into {} now, which is not rolled out: there is no plan for it.\n", code(base))
+}
