@@ -204,9 +204,9 @@ proptest! {
     #[test]
     fn what_is_quoted_or_code_commands_nothing(body in hostile()) {
         let lines = || body.split(['\n', '\r']);
-        let quoted: String = lines().map(|line| format!("> {line}\n")).collect();
+        let quoted = lines().map(|line| format!("> {line}\n")).collect::<Vec<_>>().concat();
         prop_assert_eq!(parsed(&quoted), Chat::Silence);
-        let indented: String = lines().map(|line| format!("    {line}\n")).collect();
+        let indented = lines().map(|line| format!("    {line}\n")).collect::<Vec<_>>().concat();
         prop_assert_eq!(parsed(&indented), Chat::Silence);
         let fenced = format!("{0}\n{body}\n{0}\n", "`".repeat(200));
         prop_assert_eq!(parsed(&fenced), Chat::Silence);

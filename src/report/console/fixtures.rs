@@ -96,7 +96,7 @@ pub fn halted() -> Progress {
 }
 
 /// A way with a text in every field that somebody else has a word in.
-pub fn with_text_everywhere(text: &str, state: ProgressState) -> Progress {
+pub fn with_text_everywhere(text: &str, state: &ProgressState) -> Progress {
     let mut way = halted();
     way.placement = PlacementKey::namespaced(text, text);
     (way.state, way.message, way.run) = (state.clone(), text.into(), Some(text.into()));

@@ -84,23 +84,18 @@ pub fn need_text(
                 Some(stage) => format!("✋ **{placement}, stage {}**: {}", code(&stage.name), cell(&gate_words(stage))),
                 None => format!("✋ **{placement}**: deletions wait for approval"),
             };
-            let mut text = format!("{head}\n\n{}\n", gate_facts(gate, voice));
-            if !gate.what.is_empty() {
-                text.push('\n');
-            }
-            for what in gate.what.iter().take(DELETIONS_MAX) {
-                text.push_str(&format!("- {}\n", prose(what)));
-            }
-            text + &block(&[line])
+            let what = gate.what.iter().take(DELETIONS_MAX).map(|what| format!("- {}\n", prose(what)));
+            let what = what.collect::<Vec<_>>().concat();
+            let gap = if what.is_empty() { "" } else { "\n" };
+            format!("{head}\n\n{}\n{gap}{what}{}", gate_facts(gate, voice), block(&[line]))
         }
         Need::Failure { stage, message, clusters, can_retry } => {
             let place = stage.map(|stage| format!(", stage {}", code(&stage.name))).unwrap_or_default();
             let words = if can_retry { "failed" } else { "cannot be carried out" };
             let said = if message.is_empty() { String::new() } else { format!(": {}", prose(message)) };
-            let mut text = format!("❌ **{placement}{place}**: {words}{said}\n\n");
-            for cluster in clusters.iter().filter(|c| c.state == ProgressState::Failed).take(FAILURES_MAX) {
-                text.push_str(&format!("- {}: {}\n", code(cluster.name.as_str()), prose(&cluster.message)));
-            }
+            let failed = clusters.iter().filter(|c| c.state == ProgressState::Failed).take(FAILURES_MAX);
+            let failed = failed.map(|c| format!("- {}: {}\n", code(c.name.as_str()), prose(&c.message)));
+            let text = format!("❌ **{placement}{place}**: {words}{said}\n\n{}", failed.collect::<Vec<_>>().concat());
             let lines = ["retry", "rollback"].map(|verb| voice.line(verb, None, key, commit));
             if can_retry { text + &block(&lines) } else { text + "\nMend it in git.\n" }
         }
@@ -120,8 +115,15 @@ fn gate_facts(gate: &GateProgress, voice: &Voice) -> String {
     format!("Waits since {}; digest {}; {given} of {required} approvals{people}.", when(gate.since), code(&digest))
 }
 
-/// Returns lines to copy as a code block. They are made of names alone, so that nothing in them ends it.
 fn block(lines: &[Option<String>]) -> String {
     let lines: Vec<&str> = lines.iter().flatten().map(String::as_str).collect();
-    if lines.is_empty() { String::new() } else { format!("\n```text\n{}\n```\n", lines.join("\n```\n\n```text\n")) }
+    to_copy(&lines)
+}
+
+/// Returns lines of [`Voice::line`] to copy, each in a code block of its own, as they are: [`super::safe::fenced`] would put a
+/// sign before the slash that is copied with it. A line that holds more than such lines do is left out.
+pub fn to_copy(lines: &[&str]) -> String {
+    let is_plain = |line: &&&str| line.bytes().all(|b| b.is_ascii_alphanumeric() || b" /=.-".contains(&b));
+    let blocks = lines.iter().filter(is_plain).map(|line| format!("\n```text\n{line}\n```\n"));
+    blocks.collect::<Vec<_>>().concat()
 }

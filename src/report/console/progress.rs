@@ -128,7 +128,7 @@ fn rolling(view: &PlacementView, newest: &ResourceSnapshot) -> Progress {
         };
         let own_words = |words: String| {
             let words =
-                words.strip_prefix(cluster.as_str()).map(|rest| rest.trim_start_matches([':', ' '])).unwrap_or(&words);
+                words.strip_prefix(cluster.as_str()).map_or(&*words, |rest| rest.trim_start_matches([':', ' ']));
             words.to_owned()
         };
         let (rank, state, message) = match standing {
@@ -217,12 +217,11 @@ struct Teller<'a> {
 
 impl Teller<'_> {
     fn staged(&self, run: &RunRecord, snapshot: &ResourceSnapshot) -> Progress {
-        let (shown, state, message) = match self.last_return(run) {
-            Some((back, to)) => self.returning(run, back, to),
-            None => {
-                let (state, message) = self.state(run, snapshot);
-                (run, state, message)
-            }
+        let (shown, state, message) = if let Some((back, to)) = self.last_return(run) {
+            self.returning(run, back, to)
+        } else {
+            let (state, message) = self.state(run, snapshot);
+            (run, state, message)
         };
         let count = |phase_is_done: bool| -> usize {
             shown.stages.iter().map(|s| if phase_is_done { stages::done(s) } else { s.clusters.len() }).sum()
@@ -261,15 +260,11 @@ impl Teller<'_> {
         let rolled_back = || ProgressState::RolledBack { to: to.commit.clone() };
         if back.phase.is_final() {
             let message = if run.phase == RunPhase::RolledBack { end_words(run) } else { String::new() };
-            let failed = back.phase == RunPhase::Failed || back.phase == RunPhase::Rejected;
-            return match failed {
-                true => (
-                    back,
-                    ProgressState::Failed,
-                    format!("the return to {} ended: {}", to.commit.short(), end_words(back)),
-                ),
-                false => (run, rolled_back(), message),
-            };
+            if matches!(back.phase, RunPhase::Failed | RunPhase::Rejected) {
+                let message = format!("the return to {} ended: {}", to.commit.short(), end_words(back));
+                return (back, ProgressState::Failed, message);
+            }
+            return (run, rolled_back(), message);
         }
         let (state, words) = self.state(back, to);
         let state = if state == ProgressState::Queued { ProgressState::Moving } else { state };
@@ -293,10 +288,11 @@ impl Teller<'_> {
             RunPhase::Waiting if view.record.closed_gate().is_some() && closed_gates(run).is_empty() => {
                 (S::WaitingForPerson, "deletions wait for approval".to_owned())
             }
-            RunPhase::Waiting if view.record.paused.is_some() => (S::Paused, paused_words(view)),
+            RunPhase::Waiting | RunPhase::Stopping | RunPhase::Stopped if view.record.paused.is_some() => {
+                (S::Paused, paused_words(view))
+            }
             RunPhase::Waiting => (S::Waiting, message()),
             RunPhase::Halted => (S::Failed, message()),
-            RunPhase::Stopping | RunPhase::Stopped if view.record.paused.is_some() => (S::Paused, paused_words(view)),
             RunPhase::Stopping | RunPhase::Stopped => {
                 (S::Paused, "stopped; goes on when its `state` says Run".to_owned())
             }

@@ -37,7 +37,7 @@ pub fn stage_needed(
     let is_one_of_many = waiting.iter().any(|(key, _)| *key != waiting[0].0);
     let lines = waiting.iter().take(ERRORS_MAX);
     let lines = lines.filter_map(|(key, stage)| voice.line(verb, Some(stage), is_one_of_many.then_some(key), commit));
-    let lines: String = lines.map(|line| format!("- `{line}`\n")).collect();
+    let lines = lines.map(|line| format!("- `{line}`\n")).collect::<Vec<_>>().concat();
     format!("❌ {login}: {verb_code} needs a stage; these wait:\n\n{lines}")
 }
 
@@ -69,23 +69,21 @@ pub fn issue_body(commit: &CommitId, branch: &str, voice: &Voice) -> String {
 
 /// Tells why a commit on the branch is not rolled out: where each mistake is.
 pub fn refused_commit(commit: &CommitId, errors: &[InputError]) -> String {
-    let mut text = format!("❌ **{} is not rolled out**: what was rolled out before stays.\n\n", code(commit.short()));
-    for error in errors.iter().take(ERRORS_MAX) {
+    let told = |error: &InputError| {
         let line = if error.line > 0 { format!(":{}", error.line) } else { String::new() };
+        let place = code(&format!("{}{line}", error.path));
         let about = [&error.object, &error.field].into_iter().flatten().map(|part| format!(" {},", code(part)));
-        let about: String = about.collect();
+        let about = about.collect::<Vec<_>>().concat();
         let hint = error.hint.as_ref().map(|hint| format!("; {}", cell(hint))).unwrap_or_default();
-        text.push_str(&format!(
-            "- {}:{about} {}{hint}\n",
-            code(&format!("{}{line}", error.path)),
-            prose(&error.message)
-        ));
-    }
-    let more = errors.len().saturating_sub(ERRORS_MAX);
-    if more > 0 {
-        text.push_str(&format!("\nand {more} more\n"));
-    }
-    text
+        format!("- {place}:{about} {}{hint}\n", prose(&error.message))
+    };
+    let head = format!("❌ **{} is not rolled out**: what was rolled out before stays.\n", code(commit.short()));
+    let list = errors.iter().take(ERRORS_MAX).map(told).collect::<Vec<_>>().concat();
+    let more = match errors.len().saturating_sub(ERRORS_MAX) {
+        0 => String::new(),
+        more => format!("\nand {more} more\n"),
+    };
+    format!("{head}\n{list}{more}")
 }
 
 /// Tells that a branch does not go on from what is rolled out, and how it is let in.
@@ -114,7 +112,8 @@ pub fn help(voice: &Voice) -> String {
         ("status", "bring the comment up to date"),
         ("help", "show this list"),
     ];
-    let rows: String = rows.iter().map(|(line, what)| format!("| `{}{line}` | {what} |\n", voice.prefix())).collect();
+    let rows = rows.iter().map(|(line, what)| format!("| `{}{line}` | {what} |\n", voice.prefix()));
+    let rows = rows.collect::<Vec<_>>().concat();
     format!("<details><summary>Commands</summary>\n\n| comment | does |\n|---|---|\n{rows}\n</details>\n")
 }
 

@@ -179,13 +179,13 @@ fn row(stage: &StageProgress) -> String {
     };
     let facts: Vec<String> = people.into_iter().chain(time).collect();
     let is_said_by_message = matches!(stage.state, ProgressState::WaitingForPerson | ProgressState::Waiting);
-    let state = match &*stage.message {
+    let words = match &*stage.message {
         "" => state_words(&stage.state),
         message if is_said_by_message => cell(message),
         message => format!("{}: {}", state_words(&stage.state), cell(message)),
     };
     let (name, sign) = (code_cell(&stage.name), sign(&stage.state));
-    format!("| {name} | {}/{} | {sign} {state} | {} |\n", stage.done, stage.total, facts.join(", "))
+    format!("| {name} | {}/{} | {sign} {words} | {} |\n", stage.done, stage.total, facts.join(", "))
 }
 
 /// Returns a table of clusters, folded away; the title is safe.
@@ -193,13 +193,13 @@ fn details(title: &str, clusters: &[ClusterProgress]) -> Option<String> {
     if clusters.is_empty() {
         return None;
     }
-    let mut text = format!("\n<details><summary>{title}</summary>\n\n| cluster | state | says |\n|---|---|---|\n");
-    for cluster in clusters {
-        let (name, state) = (code_cell(cluster.name.as_str()), state_words(&cluster.state));
-        text.push_str(&format!("| {name} | {} {state} | {} |\n", sign(&cluster.state), prose(&cluster.message)));
-    }
-    text.push_str("\n</details>\n");
-    Some(text)
+    let row = |cluster: &ClusterProgress| {
+        let (name, sign) = (code_cell(cluster.name.as_str()), sign(&cluster.state));
+        format!("| {name} | {sign} {} | {} |\n", state_words(&cluster.state), prose(&cluster.message))
+    };
+    let rows = clusters.iter().map(row).collect::<Vec<_>>().concat();
+    let head = "| cluster | state | says |\n|---|---|---|\n";
+    Some(format!("\n<details><summary>{title}</summary>\n\n{head}{rows}\n</details>\n"))
 }
 
 #[cfg(test)]

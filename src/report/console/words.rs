@@ -46,7 +46,7 @@ impl Voice {
     }
 }
 
-/// Returns how something stands, in a word or two.
+/// Returns how something stands, in a word or two, safe wherever they stand.
 pub fn state_words(state: &ProgressState) -> String {
     let words = match state {
         ProgressState::Queued => "not begun",
@@ -59,10 +59,15 @@ pub fn state_words(state: &ProgressState) -> String {
         ProgressState::Failed => "failed",
         ProgressState::Error => "cannot be carried out",
         ProgressState::Rejected => "rejected",
-        ProgressState::Superseded { by } => return format!("superseded by {}", by.short()),
-        ProgressState::RolledBack { to } => return format!("rolled back to {}", to.short()),
+        ProgressState::Superseded { by } => return format!("superseded by {}", short(by)),
+        ProgressState::RolledBack { to } => return format!("rolled back to {}", short(to)),
     };
     words.to_owned()
+}
+
+/// Returns a commit for people, safe wherever it stands.
+pub fn short(commit: &CommitId) -> String {
+    commit.short().chars().filter(char::is_ascii_alphanumeric).collect()
 }
 
 /// Returns the sign of a state, for a glance.

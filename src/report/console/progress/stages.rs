@@ -16,16 +16,11 @@ pub fn done(stage: &StageRecord) -> usize {
     stage.clusters.iter().filter(|cluster| cluster.phase == ClusterPhase::Succeeded).count()
 }
 
-/// Returns the stages of a run, the removals last where there are any. `state` is how the way stands that the run is told for.
-pub fn stages(
-    view: &PlacementView,
-    rules: ApprovalRules,
-    run: &RunRecord,
-    state: &ProgressState,
-) -> Vec<StageProgress> {
+/// Returns the stages of a run, the removals last where there are any. `way` is how the way stands that the run is told for.
+pub fn stages(view: &PlacementView, rules: ApprovalRules, run: &RunRecord, way: &ProgressState) -> Vec<StageProgress> {
     let gates = closed_gates(run);
     let removals = run.deletion.as_ref().filter(|stage| !stage.clusters.is_empty());
-    let stage = |(stage, is_removal): (&StageRecord, bool)| {
+    let told = |(stage, is_removal): (&StageRecord, bool)| {
         let gate = gates.iter().find(|gate| gate.stage.name == stage.name && gate.is_approval());
         let tasks = || stage.before.iter().chain(&stage.after);
         let mut approved_by: Vec<String> = Vec::new();
@@ -36,7 +31,7 @@ pub fn stages(
         }
         StageProgress {
             name: if is_removal { DELETION_GATE.to_owned() } else { stage.name.clone() },
-            state: stage_state(run, stage, state, gate.is_some()),
+            state: stage_state(run, stage, way, gate.is_some()),
             message: message(run, stage, &gates),
             done: done(stage),
             total: stage.clusters.len(),
@@ -47,29 +42,29 @@ pub fn stages(
             clusters: clusters(view, stage),
         }
     };
-    run.stages.iter().map(|s| (s, false)).chain(removals.map(|s| (s, true))).map(stage).collect()
+    run.stages.iter().map(|s| (s, false)).chain(removals.map(|s| (s, true))).map(told).collect()
 }
 
-fn stage_state(run: &RunRecord, stage: &StageRecord, state: &ProgressState, asks: bool) -> ProgressState {
+fn stage_state(run: &RunRecord, stage: &StageRecord, way: &ProgressState, asks: bool) -> ProgressState {
     use ProgressState as S;
-    let is_taken_back = matches!(state, S::RolledBack { .. });
+    let is_taken_back = matches!(way, S::RolledBack { .. });
     let is_over = run.phase.is_final();
     let is_stopped = matches!(run.phase, RunPhase::Stopping | RunPhase::Stopped);
     match stage.phase {
-        StagePhase::Succeeded if is_taken_back => state.clone(),
+        StagePhase::Succeeded if is_taken_back => way.clone(),
         StagePhase::Succeeded => S::Done,
         StagePhase::Skipped => S::Skipped,
         StagePhase::Pending if is_over || is_taken_back => S::Skipped,
         StagePhase::Pending => S::Queued,
         // A run that has ended leaves the stage it was in as it is; why it ended is why the stage did.
         StagePhase::Failed | StagePhase::Updating | StagePhase::WaitingBefore | StagePhase::WaitingAfter if is_over => {
-            state.clone()
+            way.clone()
         }
         StagePhase::Failed => S::Failed,
         StagePhase::Updating if run.phase == RunPhase::Halted => S::Failed,
         _ if is_stopped => S::Paused,
-        StagePhase::Updating => match state {
-            S::Waiting | S::Paused | S::WaitingForPerson => state.clone(),
+        StagePhase::Updating => match way {
+            S::Waiting | S::Paused | S::WaitingForPerson => way.clone(),
             _ => S::Moving,
         },
         StagePhase::WaitingBefore | StagePhase::WaitingAfter if asks => S::WaitingForPerson,
@@ -110,15 +105,15 @@ fn gate_progress(view: &PlacementView, rules: ApprovalRules, run: &RunRecord, ga
 
 /// Returns the lines of a stage: clusters that failed, then those on their way, then those that do not answer.
 fn clusters(view: &PlacementView, stage: &StageRecord) -> Vec<ClusterProgress> {
-    let rank = |cluster: &RunCluster| match cluster.phase {
+    let ranked = |cluster: &RunCluster| match cluster.phase {
         ClusterPhase::Failed => Some((0, ProgressState::Failed)),
         ClusterPhase::Updating => Some((1, ProgressState::Moving)),
         ClusterPhase::Deferred => Some((2, ProgressState::Waiting)),
         ClusterPhase::Pending | ClusterPhase::Succeeded | ClusterPhase::Skipped => None,
     };
     let lines = stage.clusters.iter().filter_map(|cluster| {
-        let (rank, state) = rank(cluster)?;
-        Some((rank, ClusterProgress { name: cluster.name.clone(), state, message: cluster.message.clone() }))
+        let (order, how) = ranked(cluster)?;
+        Some((order, ClusterProgress { name: cluster.name.clone(), state: how, message: cluster.message.clone() }))
     });
     let mut lines = worst(lines.collect());
     for line in &mut lines {

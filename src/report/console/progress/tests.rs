@@ -210,6 +210,7 @@ fn staged_runs() {
 
 #[test]
 fn stages_of_runs() {
+    use ProgressState as S;
     let mut case = staged(run_at_approval());
     let run = case.runs.get_mut("web-3").expect("the case has the run");
     run.approvers = Some("team:org/release".into());
@@ -218,7 +219,6 @@ fn stages_of_runs() {
     let rules = ApprovalRules { required: 2, ..ApprovalRules::default() };
     let way = progress(&case.view(), rules).remove(0);
     let states: Vec<_> = way.stages.iter().map(|s| (s.name.as_str(), s.state.clone(), s.done, s.total)).collect();
-    use ProgressState as S;
     assert_eq!(
         states,
         [("staging", S::Done, 1, 1), ("canary", S::WaitingForPerson, 2, 2), ("production", S::Queued, 0, 1)]

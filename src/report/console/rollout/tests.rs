@@ -1,7 +1,7 @@
 use pulldown_cmark::{Event, Options, Parser, Tag};
 
 use super::super::fixtures::{HOSTILE, commit, gate, halted, voice, waiting, with_text_everywhere};
-use super::super::notice::notice;
+use super::super::notice::{notice, to_copy};
 use super::super::reply;
 use super::*;
 use crate::forge::grammar::parse;
@@ -105,6 +105,12 @@ fn deletions_wait() {
 }
 
 #[test]
+fn lines_to_copy_are_lines_of_ours() {
+    let lines = ["/approve canary placement=shop/api sha=abc1234", "/approve `x`", "/approve @org/all", "/a\n```"];
+    assert_eq!(to_copy(&lines), format!("\n```text\n{}\n```\n", lines[0]));
+}
+
+#[test]
 fn all_are_superseded() {
     let superseded = Progress { state: ProgressState::Superseded { by: CommitId::new("def5678abc") }, ..waiting() };
     insta::assert_snapshot!(rollout_comment(&story(vec![superseded])), @"⏩ **Rollout of `abc1234`** (Bigger pods): superseded by def5678");
@@ -132,8 +138,7 @@ fn is_tame(text: &str, what: &str) {
     let (mut open, mut html) = (0_i32, String::new());
     for event in Parser::new_ext(text, Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH) {
         match event {
-            Event::Start(Tag::Link { .. } | Tag::Image { .. }) => unreachable!("{what}: {text}"),
-            Event::InlineHtml(_) => unreachable!("{what}: {text}"),
+            Event::InlineHtml(_) | Event::Start(Tag::Link { .. } | Tag::Image { .. }) => unreachable!("{what}: {text}"),
             Event::Html(part) => html.push_str(&part),
             Event::Start(_) => open += 1,
             Event::End(_) => open -= 1,
@@ -164,7 +169,7 @@ fn all_texts(hostile: &str) -> Vec<(&'static str, String)> {
     let mut texts = Vec::new();
     let commit = CommitId::new(hostile);
     for state in states {
-        let way = with_text_everywhere(hostile, state.clone());
+        let way = with_text_everywhere(hostile, &state);
         let (subject, help) = (Some(hostile.to_owned()), true);
         let voice = Voice { short: true, approvers: hostile.into() };
         texts.extend(notice(&commit, &way, true, &voice).map(|text| ("notice", text)));
@@ -213,7 +218,7 @@ fn nothing_foreign_does_anything() {
 #[test]
 fn long_stories_fit_and_keep_what_matters() {
     let long = "a word | and another ".repeat(40);
-    let mut way = with_text_everywhere(&long, ProgressState::Done);
+    let mut way = with_text_everywhere(&long, &ProgressState::Done);
     for stage in &mut way.stages {
         stage.clusters = (0..20).map(|_| stage.clusters[0].clone()).collect();
         stage.gate = None;

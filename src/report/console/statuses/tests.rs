@@ -67,13 +67,13 @@ fn contexts_do_not_collide() {
 
 #[test]
 fn what_a_change_is_worth() {
+    use StatusState::{Pending, Success};
     let status = |state, description: &str| CommitStatus {
         context: "gitfleet/web".into(),
         state,
         description: description.into(),
         target_url: None,
     };
-    use StatusState::{Pending, Success};
     let old = status(Pending, "canary 3/12, on the way");
     let rows = [
         ("nothing", status(Pending, "canary 3/12, on the way"), Worth::Nothing),
@@ -124,7 +124,7 @@ fn plans() {
 #[test]
 fn descriptions_fit_and_hide_nothing() {
     for hostile in HOSTILE.iter().map(|text| (*text).to_owned()).chain(["é\u{301}".repeat(300)]) {
-        for status in statuses(&with_text_everywhere(&hostile, ProgressState::Failed), 140, None) {
+        for status in statuses(&with_text_everywhere(&hostile, &ProgressState::Failed), 140, None) {
             assert!(status.description.chars().count() <= 140);
             assert!(!status.description.contains(['\n', '\u{202e}']), "{:?}", status.description);
         }
