@@ -4,13 +4,19 @@
 //! shapes is known to one file only. Every call is one try; whoever calls decides what a failure means and when to go again,
 //! because a write whose answer was lost must not be repeated blindly.
 
+pub mod contract;
 pub mod fake;
+pub mod webhook;
+
+mod admin;
 
 mod client;
 mod gitea;
 mod github;
 mod rest;
 mod shapes;
+
+pub use admin::{Ability, Admin, HookRepair, Known};
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -25,6 +25,8 @@ const PURE: &[&str] = &[
     "src/rollout/",
     "src/deliver/",
     "src/report/",
+    "src/forge/webhook.rs",
+    "src/forge/webhook/",
     "src/engine/decide.rs",
     "src/engine/overrides.rs",
     "src/engine/world.rs",
@@ -79,7 +81,8 @@ const DOORS: &[(&str, &[&str])] = &[
     ("src/cluster/", &["api", "model", "error", "yaml"]),
     ("src/store/", &["api", "model", "error"]),
     // Serves what the store holds and what telemetry counts, and decides nothing.
-    ("src/http/", &["api", "model", "error", "store", "telemetry"]),
+    ("src/http/", &["api", "model", "error", "store", "telemetry", "forge"]),
+    ("src/forge/", &["api", "model", "error"]),
     ("src/config/", &["api", "model", "error", "yaml"]),
     // The pure part of the engine: it knows the rooms and no edge.
     (
