@@ -7,6 +7,7 @@ mod books;
 mod describe;
 mod explain;
 mod export;
+mod forge;
 mod get;
 mod person;
 mod plan;
@@ -77,6 +78,9 @@ enum Command {
     /// Print what other tools need of the records.
     #[command(subcommand)]
     Export(export::Export),
+    /// Connect the git host: statuses, comments, webhooks.
+    #[command(subcommand)]
+    Forge(forge::Forge),
     /// Print the CustomResourceDefinitions of the kinds that gitfleet reads.
     Crd,
     /// Print what the configuration file may hold.
@@ -141,6 +145,7 @@ pub fn main() -> Exit {
         Command::Rollback(args) => args.run(),
         Command::Retry(args) => args.run(),
         Command::Export(what) => export::run(&what),
+        Command::Forge(what) => what.run(),
         Command::Crd => output::print(&crd()),
         Command::Config(ConfigCommand::Schema) => output::print(&format!("{:#}\n", crate::config::schema())),
         Command::Version => output::print(&format!("gitfleet {}\n", env!("CARGO_PKG_VERSION"))),

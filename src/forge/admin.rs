@@ -101,12 +101,8 @@ impl Admin {
         match checked(what, answer) {
             Ok(_) => Ok(Known::Yes),
             Err(Error::Forbidden { why, .. }) => Ok(Known::No(why)),
-            // Gitea checks scopes before anything else, and fails on a commit that is not there.
-            Err(Error::NotFound { .. } | Error::Refused { .. } | Error::Unreachable { .. })
-                if self.0.kind == Kind::Gitea =>
-            {
-                Ok(Known::Yes)
-            }
+            // Gitea checks scopes and rights before anything else, and fails on a commit that is not there.
+            Err(_) if self.0.kind == Kind::Gitea && matches!(status.as_u16(), 404 | 422 | 500) => Ok(Known::Yes),
             // GitHub knows no such commit, and says so to those alone who may write.
             Err(Error::Refused { .. }) if status == StatusCode::UNPROCESSABLE_ENTITY => Ok(Known::Yes),
             // It answers the same to those who may not.

@@ -237,13 +237,14 @@ fn rest(settings: &Settings) -> Result<rest::Rest> {
             return Err(Error::Refused { what, why: "only GitHub knows Apps".to_owned() });
         }
     };
-    let app = matches!(settings.auth, Auth::App { .. });
+    let is_app = matches!(settings.auth, Auth::App { .. });
     Ok(rest::Rest {
         client: client::Client::new(wire, settings.kind, base),
         kind: settings.kind,
         owner: settings.owner.clone(),
         name: settings.name.clone(),
-        is_app: app,
+        is_app,
+        me: tokio::sync::OnceCell::new(),
     })
 }
 

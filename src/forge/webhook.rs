@@ -132,20 +132,19 @@ pub fn parse(event: &str, repository: Option<u64>, body: &[u8]) -> Result<Option
     if repository.is_some_and(|ours| ours != from) {
         return Err(Rejected::OtherRepository);
     }
-    let found = match event {
+    Ok(match event {
         "push" => {
-            payload.reference.as_deref().ok_or(Rejected::Malformed)?.strip_prefix("refs/heads/").map(|branch| {
-                (branch.len() <= BRANCH_BYTES_MAX).then(|| ForgeEvent::Push { branch: branch.to_owned() })
-            })
+            let branch = payload.reference.as_deref().ok_or(Rejected::Malformed)?.strip_prefix("refs/heads/");
+            let branch = branch.filter(|branch| branch.len() <= BRANCH_BYTES_MAX);
+            branch.map(|branch| ForgeEvent::Push { branch: branch.to_owned() })
         }
-        "pull_request" => Some(Some(ForgeEvent::PullRequest { number: payload.number.ok_or(Rejected::Malformed)? })),
+        "pull_request" => Some(ForgeEvent::PullRequest { number: payload.number.ok_or(Rejected::Malformed)? }),
         _ if payload.action.as_deref() == Some("created") => {
             let (issue, comment) = payload.issue.zip(payload.comment).ok_or(Rejected::Malformed)?;
-            Some(Some(ForgeEvent::Comment { thread: issue.number, id: comment.id }))
+            Some(ForgeEvent::Comment { thread: issue.number, id: comment.id })
         }
         _ => None,
-    };
-    Ok(found.flatten())
+    })
 }
 
 #[cfg(test)]

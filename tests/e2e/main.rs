@@ -17,6 +17,7 @@ mod decisions;
 mod delivery;
 mod facts;
 mod faults;
+mod forge;
 mod leaving;
 mod ocm;
 mod rollout;

@@ -18,7 +18,7 @@ impl InMemory {
     fn new() -> Self {
         let fake = Fake::new("gitfleet");
         for (login, permission) in
-            [("reader", Permission::Read), ("writer", Permission::Write), ("admin", Permission::Admin)]
+            [("reader", Permission::Read), ("writer", Permission::Write), ("keeper", Permission::Admin)]
         {
             fake.add_user(login);
             fake.permit(login, permission);
@@ -47,7 +47,7 @@ impl Host for InMemory {
         let mut head = None;
         self.fake.edit_pull(number, |pull| head = Some(pull.head.clone()));
         let commit = if way == Way::FastForward { head.ok_or("no pull request")? } else { self.commit() };
-        self.fake.merge(number, &commit, "admin");
+        self.fake.merge(number, &commit, "keeper");
         Ok(commit)
     }
 
