@@ -7,6 +7,7 @@ mod books;
 mod describe;
 mod explain;
 mod export;
+mod forge;
 mod get;
 mod member;
 mod person;
@@ -81,6 +82,9 @@ enum Command {
     /// Prepare a member cluster.
     #[command(subcommand)]
     Member(member::Member),
+    /// Connect the git host: statuses, comments, webhooks.
+    #[command(subcommand)]
+    Forge(forge::Forge),
     /// Print the CustomResourceDefinitions of the kinds that gitfleet reads.
     Crd,
     /// Print what the configuration file may hold.
@@ -146,6 +150,7 @@ pub fn main() -> Exit {
         Command::Retry(args) => args.run(),
         Command::Export(what) => export::run(&what),
         Command::Member(what) => member::run(&what),
+        Command::Forge(what) => what.run(),
         Command::Crd => output::print(&crd()),
         Command::Config(ConfigCommand::Schema) => output::print(&format!("{:#}\n", crate::config::schema())),
         Command::Version => output::print(&format!("gitfleet {}\n", env!("CARGO_PKG_VERSION"))),

@@ -207,6 +207,18 @@ pub fn read_secret(path: &Path) -> Result<SecretString, Error> {
     }
 }
 
+/// Reads a private key in PEM form from its file.
+///
+/// # Errors
+/// Name the file, never what is in it.
+pub fn read_pem(path: &Path) -> Result<SecretString, Error> {
+    let text = read_text(path)?;
+    if text.contains("PRIVATE KEY-----") {
+        return Ok(SecretString::from(text));
+    }
+    Err(Error::SecretInvalid { path: path.to_owned(), problem: "holds no private key in PEM form" })
+}
+
 /// Reads a secret's file as it is.
 fn read_text(path: &Path) -> Result<String, Error> {
     let invalid = |problem| Error::SecretInvalid { path: path.to_owned(), problem };

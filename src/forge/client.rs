@@ -236,3 +236,6 @@ pub(super) fn segment(what: &str, text: &str) -> Result<String> {
 pub(super) fn query(text: &str) -> String {
     form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>().replace('+', "%20")
 }
+
+#[cfg(test)]
+mod tests;

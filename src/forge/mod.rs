@@ -4,14 +4,20 @@
 //! shapes is known to one file only. Every call is one try; whoever calls decides what a failure means and when to go again,
 //! because a write whose answer was lost must not be repeated blindly.
 
+pub mod contract;
 pub mod fake;
 pub mod grammar;
+pub mod webhook;
+
+mod admin;
 
 mod client;
 mod gitea;
 mod github;
 mod rest;
 mod shapes;
+
+pub use admin::{Ability, Admin, HookRepair, Known};
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -232,13 +238,14 @@ fn rest(settings: &Settings) -> Result<rest::Rest> {
             return Err(Error::Refused { what, why: "only GitHub knows Apps".to_owned() });
         }
     };
-    let app = matches!(settings.auth, Auth::App { .. });
+    let is_app = matches!(settings.auth, Auth::App { .. });
     Ok(rest::Rest {
         client: client::Client::new(wire, settings.kind, base),
         kind: settings.kind,
         owner: settings.owner.clone(),
         name: settings.name.clone(),
-        is_app: app,
+        is_app,
+        me: tokio::sync::OnceCell::new(),
     })
 }
 

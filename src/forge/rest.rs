@@ -4,6 +4,7 @@ use async_trait::async_trait;
 use http::{Method, StatusCode};
 use jiff::Timestamp;
 use serde_json::json;
+use tokio::sync::OnceCell;
 
 use super::client::{Client, checked, parsed, query, segment};
 use super::shapes::{Combined, CommentShape, Issue, Pull, Repository, RolesOf, Status, User};
@@ -19,6 +20,8 @@ pub(super) struct Rest {
     pub name: String,
     /// Whether we act as an App.
     pub is_app: bool,
+    /// Whose token it is, once that is known: it does not change.
+    pub me: OnceCell<ForgeUser>,
 }
 
 impl Rest {
@@ -47,10 +50,11 @@ impl Forge for Rest {
     }
 
     async fn whoami(&self) -> Result<ForgeUser> {
-        if self.is_app {
-            return github::app_account(&self.client).await;
-        }
-        Ok(self.client.get::<User>("ask whose token it is", "/user").await?.read())
+        let ask = async || match self.is_app {
+            true => github::app_account(&self.client).await,
+            false => Ok(self.client.get::<User>("ask whose token it is", "/user").await?.read()),
+        };
+        self.me.get_or_try_init(ask).await.cloned()
     }
 
     async fn set_status(&self, commit: &CommitId, status: &CommitStatus) -> Result<()> {
@@ -121,8 +125,15 @@ impl Forge for Rest {
     async fn create_comment(&self, thread: ThreadNumber, body: &str) -> Result<Comment> {
         let what = format!("comment on #{thread}");
         let path = self.route(&format!("/issues/{thread}/comments"));
-        let answer = self.client.write(&what, Method::POST, &path, &json!({"body": body})).await?;
-        Ok(parsed::<CommentShape>(&what, &answer)?.read(Some(thread)))
+        let answer = self.client.try_write(&what, Method::POST, &path, &json!({"body": body})).await?;
+        if self.kind == Kind::Gitea && answer.status == StatusCode::INTERNAL_SERVER_ERROR {
+            // It fails where there is no such conversation.
+            let issue = self.client.find::<Issue>(&what, &self.route(&format!("/issues/{thread}"))).await?;
+            if issue.is_none() {
+                return Err(Error::NotFound { what });
+            }
+        }
+        Ok(parsed::<CommentShape>(&what, &checked(&what, answer)?)?.read(Some(thread)))
     }
 
     async fn update_comment(&self, id: u64, body: &str) -> Result<Option<Comment>> {
@@ -144,9 +155,9 @@ impl Forge for Rest {
 
     async fn own_issues(&self) -> Result<Vec<(ThreadNumber, String)>> {
         let (me, what) = (self.whoami().await?, "list our own issues");
-        let (by, me) = match self.kind {
-            Kind::Gitea => ("type=issues&created_by", me),
-            Kind::GitHub => ("creator", me),
+        let by = match self.kind {
+            Kind::Gitea => "type=issues&created_by",
+            Kind::GitHub => "creator",
         };
         let path = self.route(&format!("/issues?state=all&{by}={}", query(&me.login)));
         let page: Vec<Issue> = self.client.get(what, &self.client.page(&path, 1)).await?;

@@ -76,11 +76,6 @@ pub(super) struct Pull {
 }
 
 impl Pull {
-    /// Tells whether it is merged.
-    pub fn is_merged(&self) -> bool {
-        self.merged_at.is_some()
-    }
-
     pub fn read(self) -> PullRequest {
         let repository = |branch: &Branch| branch.repo.as_ref().map(|repo| repo.id);
         let is_fork = repository(&self.head).is_none() || repository(&self.head) != repository(&self.base);

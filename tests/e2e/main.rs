@@ -19,6 +19,7 @@ mod delivery;
 mod deploy;
 mod facts;
 mod faults;
+mod forge;
 mod leaving;
 mod ocm;
 mod rollout;

@@ -1,0 +1,306 @@
+//! `gitfleet forge`: connects a git host, and says what is missing.
+
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail};
+use secrecy::{ExposeSecret as _, SecretString};
+
+use super::books::load_configuration;
+use super::exit::Exit;
+use super::output::{self, Terminal};
+use crate::config::{Configuration, ForgeType, read_pem, read_secret, read_webhook_secrets};
+use crate::forge::{Ability, Admin, Auth, Error, HookRepair, Kind, Known, Result as ForgeResult, Settings};
+use crate::model::forge::Permission;
+use crate::report::table::Table;
+
+/// Bytes of a webhook secret that is made: as many as its signature has.
+const SECRET_BYTES: usize = 32;
+/// The only account that may read the secret's file.
+const SECRET_MODE: u32 = 0o600;
+
+/// Commands about the git host.
+#[derive(Debug, clap::Subcommand)]
+pub enum Forge {
+    /// Say whether the token may do what the daemon does, and whether the webhook is right. Changes nothing.
+    #[command(after_help = "Exit codes: 0 nothing is missing, 1 something is, 2 the host cannot be asked.")]
+    Check(Check),
+    /// Create or repair the webhook, and make its secret where there is none.
+    Setup(Setup),
+}
+
+/// Options of `forge check`.
+#[derive(Debug, clap::Args)]
+pub struct Check {
+    /// The daemon's configuration file.
+    #[arg(short, long, value_name = "FILE", env = "GITFLEET_CONFIG")]
+    config: PathBuf,
+}
+
+/// Options of `forge setup`.
+#[derive(Debug, clap::Args)]
+pub struct Setup {
+    /// The daemon's configuration file.
+    #[arg(short, long, value_name = "FILE", env = "GITFLEET_CONFIG")]
+    config: PathBuf,
+    /// Where the host reaches the daemon, such as https://gitfleet.example/webhooks/gitea.
+    #[arg(long, value_name = "URL")]
+    url: String,
+    /// Say what would be done, and do nothing.
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// Returns how the edge is told which host, and as whom.
+///
+/// # Errors
+/// There is no forge in the configuration, or a secret's file cannot be read.
+pub(super) fn settings(configuration: &Configuration) -> anyhow::Result<Settings> {
+    let Some(forge) = &configuration.forge else {
+        bail!("the configuration has no section `forge`; docs/forges.md shows one");
+    };
+    let (owner, name) = forge.owner_and_name();
+    let auth = match (&forge.token_file, &forge.app) {
+        (Some(path), _) => Auth::Token(read_secret(path)?),
+        (None, Some(app)) => Auth::App { id: app.id, pem: read_pem(&app.private_key_file)? },
+        (None, None) => bail!("the configuration names neither forge.tokenFile nor forge.app"),
+    };
+    let kind = match forge.type_ {
+        ForgeType::Gitea => Kind::Gitea,
+        ForgeType::Github => Kind::GitHub,
+    };
+    Ok(Settings { kind, url: forge.url.clone(), owner: owner.to_owned(), name: name.to_owned(), auth })
+}
+
+impl Forge {
+    /// Runs the command.
+    ///
+    /// # Errors
+    /// The configuration cannot be read, or the host cannot be asked.
+    pub fn run(&self) -> anyhow::Result<Exit> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        match self {
+            Self::Check(args) => {
+                let configuration = load_configuration(&args.config)?;
+                let rows = runtime.block_on(check(&configuration))?;
+                let is_bad = rows.iter().any(|row| row.state == State::Missing);
+                output::print(&output::render_table(&table(rows), Terminal::of_stdout()))?;
+                Ok(if is_bad { Exit::NotAsWished } else { Exit::Done })
+            }
+            Self::Setup(args) => runtime.block_on(setup(&load_configuration(&args.config)?, &args.url, args.dry_run)),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Ok,
+    Missing,
+    Unknown,
+}
+
+/// One thing that is needed.
+struct Row {
+    need: &'static str,
+    state: State,
+    detail: String,
+}
+
+impl Row {
+    fn ok(need: &'static str, detail: impl Into<String>) -> Self {
+        Self { need, state: State::Ok, detail: detail.into() }
+    }
+
+    fn missing(need: &'static str, detail: impl Into<String>) -> Self {
+        Self { need, state: State::Missing, detail: detail.into() }
+    }
+}
+
+fn table(rows: Vec<Row>) -> Table {
+    let words = |state| match state {
+        State::Ok => "ok",
+        State::Missing => "missing",
+        State::Unknown => "unknown",
+    };
+    let rows = rows.into_iter().map(|row| vec![row.need.to_owned(), words(row.state).to_owned(), row.detail]);
+    Table { headers: ["NEEDED", "STATE", "DETAIL"].map(str::to_owned).to_vec(), rows: rows.collect() }
+}
+
+/// Looks at everything that the daemon needs, in the order in which it is to be mended.
+async fn check(configuration: &Configuration) -> anyhow::Result<Vec<Row>> {
+    let settings = settings(configuration)?;
+    let admin = Admin::connect(&settings)?;
+    let mut rows = Vec::new();
+    match admin.server().await {
+        Ok(server) => rows.push(Row::ok("server", server)),
+        // A server that hides its version is still there.
+        Err(error) => rows.push(answered("server", Err(error), "")?),
+    }
+    match admin.forge().whoami().await {
+        Ok(me) => rows.push(Row::ok("token", format!("of {}", me.login))),
+        Err(Error::Unauthenticated { .. }) => {
+            rows.push(Row::missing("token", "it is not accepted; make a new one and put it into the file"));
+            return Ok(rows);
+        }
+        Err(error) => {
+            let advice = if settings.kind == Kind::Gitea { "; give it the scope read:user" } else { "" };
+            rows.push(answered("token", Err(error), advice)?);
+        }
+    }
+    let repository = format!("{}/{}", settings.owner, settings.name);
+    let permission = match admin.own_permission().await {
+        Ok(permission) => permission,
+        Err(error) => {
+            rows.push(answered("repository", Err(error), "; check its name, and invite the account")?);
+            return Ok(rows);
+        }
+    };
+    rows.push(Row::ok("repository", repository));
+    rows.push(ability(&admin, "statuses", Ability::Statuses, &settings).await?);
+    rows.push(ability(&admin, "comments", Ability::Comments, &settings).await?);
+    rows.push(permissions(&admin, configuration, settings.kind, permission).await?);
+    rows.push(secret(configuration));
+    rows.push(hook(&admin).await?);
+    Ok(rows)
+}
+
+/// Returns a row for what the host refuses; a host that is not there ends the command.
+fn answered(need: &'static str, result: ForgeResult<String>, advice: &str) -> anyhow::Result<Row> {
+    match result {
+        Ok(detail) => Ok(Row::ok(need, detail)),
+        Err(error @ (Error::NotFound { .. } | Error::Forbidden { .. } | Error::Refused { .. })) => {
+            Ok(Row::missing(need, format!("{error}{advice}")))
+        }
+        Err(error @ Error::Unauthenticated { .. }) => {
+            Ok(Row { need, state: State::Unknown, detail: error.to_string() })
+        }
+        Err(error) => Err(error).context("the forge cannot be asked"),
+    }
+}
+
+async fn ability(admin: &Admin, need: &'static str, ability: Ability, settings: &Settings) -> anyhow::Result<Row> {
+    let wanted = match (ability, settings.kind) {
+        (Ability::Statuses, Kind::Gitea) => "the scope write:repository, and the account write access",
+        (Ability::Comments, Kind::Gitea) => "the scope write:issue",
+        (Ability::Statuses, Kind::GitHub) => "the permission Commit statuses: write",
+        (Ability::Comments, Kind::GitHub) => "the permissions Issues: write and Pull requests: write",
+    };
+    Ok(match admin.may(ability).await {
+        Ok(Known::Yes) => Row::ok(need, "may be written"),
+        Ok(Known::No(why)) => Row::missing(need, format!("{why}; the token needs {wanted}")),
+        Ok(Known::Unclear) => {
+            let detail = format!("only writing one would tell; the token needs {wanted}");
+            Row { need, state: State::Unknown, detail }
+        }
+        Err(error) => answered(need, Err(error), "")?,
+    })
+}
+
+/// Whoever approves by permission must be looked up, which Gitea lets only its administrators do.
+async fn permissions(admin: &Admin, configuration: &Configuration, kind: Kind, own: Permission) -> anyhow::Result<Row> {
+    const NEED: &str = "permissions";
+    let approvers = configuration.forge.as_ref().map_or(&[][..], |forge| &forge.approvals.approvers);
+    if !approvers.is_empty() && approvers.iter().all(|approver| approver.starts_with("user:")) {
+        return Ok(Row::ok(NEED, "not needed: the approvers are named"));
+    }
+    if kind == Kind::Gitea && own < Permission::Admin {
+        let detail = "Gitea tells them to administrators of the repository alone: make the account one, or name the \
+                      approvers as user:NAME";
+        return Ok(Row::missing(NEED, detail));
+    }
+    let advice = "; the token needs the permission Metadata: read";
+    match admin.forge().whoami().await {
+        Ok(me) => answered(NEED, admin.forge().permission(&me.login).await.map(|_| "may be read".into()), advice),
+        Err(error) => answered(NEED, Err(error), advice),
+    }
+}
+
+fn secret(configuration: &Configuration) -> Row {
+    const NEED: &str = "webhook secret";
+    match configuration.forge.as_ref().and_then(|forge| forge.webhook_secret_file.as_deref()) {
+        None => Row {
+            need: NEED,
+            state: State::Unknown,
+            detail: "no forge.webhookSecretFile: webhooks are refused, and news are polled for".into(),
+        },
+        Some(path) => match read_webhook_secrets(path) {
+            Ok(_) => Row::ok(NEED, path.display().to_string()),
+            Err(error) => Row::missing(NEED, format!("{error}; `gitfleet forge setup` makes one")),
+        },
+    }
+}
+
+async fn hook(admin: &Admin) -> anyhow::Result<Row> {
+    const NEED: &str = "webhook";
+    let setup = "run `gitfleet forge setup`";
+    Ok(match admin.hook(None).await {
+        Ok(HookRepair { id: Some(id), wrong }) if wrong.is_empty() => Row::ok(NEED, format!("number {id}")),
+        Ok(HookRepair { wrong, .. }) => Row::missing(NEED, format!("{}; {setup}", wrong.join(", "))),
+        Err(Error::Forbidden { .. } | Error::NotFound { .. }) => Row {
+            need: NEED,
+            state: State::Unknown,
+            detail: format!("only an administrator's token sees webhooks; {setup} with one, or make it by hand"),
+        },
+        Err(error) => answered(NEED, Err(error), "")?,
+    })
+}
+
+/// Makes the secret and the hook what they must be, and says what was done.
+async fn setup(configuration: &Configuration, url: &str, dry_run: bool) -> anyhow::Result<Exit> {
+    let settings = settings(configuration)?;
+    let admin = Admin::connect(&settings)?;
+    if !(url.starts_with("https://") || url.starts_with("http://")) || !url.ends_with(admin.path()) {
+        bail!("--url {url}: it must be the daemon's address followed by {}", admin.path());
+    }
+    let file = configuration.forge.as_ref().and_then(|forge| forge.webhook_secret_file.clone());
+    let file =
+        file.context("forge.webhookSecretFile is missing in the configuration: name a file for the secret there")?;
+    let repair = admin.hook(Some(url)).await.context("the token must be an administrator's to see webhooks")?;
+    let mut said = String::new();
+    let secret = if file.exists() {
+        read_webhook_secrets(&file)?.swap_remove(0)
+    } else {
+        said.push_str(&format!(
+            "webhook secret in {}: {}\n",
+            file.display(),
+            if dry_run { "would be made" } else { "made" }
+        ));
+        if dry_run { SecretString::from("") } else { make_secret(&file)? }
+    };
+    let what = match (repair.id, repair.wrong.as_slice()) {
+        (None, _) => "created, there was none".to_owned(),
+        (Some(_), []) => "as it should be, its secret sent again".to_owned(),
+        (Some(_), wrong) => format!("repaired: {}", wrong.join(", ")),
+    };
+    if dry_run {
+        said.push_str(&format!("webhook to {url} would be {what}\n"));
+    } else {
+        let id = admin.write_hook(repair.id, url, &secret).await?;
+        said.push_str(&format!("webhook {id} to {url} is {what}\n"));
+    }
+    output::print(&said)
+}
+
+/// Makes a secret of random bytes in a file that only we can read; one that is there already is not touched.
+fn make_secret(path: &Path) -> anyhow::Result<SecretString> {
+    use std::fmt::Write as _;
+    let mut bytes = [0; SECRET_BYTES];
+    let random = rustls::crypto::aws_lc_rs::default_provider().secure_random;
+    random.fill(&mut bytes).map_err(|_| anyhow::anyhow!("the system has no random bytes for a secret"))?;
+    let secret = bytes.iter().fold(String::new(), |mut text, byte| {
+        write!(text, "{byte:02x}").expect("writing to a String cannot fail");
+        text
+    });
+    let secret = SecretString::from(secret);
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(SECRET_MODE)
+        .open(path)
+        .with_context(|| format!("making the secret file {}", path.display()))?;
+    writeln!(file, "{}", secret.expose_secret())
+        .with_context(|| format!("writing the secret file {}", path.display()))?;
+    Ok(secret)
+}
