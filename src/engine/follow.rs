@@ -338,3 +338,6 @@ impl Follower {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
