@@ -347,3 +347,6 @@ impl Follower {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

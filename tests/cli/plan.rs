@@ -298,3 +298,43 @@ fn what_cannot_be_read_is_an_error() {
     assert_eq!(scratch.run(&["plan"]).code, 64);
     assert_eq!(scratch.run(&["plan", "--repo", FLEET, "-o", "wide"]).code, 64);
 }
+
+#[test]
+fn the_comment_on_a_pull_request() {
+    let scratch = small();
+    let secret = |value: &str| {
+        format!(
+            "apiVersion: v1\nkind: Secret\nmetadata: {name}\nstringData: {{k: {value}}}\n",
+            name = "{name: s, namespace: web}"
+        )
+    };
+    scratch.write("secret.yaml", &secret("planted-old"));
+    let base = scratch.commit("base");
+    scratch.write("web.yaml", &namespace("web", &[("settings", "2")]));
+    scratch.write("secret.yaml", &secret("planted-new"));
+    let head = scratch.commit("head");
+    let markdown = |more: &[&str]| plan(&scratch, &[&["-o", "markdown", "--base", base.as_str()], more].concat());
+    let comment = markdown(&["--head", head.as_str()]);
+    let text = comment.text(0);
+    for part in [
+        "### Plan: 1 placement changes, 2 clusters\n",
+        &format!("`{}` merged into `{}`", &head[..7], &base[..7]),
+        "-  key: \"1\"\n+  key: \"2\"",
+        "<details><summary>changed Secret web/s</summary>",
+        "```mermaid\ngantt",
+    ] {
+        assert!(text.contains(part), "{part} in {text}");
+    }
+    assert!(!text.contains("planted") && text.contains("<masked:"), "{text}");
+    assert_eq!(text, markdown(&[]).text(0), "HEAD, and the same byte for byte");
+    assert_eq!(markdown(&["--exit-code"]).code, 1);
+
+    scratch.write("placement.yaml", &placement("web", "web", "  policies: {}\n"));
+    scratch.commit("broken");
+    let refused = markdown(&[]);
+    let text = refused.text(1);
+    assert!(text.starts_with("### Plan: refused: 1 error\n") && text.contains("- placement.yaml:"), "{text}");
+    for args in [&["-o", "markdown"][..], &["-o", "markdown", "--base", "HEAD", "--show-secrets"]] {
+        assert_eq!(plan(&scratch, args).code, 2);
+    }
+}

@@ -1,6 +1,7 @@
 //! What there is to say about a pull request: the plan of its merge, how objects differ, and how long it may take. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -138,13 +139,13 @@ impl Differences<'_> {
         objects: &[ObjectDiff],
     ) -> Vec<OverrideEffect> {
         let Some(ends) = Ends::of(after, world).filter(|_| !after.record.removed) else { return Vec::new() };
-        let changed: BTreeSet<ObjectKey> = objects.iter().map(|object| object.id.key()).collect();
+        let edited: BTreeSet<ObjectKey> = objects.iter().map(|object| object.id.key()).collect();
         let is_moved = |cluster: &ClusterName| {
             let changes = plan.changes.as_ref();
             changes.is_some_and(|c| c.overridden.contains(cluster) || c.clusters.gained.contains(cluster))
         };
         let common = &ends.payload.desired;
-        let mut groups: BTreeMap<Vec<(ObjectKey, String)>, (Vec<ClusterName>, Vec<Pair>)> = BTreeMap::new();
+        let mut groups: BTreeMap<Vec<(ObjectKey, String)>, Group> = BTreeMap::new();
         for work in plan.works.iter().take(OVERRIDDEN_CLUSTERS_MAX) {
             let cluster = &work.cluster_name;
             let Ok(made) = ends.objects(cluster, &ends.picked(cluster)) else { continue };
@@ -155,14 +156,14 @@ impl Differences<'_> {
             let pairs = common.iter().map(|plain| (plain.clone(), made.get(&plain.key).map(|made| (*made).clone())));
             let differs = |(plain, made): &Pair| made.as_ref().is_none_or(|made| made.digest != plain.digest);
             let pairs: Vec<Pair> = pairs.filter(differs).collect();
-            if pairs.is_empty() || !(is_moved(cluster) || pairs.iter().any(|(plain, _)| changed.contains(&plain.key))) {
+            if pairs.is_empty() || !(is_moved(cluster) || pairs.iter().any(|(plain, _)| edited.contains(&plain.key))) {
                 continue;
             }
             let digest = |made: &Option<Desired>| made.as_ref().map(|made| made.digest.to_string()).unwrap_or_default();
             let same = pairs.iter().map(|(plain, made)| (plain.key.clone(), digest(made))).collect();
             groups.entry(same).or_insert_with(|| (Vec::new(), pairs)).0.push(cluster.clone());
         }
-        let effect = |(clusters, pairs): (Vec<ClusterName>, Vec<Pair>)| {
+        let effect = |(clusters, pairs): Group| {
             let mut text = Some(String::new());
             for (plain, made) in &pairs {
                 let one = self.text(Some(plain), made.as_ref());
@@ -187,12 +188,23 @@ impl Differences<'_> {
             return None;
         }
         let diff = TextDiff::from_lines(&old, &new);
-        Some(diff.unified_diff().context_radius(CONTEXT_LINES).to_string())
+        // Without heads: the lines are numbered in no file that anybody has.
+        let mut unified = diff.unified_diff();
+        let mut text = String::new();
+        for (position, hunk) in unified.context_radius(CONTEXT_LINES).iter_hunks().enumerate() {
+            text.push_str(if position == 0 { "" } else { " …\n" });
+            for change in hunk.iter_changes() {
+                write!(text, "{}{change}", change.tag()).expect("a String takes it");
+            }
+        }
+        Some(text)
     }
 }
 
 /// An object as most clusters get it, and as some do; `None` where they do not get it.
 type Pair = (Desired, Option<Desired>);
+/// Clusters that get the same, and what that is.
+type Group = (Vec<ClusterName>, Vec<Pair>);
 
 /// Names what the plan says differs, where the objects themselves cannot be read.
 fn names(key: &PlacementKey, plan: &PlacementPlan) -> Vec<ObjectDiff> {
@@ -216,7 +228,7 @@ fn notes(basis: &Basis, head: &Tree, world: &World, changed: &[&PlacementPlan]) 
         let more = names.len().saturating_sub(NAMED_MAX);
         let mut listed = names.iter().take(NAMED_MAX).map(ToString::to_string).collect::<Vec<_>>().join(", ");
         if more > 0 {
-            listed.push_str(&format!(" and {more} more"));
+            write!(listed, " and {more} more").expect("a String takes it");
         }
         (names.len(), listed)
     };

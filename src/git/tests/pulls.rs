@@ -106,6 +106,9 @@ fn only_so_many_commits_are_listed() {
     assert_eq!((listed.len(), &listed[0].commit), (LANDED_MAX, &tip));
 }
 
+/// A name, the common ancestor, the commit in force, the head, what comes of them, and the conflicts.
+type Merge<'a> = (&'a str, &'a str, &'a str, &'a str, &'a str, &'a [&'a str]);
+
 #[test]
 fn listings_are_merged_by_path_and_content() {
     let file = |path: &str, blob: &str| File { path: path.into(), blob: BlobId::from(blob), executable: false };
@@ -113,8 +116,7 @@ fn listings_are_merged_by_path_and_content() {
         files: text.split_whitespace().map(|entry| entry.split_once('=').unwrap()).map(|(p, b)| file(p, b)).collect(),
         errors: Vec::new(),
     };
-    // Name, common ancestor, commit in force, head, merged, conflicts.
-    let rows: [(&str, &str, &str, &str, &str, &[&str]); 9] = [
+    let rows: [Merge<'_>; 9] = [
         ("nothing", "a=1", "a=1", "a=1", "a=1", &[]),
         ("theirs", "a=1 b=1", "a=1 b=1", "a=2 c=1", "a=2 c=1", &[]),
         ("ours stays", "a=1 b=1", "a=2 c=1", "a=1 b=1", "a=2 c=1", &[]),

@@ -147,7 +147,12 @@ fn cluster_block(placement: &PlacementPlan) -> Option<Block> {
     let changes = placement.changes.as_ref()?;
     let reason_of = |cluster: &ClusterName| {
         let decision = placement.decisions.iter().find(|decision| decision.cluster_name == *cluster);
-        decision.map(|decision| decision.reason.clone()).unwrap_or_default()
+        let is_dropped = || placement.deletions.iter().any(|deletion| deletion.cluster_name == *cluster);
+        match decision {
+            Some(decision) => decision.reason.clone(),
+            None if !placement.removed && is_dropped() => "not picked any more".to_owned(),
+            None => String::new(),
+        }
     };
     let mut text = String::new();
     let mut short = String::new();
@@ -170,8 +175,9 @@ fn cluster_block(placement: &PlacementPlan) -> Option<Block> {
     }
     if !changes.resources.is_empty() && !placement.works.is_empty() {
         let clusters: Vec<&ClusterName> = placement.works.iter().map(|work| &work.cluster_name).collect();
-        writeln!(text, "- changes what {} hold", named(&clusters)).expect("a String takes it");
-        writeln!(short, "- changes what {} hold", counted(clusters.len(), "cluster")).expect("a String takes it");
+        writeln!(text, "- changes what it places on {}", named(&clusters)).expect("a String takes it");
+        writeln!(short, "- changes what it places on {}", counted(clusters.len(), "cluster"))
+            .expect("a String takes it");
     }
     let lines = |text: String| if text.is_empty() { text } else { text + "\n" };
     Some(Block::of(Worth::Clusters, lines(text), lines(short)))

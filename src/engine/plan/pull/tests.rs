@@ -53,7 +53,7 @@ fn an_object_changes() {
 
     #### `ClusterResourcePlacement p`
 
-    - changes what 2 clusters hold: `a`, `b`
+    - changes what it places on 2 clusters: `a`, `b`
 
     Rollout: RollingUpdate.
 
@@ -62,7 +62,6 @@ fn an_object_changes() {
     <details><summary>changed ConfigMap web/m</summary>
 
     ```diff
-    @@ -1,6 +1,6 @@
      apiVersion: v1
      data:
     -  k: 1
@@ -83,7 +82,28 @@ fn stages_gates_clusters_and_deletions() {
     let base = [cluster("a"), cluster("b"), namespace("web", &[]), staged.clone(), STAGED.to_owned()].concat();
     let fixed = staged.replace("spec:\n", "spec:\n  policy: {placementType: PickFixed, clusterNames: [b, c]}\n");
     let head = [cluster("a"), cluster("b"), cluster("c"), namespace("web", &[]), fixed, STAGED.to_owned()].concat();
-    insta::assert_snapshot!(comment(report_of(&base, &head)), @"");
+    insta::assert_snapshot!(comment(report_of(&base, &head)), @"
+    ### Plan: 1 placement changes, 2 clusters, 1 deletion needs approval
+
+    `4ead4ea` merged into `ba5eba5`, which is in force.
+
+    **Deletions of `ClusterResourcePlacement p` need approval** after the merge: Namespace web would be deleted from a.
+
+    - `Namespace web` from 1 cluster: `a`
+
+    #### `ClusterResourcePlacement p`
+
+    - gains 1 cluster: `c` (picked: the policy names c)
+    - loses 1 cluster: `a` (not picked any more)
+
+    Rollout by `s`, stage after stage:
+
+    | Stage | Clusters | At once | Before it | After it |
+    |---|---|---|---|---|
+    | `all` | 2: `b`, `c` | 1 | approval by user:ann |  |
+
+    - 1 cluster is new in the fleet, and taken to answer: c
+    ");
 }
 
 #[test]
@@ -93,7 +113,39 @@ fn what_overrides_make_of_it() {
         [{clusterSelector: {clusterSelectorTerms: [{labelSelector: {matchLabels: {kubernetes-fleet.io/member-name: b}}}]}, \
         jsonPatchOverrides: [{op: add, path: /metadata/labels, value: {by: me}}]}]}\n";
     let report = report_of(&fleet("1"), &[&fleet("1"), rule].concat());
-    insta::assert_snapshot!(comment(report), @"");
+    insta::assert_snapshot!(comment(report), @"
+    ### Plan: 1 placement changes, 1 cluster
+
+    `4ead4ea` merged into `ba5eba5`, which is in force.
+
+    #### `ClusterResourcePlacement p`
+
+    - other overrides for 1 cluster: `b`
+
+    Rollout: RollingUpdate.
+
+    <details><summary>overrides make it otherwise for b</summary>
+
+    ```diff
+     Namespace web
+     apiVersion: v1
+     kind: Namespace
+     metadata:
+    +  labels:
+    +    by: me
+       name: web
+     ConfigMap web/m
+       k: 1
+     kind: ConfigMap
+     metadata:
+    +  labels:
+    +    by: me
+       name: m
+       namespace: web
+    ```
+
+    </details>
+    ");
 }
 
 #[test]
