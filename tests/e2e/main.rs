@@ -20,6 +20,7 @@ mod facts;
 mod faults;
 mod leaving;
 mod ocm;
+mod people;
 mod rollout;
 mod scheduling;
 mod sources;

@@ -24,6 +24,11 @@ pub fn write_count(metrics: &str, resource: &str) -> u64 {
     })
 }
 
+/// Returns how many requests the API server refused for lack of rights, of all users.
+pub fn forbidden_count(metrics: &str) -> u64 {
+    sum(metrics, |series| label(series, "code") == Some("403"))
+}
+
 fn sum(metrics: &str, wanted: impl Fn(&str) -> bool) -> u64 {
     let series = metrics.lines().filter_map(|line| line.strip_prefix(COUNTER)?.rsplit_once("} "));
     let values = series.filter(|(labels, _)| wanted(labels)).filter_map(|(_, value)| value.trim().parse::<f64>().ok());
