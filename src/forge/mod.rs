@@ -4,6 +4,8 @@
 //! shapes is known to one file only. Every call is one try; whoever calls decides what a failure means and when to go again,
 //! because a write whose answer was lost must not be repeated blindly.
 
+pub mod grammar;
+
 use std::time::Duration;
 
 use async_trait::async_trait;

@@ -34,8 +34,8 @@ pub enum Converged {
     Unreachable(String),
 }
 
-/// Where one cluster stands.
-enum Standing {
+/// Where one cluster stands. Of the texts each says which cluster it is, and why.
+pub(super) enum Standing {
     Right,
     Moving,
     Queued,
@@ -141,7 +141,8 @@ fn standings(view: &PlacementView) -> Vec<Standing> {
     standings
 }
 
-fn bound_standing(view: &PlacementView, binding: &Binding) -> Standing {
+/// Returns where a cluster stands that the placement is bound to.
+pub(super) fn bound_standing(view: &PlacementView, binding: &Binding) -> Standing {
     let offline = view.offline(&binding.cluster).map(|c| Standing::Offline(format!("{}{}", c.name, why(c))));
     let mode = view.mode();
     let at_target =

@@ -6,6 +6,7 @@
 //! same records to people and scripts. Nothing here decides what happens next in the fleet.
 
 pub mod binding;
+pub mod console;
 pub mod converge;
 pub mod decisions;
 pub mod describe;

@@ -25,6 +25,8 @@ const PURE: &[&str] = &[
     "src/rollout/",
     "src/deliver/",
     "src/report/",
+    "src/forge/grammar.rs",
+    "src/forge/grammar/",
     "src/engine/decide.rs",
     "src/engine/overrides.rs",
     "src/engine/world.rs",

@@ -1,0 +1,122 @@
+//! Short answers, and the texts around a rollout's comment.
+
+use super::safe::{cell, code, plain, prose};
+use super::words::Voice;
+use crate::model::commands::Refusal;
+use crate::model::forge::ThreadNumber;
+use crate::model::id::{CommitId, PlacementKey};
+use crate::model::manifest::InputError;
+
+/// Mistakes of a commit that a comment names; the others are counted.
+pub const ERRORS_MAX: usize = 20;
+/// Characters of an issue's title.
+pub const TITLE_CHARS_MAX: usize = 120;
+
+/// Answers a command that is refused: who asked, and why not.
+pub fn refused(login: &str, refusal: &Refusal) -> String {
+    format!("❌ {}: not done: {}\n", code(login), prose(&refusal.message))
+}
+
+/// Answers a comment whose commands cannot be read. `why` is the grammar's, and safe.
+pub fn mistaken(login: &str, why: &str) -> String {
+    format!("❌ {}: nothing was done, because {why}.\n", code(login))
+}
+
+/// Answers a command that needs a stage: which stages wait, with the lines to copy.
+pub fn stage_needed(
+    login: &str,
+    verb: &str,
+    waiting: &[(PlacementKey, String)],
+    commit: &CommitId,
+    voice: &Voice,
+) -> String {
+    let (login, verb_code) = (code(login), code(verb));
+    if waiting.is_empty() {
+        return format!("❌ {login}: {verb_code} needs a stage, and no stage waits.\n");
+    }
+    let is_one_of_many = waiting.iter().any(|(key, _)| *key != waiting[0].0);
+    let lines = waiting.iter().take(ERRORS_MAX);
+    let lines = lines.filter_map(|(key, stage)| voice.line(verb, Some(stage), is_one_of_many.then_some(key), commit));
+    let lines: String = lines.map(|line| format!("- `{line}`\n")).collect();
+    format!("❌ {login}: {verb_code} needs a stage; these wait:\n\n{lines}")
+}
+
+/// Answers an edited comment that would be a command.
+pub fn edited(login: &str) -> String {
+    format!("{}: an edited comment commands nothing; write a new one.\n", code(login))
+}
+
+/// Says where the rollout of a change is followed, in the thread of another change that came with it.
+pub fn pointer(thread: ThreadNumber) -> String {
+    format!("This change is rolled out with #{thread}; follow it there.\n")
+}
+
+/// Returns the title of the issue for a commit that no pull request brought.
+pub fn issue_title(commit: &CommitId, subject: Option<&str>) -> String {
+    let subject = subject.map(|subject| format!(": {subject}")).unwrap_or_default();
+    plain(&format!("Rollout of {}{subject}", commit.short()), TITLE_CHARS_MAX)
+}
+
+/// Returns the text of that issue.
+pub fn issue_body(commit: &CommitId, branch: &str, voice: &Voice) -> String {
+    format!(
+        "{} came to {} without a pull request. Its rollout is followed here; commands are comments here.\n\n{}",
+        code(commit.short()),
+        code(branch),
+        help(voice)
+    )
+}
+
+/// Tells why a commit on the branch is not rolled out: where each mistake is.
+pub fn refused_commit(commit: &CommitId, errors: &[InputError]) -> String {
+    let mut text = format!("❌ **{} is not rolled out**: what was rolled out before stays.\n\n", code(commit.short()));
+    for error in errors.iter().take(ERRORS_MAX) {
+        let line = if error.line > 0 { format!(":{}", error.line) } else { String::new() };
+        let about = [&error.object, &error.field].into_iter().flatten().map(|part| format!(" {},", code(part)));
+        let about: String = about.collect();
+        let hint = error.hint.as_ref().map(|hint| format!("; {}", cell(hint))).unwrap_or_default();
+        text.push_str(&format!(
+            "- {}:{about} {}{hint}\n",
+            code(&format!("{}{line}", error.path)),
+            prose(&error.message)
+        ));
+    }
+    let more = errors.len().saturating_sub(ERRORS_MAX);
+    if more > 0 {
+        text.push_str(&format!("\nand {more} more\n"));
+    }
+    text
+}
+
+/// Tells that a branch does not go on from what is rolled out, and how it is let in.
+pub fn held_rewrite(branch: &str, accepted: &CommitId, tip: &CommitId, voice: &Voice) -> String {
+    let line = voice.line("resume", None, None, tip);
+    let line = line.map(|line| format!("\n```text\n{line}\n```\n")).unwrap_or_default();
+    format!(
+        "✋ **History was rewritten**: {} is at {}, which does not come after {}. Nothing of it is rolled out until somebody \
+         lets it in.\n{line}",
+        code(branch),
+        code(tip.short()),
+        code(accepted.short())
+    )
+}
+
+/// Lists the commands, folded away. They stand in code, so that the list commands nothing.
+pub fn help(voice: &Voice) -> String {
+    let rows = [
+        ("approve STAGE [sha=COMMIT] [placement=NAME]", "open the gate that waits"),
+        ("approve --all [sha=COMMIT]", "open every gate that waits"),
+        ("reject STAGE [-- why]", "say no: the rollout ends, and what is done stays"),
+        ("pause [-- why]", "start nothing new"),
+        ("resume", "go on"),
+        ("retry [STAGE] [cluster=NAME]", "try again what failed"),
+        ("rollback [STAGE] [to=COMMIT]", "return to the last commit that succeeded, or to this one"),
+        ("status", "bring the comment up to date"),
+        ("help", "show this list"),
+    ];
+    let rows: String = rows.iter().map(|(line, what)| format!("| `{}{line}` | {what} |\n", voice.prefix())).collect();
+    format!("<details><summary>Commands</summary>\n\n| comment | does |\n|---|---|\n{rows}\n</details>\n")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,197 @@
+//! Foreign text inside markdown of ours, so that it says what it says and does nothing: no link, image, mention, markup, hidden
+//! comment or command comes of it, on GitHub, Gitea and Forgejo alike.
+//!
+//! | function | gives | stands |
+//! |---|---|---|
+//! | [`code`] | a code span | within a line |
+//! | [`code_cell`] | a code span without pipes | in a table |
+//! | [`fenced`] | a code block | at the beginning of a line, after an empty one |
+//! | [`prose`] | text | within a line, in a table, in a `<summary>` |
+//! | [`cell`] | text, shorter | the same |
+//! | [`plain`] | text as it is, in one line | where there is no markup |
+//!
+//! Limits count characters of the foreign text; what is written for it may be longer, at most six times.
+//!
+//! Source: CommonMark 0.31 and GitHub's extensions of it; Gitea's and GitHub's own links to people, issues and pages.
+
+use std::fmt::Write as _;
+
+use unicode_segmentation::UnicodeSegmentation as _;
+
+/// Characters that [`code`] and [`code_cell`] take.
+pub const CODE_CHARS_MAX: usize = 200;
+/// Characters that [`fenced`] takes.
+pub const FENCED_CHARS_MAX: usize = 20_000;
+/// Characters that [`prose`] takes.
+pub const PROSE_CHARS_MAX: usize = 500;
+/// Characters that [`cell`] takes.
+pub const CELL_CHARS_MAX: usize = 120;
+
+/// Breaks what hosts would make a link of, and is not seen.
+const BREAK: char = '\u{200b}';
+/// Stands before a slash at the beginning of a line. Not [`BREAK`]: people's lines are read without that one.
+const JOINER: char = '\u{2060}';
+/// How an image is named by its content: no mention, and often copied.
+const DIGEST_MARK: &str = "@sha256:";
+
+/// Returns at most that many characters of a text, the last of them `…` where something was left out. What belongs together
+/// on the screen is not torn apart.
+pub fn shorten(text: &str, chars: usize) -> String {
+    if text.chars().nth(chars).is_none() {
+        return text.to_owned();
+    }
+    let Some(mut room) = chars.checked_sub(1) else { return String::new() };
+    let fits = |grapheme: &&str| {
+        let left = room.checked_sub(grapheme.chars().count());
+        left.inspect(|left| room = *left).is_some()
+    };
+    let mut short: String = text.graphemes(true).take_while(fits).collect();
+    short.truncate(short.trim_end().len());
+    short.push('…');
+    short
+}
+
+/// Returns a text for where there is no markup, such as a title or a commit status: one line of what can be seen, at most that
+/// many characters.
+pub fn plain(text: &str, chars: usize) -> String {
+    shorten(&words(text), chars)
+}
+
+/// Returns a text as a code span, in one line. Of nothing a span with a blank.
+pub fn code(text: &str) -> String {
+    span(&line(text))
+}
+
+/// Returns a text as a code span that does not end a table's cell: a pipe becomes a broken bar, because a code span has no
+/// escape that all hosts read alike.
+pub fn code_cell(text: &str) -> String {
+    span(&line(text).replace('|', "¦"))
+}
+
+/// Returns a text as a code block, which begins and ends a line. The language colours it; anything but a plain word is none.
+pub fn fenced(language: &str, text: &str) -> String {
+    let text = shorten(&block(text), FENCED_CHARS_MAX);
+    let fence = "`".repeat(longest_run(&text).max(2) + 1);
+    let language = if language.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-') { language } else { "" };
+    let mut fenced = format!("{fence}{language}\n");
+    for line in text.trim_end_matches('\n').split('\n') {
+        if line.trim_start().starts_with('/') {
+            fenced.push(JOINER);
+        }
+        fenced.push_str(&unmentioned(line));
+        fenced.push('\n');
+    }
+    fenced.push_str(&fence);
+    fenced.push('\n');
+    fenced
+}
+
+/// Returns a text as text, in one line. It may stand in markdown, in a cell of a table and in HTML.
+pub fn prose(text: &str) -> String {
+    escaped(&shorten(&words(text), PROSE_CHARS_MAX))
+}
+
+/// Returns a text as text for a cell of a table: [`prose`], shorter.
+pub fn cell(text: &str) -> String {
+    escaped(&shorten(&words(text), CELL_CHARS_MAX))
+}
+
+/// What would not be seen, or would turn the text around: dropped.
+fn is_hidden(c: char) -> bool {
+    let is_format = matches!(c,
+        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
+        | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}');
+    is_format || (c.is_control() && !c.is_whitespace())
+}
+
+/// Returns the words of a text, one blank between them.
+fn words(text: &str) -> String {
+    let seen: String = text.chars().filter(|c| !is_hidden(*c)).collect();
+    seen.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn line(text: &str) -> String {
+    shorten(&words(text), CODE_CHARS_MAX)
+}
+
+/// Returns the lines of a text; blanks and tabs stay.
+fn block(text: &str) -> String {
+    let text = text.replace("\r\n", "\n");
+    let seen = text.chars().filter(|c| !is_hidden(*c));
+    let plain = seen.map(|c| match c {
+        '\n' | '\t' => c,
+        '\r' | '\u{b}' | '\u{c}' | '\u{85}' | '\u{2028}' | '\u{2029}' => '\n',
+        c => c,
+    });
+    plain.collect()
+}
+
+fn longest_run(text: &str) -> usize {
+    text.split(|c| c != '`').map(str::len).max().unwrap_or(0)
+}
+
+fn span(text: &str) -> String {
+    let text = unmentioned(text);
+    let mark = "`".repeat(longest_run(&text) + 1);
+    match text.as_str() {
+        "" => "` `".to_owned(),
+        // A blank on both sides is not shown.
+        text if text.starts_with('`') || text.ends_with('`') => format!("{mark} {text} {mark}"),
+        text => format!("{mark}{text}{mark}"),
+    }
+}
+
+/// Breaks mentions in code. Hosts see none there; machines that read comments without their markup do.
+fn unmentioned(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for (at, c) in text.char_indices() {
+        safe.push(c);
+        if c == '@' && !text[at..].starts_with(DIGEST_MARK) {
+            safe.push(BREAK);
+        }
+    }
+    safe
+}
+
+/// Writes signs that mean something to markdown or HTML as references, which mean nothing but the sign in both, and breaks what
+/// hosts find in finished text.
+fn escaped(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len() * 2);
+    if text.starts_with('/') {
+        safe.push(JOINER);
+    }
+    let number = text.bytes().take_while(u8::is_ascii_digit).count();
+    for (at, c) in text.char_indices() {
+        let rest = &text[at + c.len_utf8()..];
+        let begins = at == 0 && matches!(c, '-' | '+' | '=' | ':');
+        let ends_number = at > 0 && at == number && matches!(c, '.' | ')');
+        match c {
+            '<' => safe.push_str("&lt;"),
+            '>' => safe.push_str("&gt;"),
+            '&' => safe.push_str("&amp;"),
+            '\\' | '`' | '*' | '_' | '[' | ']' | '!' | '|' | '~' | '$' | '#' | '^' | '"' => reference(&mut safe, c),
+            c if begins || ends_number => reference(&mut safe, c),
+            c => safe.push(c),
+        }
+        let next_is_digit = rest.starts_with(|c: char| c.is_ascii_digit());
+        let is_link = match c {
+            '@' => true,
+            '#' | '!' => next_is_digit,
+            ':' => rest.starts_with("//"),
+            'w' | 'W' => rest.starts_with('.') && text[..=at].to_ascii_lowercase().ends_with("www"),
+            '-' => next_is_digit && text[..at].to_ascii_lowercase().ends_with("gh"),
+            _ => false,
+        };
+        if is_link {
+            safe.push(BREAK);
+        }
+    }
+    safe
+}
+
+fn reference(safe: &mut String, c: char) {
+    write!(safe, "&#{};", u32::from(c)).expect("writing to a string cannot fail");
+}
+
+#[cfg(test)]
+mod tests;
