@@ -71,6 +71,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
                 readers: Arc::new(readers(&configuration)?),
                 commanders: Arc::new(commanders(&configuration)?),
                 instructions,
+                hooks: None,
             };
             let listen = configuration.http.listen;
             let listener = http::bind(listen)

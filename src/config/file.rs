@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::forge::Forge;
 use super::{Configuration, complaint, members};
 use crate::api::check::{is_dns_label, is_dns_subdomain};
 use crate::model::manifest::InputError;
@@ -18,10 +19,6 @@ pub const POLL_INTERVAL_DEFAULT: Duration = Duration::from_secs(30);
 pub const POLL_INTERVAL_MIN: Duration = Duration::from_secs(1);
 /// The subtree of the source that is read.
 pub const SOURCE_PATH_DEFAULT: &str = ".";
-/// Approvals a gate needs.
-pub const APPROVALS_REQUIRED_DEFAULT: u32 = 1;
-/// How long an approval counts.
-pub const APPROVAL_EXPIRES_DEFAULT: Duration = Duration::from_hours(72);
 /// Where Argo CD lives.
 pub const DECISIONS_NAMESPACE_DEFAULT: &str = "argocd";
 /// The `ConfigMap` that tells an `ApplicationSet` how to read placement decisions.
@@ -159,152 +156,6 @@ pub struct Kubeconfig {
     pub context: Option<String>,
 }
 
-/// The git host.
-#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Forge {
-    /// What it is.
-    #[serde(rename = "type")]
-    pub type_: ForgeType,
-    /// Where it is; may be absent for github.com.
-    #[serde(default)]
-    pub url: Option<String>,
-    /// The repository there, as `OWNER/NAME`; absent: what follows the host in the source's URL.
-    #[serde(default)]
-    pub repository: Option<String>,
-    /// File with the token to write statuses and comments with; absent where `app` is given.
-    #[serde(default)]
-    pub token_file: Option<PathBuf>,
-    /// The GitHub App to act as, instead of a token.
-    #[serde(default)]
-    pub app: Option<App>,
-    /// Lets the token travel over plain `http://`.
-    #[serde(default)]
-    pub allow_insecure_http: bool,
-    /// File with the secret that webhooks are signed with; absent: webhooks are refused. A second line is a second secret,
-    /// for the time in which one takes the other's place.
-    #[serde(default)]
-    pub webhook_secret_file: Option<PathBuf>,
-    /// Who may approve.
-    #[serde(default)]
-    pub approvals: Approvals,
-    /// What is said of pull requests.
-    #[serde(default)]
-    pub plans: Plans,
-    /// When a new comment is written, beside the one that is edited.
-    #[serde(default = "notify_default")]
-    pub notify: Vec<Notify>,
-    /// Whether `/approve` is a command; `/gitfleet approve` always is. For repositories where another bot has that word.
-    #[serde(default = "yes")]
-    pub short_commands: bool,
-}
-
-/// A GitHub App.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct App {
-    /// Its id, a number.
-    pub id: u64,
-    /// File with its private key, as PEM.
-    pub private_key_file: PathBuf,
-}
-
-/// What is said of pull requests.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-pub struct Plans {
-    /// Whether pull requests from forks get a plan: a stranger's files are read then.
-    pub forks: bool,
-    /// How much of a change is shown.
-    pub content: PlanContent,
-}
-
-/// How much of a change a plan shows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub enum PlanContent {
-    /// What changes, with the differences of each object; secrets are masked.
-    #[default]
-    Diff,
-    /// The names of what changes.
-    Summary,
-}
-
-/// A reason to write a new comment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub enum Notify {
-    /// A gate waits for a person.
-    Approval,
-    /// A rollout halted.
-    Failure,
-}
-
-/// The kinds of git hosts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub enum ForgeType {
-    /// Gitea, and Forgejo.
-    Gitea,
-    /// GitHub.
-    Github,
-}
-
-/// Who may approve. Annotations in git can only narrow this.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-pub struct Approvals {
-    /// The permission on the repository that an approver needs.
-    pub min_permission: Permission,
-    /// How many people must approve, at least 1.
-    #[schemars(range(min = 1))]
-    pub required: u32,
-    /// Whether the author of a change may approve it.
-    pub self_approval: bool,
-    /// Who may approve, reject and roll back, whatever their permission: `user:NAME`, `team:ORG/NAME`. Without any, whoever has
-    /// `minPermission`.
-    pub approvers: Vec<String>,
-    /// How long an approval counts.
-    #[serde(deserialize_with = "duration")]
-    #[schemars(with = "String", extend("format" = DURATION_FORMAT))]
-    pub expire_after: Duration,
-}
-
-impl Default for Approvals {
-    fn default() -> Self {
-        Self {
-            min_permission: Permission::default(),
-            required: APPROVALS_REQUIRED_DEFAULT,
-            self_approval: false,
-            approvers: Vec::new(),
-            expire_after: APPROVAL_EXPIRES_DEFAULT,
-        }
-    }
-}
-
-/// A permission on a repository, weakest first.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub enum Permission {
-    /// May read.
-    Read,
-    /// May push.
-    #[default]
-    Write,
-    /// May change settings.
-    Admin,
-}
-
-impl From<Permission> for crate::model::forge::Permission {
-    fn from(permission: Permission) -> Self {
-        match permission {
-            Permission::Read => Self::Read,
-            Permission::Write => Self::Write,
-            Permission::Admin => Self::Admin,
-        }
-    }
-}
-
 /// How Argo CD reads the decisions of placements: as objects in its cluster, over the daemon's API, or both.
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -399,15 +250,7 @@ fn decisions_config_map_default() -> String {
     DECISIONS_CONFIG_MAP_DEFAULT.to_owned()
 }
 
-fn notify_default() -> Vec<Notify> {
-    vec![Notify::Approval, Notify::Failure]
-}
-
-fn yes() -> bool {
-    true
-}
-
-fn duration<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+pub(super) fn duration<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
     parse_duration(&String::deserialize(deserializer)?).map_err(serde::de::Error::custom)
 }
 
@@ -471,6 +314,7 @@ impl Configuration {
             forge.token_file.iter_mut().for_each(join);
             forge.app.iter_mut().for_each(|app| join(&mut app.private_key_file));
             forge.webhook_secret_file.iter_mut().for_each(join);
+            forge.derive_repository(&self.source.url);
         }
         if let Some(decisions) = &mut self.decisions {
             decisions.kubeconfig.iter_mut().for_each(|kubeconfig| join(&mut kubeconfig.path));
@@ -483,11 +327,8 @@ impl Configuration {
     pub(super) fn problems(&self) -> Vec<InputError> {
         let mut errors = self.source_problems();
         members::check(self, &mut errors);
-        if let Some(forge) = &self.forge
-            && forge.type_ == ForgeType::Gitea
-            && forge.url.is_none()
-        {
-            errors.push(complaint("forge.url", "is missing; a gitea is at no address of its own"));
+        if let Some(forge) = &self.forge {
+            forge.problems(&mut errors);
         }
         if let Some(decisions) = &self.decisions {
             decisions.problems(&mut errors);

@@ -5,6 +5,7 @@
 
 mod check;
 mod file;
+mod forge;
 mod members;
 
 use std::collections::BTreeMap;
@@ -20,6 +21,7 @@ use crate::model::manifest::InputError;
 use crate::model::runs::ApprovalRules;
 
 pub use file::*;
+pub use forge::*;
 pub use members::{MemberAccess, glob_matches};
 
 /// The file read where none is named.
@@ -197,16 +199,22 @@ pub fn schema() -> serde_json::Value {
 /// Name the file, never what is in it.
 pub fn read_secret(path: &Path) -> Result<SecretString, Error> {
     let invalid = |problem| Error::SecretInvalid { path: path.to_owned(), problem };
-    let bytes = read_bounded(path, SECRET_BYTES_MAX).map_err(|source| match source.kind() {
-        io::ErrorKind::FileTooLarge => invalid("is larger than 64 KiB"),
-        _ => Error::SecretRead { path: path.to_owned(), source },
-    })?;
-    let text = String::from_utf8(bytes).map_err(|_| invalid("is no UTF-8 text"))?;
+    let text = read_text(path)?;
     match text.trim_end_matches(['\r', '\n']) {
         "" => Err(invalid("is empty")),
         secret if secret.contains(char::is_control) => Err(invalid("has more than one line, or control characters")),
         secret => Ok(SecretString::from(secret)),
     }
+}
+
+/// Reads a secret's file as it is.
+fn read_text(path: &Path) -> Result<String, Error> {
+    let invalid = |problem| Error::SecretInvalid { path: path.to_owned(), problem };
+    let bytes = read_bounded(path, SECRET_BYTES_MAX).map_err(|source| match source.kind() {
+        io::ErrorKind::FileTooLarge => invalid("is larger than 64 KiB"),
+        _ => Error::SecretRead { path: path.to_owned(), source },
+    })?;
+    String::from_utf8(bytes).map_err(|_| invalid("is no UTF-8 text"))
 }
 
 fn read_bounded(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {

@@ -21,6 +21,7 @@ members:
 forge:
   type: gitea
   url: https://git.example
+  repository: platform/fleet
   tokenFile: /etc/gitfleet/forge-token
   webhookSecretFile: /etc/gitfleet/webhook-secret
   approvals: {minPermission: write, required: 1, selfApproval: false, expireAfter: 72h}
@@ -55,7 +56,8 @@ fn the_documented_file_is_read_whole() {
     assert_eq!(read.source.poll_interval, POLL_INTERVAL_DEFAULT);
     assert_eq!(read.source.branch.as_deref(), Some("main"));
     assert_eq!(read.source.local(), None);
-    assert_eq!(read.forge.as_ref().unwrap().approvals, Approvals::default());
+    let forge = read.forge.as_ref().unwrap();
+    assert_eq!((&forge.approvals, forge.owner_and_name()), (&Approvals::default(), ("platform", "fleet")));
     assert_eq!(read.decisions.as_ref().unwrap().config_map, DECISIONS_CONFIG_MAP_DEFAULT);
     assert_eq!(read.store.path, Path::new("/etc/fleet/.gitfleet"));
     assert_eq!(read.http, Http::default());
@@ -115,7 +117,6 @@ fn every_unknown_field_is_named_with_a_suggestion() {
     gitfleet.yaml: forge.approvals.minPermission: is "writ", must be read or write or admin
     gitfleet.yaml: forge.approvals.required: is 0, must be at least 1
     gitfleet.yaml: forge.type: is "gitlab", must be gitea or github
-    gitfleet.yaml: forge.tokenFile: is missing
     gitfleet.yaml: http.listen: "here" is no address and port; write one like "127.0.0.1:8080"
     gitfleet.yaml: http.tokens[0].name: is a whole number, must be a text (put it in quotes: "1")
     gitfleet.yaml: http.tokens[0].tokenFile: is missing
@@ -171,8 +172,6 @@ fn rules_beyond_the_schema_hold() {
         ("source: {url: x, pollInterval: 1s}", "accepted"),
         ("source: {url: x, path: ../y}", "source.path: \"../y\" must be a path inside"),
         ("source: {url: x, path: /y}", "source.path: \"/y\" must be a path inside"),
-        ("source: {url: x}\nforge: {type: gitea, tokenFile: t}", "forge.url: is missing"),
-        ("source: {url: x}\nforge: {type: github, tokenFile: t}", "accepted"),
         (
             "source: {url: x}\nhttp: {tokens: [{name: a, tokenFile: t}, {name: a, tokenFile: u}]}",
             "\"a\" is given twice",
@@ -343,4 +342,105 @@ fn decisions_need_a_reader_and_names_that_can_be() {
         let found = complaints(&format!("{source}decisions: {decisions}\n"));
         assert!(found.contains(words), "{decisions}: {found}");
     }
+}
+
+#[test]
+fn the_repository_is_named_or_follows_from_the_source() {
+    let gitea = "type: gitea, url: 'https://Git.Example/sub', tokenFile: t";
+    let github = "type: github, tokenFile: t";
+    for (source, forge, expected) in [
+        ("https://git.example/sub/platform/fleet.git", gitea, Some(("platform", "fleet"))),
+        ("https://git.example:443/sub/platform/fleet", gitea, Some(("platform", "fleet"))),
+        ("ssh://git@git.example:2222/platform/fleet.git", gitea, Some(("platform", "fleet"))),
+        ("git@git.example:platform/fleet.git", gitea, Some(("platform", "fleet"))),
+        ("https://github.com/platform/fleet/", github, Some(("platform", "fleet"))),
+        ("https://github.com/platform", github, None),
+        ("https://github.com/a/b/c", github, None),
+        ("https://github.com.evil/platform/fleet", github, None),
+        ("file://github.com/platform/fleet", github, None),
+        ("./platform/fleet", github, None),
+        ("https://git.example/platform/fleet", "type: github, tokenFile: t, repository: a/b.c", Some(("a", "b.c"))),
+    ] {
+        let text = format!("source: {{url: '{source}'}}\nforge: {{{forge}}}");
+        match expected {
+            Some(expected) => {
+                assert_eq!(body(&text).unwrap().forge.unwrap().owner_and_name(), expected, "{text}");
+            }
+            None => {
+                let found = complaints(&text);
+                assert!(
+                    found.contains("forge.repository: is missing") && found.contains("OWNER/NAME"),
+                    "{text}: {found}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn the_forge_has_one_account_and_a_safe_address() {
+    for (forge, expected) in [
+        ("type: gitea, tokenFile: t, repository: a/b", "forge.url: is missing"),
+        ("type: github, tokenFile: t, repository: a/b", "accepted"),
+        ("type: github, tokenFile: t, repository: a", "forge.repository: \"a\" must be OWNER/NAME"),
+        ("type: github, tokenFile: t, repository: a/b/c", "must be OWNER/NAME"),
+        ("type: github, tokenFile: t, repository: a/..", "must be OWNER/NAME"),
+        ("type: github, repository: a/b", "forge.tokenFile: is missing"),
+        ("type: github, app: {id: 1, privateKeyFile: k}, repository: a/b", "accepted"),
+        ("type: github, tokenFile: t, app: {id: 1, privateKeyFile: k}, repository: a/b", "forge: names both"),
+        ("type: gitea, url: 'https://x', app: {id: 1, privateKeyFile: k}, repository: a/b", "forge.app: is for github"),
+        (
+            "type: gitea, url: 'http://x', tokenFile: t, repository: a/b",
+            "forge.url: would send the token over plain http",
+        ),
+        ("type: gitea, url: 'http://x', allowInsecureHttp: true, tokenFile: t, repository: a/b", "accepted"),
+        (
+            "type: gitea, url: 'git.example', tokenFile: t, repository: a/b",
+            "forge.url: \"git.example\" must be an address",
+        ),
+        ("type: gitea, url: 'https:///x', tokenFile: t, repository: a/b", "must be an address"),
+        ("type: gitea, url: 'https://bot:hunter2@x', tokenFile: t, repository: a/b", "forge.url: names an account"),
+        ("type: gitea, url: 'https://x/?a=b', tokenFile: t, repository: a/b", "must end with the host or a path"),
+    ] {
+        let found = complaints(&format!("source: {{url: x}}\nforge: {{{forge}}}"));
+        assert!(found.contains(expected), "{forge}: {found}");
+        assert!(!found.contains("hunter2"), "{found}");
+    }
+    for (approver, is_one) in [
+        ("user:ann", true),
+        ("team:platform/release", true),
+        ("team:platform/Release Crew", true),
+        ("ann", false),
+        ("user:", false),
+        ("user:a/b", false),
+        ("team:platform", false),
+        ("team:platform/", false),
+        ("team:a/b/c", false),
+        ("group:ann", false),
+    ] {
+        let found = complaints(&format!(
+            "source: {{url: x}}\nforge: {{type: github, tokenFile: t, repository: a/b, approvals: {{approvers: ['{approver}']}}}}"
+        ));
+        let complained = found.contains("forge.approvals.approvers[0]: ");
+        assert_eq!((complained, found == "accepted"), (!is_one, is_one), "{approver}: {found}");
+    }
+}
+
+#[test]
+fn webhook_secrets_are_one_or_two_and_never_empty() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("hook-secret");
+    for (content, expected) in
+        [("one\n", vec!["one"]), ("new\nold", vec!["new", "old"]), ("a\r\nb\r\n", vec!["a", "b"])]
+    {
+        fs::write(&path, content).unwrap();
+        let read = read_webhook_secrets(&path).unwrap();
+        assert_eq!(read.iter().map(|secret| secret.expose_secret()).collect::<Vec<_>>(), expected);
+    }
+    for content in ["", "\n", "\nhunter2", " ", "hunter2\n\n3", "hunter2\n \n", "1\n2\n3", "hun\tter2"] {
+        fs::write(&path, content).unwrap();
+        let error = read_webhook_secrets(&path).unwrap_err().to_string();
+        assert!(error.contains("hook-secret") && !error.contains("hunter2"), "{content:?}: {error}");
+    }
+    assert!(read_webhook_secrets(&folder.path().join("none")).is_err());
 }

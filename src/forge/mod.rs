@@ -4,12 +4,27 @@
 //! shapes is known to one file only. Every call is one try; whoever calls decides what a failure means and when to go again,
 //! because a write whose answer was lost must not be repeated blindly.
 
+pub mod contract;
+pub mod fake;
 pub mod grammar;
+pub mod webhook;
 
+mod admin;
+
+mod client;
+mod gitea;
+mod github;
+mod rest;
+mod shapes;
+
+pub use admin::{Ability, Admin, HookRepair, Known};
+
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
+use secrecy::{ExposeSecret as _, SecretString};
 
 use crate::error::{Classify, ErrorClass};
 use crate::model::forge::{Comment, CommitStatus, ForgeUser, Permission, PullRequest, Reaction, ThreadNumber};
@@ -150,4 +165,95 @@ pub trait Forge: Send + Sync {
     /// # Errors
     /// Any: then nobody knows, and the account counts as outside.
     async fn is_team_member(&self, team: &str, login: &str) -> Result<bool>;
+}
+
+/// What a host is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Gitea, and Forgejo.
+    Gitea,
+    /// github.com, and GitHub Enterprise Server.
+    GitHub,
+}
+
+/// As whom we act.
+#[derive(Clone, Debug)]
+pub enum Auth {
+    /// As whoever's token it is.
+    Token(SecretString),
+    /// As a GitHub App, wherever it is installed for the repository.
+    App {
+        /// Its id.
+        id: u64,
+        /// Its private key.
+        pem: SecretString,
+    },
+}
+
+/// Which repository on which host, and as whom.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// What the host is.
+    pub kind: Kind,
+    /// Its address as people open it, not that of its API; absent for github.com.
+    pub url: Option<String>,
+    /// Who owns the repository.
+    pub owner: String,
+    /// What it is called.
+    pub name: String,
+    /// As whom.
+    pub auth: Auth,
+}
+
+impl Settings {
+    /// Returns the base of the API, without a slash at its end.
+    fn base(&self) -> String {
+        let url = self.url.as_deref().map(|url| url.trim_end_matches('/'));
+        match (self.kind, url) {
+            (Kind::Gitea, url) => format!("{}/api/v1", url.unwrap_or_default()),
+            (Kind::GitHub, None | Some("https://github.com" | "https://www.github.com")) => github::API.to_owned(),
+            (Kind::GitHub, Some(url)) => format!("{url}/api/v3"),
+        }
+    }
+}
+
+/// Returns a repository on its host. Says nothing to the host yet; must be called where tokio runs.
+///
+/// # Errors
+/// `Refused`: the token or the key cannot be one, or the settings contradict each other.
+pub fn connect(settings: &Settings) -> Result<Arc<dyn Forge>> {
+    Ok(Arc::new(rest(settings)?))
+}
+
+fn rest(settings: &Settings) -> Result<rest::Rest> {
+    let base = settings.base();
+    let wire: Box<dyn client::Wire> = match (settings.kind, &settings.auth) {
+        (Kind::Gitea, Auth::Token(token)) => Box::new(gitea::Plain::new(&base, usable(token)?)?),
+        (Kind::GitHub, Auth::Token(token)) => Box::new(github::Crab::with_token(&base, &usable(token)?)?),
+        (Kind::GitHub, Auth::App { id, pem }) => {
+            Box::new(github::Crab::with_app(&base, *id, pem, format!("{}/{}", settings.owner, settings.name))?)
+        }
+        (Kind::Gitea, Auth::App { .. }) => {
+            let what = "connect to the forge".to_owned();
+            return Err(Error::Refused { what, why: "only GitHub knows Apps".to_owned() });
+        }
+    };
+    let app = matches!(settings.auth, Auth::App { .. });
+    Ok(rest::Rest {
+        client: client::Client::new(wire, settings.kind, base),
+        kind: settings.kind,
+        owner: settings.owner.clone(),
+        name: settings.name.clone(),
+        is_app: app,
+    })
+}
+
+/// Returns a token without the blanks around it. One that no header can hold would be a panic further down.
+fn usable(token: &SecretString) -> Result<SecretString> {
+    let text = token.expose_secret().trim();
+    if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_graphic()) {
+        let why = "it must be one word of ASCII characters".to_owned();
+        return Err(Error::Refused { what: "read the forge's token".to_owned(), why });
+    }
+    Ok(SecretString::from(text))
 }

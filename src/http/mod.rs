@@ -34,10 +34,12 @@ mod commands;
 mod getparams;
 mod journal;
 pub mod tokens;
+mod webhooks;
 
 pub use commands::{COMMAND_BYTES_MAX, COMMANDS_PATH, Instruction};
 pub use getparams::GETPARAMS_PATH;
 pub use journal::{JOURNAL_PAGE, JOURNAL_PATH, Page as JournalPage};
+pub use webhooks::{GITEA_PATH, GITHUB_PATH, Hooks};
 
 /// A question to the engine, which alone knows what decides.
 #[derive(Debug)]
@@ -65,6 +67,8 @@ pub struct Shared {
     pub commanders: Arc<tokens::Tokens>,
     /// Who carries commands out.
     pub instructions: mpsc::UnboundedSender<Instruction>,
+    /// What webhooks are checked with; absent: there are none.
+    pub hooks: Option<Hooks>,
 }
 
 /// Listens.
@@ -96,6 +100,8 @@ fn router(shared: Shared) -> Router {
         .route(JOURNAL_PATH, get(journal::read))
         .route(GETPARAMS_PATH, post(getparams::execute))
         .route(COMMANDS_PATH, commands)
+        .route(GITEA_PATH, post(webhooks::gitea))
+        .route(GITHUB_PATH, post(webhooks::github))
         .with_state(shared)
 }
 

@@ -16,7 +16,7 @@ use crate::model::runs::Surface;
 use crate::store::MemoryStore;
 
 /// Interfaces share a store; `reader` may read decisions only, `ann` may command.
-fn shared(store: Arc<dyn Store>) -> (Shared, mpsc::UnboundedReceiver<Instruction>) {
+pub(super) fn shared(store: Arc<dyn Store>) -> (Shared, mpsc::UnboundedReceiver<Instruction>) {
     let tokens = |name: &str| Arc::new(Tokens::new(vec![(name.to_owned(), SecretString::from(name))]));
     let (instructions, received) = mpsc::unbounded_channel();
     let shared = Shared {
@@ -27,6 +27,7 @@ fn shared(store: Arc<dyn Store>) -> (Shared, mpsc::UnboundedReceiver<Instruction
         readers: tokens("reader"),
         commanders: tokens("ann"),
         instructions,
+        hooks: None,
     };
     (shared, received)
 }

@@ -164,6 +164,24 @@ label_values!(
     }
 );
 
+label_values!(
+    /// What came of a delivery over a webhook.
+    Delivered {
+        /// Its hint waits to be taken.
+        Queued = "queued",
+        /// Its hint found the queue full.
+        Dropped = "dropped",
+        /// Nothing in it is of interest.
+        Ignored = "ignored",
+        /// It is not signed with a secret of ours.
+        Unsigned = "unsigned",
+        /// It is of another host or about another repository.
+        Foreign = "foreign",
+        /// It is too large, too slow, or no JSON of a webhook.
+        Malformed = "malformed",
+    }
+);
+
 macro_rules! label_sets {
     ($($(#[$doc:meta])* $name:ident { $($label:ident: $values:ty),+ })+) => {
         $(
@@ -194,6 +212,8 @@ label_sets! {
     ByPoll { result: Poll }
     /// Labels of drift.
     ByDrift { result: Drift }
+    /// Labels of webhooks.
+    ByDelivery { result: Delivered }
 }
 
 /// Smallest bucket in seconds: a pass over one unchanged placement.
@@ -256,6 +276,10 @@ metrics! {
         "gitfleet_cluster_drift", ByDrift::NAMES, "Objects found changed on a member by what was done about it";
     source_polls: Family<ByPoll, Counter> = Family::default(), Counter,
         "gitfleet_source_polls", ByPoll::NAMES, "Times the source was asked by what came of it";
+    webhooks: Family<ByDelivery, Counter> = Family::default(), Counter,
+        "gitfleet_http_webhooks", ByDelivery::NAMES, "Deliveries of the git host by what came of them";
+    webhook_last_verified: Gauge = Gauge::default(), Gauge,
+        "gitfleet_http_webhook_last_verified_timestamp", &[], "When the last delivery with a right signature came, in seconds since 1970; 0 for never";
     store_commits: Family<ByOutcome, Counter> = Family::default(), Counter,
         "gitfleet_store_commits", ByOutcome::NAMES, "Batches written to the store";
     store_commit_seconds: Histogram = seconds(), Histogram,
@@ -297,6 +321,7 @@ mod tests {
         metrics.members.get_or_create(&ByMemberState { state: MemberState::Online }).set(2);
         metrics.drift.get_or_create(&ByDrift { result: Drift::PutBack }).inc();
         metrics.source_polls.get_or_create(&ByPoll { result: Poll::Accepted }).inc();
+        metrics.webhooks.get_or_create(&ByDelivery { result: Delivered::Queued }).inc();
         metrics.store_commits.get_or_create(&ByOutcome { result: Outcome::Ok }).inc();
         metrics.store_commit_seconds.observe(0.001);
         metrics

@@ -1,7 +1,12 @@
 //! Fuzz target: whatever somebody comments, it holds at most five commands, and none out of places that are no commands.
 
 #![no_main]
-#![allow(unsafe_code, missing_docs, clippy::panic, reason = "the fuzzer calls the target by a C symbol, and looks for panics")]
+#![allow(
+    unsafe_code,
+    missing_docs,
+    clippy::panic,
+    reason = "the fuzzer calls the target by a C symbol, and looks for panics"
+)]
 
 use gitfleet::forge::grammar::{COMMANDS_MAX, COMMENT_BYTES_MAX, parse};
 use gitfleet::model::chat::Chat;
@@ -18,6 +23,9 @@ fuzz_target!(|input: &[u8]| {
         }
         // To markdown a lone carriage return ends a line, too.
         let quoted: String = text.split(['\r', '\n']).map(|line| format!("> {line}\n")).collect();
-        assert!(!matches!(parse(&quoted, "gitfleet", short), Chat::Commands(_)), "a quote commands nothing: {quoted:?}");
+        assert!(
+            !matches!(parse(&quoted, "gitfleet", short), Chat::Commands(_)),
+            "a quote commands nothing: {quoted:?}"
+        );
     }
 });

@@ -27,6 +27,8 @@ const PURE: &[&str] = &[
     "src/report/",
     "src/forge/grammar.rs",
     "src/forge/grammar/",
+    "src/forge/webhook.rs",
+    "src/forge/webhook/",
     "src/engine/decide.rs",
     "src/engine/overrides.rs",
     "src/engine/world.rs",
@@ -81,7 +83,8 @@ const DOORS: &[(&str, &[&str])] = &[
     ("src/cluster/", &["api", "model", "error", "yaml"]),
     ("src/store/", &["api", "model", "error"]),
     // Serves what the store holds and what telemetry counts, and decides nothing.
-    ("src/http/", &["api", "model", "error", "store", "telemetry"]),
+    ("src/http/", &["api", "model", "error", "store", "telemetry", "forge"]),
+    ("src/forge/", &["api", "model", "error"]),
     ("src/config/", &["api", "model", "error", "yaml"]),
     // The pure part of the engine: it knows the rooms and no edge.
     (

@@ -1,0 +1,325 @@
+//! The part of the file about the git host: where it is, who we are there, and who may approve.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use secrecy::SecretString;
+use serde::Deserialize;
+
+use super::file::{DURATION_FORMAT, duration};
+use super::{Error, complaint, read_text};
+use crate::model::manifest::InputError;
+
+/// Approvals a gate needs.
+pub const APPROVALS_REQUIRED_DEFAULT: u32 = 1;
+/// How long an approval counts.
+pub const APPROVAL_EXPIRES_DEFAULT: Duration = Duration::from_hours(72);
+/// Webhook secrets that count at a time: the new one, and the one whose place it takes.
+pub const WEBHOOK_SECRETS_MAX: usize = 2;
+/// Where GitHub is, unless it is somebody's own.
+const GITHUB_HOST: &str = "github.com";
+/// The field of the repository.
+const REPOSITORY: &str = "forge.repository";
+
+/// The git host.
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Forge {
+    /// What it is.
+    #[serde(rename = "type")]
+    pub type_: ForgeType,
+    /// Where it is; may be absent for github.com.
+    #[serde(default)]
+    pub url: Option<String>,
+    /// The repository there, as `OWNER/NAME`; absent: what follows the host in the source's URL.
+    #[serde(default)]
+    pub repository: Option<String>,
+    /// File with the token to write statuses and comments with; absent where `app` is given.
+    #[serde(default)]
+    pub token_file: Option<PathBuf>,
+    /// The GitHub App to act as, instead of a token.
+    #[serde(default)]
+    pub app: Option<App>,
+    /// Lets the token travel over plain `http://`.
+    #[serde(default)]
+    pub allow_insecure_http: bool,
+    /// File with the secret that webhooks are signed with; absent: webhooks are refused. A second line is a second secret,
+    /// for the time in which one takes the other's place.
+    #[serde(default)]
+    pub webhook_secret_file: Option<PathBuf>,
+    /// Who may approve.
+    #[serde(default)]
+    pub approvals: Approvals,
+    /// What is said of pull requests.
+    #[serde(default)]
+    pub plans: Plans,
+    /// When a new comment is written, beside the one that is edited.
+    #[serde(default = "notify_default")]
+    pub notify: Vec<Notify>,
+    /// Whether `/approve` is a command; `/gitfleet approve` always is. For repositories where another bot has that word.
+    #[serde(default = "yes")]
+    pub short_commands: bool,
+}
+
+/// A GitHub App.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct App {
+    /// Its id, a number.
+    pub id: u64,
+    /// File with its private key, as PEM.
+    pub private_key_file: PathBuf,
+}
+
+/// What is said of pull requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Plans {
+    /// Whether pull requests from forks get a plan: a stranger's files are read then.
+    pub forks: bool,
+    /// How much of a change is shown.
+    pub content: PlanContent,
+}
+
+/// How much of a change a plan shows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum PlanContent {
+    /// What changes, with the differences of each object; secrets are masked.
+    #[default]
+    Diff,
+    /// The names of what changes.
+    Summary,
+}
+
+/// A reason to write a new comment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum Notify {
+    /// A gate waits for a person.
+    Approval,
+    /// A rollout halted.
+    Failure,
+}
+
+/// The kinds of git hosts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum ForgeType {
+    /// Gitea, and Forgejo.
+    Gitea,
+    /// GitHub.
+    Github,
+}
+
+/// Who may approve. Annotations in git can only narrow this.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Approvals {
+    /// The permission on the repository that an approver needs.
+    pub min_permission: Permission,
+    /// How many people must approve, at least 1.
+    #[schemars(range(min = 1))]
+    pub required: u32,
+    /// Whether the author of a change may approve it.
+    pub self_approval: bool,
+    /// Who may approve, reject and roll back, whatever their permission: `user:NAME`, `team:ORG/NAME`. Without any, whoever has
+    /// `minPermission`.
+    pub approvers: Vec<String>,
+    /// How long an approval counts.
+    #[serde(deserialize_with = "duration")]
+    #[schemars(with = "String", extend("format" = DURATION_FORMAT))]
+    pub expire_after: Duration,
+}
+
+impl Default for Approvals {
+    fn default() -> Self {
+        Self {
+            min_permission: Permission::default(),
+            required: APPROVALS_REQUIRED_DEFAULT,
+            self_approval: false,
+            approvers: Vec::new(),
+            expire_after: APPROVAL_EXPIRES_DEFAULT,
+        }
+    }
+}
+
+/// A permission on a repository, weakest first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum Permission {
+    /// May read.
+    Read,
+    /// May push.
+    #[default]
+    Write,
+    /// May change settings.
+    Admin,
+}
+
+impl From<Permission> for crate::model::forge::Permission {
+    fn from(permission: Permission) -> Self {
+        match permission {
+            Permission::Read => Self::Read,
+            Permission::Write => Self::Write,
+            Permission::Admin => Self::Admin,
+        }
+    }
+}
+
+impl Forge {
+    /// Returns owner and name of the repository. The check of the file made sure that there are both.
+    pub fn owner_and_name(&self) -> (&str, &str) {
+        self.repository.as_deref().and_then(|repository| repository.split_once('/')).unwrap_or_default()
+    }
+
+    /// Takes the repository from the source's URL, where that is on this host and the file names none.
+    pub(super) fn derive_repository(&mut self, source: &str) {
+        if self.repository.is_none() {
+            self.repository = self.repository_of(source);
+        }
+    }
+
+    fn repository_of(&self, source: &str) -> Option<String> {
+        let (host, path) = host_and_path(source)?;
+        let (own_host, own_path) = match &self.url {
+            Some(url) => host_and_path(url)?,
+            None => (GITHUB_HOST, ""),
+        };
+        if !host.eq_ignore_ascii_case(own_host) {
+            return None;
+        }
+        let path = path.trim_matches('/');
+        // Over ssh, a host below a path has its repositories at the top.
+        let path = path.strip_prefix(own_path.trim_matches('/')).unwrap_or(path).trim_matches('/');
+        let repository = path.strip_suffix(".git").unwrap_or(path);
+        is_repository(repository).then(|| repository.to_owned())
+    }
+
+    /// Returns what the schema cannot say.
+    pub(super) fn problems(&self, errors: &mut Vec<InputError>) {
+        self.url_problems(errors);
+        self.account_problems(errors);
+        match &self.repository {
+            Some(repository) if !is_repository(repository) => {
+                let message = format!("{repository:?} must be OWNER/NAME, such as \"platform/fleet\"");
+                errors.push(complaint(REPOSITORY, message));
+            }
+            None => {
+                let host = self.url.as_deref().unwrap_or(GITHUB_HOST);
+                let message = format!("is missing, and source.url names no repository of {host}");
+                let hint = Some("write repository: OWNER/NAME".into());
+                errors.push(InputError { hint, ..complaint(REPOSITORY, message) });
+            }
+            Some(_) => {}
+        }
+        for (position, approver) in self.approvals.approvers.iter().enumerate() {
+            if !is_approver(approver) {
+                let field = format!("forge.approvals.approvers[{position}]");
+                errors.push(complaint(&field, format!("{approver:?} must be user:NAME or team:ORG/NAME")));
+            }
+        }
+    }
+
+    fn url_problems(&self, errors: &mut Vec<InputError>) {
+        const FIELD: &str = "forge.url";
+        let Some(url) = &self.url else {
+            if self.type_ == ForgeType::Gitea {
+                errors.push(complaint(FIELD, "is missing; a gitea is at no address of its own"));
+            }
+            return;
+        };
+        let after_scheme = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"));
+        match after_scheme.map(|rest| rest.split('/').next().unwrap_or_default()) {
+            None | Some("") => {
+                errors.push(complaint(FIELD, format!("{url:?} must be an address such as https://git.example")));
+            }
+            // Without the URL: it holds a password.
+            Some(authority) if authority.contains('@') => {
+                errors
+                    .push(complaint(FIELD, "names an account; put its token into a file and name that as `tokenFile`"));
+            }
+            Some(_) if url.contains(['?', '#']) => {
+                errors.push(complaint(FIELD, format!("{url:?} must end with the host or a path")));
+            }
+            Some(_) if url.starts_with("http://") && !self.allow_insecure_http => {
+                let hint = Some("use https, or say allowInsecureHttp: true".into());
+                errors.push(InputError { hint, ..complaint(FIELD, "would send the token over plain http") });
+            }
+            Some(_) => {}
+        }
+    }
+
+    fn account_problems(&self, errors: &mut Vec<InputError>) {
+        match (&self.token_file, &self.app) {
+            (None, None) => {
+                errors.push(complaint("forge.tokenFile", "is missing; nothing can be written without a token"));
+            }
+            (Some(_), Some(_)) => errors.push(complaint("forge", "names both tokenFile and app; keep one of them")),
+            (None, Some(_)) if self.type_ == ForgeType::Gitea => {
+                errors.push(complaint("forge.app", "is for github only; give a tokenFile"));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Tells whether a text is `OWNER/NAME`, of the characters that both hosts allow.
+fn is_repository(text: &str) -> bool {
+    let is_name = |name: &str| {
+        let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        !name.is_empty() && !matches!(name, "." | "..") && name.chars().all(allowed)
+    };
+    text.split_once('/').is_some_and(|(owner, name)| is_name(owner) && is_name(name))
+}
+
+fn is_approver(text: &str) -> bool {
+    match text.split_once(':') {
+        Some(("user", name)) => is_repository(&format!("{name}/x")),
+        // The names of Gitea's teams may have blanks.
+        Some(("team", team)) => team.split_once('/').is_some_and(|(org, name)| {
+            is_repository(&format!("{org}/x")) && !name.is_empty() && !name.contains(['/', '\n']) && name.trim() == name
+        }),
+        _ => false,
+    }
+}
+
+/// Splits a URL, or what ssh takes for one, into host and path; the port and the account are left out.
+fn host_and_path(url: &str) -> Option<(&str, &str)> {
+    let (authority, path) = match url.split_once("://") {
+        Some(("file", _)) => return None,
+        Some((_, rest)) => rest.split_once('/').unwrap_or((rest, "")),
+        None => return url.split_once(':').map(|(host, path)| (host.rsplit('@').next().unwrap_or(host), path)),
+    };
+    let host = authority.rsplit('@').next().unwrap_or(authority);
+    let is_port = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    let host = host.rsplit_once(':').filter(|(_, port)| is_port(port)).map_or(host, |(host, _)| host);
+    Some((host, path))
+}
+
+/// Reads the secrets that webhooks are signed with: one in each line, the newest first; at most [`WEBHOOK_SECRETS_MAX`].
+///
+/// # Errors
+/// Name the file, never what is in it. An empty secret is refused: everybody could sign with it.
+pub fn read_webhook_secrets(path: &Path) -> Result<Vec<SecretString>, Error> {
+    let invalid = |problem| Error::SecretInvalid { path: path.to_owned(), problem };
+    let text = read_text(path)?;
+    let lines: Vec<&str> =
+        text.trim_end_matches(['\r', '\n']).split('\n').map(|line| line.trim_end_matches('\r')).collect();
+    match lines.as_slice() {
+        [""] => Err(invalid("is empty; `gitfleet forge setup` writes one if the file is not there")),
+        lines if lines.len() > WEBHOOK_SECRETS_MAX => Err(invalid("has more than two lines")),
+        lines if lines.iter().any(|line| line.trim().is_empty()) => Err(invalid("has an empty line")),
+        lines if lines.iter().any(|line| line.contains(char::is_control)) => Err(invalid("has control characters")),
+        lines => Ok(lines.iter().map(|line| SecretString::from(*line)).collect()),
+    }
+}
+
+fn notify_default() -> Vec<Notify> {
+    vec![Notify::Approval, Notify::Failure]
+}
+
+fn yes() -> bool {
+    true
+}

@@ -1,0 +1,184 @@
+//! What a person who connects a host needs: what the token may do, and the webhook.
+
+use http::{Method, StatusCode};
+use secrecy::{ExposeSecret as _, SecretString};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::client::{checked, parsed};
+use super::rest::Rest;
+use super::shapes::Hook;
+use super::{Error, Forge, Kind, Result, Settings};
+use crate::model::forge::Permission;
+
+/// Something that the token must be allowed to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ability {
+    /// Set statuses on commits.
+    Statuses,
+    /// Write comments and issues.
+    Comments,
+}
+
+/// What can be found out without doing anything.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Known {
+    /// It works.
+    Yes,
+    /// It does not, for this reason.
+    No(String),
+    /// Only doing it would tell.
+    Unclear,
+}
+
+/// How a webhook differs from what we need; empty where it does not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HookRepair {
+    /// The hook, where there is one with our address.
+    pub id: Option<u64>,
+    /// What is wrong with it, for people.
+    pub wrong: Vec<String>,
+}
+
+/// A repository with its settings.
+pub struct Admin(Rest);
+
+#[derive(Deserialize)]
+struct Version {
+    version: String,
+}
+
+impl Admin {
+    /// Returns the repository; see [`super::connect`].
+    pub fn connect(settings: &Settings) -> Result<Self> {
+        super::rest(settings).map(Self)
+    }
+
+    /// Returns the repository as the daemon sees it.
+    pub fn forge(&self) -> &dyn Forge {
+        &self.0
+    }
+
+    /// Returns what the host says that it is.
+    pub async fn server(&self) -> Result<String> {
+        match self.0.kind {
+            Kind::Gitea => {
+                let Version { version } = self.0.client.get("ask for the version", "/version").await?;
+                let is_forgejo = version.contains("+gitea-");
+                Ok(format!("{} {version}", if is_forgejo { "Forgejo" } else { "Gitea" }))
+            }
+            Kind::GitHub => {
+                let meta: Value = self.0.client.get("ask for the version", "/meta").await?;
+                Ok(meta["installed_version"].as_str().map_or("github.com".into(), |v| format!("GitHub Enterprise {v}")))
+            }
+        }
+    }
+
+    /// Returns what the token's account may do with the repository, as the repository itself says.
+    pub async fn own_permission(&self) -> Result<Permission> {
+        let may = self.0.repository().await?.permissions;
+        Ok(match () {
+            () if may.admin => Permission::Admin,
+            () if may.maintain => Permission::Maintain,
+            () if may.push => Permission::Write,
+            () if may.pull => Permission::Read,
+            () => Permission::None,
+        })
+    }
+
+    /// Tells whether the token may do something, by trying it on what is not there: permissions are checked first.
+    pub async fn may(&self, ability: Ability) -> Result<Known> {
+        let (method, path, what) = match ability {
+            Ability::Statuses => (Method::POST, format!("/statuses/{}", "0".repeat(40)), "try to set a status"),
+            Ability::Comments => (Method::PATCH, "/issues/comments/0".to_owned(), "try to change a comment"),
+        };
+        let body = match ability {
+            Ability::Statuses => json!({"state": "pending", "context": "gitfleet/check"}),
+            Ability::Comments => json!({"body": "gitfleet check"}),
+        };
+        let answer = self.0.client.try_write(what, method, &self.0.route(&path), &body).await?;
+        let status = answer.status;
+        match checked(what, answer) {
+            Ok(_) => Ok(Known::Yes),
+            Err(Error::Forbidden { why, .. }) => Ok(Known::No(why)),
+            // Gitea checks scopes before anything else, and fails on a commit that is not there.
+            Err(Error::NotFound { .. } | Error::Refused { .. } | Error::Unreachable { .. })
+                if self.0.kind == Kind::Gitea =>
+            {
+                Ok(Known::Yes)
+            }
+            // GitHub knows no such commit, and says so to those alone who may write.
+            Err(Error::Refused { .. }) if status == StatusCode::UNPROCESSABLE_ENTITY => Ok(Known::Yes),
+            // It answers the same to those who may not.
+            Err(Error::NotFound { .. }) => Ok(Known::Unclear),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Returns the events that the hook must send.
+    ///
+    /// Gitea's `issue_comment` are those of issues alone, and its `pull_request` brings more than we read.
+    pub fn events(&self) -> &'static [&'static str] {
+        match self.0.kind {
+            Kind::Gitea => &["push", "pull_request_only", "pull_request_comment", "pull_request_sync", "issue_comment"],
+            Kind::GitHub => &["push", "pull_request", "issue_comment"],
+        }
+    }
+
+    /// Returns what is to be done about the hook with this address; with none, every hook whose address ends with our path
+    /// counts.
+    pub async fn hook(&self, url: Option<&str>) -> Result<HookRepair> {
+        let hooks: Vec<Hook> = self.0.client.list("list the webhooks", &self.0.route("/hooks")).await?;
+        let path = self.path();
+        let ours = |hook: &&Hook| url.map_or(hook.config.url.ends_with(path), |url| hook.config.url == url);
+        let Some(hook) = hooks.iter().find(ours) else {
+            return Ok(HookRepair { id: None, wrong: vec!["there is none".into()] });
+        };
+        let mut wrong = Vec::new();
+        let missing: Vec<&str> = self.events().iter().filter(|event| !self.sends(hook, event)).copied().collect();
+        if !missing.is_empty() {
+            wrong.push(format!("it does not send {}", missing.join(", ")));
+        }
+        if !hook.active {
+            wrong.push("it is not active".into());
+        }
+        if hook.config.content_type != "json" {
+            wrong.push(format!("it sends {:?} instead of json", hook.config.content_type));
+        }
+        Ok(HookRepair { id: Some(hook.id), wrong })
+    }
+
+    /// Returns the path of the daemon that deliveries of this host go to.
+    pub fn path(&self) -> &'static str {
+        match self.0.kind {
+            Kind::Gitea => "/webhooks/gitea",
+            Kind::GitHub => "/webhooks/github",
+        }
+    }
+
+    fn sends(&self, hook: &Hook, event: &str) -> bool {
+        let has = |name: &str| hook.events.iter().any(|sent| sent == name);
+        // Gitea's answer names the first of these by its older name.
+        has(event) || self.0.kind == Kind::Gitea && event == "pull_request_only" && has("pull_request")
+    }
+
+    /// Creates a hook, or makes one what it must be; its secret is sent in any case: nobody can read the old one.
+    pub async fn write_hook(&self, id: Option<u64>, url: &str, secret: &SecretString) -> Result<u64> {
+        let config = json!({"url": url, "content_type": "json", "secret": secret.expose_secret()});
+        let mut body = json!({"active": true, "events": self.events(), "config": config});
+        match self.0.kind {
+            // Its own kind of hook; Forgejo takes it too.
+            Kind::Gitea => body["type"] = json!("gitea"),
+            Kind::GitHub => {
+                body["name"] = json!("web");
+                body["config"]["insecure_ssl"] = json!("0");
+            }
+        }
+        let (method, path, what) = match id {
+            None => (Method::POST, "/hooks".to_owned(), "create the webhook"),
+            Some(id) => (Method::PATCH, format!("/hooks/{id}"), "repair the webhook"),
+        };
+        let answer = self.0.client.write(what, method, &self.0.route(&path), &body).await?;
+        Ok(parsed::<Hook>(what, &answer)?.id)
+    }
+}

@@ -1,0 +1,238 @@
+//! What both hosts' clients share: one try for each call, an upper bound for every answer, and what each status means.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use http::{HeaderMap, Method, StatusCode, header};
+use jiff::Timestamp;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::{Error, Kind, Result};
+
+/// How long connecting may take.
+pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a host may be silent, and how long a whole call may take.
+pub(super) const READ_TIMEOUT: Duration = Duration::from_secs(30);
+/// Largest answer in bytes: Gitea answers a conversation's comments all at once.
+pub(super) const ANSWER_BYTES_MAX: usize = 32 * 1024 * 1024;
+/// How we name ourselves; GitHub refuses who has no name.
+pub(super) const USER_AGENT: &str = concat!("gitfleet/", env!("CARGO_PKG_VERSION"));
+/// Redirects that a read follows: a renamed repository is one.
+const REDIRECTS_MAX: usize = 3;
+/// Pages of a list that are read; of at least 30 entries.
+const PAGES_MAX: u32 = 100;
+/// Characters of a host's words that an error repeats.
+const WORDS_MAX: usize = 300;
+/// The wait where a host limits us and does not say for how long.
+///
+/// Source: GitHub, "Best practices for using the REST API".
+const WAIT_UNSAID: Duration = Duration::from_secs(60);
+
+/// An answer, whatever its status.
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    pub body: Bytes,
+}
+
+/// Sends one request once; `path` follows the base of the API. Follows no redirect.
+#[async_trait]
+pub(super) trait Wire: Send + Sync {
+    /// # Errors
+    /// There is no answer. [`Error::Unreachable`] for whatever happened on the way.
+    async fn send(&self, what: &str, method: Method, path: &str, body: Option<Vec<u8>>) -> Result<Answer>;
+}
+
+/// A host's API.
+pub(super) struct Client {
+    wire: Box<dyn Wire>,
+    kind: Kind,
+    /// The base of the API, without a slash at its end.
+    base: String,
+}
+
+impl Client {
+    pub fn new(wire: Box<dyn Wire>, kind: Kind, base: String) -> Self {
+        Self { wire, kind, base }
+    }
+
+    /// Reads, and follows a redirect inside the API.
+    pub async fn read(&self, what: &str, path: &str) -> Result<Answer> {
+        let mut path = path.to_owned();
+        for _ in 0..=REDIRECTS_MAX {
+            let answer = self.wire.send(what, Method::GET, &path, None).await?;
+            if !answer.status.is_redirection() || answer.status == StatusCode::NOT_MODIFIED {
+                return checked(what, answer);
+            }
+            let target = answer.headers.get(header::LOCATION).and_then(|to| to.to_str().ok()).unwrap_or_default();
+            let below = target.strip_prefix(&self.base).filter(|rest| rest.starts_with('/'));
+            path = below.ok_or_else(|| moved(what))?.to_owned();
+        }
+        Err(moved(what))
+    }
+
+    /// Reads a value.
+    pub async fn get<T: DeserializeOwned>(&self, what: &str, path: &str) -> Result<T> {
+        parsed(what, &self.read(what, path).await?)
+    }
+
+    /// Reads a value that may not be there.
+    pub async fn find<T: DeserializeOwned>(&self, what: &str, path: &str) -> Result<Option<T>> {
+        match self.read(what, path).await {
+            Ok(answer) if answer.status == StatusCode::NO_CONTENT => Ok(None),
+            Ok(answer) => parsed(what, &answer).map(Some),
+            Err(Error::NotFound { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Reads a list to its end. Pages are asked for by number: Gitea's links lead to its public name, not to where we asked.
+    pub async fn list<T: DeserializeOwned>(&self, what: &str, path: &str) -> Result<Vec<T>> {
+        self.pages(what, path, |page: Vec<T>| page).await
+    }
+
+    /// Reads a list inside of objects to its end.
+    pub async fn pages<P: DeserializeOwned, T>(
+        &self,
+        what: &str,
+        path: &str,
+        items: impl Fn(P) -> Vec<T> + Send,
+    ) -> Result<Vec<T>> {
+        let mut all = Vec::new();
+        for page in 1..=PAGES_MAX {
+            let answer = self.read(what, &self.page(path, page)).await?;
+            let found = items(parsed(what, &answer)?);
+            let empty = found.is_empty();
+            all.extend(found);
+            if empty || !has_next(&answer.headers, self.kind, all.len()) {
+                break;
+            }
+        }
+        Ok(all)
+    }
+
+    /// Returns the path of one page.
+    pub fn page(&self, path: &str, page: u32) -> String {
+        let separator = if path.contains('?') { '&' } else { '?' };
+        let size = match self.kind {
+            Kind::Gitea => "limit=50",
+            Kind::GitHub => "per_page=100",
+        };
+        format!("{path}{separator}{size}&page={page}")
+    }
+
+    /// Writes, once, and returns the answer whatever its status.
+    pub async fn try_write(&self, what: &str, method: Method, path: &str, body: &impl Serialize) -> Result<Answer> {
+        let body = serde_json::to_vec(body).expect("our own structs have a JSON form");
+        self.wire.send(what, method, path, Some(body)).await
+    }
+
+    /// Writes, once. A redirect is not followed: what was meant for one repository must not reach another.
+    pub async fn write(&self, what: &str, method: Method, path: &str, body: &impl Serialize) -> Result<Answer> {
+        checked(what, self.try_write(what, method, path, body).await?)
+    }
+}
+
+/// Tells whether there is another page, as far as the host says; else there is one until a page is empty.
+fn has_next(headers: &HeaderMap, kind: Kind, count: usize) -> bool {
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    match kind {
+        Kind::GitHub => text("link").is_some_and(|link| link.contains("rel=\"next\"")),
+        Kind::Gitea => text("x-total-count").and_then(|total| total.parse::<usize>().ok()).is_none_or(|t| count < t),
+    }
+}
+
+/// Reads an answer's JSON.
+pub(super) fn parsed<T: DeserializeOwned>(what: &str, answer: &Answer) -> Result<T> {
+    serde_json::from_slice(&answer.body).map_err(|error| Error::Unreachable {
+        what: what.to_owned(),
+        // Without the text: it is a stranger's.
+        why: format!(
+            "the host answers {} with JSON that is not understood, at column {}",
+            answer.status,
+            error.column()
+        ),
+    })
+}
+
+/// Makes errors of all statuses but success.
+pub(super) fn checked(what: &str, answer: Answer) -> Result<Answer> {
+    let status = answer.status;
+    if status.is_success() {
+        return Ok(answer);
+    }
+    let words = words(&answer.body);
+    let what = what.to_owned();
+    Err(match status.as_u16() {
+        300..=399 => moved(&what),
+        401 => Error::Unauthenticated { what },
+        403 | 429 => match wait(&answer.headers, status, &words, Timestamp::now()) {
+            Some(wait) => Error::RateLimited { what, wait },
+            None => Error::Forbidden { what, why: or_status(words, status) },
+        },
+        404 | 410 => Error::NotFound { what },
+        408 | 500..=599 => Error::Unreachable { what, why: format!("the host answers {}", or_status(words, status)) },
+        _ => Error::Refused { what, why: or_status(words, status) },
+    })
+}
+
+fn or_status(words: String, status: StatusCode) -> String {
+    if words.is_empty() { status.to_string() } else { format!("{words} ({})", status.as_u16()) }
+}
+
+fn moved(what: &str) -> Error {
+    let why = "the host redirects elsewhere, where no token is sent: has the repository been renamed? Write its name and \
+               address in the configuration anew";
+    Error::Refused { what: what.to_owned(), why: why.to_owned() }
+}
+
+/// Returns how long a host wants us to wait; `None` where a 403 is about permissions.
+///
+/// Source: GitHub, "Rate limits for the REST API": retry-after, else the reset where nothing remains, else a minute.
+fn wait(headers: &HeaderMap, status: StatusCode, words: &str, now: Timestamp) -> Option<Duration> {
+    let number = |name: &str| headers.get(name)?.to_str().ok()?.trim().parse::<i64>().ok();
+    if headers.contains_key(header::RETRY_AFTER) {
+        // A date is as good as nothing said.
+        let seconds = number("retry-after").and_then(|seconds| u64::try_from(seconds).ok());
+        return Some(seconds.map_or(WAIT_UNSAID, Duration::from_secs));
+    }
+    if number("x-ratelimit-remaining") == Some(0) {
+        let left = number("x-ratelimit-reset").map_or(0, |reset| reset - now.as_second());
+        // A clock that goes wrong must not make us ask again at once.
+        return Some(u64::try_from(left).ok().filter(|left| *left > 0).map_or(WAIT_UNSAID, Duration::from_secs));
+    }
+    let words = words.to_lowercase();
+    let limited = status == StatusCode::TOO_MANY_REQUESTS || words.contains("rate limit") || words.contains("abuse");
+    limited.then_some(WAIT_UNSAID)
+}
+
+/// Returns what a host says for people, on one line and not long.
+fn words(body: &[u8]) -> String {
+    let Ok(value) = serde_json::from_slice::<Value>(body) else { return String::new() };
+    let message = value["message"].as_str().unwrap_or_default();
+    let first = value["errors"].get(0);
+    let detail = first.and_then(|error| error.as_str().or_else(|| error["message"].as_str()));
+    let text =
+        detail.filter(|detail| !message.contains(detail)).map_or(message.to_owned(), |d| format!("{message}: {d}"));
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(WORDS_MAX).collect::<String>().trim().to_owned()
+}
+
+/// Returns a text from outside as one segment of a path.
+///
+/// # Errors
+/// It names no one thing.
+pub(super) fn segment(what: &str, text: &str) -> Result<String> {
+    if matches!(text, "" | "." | "..") {
+        return Err(Error::Refused { what: what.to_owned(), why: format!("{text:?} is no name") });
+    }
+    Ok(query(text))
+}
+
+/// Returns a text as a value of a query.
+pub(super) fn query(text: &str) -> String {
+    form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>().replace('+', "%20")
+}

@@ -1,0 +1,113 @@
+//! Gitea and Forgejo: the way there, and where they differ from GitHub.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use http::{Method, header};
+use secrecy::{ExposeSecret as _, SecretString};
+use serde::Deserialize;
+
+use super::client::{ANSWER_BYTES_MAX, Answer, CONNECT_TIMEOUT, Client, READ_TIMEOUT, USER_AGENT, Wire, segment};
+use super::rest::Rest;
+use super::shapes::PullOfCommit;
+use super::{Error, Limits, Result};
+use crate::model::forge::ThreadNumber;
+use crate::model::id::CommitId;
+
+/// Gitea itself has no limits; these are such that its pages stay readable, and that both hosts show the same.
+pub(super) const LIMITS: Limits = Limits { description_chars: 140, comment_chars: 65_000, write_pause: Duration::ZERO };
+
+/// The way over plain HTTP/1.1 or 2.
+pub(super) struct Plain {
+    client: reqwest::Client,
+    base: String,
+    token: SecretString,
+}
+
+impl Plain {
+    /// `base` is that of the API, without a slash at its end.
+    pub fn new(base: &str, token: SecretString) -> Result<Self> {
+        let client = reqwest::Client::builder()
+            .user_agent(USER_AGENT)
+            .connect_timeout(CONNECT_TIMEOUT)
+            .read_timeout(READ_TIMEOUT)
+            .timeout(READ_TIMEOUT + CONNECT_TIMEOUT)
+            .redirect(reqwest::redirect::Policy::none())
+            .build()
+            .map_err(|error| unreachable("prepare the connection", error))?;
+        Ok(Self { client, base: base.to_owned(), token })
+    }
+}
+
+#[async_trait]
+impl Wire for Plain {
+    async fn send(&self, what: &str, method: Method, path: &str, body: Option<Vec<u8>>) -> Result<Answer> {
+        let mut request = self.client.request(method, format!("{}{path}", self.base));
+        request = request.bearer_auth(self.token.expose_secret()).header(header::ACCEPT, "application/json");
+        if let Some(body) = body {
+            request = request.header(header::CONTENT_TYPE, "application/json").body(body);
+        }
+        let mut answer = request.send().await.map_err(|error| unreachable(what, error))?;
+        let (status, headers) = (answer.status(), answer.headers().clone());
+        let mut body = Vec::new();
+        while let Some(part) = answer.chunk().await.map_err(|error| unreachable(what, error))? {
+            if body.len() + part.len() > ANSWER_BYTES_MAX {
+                let why = format!("the answer is larger than {} MiB", ANSWER_BYTES_MAX >> 20);
+                return Err(Error::Refused { what: what.to_owned(), why });
+            }
+            body.extend_from_slice(&part);
+        }
+        Ok(Answer { status, headers, body: Bytes::from(body) })
+    }
+}
+
+/// Says what happened on the way, down to its cause, and without the address: it is in the configuration.
+fn unreachable(what: &str, error: reqwest::Error) -> Error {
+    let error = error.without_url();
+    let mut why = error.to_string();
+    let mut cause = std::error::Error::source(&error);
+    while let Some(inner) = cause {
+        why = format!("{why}: {inner}");
+        cause = inner.source();
+    }
+    Error::Unreachable { what: what.to_owned(), why }
+}
+
+/// Tells whether the host knows a commit: it answers a status on one that it does not know with 500 and no words.
+pub(super) async fn has_commit(rest: &Rest, commit: &CommitId) -> Result<bool> {
+    let what = format!("look for commit {}", commit.short());
+    let path = rest.route(&format!("/git/commits/{}?stat=false&files=false", segment(&what, commit.as_str())?));
+    Ok(rest.client.find::<serde::de::IgnoredAny>(&what, &path).await?.is_some())
+}
+
+/// It knows the last commit of each merge, and no other.
+pub(super) async fn pulls_of_commit(rest: &Rest, commit: &CommitId) -> Result<Vec<ThreadNumber>> {
+    let what = format!("look for the pull request of {}", commit.short());
+    let path = rest.route(&format!("/commits/{}/pull", segment(&what, commit.as_str())?));
+    let found = rest.client.find::<PullOfCommit>(&what, &path).await?;
+    Ok(found.into_iter().filter(|pull| pull.merged_at.is_some()).map(|pull| pull.number).collect())
+}
+
+#[derive(Deserialize)]
+struct Teams {
+    #[serde(default)]
+    data: Vec<Team>,
+}
+
+#[derive(Deserialize)]
+struct Team {
+    id: u64,
+    name: String,
+}
+
+/// Teams have ids there, and are found by searching.
+pub(super) async fn is_team_member(client: &Client, what: &str, org: &str, name: &str, login: &str) -> Result<bool> {
+    let path = format!("/orgs/{org}/teams/search?q={}", super::client::query(name));
+    let teams = client.pages(what, &path, |page: Teams| page.data).await?;
+    let Some(team) = teams.into_iter().find(|team| team.name.eq_ignore_ascii_case(name)) else {
+        return Err(Error::NotFound { what: what.to_owned() });
+    };
+    let path = format!("/teams/{}/members/{login}", team.id);
+    Ok(client.find::<serde::de::IgnoredAny>(what, &path).await?.is_some())
+}

@@ -1,0 +1,190 @@
+//! GitHub: the way there through octocrab, which knows how Apps sign in, and where GitHub differs from Gitea.
+//!
+//! Nothing of octocrab's models is used: they want every field of every answer. It is built without retries and without
+//! redirects: both repeat writes.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use http::{Method, Request, header};
+use http_body_util::{BodyExt as _, Limited};
+use octocrab::Octocrab;
+use octocrab::models::{AppId, InstallationId};
+use secrecy::{ExposeSecret as _, SecretString};
+use serde::Deserialize;
+use tokio::sync::OnceCell;
+
+use super::client::{
+    ANSWER_BYTES_MAX, Answer, CONNECT_TIMEOUT, Client, READ_TIMEOUT, USER_AGENT, Wire, checked, parsed, segment,
+};
+use super::rest::Rest;
+use super::shapes::{PullOfCommit, User};
+use super::{Error, Limits, Result};
+use crate::model::forge::{ForgeUser, ThreadNumber};
+use crate::model::id::CommitId;
+
+/// Source: GitHub, "REST API endpoints for commit statuses" (140) and "Rate limits" (a second between writes); comments may
+/// have 65,536 characters.
+pub(super) const LIMITS: Limits =
+    Limits { description_chars: 140, comment_chars: 65_000, write_pause: Duration::from_secs(1) };
+
+/// Where github.com has its API.
+pub(super) const API: &str = "https://api.github.com";
+/// The version of the API that the shapes are of.
+const API_VERSION: &str = "2022-11-28";
+/// A route that is asked as the App itself, not as its installation.
+const APP_ROUTE: &str = "/app";
+
+/// The way through octocrab.
+pub(super) struct Crab {
+    account: Account,
+}
+
+enum Account {
+    Token(Octocrab),
+    App { app: Octocrab, installation: OnceCell<Octocrab>, repository: String },
+}
+
+impl Crab {
+    /// Acts with a token. `base` is that of the API, without a slash at its end.
+    pub fn with_token(base: &str, token: &SecretString) -> Result<Self> {
+        let builder = builder(base)?.personal_token(token.expose_secret().to_owned());
+        Ok(Self { account: Account::Token(builder.build().map_err(|error| unreachable("prepare", &error))?) })
+    }
+
+    /// Acts as an App, in the installation that has the repository, `OWNER/NAME`.
+    pub fn with_app(base: &str, id: u64, pem: &SecretString, repository: String) -> Result<Self> {
+        let what = "read the private key of the GitHub App";
+        let refused = |why: &str| Error::Refused { what: what.to_owned(), why: why.to_owned() };
+        let builder = builder(base)?
+            .app_from_rsa_pem(AppId(id), pem.expose_secret().as_bytes())
+            .map_err(|_| refused("it is no RSA key in PEM form"))?;
+        let app = builder.build().map_err(|error| unreachable("prepare", &error))?;
+        Ok(Self { account: Account::App { app, installation: OnceCell::new(), repository } })
+    }
+
+    /// Returns whom to ask by.
+    async fn crab(&self, path: &str) -> Result<&Octocrab> {
+        match &self.account {
+            Account::Token(crab) => Ok(crab),
+            Account::App { app, .. } if path == APP_ROUTE => Ok(app),
+            Account::App { app, installation, repository } => {
+                installation.get_or_try_init(|| installed(app, repository)).await
+            }
+        }
+    }
+}
+
+fn builder(
+    base: &str,
+) -> Result<
+    octocrab::OctocrabBuilder<
+        octocrab::NoSvc,
+        octocrab::DefaultOctocrabBuilderConfig,
+        octocrab::NoAuth,
+        octocrab::NotLayerReady,
+    >,
+> {
+    let refused =
+        |_| Error::Refused { what: "read the address of the forge".to_owned(), why: format!("{base:?} is none") };
+    Ok(Octocrab::builder()
+        .base_uri(base)
+        .map_err(refused)?
+        .set_connect_timeout(Some(CONNECT_TIMEOUT))
+        .set_read_timeout(Some(READ_TIMEOUT))
+        .set_write_timeout(Some(READ_TIMEOUT)))
+}
+
+#[derive(Deserialize)]
+struct Installation {
+    id: u64,
+}
+
+/// Returns the App as it is installed for a repository.
+async fn installed(app: &Octocrab, repository: &str) -> Result<Octocrab> {
+    let what = format!("look for the App's installation in {repository}");
+    let answer = exchange(app, &what, Method::GET, &format!("/repos/{repository}/installation"), None).await?;
+    let Installation { id } = parsed(&what, &checked(&what, answer)?)?;
+    app.installation(InstallationId(id)).map_err(|error| unreachable(&what, &error))
+}
+
+#[async_trait]
+impl Wire for Crab {
+    async fn send(&self, what: &str, method: Method, path: &str, body: Option<Vec<u8>>) -> Result<Answer> {
+        exchange(self.crab(path).await?, what, method, path, body).await
+    }
+}
+
+async fn exchange(crab: &Octocrab, what: &str, method: Method, path: &str, body: Option<Vec<u8>>) -> Result<Answer> {
+    let mut request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header(header::USER_AGENT, USER_AGENT)
+        .header(header::ACCEPT, "application/vnd.github+json")
+        .header("x-github-api-version", API_VERSION);
+    if body.is_some() {
+        request = request.header(header::CONTENT_TYPE, "application/json");
+    }
+    let request = request
+        .body(body.unwrap_or_default())
+        .map_err(|_| Error::Refused { what: what.to_owned(), why: format!("{path:?} is no route") })?;
+    let call = async {
+        let answer = crab.execute(request).await.map_err(|error| unreachable(what, &error))?;
+        let (parts, body) = answer.into_parts();
+        let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await.map_err(|error| Error::Unreachable {
+            what: what.to_owned(),
+            why: format!("the answer breaks off or is too large: {error}"),
+        })?;
+        Ok(Answer { status: parts.status, headers: parts.headers, body: body.to_bytes() })
+    };
+    let late = |_| Error::Unreachable { what: what.to_owned(), why: "no answer in time".to_owned() };
+    tokio::time::timeout(READ_TIMEOUT + CONNECT_TIMEOUT, call).await.map_err(late)?
+}
+
+/// Says what happened on the way. An answer of the host to a sign-in of the App is one that can be told apart.
+fn unreachable(what: &str, error: &octocrab::Error) -> Error {
+    if let octocrab::Error::GitHub { source, .. } = error
+        && matches!(source.status_code.as_u16(), 401 | 403 | 404)
+    {
+        return Error::Unauthenticated { what: what.to_owned() };
+    }
+    let mut why = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(inner) = cause {
+        why = inner.to_string();
+        cause = inner.source();
+    }
+    Error::Unreachable { what: what.to_owned(), why }
+}
+
+#[derive(Deserialize)]
+struct App {
+    slug: String,
+}
+
+/// Returns the account that an App writes as.
+pub(super) async fn app_account(client: &Client) -> Result<ForgeUser> {
+    let App { slug } = client.get("ask which App it is", APP_ROUTE).await?;
+    let what = format!("look up the account of the App {slug}");
+    let login = segment(&what, &format!("{slug}[bot]"))?;
+    Ok(client.get::<User>(&what, &format!("/users/{login}")).await?.read())
+}
+
+/// It knows every commit that a merge brought; open pull requests among them are left out.
+pub(super) async fn pulls_of_commit(rest: &Rest, commit: &CommitId) -> Result<Vec<ThreadNumber>> {
+    let what = format!("look for the pull requests of {}", commit.short());
+    let path = rest.route(&format!("/commits/{}/pulls", segment(&what, commit.as_str())?));
+    let all = rest.client.list::<PullOfCommit>(&what, &path).await?;
+    Ok(all.into_iter().filter(|pull| pull.merged_at.is_some()).map(|pull| pull.number).collect())
+}
+
+#[derive(Deserialize)]
+struct Membership {
+    state: String,
+}
+
+/// Teams have names there, written as in addresses. Who was only invited is no member.
+pub(super) async fn is_team_member(client: &Client, what: &str, org: &str, name: &str, login: &str) -> Result<bool> {
+    let path = format!("/orgs/{org}/teams/{}/memberships/{login}", segment(what, name)?);
+    Ok(client.find::<Membership>(what, &path).await?.is_some_and(|found| found.state == "active"))
+}

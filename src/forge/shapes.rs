@@ -1,0 +1,209 @@
+//! What hosts answer, as far as we read it. GitHub and Gitea agree on more than they differ in; fields that one of them lacks
+//! are optional, and nothing else is read, so that a field that goes or comes breaks nothing.
+
+use jiff::Timestamp;
+use serde::Deserialize;
+
+use crate::model::forge::{Comment, CommitStatus, ForgeUser, Merge, PullRequest, StatusState, ThreadNumber};
+use crate::model::id::CommitId;
+
+#[derive(Debug, Deserialize)]
+pub(super) struct User {
+    /// Gitea: -1 for an account that is gone.
+    pub id: i64,
+    pub login: String,
+    /// GitHub only.
+    #[serde(default, rename = "type")]
+    pub type_: Option<String>,
+}
+
+impl User {
+    pub fn read(self) -> ForgeUser {
+        let is_bot = self.type_.as_deref() == Some("Bot");
+        ForgeUser { id: u64::try_from(self.id).unwrap_or(0), login: self.login, is_bot }
+    }
+}
+
+/// Returns an account; one that is gone has the id 0, which nobody has.
+fn user(user: Option<User>) -> ForgeUser {
+    user.map_or_else(|| ForgeUser { id: 0, login: "ghost".into(), is_bot: false }, User::read)
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Repository {
+    pub id: u64,
+    #[serde(default)]
+    pub permissions: Permissions,
+}
+
+/// What the token's account may do.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+#[expect(clippy::struct_excessive_bools, reason = "the hosts say it so")]
+pub(super) struct Permissions {
+    pub admin: bool,
+    pub maintain: bool,
+    pub push: bool,
+    pub pull: bool,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Branch {
+    #[serde(rename = "ref")]
+    pub name: String,
+    pub sha: String,
+    /// Absent where the repository is gone.
+    #[serde(default)]
+    pub repo: Option<Repository>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Pull {
+    pub number: ThreadNumber,
+    pub title: String,
+    pub user: Option<User>,
+    pub state: String,
+    pub base: Branch,
+    pub head: Branch,
+    #[serde(default)]
+    pub merged_at: Option<Timestamp>,
+    /// GitHub: a throw-away commit until there is a merge.
+    #[serde(default)]
+    pub merge_commit_sha: Option<String>,
+    #[serde(default)]
+    pub merged_by: Option<User>,
+    pub html_url: String,
+}
+
+impl Pull {
+    pub fn read(self) -> PullRequest {
+        let repository = |branch: &Branch| branch.repo.as_ref().map(|repo| repo.id);
+        let is_fork = repository(&self.head).is_none() || repository(&self.head) != repository(&self.base);
+        let commit = self.merge_commit_sha.filter(|_| self.merged_at.is_some());
+        PullRequest {
+            number: self.number,
+            title: self.title,
+            author: user(self.user),
+            base: self.base.name,
+            head: CommitId::new(self.head.sha),
+            head_ref: self.head.name,
+            is_fork,
+            is_open: self.state == "open",
+            merged: commit.map(|commit| Merge { commit: CommitId::new(commit), by: self.merged_by.map(User::read) }),
+            url: self.html_url,
+        }
+    }
+}
+
+/// A pull request as lists of a commit's have it.
+#[derive(Debug, Deserialize)]
+pub(super) struct PullOfCommit {
+    pub number: ThreadNumber,
+    #[serde(default)]
+    pub merged_at: Option<Timestamp>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct CommentShape {
+    pub id: u64,
+    pub user: Option<User>,
+    #[serde(default)]
+    pub body: Option<String>,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+    pub html_url: String,
+    /// Gitea: empty for a pull request's.
+    #[serde(default)]
+    pub issue_url: Option<String>,
+    /// Gitea only.
+    #[serde(default)]
+    pub pull_request_url: Option<String>,
+    /// GitHub only.
+    #[serde(default)]
+    pub performed_via_github_app: Option<serde::de::IgnoredAny>,
+}
+
+impl CommentShape {
+    pub fn read(self, thread: Option<ThreadNumber>) -> Comment {
+        let urls = [self.issue_url, self.pull_request_url];
+        let said = urls.into_iter().flatten().find_map(|url| url.rsplit('/').next()?.parse().ok());
+        Comment {
+            id: self.id,
+            thread: thread.or(said).unwrap_or_default(),
+            author: user(self.user),
+            body: self.body.unwrap_or_default(),
+            created_at: self.created_at,
+            updated_at: self.updated_at,
+            via_app: self.performed_via_github_app.is_some(),
+            url: self.html_url,
+        }
+    }
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Issue {
+    pub number: ThreadNumber,
+    #[serde(default)]
+    pub body: Option<String>,
+    /// There where it is a pull request.
+    #[serde(default)]
+    pub pull_request: Option<serde::de::IgnoredAny>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Combined {
+    #[serde(default)]
+    pub statuses: Option<Vec<Status>>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Status {
+    pub context: String,
+    /// Gitea names it `status`.
+    #[serde(alias = "status")]
+    pub state: String,
+    #[serde(default)]
+    pub description: Option<String>,
+    #[serde(default)]
+    pub target_url: Option<String>,
+}
+
+impl Status {
+    pub fn read(self) -> CommitStatus {
+        let state = match self.state.as_str() {
+            "pending" => StatusState::Pending,
+            "success" | "skipped" => StatusState::Success,
+            "failure" | "warning" => StatusState::Failure,
+            _ => StatusState::Error,
+        };
+        let target_url = self.target_url.filter(|url| !url.is_empty());
+        CommitStatus { context: self.context, state, description: self.description.unwrap_or_default(), target_url }
+    }
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct RolesOf {
+    #[serde(default)]
+    pub permission: Option<String>,
+    /// GitHub: finer than `permission`, and possibly a name that an organisation made up.
+    #[serde(default)]
+    pub role_name: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Hook {
+    pub id: u64,
+    #[serde(default)]
+    pub active: bool,
+    #[serde(default)]
+    pub events: Vec<String>,
+    pub config: HookConfig,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct HookConfig {
+    #[serde(default)]
+    pub url: String,
+    #[serde(default)]
+    pub content_type: String,
+}

@@ -1,0 +1,152 @@
+//! Reads what a host says over a webhook: a signature over the bytes as they came, then the few fields that tell where to look.
+//!
+//! Nothing that is signed is believed beyond that: whatever counts is read again. Decides on values alone.
+
+use hmac::{Hmac, Mac as _};
+use secrecy::{ExposeSecret as _, SecretString};
+use serde::Deserialize;
+use sha2::Sha256;
+
+use super::Kind;
+use crate::model::forge::ForgeEvent;
+
+/// Largest delivery in bytes. GitHub sends at most 25 MiB, and what is dropped here is found by polling.
+pub const BODY_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// Longest name of a branch that is passed on, in bytes; git's own limit is that of file names.
+const BRANCH_BYTES_MAX: usize = 4096;
+/// Hexadecimal digits of an HMAC-SHA256.
+const SIGNATURE_DIGITS: usize = 64;
+
+/// Why a delivery goes no further. None of it is told to the sender.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rejected {
+    /// It is not signed with a secret of ours.
+    Signature,
+    /// It is another host's.
+    OtherHost,
+    /// It is about another repository.
+    OtherRepository,
+    /// It is no JSON, or none of a webhook.
+    Malformed,
+}
+
+/// A delivery as it came.
+#[derive(Clone, Copy)]
+pub struct Delivery<'a> {
+    /// Returns a header's value by its name in lower case.
+    pub header: &'a dyn Fn(&str) -> Option<&'a str>,
+    /// The bytes of the body, before anything read them.
+    pub body: &'a [u8],
+}
+
+/// Returns the signature that a delivery claims to have; `None` where it cannot be one. Costs nothing: it needs no body.
+///
+/// Source: GitHub, "Validating webhook deliveries" (`sha256=` and digits); Gitea, "Webhooks" (digits alone).
+pub fn signature<'a>(kind: Kind, header: impl Fn(&str) -> Option<&'a str>) -> Option<[u8; 32]> {
+    let digits = match kind {
+        Kind::GitHub => header("x-hub-signature-256")?.strip_prefix("sha256=")?,
+        Kind::Gitea => header("x-gitea-signature").or_else(|| header("x-forgejo-signature"))?,
+    };
+    if digits.len() != SIGNATURE_DIGITS || !digits.is_ascii() {
+        return None;
+    }
+    let mut bytes = [0; 32];
+    for (byte, pair) in bytes.iter_mut().zip(digits.as_bytes().chunks_exact(2)) {
+        let digit = |c: u8| char::from(c).to_digit(16).and_then(|d| u8::try_from(d).ok());
+        *byte = digit(pair[0])? * 16 + digit(pair[1])?;
+    }
+    Some(bytes)
+}
+
+/// Reads a delivery to the repository with this id, if it is known yet; `None` for what is signed and of no interest.
+pub fn read(
+    kind: Kind,
+    secrets: &[SecretString],
+    repository: Option<u64>,
+    delivery: Delivery<'_>,
+) -> Result<Option<ForgeEvent>, Rejected> {
+    let signature = signature(kind, delivery.header).ok_or(Rejected::Signature)?;
+    if !verify(secrets, &signature, delivery.body) {
+        return Err(Rejected::Signature);
+    }
+    // Gitea also sends the headers of GitHub, so its own decide.
+    let gitea = (delivery.header)("x-gitea-event").or_else(|| (delivery.header)("x-forgejo-event"));
+    let event = match kind {
+        Kind::Gitea => gitea,
+        Kind::GitHub if gitea.is_some() => return Err(Rejected::OtherHost),
+        Kind::GitHub => (delivery.header)("x-github-event"),
+    };
+    let is_json = (delivery.header)("content-type").is_some_and(|type_| {
+        type_.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("application/json")
+    });
+    if !is_json {
+        return Err(Rejected::Malformed);
+    }
+    parse(event.ok_or(Rejected::OtherHost)?, repository, delivery.body)
+}
+
+/// Tells whether a body is signed with one of the secrets. How long it takes says nothing about them. An empty secret signs
+/// nothing: everybody knows it.
+pub fn verify(secrets: &[SecretString], signature: &[u8; 32], body: &[u8]) -> bool {
+    let is_signed = |secret: &SecretString| {
+        let secret = secret.expose_secret().as_bytes();
+        let mac = Hmac::<Sha256>::new_from_slice(secret).expect("a key of an HMAC has any length");
+        !secret.is_empty() && mac.chain_update(body).verify_slice(signature).is_ok()
+    };
+    secrets.iter().fold(false, |found, secret| is_signed(secret) | found)
+}
+
+#[derive(Deserialize)]
+struct Payload {
+    #[serde(default, rename = "ref")]
+    reference: Option<String>,
+    #[serde(default)]
+    action: Option<String>,
+    #[serde(default)]
+    number: Option<u64>,
+    #[serde(default)]
+    repository: Option<Id>,
+    #[serde(default)]
+    issue: Option<Issue>,
+    #[serde(default)]
+    comment: Option<Id>,
+}
+
+#[derive(Deserialize)]
+struct Id {
+    id: u64,
+}
+
+#[derive(Deserialize)]
+struct Issue {
+    number: u64,
+}
+
+/// Reads the body of a delivery whose signature is right.
+pub fn parse(event: &str, repository: Option<u64>, body: &[u8]) -> Result<Option<ForgeEvent>, Rejected> {
+    if !matches!(event, "push" | "pull_request" | "issue_comment") {
+        return Ok(None);
+    }
+    let payload: Payload = serde_json::from_slice(body).map_err(|_| Rejected::Malformed)?;
+    let from = payload.repository.ok_or(Rejected::Malformed)?.id;
+    if repository.is_some_and(|ours| ours != from) {
+        return Err(Rejected::OtherRepository);
+    }
+    let found = match event {
+        "push" => {
+            payload.reference.as_deref().ok_or(Rejected::Malformed)?.strip_prefix("refs/heads/").map(|branch| {
+                (branch.len() <= BRANCH_BYTES_MAX).then(|| ForgeEvent::Push { branch: branch.to_owned() })
+            })
+        }
+        "pull_request" => Some(Some(ForgeEvent::PullRequest { number: payload.number.ok_or(Rejected::Malformed)? })),
+        _ if payload.action.as_deref() == Some("created") => {
+            let (issue, comment) = payload.issue.zip(payload.comment).ok_or(Rejected::Malformed)?;
+            Some(Some(ForgeEvent::Comment { thread: issue.number, id: comment.id }))
+        }
+        _ => None,
+    };
+    Ok(found.flatten())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,122 @@
+//! Webhooks: deliveries of the git host are checked, reduced to a hint and queued, in milliseconds. Bodies of answers are empty:
+//! the hosts show them to whoever may see the hook.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::{self, Body, Bytes};
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, StatusCode};
+use jiff::Timestamp;
+use secrecy::SecretString;
+use tokio::sync::mpsc::error::TrySendError;
+use tokio::sync::{Semaphore, mpsc, watch};
+
+use super::Shared;
+use crate::forge::Kind;
+use crate::forge::webhook::{BODY_BYTES_MAX, Delivery, Rejected, read, signature};
+use crate::model::forge::ForgeEvent;
+use crate::telemetry::metrics::{ByDelivery, Delivered};
+
+/// Where Gitea and Forgejo send to.
+pub const GITEA_PATH: &str = "/webhooks/gitea";
+/// Where GitHub sends to.
+pub const GITHUB_PATH: &str = "/webhooks/github";
+/// Hints that wait to be taken. What does not fit is dropped: polling finds the same.
+pub const QUEUE_MAX: usize = 1024;
+/// Bodies that are read at a time: each may take [`BODY_BYTES_MAX`] before its signature can be checked.
+const BODIES_MAX: usize = 8;
+/// How long a body may take to come, waiting for its turn included. Shorter than the hosts' own patience of 5 to 10 s is no use.
+const BODY_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What deliveries are checked with, and where their hints go.
+#[derive(Clone)]
+pub struct Hooks {
+    kind: Kind,
+    secrets: Arc<[SecretString]>,
+    repository: watch::Receiver<Option<u64>>,
+    events: mpsc::Sender<ForgeEvent>,
+    bodies: Arc<Semaphore>,
+}
+
+impl Hooks {
+    /// Takes the host's kind, the secrets that count, and the repository's id once it is known: until then a delivery is
+    /// believed to be about ours. Returns the hints' queue, of [`QUEUE_MAX`].
+    pub fn new(
+        kind: Kind,
+        secrets: Vec<SecretString>,
+        repository: watch::Receiver<Option<u64>>,
+    ) -> (Self, mpsc::Receiver<ForgeEvent>) {
+        let (events, queue) = mpsc::channel(QUEUE_MAX);
+        let bodies = Arc::new(Semaphore::new(BODIES_MAX));
+        (Self { kind, secrets: secrets.into(), repository, events, bodies }, queue)
+    }
+}
+
+/// Takes a delivery of Gitea or Forgejo.
+pub(super) async fn gitea(State(shared): State<Shared>, request: Request) -> StatusCode {
+    take(Kind::Gitea, &shared, request).await
+}
+
+/// Takes a delivery of GitHub.
+pub(super) async fn github(State(shared): State<Shared>, request: Request) -> StatusCode {
+    take(Kind::GitHub, &shared, request).await
+}
+
+async fn take(kind: Kind, shared: &Shared, request: Request) -> StatusCode {
+    let Some(hooks) = shared.hooks.as_ref().filter(|hooks| hooks.kind == kind) else {
+        return StatusCode::NOT_FOUND;
+    };
+    let (status, result) = check(hooks, request).await;
+    if matches!(result, Delivered::Queued | Delivered::Dropped | Delivered::Ignored) {
+        shared.metrics.webhook_last_verified.set(Timestamp::now().as_second());
+    }
+    shared.metrics.webhooks.get_or_create(&ByDelivery { result }).inc();
+    status
+}
+
+async fn check(hooks: &Hooks, request: Request) -> (StatusCode, Delivered) {
+    let unsigned = (StatusCode::UNAUTHORIZED, Delivered::Unsigned);
+    let (parts, body) = request.into_parts();
+    // Whoever does not even claim to have signed is sent away before a byte of the body is read.
+    if signature(hooks.kind, |name| header(&parts.headers, name)).is_none() {
+        return unsigned;
+    }
+    let large = (StatusCode::PAYLOAD_TOO_LARGE, Delivered::Malformed);
+    if header(&parts.headers, "content-length")
+        .and_then(|n| n.parse::<usize>().ok())
+        .is_some_and(|n| n > BODY_BYTES_MAX)
+    {
+        return large;
+    }
+    let body = match tokio::time::timeout(BODY_TIMEOUT, whole(hooks, body)).await {
+        Ok(Some(body)) => body,
+        Ok(None) => return large,
+        Err(_) => return (StatusCode::REQUEST_TIMEOUT, Delivered::Malformed),
+    };
+    let repository = *hooks.repository.borrow();
+    let delivery = Delivery { header: &|name| header(&parts.headers, name), body: &body };
+    match read(hooks.kind, &hooks.secrets, repository, delivery) {
+        Ok(None) => (StatusCode::ACCEPTED, Delivered::Ignored),
+        Ok(Some(event)) => match hooks.events.try_send(event) {
+            Ok(()) => (StatusCode::ACCEPTED, Delivered::Queued),
+            Err(TrySendError::Full(_) | TrySendError::Closed(_)) => (StatusCode::ACCEPTED, Delivered::Dropped),
+        },
+        Err(Rejected::Signature) => unsigned,
+        Err(Rejected::OtherHost | Rejected::OtherRepository) => (StatusCode::NOT_FOUND, Delivered::Foreign),
+        Err(Rejected::Malformed) => (StatusCode::BAD_REQUEST, Delivered::Malformed),
+    }
+}
+
+/// Reads a body in its turn; `None` where it is too large or breaks off.
+async fn whole(hooks: &Hooks, body: Body) -> Option<Bytes> {
+    let _turn = hooks.bodies.acquire().await.expect("nobody closes it");
+    body::to_bytes(body, BODY_BYTES_MAX).await.ok()
+}
+
+fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    headers.get(name)?.to_str().ok()
+}
+
+#[cfg(test)]
+mod tests;

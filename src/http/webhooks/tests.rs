@@ -1,0 +1,106 @@
+//! Deliveries as the hosts see them answered, without a socket.
+
+use std::fmt::Write as _;
+
+use hmac::{Hmac, Mac as _};
+use http_body_util::BodyExt as _;
+use sha2::Sha256;
+use tower::ServiceExt as _;
+
+use super::super::{router, tests::shared};
+use super::*;
+use crate::store::MemoryStore;
+
+const SECRET: &str = "s3cret";
+const PUSH: &str = r#"{"ref": "refs/heads/main", "repository": {"id": 7}}"#;
+
+fn signed(body: &str) -> String {
+    let mac = Hmac::<Sha256>::new_from_slice(SECRET.as_bytes()).unwrap().chain_update(body);
+    mac.finalize().into_bytes().iter().fold(String::new(), |mut text, byte| {
+        write!(text, "{byte:02x}").unwrap();
+        text
+    })
+}
+
+fn delivery(path: &str, event: &str, signature: Option<&str>, body: impl Into<Body>) -> Request {
+    let mut request = Request::post(path).header("content-type", "application/json").header("x-gitea-event", event);
+    if let Some(signature) = signature {
+        request = request.header("x-gitea-signature", signature);
+    }
+    request.body(body.into()).unwrap()
+}
+
+/// Returns what the handlers share, with hooks of a Gitea repository with the id 7, and the queue.
+fn hooked() -> (Shared, mpsc::Receiver<ForgeEvent>) {
+    let (mut shared, _) = shared(Arc::new(MemoryStore::new()));
+    let (hooks, queue) = Hooks::new(Kind::Gitea, vec![SecretString::from(SECRET)], watch::channel(Some(7)).1);
+    shared.hooks = Some(hooks);
+    (shared, queue)
+}
+
+/// Returns the status; the body of the answer must be empty.
+async fn answer(shared: &Shared, request: Request) -> u16 {
+    let response = router(shared.clone()).oneshot(request).await.unwrap();
+    let status = response.status().as_u16();
+    assert!(response.into_body().collect().await.unwrap().to_bytes().is_empty(), "{status} tells something");
+    status
+}
+
+#[tokio::test]
+async fn every_delivery_has_its_answer() {
+    let foreign = r#"{"ref": "refs/heads/main", "repository": {"id": 8}}"#;
+    let large = "x".repeat(BODY_BYTES_MAX + 1);
+    for (name, request, status, result, hints) in [
+        ("good", delivery(GITEA_PATH, "push", Some(&signed(PUSH)), PUSH), 202, "queued", 1),
+        ("of no interest", delivery(GITEA_PATH, "fork", Some(&signed("{}")), "{}"), 202, "ignored", 0),
+        ("unsigned", delivery(GITEA_PATH, "push", None, PUSH), 401, "unsigned", 0),
+        ("signed wrongly", delivery(GITEA_PATH, "push", Some(&signed("{}")), PUSH), 401, "unsigned", 0),
+        ("another repository", delivery(GITEA_PATH, "push", Some(&signed(foreign)), foreign), 404, "foreign", 0),
+        ("no JSON", delivery(GITEA_PATH, "push", Some(&signed("{")), "{"), 400, "malformed", 0),
+        ("too large", delivery(GITEA_PATH, "push", Some(&signed("")), large.clone()), 413, "malformed", 0),
+        ("too large and unsigned", delivery(GITEA_PATH, "push", None, large), 401, "unsigned", 0),
+    ] {
+        let (shared, mut queue) = hooked();
+        assert_eq!(answer(&shared, request).await, status, "{name}");
+        let mut found = 0;
+        while queue.try_recv().is_ok() {
+            found += 1;
+        }
+        assert_eq!(found, hints, "{name}");
+        let metrics = shared.metrics.encode();
+        assert!(
+            metrics.contains(&format!("gitfleet_http_webhooks_total{{result=\"{result}\"}} 1")),
+            "{name}: {metrics}"
+        );
+        let is_verified = !metrics.contains("gitfleet_http_webhook_last_verified_timestamp 0");
+        assert_eq!(is_verified, status == 202, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn there_is_nothing_where_nothing_is_configured() {
+    let (hooked, mut queue) = hooked();
+    let other = delivery(GITHUB_PATH, "push", Some(&signed(PUSH)), PUSH);
+    assert_eq!(answer(&hooked, other).await, 404, "it is a Gitea");
+    assert!(queue.try_recv().is_err());
+    let (bare, _) = shared(Arc::new(MemoryStore::new()));
+    let good = delivery(GITEA_PATH, "push", Some(&signed(PUSH)), PUSH);
+    assert_eq!(answer(&bare, good).await, 404, "no secret is configured");
+}
+
+#[tokio::test]
+async fn a_full_queue_drops_and_says_yes() {
+    let (shared, mut queue) = hooked();
+    let signature = signed(PUSH);
+    for _ in 0..QUEUE_MAX + 3 {
+        assert_eq!(answer(&shared, delivery(GITEA_PATH, "push", Some(&signature), PUSH)).await, 202);
+    }
+    let mut found = 0;
+    while queue.try_recv().is_ok() {
+        found += 1;
+    }
+    assert_eq!(found, QUEUE_MAX);
+    assert!(shared.metrics.encode().contains("gitfleet_http_webhooks_total{result=\"dropped\"} 3"));
+    drop(queue);
+    assert_eq!(answer(&shared, delivery(GITEA_PATH, "push", Some(&signature), PUSH)).await, 202, "nobody listens");
+}
