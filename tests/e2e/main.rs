@@ -22,6 +22,7 @@ mod faults;
 mod forge;
 mod leaving;
 mod ocm;
+mod people;
 mod rollout;
 mod scheduling;
 mod sources;

@@ -6,6 +6,9 @@ const WRITES: &[&str] = &["APPLY", "PATCH", "POST", "PUT", "DELETE", "DELETECOLL
 /// The counter of all requests, by verb, resource, status code and more.
 const COUNTER: &str = "apiserver_request_total{";
 
+/// The counter of decisions at the door, by result. A request that is refused there never comes to the other counter.
+const AUTHORIZATIONS: &str = "authorization_attempts_total{";
+
 /// Returns how many requests with that verb (`APPLY`, `PATCH`, `POST`, `PUT`, `DELETE`, `LIST`, `GET`, `WATCH`) for
 /// that resource (plural, such as `deployments`) the API server served: of all users and API groups, dry runs and
 /// subresources included.
@@ -24,8 +27,19 @@ pub fn write_count(metrics: &str, resource: &str) -> u64 {
     })
 }
 
+/// Returns how many requests the API server refused for lack of rights, of all users: at the door, and later where one is an
+/// apply that would create, or a grant of more than its author has.
+pub fn forbidden_count(metrics: &str) -> u64 {
+    sum_of(AUTHORIZATIONS, metrics, |series| label(series, "result").is_some_and(|r| r != "allowed"))
+        + sum(metrics, |series| label(series, "code") == Some("403"))
+}
+
 fn sum(metrics: &str, wanted: impl Fn(&str) -> bool) -> u64 {
-    let series = metrics.lines().filter_map(|line| line.strip_prefix(COUNTER)?.rsplit_once("} "));
+    sum_of(COUNTER, metrics, wanted)
+}
+
+fn sum_of(counter: &str, metrics: &str, wanted: impl Fn(&str) -> bool) -> u64 {
+    let series = metrics.lines().filter_map(|line| line.strip_prefix(counter)?.rsplit_once("} "));
     let values = series.filter(|(labels, _)| wanted(labels)).filter_map(|(_, value)| value.trim().parse::<f64>().ok());
     // Counts of requests: whole, never negative, far below what a float holds exactly; large ones come as 1e+06.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "see above")]
@@ -64,5 +78,16 @@ apiserver_request_total{code="200",component="apiserver",dry_run="",group="",res
     fn write_count_leaves_out_dry_runs_and_subresources() {
         assert_eq!(write_count(METRICS, "deployments"), 4);
         assert_eq!(write_count(METRICS, "configmaps"), 0);
+    }
+
+    #[test]
+    fn forbidden_count_takes_what_is_refused_at_the_door_and_later() {
+        // Access control by roles alone never denies: it has no opinion, and then nobody allows it.
+        let counted = r#"authorization_attempts_total{result="allowed"} 7
+authorization_attempts_total{result="no-opinion"} 2
+apiserver_request_total{code="403",dry_run="",resource="clusterroles",subresource="",verb="POST"} 1
+"#;
+        assert_eq!(forbidden_count(counted), 3);
+        assert_eq!(forbidden_count(METRICS), 0);
     }
 }

@@ -42,7 +42,7 @@ pub use self::{
     git::{commit_all, git, push},
     gitea::Gitea,
     member::Member,
-    metrics::{request_count, write_count},
+    metrics::{forbidden_count, request_count, write_count},
     people::{Account, BOT_SCOPES, MergeWay, PERSON_SCOPES},
     state::State,
     wait::{free_port, http, until},
