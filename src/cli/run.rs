@@ -1,7 +1,7 @@
 //! `gitfleet run`: the daemon.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -10,18 +10,17 @@ use tokio::sync::{mpsc, watch};
 use super::books::load_configuration;
 use super::exit::Exit;
 use super::person;
-use crate::config::{Configuration, read_secret};
+use crate::config::{Configuration, read_secret, read_webhook_secrets};
 use crate::engine::hall::{Asked, Hall};
 use crate::http::tokens::Tokens;
-use crate::http::{self, Shared};
+use crate::http::{self, Hooks, Shared};
+use crate::model::forge::ForgeEvent;
 use crate::report::converge::Converged;
 use crate::store::{self, embedded::EmbeddedStore};
 use crate::telemetry::metrics::Metrics;
 
 /// How long `--once` waits by default for timers and rollouts to end.
 const ONCE_TIMEOUT_DEFAULT: &str = "90s";
-/// Hints of webhooks that wait; more are dropped, and looking finds what they were about.
-const HINTS_MAX: usize = 1024;
 /// How long members' requests in flight may take to end after a signal.
 const SHUTDOWN_MAX: Duration = Duration::from_secs(5);
 
@@ -64,8 +63,8 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         let (stopper, stop) = watch::channel(false);
         let (questions, asked) = mpsc::unbounded_channel();
         let (instructions, told) = mpsc::unbounded_channel();
-        let (_events, hints) = mpsc::channel(HINTS_MAX);
-        let repository = Arc::new(OnceLock::new());
+        let (repository, known) = watch::channel(None);
+        let (hooks, hints) = hooks(&configuration, known)?.unzip();
         let asked = Asked { questions: asked, instructions: told, instruct: instructions.clone(), hints, repository };
         if !args.once {
             let shared = Shared {
@@ -76,7 +75,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
                 readers: Arc::new(readers(&configuration)?),
                 commanders: Arc::new(commanders(&configuration)?),
                 instructions,
-                hooks: None,
+                hooks,
             };
             let listen = configuration.http.listen;
             let listener = http::bind(listen)
@@ -102,6 +101,16 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         tracing::warn!(standing = ?standing, "not all at the accepted commit");
     }
     Ok(Exit::from(&standing))
+}
+
+/// What deliveries of a forge are checked with, and what they hint at.
+type Hooked = (Hooks, mpsc::Receiver<ForgeEvent>);
+
+/// Reads the secrets of webhooks, where the configuration names any.
+fn hooks(configuration: &Configuration, repository: watch::Receiver<Option<u64>>) -> anyhow::Result<Option<Hooked>> {
+    let Some(forge) = &configuration.forge else { return Ok(None) };
+    let Some(file) = &forge.webhook_secret_file else { return Ok(None) };
+    Ok(Some(Hooks::new(forge.type_.into(), read_webhook_secrets(file)?, repository)))
 }
 
 /// Reads the tokens that may read decisions: that of the plugin generator, and those that may command.

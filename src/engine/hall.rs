@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -66,10 +66,10 @@ pub struct Asked {
     pub instructions: mpsc::UnboundedReceiver<Instruction>,
     /// Where the console sends the commands of comments.
     pub instruct: mpsc::UnboundedSender<Instruction>,
-    /// What webhooks say happened.
-    pub hints: mpsc::Receiver<ForgeEvent>,
+    /// What webhooks say happened; absent where there are none.
+    pub hints: Option<mpsc::Receiver<ForgeEvent>>,
     /// The repository's id on the forge, once it is known.
-    pub repository: Arc<OnceLock<u64>>,
+    pub repository: watch::Sender<Option<u64>>,
 }
 
 /// Everything the daemon does things with.

@@ -10,7 +10,6 @@ pub mod grammar;
 pub mod webhook;
 
 mod admin;
-
 mod client;
 mod gitea;
 mod github;

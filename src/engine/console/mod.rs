@@ -5,12 +5,12 @@
 //! and handed to the hall like every other command. The hall never waits for it: a forge that is down delays words, no rollout.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
 use super::clock;
@@ -101,10 +101,10 @@ pub struct Doors {
     pub instructions: mpsc::UnboundedSender<Instruction>,
     /// Who hands out what plans start from.
     pub bases: mpsc::UnboundedSender<oneshot::Sender<Basis>>,
-    /// What webhooks say.
-    pub hints: mpsc::Receiver<ForgeEvent>,
+    /// What webhooks say; absent where there are none.
+    pub hints: Option<mpsc::Receiver<ForgeEvent>>,
     /// The repository's id, once it is known: deliveries for another are refused.
-    pub repository: Arc<OnceLock<u64>>,
+    pub repository: watch::Sender<Option<u64>>,
 }
 
 enum Message {
@@ -184,6 +184,14 @@ struct Console {
     said: BTreeMap<String, Timestamp>,
 }
 
+/// Waits for a webhook; for ever where there are none.
+async fn next_hint(hints: &mut Option<mpsc::Receiver<ForgeEvent>>) -> Option<ForgeEvent> {
+    match hints {
+        Some(hints) => hints.recv().await,
+        None => std::future::pending().await,
+    }
+}
+
 impl Console {
     fn begin(settings: Settings, doors: Doors, books: Books, inbox: mpsc::UnboundedReceiver<Message>) -> Self {
         let now = clock::now();
@@ -221,7 +229,7 @@ impl Console {
             while let Ok(message) = self.inbox.try_recv() {
                 self.take(message);
             }
-            while let Ok(hint) = self.doors.hints.try_recv() {
+            while let Some(hint) = self.doors.hints.as_mut().and_then(|hints| hints.try_recv().ok()) {
                 self.hint(hint);
             }
             while let Some(plan) = self.pulls.finished() {
@@ -243,7 +251,7 @@ impl Console {
                     Some(message) => self.take(message),
                     None => return,
                 },
-                Some(hint) = self.doors.hints.recv() => self.hint(hint),
+                Some(hint) = next_hint(&mut self.doors.hints) => self.hint(hint),
                 () = self.pulls.wait() => {}
                 () = tokio::time::sleep(pause) => {}
             }
@@ -394,7 +402,7 @@ impl Console {
         if let Some(id) = self.read(self.doors.forge.repository_id().await)
             && let Some(me) = self.read(self.doors.forge.whoami().await)
         {
-            let _ = self.doors.repository.set(id);
+            self.doors.repository.send_replace(Some(id));
             tracing::info!(account = me.login, "talking with the forge");
             self.me = Some(me);
         }
