@@ -262,11 +262,11 @@ async fn setup(configuration: &Configuration, url: &str, dry_run: bool) -> anyho
     let secret = if file.exists() {
         read_webhook_secrets(&file)?.swap_remove(0)
     } else {
-        said.push_str(&format!(
+        said.extend([format!(
             "webhook secret in {}: {}\n",
             file.display(),
             if dry_run { "would be made" } else { "made" }
-        ));
+        )]);
         if dry_run { SecretString::from("") } else { make_secret(&file)? }
     };
     let what = match (repair.id, repair.wrong.as_slice()) {
@@ -275,10 +275,10 @@ async fn setup(configuration: &Configuration, url: &str, dry_run: bool) -> anyho
         (Some(_), wrong) => format!("repaired: {}", wrong.join(", ")),
     };
     if dry_run {
-        said.push_str(&format!("webhook to {url} would be {what}\n"));
+        said.extend([format!("webhook to {url} would be {what}\n")]);
     } else {
         let id = admin.write_hook(repair.id, url, &secret).await?;
-        said.push_str(&format!("webhook {id} to {url} is {what}\n"));
+        said.extend([format!("webhook {id} to {url} is {what}\n")]);
     }
     output::print(&said)
 }

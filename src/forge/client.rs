@@ -5,7 +5,6 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use http::{HeaderMap, Method, StatusCode, header};
-use jiff::Timestamp;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -29,7 +28,7 @@ const WORDS_MAX: usize = 300;
 /// The wait where a host limits us and does not say for how long.
 ///
 /// Source: GitHub, "Best practices for using the REST API".
-const WAIT_UNSAID: Duration = Duration::from_secs(60);
+const WAIT_UNSAID: Duration = Duration::from_mins(1);
 
 /// An answer, whatever its status.
 #[derive(Debug)]
@@ -170,17 +169,17 @@ pub(super) fn checked(what: &str, answer: Answer) -> Result<Answer> {
     Err(match status.as_u16() {
         300..=399 => moved(&what),
         401 => Error::Unauthenticated { what },
-        403 | 429 => match wait(&answer.headers, status, &words, Timestamp::now()) {
+        403 | 429 => match wait(&answer.headers, status, &words) {
             Some(wait) => Error::RateLimited { what, wait },
-            None => Error::Forbidden { what, why: or_status(words, status) },
+            None => Error::Forbidden { what, why: or_status(&words, status) },
         },
         404 | 410 => Error::NotFound { what },
-        408 | 500..=599 => Error::Unreachable { what, why: format!("the host answers {}", or_status(words, status)) },
-        _ => Error::Refused { what, why: or_status(words, status) },
+        408 | 500..=599 => Error::Unreachable { what, why: format!("the host answers {}", or_status(&words, status)) },
+        _ => Error::Refused { what, why: or_status(&words, status) },
     })
 }
 
-fn or_status(words: String, status: StatusCode) -> String {
+fn or_status(words: &str, status: StatusCode) -> String {
     if words.is_empty() { status.to_string() } else { format!("{words} ({})", status.as_u16()) }
 }
 
@@ -193,7 +192,7 @@ fn moved(what: &str) -> Error {
 /// Returns how long a host wants us to wait; `None` where a 403 is about permissions.
 ///
 /// Source: GitHub, "Rate limits for the REST API": retry-after, else the reset where nothing remains, else a minute.
-fn wait(headers: &HeaderMap, status: StatusCode, words: &str, now: Timestamp) -> Option<Duration> {
+fn wait(headers: &HeaderMap, status: StatusCode, words: &str) -> Option<Duration> {
     let number = |name: &str| headers.get(name)?.to_str().ok()?.trim().parse::<i64>().ok();
     if headers.contains_key(header::RETRY_AFTER) {
         // A date is as good as nothing said.
@@ -201,13 +200,19 @@ fn wait(headers: &HeaderMap, status: StatusCode, words: &str, now: Timestamp) ->
         return Some(seconds.map_or(WAIT_UNSAID, Duration::from_secs));
     }
     if number("x-ratelimit-remaining") == Some(0) {
-        let left = number("x-ratelimit-reset").map_or(0, |reset| reset - now.as_second());
+        let left = number("x-ratelimit-reset").zip(said_at(headers)).map_or(0, |(reset, now)| reset - now);
         // A clock that goes wrong must not make us ask again at once.
         return Some(u64::try_from(left).ok().filter(|left| *left > 0).map_or(WAIT_UNSAID, Duration::from_secs));
     }
     let words = words.to_lowercase();
     let limited = status == StatusCode::TOO_MANY_REQUESTS || words.contains("rate limit") || words.contains("abuse");
     limited.then_some(WAIT_UNSAID)
+}
+
+/// Returns when a host answered, by its own clock, in seconds since 1970.
+fn said_at(headers: &HeaderMap) -> Option<i64> {
+    let text = headers.get(header::DATE)?.to_str().ok()?;
+    jiff::fmt::rfc2822::parse(text).ok().map(|date| date.timestamp().as_second())
 }
 
 /// Returns what a host says for people, on one line and not long.

@@ -42,7 +42,7 @@ pub(super) struct Crab {
 
 enum Account {
     Token(Octocrab),
-    App { app: Octocrab, installation: OnceCell<Octocrab>, repository: String },
+    App { app: Octocrab, installation: Box<OnceCell<Octocrab>>, repository: String },
 }
 
 impl Crab {
@@ -60,7 +60,7 @@ impl Crab {
             .app_from_rsa_pem(AppId(id), pem.expose_secret().as_bytes())
             .map_err(|_| refused("it is no RSA key in PEM form"))?;
         let app = builder.build().map_err(|error| unreachable("prepare", &error))?;
-        Ok(Self { account: Account::App { app, installation: OnceCell::new(), repository } })
+        Ok(Self { account: Account::App { app, installation: Box::default(), repository } })
     }
 
     /// Returns whom to ask by.

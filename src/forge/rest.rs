@@ -50,9 +50,11 @@ impl Forge for Rest {
     }
 
     async fn whoami(&self) -> Result<ForgeUser> {
-        let ask = async || match self.is_app {
-            true => github::app_account(&self.client).await,
-            false => Ok(self.client.get::<User>("ask whose token it is", "/user").await?.read()),
+        let ask = async || {
+            if self.is_app {
+                return github::app_account(&self.client).await;
+            }
+            Ok(self.client.get::<User>("ask whose token it is", "/user").await?.read())
         };
         self.me.get_or_try_init(ask).await.cloned()
     }

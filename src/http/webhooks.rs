@@ -37,19 +37,21 @@ pub struct Hooks {
     repository: watch::Receiver<Option<u64>>,
     events: mpsc::Sender<ForgeEvent>,
     bodies: Arc<Semaphore>,
+    now: fn() -> Timestamp,
 }
 
 impl Hooks {
     /// Takes the host's kind, the secrets that count, and the repository's id once it is known: until then a delivery is
-    /// believed to be about ours. Returns the hints' queue, of [`QUEUE_MAX`].
+    /// believed to be about ours. `now` is the clock. Returns the hints' queue, of [`QUEUE_MAX`].
     pub fn new(
         kind: Kind,
         secrets: Vec<SecretString>,
         repository: watch::Receiver<Option<u64>>,
+        now: fn() -> Timestamp,
     ) -> (Self, mpsc::Receiver<ForgeEvent>) {
         let (events, queue) = mpsc::channel(QUEUE_MAX);
         let bodies = Arc::new(Semaphore::new(BODIES_MAX));
-        (Self { kind, secrets: secrets.into(), repository, events, bodies }, queue)
+        (Self { kind, secrets: secrets.into(), repository, events, bodies, now }, queue)
     }
 }
 
@@ -69,7 +71,7 @@ async fn take(kind: Kind, shared: &Shared, request: Request) -> StatusCode {
     };
     let (status, result) = check(hooks, request).await;
     if matches!(result, Delivered::Queued | Delivered::Dropped | Delivered::Ignored) {
-        shared.metrics.webhook_last_verified.set(Timestamp::now().as_second());
+        shared.metrics.webhook_last_verified.set((hooks.now)().as_second());
     }
     shared.metrics.webhooks.get_or_create(&ByDelivery { result }).inc();
     status

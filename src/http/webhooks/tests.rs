@@ -33,7 +33,8 @@ fn delivery(path: &str, event: &str, signature: Option<&str>, body: impl Into<Bo
 /// Returns what the handlers share, with hooks of a Gitea repository with the id 7, and the queue.
 fn hooked() -> (Shared, mpsc::Receiver<ForgeEvent>) {
     let (mut shared, _) = shared(Arc::new(MemoryStore::new()));
-    let (hooks, queue) = Hooks::new(Kind::Gitea, vec![SecretString::from(SECRET)], watch::channel(Some(7)).1);
+    let (hooks, queue) =
+        Hooks::new(Kind::Gitea, vec![SecretString::from(SECRET)], watch::channel(Some(7)).1, || Timestamp::MAX);
     shared.hooks = Some(hooks);
     (shared, queue)
 }
