@@ -101,10 +101,16 @@ impl Reader {
         let to = self.commit_id(&repo, to)?;
         let known = from.and_then(|from| self.commit_id(&repo, from).ok());
         let max = if known.is_some() { LANDED_MAX } else { 1 };
-        let walk = repo.rev_walk([to]).first_parent_only().with_hidden(known).all().map_err(&reading)?;
+        let walk = repo.rev_walk([to]).first_parent_only().all().map_err(&reading)?;
         let mut commits = Vec::new();
         for found in walk.take(max) {
             let found = found.map_err(|error| reading(gix::Error::from_error(error)))?;
+            // The earlier tip may have come in as another parent, so that the branch passes it by.
+            if let Some(known) = known
+                && repo.merge_bases_many(found.id(), &[known]).map_err(&reading)?.iter().any(|base| *base == found.id())
+            {
+                break;
+            }
             let object = found.object().map_err(&reading)?;
             let message = object.message_raw_sloppy().to_str_lossy().into_owned();
             let subject: Vec<&str> = message.trim_start().lines().take_while(|line| !line.trim().is_empty()).collect();

@@ -319,7 +319,8 @@ fn the_comment_on_a_pull_request() {
     for part in [
         "### Plan: 1 placement changes, 2 clusters\n",
         &format!("`{}` merged into `{}`", &head[..7], &base[..7]),
-        "-  key: \"1\"\n+  key: \"2\"",
+        "\n-  key: <masked:",
+        "\n+  key: <masked:",
         "<details><summary>changed Secret web/s</summary>",
         "```mermaid\ngantt",
     ] {

@@ -131,7 +131,7 @@ fn check(text: &str, name: &str) {
         assert!(!line.trim_start().starts_with("/approve"), "{name}: {text}");
         let run = &line[..line.len() - line.trim_start_matches('`').len()];
         match fence {
-            None if run.len() >= 3 => fence = Some(run),
+            None if run.len() >= 3 && !line[run.len()..].contains('`') => fence = Some(run),
             Some(open) if run.len() >= open.len() && line == run => fence = None,
             _ => {}
         }
