@@ -12,6 +12,7 @@ use super::exit::Exit;
 use super::person;
 use crate::config::{Configuration, read_secret, read_webhook_secrets};
 use crate::engine::hall::{Asked, Hall};
+use crate::engine::{clock, console};
 use crate::http::tokens::Tokens;
 use crate::http::{self, Hooks, Shared};
 use crate::model::forge::ForgeEvent;
@@ -110,7 +111,7 @@ type Hooked = (Hooks, mpsc::Receiver<ForgeEvent>);
 fn hooks(configuration: &Configuration, repository: watch::Receiver<Option<u64>>) -> anyhow::Result<Option<Hooked>> {
     let Some(forge) = &configuration.forge else { return Ok(None) };
     let Some(file) = &forge.webhook_secret_file else { return Ok(None) };
-    Ok(Some(Hooks::new(forge.type_.into(), read_webhook_secrets(file)?, repository)))
+    Ok(Some(Hooks::new(console::kind(forge.type_), read_webhook_secrets(file)?, repository, clock::now)))
 }
 
 /// Reads the tokens that may read decisions: that of the plugin generator, and those that may command.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::Settings;
-use crate::config::{self, Configuration, ForgeType, read_secret};
+use crate::config::{self, Configuration, ForgeType, read_pem, read_secret};
 use crate::forge::{self, Auth, Forge, Kind};
 use crate::report::console::words::Voice;
 use crate::report::mask::MaskKey;
@@ -30,25 +30,29 @@ pub enum Error {
     NoRandomness,
 }
 
+/// Returns what a host is.
+pub fn kind(type_: ForgeType) -> Kind {
+    match type_ {
+        ForgeType::Gitea => Kind::Gitea,
+        ForgeType::Github => Kind::GitHub,
+    }
+}
+
 /// Returns the settings of the forge that a configuration names, with its token or key; `None` without a forge.
 ///
 /// # Errors
 /// The token's or the key's file cannot be read.
 pub fn forge_settings(configuration: &Configuration) -> Result<Option<forge::Settings>, config::Error> {
     let Some(forge) = &configuration.forge else { return Ok(None) };
-    let kind = match forge.type_ {
-        ForgeType::Gitea => Kind::Gitea,
-        ForgeType::Github => Kind::GitHub,
-    };
     let auth = match (&forge.app, &forge.token_file) {
-        (Some(app), _) => Auth::App { id: app.id, pem: read_secret(&app.private_key_file)? },
+        (Some(app), _) => Auth::App { id: app.id, pem: read_pem(&app.private_key_file)? },
         (None, Some(file)) => Auth::Token(read_secret(file)?),
         // The check of the file made sure that there is one of the two.
         (None, None) => return Ok(None),
     };
     let (owner, name) = forge.owner_and_name();
     let (owner, name) = (owner.to_owned(), name.to_owned());
-    Ok(Some(forge::Settings { kind, url: forge.url.clone(), owner, name, auth }))
+    Ok(Some(forge::Settings { kind: kind(forge.type_), url: forge.url.clone(), owner, name, auth }))
 }
 
 /// Returns the forge and how it is talked with; `None` without one.

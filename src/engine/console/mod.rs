@@ -39,7 +39,7 @@ mod words;
 
 pub use books::FORGE_PREFIX;
 use books::{Books, Heard};
-pub use connect::{Error as ConnectError, connect, forge_settings};
+pub use connect::{Error as ConnectError, connect, forge_settings, kind};
 use outbox::{Next, Outbox};
 use pulls::Pulls;
 use story::{Stories, Told};
