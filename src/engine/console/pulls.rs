@@ -233,7 +233,10 @@ impl Console {
             let ending = || "gitfleet is ending".to_owned();
             let made = match (candidate.await, basis.await) {
                 (Ok(candidate), Ok(basis)) if asked => {
+                    // What is imagined is not logged: whoever watches would take it for what happens.
+                    let silent = tracing::subscriber::NoSubscriber::new();
                     let made = move || made(candidate, &basis, content, &mask, limit);
+                    let made = move || tracing::subscriber::with_default(silent, made);
                     tokio::task::spawn_blocking(made).await.unwrap_or_else(|error| Err(error.to_string()))
                 }
                 _ => Err(ending()),

@@ -40,8 +40,12 @@ impl Console {
             // A slot holds what it is for; a record that says otherwise says nothing.
             _ => Outcome::Stands { comment: write.comment },
         };
-        if let Outcome::Failed(error) = &outcome {
-            self.warn(error, now);
+        match &outcome {
+            Outcome::Failed(error) => self.warn(error, now),
+            Outcome::Stands { .. } => tracing::debug!(slot = write.slot.key(), "said on the forge"),
+            Outcome::Gone => {
+                tracing::warn!(slot = write.slot.key(), "a comment of ours was deleted; it is written again")
+            }
         }
         self.outbox.ended(&write, outcome, clock::now());
     }

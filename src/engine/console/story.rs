@@ -251,8 +251,10 @@ impl Stories {
     /// Takes in how a placement stands.
     pub fn take(&mut self, told: &Told, now: Timestamp) {
         let mut current = BTreeSet::new();
-        for way in &told.ways {
-            let Some(commit) = self.commit_of(told, way) else { continue };
+        for (position, way) in told.ways.iter().enumerate() {
+            // Only where the placement goes now can be another commit's doing.
+            let commit = if position == 0 { self.commit_of(told, way) } else { way.commit.clone() };
+            let Some(commit) = commit else { continue };
             current.insert(commit.clone());
             self.put(&commit, told, way, now);
         }

@@ -28,12 +28,14 @@ pub struct Answer {
     pub why: String,
     /// Lines to copy.
     pub lines: Vec<String>,
+    /// `why` is markdown already, and holds nobody's words.
+    pub is_safe: bool,
 }
 
 impl Answer {
     /// Returns an answer without anything to copy.
     pub fn of(why: impl Into<String>) -> Self {
-        Self { why: why.into(), lines: Vec::new() }
+        Self { why: why.into(), lines: Vec::new(), is_safe: false }
     }
 }
 
@@ -65,7 +67,7 @@ pub fn verdict(comment: &Comment, me: &ForgeUser, short: bool, now: Timestamp) -
         _ if comment.updated_at.duration_since(comment.created_at) > UNEDITED_MAX => {
             Verdict::Answer(Answer::of("a comment that was edited is not carried out; write the command in a new one"))
         }
-        Chat::Mistake(why) => Verdict::Answer(Answer::of(why)),
+        Chat::Mistake(why) => Verdict::Answer(Answer { is_safe: true, ..Answer::of(why) }),
         Chat::Commands(commands) => Verdict::Commands(commands),
     }
 }
@@ -141,7 +143,7 @@ pub fn meaning(
     }
     if verb == Verb::Rollback && all.len() > 1 {
         let lines = all.iter().map(|(key, _)| format!("/gitfleet rollback placement={key}")).collect();
-        return Err(Answer { why: "more than one placement is rolled out here; name one".to_owned(), lines });
+        return Err(Answer { lines, ..Answer::of("more than one placement is rolled out here; name one") });
     }
     let to_commit = chat.to.clone();
     let one = |(key, _): &&(&PlacementKey, &Progress)| {
@@ -189,7 +191,7 @@ fn gates(
         return Err(Answer::of(over(story).unwrap_or_else(|| "nothing waits for an approval here".to_owned())));
     }
     let line = |(key, _, gate): &(&PlacementKey, &Progress, &GateProgress)| line(story, key, gate, verb);
-    let instead = |why: String| Err(Answer { why, lines: waiting.iter().map(line).collect() });
+    let instead = |why: String| Err(Answer { lines: waiting.iter().map(line).collect(), ..Answer::of(why) });
     let of_stage: Vec<_> = match &chat.stage {
         None if chat.all => waiting.clone(),
         None => return instead(format!("{verb} needs a stage; what waits:")),
@@ -230,7 +232,7 @@ fn was_shown(
     let of_gate = || story.shown.iter().filter(|shown| shown.placement == *key && shown.stage == gate.stage);
     let from = of_gate().find(|shown| shown.digest == gate.digest).map(|shown| shown.from);
     let had_other = of_gate().any(|shown| shown.digest != gate.digest);
-    let instead = |why: &str| Err(Answer { why: why.to_owned(), lines: vec![line(story, key, gate, verb)] });
+    let instead = |why: &str| Err(Answer { lines: vec![line(story, key, gate, verb)], ..Answer::of(why) });
     match from {
         Some(from) if from <= said_at && (!had_other || said_at.duration_since(from) > SHOWN_CHANGE) => Ok(()),
         Some(_) if had_other => instead("what waits changed while you wrote; look again, then write:"),

@@ -12,10 +12,10 @@ use crate::config::Notify;
 use crate::model::forge::{CommitStatus, StatusState, ThreadNumber};
 use crate::model::id::CommitId;
 use crate::model::progress::{Progress, ProgressState};
-use crate::report::console::notice::notice;
+use crate::report::console::notice::{notice, to_copy};
 use crate::report::console::reply;
 use crate::report::console::rollout::{RolloutStory, marker, rollout_comment};
-use crate::report::console::safe::{code, fenced, prose};
+use crate::report::console::safe::{code, prose};
 use crate::report::console::statuses::{refused_status, statuses};
 
 /// How long a stage must stand as it does before its status says so: stages that are over at once say so once.
@@ -185,7 +185,11 @@ pub(super) fn issue(
 
 /// Returns the answer to a command that is not carried out.
 pub(super) fn reply(login: &str, answer: &Answer) -> String {
-    let lines = if answer.lines.is_empty() { String::new() } else { fenced("text", &answer.lines.join("\n")) };
+    if answer.is_safe {
+        return reply::mistaken(login, &answer.why);
+    }
+    let lines: Vec<&str> = answer.lines.iter().map(String::as_str).collect();
+    let lines = if lines.is_empty() { String::new() } else { format!("\n{}", to_copy(&lines)) };
     format!("❌ {}: not done: {}\n{lines}", code(login), prose(&answer.why))
 }
 
