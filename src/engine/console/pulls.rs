@@ -79,6 +79,11 @@ impl Pulls {
         self.due.insert(number, now);
     }
 
+    /// Returns the pull requests that are planned for.
+    pub fn numbers(&self) -> impl Iterator<Item = ThreadNumber> {
+        self.known.keys().copied()
+    }
+
     pub fn is_open(&self, number: ThreadNumber) -> bool {
         self.known.contains_key(&number)
     }
