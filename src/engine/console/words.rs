@@ -164,7 +164,9 @@ impl Console {
         };
         let old =
             self.outbox.slots(|slot| !matches!(slot, Slot::Status { .. }) && !kept.contains(slot) && is_old(slot));
-        old.iter().for_each(|slot| self.outbox.release(slot));
+        for slot in &old {
+            self.outbox.release(slot);
+        }
     }
 
     /// Forgets what is known of what a story said. It stays on the forge.
