@@ -164,8 +164,9 @@ impl Console {
         if let Some(story) = self.stories.get_mut(&story.commit) {
             story.help |= help;
         }
-        let story = self.stories.get(&story.commit).cloned();
-        story.into_iter().for_each(|story| self.tell_story(&story, now));
+        if let Some(story) = self.stories.get(&story.commit).cloned() {
+            self.tell_story(&story, now);
+        }
     }
 
     async fn instruct(&self, command: Command, person: Person) -> Result<String, Refusal> {

@@ -59,6 +59,8 @@ const HOOKED_POLL_FACTOR: u32 = 10;
 const HOOKED_POLL_MAX: Duration = Duration::from_mins(5);
 /// How long webhooks count as alive after their last word.
 const HOOKED_FOR: SignedDuration = SignedDuration::from_hours(1);
+/// How often what nobody asks for any more is forgotten.
+const TIDY_EVERY: SignedDuration = SignedDuration::from_hours(1);
 /// Comments that wait to be read; hints beyond are dropped, and looking finds them.
 const HINTS_MAX: usize = 1000;
 
@@ -182,6 +184,8 @@ struct Console {
     hooked_at: Option<Timestamp>,
     /// Conversations whose comments are to be listed.
     to_list: BTreeSet<ThreadNumber>,
+    /// When what nobody asks for any more is forgotten next.
+    tidy_at: Timestamp,
     /// Stories whose thread is to be looked for, and when.
     to_find: BTreeMap<CommitId, Timestamp>,
     finishing: Option<oneshot::Sender<()>>,
@@ -228,6 +232,7 @@ impl Console {
             look_at: now,
             hooked_at: None,
             to_list: BTreeSet::new(),
+            tidy_at: now,
             to_find,
             finishing: None,
             said: BTreeMap::new(),
@@ -324,6 +329,10 @@ impl Console {
         for commit in self.stories.forget(now) {
             self.forget_story(&commit);
         }
+        if self.tidy_at <= now {
+            self.tidy_at = now + TIDY_EVERY;
+            self.tidy(now);
+        }
         let mut ops = Vec::new();
         for (commit, story) in self.stories.take_changed() {
             ops.push(books::story_op(&commit, story.as_ref()));
@@ -408,7 +417,9 @@ impl Console {
             Next::At(at) => Some(at),
             Next::Write(_) | Next::Nothing => None,
         };
-        let read = self.to_find.values().copied().chain([self.look_at]).chain(self.pulls.next_wake()).min();
+        // Nothing can be planned before the commit in force is known.
+        let pulls = self.pulls.next_wake().filter(|_| self.accepted.is_some());
+        let read = self.to_find.values().copied().chain([self.look_at]).chain(pulls).min();
         let has_reading = !self.to_read.is_empty() || !self.to_list.is_empty() || self.me.is_none();
         let read = read.filter(|_| !has_reading).or(Some(now));
         // What failed is not tried again before its pause is over.

@@ -44,7 +44,7 @@ impl Console {
             Outcome::Failed(error) => self.warn(error, now),
             Outcome::Stands { .. } => tracing::debug!(slot = write.slot.key(), "said on the forge"),
             Outcome::Gone => {
-                tracing::warn!(slot = write.slot.key(), "a comment of ours was deleted; it is written again")
+                tracing::warn!(slot = write.slot.key(), "a comment of ours was deleted; it is written again");
             }
         }
         let now = self.now();
