@@ -10,7 +10,7 @@ use super::books::{self, Heard};
 use super::outbox::{Saying, Slot};
 use super::story::Story;
 use super::weigh::{Answer, Meaning, Verdict, meaning, verdict};
-use super::{Console, clock};
+use super::Console;
 use crate::http::Instruction;
 use crate::model::chat::ChatCommand;
 use crate::model::commands::{Command, Person, Refusal, Verb};
@@ -82,7 +82,7 @@ impl Console {
     /// Deals with a comment as it was read just now, once.
     async fn hear(&mut self, thread: ThreadNumber, comment: &Comment) {
         let Some(me) = self.me.clone() else { return };
-        let now = clock::now();
+        let now = self.now();
         let dealt = match verdict(comment, &me, self.settings.voice.short, now) {
             // Nothing is kept of what concerns nobody: it is as quickly told again.
             Verdict::Ignore(_) => return,

@@ -144,7 +144,7 @@ impl Pulls {
 impl Console {
     /// Asks for the open pull requests.
     pub(super) async fn list_pulls(&mut self) {
-        let now = clock::now();
+        let now = self.now();
         let Some(branch) = self.followed().await else { return };
         let Some(mut open) = self.read(self.doors.forge.open_pulls(&branch).await) else { return };
         open.sort_by_key(|pull| std::cmp::Reverse(pull.number));
@@ -257,7 +257,7 @@ impl Console {
 
     /// Says a plan that was made.
     pub(super) fn planned(&mut self, made: Made) {
-        let now = clock::now();
+        let now = self.now();
         self.pulls.making = None;
         // It moved or closed meanwhile: another plan is due, or none.
         let Some(known) = self.pulls.known.get_mut(&made.number).filter(|known| known.head == made.head) else {

@@ -286,14 +286,18 @@ impl Stories {
     fn commit_of(&self, told: &Told, way: &Progress) -> Option<CommitId> {
         let is_told_of = |commit: &CommitId| self.get(commit).and_then(|story| story.placements.get(&told.placement));
         let moved = told.concerned_by.as_ref().or(self.accepted.as_ref().filter(|_| way.commit.is_none()));
+        let is_begun = |story: &&Story| {
+            let known = story.placements.get(&told.placement);
+            known.is_some_and(|known| known.snapshot == way.snapshot && !known.state.is_final())
+        };
         let Some(own) = &way.commit else {
             // Once begun it goes on where it began.
-            let open = self.iter().filter(|story| {
-                let known = story.placements.get(&told.placement);
-                known.is_some_and(|known| known.snapshot.is_none() && !known.state.is_final())
-            });
+            let open = self.iter().filter(is_begun);
             return open.map(|story| story.commit.clone()).last().or_else(|| moved.cloned());
         };
+        // A life that did not see the later commit come finds its story begun.
+        let begun = || self.iter().filter(is_begun).map(|story| &story.commit).find(|commit| *commit != own);
+        let moved = moved.or_else(begun);
         let is_done = is_told_of(own).is_none_or(|known| known.state == ProgressState::Done);
         match moved {
             Some(later) if later != own && is_done && (!way.state.is_final() || is_told_of(later).is_some()) => {
@@ -363,3 +367,6 @@ impl Stories {
         changed.into_iter().map(|commit| (commit.clone(), self.by_commit.get(&commit).cloned())).collect()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,7 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 use tokio::sync::oneshot;
 
 use super::story::{Story, Thread};
-use super::{Console, clock};
+use super::Console;
 use crate::engine::follow::Request;
 use crate::git;
 use crate::model::forge::ThreadNumber;
@@ -20,7 +20,7 @@ const COMMITS_ASKED_MAX: usize = 20;
 impl Console {
     /// Looks for the conversation of a story.
     pub(super) async fn find_thread(&mut self, commit: &CommitId) {
-        let now = clock::now();
+        let now = self.now();
         let Some(story) = self.stories.get(commit).filter(|story| story.thread.is_none()).cloned() else {
             self.to_find.remove(commit);
             return;

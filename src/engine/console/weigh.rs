@@ -264,3 +264,6 @@ fn superseded(way: &Progress) -> Option<&str> {
 fn listing(words: impl Iterator<Item = String>) -> String {
     words.collect::<Vec<_>>().join(", ")
 }
+
+#[cfg(test)]
+mod tests;
