@@ -129,13 +129,13 @@ impl Hosted {
     }
 
     /// Waits until a status of a commit is as told; the context is that of the whole rollout, or of one stage.
-    fn await_status(&self, commit: &str, of: &str, state: &str) -> Result<Instant> {
-        let context = format!("gitfleet/{NAME}{of}");
+    fn await_status(&self, commit: &str, stage: &str, wanted: &str) -> Result<Instant> {
+        let context = format!("gitfleet/{NAME}{stage}");
         let gitea = self.gitea()?;
-        quick(&format!("{context} of {commit} to be {state}"), LOOK_PAUSE, || {
+        quick(&format!("{context} of {commit} to be {wanted}"), LOOK_PAUSE, || {
             // Until Gitea has taken note of a push it knows no such commit.
             let statuses = gitea.statuses(&self.repo, commit).unwrap_or_default();
-            statuses.iter().any(|status| status["context"] == context.as_str() && status["status"] == state)
+            statuses.iter().any(|status| status["context"] == context.as_str() && status["status"] == wanted)
         })
         .with_context(|| self.world.log())
     }

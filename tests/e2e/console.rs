@@ -43,7 +43,8 @@ struct Stage {
 }
 
 impl Stage {
-    fn new(name: &str) -> Self {
+    /// `poll` is how often the daemon looks by itself.
+    fn new(name: &str, poll: &str) -> Self {
         let gitea = gitea();
         gitea.create_repo(name).expect("a repository");
         let repo = format!("{}/{name}", gitea.user);
@@ -56,7 +57,7 @@ impl Stage {
         fs::write(world.path().join("token"), &bot.token).expect("the token is written");
         fs::write(world.path().join("hook-secret"), SECRET).expect("the secret is written");
         let source = format!(
-            "url: '{}', branch: main, pollInterval: 1s, tokenFile: token, allowInsecureHttp: true",
+            "url: '{}', branch: main, pollInterval: {poll}, tokenFile: token, allowInsecureHttp: true",
             gitea.repo_url(name)
         );
         let forge = format!(
@@ -177,7 +178,17 @@ fn app(name: &str, version: &str) -> String {
 
 #[test]
 fn the_pull_request_is_the_console_with_polling_only() {
-    story(&Stage::new("console-polling"));
+    story(&Stage::new("console-polling", "1s"));
+}
+
+#[test]
+fn the_pull_request_is_the_console_with_webhooks() {
+    // Nothing is looked for within the test's time: what happens was told by the hook.
+    let stage = Stage::new("console-hooks", "1h");
+    let url = format!("http://127.0.0.1:{}/webhooks/gitea", stage.world.port());
+    let setup = stage.world.gitfleet(&["forge", "setup", "-c", "gitfleet.yaml", "--url", &url]);
+    assert!(setup.status.success(), "{}", String::from_utf8_lossy(&setup.stderr));
+    story(&stage);
 }
 
 /// A change from its pull request to every cluster, and what may go wrong on the way.

@@ -14,6 +14,9 @@ use crate::telemetry::metrics::{ByForgeCall, ForgeAnswer, ForgeMethod, Metrics};
 /// Where the key is kept that hidden values are marked with: it must stay the same, or the marks in comments change.
 const MASK_KEY: &str = "forge/mask";
 
+/// A forge, and how it is talked with.
+pub type Connected = (Arc<dyn Forge>, Settings);
+
 /// Why the forge cannot be talked with at all.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -65,7 +68,7 @@ pub fn connect(
     source: &str,
     store: &dyn Store,
     metrics: &Metrics,
-) -> Result<Option<(Arc<dyn Forge>, Settings)>, Error> {
+) -> Result<Option<Connected>, Error> {
     let (Some(settings), Some(forge)) = (forge_settings(configuration)?, &configuration.forge) else {
         return Ok(None);
     };

@@ -6,11 +6,11 @@ use jiff::{SignedDuration, Timestamp};
 use sha2::{Digest as _, Sha256};
 use tokio::sync::oneshot;
 
+use super::Console;
 use super::books::{self, Heard};
 use super::outbox::{Saying, Slot};
 use super::story::Story;
 use super::weigh::{Answer, Meaning, Verdict, meaning, verdict};
-use super::{Console, clock};
 use crate::http::Instruction;
 use crate::model::chat::ChatCommand;
 use crate::model::commands::{Command, Person, Refusal, Verb};
@@ -82,7 +82,7 @@ impl Console {
     /// Deals with a comment as it was read just now, once.
     async fn hear(&mut self, thread: ThreadNumber, comment: &Comment) {
         let Some(me) = self.me.clone() else { return };
-        let now = clock::now();
+        let now = self.now();
         let dealt = match verdict(comment, &me, self.settings.voice.short, now) {
             // Nothing is kept of what concerns nobody: it is as quickly told again.
             Verdict::Ignore(_) => return,
@@ -164,8 +164,9 @@ impl Console {
         if let Some(story) = self.stories.get_mut(&story.commit) {
             story.help |= help;
         }
-        let story = self.stories.get(&story.commit).cloned();
-        story.into_iter().for_each(|story| self.tell_story(&story, now));
+        if let Some(story) = self.stories.get(&story.commit).cloned() {
+            self.tell_story(&story, now);
+        }
     }
 
     async fn instruct(&self, command: Command, person: Person) -> Result<String, Refusal> {

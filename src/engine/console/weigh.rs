@@ -113,14 +113,14 @@ pub fn meaning(
         return Ok(vec![Meaning::Do(command(Verb::Resume, String::new(), chat))]);
     }
     let meant = placements(story, chat)?;
-    let all = match chat.verb {
+    let all: Vec<_> = match chat.verb {
         ChatVerb::Approve | ChatVerb::Reject => return gates(story, &meant, chat, said_at),
-        ChatVerb::Pause | ChatVerb::Resume => Vec::from_iter(meant.iter().filter(|(_, way)| !way.state.is_final())),
+        ChatVerb::Pause | ChatVerb::Resume => meant.iter().filter(|(_, way)| !way.state.is_final()).collect(),
         ChatVerb::Retry => {
             let can = |way: &Progress| !matches!(way.state, ProgressState::Done | ProgressState::Superseded { .. });
-            Vec::from_iter(meant.iter().filter(|(_, way)| can(way)))
+            meant.iter().filter(|(_, way)| can(way)).collect()
         }
-        ChatVerb::Rollback => Vec::from_iter(meant.iter().filter(|(_, way)| superseded(way).is_none())),
+        ChatVerb::Rollback => meant.iter().filter(|(_, way)| superseded(way).is_none()).collect(),
         ChatVerb::Status | ChatVerb::Help => Vec::new(),
     };
     let verb = match chat.verb {
@@ -167,12 +167,12 @@ fn command(verb: Verb, target: String, chat: &ChatCommand) -> Command {
 
 /// Returns the placements of a story that a command is about.
 fn placements<'a>(story: &'a Story, chat: &ChatCommand) -> Result<Vec<(&'a PlacementKey, &'a Progress)>, Answer> {
-    let Some(named) = &chat.placement else { return Ok(story.placements.iter().collect()) };
-    let is_named = |key: &PlacementKey| key.name == *named || key.to_string() == *named;
+    let Some(wanted) = &chat.placement else { return Ok(story.placements.iter().collect()) };
+    let is_named = |key: &PlacementKey| key.name == *wanted || key.to_string() == *wanted;
     let found: Vec<_> = story.placements.iter().filter(|(key, _)| is_named(key)).collect();
     if found.is_empty() {
         let names = listing(story.placements.keys().map(ToString::to_string));
-        return Err(Answer::of(format!("no placement {named} is rolled out here; there is {names}")));
+        return Err(Answer::of(format!("no placement {wanted} is rolled out here; there is {names}")));
     }
     Ok(found)
 }
@@ -207,9 +207,8 @@ fn gates(
     of_stage
         .into_iter()
         .map(|(key, progress, gate)| {
-            if chat.sha.is_none() {
-                was_shown(story, key, gate, verb, said_at)?;
-            }
+            was_shown(story, key, gate, chat, said_at)
+                .map_err(|why| Answer { lines: vec![line(&(key, progress, gate))], ..Answer::of(why) })?;
             let target =
                 if gate.stage == DELETION_GATE { key.to_string() } else { progress.run.clone().unwrap_or_default() };
             Ok(Meaning::Do(Command {
@@ -221,22 +220,23 @@ fn gates(
         .collect()
 }
 
-/// Says whether a gate's author could see what it is about when they wrote.
+/// Says whether a comment's author could see what the gate is about when they wrote. Whoever names the commit has looked, also
+/// where what waits has just changed.
 fn was_shown(
     story: &Story,
     key: &PlacementKey,
     gate: &GateProgress,
-    verb: Verb,
+    chat: &ChatCommand,
     said_at: Timestamp,
-) -> Result<(), Answer> {
+) -> Result<(), &'static str> {
     let of_gate = || story.shown.iter().filter(|shown| shown.placement == *key && shown.stage == gate.stage);
     let from = of_gate().find(|shown| shown.digest == gate.digest).map(|shown| shown.from);
     let had_other = of_gate().any(|shown| shown.digest != gate.digest);
-    let instead = |why: &str| Err(Answer { lines: vec![line(story, key, gate, verb)], ..Answer::of(why) });
+    let is_settled = |from| !had_other || chat.sha.is_some() || said_at.duration_since(from) > SHOWN_CHANGE;
     match from {
-        Some(from) if from <= said_at && (!had_other || said_at.duration_since(from) > SHOWN_CHANGE) => Ok(()),
-        Some(_) if had_other => instead("what waits changed while you wrote; look again, then write:"),
-        _ => instead("what waits was not shown yet when you wrote; look again, then write:"),
+        Some(from) if from <= said_at && is_settled(from) => Ok(()),
+        Some(_) if had_other => Err("what waits changed while you wrote; look again, then write:"),
+        _ => Err("what waits was not shown yet when you wrote; look again, then write:"),
     }
 }
 
@@ -264,3 +264,6 @@ fn superseded(way: &Progress) -> Option<&str> {
 fn listing(words: impl Iterator<Item = String>) -> String {
     words.collect::<Vec<_>>().join(", ")
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,8 @@
 //! What is to stand on the forge because of a story: which slots, which words, how soon. The words themselves are the report
 //! room's.
 
+use std::collections::BTreeSet;
+
 use jiff::{SignedDuration, Timestamp};
 use sha2::{Digest as _, Sha256};
 
@@ -24,6 +26,8 @@ const STAGE_PAUSE: SignedDuration = SignedDuration::from_secs(3);
 const COUNTS_PAUSE: SignedDuration = SignedDuration::from_secs(30);
 /// The least time between two edits of a comment, where nobody has to act and nothing is over.
 const EDIT_PAUSE: SignedDuration = SignedDuration::from_secs(10);
+/// How long what was said is remembered where nothing else asks for it.
+const SAID_KEPT: SignedDuration = SignedDuration::from_hours(24 * 30);
 /// Characters of a marker's id: 64 bits, so that a million comments do not collide by accident.
 const MARK_CHARS: usize = 16;
 
@@ -145,6 +149,23 @@ impl Console {
             if self.outbox.entry(&slot).is_none() {
                 self.outbox.say(slot, Saying::Comment { thread, body }, now);
             }
+        }
+    }
+
+    /// Forgets what was said long ago and will not be said again: answers, signs, notices. What tells a story or holds a plan is
+    /// kept as long as those are.
+    pub(super) fn tidy(&mut self, now: Timestamp) {
+        let rollouts = self.stories.iter().map(|story| self.rollout_slot(&story.commit));
+        let plans = self.pulls.numbers().map(|number| self.plan_slot(number));
+        let kept: BTreeSet<Slot> = rollouts.chain(plans).map(|id| Slot::Comment { id }).collect();
+        let is_old = |slot: &Slot| {
+            let entry = self.outbox.entry(slot).filter(|entry| entry.wanted.is_none());
+            entry.and_then(|entry| entry.written_at).is_some_and(|at| now.duration_since(at) > SAID_KEPT)
+        };
+        let old =
+            self.outbox.slots(|slot| !matches!(slot, Slot::Status { .. }) && !kept.contains(slot) && is_old(slot));
+        for slot in &old {
+            self.outbox.release(slot);
         }
     }
 

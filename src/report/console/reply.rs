@@ -107,8 +107,8 @@ pub fn help(voice: &Voice) -> String {
         ("reject STAGE [-- why]", "say no: the rollout ends, and what is done stays"),
         ("pause [-- why]", "start nothing new"),
         ("resume", "go on"),
-        ("retry [STAGE] [cluster=NAME]", "try again what failed"),
-        ("rollback [STAGE] [to=COMMIT]", "return to the last commit that succeeded, or to this one"),
+        ("retry [placement=NAME]", "try again what failed"),
+        ("rollback [placement=NAME] [to=COMMIT]", "return to the last commit that succeeded, or to this one"),
         ("status", "bring the comment up to date"),
         ("help", "show this list"),
     ];
