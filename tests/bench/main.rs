@@ -29,14 +29,15 @@ use serde_json::Value;
 const HELP: &str = "\
 Benchmarks; see docs/benchmarks.md. Results go to target/bench/results.json.
 
-Usage: bench.sh [OPTIONS] [B1 B2 B3 B5 B11 B12 memory]...    (all of them by default)
+Usage: bench.sh [OPTIONS] [B1 B2 B3 B5 B11 B12 approvals memory]...    (all of them by default)
 
   B1      a commit that changes 10 objects, until 1, 4 and 8 clusters hold them
   B2      2,000 objects on 4 clusters, cold
   B3      requests while nothing changes, 1,000 objects on 4 clusters
   B5      the plan of 10,000 manifests, 40 placements, 100 clusters
-  B11     a push to its first status, an approval to its first write, and what a rollout asks of the git host
+  B11     a push to the first status of its commit on a Gitea
   B12     deliveries of the git host in a flood of others
+  approvals  an approving comment to the next stage's first write, and what a rollout asks of the git host
   memory  the daemon's resident memory with 4 clusters of 500 objects
 
 Options:
@@ -44,7 +45,7 @@ Options:
   -h, --help    this text
 ";
 
-const ALL: [&str; 7] = ["B1", "B2", "B3", "B5", "B11", "B12", "memory"];
+const ALL: [&str; 8] = ["B1", "B2", "B3", "B5", "B11", "B12", "approvals", "memory"];
 
 /// Exit code for wrong usage.
 const USAGE: u8 = 64;
@@ -83,7 +84,8 @@ async fn run(arguments: &Arguments) -> Result<()> {
             "B2" => fleets::bulk().await?,
             "B3" => fleets::silence(arguments.window).await?,
             "B5" => plan::plan()?,
-            "B11" => forge::console()?,
+            "B11" => forge::push_to_status()?,
+            "approvals" => forge::approvals()?,
             "B12" => forge::deliveries().await?,
             _ => fleets::memory().await?,
         };

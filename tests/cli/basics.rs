@@ -29,6 +29,7 @@ fn help() {
       rollback    Return a placement to an earlier snapshot
       retry       Try failed clusters again, or a snapshot that was rolled back or rejected
       export      Print what other tools need of the records
+      member      Prepare a member cluster
       forge       Connect the git host: statuses, comments, webhooks
       crd         Print the CustomResourceDefinitions of the kinds that gitfleet reads
       config      Print what the configuration file may hold

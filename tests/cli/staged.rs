@@ -151,8 +151,8 @@ fn a_plan_has_the_stages_in_update_order() {
     let rollout = &plan["placements"][0]["rollout"];
     assert_eq!((&rollout["type"], &rollout["strategy"]), (&json!("External"), &json!("steps")));
     let stages = json!([
-        {"name": "dev", "clusters": ["d"], "maxConcurrency": 1},
-        {"name": "staging", "clusters": ["s"], "maxConcurrency": 1},
+        {"name": "dev", "clusters": ["d"], "maxConcurrency": 1, "after": [{"type": "TimedWait", "waitTime": "1s"}]},
+        {"name": "staging", "clusters": ["s"], "maxConcurrency": 1, "after": [{"type": "Approval"}]},
         {"name": "production", "clusters": ["p1", "p2"], "maxConcurrency": 1},
     ]);
     assert_eq!(rollout["stages"], stages);
