@@ -6,11 +6,11 @@ use jiff::{SignedDuration, Timestamp};
 use sha2::{Digest as _, Sha256};
 use tokio::sync::oneshot;
 
+use super::Console;
 use super::books::{self, Heard};
 use super::outbox::{Saying, Slot};
 use super::story::Story;
 use super::weigh::{Answer, Meaning, Verdict, meaning, verdict};
-use super::Console;
 use crate::http::Instruction;
 use crate::model::chat::ChatCommand;
 use crate::model::commands::{Command, Person, Refusal, Verb};

@@ -2,8 +2,8 @@
 
 use jiff::Timestamp;
 
-use super::outbox::{Outcome, Saying, Slot, Write, says_already};
 use super::Console;
+use super::outbox::{Outcome, Saying, Slot, Write, says_already};
 use crate::forge::{Error, Result};
 use crate::model::forge::{Comment, ThreadNumber};
 use crate::model::id::CommitId;

@@ -142,7 +142,9 @@ fn says(story: &Story, thread: ThreadNumber, line: &str, said_at: Timestamp) -> 
     let Chat::Commands(chats) = parse(line, "gitfleet", true) else { panic!("{line} is no command") };
     match meaning(story, thread, &chats[0], said_at) {
         Ok(all) => all.iter().map(words).collect::<Vec<_>>().join("; "),
-        Err(Answer { why, lines, .. }) => format!("no: {why}{}", lines.iter().map(|line| format!(" | {line}")).collect::<String>()),
+        Err(Answer { why, lines, .. }) => {
+            format!("no: {why}{}", lines.iter().map(|line| format!(" | {line}")).collect::<String>())
+        }
     }
 }
 
@@ -166,8 +168,10 @@ fn what_lines_mean() {
     let moving = || story(vec![way("api", Done, None), way("web", Moving, None)]);
     let failed = || story(vec![way("web", Failed, None)]);
     let ended = || Story { ended_at: Some(at(0)), ..story(vec![way("web", Done, None)]) };
-    let superseded =
-        || Story { ended_at: Some(at(0)), ..story(vec![way("web", Superseded { by: CommitId::new("fedcba9876") }, None)]) };
+    let superseded = || Story {
+        ended_at: Some(at(0)),
+        ..story(vec![way("web", Superseded { by: CommitId::new("fedcba9876") }, None)])
+    };
     let deleting = || {
         let mut way = Progress { run: None, ..way("web", WaitingForPerson, None) };
         way.deletions = Some(gate("deletion", "digest-deletion"));
@@ -191,7 +195,12 @@ fn what_lines_mean() {
         (waiting(), 7, "/approve canary placement=db", "no: no placement db is rolled out here; there is web"),
         (both(), 7, "/approve canary", "no: stage canary waits in more than one placement; write one of these:"),
         (both(), 7, "/approve canary placement=api", "approve api-1 canary @digest-api-canary"),
-        (both(), 7, "/approve --all", "approve api-1 canary @digest-api-canary; approve web-1 canary @digest-web-canary"),
+        (
+            both(),
+            7,
+            "/approve --all",
+            "approve api-1 canary @digest-api-canary; approve web-1 canary @digest-web-canary",
+        ),
         (deleting(), 7, "/approve deletion", "approve web deletion @digest-deletion"),
         (deleting(), 7, "/approve canary", "no: stage canary waits for nobody; what waits:"),
         (moving(), 7, "/approve canary", "no: nothing waits for an approval here"),
@@ -206,7 +215,12 @@ fn what_lines_mean() {
         (ended(), 7, "/approve canary", "no: this rollout is over"),
         (ended(), 7, "/retry", "no: this rollout is over"),
         (ended(), 7, "/rollback", "rollback web"),
-        (superseded(), 7, "/approve canary", "no: this rollout was superseded by commit fedcba9; what waits is told there"),
+        (
+            superseded(),
+            7,
+            "/approve canary",
+            "no: this rollout was superseded by commit fedcba9; what waits is told there",
+        ),
         (superseded(), 7, "/rollback", "no: this rollout was superseded by commit fedcba9"),
         (superseded(), 7, "/retry", "no: this rollout was superseded by commit fedcba9"),
         (rewritten(), 7, "/resume", "resume "),
