@@ -37,7 +37,6 @@ mod threads;
 mod weigh;
 mod words;
 
-pub use books::FORGE_PREFIX;
 use books::{Books, Heard};
 pub use connect::{Error as ConnectError, connect, forge_settings, kind};
 use outbox::{Next, Outbox};
@@ -95,7 +94,7 @@ pub enum News {
 pub struct Doors {
     /// The forge.
     pub forge: Arc<dyn Forge>,
-    /// Where its records are. Nobody else writes below [`FORGE_PREFIX`].
+    /// Where its records are. Nobody else writes below [`FORGE_PREFIX`](crate::store::records::FORGE_PREFIX).
     pub store: Arc<dyn Store>,
     /// The source's thread.
     pub requests: Sender<Request>,

@@ -75,6 +75,7 @@ fn a_run_may_be_called_as_another_placement_is() {
             target: "p-0".to_owned(),
             stage: stage.map(str::to_owned),
             to: None,
+            to_commit: None,
             digest: None,
             reason: None,
             message: None,
