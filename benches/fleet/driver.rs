@@ -175,7 +175,11 @@ impl Driver {
                     let answer = News::Payload(snapshot, Err("nothing is read again here".to_owned()));
                     self.heard.push_back(Event::Source(answer));
                 }
-                Effect::StopMember(_) | Effect::LetIn(_) | Effect::Retain(_) | Effect::Publish(_) => {}
+                Effect::StopMember(_)
+                | Effect::LetIn(_)
+                | Effect::Retain(_)
+                | Effect::Publish(_)
+                | Effect::Console(_) => {}
             }
         }
         self.spent.members += started.elapsed();

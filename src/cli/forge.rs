@@ -11,8 +11,9 @@ use secrecy::{ExposeSecret as _, SecretString};
 use super::books::load_configuration;
 use super::exit::Exit;
 use super::output::{self, Terminal};
-use crate::config::{Configuration, ForgeType, read_pem, read_secret, read_webhook_secrets};
-use crate::forge::{Ability, Admin, Auth, Error, HookRepair, Kind, Known, Result as ForgeResult, Settings};
+use crate::config::{Configuration, read_webhook_secrets};
+use crate::engine::console;
+use crate::forge::{Ability, Admin, Error, HookRepair, Kind, Known, Result as ForgeResult, Settings};
 use crate::model::forge::Permission;
 use crate::report::table::Table;
 
@@ -53,25 +54,13 @@ pub struct Setup {
     dry_run: bool,
 }
 
-/// Returns how the edge is told which host, and as whom.
+/// Returns which host it is, and as whom we act.
 ///
 /// # Errors
 /// There is no forge in the configuration, or a secret's file cannot be read.
-pub(super) fn settings(configuration: &Configuration) -> anyhow::Result<Settings> {
-    let Some(forge) = &configuration.forge else {
-        bail!("the configuration has no section `forge`; docs/forges.md shows one");
-    };
-    let (owner, name) = forge.owner_and_name();
-    let auth = match (&forge.token_file, &forge.app) {
-        (Some(path), _) => Auth::Token(read_secret(path)?),
-        (None, Some(app)) => Auth::App { id: app.id, pem: read_pem(&app.private_key_file)? },
-        (None, None) => bail!("the configuration names neither forge.tokenFile nor forge.app"),
-    };
-    let kind = match forge.type_ {
-        ForgeType::Gitea => Kind::Gitea,
-        ForgeType::Github => Kind::GitHub,
-    };
-    Ok(Settings { kind, url: forge.url.clone(), owner: owner.to_owned(), name: name.to_owned(), auth })
+fn settings(configuration: &Configuration) -> anyhow::Result<Settings> {
+    let settings = console::forge_settings(configuration)?;
+    settings.context("the configuration has no section `forge`; docs/forges.md shows one")
 }
 
 impl Forge {

@@ -106,7 +106,7 @@ impl Hall {
     ) -> Result<Self, Error> {
         let books = Books::read(store.as_ref())?;
         let source = identity(&configuration);
-        let forge = console::connect(&configuration, &source, store.as_ref())?;
+        let forge = console::connect(&configuration, &source, store.as_ref(), &metrics)?;
         let (hub_sender, hub_reports) = mpsc::unbounded_channel();
         let hub = hub_settings(&configuration, &source).map(|hub| HubTask::start(hub, hub_sender));
         let spec = source_spec(&configuration)?;

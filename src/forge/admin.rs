@@ -51,7 +51,7 @@ struct Version {
 impl Admin {
     /// Returns the repository; see [`super::connect`].
     pub fn connect(settings: &Settings) -> Result<Self> {
-        super::rest(settings).map(Self)
+        super::rest(settings, None).map(Self)
     }
 
     /// Returns the repository as the daemon sees it.

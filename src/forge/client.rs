@@ -1,5 +1,7 @@
 //! What both hosts' clients share: one try for each call, an upper bound for every answer, and what each status means.
 
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -9,7 +11,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::{Error, Kind, Result};
+use super::{Called, Error, Kind, Meter, Result};
 
 /// How long connecting may take.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -30,20 +32,72 @@ const WORDS_MAX: usize = 300;
 /// Source: GitHub, "Best practices for using the REST API".
 const WAIT_UNSAID: Duration = Duration::from_mins(1);
 
+/// Pages of lists that are kept to be asked for again: those of the pull requests and conversations that are polled.
+const KEPT_MAX: usize = 64;
+/// Largest page that is kept, in bytes; a hundred comments of people are far below it.
+const KEPT_BYTES_MAX: usize = 256 * 1024;
+
 /// An answer, whatever its status.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Answer {
     pub status: StatusCode,
     pub headers: HeaderMap,
     pub body: Bytes,
 }
 
-/// Sends one request once; `path` follows the base of the API. Follows no redirect.
+/// One request.
+pub(super) struct Call<'a> {
+    /// What it is for, for errors.
+    pub what: &'a str,
+    pub method: Method,
+    /// Follows the base of the API.
+    pub path: &'a str,
+    pub body: Option<Vec<u8>>,
+    /// The tag of the answer that we have: the host answers 304 where it would be the same.
+    pub known: Option<String>,
+}
+
+/// Sends one request once. Follows no redirect.
 #[async_trait]
 pub(super) trait Wire: Send + Sync {
     /// # Errors
     /// There is no answer. [`Error::Unreachable`] for whatever happened on the way.
-    async fn send(&self, what: &str, method: Method, path: &str, body: Option<Vec<u8>>) -> Result<Answer>;
+    async fn send(&self, call: Call<'_>) -> Result<Answer>;
+}
+
+/// Pages of lists as they were last, by path, with their tags. A 304 is not counted against GitHub's limits.
+///
+/// Source: GitHub, "Best practices for using the REST API", conditional requests.
+#[derive(Default)]
+struct Kept {
+    pages: BTreeMap<String, (String, Answer)>,
+    /// Paths, the oldest first.
+    order: VecDeque<String>,
+}
+
+impl Kept {
+    fn tag(&self, path: &str) -> Option<String> {
+        self.pages.get(path).map(|(tag, _)| tag.clone())
+    }
+
+    fn page(&self, path: &str) -> Option<Answer> {
+        self.pages.get(path).map(|(_, answer)| answer.clone())
+    }
+
+    fn keep(&mut self, path: &str, answer: &Answer) {
+        let tag = answer.headers.get(header::ETAG).and_then(|tag| tag.to_str().ok());
+        let Some(tag) = tag.filter(|_| answer.status == StatusCode::OK && answer.body.len() <= KEPT_BYTES_MAX) else {
+            return;
+        };
+        if self.pages.insert(path.to_owned(), (tag.to_owned(), answer.clone())).is_none() {
+            self.order.push_back(path.to_owned());
+        }
+        if self.order.len() > KEPT_MAX
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.pages.remove(&oldest);
+        }
+    }
 }
 
 /// A host's API.
@@ -52,18 +106,51 @@ pub(super) struct Client {
     kind: Kind,
     /// The base of the API, without a slash at its end.
     base: String,
+    meter: Option<Meter>,
+    kept: Mutex<Kept>,
 }
 
 impl Client {
-    pub fn new(wire: Box<dyn Wire>, kind: Kind, base: String) -> Self {
-        Self { wire, kind, base }
+    pub fn new(wire: Box<dyn Wire>, kind: Kind, base: String, meter: Option<Meter>) -> Self {
+        Self { wire, kind, base, meter, kept: Mutex::default() }
+    }
+
+    /// Sends, once, and tells the meter.
+    async fn send(&self, call: Call<'_>) -> Result<Answer> {
+        let method = call.method.clone();
+        let answer = self.wire.send(call).await;
+        if let Some(meter) = &self.meter {
+            meter(&method, called(answer.as_ref().ok()));
+        }
+        answer
     }
 
     /// Reads, and follows a redirect inside the API.
     pub async fn read(&self, what: &str, path: &str) -> Result<Answer> {
+        self.follow(what, path, None).await
+    }
+
+    /// Reads a page of a list; one that did not change since it was read last is not sent again. Gitea has no tags.
+    async fn read_page(&self, what: &str, path: &str) -> Result<Answer> {
+        let known = self.kept.lock().unwrap_or_else(PoisonError::into_inner).tag(path);
+        let answer = self.follow(what, path, known).await?;
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if answer.status == StatusCode::NOT_MODIFIED {
+            let why = "the host answers 304 to what it was not asked".to_owned();
+            return kept.page(path).ok_or_else(|| Error::Unreachable { what: what.to_owned(), why });
+        }
+        kept.keep(path, &answer);
+        Ok(answer)
+    }
+
+    async fn follow(&self, what: &str, path: &str, known: Option<String>) -> Result<Answer> {
         let mut path = path.to_owned();
         for _ in 0..=REDIRECTS_MAX {
-            let answer = self.wire.send(what, Method::GET, &path, None).await?;
+            let call = Call { what, method: Method::GET, path: &path, body: None, known: known.clone() };
+            let answer = self.send(call).await?;
+            if answer.status == StatusCode::NOT_MODIFIED && known.is_some() {
+                return Ok(answer);
+            }
             if !answer.status.is_redirection() || answer.status == StatusCode::NOT_MODIFIED {
                 return checked(what, answer);
             }
@@ -103,7 +190,7 @@ impl Client {
     ) -> Result<Vec<T>> {
         let mut all = Vec::new();
         for page in 1..=PAGES_MAX {
-            let answer = self.read(what, &self.page(path, page)).await?;
+            let answer = self.read_page(what, &self.page(path, page)).await?;
             let found = items(parsed(what, &answer)?);
             let empty = found.is_empty();
             all.extend(found);
@@ -127,7 +214,7 @@ impl Client {
     /// Writes, once, and returns the answer whatever its status.
     pub async fn try_write(&self, what: &str, method: Method, path: &str, body: &impl Serialize) -> Result<Answer> {
         let body = serde_json::to_vec(body).expect("our own structs have a JSON form");
-        self.wire.send(what, method, path, Some(body)).await
+        self.send(Call { what, method, path, body: Some(body), known: None }).await
     }
 
     /// Writes, once. A redirect is not followed: what was meant for one repository must not reach another.
@@ -177,6 +264,18 @@ pub(super) fn checked(what: &str, answer: Answer) -> Result<Answer> {
         408 | 500..=599 => Error::Unreachable { what, why: format!("the host answers {}", or_status(&words, status)) },
         _ => Error::Refused { what, why: or_status(&words, status) },
     })
+}
+
+/// Returns what a meter is told of an answer, or of none.
+fn called(answer: Option<&Answer>) -> Called {
+    let Some(Answer { status, headers, body }) = answer else { return Called::Failed };
+    match status.as_u16() {
+        200..=299 => Called::Ok,
+        304 => Called::Unchanged,
+        403 | 429 if wait(headers, *status, &words(body)).is_some() => Called::Limited,
+        408 | 500..=599 => Called::Failed,
+        _ => Called::Refused,
+    }
 }
 
 fn or_status(words: &str, status: StatusCode) -> String {

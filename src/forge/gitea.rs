@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use http::{Method, header};
+use http::header;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::Deserialize;
 
-use super::client::{ANSWER_BYTES_MAX, Answer, CONNECT_TIMEOUT, Client, READ_TIMEOUT, USER_AGENT, Wire, segment};
+use super::client::{ANSWER_BYTES_MAX, Answer, CONNECT_TIMEOUT, Call, Client, READ_TIMEOUT, USER_AGENT, Wire, segment};
 use super::rest::Rest;
 use super::shapes::PullOfCommit;
 use super::{Error, Limits, Result};
@@ -42,9 +42,12 @@ impl Plain {
 
 #[async_trait]
 impl Wire for Plain {
-    async fn send(&self, what: &str, method: Method, path: &str, body: Option<Vec<u8>>) -> Result<Answer> {
+    async fn send(&self, Call { what, method, path, body, known }: Call<'_>) -> Result<Answer> {
         let mut request = self.client.request(method, format!("{}{path}", self.base));
         request = request.bearer_auth(self.token.expose_secret()).header(header::ACCEPT, "application/json");
+        if let Some(known) = known {
+            request = request.header(header::IF_NONE_MATCH, known);
+        }
         if let Some(body) = body {
             request = request.header(header::CONTENT_TYPE, "application/json").body(body);
         }

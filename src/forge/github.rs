@@ -15,7 +15,7 @@ use serde::Deserialize;
 use tokio::sync::OnceCell;
 
 use super::client::{
-    ANSWER_BYTES_MAX, Answer, CONNECT_TIMEOUT, Client, READ_TIMEOUT, USER_AGENT, Wire, checked, parsed, segment,
+    ANSWER_BYTES_MAX, Answer, CONNECT_TIMEOUT, Call, Client, READ_TIMEOUT, USER_AGENT, Wire, checked, parsed, segment,
 };
 use super::rest::Rest;
 use super::shapes::{PullOfCommit, User};
@@ -103,25 +103,30 @@ struct Installation {
 /// Returns the App as it is installed for a repository.
 async fn installed(app: &Octocrab, repository: &str) -> Result<Octocrab> {
     let what = format!("look for the App's installation in {repository}");
-    let answer = exchange(app, &what, Method::GET, &format!("/repos/{repository}/installation"), None).await?;
+    let path = format!("/repos/{repository}/installation");
+    let call = Call { what: &what, method: Method::GET, path: &path, body: None, known: None };
+    let answer = exchange(app, call).await?;
     let Installation { id } = parsed(&what, &checked(&what, answer)?)?;
     app.installation(InstallationId(id)).map_err(|error| unreachable(&what, &error))
 }
 
 #[async_trait]
 impl Wire for Crab {
-    async fn send(&self, what: &str, method: Method, path: &str, body: Option<Vec<u8>>) -> Result<Answer> {
-        exchange(self.crab(path).await?, what, method, path, body).await
+    async fn send(&self, call: Call<'_>) -> Result<Answer> {
+        exchange(self.crab(call.path).await?, call).await
     }
 }
 
-async fn exchange(crab: &Octocrab, what: &str, method: Method, path: &str, body: Option<Vec<u8>>) -> Result<Answer> {
+async fn exchange(crab: &Octocrab, Call { what, method, path, body, known }: Call<'_>) -> Result<Answer> {
     let mut request = Request::builder()
         .method(method)
         .uri(path)
         .header(header::USER_AGENT, USER_AGENT)
         .header(header::ACCEPT, "application/vnd.github+json")
         .header("x-github-api-version", API_VERSION);
+    if let Some(known) = known {
+        request = request.header(header::IF_NONE_MATCH, known);
+    }
     if body.is_some() {
         request = request.header(header::CONTENT_TYPE, "application/json");
     }

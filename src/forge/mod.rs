@@ -216,15 +216,33 @@ impl Settings {
     }
 }
 
+/// What came of one request to a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Called {
+    /// Success.
+    Ok,
+    /// What we have is still right.
+    Unchanged,
+    /// The host wants a pause.
+    Limited,
+    /// The host says no, or knows nothing of it.
+    Refused,
+    /// No answer, or one of a host that is broken.
+    Failed,
+}
+
+/// Is told of each request. An App's own requests for its token are left out.
+pub type Meter = Arc<dyn Fn(&http::Method, Called) + Send + Sync>;
+
 /// Returns a repository on its host. Says nothing to the host yet; must be called where tokio runs.
 ///
 /// # Errors
 /// `Refused`: the token or the key cannot be one, or the settings contradict each other.
-pub fn connect(settings: &Settings) -> Result<Arc<dyn Forge>> {
-    Ok(Arc::new(rest(settings)?))
+pub fn connect(settings: &Settings, meter: Option<Meter>) -> Result<Arc<dyn Forge>> {
+    Ok(Arc::new(rest(settings, meter)?))
 }
 
-fn rest(settings: &Settings) -> Result<rest::Rest> {
+fn rest(settings: &Settings, meter: Option<Meter>) -> Result<rest::Rest> {
     let base = settings.base();
     let wire: Box<dyn client::Wire> = match (settings.kind, &settings.auth) {
         (Kind::Gitea, Auth::Token(token)) => Box::new(gitea::Plain::new(&base, usable(token)?)?),
@@ -239,7 +257,7 @@ fn rest(settings: &Settings) -> Result<rest::Rest> {
     };
     let is_app = matches!(settings.auth, Auth::App { .. });
     Ok(rest::Rest {
-        client: client::Client::new(wire, settings.kind, base),
+        client: client::Client::new(wire, settings.kind, base, meter),
         kind: settings.kind,
         owner: settings.owner.clone(),
         name: settings.name.clone(),

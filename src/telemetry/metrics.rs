@@ -182,6 +182,36 @@ label_values!(
     }
 );
 
+label_values!(
+    /// How the git host was asked.
+    ForgeMethod {
+        /// To read.
+        Get = "get",
+        /// To add.
+        Post = "post",
+        /// To change.
+        Patch = "patch",
+        /// Otherwise.
+        Other = "other",
+    }
+);
+
+label_values!(
+    /// What the git host answered.
+    ForgeAnswer {
+        /// Done.
+        Ok = "ok",
+        /// What we have is still right.
+        Unchanged = "unchanged",
+        /// It wants a pause.
+        Limited = "limited",
+        /// It says no, or knows nothing of it.
+        Refused = "refused",
+        /// No answer, or one of a host that is broken.
+        Failed = "failed",
+    }
+);
+
 macro_rules! label_sets {
     ($($(#[$doc:meta])* $name:ident { $($label:ident: $values:ty),+ })+) => {
         $(
@@ -214,6 +244,8 @@ label_sets! {
     ByDrift { result: Drift }
     /// Labels of webhooks.
     ByDelivery { result: Delivered }
+    /// Labels of requests to the git host.
+    ByForgeCall { method: ForgeMethod, result: ForgeAnswer }
 }
 
 /// Smallest bucket in seconds: a pass over one unchanged placement.
@@ -280,6 +312,8 @@ metrics! {
         "gitfleet_http_webhooks", ByDelivery::NAMES, "Deliveries of the git host by what came of them";
     webhook_last_verified: Gauge = Gauge::default(), Gauge,
         "gitfleet_http_webhook_last_verified_timestamp", &[], "When the last delivery with a right signature came, in seconds since 1970; 0 for never";
+    forge_calls: Family<ByForgeCall, Counter> = Family::default(), Counter,
+        "gitfleet_forge_calls", ByForgeCall::NAMES, "Requests to the git host's API by method and answer; fetching from git is not one";
     store_commits: Family<ByOutcome, Counter> = Family::default(), Counter,
         "gitfleet_store_commits", ByOutcome::NAMES, "Batches written to the store";
     store_commit_seconds: Histogram = seconds(), Histogram,
@@ -322,6 +356,8 @@ mod tests {
         metrics.drift.get_or_create(&ByDrift { result: Drift::PutBack }).inc();
         metrics.source_polls.get_or_create(&ByPoll { result: Poll::Accepted }).inc();
         metrics.webhooks.get_or_create(&ByDelivery { result: Delivered::Queued }).inc();
+        let call = ByForgeCall { method: ForgeMethod::Get, result: ForgeAnswer::Ok };
+        metrics.forge_calls.get_or_create(&call).inc();
         metrics.store_commits.get_or_create(&ByOutcome { result: Outcome::Ok }).inc();
         metrics.store_commit_seconds.observe(0.001);
         metrics

@@ -36,22 +36,39 @@ pub struct World {
 impl World {
     /// Makes a repository whose first commit names these members, and a configuration that reaches them.
     pub fn new(members: &[Member]) -> Result<Self> {
-        let world = Self { folder: TempDir::new()?, port: free_port()? };
-        fs::create_dir_all(world.repo())?;
-        git(&world.repo(), &["init", "-q", "-b", "main"])?;
-        let mut config = String::from(
-            "apiVersion: gitfleet.io/v1alpha1\nkind: Configuration\nsource: {url: ./repo, branch: main}\nmembers:\n",
-        );
-        let mut fleet = String::new();
+        let (mut access, mut fleet) = (String::new(), String::new());
         for member in members {
-            writeln!(config, "  - name: {}\n    kubeconfig: {{path: {}}}", member.name, member.kubeconfig.display())?;
+            writeln!(access, "  - name: {}\n    kubeconfig: {{path: {}}}", member.name, member.kubeconfig.display())?;
             fleet.push_str(&generate::member_cluster(&member.name, "{}"));
         }
-        write!(config, "store: {{path: ./state}}\nhttp: {{listen: '127.0.0.1:{}'}}\n", world.port)?;
-        fs::write(world.folder.path().join("gitfleet.yaml"), config)?;
+        let world = Self::configured("{url: ./repo, branch: main}", &access, "")?;
         world.write("fleet.yaml", &fleet)?;
         world.commit("Fleet")?;
         Ok(world)
+    }
+
+    /// Makes an empty repository and a configuration of a source, members and more sections.
+    pub fn configured(source: &str, members: &str, more: &str) -> Result<Self> {
+        let world = Self { folder: TempDir::new()?, port: free_port()? };
+        fs::create_dir_all(world.repo())?;
+        git(&world.repo(), &["init", "-q", "-b", "main"])?;
+        let config = format!(
+            "apiVersion: gitfleet.io/v1alpha1\nkind: Configuration\nsource: {source}\nmembers:\n{members}\
+             store: {{path: ./state}}\nhttp: {{listen: '127.0.0.1:{}'}}\n{more}",
+            world.port
+        );
+        fs::write(world.folder.path().join("gitfleet.yaml"), config)?;
+        Ok(world)
+    }
+
+    /// The folder with the configuration.
+    pub fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Where the daemon listens on 127.0.0.1.
+    pub fn port(&self) -> u16 {
+        self.port
     }
 
     pub fn repo(&self) -> PathBuf {

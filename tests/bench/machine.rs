@@ -57,6 +57,11 @@ pub fn load() -> Value {
     json!(text.split_whitespace().take(3).collect::<Vec<_>>().join(" "))
 }
 
+/// Returns how this was built.
+pub fn profile() -> Value {
+    json!(if cfg!(debug_assertions) { "dev" } else { "release" })
+}
+
 /// Puts one benchmark's result into the file, beside those of others.
 pub fn record(id: &str, result: &Value) -> Result<()> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(RESULTS);

@@ -14,6 +14,7 @@ mod fleet;
 mod client;
 mod daemon;
 mod fleets;
+mod forge;
 mod generate;
 mod machine;
 mod plan;
@@ -28,12 +29,14 @@ use serde_json::Value;
 const HELP: &str = "\
 Benchmarks; see docs/benchmarks.md. Results go to target/bench/results.json.
 
-Usage: bench.sh [OPTIONS] [B1 B2 B3 B5 memory]...    (all of them by default)
+Usage: bench.sh [OPTIONS] [B1 B2 B3 B5 B11 B12 memory]...    (all of them by default)
 
   B1      a commit that changes 10 objects, until 1, 4 and 8 clusters hold them
   B2      2,000 objects on 4 clusters, cold
   B3      requests while nothing changes, 1,000 objects on 4 clusters
   B5      the plan of 10,000 manifests, 40 placements, 100 clusters
+  B11     a push to its first status, an approval to its first write, and what a rollout asks of the git host
+  B12     deliveries of the git host in a flood of others
   memory  the daemon's resident memory with 4 clusters of 500 objects
 
 Options:
@@ -41,7 +44,7 @@ Options:
   -h, --help    this text
 ";
 
-const ALL: [&str; 5] = ["B1", "B2", "B3", "B5", "memory"];
+const ALL: [&str; 7] = ["B1", "B2", "B3", "B5", "B11", "B12", "memory"];
 
 /// Exit code for wrong usage.
 const USAGE: u8 = 64;
@@ -80,6 +83,8 @@ async fn run(arguments: &Arguments) -> Result<()> {
             "B2" => fleets::bulk().await?,
             "B3" => fleets::silence(arguments.window).await?,
             "B5" => plan::plan()?,
+            "B11" => forge::console()?,
+            "B12" => forge::deliveries().await?,
             _ => fleets::memory().await?,
         };
         machine::record(id, &result)?;

@@ -153,7 +153,7 @@ fn gitea_keeps_the_contract() {
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        repository.forge = Some(connect(&settings).unwrap());
+        repository.forge = Some(connect(&settings, None).unwrap());
         check(&repository).await.unwrap();
     });
 }

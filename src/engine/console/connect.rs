@@ -4,14 +4,18 @@ use std::sync::Arc;
 
 use super::Settings;
 use crate::config::{self, Configuration, ForgeType, read_pem, read_secret};
-use crate::forge::{self, Auth, Forge, Kind};
+use crate::forge::{self, Auth, Called, Forge, Kind, Meter};
 use crate::report::console::words::Voice;
 use crate::report::mask::MaskKey;
 use crate::store::records::{load, put};
 use crate::store::{Expected, Store};
+use crate::telemetry::metrics::{ByForgeCall, ForgeAnswer, ForgeMethod, Metrics};
 
 /// Where the key is kept that hidden values are marked with: it must stay the same, or the marks in comments change.
 const MASK_KEY: &str = "forge/mask";
+
+/// A forge, and how it is talked with.
+pub type Connected = (Arc<dyn Forge>, Settings);
 
 /// Why the forge cannot be talked with at all.
 #[derive(Debug, thiserror::Error)]
@@ -63,11 +67,12 @@ pub fn connect(
     configuration: &Configuration,
     source: &str,
     store: &dyn Store,
-) -> Result<Option<(Arc<dyn Forge>, Settings)>, Error> {
+    metrics: &Metrics,
+) -> Result<Option<Connected>, Error> {
     let (Some(settings), Some(forge)) = (forge_settings(configuration)?, &configuration.forge) else {
         return Ok(None);
     };
-    let connected = forge::connect(&settings)?;
+    let connected = forge::connect(&settings, Some(meter(metrics)))?;
     let approvals = &forge.approvals;
     let approvers = if approvals.approvers.is_empty() {
         format!("whoever has the permission {}", approvals.min_permission.as_str())
@@ -85,6 +90,27 @@ pub fn connect(
         fetches: configuration.source.local().is_none(),
     };
     Ok(Some((connected, settings)))
+}
+
+/// Returns what counts each request to the forge.
+fn meter(metrics: &Metrics) -> Meter {
+    let calls = metrics.forge_calls.clone();
+    Arc::new(move |method, called| {
+        let method = match method.as_str() {
+            "GET" => ForgeMethod::Get,
+            "POST" => ForgeMethod::Post,
+            "PATCH" => ForgeMethod::Patch,
+            _ => ForgeMethod::Other,
+        };
+        let result = match called {
+            Called::Ok => ForgeAnswer::Ok,
+            Called::Unchanged => ForgeAnswer::Unchanged,
+            Called::Limited => ForgeAnswer::Limited,
+            Called::Refused => ForgeAnswer::Refused,
+            Called::Failed => ForgeAnswer::Failed,
+        };
+        calls.get_or_create(&ByForgeCall { method, result }).inc();
+    })
 }
 
 /// Returns the key of an earlier life, or a new one.

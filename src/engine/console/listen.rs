@@ -6,11 +6,11 @@ use jiff::{SignedDuration, Timestamp};
 use sha2::{Digest as _, Sha256};
 use tokio::sync::oneshot;
 
+use super::Console;
 use super::books::{self, Heard};
 use super::outbox::{Saying, Slot};
 use super::story::Story;
 use super::weigh::{Answer, Meaning, Verdict, meaning, verdict};
-use super::{Console, clock};
 use crate::http::Instruction;
 use crate::model::chat::ChatCommand;
 use crate::model::commands::{Command, Person, Refusal, Verb};
@@ -49,14 +49,16 @@ impl Console {
         match self.doors.forge.comment(id).await {
             Ok(comment) => {
                 (self.read_failures, self.read_after) = (0, None);
-                // What was deleted is nobody's word any more.
-                if let Some(comment) = comment {
+                // What was deleted is nobody's word any more. Where it stands is the host's word, and not the hint's: whoever has
+                // the webhook's secret must not move a word from one conversation to another.
+                if let Some(comment) = comment.filter(|comment| comment.thread == thread) {
                     self.hear(thread, &comment).await;
                 }
             }
             Err(error) => {
                 let _ = self.read::<()>(Err(error));
-                self.to_read.push_front((thread, id));
+                // The others get their turn: one comment that cannot be read silences nobody else.
+                self.to_list.insert(thread);
             }
         }
     }
@@ -82,7 +84,7 @@ impl Console {
     /// Deals with a comment as it was read just now, once.
     async fn hear(&mut self, thread: ThreadNumber, comment: &Comment) {
         let Some(me) = self.me.clone() else { return };
-        let now = clock::now();
+        let now = self.now();
         let dealt = match verdict(comment, &me, self.settings.voice.short, now) {
             // Nothing is kept of what concerns nobody: it is as quickly told again.
             Verdict::Ignore(_) => return,
@@ -164,8 +166,9 @@ impl Console {
         if let Some(story) = self.stories.get_mut(&story.commit) {
             story.help |= help;
         }
-        let story = self.stories.get(&story.commit).cloned();
-        story.into_iter().for_each(|story| self.tell_story(&story, now));
+        if let Some(story) = self.stories.get(&story.commit).cloned() {
+            self.tell_story(&story, now);
+        }
     }
 
     async fn instruct(&self, command: Command, person: Person) -> Result<String, Refusal> {

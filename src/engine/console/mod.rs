@@ -37,6 +37,9 @@ mod threads;
 mod weigh;
 mod words;
 
+#[cfg(test)]
+mod tests;
+
 use books::{Books, Heard};
 pub use connect::{Error as ConnectError, connect, forge_settings, kind};
 use outbox::{Next, Outbox};
@@ -55,6 +58,8 @@ const HOOKED_POLL_FACTOR: u32 = 10;
 const HOOKED_POLL_MAX: Duration = Duration::from_mins(5);
 /// How long webhooks count as alive after their last word.
 const HOOKED_FOR: SignedDuration = SignedDuration::from_hours(1);
+/// Pause before a story's conversation is looked for again where looking failed.
+const FIND_AGAIN: SignedDuration = SignedDuration::from_secs(30);
 /// How often what nobody asks for any more is forgotten.
 const TIDY_EVERY: SignedDuration = SignedDuration::from_hours(1);
 /// Comments that wait to be read; hints beyond are dropped, and looking finds them.
@@ -133,7 +138,7 @@ impl ConsoleTask {
     pub fn start(settings: Settings, doors: Doors) -> crate::store::Result<Self> {
         let books = Books::read(doors.store.as_ref())?;
         let (messages, inbox) = mpsc::unbounded_channel();
-        let console = Console::begin(settings, doors, books, inbox);
+        let console = Console::begin(settings, doors, books, inbox, clock::now);
         Ok(Self { messages, task: tokio::spawn(console.run()) })
     }
 
@@ -154,6 +159,8 @@ impl ConsoleTask {
 }
 
 struct Console {
+    /// Reads the time.
+    clock: fn() -> Timestamp,
     settings: Settings,
     doors: Doors,
     inbox: mpsc::UnboundedReceiver<Message>,
@@ -196,13 +203,20 @@ async fn next_hint(hints: &mut Option<mpsc::Receiver<ForgeEvent>>) -> Option<For
 }
 
 impl Console {
-    fn begin(settings: Settings, doors: Doors, books: Books, inbox: mpsc::UnboundedReceiver<Message>) -> Self {
-        let now = clock::now();
+    fn begin(
+        settings: Settings,
+        doors: Doors,
+        books: Books,
+        inbox: mpsc::UnboundedReceiver<Message>,
+        clock: fn() -> Timestamp,
+    ) -> Self {
+        let now = clock();
         let outbox = Outbox::restore(books.outbox, doors.forge.limits());
         let stories = Stories::restore(books.stories);
         let open = stories.iter().filter(|story| story.thread.is_none() && story.ended_at.is_none());
         let to_find = open.map(|story| (story.commit.clone(), now)).collect();
         Self {
+            clock,
             pulls: Pulls::restore(books.pulls),
             settings,
             doors,
@@ -230,26 +244,10 @@ impl Console {
     /// May be dropped at any point: what was begun is written down before, and the next life asks what came of it.
     async fn run(mut self) {
         loop {
-            while let Ok(message) = self.inbox.try_recv() {
-                self.take(message);
-            }
-            while let Some(hint) = self.doors.hints.as_mut().and_then(|hints| hints.try_recv().ok()) {
-                self.hint(hint);
-            }
-            while let Some(plan) = self.pulls.finished() {
-                self.planned(plan);
-            }
-            self.keep().await;
-            if self.act().await {
+            if self.turn().await {
                 continue;
             }
-            if self.is_done()
-                && let Some(finished) = self.finishing.take()
-            {
-                // Whoever waited may have gone.
-                let _ = finished.send(());
-            }
-            let pause = clock::until(self.next_wake());
+            let pause = self.next_wake().duration_since(self.now()).try_into().unwrap_or_default();
             tokio::select! {
                 message = self.inbox.recv() => match message {
                     Some(message) => self.take(message),
@@ -262,8 +260,36 @@ impl Console {
         }
     }
 
+    fn now(&self) -> Timestamp {
+        (self.clock)()
+    }
+
+    /// Takes in what happened, writes it down, and does the one thing that is due first. Returns whether there was one.
+    async fn turn(&mut self) -> bool {
+        while let Ok(message) = self.inbox.try_recv() {
+            self.take(message);
+        }
+        while let Some(hint) = self.doors.hints.as_mut().and_then(|hints| hints.try_recv().ok()) {
+            self.hint(hint);
+        }
+        while let Some(plan) = self.pulls.finished() {
+            self.planned(plan);
+        }
+        self.keep().await;
+        if self.act().await {
+            return true;
+        }
+        if self.is_done()
+            && let Some(finished) = self.finishing.take()
+        {
+            // Whoever waited may have gone.
+            let _ = finished.send(());
+        }
+        false
+    }
+
     fn take(&mut self, message: Message) {
-        let now = clock::now();
+        let now = self.now();
         match message {
             Message::Finish(done) => self.finishing = Some(done),
             Message::News(News::Placement(told)) => self.stories.take(&told, now),
@@ -279,7 +305,7 @@ impl Console {
 
     /// Takes in a hint: what happened is read later, and not taken from it.
     fn hint(&mut self, event: ForgeEvent) {
-        let now = clock::now();
+        let now = self.now();
         self.hooked_at = Some(now);
         match event {
             ForgeEvent::Push { branch } => {
@@ -300,7 +326,7 @@ impl Console {
     /// Says what changed stories are to say, and writes down what changed. What cannot be written down is not acted on: the
     /// loop comes here again.
     async fn keep(&mut self) {
-        let now = clock::now();
+        let now = self.now();
         for commit in self.stories.forget(now) {
             self.forget_story(&commit);
         }
@@ -348,7 +374,7 @@ impl Console {
 
     /// Does the one thing that is due first. Returns whether there was one.
     async fn act(&mut self) -> bool {
-        let now = clock::now();
+        let now = self.now();
         if let Next::Write(write) = self.outbox.next(now)
             && self.is_known(&write)
         {
@@ -367,6 +393,8 @@ impl Console {
         }
         if let Some((commit, _)) = self.to_find.iter().find(|(_, at)| **at <= now) {
             let commit = commit.clone();
+            // Where it cannot be found out, such as on a host without issues, the others get their turn first.
+            self.to_find.insert(commit.clone(), now + FIND_AGAIN);
             self.find_thread(&commit).await;
             return true;
         }
@@ -387,7 +415,7 @@ impl Console {
     }
 
     fn next_wake(&self) -> Timestamp {
-        let now = clock::now();
+        let now = self.now();
         let said = match self.outbox.next(now) {
             Next::At(at) => Some(at),
             Next::Write(_) | Next::Nothing => None,
@@ -440,7 +468,7 @@ impl Console {
                 Some(value)
             }
             Err(error) => {
-                let now = clock::now();
+                let now = self.now();
                 self.read_failures += 1;
                 let pause = READ_RETRY_FIRST.saturating_mul(1 << self.read_failures.min(10).saturating_sub(1));
                 let pause = match &error {

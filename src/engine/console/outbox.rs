@@ -118,6 +118,16 @@ pub struct Entry {
     /// A write was begun and nobody knows what came of it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unsure: bool,
+    /// Not written before, whatever it is to hold: a person has to mend something.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub denied_until: Option<Timestamp>,
+}
+
+impl Entry {
+    /// Returns when what it is to hold may be written.
+    fn due(&self) -> Timestamp {
+        self.denied_until.map_or(self.due, |until| until.max(self.due))
+    }
 }
 
 /// A write that is due.
@@ -214,6 +224,7 @@ impl Outbox {
                 sequence: 0,
                 written_at: None,
                 unsure: false,
+                denied_until: None,
             };
             self.entries.insert(slot.clone(), entry);
             self.changed.push(slot);
@@ -255,7 +266,7 @@ impl Outbox {
         if let Some(at) = earliest {
             return if waiting().next().is_some() { Next::At(at) } else { Next::Nothing };
         }
-        if let Some(entry) = waiting().find(|entry| entry.due <= now)
+        if let Some(entry) = waiting().find(|entry| entry.due() <= now)
             && let Some(saying) = entry.wanted.clone()
         {
             return Next::Write(Box::new(Write {
@@ -266,7 +277,7 @@ impl Outbox {
                 unsure: entry.unsure,
             }));
         }
-        waiting().map(|entry| entry.due).min().map_or(Next::Nothing, Next::At)
+        waiting().map(Entry::due).min().map_or(Next::Nothing, Next::At)
     }
 
     /// Notes that a write begins. What is noted must be written down before it does: else a life that ends in the middle would
@@ -290,12 +301,17 @@ impl Outbox {
             Outcome::Stands { comment } => {
                 (self.failures, self.not_before) = (0, None);
                 entry.unsure = false;
+                entry.denied_until = None;
                 entry.comment = comment;
                 entry.sequence = write.sequence;
                 entry.stands = Some(write.saying.digest());
                 entry.written_at = Some(now);
                 if entry.wanted.as_ref() == Some(&write.saying) {
                     entry.wanted = None;
+                }
+                // A comment is dealt with once, and a reaction may be repeated: nothing of it need be remembered.
+                if entry.wanted.is_none() && matches!(write.slot, Slot::Reaction { .. }) {
+                    self.entries.remove(&write.slot);
                 }
             }
             Outcome::Gone => {
@@ -317,13 +333,16 @@ impl Outbox {
                 }
                 ErrorClass::Denied => {
                     entry.unsure = write.unsure;
-                    entry.due = now + DENIED_PAUSE;
+                    entry.denied_until = Some(now + DENIED_PAUSE);
                 }
                 // Trying again changes nothing.
                 ErrorClass::Conflict | ErrorClass::Invalid | ErrorClass::Bug => {
                     entry.unsure = false;
                     entry.wanted = None;
                     entry.stands = Some(write.saying.digest());
+                    if matches!(write.slot, Slot::Reaction { .. }) {
+                        self.entries.remove(&write.slot);
+                    }
                 }
             },
         }
@@ -346,3 +365,6 @@ pub fn says_already(statuses: &[CommitStatus], wanted: &CommitStatus) -> bool {
     let words = |status: &CommitStatus| (status.state, status.description.clone());
     statuses.iter().find(|status| status.context == wanted.context).is_some_and(|found| words(found) == words(wanted))
 }
+
+#[cfg(test)]
+mod tests;

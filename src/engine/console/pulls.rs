@@ -144,7 +144,7 @@ impl Pulls {
 impl Console {
     /// Asks for the open pull requests.
     pub(super) async fn list_pulls(&mut self) {
-        let now = clock::now();
+        let now = self.now();
         let Some(branch) = self.followed().await else { return };
         let Some(mut open) = self.read(self.doors.forge.open_pulls(&branch).await) else { return };
         open.sort_by_key(|pull| std::cmp::Reverse(pull.number));
@@ -233,14 +233,14 @@ impl Console {
         tokio::spawn(async move {
             let (reply, candidate) = oneshot::channel();
             let request = Request::Candidate { number: pull.number, head: pull.head.clone(), fetch, reply };
-            let (ask, basis) = oneshot::channel();
-            let asked = requests.send(request).is_ok() && bases.send(ask).is_ok();
+            let (ask, start) = oneshot::channel();
+            let is_asked = requests.send(request).is_ok() && bases.send(ask).is_ok();
             let ending = || "gitfleet is ending".to_owned();
-            let made = match (candidate.await, basis.await) {
-                (Ok(candidate), Ok(basis)) if asked => {
+            let made = match (candidate.await, start.await) {
+                (Ok(candidate), Ok(start)) if is_asked => {
                     // What is imagined is not logged: whoever watches would take it for what happens.
                     let silent = tracing::subscriber::NoSubscriber::new();
-                    let made = move || made(candidate, &basis, content, &mask, limit);
+                    let made = move || made(candidate, &start, content, &mask, limit);
                     let made = move || tracing::subscriber::with_default(silent, made);
                     tokio::task::spawn_blocking(made).await.unwrap_or_else(|error| Err(error.to_string()))
                 }
@@ -257,7 +257,7 @@ impl Console {
 
     /// Says a plan that was made.
     pub(super) fn planned(&mut self, made: Made) {
-        let now = clock::now();
+        let now = self.now();
         self.pulls.making = None;
         // It moved or closed meanwhile: another plan is due, or none.
         let Some(known) = self.pulls.known.get_mut(&made.number).filter(|known| known.head == made.head) else {

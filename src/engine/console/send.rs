@@ -2,8 +2,8 @@
 
 use jiff::Timestamp;
 
+use super::Console;
 use super::outbox::{Outcome, Saying, Slot, Write, says_already};
-use super::{Console, clock};
 use crate::forge::{Error, Result};
 use crate::model::forge::{Comment, ThreadNumber};
 use crate::model::id::CommitId;
@@ -12,7 +12,7 @@ use crate::report::console::rollout::{marker, marker_id};
 impl Console {
     /// Says one thing. That it begins is written down first.
     pub(super) async fn send(&mut self, write: Write) {
-        let now = clock::now();
+        let now = self.now();
         self.outbox.begins(&write, now);
         let ops = self.outbox.take_changed();
         let ops = ops.iter().map(|(slot, entry)| super::books::outbox_op(slot, entry.as_ref())).collect();
@@ -44,10 +44,11 @@ impl Console {
             Outcome::Failed(error) => self.warn(error, now),
             Outcome::Stands { .. } => tracing::debug!(slot = write.slot.key(), "said on the forge"),
             Outcome::Gone => {
-                tracing::warn!(slot = write.slot.key(), "a comment of ours was deleted; it is written again")
+                tracing::warn!(slot = write.slot.key(), "a comment of ours was deleted; it is written again");
             }
         }
-        self.outbox.ended(&write, outcome, clock::now());
+        let now = self.now();
+        self.outbox.ended(&write, outcome, now);
     }
 
     async fn put_comment(&self, write: &Write, id: &str, thread: ThreadNumber, text: &str) -> Result<Option<Comment>> {

@@ -55,8 +55,18 @@ pub struct Shown {
     pub stage: String,
     /// What an approval is an approval of.
     pub digest: Digest,
+    /// Since when the gate waits, by our clock: another run, and the other side of the stage, ask for the same digest anew.
+    #[serde(default)]
+    pub since: Option<Timestamp>,
     /// Since when, by the forge's clock.
     pub from: Timestamp,
+}
+
+impl Shown {
+    /// Tells whether this is what a gate of the same placement asks for now.
+    pub fn is_of(&self, gate: &GateProgress) -> bool {
+        (&self.stage, &self.digest, self.since) == (&gate.stage, &gate.digest, Some(gate.since))
+    }
 }
 
 /// A commit and what became of it.
@@ -138,6 +148,14 @@ impl Story {
         self.trouble.is_none() && self.placements.values().all(|progress| progress.state.is_final())
     }
 
+    /// Tells whether a gate waits that was not shown yet.
+    pub fn has_unshown(&self) -> bool {
+        self.gates().any(|(placement, _, gate)| {
+            let is_it = |known: &Shown| known.placement == *placement && known.is_of(gate);
+            !self.shown.iter().any(is_it)
+        })
+    }
+
     /// Notes that what the gates ask for could be seen from `from` on, by the forge's clock.
     pub fn note_shown(&mut self, from: Timestamp) {
         let gates: Vec<Shown> = self
@@ -146,12 +164,14 @@ impl Story {
                 placement: placement.clone(),
                 stage: gate.stage.clone(),
                 digest: gate.digest.clone(),
+                since: Some(gate.since),
                 from,
             })
             .collect();
         for shown in gates {
             let is_it = |known: &&Shown| {
-                (&known.placement, &known.stage, &known.digest) == (&shown.placement, &shown.stage, &shown.digest)
+                (&known.placement, &known.stage, &known.digest, known.since)
+                    == (&shown.placement, &shown.stage, &shown.digest, shown.since)
             };
             if !self.shown.iter().any(|known| is_it(&known)) {
                 self.shown.push(shown);
@@ -174,7 +194,7 @@ pub struct Told {
 /// All stories.
 #[derive(Clone, Debug, Default)]
 pub struct Stories {
-    stories: BTreeMap<CommitId, Story>,
+    by_commit: BTreeMap<CommitId, Story>,
     /// The commit in force.
     accepted: Option<CommitId>,
     /// The commit in force before that.
@@ -185,24 +205,24 @@ pub struct Stories {
 impl Stories {
     /// Begins with what an earlier life wrote down.
     pub fn restore(stories: impl IntoIterator<Item = Story>) -> Self {
-        let stories = stories.into_iter().map(|story| (story.commit.clone(), story)).collect();
-        Self { stories, ..Self::default() }
+        let by_commit = stories.into_iter().map(|story| (story.commit.clone(), story)).collect();
+        Self { by_commit, ..Self::default() }
     }
 
     /// Returns a story.
     pub fn get(&self, commit: &CommitId) -> Option<&Story> {
-        self.stories.get(commit)
+        self.by_commit.get(commit)
     }
 
     /// Returns a story to change; it is written down again.
     pub fn get_mut(&mut self, commit: &CommitId) -> Option<&mut Story> {
         self.changed.insert(commit.clone());
-        self.stories.get_mut(commit)
+        self.by_commit.get_mut(commit)
     }
 
     /// Returns all of them.
     pub fn iter(&self) -> impl Iterator<Item = &Story> {
-        self.stories.values()
+        self.by_commit.values()
     }
 
     /// Returns the story that is told in a conversation, or that a conversation points to; the newest of several.
@@ -286,14 +306,18 @@ impl Stories {
     fn commit_of(&self, told: &Told, way: &Progress) -> Option<CommitId> {
         let is_told_of = |commit: &CommitId| self.get(commit).and_then(|story| story.placements.get(&told.placement));
         let moved = told.concerned_by.as_ref().or(self.accepted.as_ref().filter(|_| way.commit.is_none()));
+        let is_begun = |story: &&Story| {
+            let known = story.placements.get(&told.placement);
+            known.is_some_and(|known| known.snapshot == way.snapshot && !known.state.is_final())
+        };
         let Some(own) = &way.commit else {
             // Once begun it goes on where it began.
-            let open = self.iter().filter(|story| {
-                let known = story.placements.get(&told.placement);
-                known.is_some_and(|known| known.snapshot.is_none() && !known.state.is_final())
-            });
+            let open = self.iter().filter(is_begun);
             return open.map(|story| story.commit.clone()).last().or_else(|| moved.cloned());
         };
+        // A life that did not see the later commit come finds its story begun.
+        let begun = || self.iter().filter(is_begun).map(|story| &story.commit).find(|commit| *commit != own);
+        let moved = moved.or_else(begun);
         let is_done = is_told_of(own).is_none_or(|known| known.state == ProgressState::Done);
         match moved {
             Some(later) if later != own && is_done && (!way.state.is_final() || is_told_of(later).is_some()) => {
@@ -331,7 +355,10 @@ impl Stories {
 
     fn begin(&mut self, commit: CommitId, now: Timestamp) -> &mut Story {
         let from = if self.accepted.as_ref() == Some(&commit) { self.before.clone() } else { self.accepted.clone() };
-        let story = self.stories.entry(commit.clone());
+        // What came while nobody watched begins where the last story ended.
+        let last = || self.iter().filter(|story| story.commit != commit).max_by_key(|story| story.began_at);
+        let from = from.or_else(|| last().map(|story| story.commit.clone()));
+        let story = self.by_commit.entry(commit.clone());
         story.or_insert_with(|| {
             self.changed.insert(commit.clone());
             Story::begin(commit, from, now)
@@ -348,7 +375,7 @@ impl Stories {
         let gone: Vec<CommitId> =
             ended.into_iter().take(count).filter(|(at, _)| is_old(at)).map(|(_, commit)| commit).collect();
         for commit in &gone {
-            self.stories.remove(commit);
+            self.by_commit.remove(commit);
             self.changed.insert(commit.clone());
         }
         gone
@@ -357,6 +384,9 @@ impl Stories {
     /// Returns the stories that changed since the last call; `None` for those that are gone.
     pub fn take_changed(&mut self) -> BTreeMap<CommitId, Option<Story>> {
         let changed = std::mem::take(&mut self.changed);
-        changed.into_iter().map(|commit| (commit.clone(), self.stories.get(&commit).cloned())).collect()
+        changed.into_iter().map(|commit| (commit.clone(), self.by_commit.get(&commit).cloned())).collect()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,8 +3,8 @@
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::oneshot;
 
+use super::Console;
 use super::story::{Story, Thread};
-use super::{Console, clock};
 use crate::engine::follow::Request;
 use crate::git;
 use crate::model::forge::ThreadNumber;
@@ -20,7 +20,7 @@ const COMMITS_ASKED_MAX: usize = 20;
 impl Console {
     /// Looks for the conversation of a story.
     pub(super) async fn find_thread(&mut self, commit: &CommitId) {
-        let now = clock::now();
+        let now = self.now();
         let Some(story) = self.stories.get(commit).filter(|story| story.thread.is_none()).cloned() else {
             self.to_find.remove(commit);
             return;
@@ -68,14 +68,11 @@ impl Console {
         if self.doors.requests.send(request).is_err() {
             return alone();
         }
-        match answer.await {
-            Ok(Ok(commits)) if !commits.is_empty() => commits,
-            Ok(Err(reason)) => {
-                tracing::warn!(commit = story.commit.short(), reason, "what landed with the commit cannot be read");
-                alone()
-            }
-            _ => alone(),
-        }
+        let landed = answer.await.unwrap_or_else(|_| Ok(Vec::new())).unwrap_or_else(|reason| {
+            tracing::warn!(commit = story.commit.short(), reason, "what landed with the commit cannot be read");
+            Vec::new()
+        });
+        if landed.is_empty() { alone() } else { landed }
     }
 
     /// Opens the issue of a commit that no pull request brought, unless a life before did.
@@ -83,14 +80,13 @@ impl Console {
         let id = self.rollout_slot(commit);
         let Some(issues) = self.read(self.doors.forge.own_issues().await) else { return };
         let known = issues.iter().find(|(_, body)| marker_id(body) == Some(id.as_str()));
-        let number = match known {
-            Some((number, _)) => *number,
-            None => {
-                let branch = self.branch.as_deref().unwrap_or("the branch");
-                let (title, body) = super::words::issue(commit, &subject, branch, &id, &self.settings.voice);
-                let Some(number) = self.read(self.doors.forge.open_issue(&title, &body).await) else { return };
-                number
-            }
+        let number = if let Some((number, _)) = known {
+            *number
+        } else {
+            let branch = self.branch.as_deref().unwrap_or("the branch");
+            let (title, body) = super::words::issue(commit, &subject, branch, &id, &self.settings.voice);
+            let Some(number) = self.read(self.doors.forge.open_issue(&title, &body).await) else { return };
+            number
         };
         self.settle_thread(commit, Thread { number, is_issue: true }, subject, &[]);
     }

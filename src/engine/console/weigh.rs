@@ -113,14 +113,14 @@ pub fn meaning(
         return Ok(vec![Meaning::Do(command(Verb::Resume, String::new(), chat))]);
     }
     let meant = placements(story, chat)?;
-    let all = match chat.verb {
+    let all: Vec<_> = match chat.verb {
         ChatVerb::Approve | ChatVerb::Reject => return gates(story, &meant, chat, said_at),
-        ChatVerb::Pause | ChatVerb::Resume => Vec::from_iter(meant.iter().filter(|(_, way)| !way.state.is_final())),
+        ChatVerb::Pause | ChatVerb::Resume => meant.iter().filter(|(_, way)| !way.state.is_final()).collect(),
         ChatVerb::Retry => {
             let can = |way: &Progress| !matches!(way.state, ProgressState::Done | ProgressState::Superseded { .. });
-            Vec::from_iter(meant.iter().filter(|(_, way)| can(way)))
+            meant.iter().filter(|(_, way)| can(way)).collect()
         }
-        ChatVerb::Rollback => Vec::from_iter(meant.iter().filter(|(_, way)| superseded(way).is_none())),
+        ChatVerb::Rollback => meant.iter().filter(|(_, way)| superseded(way).is_none()).collect(),
         ChatVerb::Status | ChatVerb::Help => Vec::new(),
     };
     let verb = match chat.verb {
@@ -167,12 +167,12 @@ fn command(verb: Verb, target: String, chat: &ChatCommand) -> Command {
 
 /// Returns the placements of a story that a command is about.
 fn placements<'a>(story: &'a Story, chat: &ChatCommand) -> Result<Vec<(&'a PlacementKey, &'a Progress)>, Answer> {
-    let Some(named) = &chat.placement else { return Ok(story.placements.iter().collect()) };
-    let is_named = |key: &PlacementKey| key.name == *named || key.to_string() == *named;
+    let Some(wanted) = &chat.placement else { return Ok(story.placements.iter().collect()) };
+    let is_named = |key: &PlacementKey| key.name == *wanted || key.to_string() == *wanted;
     let found: Vec<_> = story.placements.iter().filter(|(key, _)| is_named(key)).collect();
     if found.is_empty() {
         let names = listing(story.placements.keys().map(ToString::to_string));
-        return Err(Answer::of(format!("no placement {named} is rolled out here; there is {names}")));
+        return Err(Answer::of(format!("no placement {wanted} is rolled out here; there is {names}")));
     }
     Ok(found)
 }
@@ -230,7 +230,7 @@ fn was_shown(
     said_at: Timestamp,
 ) -> Result<(), &'static str> {
     let of_gate = || story.shown.iter().filter(|shown| shown.placement == *key && shown.stage == gate.stage);
-    let from = of_gate().find(|shown| shown.digest == gate.digest).map(|shown| shown.from);
+    let from = of_gate().find(|shown| shown.is_of(gate)).map(|shown| shown.from);
     let had_other = of_gate().any(|shown| shown.digest != gate.digest);
     let is_settled = |from| !had_other || chat.sha.is_some() || said_at.duration_since(from) > SHOWN_CHANGE;
     match from {
@@ -264,3 +264,6 @@ fn superseded(way: &Progress) -> Option<&str> {
 fn listing(words: impl Iterator<Item = String>) -> String {
     words.collect::<Vec<_>>().join(", ")
 }
+
+#[cfg(test)]
+mod tests;

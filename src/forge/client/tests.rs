@@ -10,7 +10,7 @@ use http_body_util::BodyExt as _;
 use secrecy::SecretString;
 
 use super::*;
-use crate::forge::{Auth, Forge, Settings, connect};
+use crate::forge::{Auth, Forge, Meter, Settings, connect};
 use crate::model::forge::{CommitStatus, ForgeUser, Permission, Reaction, StatusState};
 use crate::model::id::CommitId;
 
@@ -28,7 +28,7 @@ struct Script {
 }
 
 impl Script {
-    /// Returns the requests so far, as `METHOD path authorization body`.
+    /// Returns the requests so far, as `METHOD path authorization tag body`.
     fn seen(&self) -> Vec<String> {
         self.seen.lock().unwrap().clone()
     }
@@ -39,7 +39,8 @@ async fn answer(State(script): State<Script>, request: Request) -> Response {
     let body = body.collect().await.unwrap().to_bytes();
     let auth = parts.headers.get("authorization").map_or("", |value| value.to_str().unwrap());
     let auth = auth.split('.').next().unwrap();
-    let line = format!("{} {} {auth} {}", parts.method, parts.uri, String::from_utf8_lossy(&body));
+    let known = parts.headers.get("if-none-match").map_or("", |value| value.to_str().unwrap());
+    let line = format!("{} {} {auth} {known}{}", parts.method, parts.uri, String::from_utf8_lossy(&body));
     script.seen.lock().unwrap().push(line.trim_end().to_owned());
     let (status, headers, body) = script.answers.lock().unwrap().pop_front().unwrap_or((
         418,
@@ -69,7 +70,7 @@ async fn host(kind: Kind, answers: Vec<Scripted>) -> (Script, Arc<dyn Forge>, St
     let (script, url) = server(answers).await;
     let auth = Auth::Token(SecretString::from(" t0ken\n"));
     let settings = Settings { kind, url: Some(url.clone()), owner: "platform".into(), name: "fleet".into(), auth };
-    (script, connect(&settings).unwrap(), url)
+    (script, connect(&settings, None).unwrap(), url)
 }
 
 fn ok(body: &str) -> Scripted {
@@ -138,13 +139,71 @@ async fn an_open_pull_request_has_no_merge_and_lists_have_pages() {
 }
 
 #[tokio::test]
+async fn a_list_that_did_not_change_is_not_sent_again() {
+    let tagged = |tag: &str, body: String| (200, vec![("etag", tag.to_owned())], body);
+    let same = || (304, Vec::new(), String::new());
+    let calls = Arc::new(Mutex::new(Vec::new()));
+    let meter: Meter = {
+        let calls = Arc::clone(&calls);
+        Arc::new(move |method, called| calls.lock().unwrap().push(format!("{method} {called:?}")))
+    };
+    let limited = (429, Vec::new(), "{}".to_owned());
+    let answers = vec![
+        tagged("W/\"a\"", format!("[{COMMENT}]")),
+        same(),
+        tagged("\"b\"", "[]".into()),
+        same(),
+        limited,
+        (500, Vec::new(), "{}".into()),
+        (404, Vec::new(), "{}".into()),
+    ];
+    let (script, url) = server(answers).await;
+    let auth = Auth::Token(SecretString::from("t0ken"));
+    let settings =
+        Settings { kind: Kind::GitHub, url: Some(url), owner: "platform".into(), name: "fleet".into(), auth };
+    drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
+    let forge = connect(&settings, Some(meter)).unwrap();
+    for expected in [1, 1, 0, 0] {
+        assert_eq!(forge.comments(42, None).await.unwrap().len(), expected);
+    }
+    for _ in 0..3 {
+        assert!(forge.comments(42, None).await.is_err());
+    }
+    let tags: Vec<_> = script.seen().iter().map(|line| line.split_once("t0ken").unwrap().1.trim().to_owned()).collect();
+    assert_eq!(tags[..5], ["", "W/\"a\"", "W/\"a\"", "\"b\"", "\"b\""]);
+    let told = ["Ok", "Unchanged", "Ok", "Unchanged", "Limited", "Failed", "Refused"].map(|word| format!("GET {word}"));
+    assert_eq!(*calls.lock().unwrap(), told);
+}
+
+#[test]
+fn what_is_kept_of_lists_is_bounded() {
+    let page = |length| {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::ETAG, "\"t\"".parse().unwrap());
+        Answer { status: StatusCode::OK, headers, body: Bytes::from(vec![b' '; length]) }
+    };
+    let mut kept = Kept::default();
+    kept.keep("/large", &page(KEPT_BYTES_MAX + 1));
+    assert_eq!(kept.tag("/large"), None);
+    for number in 0..=KEPT_MAX {
+        kept.keep(&format!("/{number}"), &page(1));
+        kept.keep("/1", &page(2));
+    }
+    assert_eq!((kept.pages.len(), kept.order.len()), (KEPT_MAX, KEPT_MAX));
+    assert!(kept.page("/0").is_none() && kept.page(&format!("/{KEPT_MAX}")).is_some());
+}
+
+/// What it is, its code, headers and body, and what is made of it.
+type Row<'a> = (&'a str, u16, Vec<(&'static str, String)>, &'a str, &'a str);
+
+#[tokio::test]
 async fn every_failure_of_a_write_is_one_request_and_one_meaning() {
     let reset = "1792569480".to_owned();
     let date = ("date", "Wed, 21 Oct 2026 07:28:00 GMT".to_owned());
     let limited = r#"{"message": "You have exceeded a secondary rate limit"}"#;
     let forbidden = r#"{"message": "Resource not accessible by integration"}"#;
     let many = r#"{"message": "Validation Failed", "errors": [{"message": "This SHA and context has reached the maximum number of statuses."}]}"#;
-    let rows: Vec<(&str, u16, Vec<(&'static str, String)>, &str, &str)> = vec![
+    let rows: Vec<Row<'_>> = vec![
         ("too many statuses", 422, vec![], many, "Refused maximum number of statuses"),
         ("retry-after", 403, vec![("retry-after", "17".into())], limited, "RateLimited 17"),
         (
@@ -261,7 +320,7 @@ async fn an_app_signs_in_where_it_is_installed() {
         name: "fleet".into(),
         auth: Auth::App { id: 5, pem: SecretString::from(pem) },
     };
-    let forge = connect(&settings).unwrap();
+    let forge = connect(&settings, None).unwrap();
     assert_eq!(forge.whoami().await.unwrap(), ForgeUser { id: 99, login: "gitfleet[bot]".into(), is_bot: true });
     assert_eq!(forge.repository_id().await.unwrap(), 7);
     let seen = script.seen();
@@ -278,7 +337,7 @@ async fn an_app_signs_in_where_it_is_installed() {
     );
     assert!(seen[4].ends_with("Bearer ghs_x"), "{}", seen[4]);
     let auth = Auth::App { id: 5, pem: SecretString::from("-----BEGIN PRIVATE KEY-----\nx\n") };
-    let error = connect(&Settings { auth, ..settings }).err().unwrap();
+    let error = connect(&Settings { auth, ..settings }, None).err().unwrap();
     assert!(matches!(error, Error::Refused { .. }), "{error}");
 }
 
@@ -287,7 +346,7 @@ async fn a_token_that_no_header_holds_is_refused() {
     for (kind, token) in [(Kind::GitHub, "a\nb"), (Kind::Gitea, "tök"), (Kind::GitHub, " \n"), (Kind::Gitea, "a b")] {
         let auth = Auth::Token(SecretString::from(token));
         let settings = Settings { kind, url: Some("https://x".into()), owner: "a".into(), name: "b".into(), auth };
-        assert!(matches!(connect(&settings).err(), Some(Error::Refused { .. })), "{token:?}");
+        assert!(matches!(connect(&settings, None).err(), Some(Error::Refused { .. })), "{token:?}");
     }
 }
 
