@@ -49,14 +49,16 @@ impl Console {
         match self.doors.forge.comment(id).await {
             Ok(comment) => {
                 (self.read_failures, self.read_after) = (0, None);
-                // What was deleted is nobody's word any more.
-                if let Some(comment) = comment {
+                // What was deleted is nobody's word any more. Where it stands is the host's word, and not the hint's: whoever has
+                // the webhook's secret must not move a word from one conversation to another.
+                if let Some(comment) = comment.filter(|comment| comment.thread == thread) {
                     self.hear(thread, &comment).await;
                 }
             }
             Err(error) => {
                 let _ = self.read::<()>(Err(error));
-                self.to_read.push_front((thread, id));
+                // The others get their turn: one comment that cannot be read silences nobody else.
+                self.to_list.insert(thread);
             }
         }
     }

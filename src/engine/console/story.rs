@@ -55,8 +55,18 @@ pub struct Shown {
     pub stage: String,
     /// What an approval is an approval of.
     pub digest: Digest,
+    /// Since when the gate waits, by our clock: another run, and the other side of the stage, ask for the same digest anew.
+    #[serde(default)]
+    pub since: Option<Timestamp>,
     /// Since when, by the forge's clock.
     pub from: Timestamp,
+}
+
+impl Shown {
+    /// Tells whether this is what a gate of the same placement asks for now.
+    pub fn is_of(&self, gate: &GateProgress) -> bool {
+        (&self.stage, &self.digest, self.since) == (&gate.stage, &gate.digest, Some(gate.since))
+    }
 }
 
 /// A commit and what became of it.
@@ -138,6 +148,14 @@ impl Story {
         self.trouble.is_none() && self.placements.values().all(|progress| progress.state.is_final())
     }
 
+    /// Tells whether a gate waits that was not shown yet.
+    pub fn has_unshown(&self) -> bool {
+        self.gates().any(|(placement, _, gate)| {
+            let is_it = |known: &Shown| known.placement == *placement && known.is_of(gate);
+            !self.shown.iter().any(is_it)
+        })
+    }
+
     /// Notes that what the gates ask for could be seen from `from` on, by the forge's clock.
     pub fn note_shown(&mut self, from: Timestamp) {
         let gates: Vec<Shown> = self
@@ -146,12 +164,14 @@ impl Story {
                 placement: placement.clone(),
                 stage: gate.stage.clone(),
                 digest: gate.digest.clone(),
+                since: Some(gate.since),
                 from,
             })
             .collect();
         for shown in gates {
             let is_it = |known: &&Shown| {
-                (&known.placement, &known.stage, &known.digest) == (&shown.placement, &shown.stage, &shown.digest)
+                (&known.placement, &known.stage, &known.digest, known.since)
+                    == (&shown.placement, &shown.stage, &shown.digest, shown.since)
             };
             if !self.shown.iter().any(|known| is_it(&known)) {
                 self.shown.push(shown);
