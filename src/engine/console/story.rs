@@ -107,9 +107,9 @@ pub struct Story {
     /// Somebody asked for the list of commands.
     #[serde(default)]
     pub help: bool,
-    /// Up to when comments of its conversation were read, by the forge's clock.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub read_until: Option<Timestamp>,
+    /// Up to when comments of each of its conversations were read, by the forge's clock.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub read_until: BTreeMap<ThreadNumber, Timestamp>,
     /// When nothing was left to happen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<Timestamp>,
@@ -130,7 +130,7 @@ impl Story {
             shown: Vec::new(),
             url: None,
             help: false,
-            read_until: None,
+            read_until: BTreeMap::new(),
             ended_at: None,
         }
     }
@@ -229,6 +229,27 @@ impl Stories {
     pub fn told_in(&self, thread: ThreadNumber) -> Option<&Story> {
         let is_here = |story: &&Story| story.thread.is_some_and(|t| t.number == thread) || story.also.contains(&thread);
         self.iter().filter(is_here).max_by_key(|story| (story.ended_at.is_none(), story.began_at))
+    }
+
+    /// Returns every conversation whose change a story carries: its own, and those of the stories it has taken the place of before
+    /// they were done.
+    pub fn carried(&self, story: &Story) -> BTreeSet<ThreadNumber> {
+        let mut commits = vec![story.commit.clone()];
+        let mut seen = BTreeSet::new();
+        let mut threads = BTreeSet::new();
+        while let Some(commit) = commits.pop() {
+            if !seen.insert(commit.clone()) {
+                continue;
+            }
+            if let Some(story) = self.get(&commit) {
+                threads.extend(story.thread.filter(|thread| !thread.is_issue).map(|thread| thread.number));
+                threads.extend(story.also.iter().copied());
+            }
+            let by_it = ProgressState::Superseded { by: commit };
+            let former = self.iter().filter(|story| story.placements.values().any(|way| way.state == by_it));
+            commits.extend(former.map(|story| story.commit.clone()));
+        }
+        threads
     }
 
     /// Takes in how the source stands.

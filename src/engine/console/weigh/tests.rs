@@ -118,7 +118,7 @@ fn story(ways: Vec<Progress>) -> Story {
         shown: vec![],
         url: None,
         help: false,
-        read_until: None,
+        read_until: BTreeMap::new(),
         ended_at: None,
     };
     story.note_shown(at(0));
