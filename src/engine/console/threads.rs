@@ -3,8 +3,8 @@
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::oneshot;
 
-use super::story::{Story, Thread};
 use super::Console;
+use super::story::{Story, Thread};
 use crate::engine::follow::Request;
 use crate::git;
 use crate::model::forge::ThreadNumber;

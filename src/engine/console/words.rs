@@ -25,7 +25,7 @@ const STAGE_PAUSE: SignedDuration = SignedDuration::from_secs(3);
 /// The least time between two texts of a status that differ in counts only.
 const COUNTS_PAUSE: SignedDuration = SignedDuration::from_secs(30);
 /// The least time between two edits of a comment, where nobody has to act and nothing is over.
-const EDIT_PAUSE: SignedDuration = SignedDuration::from_secs(10);
+pub(super) const EDIT_PAUSE: SignedDuration = SignedDuration::from_secs(10);
 /// How long what was said is remembered where nothing else asks for it.
 const SAID_KEPT: SignedDuration = SignedDuration::from_hours(24 * 30);
 /// Characters of a marker's id: 64 bits, so that a million comments do not collide by accident.

@@ -108,11 +108,7 @@ fn what_placements_say_becomes_stories() {
             vec![told(vec![way("a", 0, Moving)]), told(vec![way("a", 0, Done)]), told(vec![way("b", 1, Moving)])],
             "a Done, over; b Moving",
         ),
-        (
-            "gone altogether",
-            vec![told(vec![way("a", 0, Moving)]), told(vec![])],
-            "a Done, over",
-        ),
+        ("gone altogether", vec![told(vec![way("a", 0, Moving)]), told(vec![])], "a Done, over"),
         (
             "moved again by a later commit without a snapshot of its own",
             vec![
@@ -140,7 +136,11 @@ fn what_placements_say_becomes_stories() {
         ),
         (
             "a later commit that changes nothing",
-            vec![told(vec![way("a", 0, Moving)]), told(vec![way("a", 0, Done)]), concerned("b", vec![way("a", 0, Done)])],
+            vec![
+                told(vec![way("a", 0, Moving)]),
+                told(vec![way("a", 0, Done)]),
+                concerned("b", vec![way("a", 0, Done)]),
+            ],
             "a Done, over",
         ),
     ];
@@ -201,14 +201,8 @@ fn superseded_gates_wait_for_nobody() {
 }
 
 fn refused(accepted: &str, seen: &str, count: usize) -> SourceRecord {
-    let error = |line| InputError {
-        path: "a.yaml".into(),
-        line,
-        object: None,
-        field: None,
-        message: "no".into(),
-        hint: None,
-    };
+    let error =
+        |line| InputError { path: "a.yaml".into(), line, object: None, field: None, message: "no".into(), hint: None };
     let refused = (1..).take(count).map(error).collect();
     SourceRecord { seen: Some(commit(seen)), refused, ..source(accepted) }
 }
@@ -234,9 +228,7 @@ fn a_refused_commit_is_a_story_until_the_next_is_there() {
 #[test]
 fn a_held_rewrite_ends_when_it_is_let_in_or_goes_away() {
     let held = SourceRecord { seen: Some(commit("r")), held_rewrite: Some(commit("r")), ..source("a") };
-    for (name, then, trouble) in
-        [("let in", source("r"), None), ("gone", source("a"), Some(Trouble::Rewritten))]
-    {
+    for (name, then, trouble) in [("let in", source("r"), None), ("gone", source("a"), Some(Trouble::Rewritten))] {
         let mut stories = Stories::default();
         stories.take_source(&source("a"), at(0));
         stories.take_source(&held, at(1));

@@ -142,7 +142,9 @@ fn says(story: &Story, thread: ThreadNumber, line: &str, said_at: Timestamp) -> 
     let Chat::Commands(chats) = parse(line, "gitfleet", true) else { panic!("{line} is no command") };
     match meaning(story, thread, &chats[0], said_at) {
         Ok(all) => all.iter().map(words).collect::<Vec<_>>().join("; "),
-        Err(Answer { why, lines, .. }) => format!("no: {why}{}", lines.iter().map(|line| format!(" | {line}")).collect::<String>()),
+        Err(Answer { why, lines, .. }) => {
+            format!("no: {why}{}", lines.iter().map(|line| format!(" | {line}")).collect::<String>())
+        }
     }
 }
 
@@ -166,8 +168,10 @@ fn what_lines_mean() {
     let moving = || story(vec![way("api", Done, None), way("web", Moving, None)]);
     let failed = || story(vec![way("web", Failed, None)]);
     let ended = || Story { ended_at: Some(at(0)), ..story(vec![way("web", Done, None)]) };
-    let superseded =
-        || Story { ended_at: Some(at(0)), ..story(vec![way("web", Superseded { by: CommitId::new("fedcba9876") }, None)]) };
+    let superseded = || Story {
+        ended_at: Some(at(0)),
+        ..story(vec![way("web", Superseded { by: CommitId::new("fedcba9876") }, None)])
+    };
     let deleting = || {
         let mut way = Progress { run: None, ..way("web", WaitingForPerson, None) };
         way.deletions = Some(gate("deletion", "digest-deletion"));
@@ -191,7 +195,12 @@ fn what_lines_mean() {
         (waiting(), 7, "/approve canary placement=db", "no: no placement db is rolled out here; there is web"),
         (both(), 7, "/approve canary", "no: stage canary waits in more than one placement; write one of these:"),
         (both(), 7, "/approve canary placement=api", "approve api-1 canary @digest-api-canary"),
-        (both(), 7, "/approve --all", "approve api-1 canary @digest-api-canary; approve web-1 canary @digest-web-canary"),
+        (
+            both(),
+            7,
+            "/approve --all",
+            "approve api-1 canary @digest-api-canary; approve web-1 canary @digest-web-canary",
+        ),
         (deleting(), 7, "/approve deletion", "approve web deletion @digest-deletion"),
         (deleting(), 7, "/approve canary", "no: stage canary waits for nobody; what waits:"),
         (moving(), 7, "/approve canary", "no: nothing waits for an approval here"),
@@ -202,11 +211,22 @@ fn what_lines_mean() {
         (moving(), 7, "/rollback placement=web", "rollback web"),
         (moving(), 7, "/rollback placement=api to=1234567", "rollback api to=1234567"),
         (failed(), 7, "/retry", "retry web"),
+        (
+            failed(),
+            7,
+            "/retry canary",
+            "no: retry is about a whole placement: leave canary out, or write placement=canary",
+        ),
         (failed(), 7, "/retry cluster=north", "no: one cluster alone cannot be tried again"),
         (ended(), 7, "/approve canary", "no: this rollout is over"),
         (ended(), 7, "/retry", "no: this rollout is over"),
         (ended(), 7, "/rollback", "rollback web"),
-        (superseded(), 7, "/approve canary", "no: this rollout was superseded by commit fedcba9; what waits is told there"),
+        (
+            superseded(),
+            7,
+            "/approve canary",
+            "no: this rollout was superseded by commit fedcba9; what waits is told there",
+        ),
         (superseded(), 7, "/rollback", "no: this rollout was superseded by commit fedcba9"),
         (superseded(), 7, "/retry", "no: this rollout was superseded by commit fedcba9"),
         (rewritten(), 7, "/resume", "resume "),
@@ -232,19 +252,25 @@ fn an_approval_is_of_what_its_author_saw() {
     };
     let now = "digest-web-canary";
     let other_stage = Shown { stage: "other".into(), ..gate("x", 0) };
-    // name, what was shown when, when it was said, how the answer to each of both lines begins
+    // name, what was shown when, when it was said, how the answer begins; whether naming the commit helps
     let rows = [
-        ("shown before", vec![gate(now, 0)], 10, "approve"),
-        ("in the same second", vec![gate(now, 10)], 10, "approve"),
-        ("shown after", vec![gate(now, 11)], 10, "no: what waits was not shown yet"),
-        ("never shown", vec![], 10, "no: what waits was not shown yet"),
-        ("another stage changed", vec![other_stage, gate(now, 9)], 10, "approve"),
-        ("changed long before", vec![gate("old", 0), gate(now, 10)], 41, "approve"),
-        ("changed just before", vec![gate("old", 0), gate(now, 10)], 40, "no: what waits changed while you wrote"),
-        ("changed after", vec![gate("old", 0), gate(now, 50)], 40, "no: what waits changed while you wrote"),
-        ("the new is not shown yet", vec![gate("old", 0)], 40, "no: what waits was not shown yet"),
+        ("shown before", vec![gate(now, 0)], 10, "approve", true),
+        ("in the same second", vec![gate(now, 10)], 10, "approve", true),
+        ("shown after", vec![gate(now, 11)], 10, "no: what waits was not shown yet", false),
+        ("never shown", vec![], 10, "no: what waits was not shown yet", false),
+        ("another stage changed", vec![other_stage, gate(now, 9)], 10, "approve", true),
+        ("changed long before", vec![gate("old", 0), gate(now, 10)], 41, "approve", true),
+        (
+            "changed just before",
+            vec![gate("old", 0), gate(now, 10)],
+            40,
+            "no: what waits changed while you wrote",
+            true,
+        ),
+        ("changed after", vec![gate("old", 0), gate(now, 50)], 40, "no: what waits changed while you wrote", false),
+        ("the new is not shown yet", vec![gate("old", 0)], 40, "no: what waits was not shown yet", false),
     ];
-    for (name, shown, said_at, wanted) in rows {
+    for (name, shown, said_at, wanted, helps) in rows {
         let story = Story { shown, ..waiting() };
         let got = says(&story, THREAD, "/approve canary", at(said_at));
         assert!(got.starts_with(wanted), "{name}: {got}");
@@ -252,6 +278,6 @@ fn an_approval_is_of_what_its_author_saw() {
             assert!(got.ends_with("| /gitfleet approve canary placement=web sha=abc1234"), "{name}: {got}");
         }
         let named = says(&story, THREAD, "/approve canary sha=abc1234", at(said_at));
-        assert!(named.starts_with("approve "), "{name}: who names the commit needs no clock: {named}");
+        assert_eq!(named.starts_with("approve "), helps, "{name}: who names the commit has looked: {named}");
     }
 }
