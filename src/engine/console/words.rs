@@ -20,10 +20,11 @@ use crate::report::console::rollout::{RolloutStory, marker, rollout_comment};
 use crate::report::console::safe::{code, prose};
 use crate::report::console::statuses::{refused_status, statuses};
 
-/// How long a stage must stand as it does before its status says so: stages that are over at once say so once.
-const STAGE_PAUSE: SignedDuration = SignedDuration::from_secs(3);
+/// How long a stage must move before a status says so: what is over sooner says its end alone. The placement's own status and
+/// the comment tell of it meanwhile, and who is waited for is told at once.
+const STAGE_PAUSE: SignedDuration = SignedDuration::from_mins(1);
 /// The least time between two texts of a status that differ in counts only.
-const COUNTS_PAUSE: SignedDuration = SignedDuration::from_secs(30);
+const COUNTS_PAUSE: SignedDuration = SignedDuration::from_mins(2);
 /// The least time between two edits of a comment, where nobody has to act and nothing is over.
 pub(super) const EDIT_PAUSE: SignedDuration = SignedDuration::from_secs(10);
 /// How long what was said is remembered where nothing else asks for it.

@@ -118,8 +118,11 @@ async fn a_word_is_about_what_was_shown_when_it_was_said() {
     for beginning in BOTH {
         let (mut world, first) = waiting(beginning).await;
         // A new commit comes into force; its rollout is told elsewhere.
+        world.slow();
         let second = world.merge('2');
         let early = world.fake.say("bob", second, "/approve one");
+        world.later(10).await;
+        assert!(world.work(), "the gate waits from here on");
         world.later(10).await;
         world.heard(second, early).await;
         assert!(!world.is_open(), "nothing was shown yet");

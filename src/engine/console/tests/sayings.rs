@@ -17,7 +17,7 @@ const CALLS_MAX: usize = 2 * STAGES + 4;
 #[tokio::test]
 async fn a_whole_rollout_takes_few_calls() {
     // how long each cluster takes, in seconds
-    for seconds in [0, 1, 4, 8] {
+    for seconds in [0, 1, 4, 8, 30] {
         let mut world = World::begin(OPEN);
         world.settle().await;
         world.hint(crate::model::forge::ForgeEvent::Push { branch: "main".into() });

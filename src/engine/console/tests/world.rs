@@ -14,6 +14,7 @@ use crate::engine::member;
 use crate::engine::persist;
 use crate::forge::fake::Fake;
 use crate::git;
+use crate::model::facts::{Facts, NodeFacts};
 use crate::model::forge::{Comment, Permission};
 use crate::model::id::{ClusterName, PlacementKey};
 use crate::model::manifest::InputError;
@@ -63,7 +64,11 @@ impl Hall {
         let mut effects = VecDeque::from(effects);
         while let Some(effect) = effects.pop_front() {
             match effect {
-                Effect::StartMember(cluster, _) => effects.extend(self.hear(online(cluster))),
+                Effect::StartMember(cluster, _) => {
+                    effects.extend(self.hear(online(cluster.clone())));
+                    let facts = Facts { nodes: Ok(NodeFacts::default()), requested: Err("it is not told".to_owned()) };
+                    effects.extend(self.hear(member::Event::Facts { cluster, facts: Box::new(facts) }));
+                }
                 Effect::Tell(_, member::Command::Order { order, .. }) if self.slow => self.held.push_back(order),
                 Effect::Tell(_, member::Command::Order { order, .. }) => effects.extend(self.hear(carried_out(&order))),
                 Effect::Console(news) => self.told.push_back(news),
@@ -306,7 +311,13 @@ impl World {
         panic!("it does not come to rest: {:?}", self.fake.calls().iter().rev().take(30).collect::<Vec<_>>());
     }
 
+    /// When something happens by itself.
+    fn next_wake(&self) -> Timestamp {
+        self.console.next_wake().min(self.hall().core.next_wake().unwrap_or(Timestamp::MAX))
+    }
+
     fn tell(&self) {
+        self.hall().decide();
         let told = std::mem::take(&mut self.hall().told);
         self.hall().known.extend(told.iter().cloned());
         for news in told {
@@ -319,7 +330,7 @@ impl World {
         let end = now() + SignedDuration::from_secs(seconds);
         loop {
             self.settle().await;
-            let wake = self.console.next_wake().min(end);
+            let wake = self.next_wake().max(now()).min(end);
             NOW.set(wake);
             self.fake.set_time(wake);
             if wake >= end {
