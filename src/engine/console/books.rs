@@ -36,9 +36,9 @@ pub struct Heard {
     pub body: Digest,
     /// What came of it, for people.
     pub outcome: String,
-    /// It was answered in words.
-    #[serde(default)]
-    pub answered: bool,
+    /// The comment whose answer in words is this one's too; absent where there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer: Option<u64>,
 }
 
 /// A pull request that is planned for.

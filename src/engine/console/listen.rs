@@ -11,6 +11,7 @@ use super::books::{self, Heard};
 use super::outbox::{Saying, Slot};
 use super::story::Story;
 use super::weigh::{Answer, Meaning, Verdict, meaning, verdict};
+use super::words::EDIT_PAUSE;
 use crate::http::Instruction;
 use crate::model::chat::ChatCommand;
 use crate::model::commands::{Command, Person, Refusal, Verb};
@@ -25,10 +26,17 @@ const ANSWERS_WITHIN: SignedDuration = SignedDuration::from_hours(1);
 /// Teams one strategy may name and be asked about.
 const TEAMS_MAX: usize = 10;
 
+/// Comments within that time, in one conversation, that get signs: each sign is a call, and goes before everything else.
+const SIGNS_MAX: usize = 100;
+
+fn is_recent(heard: &Heard, thread: ThreadNumber, now: Timestamp) -> bool {
+    heard.thread == thread && now.duration_since(heard.at) < ANSWERS_WITHIN
+}
+
 /// What became of a comment.
 struct Dealt {
     outcome: String,
-    answered: bool,
+    answer: Option<u64>,
 }
 
 impl Meaning {
@@ -98,7 +106,7 @@ impl Console {
             at: now,
             body: Digest::new(format!("{:x}", Sha256::digest(&comment.body))),
             outcome: dealt.outcome,
-            answered: dealt.answered,
+            answer: dealt.answer,
         };
         tracing::info!(thread, person = comment.author.login, outcome = heard.outcome, "comment dealt with");
         self.write(vec![books::heard_op(&heard)]).await;
@@ -119,13 +127,13 @@ impl Console {
                 if asks {
                     self.pulls.again(thread, now);
                     self.react(comment, Reaction::Rocket, now);
-                    return Dealt { outcome: "plan asked for".to_owned(), answered: false };
+                    return Dealt { outcome: "plan asked for".to_owned(), answer: None };
                 }
                 let why = "this pull request is not merged yet: nothing of it is rolled out, and nothing waits here";
                 return self.answer(thread, comment, &Answer::of(why), now);
             }
             // A conversation about something else: other machines may have the same words.
-            return Dealt { outcome: "no rollout is told here".to_owned(), answered: false };
+            return Dealt { outcome: "no rollout is told here".to_owned(), answer: None };
         };
         let mut meant = Vec::new();
         for chat in chats {
@@ -134,7 +142,9 @@ impl Console {
                 Err(answer) => return self.answer(thread, comment, &answer, now),
             }
         }
-        self.react(comment, Reaction::Eyes, now);
+        if self.is_calm(thread, now) {
+            self.react(comment, Reaction::Eyes, now);
+        }
         let commands: Vec<&Command> = meant.iter().filter_map(Meaning::command).collect();
         let mut done = Vec::new();
         if !commands.is_empty() {
@@ -145,7 +155,14 @@ impl Console {
             for command in commands {
                 match self.instruct(command.clone(), person.clone()).await {
                     Ok(said) => done.push(said),
-                    Err(refusal) => return self.answer(thread, comment, &Answer::of(refusal.message), now),
+                    Err(refusal) => {
+                        let before = if done.is_empty() {
+                            String::new()
+                        } else {
+                            format!("; done before that: {}", done.join("; "))
+                        };
+                        return self.answer(thread, comment, &Answer::of(refusal.message + &before), now);
+                    }
                 }
             }
         }
@@ -155,7 +172,7 @@ impl Console {
             done.push("the comment is brought up to date".to_owned());
         }
         self.react(comment, Reaction::Rocket, now);
-        Dealt { outcome: done.join("; "), answered: false }
+        Dealt { outcome: done.join("; "), answer: None }
     }
 
     /// Has the comment of a story written again as things stand.
@@ -240,21 +257,28 @@ impl Console {
         self.outbox.say(Slot::Reaction { comment: comment.id, reaction }, Saying::Reaction, now);
     }
 
-    /// Says no: with a sign always, in words as long as that is no flood.
+    /// Tells whether so few comments of a conversation were dealt with of late that each may get its signs.
+    fn is_calm(&self, thread: ThreadNumber, now: Timestamp) -> bool {
+        self.heard.values().filter(|heard| is_recent(heard, thread, now)).count() < SIGNS_MAX
+    }
+
+    /// Says no: with a sign and in words, as long as that is no flood.
     fn answer(&mut self, thread: ThreadNumber, comment: &Comment, answer: &Answer, now: Timestamp) -> Dealt {
-        self.react(comment, Reaction::Confused, now);
-        let recent =
-            |heard: &&Heard| heard.thread == thread && heard.answered && now.duration_since(heard.at) < ANSWERS_WITHIN;
-        let answered: BTreeSet<u64> = self.heard.values().filter(recent).map(|heard| heard.author).collect();
-        let of_author = self.heard.values().filter(recent).filter(|heard| heard.author == comment.author.id);
+        if self.is_calm(thread, now) {
+            self.react(comment, Reaction::Confused, now);
+        }
         // One answer a person and hour: the next takes its place.
-        let first = of_author.map(|heard| heard.id).min().unwrap_or(comment.id);
-        let may = answered.contains(&comment.author.id) || answered.len() < ANSWERS_MAX;
-        if may {
+        let begun = |heard: &&Heard| heard.answer == Some(heard.id) && is_recent(heard, thread, now);
+        let own = self.heard.values().filter(begun).find(|heard| heard.author == comment.author.id);
+        let may = self.heard.values().filter(begun).count() < ANSWERS_MAX;
+        let first = own.map(|heard| heard.id).or(may.then_some(comment.id));
+        if let Some(first) = first {
             let slot = Slot::Comment { id: self.mark(&["reply", &first.to_string()]) };
             let body = super::words::reply(&comment.author.login, answer);
-            self.outbox.say(slot, Saying::Comment { thread, body }, now);
+            let written = self.outbox.entry(&slot).and_then(|entry| entry.written_at);
+            let due = written.map_or(now, |at| at + EDIT_PAUSE);
+            self.outbox.say(slot, Saying::Comment { thread, body }, due);
         }
-        Dealt { outcome: format!("refused: {}", answer.why), answered: may }
+        Dealt { outcome: format!("refused: {}", answer.why), answer: first }
     }
 }

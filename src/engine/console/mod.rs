@@ -476,6 +476,10 @@ impl Console {
                     _ => pause.min(READ_RETRY_MAX),
                 };
                 self.read_after = now.checked_add(pause).ok();
+                // The pause that a host wants is from all calls.
+                if let (Error::RateLimited { .. }, Some(at)) = (&error, self.read_after) {
+                    self.outbox.pause_until(at);
+                }
                 self.warn(&error, now);
                 None
             }

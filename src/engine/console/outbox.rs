@@ -280,6 +280,11 @@ impl Outbox {
         waiting().map(Entry::due).min().map_or(Next::Nothing, Next::At)
     }
 
+    /// Has nothing written before this instant: the forge wants a pause.
+    pub fn pause_until(&mut self, at: Timestamp) {
+        self.not_before = self.not_before.max(Some(at));
+    }
+
     /// Notes that a write begins. What is noted must be written down before it does: else a life that ends in the middle would
     /// say it twice.
     pub fn begins(&mut self, write: &Write, now: Timestamp) {

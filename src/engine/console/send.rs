@@ -1,6 +1,6 @@
 //! Carries out what is due to be said: one call, or one look and one call where nobody knows what came of the last.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use super::Console;
 use super::outbox::{Outcome, Saying, Slot, Write, says_already};
@@ -40,6 +40,10 @@ impl Console {
             // A slot holds what it is for; a record that says otherwise says nothing.
             _ => Outcome::Stands { comment: write.comment },
         };
+        if let Outcome::Failed(Error::RateLimited { wait, .. }) = &outcome {
+            self.read_after =
+                self.read_after.max(SignedDuration::try_from(*wait).ok().and_then(|w| now.checked_add(w).ok()));
+        }
         match &outcome {
             Outcome::Failed(error) => self.warn(error, now),
             Outcome::Stands { .. } => tracing::debug!(slot = write.slot.key(), "said on the forge"),

@@ -1,1 +1,6 @@
+//! The console with the real core, a fake forge with real state, and time that is handed in.
 
+mod gates;
+mod outages;
+mod sayings;
+mod world;

@@ -20,12 +20,13 @@ use crate::report::console::rollout::{RolloutStory, marker, rollout_comment};
 use crate::report::console::safe::{code, prose};
 use crate::report::console::statuses::{refused_status, statuses};
 
-/// How long a stage must stand as it does before its status says so: stages that are over at once say so once.
-const STAGE_PAUSE: SignedDuration = SignedDuration::from_secs(3);
+/// How long a stage must move before a status says so: what is over sooner says its end alone. The placement's own status and
+/// the comment tell of it meanwhile, and who is waited for is told at once.
+const STAGE_PAUSE: SignedDuration = SignedDuration::from_mins(1);
 /// The least time between two texts of a status that differ in counts only.
-const COUNTS_PAUSE: SignedDuration = SignedDuration::from_secs(30);
+const COUNTS_PAUSE: SignedDuration = SignedDuration::from_mins(2);
 /// The least time between two edits of a comment, where nobody has to act and nothing is over.
-const EDIT_PAUSE: SignedDuration = SignedDuration::from_secs(10);
+pub(super) const EDIT_PAUSE: SignedDuration = SignedDuration::from_secs(10);
 /// How long what was said is remembered where nothing else asks for it.
 const SAID_KEPT: SignedDuration = SignedDuration::from_hours(24 * 30);
 /// Characters of a marker's id: 64 bits, so that a million comments do not collide by accident.
@@ -144,6 +145,10 @@ impl Console {
         for progress in story.placements.values() {
             let Some((kind, what)) = need(progress) else { continue };
             if !self.settings.notify.contains(&kind) {
+                continue;
+            }
+            // The line to copy is refused as long as the story's comment does not show what it is about.
+            if kind == Notify::Approval && story.has_unshown() {
                 continue;
             }
             let Some(body) = notice(&story.commit, progress, many, &self.settings.voice) else { continue };

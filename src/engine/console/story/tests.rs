@@ -110,14 +110,14 @@ fn what_placements_say_becomes_stories() {
         ),
         ("gone altogether", vec![told(vec![way("a", 0, Moving)]), told(vec![])], "a Done, over"),
         (
-            "moved again by a later commit without a snapshot of its own",
+            "moved again by a later commit without a snapshot of its own, as a life after a restart is told",
             vec![
                 told(vec![way("a", 0, Moving)]),
                 told(vec![way("a", 0, Done)]),
                 concerned("b", vec![way("a", 0, Moving)]),
                 told(vec![way("a", 0, Done)]),
             ],
-            "a Done, over; b Moving",
+            "a Done, over; b Done, over",
         ),
         (
             "the same, to its end",

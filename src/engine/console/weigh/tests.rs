@@ -211,6 +211,12 @@ fn what_lines_mean() {
         (moving(), 7, "/rollback placement=web", "rollback web"),
         (moving(), 7, "/rollback placement=api to=1234567", "rollback api to=1234567"),
         (failed(), 7, "/retry", "retry web"),
+        (
+            failed(),
+            7,
+            "/retry canary",
+            "no: retry is about a whole placement: leave canary out, or write placement=canary",
+        ),
         (failed(), 7, "/retry cluster=north", "no: one cluster alone cannot be tried again"),
         (ended(), 7, "/approve canary", "no: this rollout is over"),
         (ended(), 7, "/retry", "no: this rollout is over"),
@@ -247,19 +253,25 @@ fn an_approval_is_of_what_its_author_saw() {
     };
     let now = "digest-web-canary";
     let other_stage = Shown { stage: "other".into(), ..gate("x", 0) };
-    // name, what was shown when, when it was said, how the answer to each of both lines begins
+    // name, what was shown when, when it was said, how the answer begins; whether naming the commit helps
     let rows = [
-        ("shown before", vec![gate(now, 0)], 10, "approve"),
-        ("in the same second", vec![gate(now, 10)], 10, "approve"),
-        ("shown after", vec![gate(now, 11)], 10, "no: what waits was not shown yet"),
-        ("never shown", vec![], 10, "no: what waits was not shown yet"),
-        ("another stage changed", vec![other_stage, gate(now, 9)], 10, "approve"),
-        ("changed long before", vec![gate("old", 0), gate(now, 10)], 41, "approve"),
-        ("changed just before", vec![gate("old", 0), gate(now, 10)], 40, "no: what waits changed while you wrote"),
-        ("changed after", vec![gate("old", 0), gate(now, 50)], 40, "no: what waits changed while you wrote"),
-        ("the new is not shown yet", vec![gate("old", 0)], 40, "no: what waits was not shown yet"),
+        ("shown before", vec![gate(now, 0)], 10, "approve", true),
+        ("in the same second", vec![gate(now, 10)], 10, "approve", true),
+        ("shown after", vec![gate(now, 11)], 10, "no: what waits was not shown yet", false),
+        ("never shown", vec![], 10, "no: what waits was not shown yet", false),
+        ("another stage changed", vec![other_stage, gate(now, 9)], 10, "approve", true),
+        ("changed long before", vec![gate("old", 0), gate(now, 10)], 41, "approve", true),
+        (
+            "changed just before",
+            vec![gate("old", 0), gate(now, 10)],
+            40,
+            "no: what waits changed while you wrote",
+            true,
+        ),
+        ("changed after", vec![gate("old", 0), gate(now, 50)], 40, "no: what waits changed while you wrote", false),
+        ("the new is not shown yet", vec![gate("old", 0)], 40, "no: what waits was not shown yet", false),
     ];
-    for (name, shown, said_at, wanted) in rows {
+    for (name, shown, said_at, wanted, helps) in rows {
         let story = Story { shown, ..waiting() };
         let got = says(&story, THREAD, "/approve canary", at(said_at));
         assert!(got.starts_with(wanted), "{name}: {got}");
@@ -267,7 +279,7 @@ fn an_approval_is_of_what_its_author_saw() {
             assert!(got.ends_with("| /gitfleet approve canary placement=web sha=abc1234"), "{name}: {got}");
         }
         let named = says(&story, THREAD, "/approve canary sha=abc1234", at(said_at));
-        assert!(named.starts_with("approve "), "{name}: who names the commit needs no clock: {named}");
+        assert_eq!(named.starts_with("approve "), helps, "{name}: who names the commit has looked: {named}");
     }
 }
 
