@@ -228,20 +228,23 @@ fn what_is_denied_waits_for_a_person_and_lets_others_go_on() {
 
 #[test]
 fn what_is_refused_for_good_is_tried_once() {
-    let rows = [
-        Error::Refused { what: "status".into(), why: "no such commit".into() },
-        Error::NotFound { what: "status".into() },
-    ];
-    for error in rows {
-        let name = error.to_string();
-        let mut outbox = outbox();
-        outbox.say(status_slot("a"), status("a", "1/3"), at(0));
-        end(&mut outbox, at(0), failed(error));
-        outbox.say(status_slot("a"), status("a", "1/3"), at(9));
-        assert_eq!(outbox.next(at(9)), Next::Nothing, "{name}");
-        outbox.say(status_slot("a"), status("a", "2/3"), at(9));
-        assert!(matches!(outbox.next(at(9)), Next::Write(_)), "{name}: other words are worth a try");
-    }
+    let mut outbox = outbox();
+    outbox.say(status_slot("a"), status("a", "1/3"), at(0));
+    end(&mut outbox, at(0), failed(Error::Refused { what: "status".into(), why: "no such commit".into() }));
+    outbox.say(status_slot("a"), status("a", "1/3"), at(9));
+    assert_eq!(outbox.next(at(9)), Next::Nothing);
+    outbox.say(status_slot("a"), status("a", "2/3"), at(9));
+    assert!(matches!(outbox.next(at(9)), Next::Write(_)), "other words are worth a try");
+}
+
+/// A host says so of what a token may not see: it may be mended.
+#[test]
+fn what_cannot_be_seen_is_tried_again_after_a_pause() {
+    let mut outbox = outbox();
+    outbox.say(status_slot("a"), status("a", "1/3"), at(0));
+    end(&mut outbox, at(0), failed(Error::NotFound { what: "status".into() }));
+    assert_eq!(outbox.next(at(1)), Next::At(at(600)));
+    assert!(matches!(outbox.next(at(600)), Next::Write(_)));
 }
 
 #[test]
