@@ -260,7 +260,7 @@ async fn setup(configuration: &Configuration, url: &str, dry_run: bool) -> anyho
     };
     let what = match (repair.id, repair.wrong.as_slice()) {
         (None, _) => "created, there was none".to_owned(),
-        (Some(_), []) => "as it should be, its secret sent again".to_owned(),
+        (Some(_), []) => "kept, its secret sent again".to_owned(),
         (Some(_), wrong) => format!("repaired: {}", wrong.join(", ")),
     };
     if dry_run {

@@ -362,17 +362,11 @@ fn the_repository_is_named_or_follows_from_the_source() {
         ("https://git.example/platform/fleet", "type: github, tokenFile: t, repository: a/b.c", Some(("a", "b.c"))),
     ] {
         let text = format!("source: {{url: '{source}'}}\nforge: {{{forge}}}");
-        match expected {
-            Some(expected) => {
-                assert_eq!(body(&text).unwrap().forge.unwrap().owner_and_name(), expected, "{text}");
-            }
-            None => {
-                let found = complaints(&text);
-                assert!(
-                    found.contains("forge.repository: is missing") && found.contains("OWNER/NAME"),
-                    "{text}: {found}"
-                );
-            }
+        if let Some(expected) = expected {
+            assert_eq!(body(&text).unwrap().forge.unwrap().owner_and_name(), expected, "{text}");
+        } else {
+            let found = complaints(&text);
+            assert!(found.contains("forge.repository: is missing") && found.contains("OWNER/NAME"), "{text}: {found}");
         }
     }
 }
@@ -435,7 +429,7 @@ fn webhook_secrets_are_one_or_two_and_never_empty() {
     {
         fs::write(&path, content).unwrap();
         let read = read_webhook_secrets(&path).unwrap();
-        assert_eq!(read.iter().map(|secret| secret.expose_secret()).collect::<Vec<_>>(), expected);
+        assert_eq!(read.iter().map(secrecy::ExposeSecret::expose_secret).collect::<Vec<_>>(), expected);
     }
     for content in ["", "\n", "\nhunter2", " ", "hunter2\n\n3", "hunter2\n \n", "1\n2\n3", "hun\tter2"] {
         fs::write(&path, content).unwrap();

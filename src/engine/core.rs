@@ -42,6 +42,7 @@ mod standing;
 mod tests;
 
 use agenda::Agenda;
+pub use source::identity;
 use standing::tell;
 
 /// How long the first decision waits for members that have neither answered nor failed.
@@ -296,19 +297,6 @@ impl Core {
         (!is_idle).then_some(batch)
     }
 
-    /// A decision may name a snapshot of an override: it is written down with it, or before.
-    fn write_overrides(&mut self, batch: &mut Batch) {
-        batch.overrides = self.world.overrides.take_unwritten();
-        for id in &batch.overrides {
-            match persist::override_op(&self.world.overrides, id) {
-                Ok(op) => batch.ops.push(op),
-                Err(error) => {
-                    tracing::error!(name = id.name(), %error, "an override's snapshot cannot be written down; a restart takes it again");
-                }
-            }
-        }
-    }
-
     /// Decides about OCM Placements one after the other, each with what those before it picked; the placements that follow
     /// them are decided in the same batch.
     fn decide_ocm(&mut self, batch: &mut Batch, now: Timestamp) {
@@ -490,13 +478,6 @@ impl Batch {
         }
         self.ops.extend(difference);
     }
-}
-
-/// Returns what inventories name the source by: where it is and which part of it is read.
-pub fn identity(configuration: &Configuration) -> String {
-    let source = &configuration.source;
-    let branch = source.branch.as_deref().unwrap_or("HEAD");
-    format!("{}#{branch}:{}", source.url.trim_end_matches('/'), source.path)
 }
 
 /// Adds the write of a record that differs from what the store has of it.

@@ -80,12 +80,17 @@ pub fn resolve(placements: &BTreeMap<PlacementKey, PlacementState>, command: &Co
             }
         }
     }
-    // A run of one placement may be called as another placement is: `web-1`. A pause is of placements; a gate that is meant
-    // otherwise is not opened.
+    // A run of one placement may be called as another placement is: `web-1`. A pause is of placements; what may be meant
+    // otherwise is not done.
     let is_of_placements = matches!(command.verb, Verb::Pause | Verb::Resume);
-    let asks_gates = matches!(command.verb, Verb::Approve | Verb::Reject) && command.stage.is_none();
-    if aims.is_empty() || is_of_placements || asks_gates {
+    let is_of_run = command.stage.as_ref().is_some_and(|stage| stage != DELETION_GATE);
+    let is_unclear = !is_of_run && !is_of_placements;
+    if aims.is_empty() || is_of_placements || is_unclear {
         let of_name = placements.iter().filter(|(key, _)| key.name == named.name && is_in_place(key));
+        let is_whole = matches!(command.verb, Verb::Retry | Verb::Rollback);
+        // A run that is called as its own placement: the whole of it is meant either way.
+        let is_known = |key: &PlacementKey| is_whole && aims.iter().any(|aim| aim.placement == *key);
+        let of_name = of_name.filter(|(key, _)| !is_known(key));
         let of_name: Vec<Aim> = of_name.map(|(key, state)| aim_at(key, state, command)).collect();
         if is_of_placements && !of_name.is_empty() {
             aims.clear();

@@ -19,9 +19,10 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::model::explanation::{Explanation, Query};
 use crate::store::Store;
+use crate::store::records::FORGE_PREFIX;
 use crate::telemetry::metrics::{CONTENT_TYPE, Metrics};
 
-/// All records, or those whose keys start with `prefix`.
+/// All records, or those whose keys start with `prefix`; none of those below [`FORGE_PREFIX`].
 pub const RECORDS_PATH: &str = "/api/v1/records";
 /// Answers as soon as records have changed after version `after`, or after a while.
 pub const CHANGES_PATH: &str = "/api/v1/changes";
@@ -130,6 +131,7 @@ async fn records(State(shared): State<Shared>, UrlQuery(query): UrlQuery<Records
         Ok(Ok(entries)) => {
             let records: Vec<(String, Value)> = entries
                 .into_iter()
+                .filter(|(key, _)| !key.starts_with(FORGE_PREFIX))
                 .map(|(key, found)| (key, serde_json::from_slice(&found.value).unwrap_or(Value::Null)))
                 .collect();
             axum::Json(json!({"version": version, "records": records})).into_response()

@@ -13,7 +13,7 @@ use crate::model::commands::{Done, Person, Refusal, RefusalReason};
 use crate::model::id::PlacementKey;
 use crate::model::records::JournalEntry;
 use crate::model::runs::Surface;
-use crate::store::MemoryStore;
+use crate::store::{Expected, MemoryStore, Op};
 
 /// Interfaces share a store; `reader` may read decisions only, `ann` may command.
 pub(super) fn shared(store: Arc<dyn Store>) -> (Shared, mpsc::UnboundedReceiver<Instruction>) {
@@ -63,6 +63,22 @@ async fn a_command_reaches_the_engine_with_the_name_of_its_token() {
     assert_eq!((status, &done["message"]), (200, &json!("web-3 approved")));
     let person = obey.await.expect("it obeyed");
     assert_eq!(person, Person::of("ann", Surface::Api));
+}
+
+#[tokio::test]
+async fn what_is_kept_for_the_forge_is_shown_to_nobody() {
+    let store = Arc::new(MemoryStore::new());
+    let put = |key: &str| Op::Put { key: key.to_owned(), value: b"[7]".to_vec(), expected: Expected::Any };
+    store.batch(vec![put("forge/mask"), put("forge/story/c1"), put("hub/x")]).expect("the store takes it");
+    for (query, wanted) in
+        [("", vec!["hub/x"]), ("?prefix=forge/", vec![]), ("?prefix=forge/mask", vec![]), ("?prefix=for", vec![])]
+    {
+        let request = Request::get(format!("{RECORDS_PATH}{query}")).body(Body::empty()).expect("a request");
+        let (status, answer) = answer(shared(store.clone()).0, request).await;
+        let records: Vec<(String, Value)> = serde_json::from_value(answer["records"].clone()).expect("records");
+        let keys: Vec<&str> = records.iter().map(|(key, _)| key.as_str()).collect();
+        assert_eq!((status, keys), (200, wanted), "{query}");
+    }
 }
 
 #[tokio::test]

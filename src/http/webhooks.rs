@@ -37,6 +37,7 @@ pub struct Hooks {
     repository: watch::Receiver<Option<u64>>,
     events: mpsc::Sender<ForgeEvent>,
     bodies: Arc<Semaphore>,
+    patience: Duration,
     now: fn() -> Timestamp,
 }
 
@@ -51,7 +52,8 @@ impl Hooks {
     ) -> (Self, mpsc::Receiver<ForgeEvent>) {
         let (events, queue) = mpsc::channel(QUEUE_MAX);
         let bodies = Arc::new(Semaphore::new(BODIES_MAX));
-        (Self { kind, secrets: secrets.into(), repository, events, bodies, now }, queue)
+        let hooks = Self { kind, secrets: secrets.into(), repository, events, bodies, patience: BODY_TIMEOUT, now };
+        (hooks, queue)
     }
 }
 
@@ -91,7 +93,7 @@ async fn check(hooks: &Hooks, request: Request) -> (StatusCode, Delivered) {
     {
         return large;
     }
-    let body = match tokio::time::timeout(BODY_TIMEOUT, whole(hooks, body)).await {
+    let body = match tokio::time::timeout(hooks.patience, whole(hooks, body)).await {
         Ok(Some(body)) => body,
         Ok(None) => return large,
         Err(_) => return (StatusCode::REQUEST_TIMEOUT, Delivered::Malformed),

@@ -148,15 +148,15 @@ mod tests {
         Person { credentials: Some(credentials), ..Person::of(name, Surface::Comment) }
     }
 
+    /// Name, permission, teams, part in the change, configured approvers, annotation, verbs that are allowed.
+    type Row<'a> = (&'a str, Permission, &'a [&'a str], Option<&'a str>, &'a [&'a str], Option<&'a str>, &'a [Verb]);
+
     #[test]
     fn who_may_what() {
         use Permission::{Admin, None as Nothing, Read, Triage, Write};
         use Verb::{Approve, Pause, Reject, Resume, Retry, Rollback};
         let author = Some("opened the pull request");
-        // name, permission, teams, part in the change, configured approvers, annotation, verbs that are allowed
         let all = [Approve, Reject, Pause, Resume, Retry, Rollback];
-        type Row<'a> =
-            (&'a str, Permission, &'a [&'a str], Option<&'a str>, &'a [&'a str], Option<&'a str>, &'a [Verb]);
         let rows: &[Row<'_>] = &[
             ("a reader", Read, &[], None, &[], None, &[]),
             ("a stranger", Nothing, &[], None, &[], None, &[]),

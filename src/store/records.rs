@@ -39,6 +39,10 @@ pub const DECISIONS_PREFIX: &str = "decisions/";
 /// Prefix of how hubs stand that decisions are written to.
 pub const HUB_PREFIX: &str = "hub/";
 
+/// Prefix of what is kept for the git host: texts that were said there, comments that were heard, and the key that hidden values
+/// are marked with. Whoever may read the other records need not be let into the repository, so these are shown to nobody.
+pub const FORGE_PREFIX: &str = "forge/";
+
 /// Digits of an index in a key: enough for every `u64`, so that byte order is number order.
 const INDEX_DIGITS: usize = 20;
 

@@ -1,6 +1,7 @@
 //! What needs a git host: the way from a push to a status, from an approval to a write, what a rollout asks of the host, and a
 //! flood of deliveries.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener};
@@ -15,7 +16,7 @@ use hmac::{Hmac, Mac as _};
 use serde_json::{Value, json};
 use sha2::Sha256;
 
-use crate::daemon::{Daemon, World, binary};
+use crate::daemon::{World, binary};
 use crate::fleet::{BOT_SCOPES, Fleet, Gitea, MergeWay, Options, PERSON_SCOPES, git, http, push, until};
 use crate::generate;
 use crate::machine::{load, profile, ratio, summary};
@@ -24,14 +25,17 @@ use crate::machine::{load, profile, ratio, summary};
 const PUSHES: usize = 20;
 /// Pushes before them that are not.
 const WARM_UP: usize = 2;
-/// Merged pull requests whose calls are counted.
-const MERGES: usize = 3;
-/// The host counts as left alone when the daemon has asked nothing for so long: comments are edited at most every ten seconds.
-const QUIET: Duration = Duration::from_secs(15);
+/// Merged pull requests whose approvals are measured.
+const MERGES: usize = 10;
+/// The last ones, whose calls are counted.
+const COUNTED: usize = 3;
+/// The host counts as left alone when the daemon has asked nothing for so long: comments are edited at most every ten seconds,
+/// and the pull request of a commit is looked for again after twenty.
+const QUIET: Duration = Duration::from_secs(22);
 /// How long anything may take before a run is given up.
 const LIMIT: Duration = Duration::from_mins(2);
-/// Pause between two looks at the host, and at a file.
-const LOOK_PAUSE: Duration = Duration::from_millis(4);
+/// Pause between two looks at the host, which must have time for its work, and at a file.
+const LOOK_PAUSE: Duration = Duration::from_millis(20);
 const FILE_PAUSE: Duration = Duration::from_millis(1);
 
 /// The placement, its namespace and the repository.
@@ -125,13 +129,13 @@ impl Hosted {
     }
 
     /// Waits until a status of a commit is as told; the context is that of the whole rollout, or of one stage.
-    fn await_status(&self, commit: &str, stage: &str, state: &str) -> Result<Instant> {
+    fn await_status(&self, commit: &str, stage: &str, wanted: &str) -> Result<Instant> {
         let context = format!("gitfleet/{NAME}{stage}");
         let gitea = self.gitea()?;
-        quick(&format!("{context} of {commit} to be {state}"), LOOK_PAUSE, || {
+        quick(&format!("{context} of {commit} to be {wanted}"), LOOK_PAUSE, || {
             // Until Gitea has taken note of a push it knows no such commit.
             let statuses = gitea.statuses(&self.repo, commit).unwrap_or_default();
-            statuses.iter().any(|status| status["context"] == context.as_str() && status["status"] == state)
+            statuses.iter().any(|status| status["context"] == context.as_str() && status["status"] == wanted)
         })
         .with_context(|| self.world.log())
     }
@@ -152,7 +156,7 @@ impl Hosted {
             .with_context(|| self.world.log())
     }
 
-    /// Waits until the newest issue, or a pull request, asks for approval; returns its number.
+    /// Waits until a pull request, or else the newest issue, asks for approval; returns its number.
     fn await_request(&self, pull: Option<u64>, version: &str) -> Result<u64> {
         let gitea = self.gitea()?;
         let found = until(&format!("a request to approve {version}"), LIMIT, || {
@@ -176,14 +180,14 @@ impl Hosted {
     }
 
     /// Returns how often the daemon asked the host so far, by method and answer.
-    fn calls(&self) -> Result<Vec<(String, u64)>> {
+    fn calls(&self) -> Result<BTreeMap<String, u64>> {
         let (_, text) = http("GET", self.world.port(), "/metrics", &[], "")?;
         let lines = text.lines().filter_map(|line| line.strip_prefix("gitfleet_forge_calls_total{")?.split_once("} "));
         lines.map(|(labels, count)| Ok((labels.to_owned(), count.parse()?))).collect()
     }
 
     /// Waits until the daemon leaves the host alone; returns its calls so far.
-    fn await_quiet(&self) -> Result<Vec<(String, u64)>> {
+    fn await_quiet(&self) -> Result<BTreeMap<String, u64>> {
         let (mut last, mut since) = (self.calls()?, Instant::now());
         let started = Instant::now();
         while since.elapsed() < QUIET {
@@ -197,9 +201,8 @@ impl Hosted {
         Ok(last)
     }
 
-    /// Returns how long one status, one question what branches are at, and for an approval a comment, its reading and the
-    /// question who may what, take without gitfleet.
-    fn floors(&self, commit: &str, thread: u64) -> Result<(Duration, Duration)> {
+    /// Returns how long one status, and one question what branches are at, take without gitfleet.
+    fn push_floor(&self, commit: &str) -> Result<Duration> {
         let gitea = self.gitea()?;
         let started = Instant::now();
         let status = json!({"context": "floor", "state": "success", "description": "floor"});
@@ -209,12 +212,17 @@ impl Hosted {
         let authorization = format!("token {}", gitea.token);
         let (code, _) = http("GET", port, &refs, &[("Authorization", &authorization)], "")?;
         ensure!(code == 200, "ls-refs: {code}");
-        let pushed = started.elapsed();
+        Ok(started.elapsed())
+    }
+
+    /// Returns how long a comment, its reading, and the question what its author may do take without gitfleet.
+    fn approval_floor(&self, thread: u64) -> Result<Duration> {
+        let gitea = self.gitea()?;
         let started = Instant::now();
         let id = gitea.comment(&self.approver, &self.repo, thread, "floor")?;
         gitea.api("GET", &format!("/repos/{}/issues/comments/{id}", self.repo), None)?;
         gitea.api("GET", &format!("/repos/{}/collaborators/approver/permission", self.repo), None)?;
-        Ok((pushed, started.elapsed()))
+        Ok(started.elapsed())
     }
 }
 
@@ -267,10 +275,34 @@ pub fn console() -> Result<Value> {
     let thread = hosted.await_request(None, "first")?;
     hosted.approve(thread)?;
     hosted.await_status(&hosted.head()?, "", "success")?;
-    let calls = witness(&hosted)?;
+    let (statuses, hooks, floors) = pushes(&hosted)?;
+    let (mut writes, mut write_floors, mut counted) = (Vec::new(), Vec::new(), Vec::new());
+    for round in 0..MERGES {
+        let merged = merge(&hosted, round, round + COUNTED >= MERGES)?;
+        eprintln!("B11, merge {round}: write {:?}, floor {:?}, calls {:?}", merged.write, merged.floor, merged.calls);
+        writes.push(merged.write);
+        write_floors.push(merged.floor);
+        counted.extend(merged.calls);
+    }
+    ensure!(daemon.memory_kb("VmRSS")? > 0, "the daemon is gone");
+    let of = |value: &Value, key: &str| value[key].as_f64().unwrap_or_default();
+    let rated = |ours: &[Duration], floor: &[Duration]| {
+        let (ours, floor) = (summary(ours), summary(floor));
+        json!({"ratioP50": ratio(of(&ours, "p50Ms"), of(&floor, "p50Ms")), "gitfleet": ours, "floor": floor})
+    };
+    Ok(json!({
+        "pushToStatus": rated(&statuses, &floors), "ofItUntilGiteaCalls": summary(&hooks),
+        "approvalToWrite": rated(&writes, &write_floors),
+        "callsOfRollouts": counted, "profile": profile(), "load": load(),
+    }))
+}
+
+/// Measures pushes: until the first pending status, until Gitea calls, and the floor.
+fn pushes(hosted: &Hosted) -> Result<(Vec<Duration>, Vec<Duration>, Vec<Duration>)> {
+    let calls = witness(hosted)?;
     let gitea = hosted.gitea()?;
     let remote = gitea.address_for(&hosted.repo, &gitea.user, &gitea.token);
-    let [mut statuses, mut hooks, mut writes, mut floors, mut approval_floors] = [const { Vec::new() }; 5];
+    let (mut statuses, mut hooks, mut floors) = (Vec::new(), Vec::new(), Vec::new());
     for round in 0..WARM_UP + PUSHES {
         let version = format!("push-{round}-");
         hosted.write(&version)?;
@@ -282,67 +314,56 @@ pub fn console() -> Result<Value> {
         // It may have come before git said that the push was done.
         let hooked = calls.recv_timeout(LIMIT).context("Gitea's call")?.saturating_duration_since(pushed);
         hosted.await_status(&commit, "/canary", "pending")?;
-        let thread = hosted.await_request(None, &version)?;
         hosted.await_written("canary", &version)?;
-        let sent = hosted.approve(thread)?;
-        let written = hosted.await_written("early", &version)?;
-        hosted.await_status(&commit, "", "success")?;
-        let (floor, approval_floor) = hosted.floors(&commit, thread)?;
-        eprintln!("B11, round {round}: status {:?}, write {:?}, floor {floor:?}", told - pushed, written - sent);
+        let floor = hosted.push_floor(&commit)?;
+        eprintln!("B11, push {round}: status {:?}, Gitea's call {hooked:?}, floor {floor:?}", told - pushed);
         if round >= WARM_UP {
             statuses.push(told - pushed);
             hooks.push(hooked);
-            writes.push(written - sent);
             floors.push(floor);
-            approval_floors.push(approval_floor);
         }
     }
-    let merges = merges(&hosted, &daemon)?;
-    let of = |value: &Value, key: &str| value[key].as_f64().unwrap_or_default();
-    let rated = |ours: &[Duration], floor: &[Duration]| {
-        let (ours, floor) = (summary(ours), summary(floor));
-        json!({"ratioP50": ratio(of(&ours, "p50Ms"), of(&floor, "p50Ms")), "gitfleet": ours, "floor": floor})
-    };
-    Ok(json!({
-        "pushToStatus": rated(&statuses, &floors), "ofItUntilGiteaCalls": summary(&hooks),
-        "approvalToWrite": rated(&writes, &approval_floors),
-        "callsOfRollouts": merges, "profile": profile(), "load": load(),
-    }))
+    Ok((statuses, hooks, floors))
 }
 
-/// Counts what the daemon asks of the host from a merge until a rollout of three stages with one approval is told to its end.
-fn merges(hosted: &Hosted, daemon: &Daemon) -> Result<Vec<Value>> {
+/// What was found out about one merged pull request.
+struct Merged {
+    /// From its approval to the next stage's first write.
+    write: Duration,
+    floor: Duration,
+    /// What the daemon asked the host from the merge until all was told.
+    calls: Option<Value>,
+}
+
+/// Opens and merges a pull request, and approves its rollout of three stages.
+fn merge(hosted: &Hosted, round: usize, counts: bool) -> Result<Merged> {
     let gitea = hosted.gitea()?;
     let repo = hosted.world.repo();
     let remote = gitea.address_for(&hosted.repo, &gitea.user, &gitea.token);
-    let mut found = Vec::new();
-    for round in 0..MERGES {
-        let branch = format!("merge-{round}-");
-        git(&repo, &["fetch", "-q", &remote, "main"])?;
-        git(&repo, &["checkout", "-q", "-B", &branch, "FETCH_HEAD"])?;
-        hosted.write(&branch)?;
-        gitea.push(&repo, NAME, &branch)?;
-        let pull = gitea.open_pull(&gitea.token, &hosted.repo, &branch, "main", &branch)?;
-        until("the plan", LIMIT, || Ok((!gitea.comments(&hosted.repo, pull)?.is_empty()).then_some(())))
-            .with_context(|| hosted.world.log())?;
-        let before = hosted.await_quiet()?;
-        let commit = gitea.merge(&gitea.token, &hosted.repo, pull, MergeWay::Merge)?;
-        hosted.await_status(&commit, "/canary", "pending")?;
-        hosted.await_request(Some(pull), &branch)?;
-        hosted.await_written("canary", &branch)?;
-        hosted.approve(pull)?;
-        hosted.await_status(&commit, "", "success")?;
-        let after = hosted.await_quiet()?;
-        let known = |labels: &str| before.iter().find(|(found, _)| found == labels).map_or(0, |(_, count)| *count);
-        let new: Vec<(String, u64)> = after.iter().map(|(l, count)| (l.clone(), count - known(l))).collect();
-        let all: u64 = new.iter().map(|(_, count)| count).sum();
-        let of: serde_json::Map<String, Value> =
-            new.into_iter().filter(|(_, count)| *count > 0).map(|(labels, count)| (labels, json!(count))).collect();
-        eprintln!("calls of a rollout: {all}: {of:?}");
-        found.push(json!({"calls": all, "of": of}));
+    let branch = format!("merge-{round}-");
+    git(&repo, &["fetch", "-q", &remote, "main"])?;
+    git(&repo, &["checkout", "-q", "-B", &branch, "FETCH_HEAD"])?;
+    hosted.write(&branch)?;
+    gitea.push(&repo, NAME, &branch)?;
+    let pull = gitea.open_pull(&gitea.token, &hosted.repo, &branch, "main", &branch)?;
+    until("the plan", LIMIT, || Ok((!gitea.comments(&hosted.repo, pull)?.is_empty()).then_some(())))
+        .with_context(|| hosted.world.log())?;
+    let before = if counts { hosted.await_quiet()? } else { BTreeMap::new() };
+    let commit = gitea.merge(&gitea.token, &hosted.repo, pull, MergeWay::Merge)?;
+    hosted.await_status(&commit, "/canary", "pending")?;
+    hosted.await_request(Some(pull), &branch)?;
+    hosted.await_written("canary", &branch)?;
+    let sent = hosted.approve(pull)?;
+    let write = hosted.await_written("early", &branch)? - sent;
+    hosted.await_status(&commit, "", "success")?;
+    let mut calls = None;
+    if counts {
+        let mut new = hosted.await_quiet()?;
+        new.iter_mut().for_each(|(labels, count)| *count -= before.get(labels).copied().unwrap_or_default());
+        new.retain(|_, count| *count > 0);
+        calls = Some(json!({"all": new.values().sum::<u64>(), "of": new}));
     }
-    ensure!(daemon.memory_kb("VmRSS")? > 0, "the daemon is gone");
-    Ok(found)
+    Ok(Merged { write, floor: hosted.approval_floor(pull)?, calls })
 }
 
 /// What came of one phase of deliveries.

@@ -4,10 +4,11 @@
 use std::fmt::Write as _;
 use std::fs;
 
+use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde_json::Value;
 
 use crate::daemon::{Daemon, World, access, namespace};
-use crate::fleet::{Account, BOT_SCOPES, Gitea, MergeWay, PERSON_SCOPES, git};
+use crate::fleet::{Account, BOT_SCOPES, Gitea, MergeWay, PERSON_SCOPES, git, http};
 use crate::shared;
 
 fn gitea() -> &'static Gitea {
@@ -141,6 +142,9 @@ impl Stage {
     }
 }
 
+/// How values begin that nobody may read anywhere but on the members.
+const PLANTED: &str = "planted-value";
+
 /// What webhooks are signed with.
 const SECRET: &str = "a secret for webhooks of this test";
 
@@ -168,7 +172,8 @@ fn app(name: &str, version: &str) -> String {
          spec:\n  stages:\n{}{}{}---\napiVersion: placement.kubernetes-fleet.io/v1\nkind: ClusterResourcePlacement\nmetadata:\n  \
          name: {name}\n  annotations: {{gitfleet.io/staged-update-strategy: {name}}}\n\
          spec:\n  resourceSelectors:\n    - {{group: '', version: v1, kind: Namespace, name: {name}}}\n  strategy: {{type: External}}\n\
-         {}---\napiVersion: v1\nkind: ConfigMap\nmetadata: {{name: settings, namespace: {name}}}\ndata: {{version: '{version}'}}\n",
+         {}---\napiVersion: v1\nkind: ConfigMap\nmetadata: {{name: settings, namespace: {name}}}\ndata: {{version: '{version}', api-token: '{PLANTED}-map-{version}'}}\n\
+         ---\napiVersion: v1\nkind: Secret\nmetadata: {{name: access, namespace: {name}}}\nstringData: {{value: '{PLANTED}-secret-{version}'}}\n",
         stage("canary", "      afterStageTasks: [{type: Approval}]\n"),
         stage("early", ""),
         stage("rest", ""),
@@ -189,6 +194,34 @@ fn the_pull_request_is_the_console_with_webhooks() {
     let setup = stage.world.gitfleet(&["forge", "setup", "-c", "gitfleet.yaml", "--url", &url]);
     assert!(setup.status.success(), "{}", String::from_utf8_lossy(&setup.stderr));
     story(&stage);
+}
+
+/// Fails where a planted value, or a secret of the daemon's own, can be read: in any conversation, status, log, or answer of the
+/// daemon.
+fn nothing_leaks(stage: &Stage, threads: &[u64], commits: &[&str]) {
+    let mut told: Vec<(String, String)> = Vec::new();
+    for thread in threads {
+        told.extend(stage.comments(*thread).into_iter().map(|body| (format!("a comment on #{thread}"), body)));
+    }
+    for commit in commits {
+        told.extend(stage.statuses(commit).into_iter().map(|(context, _, text)| (context, text)));
+    }
+    let issues = gitea().issues(&stage.repo).expect("issues");
+    told.extend(issues.iter().map(|issue| ("an issue".to_owned(), issue.to_string())));
+    for path in ["/metrics", "/api/v1/records", "/api/v1/journal"] {
+        let (code, body) = http("GET", stage.world.port(), path, &[], "").expect("the daemon answers");
+        assert_eq!(code, 200, "{path}");
+        told.push((path.to_owned(), body));
+    }
+    told.extend(stage.world.log().iter().map(|line| ("the log".to_owned(), line.to_string())));
+    assert!(told.len() > 20, "there was something to look at: {}", told.len());
+    let encoded = BASE64_STANDARD.encode(format!("{PLANTED}-secret-1"));
+    let token = fs::read_to_string(stage.world.path().join("token")).expect("the token is there");
+    for (place, text) in told {
+        for secret in [PLANTED, &encoded[..16], SECRET, token.trim()] {
+            assert!(!text.contains(secret), "{place} says {secret}: {text}");
+        }
+    }
 }
 
 /// A change from its pull request to every cluster, and what may go wrong on the way.
@@ -264,4 +297,5 @@ fn story(stage: &Stage) {
     stage.await_reaction(&daemon, word, "rocket");
     stage.await_status(&daemon, &reverted, &format!("gitfleet/{name}"), "success", "");
     stage.await_held(&daemon, &["1", "1", "1"]);
+    nothing_leaks(stage, &[issue, pull, broken, revert], &[&first, &merged, &head, &reverted]);
 }

@@ -22,7 +22,8 @@ fuzz_target!(|input: &[u8]| {
             assert!(text.len() <= COMMENT_BYTES_MAX, "a long comment says nothing");
         }
         // To markdown a lone carriage return ends a line, too.
-        let quoted: String = text.split(['\r', '\n']).map(|line| format!("> {line}\n")).collect();
+        let quoted: Vec<String> = text.split(['\r', '\n']).map(|line| format!("> {line}")).collect();
+        let quoted = quoted.join("\n");
         assert!(
             !matches!(parse(&quoted, "gitfleet", short), Chat::Commands(_)),
             "a quote commands nothing: {quoted:?}"

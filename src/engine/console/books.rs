@@ -12,8 +12,6 @@ use crate::model::id::{CommitId, Digest};
 use crate::store::records::{load_all, put};
 use crate::store::{Expected, Op, Result, Store};
 
-/// Prefix of everything that is kept for the forge.
-pub const FORGE_PREFIX: &str = "forge/";
 const OUTBOX: &str = "forge/outbox/";
 const STORY: &str = "forge/story/";
 const HEARD: &str = "forge/heard/";

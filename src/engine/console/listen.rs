@@ -57,33 +57,35 @@ impl Console {
         match self.doors.forge.comment(id).await {
             Ok(comment) => {
                 (self.read_failures, self.read_after) = (0, None);
-                // What was deleted is nobody's word any more.
-                if let Some(comment) = comment {
+                // What was deleted is nobody's word any more. Where it stands is the host's word, and not the hint's: whoever has
+                // the webhook's secret must not move a word from one conversation to another.
+                if let Some(comment) = comment.filter(|comment| comment.thread == thread) {
                     self.hear(thread, &comment).await;
                 }
             }
             Err(error) => {
                 let _ = self.read::<()>(Err(error));
-                self.to_read.push_front((thread, id));
+                // The others get their turn: one comment that cannot be read silences nobody else.
+                self.to_list.insert(thread);
             }
         }
     }
 
     /// Reads what was written in a conversation since it was read last.
     pub(super) async fn list_comments(&mut self, thread: ThreadNumber) {
-        let since = self.stories.told_in(thread).and_then(|story| story.read_until);
-        let Some(comments) = self.read(self.doors.forge.comments(thread, since).await) else { return };
+        let since = self.stories.told_in(thread).and_then(|story| story.read_until.get(&thread).copied());
+        let Some(mut comments) = self.read(self.doors.forge.comments(thread, since).await) else { return };
         let newest = comments.iter().map(|comment| comment.updated_at).max();
-        let mut comments = comments;
         comments.sort_by_key(|comment| comment.id);
-        for comment in
-            comments.iter().filter(|comment| !self.heard.contains_key(&comment.id)).cloned().collect::<Vec<_>>()
-        {
+        comments.retain(|comment| !self.heard.contains_key(&comment.id));
+        for comment in comments {
             self.hear(thread, &comment).await;
         }
-        let commit = self.stories.told_in(thread).filter(|story| story.read_until < newest).map(|s| s.commit.clone());
-        if let Some(story) = commit.and_then(|commit| self.stories.get_mut(&commit)) {
-            story.read_until = newest;
+        let commit = self.stories.told_in(thread).map(|story| story.commit.clone());
+        if let (Some(newest), Some(commit)) = (newest.filter(|newest| since.is_none_or(|at| at < *newest)), commit)
+            && let Some(story) = self.stories.get_mut(&commit)
+        {
+            story.read_until.insert(thread, newest);
         }
     }
 
@@ -146,11 +148,10 @@ impl Console {
         let commands: Vec<&Command> = meant.iter().filter_map(Meaning::command).collect();
         let mut done = Vec::new();
         if !commands.is_empty() {
-            let person =
-                match self.person(&story, thread, comment, commands.iter().any(|c| c.verb == Verb::Approve)).await {
-                    Ok(person) => person,
-                    Err(answer) => return self.answer(thread, comment, &answer, now),
-                };
+            let person = match self.person(&story, comment, commands.iter().any(|c| c.verb == Verb::Approve)).await {
+                Ok(person) => person,
+                Err(answer) => return self.answer(thread, comment, &answer, now),
+            };
             for command in commands {
                 match self.instruct(command.clone(), person.clone()).await {
                     Ok(said) => done.push(said),
@@ -198,13 +199,7 @@ impl Console {
 
     /// Finds out about the author, now: what they may do, which teams they are in, whether the change is their own. What cannot
     /// be found out counts as no.
-    async fn person(
-        &self,
-        story: &Story,
-        thread: ThreadNumber,
-        comment: &Comment,
-        judges: bool,
-    ) -> Result<Person, Answer> {
+    async fn person(&self, story: &Story, comment: &Comment, judges: bool) -> Result<Person, Answer> {
         let author = &comment.author;
         let cannot = |what: &str, error: &crate::forge::Error| {
             tracing::warn!(person = author.login, reason = %error, "a command is refused, because {what} cannot be looked up");
@@ -226,10 +221,7 @@ impl Console {
         }
         let mut took_part = None;
         if judges {
-            let threads = std::iter::once(thread).chain(story.also.iter().copied());
-            let pulls =
-                threads.filter(|number| story.thread.is_none_or(|told| !told.is_issue || told.number != *number));
-            for number in pulls.collect::<BTreeSet<_>>() {
+            for number in self.stories.carried(story) {
                 let pull = forge.pull(number).await.map_err(|error| cannot("who made this change", &error))?;
                 let Some(pull) = pull else {
                     return Err(cannot("who made this change", &Self::unknown("pull request")));

@@ -40,7 +40,6 @@ mod words;
 #[cfg(test)]
 mod tests;
 
-pub use books::FORGE_PREFIX;
 use books::{Books, Heard};
 pub use connect::{Error as ConnectError, connect, forge_settings, kind};
 use outbox::{Next, Outbox};
@@ -59,6 +58,8 @@ const HOOKED_POLL_FACTOR: u32 = 10;
 const HOOKED_POLL_MAX: Duration = Duration::from_mins(5);
 /// How long webhooks count as alive after their last word.
 const HOOKED_FOR: SignedDuration = SignedDuration::from_hours(1);
+/// Pause before a story's conversation is looked for again where looking failed.
+const FIND_AGAIN: SignedDuration = SignedDuration::from_secs(30);
 /// How often what nobody asks for any more is forgotten.
 const TIDY_EVERY: SignedDuration = SignedDuration::from_hours(1);
 /// Comments that wait to be read; hints beyond are dropped, and looking finds them.
@@ -98,7 +99,7 @@ pub enum News {
 pub struct Doors {
     /// The forge.
     pub forge: Arc<dyn Forge>,
-    /// Where its records are. Nobody else writes below [`FORGE_PREFIX`].
+    /// Where its records are. Nobody else writes below [`FORGE_PREFIX`](crate::store::records::FORGE_PREFIX).
     pub store: Arc<dyn Store>,
     /// The source's thread.
     pub requests: Sender<Request>,
@@ -392,6 +393,8 @@ impl Console {
         }
         if let Some((commit, _)) = self.to_find.iter().find(|(_, at)| **at <= now) {
             let commit = commit.clone();
+            // Where it cannot be found out, such as on a host without issues, the others get their turn first.
+            self.to_find.insert(commit.clone(), now + FIND_AGAIN);
             self.find_thread(&commit).await;
             return true;
         }

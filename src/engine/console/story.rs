@@ -55,8 +55,18 @@ pub struct Shown {
     pub stage: String,
     /// What an approval is an approval of.
     pub digest: Digest,
+    /// Since when the gate waits, by our clock: another run, and the other side of the stage, ask for the same digest anew.
+    #[serde(default)]
+    pub since: Option<Timestamp>,
     /// Since when, by the forge's clock.
     pub from: Timestamp,
+}
+
+impl Shown {
+    /// Tells whether this is what a gate of the same placement asks for now.
+    pub fn is_of(&self, gate: &GateProgress) -> bool {
+        (&self.stage, &self.digest, self.since) == (&gate.stage, &gate.digest, Some(gate.since))
+    }
 }
 
 /// A commit and what became of it.
@@ -97,9 +107,9 @@ pub struct Story {
     /// Somebody asked for the list of commands.
     #[serde(default)]
     pub help: bool,
-    /// Up to when comments of its conversation were read, by the forge's clock.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub read_until: Option<Timestamp>,
+    /// Up to when comments of each of its conversations were read, by the forge's clock.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub read_until: BTreeMap<ThreadNumber, Timestamp>,
     /// When nothing was left to happen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<Timestamp>,
@@ -120,7 +130,7 @@ impl Story {
             shown: Vec::new(),
             url: None,
             help: false,
-            read_until: None,
+            read_until: BTreeMap::new(),
             ended_at: None,
         }
     }
@@ -138,6 +148,14 @@ impl Story {
         self.trouble.is_none() && self.placements.values().all(|progress| progress.state.is_final())
     }
 
+    /// Tells whether a gate waits that was not shown yet.
+    pub fn has_unshown(&self) -> bool {
+        self.gates().any(|(placement, _, gate)| {
+            let is_it = |known: &Shown| known.placement == *placement && known.is_of(gate);
+            !self.shown.iter().any(is_it)
+        })
+    }
+
     /// Notes that what the gates ask for could be seen from `from` on, by the forge's clock.
     pub fn note_shown(&mut self, from: Timestamp) {
         let gates: Vec<Shown> = self
@@ -146,12 +164,14 @@ impl Story {
                 placement: placement.clone(),
                 stage: gate.stage.clone(),
                 digest: gate.digest.clone(),
+                since: Some(gate.since),
                 from,
             })
             .collect();
         for shown in gates {
             let is_it = |known: &&Shown| {
-                (&known.placement, &known.stage, &known.digest) == (&shown.placement, &shown.stage, &shown.digest)
+                (&known.placement, &known.stage, &known.digest, known.since)
+                    == (&shown.placement, &shown.stage, &shown.digest, shown.since)
             };
             if !self.shown.iter().any(|known| is_it(&known)) {
                 self.shown.push(shown);
@@ -209,6 +229,27 @@ impl Stories {
     pub fn told_in(&self, thread: ThreadNumber) -> Option<&Story> {
         let is_here = |story: &&Story| story.thread.is_some_and(|t| t.number == thread) || story.also.contains(&thread);
         self.iter().filter(is_here).max_by_key(|story| (story.ended_at.is_none(), story.began_at))
+    }
+
+    /// Returns every conversation whose change a story carries: its own, and those of the stories it has taken the place of before
+    /// they were done.
+    pub fn carried(&self, story: &Story) -> BTreeSet<ThreadNumber> {
+        let mut commits = vec![story.commit.clone()];
+        let mut seen = BTreeSet::new();
+        let mut threads = BTreeSet::new();
+        while let Some(commit) = commits.pop() {
+            if !seen.insert(commit.clone()) {
+                continue;
+            }
+            if let Some(story) = self.get(&commit) {
+                threads.extend(story.thread.filter(|thread| !thread.is_issue).map(|thread| thread.number));
+                threads.extend(story.also.iter().copied());
+            }
+            let by_it = ProgressState::Superseded { by: commit };
+            let former = self.iter().filter(|story| story.placements.values().any(|way| way.state == by_it));
+            commits.extend(former.map(|story| story.commit.clone()));
+        }
+        threads
     }
 
     /// Takes in how the source stands.

@@ -15,7 +15,7 @@ use crate::report::console::rollout::marker_id;
 const LOOK_AGAIN: [SignedDuration; 3] =
     [SignedDuration::from_secs(2), SignedDuration::from_secs(8), SignedDuration::from_secs(20)];
 /// Commits of one story whose pull requests are asked for.
-const COMMITS_ASKED_MAX: usize = 20;
+const COMMITS_ASKED_MAX: usize = 100;
 
 impl Console {
     /// Looks for the conversation of a story.

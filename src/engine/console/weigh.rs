@@ -230,7 +230,7 @@ fn was_shown(
     said_at: Timestamp,
 ) -> Result<(), &'static str> {
     let of_gate = || story.shown.iter().filter(|shown| shown.placement == *key && shown.stage == gate.stage);
-    let from = of_gate().find(|shown| shown.digest == gate.digest).map(|shown| shown.from);
+    let from = of_gate().find(|shown| shown.is_of(gate)).map(|shown| shown.from);
     let had_other = of_gate().any(|shown| shown.digest != gate.digest);
     let is_settled = |from| !had_other || chat.sha.is_some() || said_at.duration_since(from) > SHOWN_CHANGE;
     match from {

@@ -58,6 +58,10 @@ impl Console {
         let Some(thread) = story.thread else { return self.seek_thread(story, now) };
         let slot = Slot::Comment { id: self.rollout_slot(&story.commit) };
         let body = self.body(story);
+        if story.has_unshown() {
+            // Another gate may read the same, and its approval counts from when it is shown.
+            self.outbox.doubt(&slot);
+        }
         let written = self.outbox.entry(&slot).and_then(|entry| entry.written_at);
         let is_urgent = story.ended_at.is_some()
             || story.trouble.is_some()

@@ -8,10 +8,11 @@ use jiff::Timestamp;
 use super::super::disruptions::Disruptions;
 use super::super::follow::News;
 use super::super::overrides;
-use super::super::persist::SOURCE_NAME;
+use super::super::persist::{self, SOURCE_NAME};
 use super::super::staged::Staged;
 use super::super::world::{Payload, PlacementState};
 use super::{Batch, Core, Effect, write_down};
+use crate::config::Configuration;
 use crate::model::id::{CommitId, PlacementKey};
 use crate::model::records::ResourceSnapshot;
 use crate::model::tree::Tree;
@@ -71,6 +72,19 @@ impl Core {
     pub(super) fn write_source(&self, batch: &mut Batch) {
         if self.source != self.stored_source && write_down(batch, records::source_key(SOURCE_NAME), &self.source) {
             batch.source = Some(self.source.clone());
+        }
+    }
+
+    /// A decision may name a snapshot of an override: it is written down with it, or before.
+    pub(super) fn write_overrides(&mut self, batch: &mut Batch) {
+        batch.overrides = self.world.overrides.take_unwritten();
+        for id in &batch.overrides {
+            match persist::override_op(&self.world.overrides, id) {
+                Ok(op) => batch.ops.push(op),
+                Err(error) => {
+                    tracing::error!(name = id.name(), %error, "an override's snapshot cannot be written down; a restart takes it again");
+                }
+            }
         }
     }
 
@@ -147,4 +161,11 @@ impl Core {
         }
         self.agenda.placements.insert(key.clone());
     }
+}
+
+/// Returns what inventories name the source by: where it is and which part of it is read.
+pub fn identity(configuration: &Configuration) -> String {
+    let source = &configuration.source;
+    let branch = source.branch.as_deref().unwrap_or("HEAD");
+    format!("{}#{branch}:{}", source.url.trim_end_matches('/'), source.path)
 }

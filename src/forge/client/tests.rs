@@ -193,6 +193,9 @@ fn what_is_kept_of_lists_is_bounded() {
     assert!(kept.page("/0").is_none() && kept.page(&format!("/{KEPT_MAX}")).is_some());
 }
 
+/// What it is, its code, headers and body, and what is made of it.
+type Row<'a> = (&'a str, u16, Vec<(&'static str, String)>, &'a str, &'a str);
+
 #[tokio::test]
 async fn every_failure_of_a_write_is_one_request_and_one_meaning() {
     let reset = "1792569480".to_owned();
@@ -200,7 +203,7 @@ async fn every_failure_of_a_write_is_one_request_and_one_meaning() {
     let limited = r#"{"message": "You have exceeded a secondary rate limit"}"#;
     let forbidden = r#"{"message": "Resource not accessible by integration"}"#;
     let many = r#"{"message": "Validation Failed", "errors": [{"message": "This SHA and context has reached the maximum number of statuses."}]}"#;
-    let rows: Vec<(&str, u16, Vec<(&'static str, String)>, &str, &str)> = vec![
+    let rows: Vec<Row<'_>> = vec![
         ("too many statuses", 422, vec![], many, "Refused maximum number of statuses"),
         ("retry-after", 403, vec![("retry-after", "17".into())], limited, "RateLimited 17"),
         (

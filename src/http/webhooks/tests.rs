@@ -79,6 +79,17 @@ async fn every_delivery_has_its_answer() {
 }
 
 #[tokio::test]
+async fn a_body_that_does_not_come_is_not_waited_for() {
+    let (mut shared, mut queue) = hooked();
+    shared.hooks.as_mut().unwrap().patience = Duration::ZERO;
+    let never = Body::from_stream(futures::stream::pending::<Result<Bytes, std::io::Error>>());
+    assert_eq!(answer(&shared, delivery(GITEA_PATH, "push", Some(&signed(PUSH)), never)).await, 408);
+    assert!(queue.try_recv().is_err());
+    assert!(shared.metrics.encode().contains("gitfleet_http_webhooks_total{result=\"malformed\"} 1"));
+    assert_eq!(shared.hooks.unwrap().bodies.available_permits(), BODIES_MAX, "its turn is over");
+}
+
+#[tokio::test]
 async fn there_is_nothing_where_nothing_is_configured() {
     let (hooked, mut queue) = hooked();
     let other = delivery(GITHUB_PATH, "push", Some(&signed(PUSH)), PUSH);

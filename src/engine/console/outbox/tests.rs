@@ -209,39 +209,48 @@ fn what_was_refused_for_a_pause_was_not_written() {
 }
 
 #[test]
-fn what_is_denied_waits_for_a_person_and_lets_others_go_on() {
-    let forbidden = || Error::Forbidden { what: "comment".into(), why: "locked".into() };
-    let mut outbox = outbox();
-    outbox.say(comment_slot("m"), comment("one"), at(0));
-    outbox.say(comment_slot("n"), comment("x"), at(0));
-    end(&mut outbox, at(0), failed(forbidden()));
-    assert_eq!(end(&mut outbox, at(0), stands(8)).slot, comment_slot("n"));
-    assert_eq!(outbox.next(at(0)), Next::At(at(600)));
-    for again in ["one", "two"] {
-        outbox.say(comment_slot("m"), comment(again), at(20));
-        assert_eq!(outbox.next(at(20)), Next::At(at(600)), "{again}: the person is still to come");
-    }
-    assert_eq!(end(&mut outbox, at(600), stands(9)).saying, comment("two"));
-    outbox.say(comment_slot("m"), comment("three"), at(601));
-    assert!(matches!(outbox.next(at(601)), Next::Write(_)), "and came");
-}
-
-#[test]
-fn what_is_refused_for_good_is_tried_once() {
+fn what_is_denied_or_not_seen_waits_for_a_person_and_lets_others_go_on() {
     let rows = [
-        Error::Refused { what: "status".into(), why: "no such commit".into() },
-        Error::NotFound { what: "status".into() },
+        Error::Forbidden { what: "comment".into(), why: "locked".into() },
+        Error::Unauthenticated { what: "comment".into() },
+        Error::NotFound { what: "comment".into() },
     ];
     for error in rows {
         let name = error.to_string();
         let mut outbox = outbox();
-        outbox.say(status_slot("a"), status("a", "1/3"), at(0));
+        outbox.say(comment_slot("m"), comment("one"), at(0));
+        outbox.say(comment_slot("n"), comment("x"), at(0));
         end(&mut outbox, at(0), failed(error));
-        outbox.say(status_slot("a"), status("a", "1/3"), at(9));
-        assert_eq!(outbox.next(at(9)), Next::Nothing, "{name}");
-        outbox.say(status_slot("a"), status("a", "2/3"), at(9));
-        assert!(matches!(outbox.next(at(9)), Next::Write(_)), "{name}: other words are worth a try");
+        assert_eq!(end(&mut outbox, at(0), stands(8)).slot, comment_slot("n"), "{name}");
+        assert_eq!(outbox.next(at(0)), Next::At(at(600)), "{name}");
+        for again in ["one", "two"] {
+            outbox.say(comment_slot("m"), comment(again), at(20));
+            assert_eq!(outbox.next(at(20)), Next::At(at(600)), "{name}, {again}: the person is still to come");
+        }
+        assert_eq!(end(&mut outbox, at(600), stands(9)).saying, comment("two"), "{name}");
+        outbox.say(comment_slot("m"), comment("three"), at(601));
+        assert!(matches!(outbox.next(at(601)), Next::Write(_)), "{name}: and came");
     }
+}
+
+#[test]
+fn what_is_refused_for_good_is_tried_once() {
+    let mut outbox = outbox();
+    outbox.say(status_slot("a"), status("a", "1/3"), at(0));
+    end(&mut outbox, at(0), failed(Error::Refused { what: "status".into(), why: "no such commit".into() }));
+    outbox.say(status_slot("a"), status("a", "1/3"), at(9));
+    assert_eq!(outbox.next(at(9)), Next::Nothing);
+    outbox.say(status_slot("a"), status("a", "2/3"), at(9));
+    assert!(matches!(outbox.next(at(9)), Next::Write(_)), "other words are worth a try");
+}
+
+#[test]
+fn a_sign_on_a_comment_that_is_gone_is_tried_once() {
+    let mut outbox = outbox();
+    let slot = Slot::Reaction { comment: 3, reaction: Reaction::Eyes };
+    outbox.say(slot.clone(), Saying::Reaction, at(0));
+    end(&mut outbox, at(0), failed(Error::NotFound { what: "react".into() }));
+    assert_eq!((outbox.entry(&slot), outbox.next(at(0))), (None, Next::Nothing));
 }
 
 #[test]

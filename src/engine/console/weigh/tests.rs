@@ -118,7 +118,7 @@ fn story(ways: Vec<Progress>) -> Story {
         shown: vec![],
         url: None,
         help: false,
-        read_until: None,
+        read_until: BTreeMap::new(),
         ended_at: None,
     };
     story.note_shown(at(0));
@@ -248,6 +248,7 @@ fn an_approval_is_of_what_its_author_saw() {
         placement: PlacementKey::cluster_scoped("web"),
         stage: "canary".into(),
         digest: Digest::new(digest),
+        since: Some(at(0)),
         from: at(from),
     };
     let now = "digest-web-canary";
@@ -279,5 +280,28 @@ fn an_approval_is_of_what_its_author_saw() {
         }
         let named = says(&story, THREAD, "/approve canary sha=abc1234", at(said_at));
         assert_eq!(named.starts_with("approve "), helps, "{name}: who names the commit has looked: {named}");
+    }
+}
+
+#[test]
+fn a_word_for_one_gate_is_none_for_the_next_with_the_same_content() {
+    let mut story = story(vec![way("web", ProgressState::WaitingForPerson, Some("one"))]);
+    let approve = ChatCommand { stage: Some("one".into()), ..parsed("/approve one") };
+    assert!(meaning(&story, THREAD, &approve, at(1)).is_ok());
+    // The same digest waits on the other side of the stage, or in the next run.
+    let waiting = story.placements.values_mut().next().expect("there is one");
+    waiting.stages[0].gate.as_mut().expect("it waits").since = at(60);
+    assert!(story.has_unshown());
+    assert!(meaning(&story, THREAD, &approve, at(1)).is_err());
+    story.note_shown(at(61));
+    assert!(!story.has_unshown());
+    assert!(meaning(&story, THREAD, &approve, at(1)).is_err());
+    assert!(meaning(&story, THREAD, &approve, at(62)).is_ok());
+}
+
+fn parsed(line: &str) -> ChatCommand {
+    match parse(line, "gitfleet", true) {
+        Chat::Commands(mut all) if all.len() == 1 => all.remove(0),
+        other => panic!("{other:?}"),
     }
 }

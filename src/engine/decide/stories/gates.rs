@@ -84,6 +84,9 @@ fn a_run_may_be_called_as_another_placement_is() {
     };
     assert_eq!(aim(Verb::Pause, None), Ok("p-0".to_owned()), "runs are not paused");
     assert_eq!(aim(Verb::Approve, None), Err(RefusalReason::Ambiguous));
+    assert_eq!(aim(Verb::Approve, Some("deletion")), Err(RefusalReason::Ambiguous));
+    assert_eq!(aim(Verb::Rollback, None), Err(RefusalReason::Ambiguous));
+    assert_eq!(aim(Verb::Retry, None), Err(RefusalReason::Ambiguous));
     assert_eq!(aim(Verb::Approve, Some("one")), Ok("p".to_owned()), "a placement has no stage");
 }
 
