@@ -76,15 +76,15 @@ fn gate(stage: &str, digest: &str) -> GateProgress {
 }
 
 fn way(name: &str, state: ProgressState, waits: Option<&str>) -> Progress {
-    let stage = |stage: &str| StageProgress {
-        name: stage.into(),
+    let at_gate = |name_of: &str| StageProgress {
+        name: name_of.into(),
         state: ProgressState::WaitingForPerson,
         message: String::new(),
         done: 1,
         total: 1,
         started_at: None,
         ended_at: None,
-        gate: Some(gate(stage, &format!("digest-{name}-{stage}"))),
+        gate: Some(gate(name_of, &format!("digest-{name}-{name_of}"))),
         approved_by: vec![],
         clusters: vec![],
     };
@@ -97,7 +97,7 @@ fn way(name: &str, state: ProgressState, waits: Option<&str>) -> Progress {
         message: String::new(),
         done: 0,
         total: 1,
-        stages: waits.map(stage).into_iter().collect(),
+        stages: waits.map(at_gate).into_iter().collect(),
         clusters: vec![],
         deletions: None,
     }
