@@ -135,7 +135,7 @@ async fn whatever_happens_to_a_write_one_comment_stands() {
 async fn a_pause_that_the_host_wants_is_kept_by_reads_and_writes() {
     let mut world = World::begin(Beginning { hooked: false, ..OPEN });
     world.settle().await;
-    let limited = Failure::RateLimited(std::time::Duration::from_secs(300));
+    let limited = Failure::RateLimited(std::time::Duration::from_mins(5));
     world.fake.fail("open_pulls", Moment::Before, limited);
     world.later(super::world::POLL).await;
     let before = world.fake.calls().len();

@@ -49,16 +49,16 @@ fn whose_words_count() {
         ("an edited mistake", "/approve one sha=xyz", |c| c.updated_at = at(3), 5, "answered: edited"),
     ];
     for (name, body, change, read_at, wanted) in rows {
-        let mut comment = comment(body);
-        change(&mut comment);
-        let verdict = verdict(&comment, &me(), true, at(read_at));
-        match (&verdict, wanted) {
+        let mut said = comment(body);
+        change(&mut said);
+        let found = verdict(&said, &me(), true, at(read_at));
+        match (&found, wanted) {
             (Verdict::Commands(all), "command") => assert_eq!(all.len(), 1, "{name}"),
             (Verdict::Ignore(_), "ignored") => {}
             (Verdict::Answer(answer), wanted) if wanted.starts_with("answered: ") => {
                 assert!(answer.why.contains(&wanted["answered: ".len()..]), "{name}: {}", answer.why);
             }
-            _ => panic!("{name}: {verdict:?}"),
+            _ => panic!("{name}: {found:?}"),
         }
     }
 }
@@ -76,15 +76,15 @@ fn gate(stage: &str, digest: &str) -> GateProgress {
 }
 
 fn way(name: &str, state: ProgressState, waits: Option<&str>) -> Progress {
-    let stage = |stage: &str| StageProgress {
-        name: stage.into(),
+    let at_gate = |name_of: &str| StageProgress {
+        name: name_of.into(),
         state: ProgressState::WaitingForPerson,
         message: String::new(),
         done: 1,
         total: 1,
         started_at: None,
         ended_at: None,
-        gate: Some(gate(stage, &format!("digest-{name}-{stage}"))),
+        gate: Some(gate(name_of, &format!("digest-{name}-{name_of}"))),
         approved_by: vec![],
         clusters: vec![],
     };
@@ -97,7 +97,7 @@ fn way(name: &str, state: ProgressState, waits: Option<&str>) -> Progress {
         message: String::new(),
         done: 0,
         total: 1,
-        stages: waits.map(stage).into_iter().collect(),
+        stages: waits.map(at_gate).into_iter().collect(),
         clusters: vec![],
         deletions: None,
     }
@@ -142,15 +142,14 @@ fn says(story: &Story, thread: ThreadNumber, line: &str, said_at: Timestamp) -> 
     let Chat::Commands(chats) = parse(line, "gitfleet", true) else { panic!("{line} is no command") };
     match meaning(story, thread, &chats[0], said_at) {
         Ok(all) => all.iter().map(words).collect::<Vec<_>>().join("; "),
-        Err(Answer { why, lines, .. }) => {
-            format!("no: {why}{}", lines.iter().map(|line| format!(" | {line}")).collect::<String>())
-        }
+        Err(Answer { why, lines, .. }) => lines.iter().fold(format!("no: {why}"), |text, line| text + " | " + line),
     }
 }
 
 fn words(meaning: &Meaning) -> String {
     let Meaning::Do(command) = meaning else { return format!("{meaning:?}") };
-    let part = |mark: &str, text: &Option<String>| text.iter().map(|text| format!(" {mark}{text}")).collect::<String>();
+    let part =
+        |mark: &str, text: &Option<String>| text.as_ref().map_or_else(String::new, |text| format!(" {mark}{text}"));
     format!(
         "{} {}{}{}{}{}",
         command.verb,
