@@ -160,7 +160,8 @@ pub(super) fn describe(console: &Value, gitea: &str) -> String {
         "Next (docs/tutorial.md goes on from here):".to_owned(),
         format!("  cargo run -- run -c {config}"),
         format!("  cargo run -- forge check -c {config}"),
-        format!("  cargo run -- forge setup -c {config}   # a webhook; without it news are found by asking"),
+        "  # a webhook; without it news are found by asking:".to_owned(),
+        format!("  cargo run -- forge setup -c {config} --url {}/webhooks/gitea", text("daemon")),
     ]);
     lines.join("\n")
 }
