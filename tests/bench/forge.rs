@@ -376,7 +376,9 @@ fn merge(hosted: &Hosted, round: usize, counts: bool) -> Result<Merged> {
     let mut calls = None;
     if counts {
         let mut new = hosted.await_quiet()?;
-        new.iter_mut().for_each(|(labels, count)| *count -= before.get(labels).copied().unwrap_or_default());
+        for (labels, count) in &mut new {
+            *count -= before.get(labels).copied().unwrap_or_default();
+        }
         new.retain(|_, count| *count > 0);
         calls = Some(json!({"all": new.values().sum::<u64>(), "of": new}));
     }
