@@ -167,14 +167,14 @@ async fn people(host: &dyn Host) -> Outcome {
         ("writer", Permission::Write),
         ("WRITER", Permission::Write),
         ("keeper", Permission::Admin),
-        ("stranger", Permission::Read),
+        ("outsider", Permission::Read),
     ] {
         same(login, &done(login, forge.permission(login).await)?, &wanted)?;
     }
     if forge.permission("nobody-of-that-name").await.is_ok() {
         return Err("the permission of nobody is told".into());
     }
-    for (login, wanted) in [("writer", true), ("reader", false), ("stranger", false)] {
+    for (login, wanted) in [("writer", true), ("reader", false), ("outsider", false)] {
         same(login, &done(login, forge.is_team_member("crew/release", login).await)?, &wanted)?;
     }
     match forge.is_team_member("crew/nothing", "writer").await {

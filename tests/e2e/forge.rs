@@ -38,7 +38,7 @@ fn api(method: &str, path: &str, body: &Value) -> Value {
 fn people() {
     static DONE: OnceLock<()> = OnceLock::new();
     DONE.get_or_init(|| {
-        for login in ["reader", "writer", "keeper", "stranger"] {
+        for login in ["reader", "writer", "keeper", "outsider"] {
             let account = json!({
                 "username": login, "email": format!("{login}@example.test"), "password": PASSWORD, "must_change_password": false
             });

@@ -23,7 +23,7 @@ impl InMemory {
             fake.add_user(login);
             fake.permit(login, permission);
         }
-        fake.add_user("stranger");
+        fake.add_user("outsider");
         fake.set_team("crew/release", &["writer"]);
         fake.set_time(Timestamp::UNIX_EPOCH);
         Self { fake, commits: AtomicU64::new(0) }
