@@ -27,7 +27,7 @@ pub enum Way {
 pub type Outcome<T = ()> = Result<T, String>;
 
 /// A host with one empty public repository that a test may fill. Accounts have the permissions that their names say:
-/// `reader`, `writer`, `keeper` (an administrator) and `stranger`, who has none; `crew/release` is a team with `writer` in it.
+/// `reader`, `writer`, `keeper` (an administrator) and `outsider`, who has none; `crew/release` is a team with `writer` in it.
 pub trait Host: Sync {
     /// Returns the repository as the account of the token under test sees it; it is an administrator.
     fn forge(&self) -> &dyn Forge;
