@@ -43,7 +43,7 @@ pub struct Hooks {
 
 impl Hooks {
     /// Takes the host's kind, the secrets that count, and the repository's id once it is known: until then a delivery is
-    /// believed to be about ours. `now` is the clock. Returns the hints' queue, of [`QUEUE_MAX`].
+    /// believed to be about ours. `now` is the clock. Returns the hints' queue, of `QUEUE_MAX`.
     pub fn new(
         kind: Kind,
         secrets: Vec<SecretString>,
