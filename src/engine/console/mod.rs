@@ -1,8 +1,9 @@
 //! The console: all talk with the forge, in one task, one call at a time.
 //!
 //! The core tells it how placements and the source stand, webhooks hint that something happened, and where nobody hints it looks
-//! by itself: both ways lead to the same end. What is to be said goes through an [`outbox`], what people say is weighed (`weigh.rs`)
-//! and handed to the hall like every other command. The hall never waits for it: a forge that is down delays words, no rollout.
+//! by itself: both ways lead to the same end. What is to be said goes through an [`outbox`], what people say is weighed
+//! (`weigh.rs`) and handed to the hall like every other command. The hall never waits for it: a forge that is down delays words,
+//! no rollout.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
