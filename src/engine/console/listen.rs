@@ -12,10 +12,11 @@ use super::outbox::{Saying, Slot};
 use super::story::Story;
 use super::weigh::{Answer, Meaning, Verdict, meaning, verdict};
 use super::words::EDIT_PAUSE;
+use crate::forge::Error;
 use crate::http::Instruction;
 use crate::model::chat::ChatCommand;
 use crate::model::commands::{Command, Person, Refusal, Verb};
-use crate::model::forge::{Comment, Credentials, ForgeUser, Reaction, ThreadNumber};
+use crate::model::forge::{Comment, Credentials, ForgeUser, Permission, Reaction, ThreadNumber};
 use crate::model::id::Digest;
 use crate::model::runs::Surface;
 
@@ -201,15 +202,18 @@ impl Console {
     /// be found out counts as no.
     async fn person(&self, story: &Story, comment: &Comment, judges: bool) -> Result<Person, Answer> {
         let author = &comment.author;
-        let cannot = |what: &str, error: &crate::forge::Error| {
+        let cannot = |what: &str, error: &Error| {
             tracing::warn!(person = author.login, reason = %error, "a command is refused, because {what} cannot be looked up");
             Answer::of(format!(
                 "{what} could not be looked up, so nothing was done; write the command again in a moment"
             ))
         };
         let forge = &self.doors.forge;
-        let permission = forge.permission(&author.login).await;
-        let permission = permission.map_err(|error| cannot("what you may do here", &error))?;
+        let permission = match forge.permission(&author.login).await {
+            // Where approvers are named, our account need not be one that may ask. Nobody has a permission then.
+            Err(Error::Forbidden { .. }) if !self.settings.approvers.is_empty() => Permission::None,
+            answer => answer.map_err(|error| cannot("what you may do here", &error))?,
+        };
         let mut teams = BTreeSet::new();
         for team in self.teams(story) {
             // Who cannot be asked about is in no team: other words may still let them.

@@ -71,6 +71,20 @@ async fn who_opens_a_gate() {
 }
 
 #[tokio::test]
+async fn named_approvers_need_no_account_that_may_ask_about_permissions() {
+    for beginning in BOTH {
+        let named = Beginning { approvers: "'user:bob'", ..beginning };
+        let (mut world, pull) = waiting(named).await;
+        world.console.settings.approvers = vec!["user:bob".to_owned()];
+        for (who, opens) in [("dora", false), ("bob", true)] {
+            world.fake.fail("permission", Moment::Before, Failure::Forbidden);
+            world.say(who, pull, "/approve one").await;
+            assert_eq!(world.is_open(), opens, "{who}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn what_cannot_be_looked_up_is_no() {
     use Failure::{Forbidden, RateLimited, Refused, Unauthenticated, Unreachable};
     let limited = RateLimited(std::time::Duration::from_secs(3));
