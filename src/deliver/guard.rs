@@ -10,6 +10,7 @@ use std::fmt::Write as _;
 use sha2::{Digest as _, Sha256};
 
 use crate::model::id::{ClusterName, Digest, ObjectKey, PlacementKey};
+use crate::model::records::MassLeave;
 
 /// Kinds whose deletion takes data or whole trees of objects with it: (group, kind).
 const PRECIOUS_KINDS: &[(&str, &str)] =
@@ -26,39 +27,60 @@ pub struct Member<'a> {
     pub leaves: bool,
 }
 
-/// Deletions that a person must approve.
+/// What a person must approve.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Guarded {
     /// Why, for people.
     pub reason: String,
     /// What would go, by member.
     pub deletions: BTreeMap<ClusterName, BTreeSet<ObjectKey>>,
-    /// SHA-256 over placement and deletions: an approval binds to it.
+    /// Clusters whose bindings would go, because they left the fleet in masses.
+    pub leaving: BTreeSet<ClusterName>,
+    /// SHA-256 over placement, deletions and leaving clusters: an approval binds to it.
     pub digest: Digest,
 }
 
 /// Returns the deletions that need a person, or `None` where none do.
 ///
 /// They do when a Namespace, CustomResourceDefinition or PersistentVolumeClaim would go, when a placement becomes empty or is
-/// removed, when more than half of its objects would go, or when it leaves more than half of its members.
+/// removed, when more than half of its objects would go, or when it leaves more than half of its members. So do the clusters of
+/// it that are `leaving` the fleet with more than half of all, though nothing on them is deleted.
 pub fn guarded(
     placement: &PlacementKey,
     removed: bool,
     members: &BTreeMap<ClusterName, Member<'_>>,
+    leaving: &BTreeMap<ClusterName, MassLeave>,
 ) -> Option<Guarded> {
     let deletions: BTreeMap<ClusterName, BTreeSet<ObjectKey>> = members
         .iter()
         .map(|(name, m)| (name.clone(), m.inventory.difference(&m.desired).cloned().collect::<BTreeSet<_>>()))
         .filter(|(_, gone)| !gone.is_empty())
         .collect();
-    let reason = reason(removed, members, &deletions)?;
+    let mass = leaving.values().next().map(|MassLeave { left, of }| {
+        format!(
+            "{left} of the {of} clusters of the fleet left it in one commit, {} of this placement among them",
+            leaving.len()
+        )
+    });
+    let reasons: Vec<String> = mass.into_iter().chain(reason(removed, members, &deletions)).collect();
+    if reasons.is_empty() {
+        return None;
+    }
     let mut text = format!("{placement}\n");
     for (cluster, keys) in &deletions {
         for key in keys {
             writeln!(text, "{cluster} {key}").expect("writing to a string cannot fail");
         }
     }
-    Some(Guarded { reason, deletions, digest: Digest::new(format!("{:x}", Sha256::digest(text))) })
+    for cluster in leaving.keys() {
+        writeln!(text, "{cluster} leaves").expect("writing to a string cannot fail");
+    }
+    Some(Guarded {
+        reason: reasons.join("; "),
+        deletions,
+        leaving: leaving.keys().cloned().collect(),
+        digest: Digest::new(format!("{:x}", Sha256::digest(text))),
+    })
 }
 
 fn reason(
@@ -147,7 +169,7 @@ mod tests {
         ];
         for (name, removed, members, expected) in rows {
             let members = members.iter().enumerate().map(|(n, m)| (ClusterName::from(&*format!("m{n}")), m.clone()));
-            let found = guarded(&PlacementKey::cluster_scoped("p"), *removed, &members.collect());
+            let found = guarded(&PlacementKey::cluster_scoped("p"), *removed, &members.collect(), &BTreeMap::new());
             assert_eq!(found.map(|g| g.reason).as_deref(), *expected, "{name}");
         }
     }
@@ -156,9 +178,26 @@ mod tests {
     fn the_digest_names_what_goes() {
         let digest = |inventory: &[&str]| {
             let members = BTreeMap::from([(ClusterName::from("m"), member(inventory, &[]))]);
-            guarded(&PlacementKey::cluster_scoped("p"), false, &members).map(|g| g.digest)
+            guarded(&PlacementKey::cluster_scoped("p"), false, &members, &BTreeMap::new()).map(|g| g.digest)
         };
         assert_eq!(digest(&["a", "b"]), digest(&["b", "a"]));
         assert_ne!(digest(&["a"]), digest(&["b"]));
+    }
+
+    #[test]
+    fn clusters_that_leave_in_masses_wait_though_nothing_is_deleted() {
+        let leave = MassLeave { left: 3, of: 4 };
+        let found = |leaving: &[&str], desired: &[&str]| {
+            let members = BTreeMap::from([(ClusterName::from("m"), member(&["a", "b", "c"], desired))]);
+            let leaving = leaving.iter().map(|name| (ClusterName::from(*name), leave)).collect();
+            guarded(&PlacementKey::cluster_scoped("p"), false, &members, &leaving)
+        };
+        assert_eq!(found(&[], &["a", "b", "c"]), None);
+        let alone = found(&["x", "y"], &["a", "b", "c"]).expect("it is guarded");
+        let words = "3 of the 4 clusters of the fleet left it in one commit, 2 of this placement among them";
+        assert_eq!((alone.reason.as_str(), alone.deletions.len(), alone.leaving.len()), (words, 0, 2));
+        let both = found(&["x"], &["a"]).expect("it is guarded");
+        assert!(both.reason.ends_with("; 2 of 3 objects of the placement would be deleted"), "{}", both.reason);
+        assert_ne!(found(&["x"], &["a"]).map(|g| g.digest), found(&["y"], &["a"]).map(|g| g.digest));
     }
 }

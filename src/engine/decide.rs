@@ -26,7 +26,7 @@ use crate::api::placement::{ApplyStrategy, ApplyStrategyType, StrategyType};
 use crate::deliver::guard::{self, guarded};
 use crate::model::id::{ClusterName, ObjectKey};
 use crate::model::overrides::PickedOverrides;
-use crate::model::records::{Binding, BindingState, DeletionGate, JournalEntry, WorkStatus};
+use crate::model::records::{Binding, BindingState, DeletionGate, JournalEntry, MassLeave, WorkStatus};
 use crate::model::runs::RunRecord;
 use crate::model::work::WorkOrder;
 use crate::report::binding::{binding_conditions, settled_work};
@@ -150,16 +150,43 @@ impl Pass<'_> {
         }
     }
 
-    /// A cluster that left the fleet keeps what it has: its binding goes, and nothing on it is touched.
+    /// A cluster that left the fleet keeps what it has: its binding goes, and nothing on it is touched. Where more than half of
+    /// the fleet left at once, bindings wait for a person.
     fn leave(&mut self) {
-        let left: Vec<Binding> =
-            self.state.bindings().filter(|b| !self.world.clusters.contains(b.cluster.as_str())).cloned().collect();
+        let left: Vec<Binding> = self.state.bindings().filter(|b| !self.is_of_fleet(&b.cluster)).cloned().collect();
         for binding in left {
             self.state.bindings.remove(&binding.name);
             self.state.works.remove(&binding.cluster);
             self.note("ClusterLeft", Some(&binding.cluster), json!({"binding": binding.name}));
             self.forget.push(binding.cluster);
         }
+    }
+
+    /// Tells whether a cluster is of the fleet, or counts as such until a person has agreed that it left.
+    pub(super) fn is_of_fleet(&self, cluster: &ClusterName) -> bool {
+        self.world.clusters.contains(cluster.as_str()) || self.mass_leave(cluster).is_some()
+    }
+
+    /// Returns with whom a cluster left, where that waits for a person.
+    fn mass_leave(&self, cluster: &ClusterName) -> Option<MassLeave> {
+        let record = self.world.records.get(cluster).filter(|record| record.left && self.is_guarded())?;
+        let gate = self.state.record.deletion_gate.as_ref().filter(|gate| gate.opened_at.is_some());
+        record.left_with.filter(|_| !gate.is_some_and(|gate| gate.leaving.contains(cluster)))
+    }
+
+    /// Returns the clusters of this placement whose leaving waits for a person.
+    pub(super) fn leaving(&self) -> BTreeMap<ClusterName, MassLeave> {
+        let leaves = |b: &Binding| Some((b.cluster.clone(), self.mass_leave(&b.cluster)?));
+        self.state.bindings().filter_map(leaves).collect()
+    }
+
+    /// Tells whether deletions wait for a person. What only reports deletes nothing.
+    fn is_guarded(&self) -> bool {
+        let record = &self.state.record;
+        let reports_only =
+            record.spec.strategy.apply_strategy.as_ref().map(|s| s.type_) == Some(ApplyStrategyType::ReportDiff);
+        let is_off = record.annotations.get(DELETION_GUARD).is_some_and(|value| value == "Off");
+        !is_off && (!reports_only || record.removed)
     }
 
     fn unschedule_all(&mut self) {
@@ -207,17 +234,17 @@ impl Pass<'_> {
     }
 
     fn guarded(&mut self, aims: &BTreeSet<u64>) -> Option<DeletionGate> {
-        let record = &self.state.record;
-        let is_off = record.annotations.get(DELETION_GUARD).is_some_and(|value| value == "Off");
-        let reports_only =
-            record.spec.strategy.apply_strategy.as_ref().map(|s| s.type_) == Some(ApplyStrategyType::ReportDiff);
-        if is_off || (reports_only && !record.removed) {
+        if !self.is_guarded() {
             return None;
         }
-        let kept = Some(self.kept(aims)).filter(|kept| !kept.is_empty() || self.leaves_a_cluster())?;
+        let leaving = self.leaving();
+        let kept = self.kept(aims);
+        if kept.is_empty() && leaving.is_empty() && !self.leaves_a_cluster() {
+            return None;
+        }
         let record = &self.state.record;
         let mut members = BTreeMap::new();
-        for binding in self.state.bindings().filter(|b| !b.deleting) {
+        for binding in self.state.bindings().filter(|b| !b.deleting && !leaving.contains_key(&b.cluster)) {
             let Some(work) = self.state.works.get(&binding.cluster) else { continue };
             let leaves = binding.state == BindingState::Unscheduled;
             let inventory = Cow::Borrowed(&work.inventory);
@@ -229,18 +256,22 @@ impl Pass<'_> {
             let member = guard::Member { inventory, desired, leaves };
             members.insert(binding.cluster.clone(), member);
         }
-        let found = guarded(&record.key, record.removed, &members)?;
+        let found = guarded(&record.key, record.removed, &members, &leaving)?;
         // What was approved may be carried out in pieces: what is left of it needs no second approval. What is not wanted any
         // more is not left.
         let approved = record.deletion_gate.as_ref().filter(|gate| gate.opened_at.is_some());
-        if let Some(gate) = approved.filter(|gate| is_part_of(&found.deletions, &gate.deletions)) {
-            return Some(DeletionGate { deletions: found.deletions, ..gate.clone() });
+        let is_left_of = |gate: &&DeletionGate| {
+            is_part_of(&found.deletions, &gate.deletions) && found.leaving.is_subset(&gate.leaving)
+        };
+        if let Some(gate) = approved.filter(is_left_of) {
+            return Some(DeletionGate { deletions: found.deletions, leaving: found.leaving, ..gate.clone() });
         }
         let known = record.deletion_gate.as_ref().filter(|gate| gate.digest == found.digest);
         Some(known.cloned().unwrap_or_else(|| DeletionGate {
             digest: found.digest,
             reason: found.reason,
             deletions: found.deletions,
+            leaving: found.leaving,
             since: self.now,
             approvals: Vec::new(),
             opened_at: None,
@@ -258,7 +289,7 @@ impl Pass<'_> {
     /// Moves bindings as the strategy allows.
     fn roll(&mut self) {
         let gate = self.state.record.closed_gate().cloned();
-        let is_held = |binding: &Binding| gate.as_ref().is_some_and(|g| g.deletions.contains_key(&binding.cluster));
+        let is_held = |binding: &Binding| gate.as_ref().is_some_and(|g| g.holds(&binding.cluster));
         if self.state.record.removed {
             if self.state.record.paused.is_some() {
                 return;

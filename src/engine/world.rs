@@ -17,7 +17,8 @@ use crate::model::facts;
 use crate::model::id::{ClusterName, Digest, ObjectKey, PlacementKey};
 use crate::model::manifest::Manifest;
 use crate::model::records::{
-    Binding, ClusterRecord, MemberKind, PlacementRecord, PolicySnapshot, ResourceSnapshot, SnapshotResource, WorkStatus,
+    Binding, ClusterRecord, MassLeave, MemberKind, PlacementRecord, PolicySnapshot, ResourceSnapshot, SnapshotResource,
+    WorkStatus,
 };
 use crate::model::runs::{ApprovalRules, RunRecord};
 use crate::model::tree::{Placement, Tree};
@@ -298,6 +299,27 @@ fn desired_as(manifest: &Manifest, digest: Digest) -> Desired {
 /// Returns the fleet as scheduling sees it: the clusters git names.
 pub fn clusters(tree: &Tree, records: &BTreeMap<ClusterName, ClusterRecord>, now: Timestamp) -> Fleet {
     tree.clusters.iter().map(|(name, member)| (name.clone(), cluster(member, records.get(name), now))).collect()
+}
+
+/// Marks the clusters that a commit no longer names as left, and returns them. Where more than half of the fleet leaves at once
+/// they remember it: that is a moved folder or a wrong path more often than a wish.
+pub fn mark_leavers(
+    records: &mut BTreeMap<ClusterName, ClusterRecord>,
+    tree: &Tree,
+    now: Timestamp,
+) -> Vec<ClusterName> {
+    let of = records.values().filter(|record| !record.left).count();
+    let leaves = |record: &&mut ClusterRecord| !record.left && !tree.clusters.contains_key(&record.name);
+    let mut leavers: Vec<&mut ClusterRecord> = records.values_mut().filter(leaves).collect();
+    let left = leavers.len();
+    for record in &mut leavers {
+        record.left = true;
+        record.left_with = (left * 2 > of).then_some(MassLeave { left, of });
+        record.online = false;
+        record.message = Some("left the fleet; what it holds stays there".to_owned());
+        record.since = now;
+    }
+    leavers.into_iter().map(|record| record.name.clone()).collect()
 }
 
 /// Returns a cluster as scheduling sees it: eligible where it can be reached, with the properties that were seen on it over

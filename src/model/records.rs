@@ -316,6 +316,9 @@ pub struct DeletionGate {
     pub reason: String,
     /// What would be deleted, by cluster.
     pub deletions: BTreeMap<ClusterName, BTreeSet<ObjectKey>>,
+    /// Clusters that left the fleet in masses: their bindings go, and nothing on them is deleted.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub leaving: BTreeSet<ClusterName>,
     /// When it closed.
     pub since: Timestamp,
     /// Who approved so far.
@@ -324,6 +327,31 @@ pub struct DeletionGate {
     /// When enough people had approved. It stays open for what is left of these deletions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub opened_at: Option<Timestamp>,
+}
+
+impl DeletionGate {
+    /// Returns what waits, for people.
+    pub fn what(&self) -> &'static str {
+        match (self.deletions.is_empty(), self.leaving.is_empty()) {
+            (_, true) => "deletions",
+            (true, false) => "clusters that left",
+            (false, false) => "deletions and clusters that left",
+        }
+    }
+
+    /// Tells whether something on a cluster waits for this gate.
+    pub fn holds(&self, cluster: &ClusterName) -> bool {
+        self.deletions.contains_key(cluster) || self.leaving.contains(cluster)
+    }
+}
+
+/// More than half of the fleet's clusters left in one commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MassLeave {
+    /// How many left.
+    pub left: usize,
+    /// Of how many.
+    pub of: usize,
 }
 
 /// How a member is reached.
@@ -358,6 +386,10 @@ pub struct ClusterRecord {
     /// Gone from git: nothing on it is touched any more.
     #[serde(default)]
     pub left: bool,
+    /// Who left with it, where that was more than half of the fleet: placements keep their bindings here until a person has
+    /// agreed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left_with: Option<MassLeave>,
     /// When git first named it, or named it again after it had left.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub joined_at: Option<Timestamp>,
@@ -389,6 +421,7 @@ impl ClusterRecord {
             message: None,
             since: now,
             left: false,
+            left_with: None,
             joined_at: Some(now),
             taints: Vec::new(),
             managed_taints: Vec::new(),

@@ -109,7 +109,7 @@ pub fn converged(view: &PlacementView) -> Converged {
 fn deletions_wait(view: &PlacementView) -> Option<Converged> {
     let gate = view.record.closed_gate()?;
     let line = format!("gitfleet approve {} {DELETION_GATE}", view.record.key);
-    Some(Converged::WaitingForPerson(format!("deletions need approval: {}; {line}", gate.reason)))
+    Some(Converged::WaitingForPerson(format!("{} need approval: {}; {line}", gate.what(), gate.reason)))
 }
 
 fn standings(view: &PlacementView) -> Vec<Standing> {
@@ -127,7 +127,7 @@ fn standings(view: &PlacementView) -> Vec<Standing> {
     let leaving = if view.record.removed { view.bindings().collect() } else { view.leftovers() };
     for binding in leaving {
         let left = view.clusters.get(&binding.cluster).is_none_or(|c| c.left);
-        let held = view.record.closed_gate().is_some_and(|g| g.deletions.contains_key(&binding.cluster));
+        let held = view.record.closed_gate().is_some_and(|g| g.holds(&binding.cluster));
         if left || held {
             continue;
         }

@@ -60,7 +60,7 @@ pub fn decided(view: &PlacementView) -> Option<Decided> {
     Some(Decided {
         annotations: view.record.annotations.clone(),
         groups: vec![(String::new(), picks)],
-        held: gate.map(|gate| gate.deletions.keys().cloned().collect()).unwrap_or_default(),
+        held: gate.map(|gate| gate.deletions.keys().chain(&gate.leaving).cloned().collect()).unwrap_or_default(),
     })
 }
 

@@ -343,6 +343,7 @@ impl Case {
             digest: Digest::new("9f8e7d6c5b4a39281706f5e4d3c2b1a0"),
             reason: "more than half of the objects would go".into(),
             deletions: deletions.collect(),
+            leaving: BTreeSet::new(),
             since: at(0),
             approvals: vec![],
             opened_at: None,

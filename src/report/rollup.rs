@@ -178,12 +178,12 @@ impl RollUp<'_> {
         let gate = record.closed_gate().map(|gate| {
             let objects: usize = gate.deletions.values().map(BTreeSet::len).sum();
             let digest: String = gate.digest.as_str().chars().take(DIGEST_SHOWN).collect();
-            format!(
-                "{} on {} waiting for approval of digest {digest}: {}",
-                counted(objects, "deletion"),
-                counted(gate.deletions.len(), "cluster"),
-                gate.reason
-            )
+            let deletions =
+                || format!("{} on {}", counted(objects, "deletion"), counted(gate.deletions.len(), "cluster"));
+            let leaving = || format!("{} that left", counted(gate.leaving.len(), "cluster"));
+            let what = [(objects > 0).then(deletions), (!gate.leaving.is_empty()).then(leaving)];
+            let what: Vec<String> = what.into_iter().flatten().collect();
+            format!("{} waiting for approval of digest {digest}: {}", what.join(" and "), gate.reason)
         });
         let removing = "gone from git; what it delivered is being removed".to_owned();
         let rows = [

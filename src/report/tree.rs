@@ -7,7 +7,7 @@ use super::converge::{Converged, converged};
 use super::placement::{PlacementView, chain, waiting_words, why};
 use super::runs::active_run;
 use super::table::age;
-use super::work::{Mode, NAMED_OBJECTS_MAX, counted};
+use super::work::{Mode, NAMED_OBJECTS_MAX, counted, listing};
 use crate::api::condition::{Condition, ConditionStatus, find_condition};
 use crate::model::id::{ClusterName, CommitId};
 use crate::model::ocm::OcmPlacementRecord;
@@ -267,9 +267,11 @@ fn is_told_below(view: &PlacementView, standing: &Converged) -> bool {
 }
 
 fn gate_lines(view: &PlacementView) -> Option<Vec<Line>> {
-    let DeletionGate { digest, reason, deletions, since, .. } = view.record.closed_gate()?;
+    let gate = view.record.closed_gate()?;
+    let DeletionGate { digest, reason, deletions, leaving, since, .. } = gate;
     let digest: String = digest.as_str().chars().take(DIGEST_SHOWN).collect();
-    let words = format!("! deletions wait for a person since {}: {reason}, digest {digest}", age(*since, view.now));
+    let what = gate.what();
+    let words = format!("! {what} wait for a person since {}: {reason}, digest {digest}", age(*since, view.now));
     let mut lines = vec![
         Line::default().with(Style::Progressing, words),
         Line::default().with(Style::Strong, format!("    gitfleet approve {} {DELETION_GATE}", view.record.key)),
@@ -281,6 +283,10 @@ fn gate_lines(view: &PlacementView) -> Option<Vec<Line>> {
         if let Some(rest) = objects.len().checked_sub(NAMED_OBJECTS_MAX).filter(|n| *n > 0) {
             lines.push(Line::default().with(Style::Muted, format!("    {cluster}: and {rest} more")));
         }
+    }
+    if !leaving.is_empty() {
+        let names = listing(leaving.iter().map(ToString::to_string));
+        lines.push(Line::default().with(Style::Muted, format!("    {names}: what they hold stays there")));
     }
     Some(lines)
 }

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use super::super::member::{Command, Event};
 use super::super::ocm::dated_taints;
-use super::super::world::{cluster, clusters, ocm_facts, silence_ends};
+use super::super::world::{cluster, clusters, mark_leavers, ocm_facts, silence_ends};
 use super::{Batch, Core, Effect, write_down};
 use crate::api::annotations::SUSPENDED;
 use crate::api::cluster::MemberCluster;
@@ -23,6 +23,11 @@ impl Core {
     /// Begins and ends to talk to members as git and the configuration say.
     pub(super) fn note_members(&mut self, before: &Tree, now: Timestamp) {
         let tree = Arc::clone(&self.world.tree);
+        for name in mark_leavers(&mut self.world.records, &tree, now) {
+            tracing::warn!(cluster = %name, "left the fleet; what it holds stays there");
+            self.stop_member(&name);
+            self.agenda.clusters.insert(name);
+        }
         for (name, member) in &tree.clusters {
             if before.clusters.get(name) != Some(member) {
                 self.agenda.clusters.insert(name.clone());
@@ -63,24 +68,6 @@ impl Core {
                     }
                     self.stop_member(name);
                 }
-            }
-        }
-        let left: Vec<ClusterName> = self
-            .world
-            .records
-            .values()
-            .filter(|r| !r.left && !tree.clusters.contains_key(&r.name))
-            .map(|r| r.name.clone())
-            .collect();
-        for name in left {
-            tracing::warn!(cluster = %name, "left the fleet; what it holds stays there");
-            self.stop_member(&name);
-            self.agenda.clusters.insert(name.clone());
-            if let Some(record) = self.world.records.get_mut(&name) {
-                record.left = true;
-                record.online = false;
-                record.message = Some("left the fleet; what it holds stays there".to_owned());
-                record.since = now;
             }
         }
     }

@@ -158,7 +158,8 @@ impl Pass<'_> {
             let is_bound = speaking.is_some_and(|b| b.state == BindingState::Bound && b.snapshot.is_some());
             let is_ready = health.ready == Readiness::Ready;
             let seen = Seen {
-                in_fleet: self.world.clusters.contains(cluster.name.as_str()),
+                in_fleet: self.world.clusters.contains(cluster.name.as_str())
+                    || binding.is_some_and(|binding| self.is_of_fleet(&binding.cluster)),
                 picked: speaking.is_some(),
                 bound_to: speaking.is_some_and(|b| {
                     b.state == BindingState::Bound
@@ -171,7 +172,7 @@ impl Pass<'_> {
                 health,
                 unavailable: is_bound && !is_ready && !health.failed,
                 removed: of.is_empty(),
-                held: gate.is_some_and(|gate| gate.deletions.contains_key(&cluster.name)),
+                held: gate.is_some_and(|gate| gate.holds(&cluster.name)),
                 failure: binding.map(|b| why_failed(b)).unwrap_or_default(),
             };
             (cluster.name.clone(), seen)

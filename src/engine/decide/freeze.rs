@@ -41,6 +41,11 @@ impl Pass<'_> {
         if let Some(error) = &record.error {
             return Err(Unready::Waits(format!("waits, because the placement has an error: {error}")));
         }
+        if !self.leaving().is_empty() {
+            return Err(Unready::Waits(
+                "waits until a person has agreed to the clusters that left the fleet".to_owned(),
+            ));
+        }
         if !self.policy_is_settled() {
             return Err(Unready::Waits("waits until the policy is fulfilled".to_owned()));
         }

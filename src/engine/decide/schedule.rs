@@ -61,7 +61,12 @@ impl<'a> Delegated<'a> {
 }
 
 impl Pass<'_> {
+    /// Decides which clusters the placement goes to. While clusters that left in masses wait for a person it stays as it is:
+    /// what would take their place waits as well.
     pub(super) fn schedule(&mut self) -> Result<(), String> {
+        if !self.leaving().is_empty() {
+            return Ok(());
+        }
         let key = self.state.record.key.clone();
         let delegated = Delegated::of(&self.state.record, self.world)?;
         let policy = scheduled_policy(&key, self.state.record.spec.policy.as_ref());

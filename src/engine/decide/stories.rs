@@ -5,6 +5,7 @@ mod gates;
 mod guard;
 mod history;
 mod leaving;
+mod leaving_at_once;
 mod runs;
 mod sample;
 mod superseding;
@@ -18,7 +19,7 @@ use super::super::disruptions::Disruptions;
 use super::super::fixtures::{payload, tree};
 use super::super::obey::{obey, resolve};
 use super::super::staged::Staged;
-use super::super::world::{Payload, PlacementState, World, clusters};
+use super::super::world::{Payload, PlacementState, World, clusters, mark_leavers};
 use super::decide;
 use crate::api::annotations::SUSPENDED;
 use crate::model::commands::{Command, Person, Refusal, Verb};
@@ -151,9 +152,7 @@ impl Story {
         let named = super::super::overrides::named([&self.state]);
         self.world.overrides.follow(&self.world.tree, &named, self.now);
         self.world.disruptions = Disruptions::of(&self.world.tree);
-        for record in self.world.records.values_mut() {
-            record.left = true;
-        }
+        mark_leavers(&mut self.world.records, &self.world.tree, self.now);
         for name in self.world.tree.clusters.keys() {
             let record = ClusterRecord { kind: MemberKind::Live, ..ClusterRecord::new(name.clone(), self.now) };
             self.world.records.insert(name.clone(), record);

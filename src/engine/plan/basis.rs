@@ -11,7 +11,7 @@ use super::super::disruptions::Disruptions;
 use super::super::ocm::dated_taints;
 use super::super::overrides::named;
 use super::super::staged::Staged;
-use super::super::world::{PlacementState, World, clusters, ocm_facts};
+use super::super::world::{PlacementState, World, clusters, mark_leavers, ocm_facts};
 use super::works::Ends;
 use crate::api::cluster::MemberCluster;
 use crate::api::placement::ApplyStrategyType;
@@ -75,7 +75,9 @@ impl Basis {
             record.stated = facts::stated(member);
             (name.clone(), record)
         };
-        let records: BTreeMap<ClusterName, ClusterRecord> = head.clusters.iter().map(record).collect();
+        let mut records = self.world.records.clone();
+        mark_leavers(&mut records, head, now);
+        records.extend(head.clusters.iter().map(record).collect::<Vec<_>>());
         let fleet = clusters(head, &records, now);
         World {
             source: self.world.source.clone(),
@@ -100,7 +102,9 @@ fn answering(name: &ClusterName, member: &MemberCluster, now: Timestamp) -> Clus
 /// Returns the world in which every cluster of the tree answers, and OCM Placements go on from what they decided `before`.
 pub(in crate::engine) fn imagined(tree: &Arc<Tree>, before: Option<&World>, now: Timestamp) -> World {
     let record = |(name, member): (&ClusterName, &MemberCluster)| (name.clone(), answering(name, member, now));
-    let records: BTreeMap<ClusterName, ClusterRecord> = tree.clusters.iter().map(record).collect();
+    let mut records = before.map(|world| world.records.clone()).unwrap_or_default();
+    mark_leavers(&mut records, tree, now);
+    records.extend(tree.clusters.iter().map(record));
     let fleet = tree.clusters.iter().map(|(name, member)| (name.clone(), described(member, now))).collect();
     with_fleet(tree, before, (fleet, records), &BTreeSet::new(), now)
 }

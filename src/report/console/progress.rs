@@ -345,6 +345,8 @@ fn deletions(view: &PlacementView, rules: ApprovalRules) -> Option<GateProgress>
     }));
     let more = gate.deletions.len().saturating_sub(DELETION_LINES_MAX);
     what.extend((more > 0).then(|| format!("and {}", counted(more, "more cluster"))));
+    let leaving = (!gate.leaving.is_empty()).then(|| listing(gate.leaving.iter().map(ToString::to_string)));
+    what.extend(leaving.map(|names| format!("{names}: what they hold stays there, and is no longer looked after")));
     let given = gate
         .approvals
         .iter()

@@ -68,7 +68,7 @@ fn moving(view: &PlacementView, run: &RunRecord) -> Option<Converged> {
         return None;
     }
     if let Some(gate) = view.record.closed_gate().filter(|_| stage.name == DELETION_STAGE)
-        && left.iter().all(|cluster| gate.deletions.contains_key(&cluster.name))
+        && left.iter().all(|cluster| gate.holds(&cluster.name))
     {
         return super::deletions_wait(view);
     }

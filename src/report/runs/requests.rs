@@ -124,6 +124,15 @@ pub fn deletion_gate_object(record: &PlacementRecord) -> Option<Value> {
         let names: Vec<String> = objects.iter().map(ToString::to_string).collect();
         (cluster.to_string(), names.into())
     });
+    let mut spec = Map::from_iter([
+        ("placementName".to_owned(), json!(key.name)),
+        ("targetStage".to_owned(), json!(DELETION_GATE)),
+        ("reason".to_owned(), json!(gate.reason)),
+        ("deletions".to_owned(), Value::Object(deletions.collect())),
+    ]);
+    if !gate.leaving.is_empty() {
+        spec.insert("leaving".to_owned(), json!(gate.leaving));
+    }
     let mut status = Map::new();
     if let Some(last) = gate.approvals.last() {
         let people: Vec<&str> = gate.approvals.iter().map(|approval| approval.by.name.as_str()).collect();
@@ -141,12 +150,7 @@ pub fn deletion_gate_object(record: &PlacementRecord) -> Option<Value> {
         "apiVersion": "gitfleet.io/v1alpha1",
         "kind": "DeletionGate",
         "metadata": metadata,
-        "spec": {
-            "placementName": key.name,
-            "targetStage": DELETION_GATE,
-            "reason": gate.reason,
-            "deletions": deletions.collect::<Map<String, Value>>(),
-        },
+        "spec": spec,
         "status": status,
     }))
 }
