@@ -18,7 +18,7 @@ use crate::api::placement::StrategyType;
 use crate::model::commands::{Command, Done, Person, Refusal, RefusalReason, Verb};
 use crate::model::id::{ClusterName, CommitId, PlacementKey};
 use crate::model::records::{JournalEntry, Pause, SourceRecord};
-use crate::model::runs::{Approval, ApprovalRules, DELETION_GATE, Gate, RunPhase, RunRecord, StagePhase};
+use crate::model::runs::{Approval, ApprovalRules, DELETION_GATE, Gate, RunCause, RunPhase, RunRecord, StagePhase};
 use crate::rollout::rights::{Policy, may};
 use crate::rollout::staged::{self, Event, GateName, named_request};
 use crate::store::{self, Expected, Op, Store, records};
@@ -215,8 +215,11 @@ impl Wish<'_> {
         let (mut run, at) = self.gate(&pass.state)?;
         staged::reject(&mut run, &at, self.person, self.command, self.now)?;
         let (snapshot, message) = (run.snapshot(), run.message.clone());
+        let is_rollback = matches!(run.cause, RunCause::Rollback { .. });
         pass.state.runs.insert(at.run.clone(), run);
-        let what = match snapshot.filter(|index| !pass.has_succeeded(*index)) {
+        // Where a rollback would have gone is not what is held, but what it would have left.
+        let is_new = |index: &u64| !is_rollback && !pass.has_succeeded(*index);
+        let what = match snapshot.filter(is_new) {
             Some(index) => {
                 pass.hold(index, format!("was rejected: {message}"));
                 "its snapshot is held"
@@ -295,7 +298,7 @@ impl Wish<'_> {
         let failed = pass.failed_bindings();
         let failed: BTreeSet<ClusterName> =
             failed.iter().filter_map(|name| Some(pass.state.bindings.get(name)?.cluster.clone())).collect();
-        let active = pass.active_run().map(|run| run.name.clone());
+        let active = pass.active_run().or_else(|| pass.last_run()).map(|run| run.name.clone());
         if let Some(run) = active.and_then(|name| pass.state.runs.get_mut(&name)) {
             staged::forgive(run, pause.at, |cluster| failed.contains(cluster), self.now);
         }

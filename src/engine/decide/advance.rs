@@ -76,9 +76,9 @@ impl Pass<'_> {
         let mut ended = Vec::new();
         for (run, own) in self.answering().into_iter().filter(|(run, _)| run.phase.is_final()) {
             let is_in_force = self.is_in_force(run);
-            let taken: BTreeSet<ClusterName> =
-                reached(run).into_iter().filter(|cluster| !is_in_force || !own.contains(cluster)).cloned().collect();
-            if !own.is_empty() || expects_any(run, &taken) {
+            let is_taken = |cluster: &ClusterName| !is_in_force || !own.contains(cluster);
+            if !own.is_empty() || expects_any(run, is_taken) {
+                let taken = reached(run).into_iter().filter(|cluster| is_taken(cluster)).cloned().collect();
                 ended.push((run.clone(), taken));
             }
         }
@@ -197,14 +197,14 @@ impl Pass<'_> {
 }
 
 /// Tells whether an ended run says of any of these clusters that it is still to do something there.
-fn expects_any(run: &RunRecord, of: &BTreeSet<ClusterName>) -> bool {
+fn expects_any(run: &RunRecord, of: impl Fn(&ClusterName) -> bool) -> bool {
     let expects = |phase: ClusterPhase| match phase {
         ClusterPhase::Deferred | ClusterPhase::Updating => true,
         ClusterPhase::Pending => run.phase == RunPhase::Succeeded,
         ClusterPhase::Succeeded | ClusterPhase::Failed | ClusterPhase::Skipped => false,
     };
     let mut clusters = run.stages.iter().chain(&run.deletion).flat_map(|stage| &stage.clusters);
-    clusters.any(|cluster| expects(cluster.phase) && of.contains(&cluster.name))
+    clusters.any(|cluster| expects(cluster.phase) && of(&cluster.name))
 }
 
 /// Says why a binding failed, in the member's own words where there are any.

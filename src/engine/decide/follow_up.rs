@@ -141,17 +141,21 @@ impl Pass<'_> {
 
     /// Returns the clusters that are to hold a snapshot and do not, and those that are no longer picked.
     fn unfinished_clusters(&self, index: u64) -> BTreeSet<ClusterName> {
+        let is_right = |binding: &Binding| binding.deleting || self.is_at(binding, index);
+        let wrong: Vec<&Binding> = self.state.bindings().filter(|binding| !is_right(binding)).collect();
+        if wrong.is_empty() {
+            return BTreeSet::new();
+        }
         let owed = self.owed();
         let is_unfinished = |binding: &&Binding| match binding.state {
-            _ if binding.deleting || owed.rejected.contains(&binding.cluster) => false,
+            _ if owed.rejected.contains(&binding.cluster) => false,
             BindingState::Unscheduled => !owed.to_go.contains(&binding.cluster),
-            _ if self.is_at(binding, index) => false,
             _ => {
                 let stranded = owed.stranded.get(&binding.cluster).filter(|at| **at != index).copied();
                 !owed.to_come.contains(&binding.cluster) && (stranded.is_none() || stranded != binding.snapshot)
             }
         };
-        self.state.bindings().filter(is_unfinished).map(|binding| binding.cluster.clone()).collect()
+        wrong.into_iter().filter(is_unfinished).map(|binding| binding.cluster.clone()).collect()
     }
 
     fn owed(&self) -> Owed {

@@ -32,6 +32,11 @@ fn a_rollback_goes_through_the_gates_of_a_snapshot_that_never_passed_them() {
     story.say_as("ann", Verb::Rollback, "p", None, Some(1)).expect("it is kept");
     assert_eq!(story.settle(), "a1 b2 c2 d2", "nobody ever approved snapshot 1");
     assert!(story.phases().ends_with("p-2-rollback Waiting"), "{}", story.phases());
+    story.say(Verb::Reject, "p-2-rollback one").expect("she may");
+    assert_eq!(story.settle(), "a1 b2 c2 d2", "it stays as it is");
+    assert_eq!(story.state.record.held.as_ref().map(|held| held.index), Some(2), "what was left is held still");
+    story.say(Verb::Retry, "p").expect("it is held");
+    assert_eq!(story.settle(), "a2 b2 c2 d2");
 }
 
 #[test]

@@ -75,8 +75,13 @@ fn a_missing_strategy_is_said_and_mended() {
         "{}",
         run.message
     );
+    let mut otherwise = Story::of(&[("s.yaml", String::new())]);
+    otherwise.settle();
     story.commit(&[("s.yaml", STRATEGY.to_owned())]);
     assert_eq!((story.settle().as_str(), story.phases().as_str()), ("a0 b- c- d-", "p-0 Waiting"));
+    let another = STRATEGY.replace("metadata: {name: s}", "metadata: {name: t}");
+    otherwise.commit(&[("s.yaml", another), ("p.yaml", placement("gitfleet.io/staged-update-strategy: t"))]);
+    assert_eq!((otherwise.settle().as_str(), otherwise.phases().as_str()), ("a0 b- c- d-", "p-0 Waiting"));
 }
 
 #[test]
