@@ -6,7 +6,7 @@ use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::Stdio;
 use std::time::SystemTime;
 
-use crate::scratch::{CONFIG, Outcome, Scratch, annotated_placement, cluster, namespace, placement};
+use crate::scratch::{CONFIG, FLEET, Outcome, Scratch, annotated_placement, cluster, namespace, placement};
 
 const ONCE: [&str; 4] = ["run", "-c", CONFIG, "--once"];
 const ALL: [&str; 5] = [
@@ -147,7 +147,7 @@ fn a_fleet_that_leaves_at_once_waits_for_a_person() {
     once(&scratch).text(0);
     scratch.write("clusters.yaml", &cluster("north", "n"));
     scratch.commit("the fleet's file was overwritten");
-    let plan = scratch.run(&["plan", "--repo", ".", "--base", "HEAD~1", "--head", "HEAD"]);
+    let plan = scratch.run(&["plan", "--repo", FLEET, "--base", "HEAD~1", "--head", "HEAD"]);
     assert!(plan.out.contains("2 of the 2 clusters of the fleet left it in one commit"), "{}", plan.out);
     let found = once(&scratch);
     assert_eq!(found.code, 3, "{}", found.err);
