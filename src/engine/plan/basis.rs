@@ -67,7 +67,9 @@ impl Basis {
             return imagined(head, Some(&self.world), now);
         }
         let record = |(name, member): (&ClusterName, &MemberCluster)| {
-            let known = self.world.records.get(name).filter(|record| !record.left).cloned();
+            // One that no entry of `members:` names any more has left though the tree in force names it.
+            let is_known = |record: &&ClusterRecord| !record.left || self.world.tree.clusters.contains_key(name);
+            let known = self.world.records.get(name).filter(is_known).cloned();
             let mut record = known.unwrap_or_else(|| answering(name, member, now));
             record.labels.clone_from(&member.labels);
             record.taints.clone_from(&member.spec.taints);
@@ -76,7 +78,7 @@ impl Basis {
             (name.clone(), record)
         };
         let mut records = self.world.records.clone();
-        mark_leavers(&mut records, head, now);
+        mark_leavers(&mut records, head, |_| true, now);
         records.extend(head.clusters.iter().map(record).collect::<Vec<_>>());
         let fleet = clusters(head, &records, now);
         World {
@@ -103,7 +105,7 @@ fn answering(name: &ClusterName, member: &MemberCluster, now: Timestamp) -> Clus
 pub(in crate::engine) fn imagined(tree: &Arc<Tree>, before: Option<&World>, now: Timestamp) -> World {
     let record = |(name, member): (&ClusterName, &MemberCluster)| (name.clone(), answering(name, member, now));
     let mut records = before.map(|world| world.records.clone()).unwrap_or_default();
-    mark_leavers(&mut records, tree, now);
+    mark_leavers(&mut records, tree, |_| true, now);
     records.extend(tree.clusters.iter().map(record));
     let fleet = tree.clusters.iter().map(|(name, member)| (name.clone(), described(member, now))).collect();
     with_fleet(tree, before, (fleet, records), &BTreeSet::new(), now)
