@@ -449,6 +449,7 @@ impl Pass<'_> {
     fn conclude(&mut self) {
         let in_use: BTreeSet<u64> = self.state.snapshots_in_use().map(|s| s.index).collect();
         self.state.payloads.retain(|index, _| in_use.contains(index));
+        self.state.record.unreadable = self.state.unreadable.intersection(&in_use).copied().collect();
         self.forget_rendered();
         let bindings = self.state.shared_bindings();
         let conditions = placement_conditions(&self.state.view(&bindings, self.world, self.now));

@@ -64,7 +64,7 @@ impl Basis {
     /// Returns the clusters that a head takes from the fleet, where those are so many that a person must agree.
     pub(super) fn mass_leave(&self, head: &Tree, now: Timestamp) -> BTreeMap<ClusterName, MassLeave> {
         let mut records = self.world.records.clone();
-        let left = mark_leavers(&mut records, head, now);
+        let left = mark_leavers(&mut records, head, |_| true, now);
         left.into_iter().filter_map(|name| records[&name].left_with.map(|with| (name, with))).collect()
     }
 
@@ -74,7 +74,9 @@ impl Basis {
             return imagined(head, Some(&self.world), now);
         }
         let record = |(name, member): (&ClusterName, &MemberCluster)| {
-            let known = self.world.records.get(name).filter(|record| !record.left).cloned();
+            // One that no entry of `members:` names any more has left though the tree in force names it.
+            let is_known = |record: &&ClusterRecord| !record.left || self.world.tree.clusters.contains_key(name);
+            let known = self.world.records.get(name).filter(is_known).cloned();
             let mut record = known.unwrap_or_else(|| answering(name, member, now));
             record.labels.clone_from(&member.labels);
             record.taints.clone_from(&member.spec.taints);
