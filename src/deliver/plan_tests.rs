@@ -5,7 +5,9 @@ use serde_json::json;
 
 use super::*;
 use crate::api::placement::ApplyStrategy;
+use crate::api::placement::ComparisonOption;
 use crate::deliver::inventory::labelled;
+use crate::deliver::look::{Found, LOOK_PAUSE};
 use crate::model::id::{ClusterName, CommitId, ObjectId};
 
 const NOW: &str = "2026-01-01T00:00:00Z";
@@ -48,6 +50,14 @@ struct Member {
     progress: Progress,
     log: Vec<String>,
     refuse: BTreeSet<ObjectKey>,
+    /// Objects that somebody else made.
+    foreign: BTreeSet<ObjectKey>,
+    /// Objects that a look finds to differ.
+    differs: BTreeSet<ObjectKey>,
+    /// Why nothing can be looked at.
+    blind: Option<String>,
+    /// How long after [`now`] it is.
+    later: SignedDuration,
     uid: u64,
 }
 
@@ -55,7 +65,33 @@ impl Member {
     fn plan(&self, order: &WorkOrder, wanted: &BTreeMap<ObjectKey, BTreeSet<PlacementKey>>) -> Plan {
         let ours = &applyset_id(&order.placement);
         let view = MemberView { live: &self.live, wanted, parent: self.parent.as_ref(), ours };
-        plan(order, &view, &self.progress, now())
+        plan(order, &view, &self.progress, self.now())
+    }
+
+    fn now(&self) -> Timestamp {
+        now() + self.later
+    }
+
+    fn outcome(&self, order: &WorkOrder, position: usize) -> State {
+        let (wanted, ours) = (wanted(&[order]), &applyset_id(&order.placement));
+        let view = MemberView { live: &self.live, wanted: &wanted, parent: self.parent.as_ref(), ours };
+        verdict(order, &order.manifests[position], &view, &self.progress, self.now()).state
+    }
+
+    /// Somebody changes a field of ours; whether that makes it differ is another thing.
+    fn change(&mut self, key: &ObjectKey, differs: bool) {
+        let live = self.live.get_mut(key).expect("it is there");
+        live.owned = Digest::from("theirs now");
+        live.resource_version += 1;
+        if differs {
+            self.differs.insert(key.clone());
+        } else {
+            self.differs.remove(key);
+        }
+    }
+
+    fn take_log(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.log)
     }
 
     fn perform(&mut self, order: &WorkOrder, step: Step) {
@@ -65,7 +101,7 @@ impl Member {
                     .push(format!("parent {}", parent.holds.as_ref().map_or(-1, |h| i64::try_from(h.index).unwrap())));
                 self.parent = Some(parent);
             }
-            Step::Apply { position, put_back, .. } => self.apply(order, &order.manifests[position], put_back),
+            Step::Apply { position, put_back, probe } => self.apply(order, &order.manifests[position], put_back, probe),
             Step::Delete { object } => {
                 self.log.push(format!("delete {}", object.id));
                 self.live.remove(&object.id.key());
@@ -75,26 +111,38 @@ impl Member {
                 self.parent = None;
             }
             Step::ShowDrift { position, seen } => {
-                let difference = Difference { path: "/data".into(), value_in_member: None, value_in_hub: None };
-                self.progress.drifts.insert(order.manifests[position].key.clone(), (seen, vec![difference]));
+                let desired = &order.manifests[position];
+                let drifted = self.differs.contains(&desired.key);
+                let found = self.blind.clone().map_or(Ok(Found { drifted, differences: Vec::new() }), Err);
+                let failures = u32::from(found.is_err());
+                let look = Look { manifest: desired.digest.clone(), seen, found, at: self.now(), failures };
+                self.progress.looks.insert(desired.key.clone(), look);
                 self.log.push(format!("look at {}", order.manifests[position].id));
             }
-            Step::Compare { position } => self.log.push(format!("compare {}", order.manifests[position].id)),
+            Step::Compare { position } => {
+                let desired = &order.manifests[position];
+                self.log.push(format!("compare {}", desired.id));
+                self.attempted(desired, ApplyOutcome::NoDiffFound, None, Vec::new());
+            }
         }
     }
 
-    fn apply(&mut self, order: &WorkOrder, desired: &Desired, put_back: bool) {
+    fn apply(&mut self, order: &WorkOrder, desired: &Desired, put_back: bool, probe: bool) {
         let covered = self
             .parent
             .as_ref()
             .is_some_and(|p| p.group_kinds.contains(&group_kind(&desired.id.group, &desired.id.kind)));
         assert!(covered, "the inventory covers {} before it is applied", desired.id);
+        if probe && self.foreign.contains(&desired.key) {
+            self.log.push(format!("probe {}", desired.id));
+            return self.attempted(desired, ApplyOutcome::NotTakenOver, None, Vec::new());
+        }
         let refused = self.refuse.contains(&desired.key);
         self.log.push(format!("{} {}", if put_back { "put back" } else { "apply" }, desired.id));
         let mut owned = None;
         if !refused {
             self.uid += 1;
-            let mut object = labelled(&desired.object, &order.placement, &desired.digest);
+            let mut object = labelled(&desired.object, &order.placement, &desired.digest).expect("it can be labelled");
             object["metadata"]["uid"] = json!(format!("u{}", self.uid));
             object["status"] = json!({"conditions": [{"type": "Established", "status": "True"}, {"type": "NamesAccepted", "status": "True"}]});
             let live = LiveObject::read(&object).expect("an object");
@@ -104,16 +152,27 @@ impl Member {
         let before = self.progress.attempts.get(&desired.key).cloned();
         let mut put_backs = before.map(|b| b.put_backs).unwrap_or_default();
         if put_back {
-            put_backs.push(now());
+            put_backs.push(self.now());
         }
+        self.progress.looks.remove(&desired.key);
         let outcome = if refused { ApplyOutcome::ManifestApplyFailed } else { ApplyOutcome::Applied };
+        self.attempted(desired, outcome, owned, put_backs);
+    }
+
+    fn attempted(
+        &mut self,
+        desired: &Desired,
+        outcome: ApplyOutcome,
+        owned: Option<Digest>,
+        put_backs: Vec<Timestamp>,
+    ) {
         let attempt = Attempt {
             manifest: desired.digest.clone(),
             outcome,
             message: String::new(),
             owned,
-            at: now(),
-            failures: u32::from(refused),
+            at: self.now(),
+            failures: u32::from(outcome == ApplyOutcome::ManifestApplyFailed),
             put_backs,
             differences: Vec::new(),
         };
@@ -298,14 +357,121 @@ fn if_not_drifted_leaves_drift_and_reports_it() {
     order.strategy.when_to_apply = WhenToApply::IfNotDrifted;
     member.settle(&order);
     member.log.clear();
-    member.drift(&order.manifests[1].key);
-    member.settle(&order);
+    member.change(&order.manifests[1].key, true);
+    let plan = member.settle(&order);
     assert_eq!(member.log, ["look at ConfigMap n/settings"], "one look, and nothing is written");
-    let wanted = wanted(&[&order]);
-    let ours = &applyset_id(&order.placement);
-    let view = MemberView { live: &member.live, wanted: &wanted, parent: member.parent.as_ref(), ours };
-    let verdict = verdict(&order, &order.manifests[1], &view, &member.progress, now());
-    assert_eq!(verdict.state, State::Refused(ApplyOutcome::FoundDrifts));
+    assert_eq!(member.outcome(&order, 1), State::Refused(ApplyOutcome::FoundDrifts));
+    assert!(plan.complete && plan.wake_at.is_none(), "a watch tells when it changes again");
+}
+
+#[test]
+fn drift_that_was_taken_back_is_applied_again() {
+    let mut member = Member::default();
+    let mut order = order("p", web());
+    order.strategy.when_to_apply = WhenToApply::IfNotDrifted;
+    member.settle(&order);
+    let key = order.manifests[1].key.clone();
+    member.change(&key, true);
+    member.settle(&order);
+    member.log.clear();
+    // The fields are not ours any more, so their digest stays what it is: the object is looked at because it changed.
+    member.change(&key, false);
+    let plan = member.settle(&order);
+    assert_eq!((member.take_log(), plan.wake_at), (vec![], Some(now() + LOOK_PAUSE)), "not at once");
+    member.later = LOOK_PAUSE;
+    member.settle(&order);
+    assert_eq!(member.take_log(), ["look at ConfigMap n/settings", "apply ConfigMap n/settings"]);
+    assert_eq!(member.outcome(&order, 1), State::Done);
+    member.change(&key, true);
+    member.settle(&order);
+    assert_eq!(member.take_log(), ["look at ConfigMap n/settings"], "an old look says nothing of a new change");
+}
+
+#[test]
+fn drift_that_cannot_be_looked_at_is_looked_at_again() {
+    let mut member = Member { blind: Some("the webhook is away".into()), ..Member::default() };
+    let mut order = order("p", web());
+    order.strategy.when_to_apply = WhenToApply::IfNotDrifted;
+    member.settle(&order);
+    member.log.clear();
+    member.change(&order.manifests[1].key, true);
+    let plan = member.settle(&order);
+    assert_eq!(plan.wake_at, Some(now() + RETRY_FIRST));
+    assert_eq!(member.outcome(&order, 1), State::Refused(ApplyOutcome::FailedToRunDriftDetection));
+    (member.blind, member.later) = (None, RETRY_FIRST);
+    member.settle(&order);
+    assert_eq!(member.outcome(&order, 1), State::Refused(ApplyOutcome::FoundDrifts));
+}
+
+#[test]
+fn nothing_is_pruned_while_an_object_is_not_taken_over_or_drifted() {
+    let mut taken = order("p", web());
+    taken.strategy.when_to_take_over = WhenToTakeOver::Never;
+    let mut member = Member::default();
+    member.settle(&taken);
+    member.log.clear();
+    let renamed = vec![desired("apps/v1/Deployment", "web-2", "1"), desired("Namespace", "n", "")];
+    member.foreign.insert(renamed[0].key.clone());
+    let mut next = WorkOrder { snapshot: 1, digest: Digest::from("h1"), ..order("p", renamed) };
+    next.strategy = taken.strategy.clone();
+    let plan = member.settle(&next);
+    assert_eq!(member.take_log(), ["probe Deployment.apps n/web-2", "parent 1"]);
+    assert!(plan.complete, "nothing is left to do as things are");
+    let kinds = member.parent.clone().map(|parent| parent.group_kinds).unwrap_or_default();
+    assert!(kinds.contains("ConfigMap"), "what stays stays covered: {kinds:?}");
+    // It is taken away: what was to go goes.
+    member.foreign.clear();
+    member.later = RECHECK_INTERVAL;
+    assert_eq!(plan.wake_at, Some(member.now()));
+    member.settle(&next);
+    let wanted =
+        ["apply Deployment.apps n/web-2", "delete Deployment.apps n/web", "delete ConfigMap n/settings", "parent 1"];
+    assert_eq!(member.take_log(), wanted);
+
+    let mut member = Member::default();
+    let mut first = order("p", web());
+    first.strategy.when_to_apply = WhenToApply::IfNotDrifted;
+    member.settle(&first);
+    member.change(&first.manifests[0].key, true);
+    let mut less = WorkOrder { snapshot: 1, digest: Digest::from("h1"), ..first };
+    less.manifests = less.manifests.iter().filter(|desired| desired.id.kind != "ConfigMap").cloned().collect();
+    member.log.clear();
+    member.settle(&less);
+    assert_eq!(member.take_log(), ["look at Deployment.apps n/web", "parent 1"]);
+}
+
+#[test]
+fn what_was_not_taken_over_is_tried_again_without_a_word() {
+    let mut order = order("p", web());
+    order.strategy.when_to_take_over = WhenToTakeOver::Never;
+    let mut member = Member::default();
+    member.foreign.insert(order.manifests[0].key.clone());
+    member.settle(&order);
+    member.log.clear();
+    member.later = RECHECK_INTERVAL - SignedDuration::from_secs(1);
+    assert!(member.settle(&order).complete && member.log.is_empty(), "not yet");
+    member.later = RECHECK_INTERVAL;
+    let plan = member.plan(&order, &wanted(&[&order]));
+    assert!(plan.rechecks && plan.complete, "what was told holds meanwhile: {plan:?}");
+    assert_eq!(plan.steps, [Step::Apply { position: 0, put_back: false, probe: true }]);
+    let plan = member.settle(&order);
+    assert_eq!((member.take_log().len(), plan.wake_at), (1, Some(member.now() + RECHECK_INTERVAL)));
+}
+
+#[test]
+fn a_full_comparison_is_made_again() {
+    let mut order = order("p", web());
+    order.strategy.comparison_option = ComparisonOption::FullComparison;
+    let mut member = Member::default();
+    let plan = member.settle(&order);
+    assert_eq!(plan.wake_at, Some(now() + RECHECK_INTERVAL));
+    member.log.clear();
+    member.later = RECHECK_INTERVAL;
+    let plan = member.plan(&order, &wanted(&[&order]));
+    assert!(plan.rechecks && plan.complete && plan.steps.len() == 3, "{plan:?}");
+    member.settle(&order);
+    assert!(member.log.iter().all(|line| line.starts_with("look at")) && member.log.len() == 3, "{:?}", member.log);
+    assert_eq!(member.outcome(&order, 0), State::Done);
 }
 
 #[test]
@@ -346,9 +512,15 @@ fn another_sources_inventory_is_never_touched() {
 fn report_diff_only_compares() {
     let mut order = order("p", web());
     order.strategy.type_ = ApplyStrategyType::ReportDiff;
-    let plan = Member::default().plan(&order, &BTreeMap::new());
+    let mut member = Member::default();
+    let plan = member.plan(&order, &BTreeMap::new());
     assert_eq!(plan.steps.len(), 3);
-    assert!(plan.steps.iter().all(|s| matches!(s, Step::Compare { .. })));
+    assert!(plan.steps.iter().all(|s| matches!(s, Step::Compare { .. })) && !plan.complete && !plan.rechecks);
+    let plan = member.settle(&order);
+    assert_eq!((plan.complete, plan.wake_at), (true, Some(now() + RECHECK_INTERVAL)));
+    member.later = RECHECK_INTERVAL;
+    let plan = member.plan(&order, &BTreeMap::new());
+    assert!(plan.steps.len() == 3 && plan.complete && plan.rechecks, "compared again, and told so only if it changed");
 }
 
 #[test]

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use crate::api::overrides::{OverrideRule, OverrideType, PlacementRef, PlacementScope};
 use crate::api::placement::ResourceSelector;
 use crate::model::id::{ClusterName, ObjectId, PlacementKey};
-use crate::model::manifest::Manifest;
+use crate::model::manifest::{Manifest, malformed_metadata};
 use crate::model::overrides::{OverrideRef, OverrideSnapshot, OverrideSpec, PickedOverrides};
 
 /// The overrides that concern a placement's objects, in the order they apply.
@@ -256,6 +256,10 @@ fn overridden<'s>(
                     failure.why
                 )
             })?;
+            if let Some((field, why)) = malformed_metadata(object) {
+                let (rule, id) = (position + 1, &manifest.id);
+                return Err(format!("{} rule {rule}: it leaves {field} of {id} unusable: {why}", described(snapshot)));
+            }
         }
     }
     Ok(Some(manifest))

@@ -136,7 +136,7 @@ impl Stage {
     }
 
     fn order(&self, order: WorkOrder) {
-        let command = Command::Order { order: Arc::new(order), baselines: BTreeMap::new() };
+        let command = Command::Order { order: Arc::new(order), baselines: BTreeMap::new(), reported: None };
         self.commands.send(command).expect("the member listens");
     }
 

@@ -269,6 +269,53 @@ fn a_patch_that_fails_is_named() {
     assert!(error.contains("x-3"), "{error}");
 }
 
+#[test]
+fn patches_that_remove_and_append() {
+    let rows = [
+        (patch("remove", "/spec/list/0", &json!(null)), "/spec/list", Some(json!([]))),
+        (patch("remove", "/spec/replicas", &json!(null)), "/spec/replicas", None),
+        (patch("add", "/spec/list/-", &json!(2)), "/spec/list", Some(json!([1, 2]))),
+        (patch("add", "/spec/list/0", &json!(0)), "/spec/list", Some(json!([0, 1]))),
+    ];
+    for (rule, at, wanted) in rows {
+        let overrides = [snapshot("app", "o", 0, &["Deployment/web"], &json!([rule]))];
+        let works = render(&overrides, &BTreeMap::new()).expect("the patch fits");
+        assert_eq!(works[3].object.pointer(at), wanted.as_ref(), "{rule}");
+    }
+}
+
+#[test]
+fn what_an_override_may_not_leave() {
+    let rows = [
+        (
+            "labels that are text",
+            patch("add", "/metadata/labels", &json!("secret")),
+            "metadata.labels of Deployment.apps app/web unusable: is not a map",
+        ),
+        (
+            "a label that is a number",
+            patch("add", "/metadata/labels", &json!({"a": 5})),
+            "unusable: the value of a is not text",
+        ),
+        (
+            "annotations that are a list",
+            patch("add", "/metadata/annotations", &json!(["secret"])),
+            "metadata.annotations",
+        ),
+        (
+            "a label of the cluster that ends the text it is put into",
+            patch("add", "/spec/by", &json!("${MEMBER-CLUSTER-LABEL-KEY-quote}")),
+            "the value is no JSON any more with the cluster's labels in it",
+        ),
+    ];
+    for (name, rule, wanted) in rows {
+        let overrides = [snapshot("app", "ro-1", 4, &["Deployment/web"], &json!([rule]))];
+        let error = render(&overrides, &labels(&[("quote", "secret\"")])).expect_err(name);
+        assert!(error.starts_with("ResourceOverride app/ro-1 rule 1: ") && error.contains(wanted), "{name}: {error}");
+        assert!(!error.contains("secret"), "{name}: {error}");
+    }
+}
+
 proptest! {
     /// No override, no copy; and the objects follow from the snapshot and what was picked, whatever other labels there are.
     #[test]
