@@ -10,7 +10,7 @@ use super::look::{self, Look, RECHECK_INTERVAL, Sighting};
 use super::waves::{definition_pending, wave};
 use crate::api::placement::{ApplyStrategyType, WhenToApply, WhenToTakeOver};
 use crate::model::id::{Digest, ObjectKey, PlacementKey};
-use crate::model::records::{ApplyOutcome, Availability, Difference};
+use crate::model::records::{ApplyOutcome, Difference};
 use crate::model::work::{Desired, WorkOrder};
 
 /// Put-backs of one object within [`PUT_BACK_WINDOW`] before it counts as contested.

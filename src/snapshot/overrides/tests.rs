@@ -70,7 +70,8 @@ fn objects() -> Vec<Manifest> {
 /// Picks and renders for a cluster `east` of these labels.
 fn render(overrides: &[Arc<OverrideSnapshot>], cluster: &BTreeMap<String, String>) -> Result<Vec<Manifest>, String> {
     let objects = objects();
-    let picked = Candidates::of(overrides.iter(), &PlacementKey::cluster_scoped("p"), &objects).pick(cluster);
+    let picked =
+        Candidates::of(overrides.iter(), &PlacementKey::cluster_scoped("p"), &objects).pick(&"east".into(), cluster);
     let lookup = |id: &OverrideRef| overrides.iter().find(|s| s.id == *id).map(AsRef::as_ref);
     works_for_cluster(&objects, &"east".into(), &picked, lookup).map(Cow::into_owned)
 }
@@ -158,12 +159,13 @@ fn what_is_picked_has_the_labels_that_matter() {
         ),
     ];
     let candidates = Candidates::of(overrides.iter().rev(), &PlacementKey::cluster_scoped("p"), &objects());
-    let picked = candidates.pick(&labels(&[("tier", "gold"), ("zone", "z"), ("unread", "u"), ("more", "m")]));
+    let picked =
+        candidates.pick(&"east".into(), &labels(&[("tier", "gold"), ("zone", "z"), ("unread", "u"), ("more", "m")]));
     let names = |refs: &[OverrideRef]| refs.iter().map(OverrideRef::name).collect::<Vec<_>>();
     assert_eq!(names(&picked.cluster), ["b-10", "b-2-0"], "by the snapshot's name");
     assert_eq!(names(&picked.namespaced), ["a-0"]);
     assert_eq!(picked.labels, labels(&[("tier", "gold"), ("zone", "z")]));
-    assert_eq!(candidates.pick(&labels(&[("zone", "z")])), PickedOverrides::default());
+    assert_eq!(candidates.pick(&"east".into(), &labels(&[("zone", "z")])), PickedOverrides::default());
 }
 
 #[test]
@@ -222,11 +224,12 @@ fn a_namespace_stands_for_all_that_is_in_it() {
 
 #[test]
 fn what_differs_by_cluster() {
-    let east = labels(&[("region", "eu"), ("example.com/size", "5")]);
+    let east = labels(&[("region", "eu"), ("example.com/size", "5"), ("zone-of-east", "z")]);
     let rows = [
         (json!("${MEMBER-CLUSTER-NAME}.example"), Ok(json!("east.example"))),
         (json!("${MEMBER-CLUSTER-LABEL-KEY-region}-${MEMBER-CLUSTER-LABEL-KEY-example.com/size}"), Ok(json!("eu-5"))),
         (json!({"${MEMBER-CLUSTER-NAME}": ["${MEMBER-CLUSTER-LABEL-KEY-region}"]}), Ok(json!({"east": ["eu"]}))),
+        (json!("${MEMBER-CLUSTER-LABEL-KEY-zone-of-${MEMBER-CLUSTER-NAME}}"), Ok(json!("z"))),
         (json!("${OTHER}"), Ok(json!("${OTHER}"))),
         (json!("${MEMBER-CLUSTER-LABEL-KEY-gone}"), Err("the cluster east has no label gone")),
         (json!("${MEMBER-CLUSTER-LABEL-KEY-region"), Err("no closing brace")),
@@ -336,7 +339,7 @@ proptest! {
         let few = labels(&[("tier", tier), ("zone", &zone)]);
         let mut many = more;
         many.extend(few.clone());
-        let (picked, again) = (candidates.pick(&few), candidates.pick(&many));
+        let (picked, again) = (candidates.pick(&"east".into(), &few), candidates.pick(&"east".into(), &many));
         prop_assert_eq!(&picked, &again);
         let lookup = |id: &OverrideRef| overrides.iter().find(|s| s.id == *id).map(AsRef::as_ref);
         let works = works_for_cluster(&objects, &"east".into(), &picked, lookup).unwrap();
