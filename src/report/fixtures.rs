@@ -45,6 +45,7 @@ pub fn manifest(name: &str, applied: ApplyOutcome, availability: Option<Availabi
         owned: None,
         differences: vec![],
         differs_since: None,
+        observed_at: None,
     }
 }
 
@@ -266,6 +267,7 @@ impl Case {
             conditions: vec![],
             error: None,
             deletion_gate: None,
+            unreadable: BTreeSet::new(),
             removed: false,
             halted: None,
             paused: None,
