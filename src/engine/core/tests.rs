@@ -332,3 +332,25 @@ fn a_member_whose_entry_vanished_has_left() {
         store = life.store;
     }
 }
+
+#[test]
+fn a_members_task_that_was_begun_anew_is_told_its_orders_again() {
+    let mut life = Life::with(&[]);
+    life.hear(News::Accepted(commit("1", "")));
+    life.online(BTreeSet::new());
+    life.settle();
+    let order = life.order(&p()).expect("it is told what to hold");
+    life.done(&order);
+    life.settle();
+    assert!(life.order(&p()).is_none(), "it knows its order");
+    life.take_in(Event::Member(member::Event::Restarted { cluster: "a".into() }));
+    life.settle();
+    let told = life.effects.iter().find_map(|effect| match effect {
+        Effect::Tell(_, member::Command::Order { order, reported, .. }) if order.placement == p() => {
+            Some(reported.clone())
+        }
+        _ => None,
+    });
+    let reported = told.expect("it is told again").expect("with what was reported before");
+    assert_eq!((reported.generation, reported.complete), (order.generation, true));
+}
