@@ -56,12 +56,7 @@ pub fn guarded(
         .map(|(name, m)| (name.clone(), m.inventory.difference(&m.desired).cloned().collect::<BTreeSet<_>>()))
         .filter(|(_, gone)| !gone.is_empty())
         .collect();
-    let mass = leaving.values().next().map(|MassLeave { left, of }| {
-        format!(
-            "{left} of the {of} clusters of the fleet left it in one commit, {} of this placement among them",
-            leaving.len()
-        )
-    });
+    let mass = leaving.values().next().map(|with| leave_words(*with, leaving.len()));
     let reasons: Vec<String> = mass.into_iter().chain(reason(removed, members, &deletions)).collect();
     if reasons.is_empty() {
         return None;
@@ -81,6 +76,13 @@ pub fn guarded(
         leaving: leaving.keys().cloned().collect(),
         digest: Digest::new(format!("{:x}", Sha256::digest(text))),
     })
+}
+
+/// Says that more than half of the fleet left, and how many of a placement's clusters with it.
+pub fn leave_words(MassLeave { left, of }: MassLeave, of_placement: usize) -> String {
+    format!(
+        "{left} of the {of} clusters of the fleet left it in one commit, {of_placement} of this placement among them"
+    )
 }
 
 fn reason(

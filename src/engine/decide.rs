@@ -26,7 +26,9 @@ use crate::api::placement::{ApplyStrategy, ApplyStrategyType, StrategyType};
 use crate::deliver::guard::{self, guarded};
 use crate::model::id::{ClusterName, ObjectKey};
 use crate::model::overrides::PickedOverrides;
-use crate::model::records::{Binding, BindingState, DeletionGate, JournalEntry, MassLeave, WorkStatus};
+use crate::model::records::{
+    Binding, BindingState, DeletionGate, JournalEntry, MassLeave, PlacementRecord, WorkStatus,
+};
 use crate::model::runs::RunRecord;
 use crate::model::work::WorkOrder;
 use crate::report::binding::{binding_conditions, settled_work};
@@ -169,7 +171,7 @@ impl Pass<'_> {
 
     /// Returns with whom a cluster left, where that waits for a person.
     fn mass_leave(&self, cluster: &ClusterName) -> Option<MassLeave> {
-        let record = self.world.records.get(cluster).filter(|record| record.left && self.is_guarded())?;
+        let record = self.world.records.get(cluster).filter(|record| record.left && is_guarded(&self.state.record))?;
         let gate = self.state.record.deletion_gate.as_ref().filter(|gate| gate.opened_at.is_some());
         record.left_with.filter(|_| !gate.is_some_and(|gate| gate.leaving.contains(cluster)))
     }
@@ -178,15 +180,6 @@ impl Pass<'_> {
     pub(super) fn leaving(&self) -> BTreeMap<ClusterName, MassLeave> {
         let leaves = |b: &Binding| Some((b.cluster.clone(), self.mass_leave(&b.cluster)?));
         self.state.bindings().filter_map(leaves).collect()
-    }
-
-    /// Tells whether deletions wait for a person. What only reports deletes nothing.
-    fn is_guarded(&self) -> bool {
-        let record = &self.state.record;
-        let reports_only =
-            record.spec.strategy.apply_strategy.as_ref().map(|s| s.type_) == Some(ApplyStrategyType::ReportDiff);
-        let is_off = record.annotations.get(DELETION_GUARD).is_some_and(|value| value == "Off");
-        !is_off && (!reports_only || record.removed)
     }
 
     fn unschedule_all(&mut self) {
@@ -234,7 +227,7 @@ impl Pass<'_> {
     }
 
     fn guarded(&mut self, aims: &BTreeSet<u64>) -> Option<DeletionGate> {
-        if !self.is_guarded() {
+        if !is_guarded(&self.state.record) {
             return None;
         }
         let leaving = self.leaving();
@@ -456,6 +449,7 @@ impl Pass<'_> {
     fn conclude(&mut self) {
         let in_use: BTreeSet<u64> = self.state.snapshots_in_use().map(|s| s.index).collect();
         self.state.payloads.retain(|index, _| in_use.contains(index));
+        self.state.record.unreadable = self.state.unreadable.intersection(&in_use).copied().collect();
         self.forget_rendered();
         let bindings = self.state.shared_bindings();
         let conditions = placement_conditions(&self.state.view(&bindings, self.world, self.now));
@@ -474,6 +468,14 @@ const PROGRESS_EVENTS: [(&str, &str); 5] = [
     ("Applied", "PlacementApplied"),
     ("Available", "PlacementRolloutCompleted"),
 ];
+
+/// Tells whether deletions of a placement wait for a person. What only reports deletes nothing.
+pub(super) fn is_guarded(record: &PlacementRecord) -> bool {
+    let reports_only =
+        record.spec.strategy.apply_strategy.as_ref().map(|s| s.type_) == Some(ApplyStrategyType::ReportDiff);
+    let is_off = record.annotations.get(DELETION_GUARD).is_some_and(|value| value == "Off");
+    !is_off && (!reports_only || record.removed)
+}
 
 type Deletions = BTreeMap<ClusterName, BTreeSet<ObjectKey>>;
 

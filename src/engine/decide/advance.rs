@@ -30,9 +30,11 @@ impl Pass<'_> {
             }
         };
         let seen = self.seen(&run, &limits, &BTreeSet::new());
+        // Without the payload nobody can be told what to hold.
+        let is_unreadable = run.snapshot().is_some_and(|index| self.state.unreadable.contains(&index));
         let situation = Situation {
             clusters: &seen,
-            stop: self.state.record.paused.is_some(),
+            stop: self.state.record.paused.is_some() || is_unreadable,
             max_failures,
             rules: self.world.approvals,
             asks_no_gate: false,
@@ -69,9 +71,10 @@ impl Pass<'_> {
                     taken.extend(own.iter().cloned());
                 }
                 let seen = self.seen(&run, &limits, &taken);
+                let is_unreadable = run.snapshot().is_some_and(|index| self.state.unreadable.contains(&index));
                 let situation = Situation {
                     clusters: &seen,
-                    stop: self.state.record.paused.is_some() || !is_in_force,
+                    stop: self.state.record.paused.is_some() || !is_in_force || is_unreadable,
                     max_failures,
                     rules: self.world.approvals,
                     asks_no_gate: true,

@@ -152,7 +152,7 @@ impl Story {
         let named = super::super::overrides::named([&self.state]);
         self.world.overrides.follow(&self.world.tree, &named, self.now);
         self.world.disruptions = Disruptions::of(&self.world.tree);
-        mark_leavers(&mut self.world.records, &self.world.tree, self.now);
+        mark_leavers(&mut self.world.records, &self.world.tree, |_| true, self.now);
         for name in self.world.tree.clusters.keys() {
             let record = ClusterRecord { kind: MemberKind::Live, ..ClusterRecord::new(name.clone(), self.now) };
             self.world.records.insert(name.clone(), record);

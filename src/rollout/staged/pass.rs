@@ -98,14 +98,16 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Enters what was seen of the clusters that are to be left.
+    /// Enters what was seen of the clusters that are to be left. One that is lost on its way has been told to remove what it
+    /// holds, and does so when it returns: nothing else waits for it.
     pub fn settle_removals(&mut self, stage: &mut StageRecord) {
-        use ClusterPhase::{Failed, Skipped, Succeeded, Updating};
+        use ClusterPhase::{Deferred, Failed, Skipped, Succeeded, Updating};
         for cluster in &mut stage.clusters {
             let to = match self.seen(cluster) {
                 _ if matches!(cluster.phase, Succeeded | Skipped | Failed) => continue,
                 Some(seen) if seen.picked => (Skipped, "the placement picks it again"),
                 Some(seen) if seen.removed && cluster.phase == Updating => (Succeeded, ""),
+                Some(seen) if !seen.online && cluster.phase == Updating => (Deferred, messages::DEFERRED),
                 Some(_) => continue,
                 None => (Skipped, "it left the fleet: its objects stay"),
             };

@@ -106,6 +106,7 @@ pub const CLUSTER: Transitions<ClusterPhase> = {
         (Deferred, Skipped, "it left, or a newer run takes it"),
         (Updating, Succeeded, "available, or removed"),
         (Updating, Failed, "it failed, or its deadline passed"),
+        (Updating, Deferred, "it was lost while it was to remove everything"),
         (Updating, Skipped, "it left, or another run took it over"),
         (Failed, Succeeded, "it recovered"),
         (Failed, Pending, "it is tried again"),

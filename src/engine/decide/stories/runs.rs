@@ -196,3 +196,23 @@ fn finished_runs_are_forgotten_after_a_while() {
     assert_eq!(story.state.runs.len(), 10);
     assert!(story.phases().ends_with("p-29 Succeeded"), "{}", story.phases());
 }
+
+#[test]
+fn a_run_whose_payload_cannot_be_read_starts_nobody() {
+    let queued = placement("gitfleet.io/staged-update-strategy: s, gitfleet.io/when-superseded: Queue");
+    let mut story = Story::rolled_out(&[("p.yaml", queued)]);
+    for (value, places) in [("1", "a1 b0 c0 d0"), ("2", "a1 b0 c0 d0")] {
+        story.content(value);
+        assert_eq!(story.settle(), places);
+    }
+    let payload = story.library.remove(&1).expect("it was there");
+    story.state.payloads.remove(&1);
+    story.state.unreadable.insert(1);
+    story.say(Verb::Approve, "p-1 one").expect("the gate opens");
+    assert_eq!((story.settle().as_str(), story.run("p-1").phase), ("a1 b0 c0 d0", RunPhase::Stopped));
+    assert_eq!(story.state.record.unreadable, BTreeSet::from([1]));
+    story.state.unreadable.remove(&1);
+    story.library.insert(1, payload);
+    assert_eq!(story.settle(), "a2 b1 c1 d1", "and the newest follows");
+    assert!(story.state.record.unreadable.is_empty());
+}

@@ -186,6 +186,16 @@ fn removals_come_last_and_at_once() {
             ],
         ),
         (
+            "lost on its way: when it returns",
+            "s: a; delete: x y",
+            &[
+                ("a right", "Updating | s Succeeded a=S | delete Updating x=U y=U"),
+                ("x offline, y removed", "Succeeded | s Succeeded a=S | delete Succeeded x=D y=S"),
+                ("x online", "Succeeded | s Succeeded a=S | delete Succeeded x=U y=S"),
+                ("x removed", "Succeeded | s Succeeded a=S | delete Succeeded x=S y=S"),
+            ],
+        ),
+        (
             "offline: when it returns",
             "s: a; delete: x",
             &[
