@@ -4,8 +4,31 @@ use jiff::Timestamp;
 
 use crate::model::runs::{ClusterPhase, RunCluster, RunPhase, RunRecord, StagePhase, StageRecord};
 
-/// What may follow what, and when.
-pub type Transitions<P> = &'static [(P, P, &'static str)];
+/// What may follow what, and when: any of these phases, then that one.
+pub type Transitions<P> = &'static [(&'static [P], P, &'static str)];
+
+/// Phases of a run that go together, outer ones first: what may happen in all of them is said, and drawn, once.
+pub const RUN_GROUPS: &[(&str, &[RunPhase])] = &[
+    ("Unfinished", UNFINISHED),
+    ("NotBegun", NOT_BEGUN),
+    ("UnderWay", UNDER_WAY),
+    ("Running", RUNNING),
+    ("Interrupted", INTERRUPTED),
+];
+const NOT_BEGUN: &[RunPhase] = &[RunPhase::Pending, RunPhase::Initialized];
+const RUNNING: &[RunPhase] = &[RunPhase::Updating, RunPhase::Waiting, RunPhase::Halted];
+const INTERRUPTED: &[RunPhase] = &[RunPhase::Stopping, RunPhase::Stopped];
+const UNDER_WAY: &[RunPhase] =
+    &[RunPhase::Updating, RunPhase::Waiting, RunPhase::Halted, RunPhase::Stopping, RunPhase::Stopped];
+const UNFINISHED: &[RunPhase] = &[
+    RunPhase::Pending,
+    RunPhase::Initialized,
+    RunPhase::Updating,
+    RunPhase::Waiting,
+    RunPhase::Halted,
+    RunPhase::Stopping,
+    RunPhase::Stopped,
+];
 
 /// Phases of a run. The diagram in docs/rollouts.md is this table.
 pub const RUN: Transitions<RunPhase> = {
@@ -14,62 +37,27 @@ pub const RUN: Transitions<RunPhase> = {
         Waiting,
     };
     &[
-        (Pending, Initialized, "prepared, and state: Initialize is written"),
-        (Pending, Updating, "prepared"),
-        (Pending, Waiting, "prepared, and the first stage has a closed gate"),
-        (Pending, Stopped, "prepared while stopped or paused"),
-        (Pending, Succeeded, "prepared, and nothing is to be done"),
-        (Pending, Failed, "what it needs is gone"),
-        (Pending, Superseded, "a newer run takes over"),
-        (Initialized, Updating, "state: Run"),
-        (Initialized, Waiting, "state: Run, and the first stage has a closed gate"),
-        (Initialized, Stopped, "stopped or paused"),
-        (Initialized, Succeeded, "state: Run, and nothing is to be done"),
-        (Initialized, Failed, "what it needs is gone"),
-        (Initialized, Superseded, "a newer run takes over"),
-        (Updating, Waiting, "a gate is closed"),
-        (Updating, Halted, "more clusters of a stage failed than may"),
-        (Updating, Stopping, "stopped or paused, clusters on their way"),
-        (Updating, Stopped, "stopped or paused, none on its way"),
-        (Updating, Succeeded, "all stages are done"),
-        (Updating, Failed, "what it needs is gone"),
-        (Updating, Superseded, "a newer run takes over"),
-        (Updating, RolledBack, "a rollback takes its clusters over"),
-        (Waiting, Updating, "the gate is open"),
-        (Waiting, Halted, "more clusters of a stage failed than may"),
-        (Waiting, Stopping, "stopped or paused, clusters on their way"),
-        (Waiting, Stopped, "stopped or paused, none on its way"),
-        (Waiting, Succeeded, "the last gate is open"),
-        (Waiting, Failed, "what it needs is gone"),
-        (Waiting, Superseded, "a newer run takes over"),
-        (Waiting, RolledBack, "a rollback takes its clusters over"),
-        (Waiting, Rejected, "a person said no"),
-        (Halted, Updating, "failed clusters recovered or are tried again"),
-        (Halted, Waiting, "failed clusters recovered, and a gate is closed"),
-        (Halted, Stopping, "stopped or paused, clusters on their way"),
-        (Halted, Stopped, "stopped or paused, none on its way"),
-        (Halted, Succeeded, "failed clusters recovered, and nothing is left"),
-        (Halted, Failed, "what it needs is gone"),
-        (Halted, Superseded, "a newer run takes over"),
-        (Halted, RolledBack, "a rollback takes its clusters over"),
-        (Halted, Rejected, "a person said no"),
-        (Stopping, Updating, "resumed"),
-        (Stopping, Waiting, "resumed, and a gate is closed"),
-        (Stopping, Halted, "resumed, and too many clusters failed"),
-        (Stopping, Stopped, "none is on its way any more"),
-        (Stopping, Succeeded, "the last cluster arrived"),
-        (Stopping, Failed, "what it needs is gone"),
-        (Stopping, Superseded, "a newer run takes over"),
-        (Stopping, RolledBack, "a rollback takes its clusters over"),
-        (Stopping, Rejected, "a person said no"),
-        (Stopped, Updating, "resumed"),
-        (Stopped, Waiting, "resumed, and a gate is closed"),
-        (Stopped, Halted, "resumed, and too many clusters failed"),
-        (Stopped, Succeeded, "resumed, and nothing is left"),
-        (Stopped, Failed, "what it needs is gone"),
-        (Stopped, Superseded, "a newer run takes over"),
-        (Stopped, RolledBack, "a rollback takes its clusters over"),
-        (Stopped, Rejected, "a person said no"),
+        (&[Pending], Initialized, "prepared, and state: Initialize is written"),
+        (NOT_BEGUN, Updating, "it begins"),
+        (NOT_BEGUN, Waiting, "it begins, and the first stage has a closed gate"),
+        (NOT_BEGUN, Stopped, "stopped or paused"),
+        (NOT_BEGUN, Succeeded, "nothing is to be done"),
+        (&[Updating], Waiting, "a gate is closed"),
+        (&[Waiting], Updating, "the gate is open"),
+        (&[Updating, Waiting], Halted, "more clusters of a stage failed than may"),
+        (&[Halted], Updating, "failed clusters recovered or are tried again"),
+        (&[Halted], Waiting, "failed clusters recovered, and a gate is closed"),
+        (RUNNING, Stopping, "stopped or paused, clusters on their way"),
+        (RUNNING, Stopped, "stopped or paused, none on its way"),
+        (&[Stopping], Stopped, "none is on its way any more"),
+        (INTERRUPTED, Updating, "resumed"),
+        (INTERRUPTED, Waiting, "resumed, and a gate is closed"),
+        (INTERRUPTED, Halted, "resumed, and too many clusters failed"),
+        (UNDER_WAY, Succeeded, "all stages are done"),
+        (UNDER_WAY, RolledBack, "a rollback takes its clusters over"),
+        (&[Waiting, Halted, Stopping, Stopped], Rejected, "a person said no"),
+        (UNFINISHED, Failed, "what it needs is gone"),
+        (UNFINISHED, Superseded, "a newer run takes over"),
     ]
 };
 
@@ -79,16 +67,15 @@ pub const RUN: Transitions<RunPhase> = {
 pub const STAGE: Transitions<StagePhase> = {
     use StagePhase::{Failed, Pending, Skipped, Succeeded, Updating, WaitingAfter, WaitingBefore};
     &[
-        (Pending, Skipped, "its turn, and it has no clusters"),
-        (Pending, WaitingBefore, "its turn, and it needs an approval first"),
-        (Pending, Updating, "its turn"),
-        (WaitingBefore, Updating, "approved"),
-        (WaitingBefore, Skipped, "all its clusters left"),
-        (Updating, WaitingAfter, "its clusters are done, tasks are left"),
-        (Updating, Succeeded, "its clusters are done"),
-        (Updating, Failed, "the run ended"),
-        (WaitingAfter, Succeeded, "all tasks after it are done"),
-        (WaitingAfter, Failed, "the run ended"),
+        (&[Pending], Skipped, "its turn, and it has no clusters"),
+        (&[Pending], WaitingBefore, "its turn, and it needs an approval first"),
+        (&[Pending], Updating, "its turn"),
+        (&[WaitingBefore], Updating, "approved"),
+        (&[WaitingBefore], Skipped, "all its clusters left"),
+        (&[Updating], WaitingAfter, "its clusters are done, tasks are left"),
+        (&[Updating], Succeeded, "its clusters are done"),
+        (&[WaitingAfter], Succeeded, "all tasks after it are done"),
+        (&[Updating, WaitingAfter], Failed, "the run ended"),
     ]
 };
 
@@ -97,26 +84,22 @@ pub const STAGE: Transitions<StagePhase> = {
 pub const CLUSTER: Transitions<ClusterPhase> = {
     use ClusterPhase::{Deferred, Failed, Pending, Skipped, Succeeded, Updating};
     &[
-        (Pending, Updating, "its turn"),
-        (Pending, Deferred, "its turn, and it is offline or suspended"),
-        (Pending, Succeeded, "its turn, and it is right already"),
-        (Pending, Skipped, "it left, or a newer run takes it"),
-        (Deferred, Updating, "it returned"),
-        (Deferred, Succeeded, "it is right already"),
-        (Deferred, Skipped, "it left, or a newer run takes it"),
-        (Updating, Succeeded, "available, or removed"),
-        (Updating, Failed, "it failed, or its deadline passed"),
-        (Updating, Deferred, "it was lost while it was to remove everything"),
-        (Updating, Skipped, "it left, or another run took it over"),
-        (Failed, Succeeded, "it recovered"),
-        (Failed, Pending, "it is tried again"),
-        (Failed, Skipped, "it left the fleet or the placement"),
+        (&[Pending], Updating, "its turn"),
+        (&[Pending], Deferred, "its turn, and it is offline or suspended"),
+        (&[Pending, Deferred], Succeeded, "it is right already"),
+        (&[Deferred], Updating, "it returned"),
+        (&[Updating], Succeeded, "available, or removed"),
+        (&[Updating], Failed, "it failed, or its deadline passed"),
+        (&[Updating], Deferred, "it was lost while it was to remove everything"),
+        (&[Failed], Succeeded, "it recovered"),
+        (&[Failed], Pending, "it is tried again"),
+        (&[Pending, Deferred, Updating, Failed], Skipped, "it left, or another run takes it"),
     ]
 };
 
 /// Tells whether a phase may follow another.
 pub fn may_follow<P: PartialEq + Copy>(table: Transitions<P>, from: P, to: P) -> bool {
-    table.iter().any(|(before, after, _)| (*before, *after) == (from, to))
+    table.iter().any(|(before, after, _)| before.contains(&from) && *after == to)
 }
 
 /// Brings a run into a phase; says whether it was in another before. In the same one only the message is new.

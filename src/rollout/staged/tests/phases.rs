@@ -2,36 +2,74 @@
 
 use std::fmt::Debug;
 
-use super::super::phases::{CLUSTER, RUN, STAGE, Transitions, may_follow};
+use super::super::phases::{CLUSTER, RUN, RUN_GROUPS, STAGE, Transitions, may_follow};
 use crate::model::runs::{ClusterPhase, RunPhase, StagePhase};
 
 const DRAWN: &str = include_str!("../../../../docs/rollouts.md");
 
-/// Returns the edges of the diagram under a heading, as they are drawn; without those from and to nowhere.
-fn drawn(heading: &str) -> Vec<&'static str> {
+/// Returns the diagram under a heading, as it is drawn.
+fn drawn(heading: &str) -> &'static str {
     let section = DRAWN.split("\n## ").find(|section| section.starts_with(heading)).expect(heading);
-    let diagram = section.split("```mermaid\nstateDiagram-v2\n").nth(1).expect(heading).split("```").next().unwrap();
-    diagram.lines().map(str::trim).filter(|line| line.contains("-->") && !line.contains("[*]")).collect()
+    section.split("```mermaid\nstateDiagram-v2\n").nth(1).expect(heading).split("```").next().unwrap()
 }
 
-fn check<P: Debug>(heading: &str, table: Transitions<P>) {
-    let expected: Vec<String> = table.iter().map(|(from, to, when)| format!("{from:?} --> {to:?}: {when}")).collect();
-    let drawn = drawn(heading);
-    assert_eq!(drawn, expected, "docs/rollouts.md, {heading}; it should say\n    {}\n", expected.join("\n    "));
+/// A group of phases is drawn as one; others each for itself.
+fn check<P: Debug + PartialEq>(heading: &str, table: Transitions<P>, groups: &[(&str, &[P])]) {
+    let mut expected = Vec::new();
+    for (from, to, when) in table {
+        let group = groups.iter().find(|(_, phases)| phases == from).map(|(name, _)| vec![(*name).to_owned()]);
+        let from = group.unwrap_or_else(|| from.iter().map(|phase| format!("{phase:?}")).collect());
+        expected.extend(from.iter().map(|from| format!("{from} --> {to:?}: {when}")));
+    }
+    let edges = drawn(heading).lines().map(str::trim).filter(|line| line.contains("-->") && !line.contains("[*]"));
+    let edges: Vec<&str> = edges.collect();
+    assert_eq!(edges, expected, "docs/rollouts.md, {heading}; it should say\n    {}\n", expected.join("\n    "));
 }
 
 #[test]
 fn the_diagrams_are_the_tables() {
-    check("States of a run", RUN);
-    check("States of a stage", STAGE);
-    check("States of a cluster", CLUSTER);
+    check("States of a run", RUN, RUN_GROUPS);
+    check("States of a stage", STAGE, &[]);
+    check("States of a cluster", CLUSTER, &[]);
+}
+
+#[test]
+fn the_groups_are_drawn_around_their_phases() {
+    let mut open: Vec<&str> = Vec::new();
+    let mut found: Vec<(&str, Vec<&str>)> = Vec::new();
+    for line in drawn("States of a run").lines().map(str::trim).take_while(|line| !line.contains("-->")) {
+        match (line.strip_prefix("state ").and_then(|line| line.strip_suffix(" {")), line) {
+            (Some(name), _) => {
+                open.push(name);
+                found.push((name, Vec::new()));
+            }
+            (None, "}") => drop(open.pop()),
+            (None, phase) => {
+                found.iter_mut().filter(|(name, _)| open.contains(name)).for_each(|(_, phases)| phases.push(phase));
+            }
+        }
+    }
+    let name = |phase: &RunPhase| format!("{phase:?}");
+    let expected: Vec<_> =
+        RUN_GROUPS.iter().map(|(group, phases)| (*group, phases.iter().map(name).collect::<Vec<_>>())).collect();
+    let found: Vec<_> = found
+        .into_iter()
+        .map(|(group, phases)| (group, phases.into_iter().map(str::to_owned).collect::<Vec<_>>()))
+        .collect();
+    assert_eq!(found, expected);
+}
+
+/// Returns every transition of a table by itself.
+fn each<P: Copy>(table: Transitions<P>) -> impl Iterator<Item = (P, P)> {
+    table.iter().flat_map(|(from, to, _)| from.iter().map(|from| (*from, *to)))
 }
 
 #[test]
 fn a_transition_is_listed_once_and_leads_elsewhere() {
     fn once<P: PartialEq + Copy + Debug>(table: Transitions<P>) {
-        for (index, (from, to, _)) in table.iter().enumerate() {
-            assert!(from != to && !may_follow(&table[..index], *from, *to), "{from:?} {to:?}");
+        let all: Vec<(P, P)> = each(table).collect();
+        for (index, (from, to)) in all.iter().enumerate() {
+            assert!(from != to && !all[..index].contains(&(*from, *to)), "{from:?} {to:?}");
         }
     }
     once(RUN);
@@ -41,10 +79,10 @@ fn a_transition_is_listed_once_and_leads_elsewhere() {
 
 #[test]
 fn forbidden_transitions() {
-    for (from, to, _) in RUN {
+    for (from, to) in each(RUN) {
         assert!(!from.is_final(), "{from:?} is final, and goes to {to:?}");
-        assert_ne!(*to, RunPhase::Pending, "what was prepared stays so");
-        assert!(*to != RunPhase::Initialized || *from == RunPhase::Pending, "a run that went cannot be only prepared");
+        assert_ne!(to, RunPhase::Pending, "what was prepared stays so");
+        assert!(to != RunPhase::Initialized || from == RunPhase::Pending, "a run that went cannot be only prepared");
     }
     let runs = [
         (RunPhase::Succeeded, RunPhase::Updating),
@@ -58,9 +96,9 @@ fn forbidden_transitions() {
     for (from, to) in runs {
         assert!(!may_follow(RUN, from, to), "{from:?} to {to:?}");
     }
-    for (from, to, _) in STAGE {
-        assert!(!from.is_done() && *from != StagePhase::Failed, "{from:?} is final, and goes to {to:?}");
-        assert_ne!(*to, StagePhase::Pending);
+    for (from, to) in each(STAGE) {
+        assert!(!from.is_done() && from != StagePhase::Failed, "{from:?} is final, and goes to {to:?}");
+        assert_ne!(to, StagePhase::Pending);
     }
     let stages = [
         (StagePhase::Pending, StagePhase::WaitingAfter),
@@ -86,6 +124,6 @@ fn forbidden_transitions() {
         assert!(!may_follow(CLUSTER, from, to), "{from:?} to {to:?}");
     }
     for done in [ClusterPhase::Succeeded, ClusterPhase::Skipped] {
-        assert!(CLUSTER.iter().all(|(from, _, _)| *from != done), "{done:?} is final");
+        assert!(each(CLUSTER).all(|(from, _)| from != done), "{done:?} is final");
     }
 }
