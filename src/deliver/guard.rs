@@ -127,7 +127,14 @@ mod tests {
             .iter()
             .map(|n| {
                 let (kind, name) = n.split_once('/').unwrap_or(("ConfigMap", n));
-                ObjectKey { kind: kind.into(), namespace: "n".into(), name: name.into(), ..ObjectKey::default() }
+                let group = if kind == "CustomResourceDefinition" { "apiextensions.k8s.io" } else { "" };
+                ObjectKey {
+                    group: group.into(),
+                    kind: kind.into(),
+                    namespace: "n".into(),
+                    name: name.into(),
+                    ..ObjectKey::default()
+                }
             })
             .collect()
     }
@@ -160,6 +167,12 @@ mod tests {
                 false,
                 vec![member(&["a", "b", "c", "Namespace/x"], &["a", "b", "c"])],
                 Some("Namespace n/x would be deleted from m0"),
+            ),
+            (
+                "a definition goes, and all of its resources with it",
+                false,
+                vec![member(&["a", "b", "CustomResourceDefinition/x"], &["a", "b"])],
+                Some("CustomResourceDefinition.apiextensions.k8s.io n/x would be deleted from m0"),
             ),
             ("one of two clusters is left", false, vec![leaver(&["a"]), member(&["a"], &["a"])], None),
             (

@@ -4,7 +4,9 @@
 //! next and what its members shall hold; the hall writes the difference down before anything follows from it.
 
 mod advance;
+mod follow_up;
 mod freeze;
+mod progress;
 mod runs;
 mod schedule;
 mod select;
@@ -19,9 +21,10 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::json;
 
+pub(super) use runs::deletion_approvers;
+
 use super::world::{Judged, PlacementState, World};
 use crate::api::annotations::{DELETION_GUARD, ON_FAILURE};
-use crate::api::condition::{Condition, ConditionStatus, find_condition};
 use crate::api::placement::{ApplyStrategy, ApplyStrategyType, StrategyType};
 use crate::deliver::guard::{self, guarded};
 use crate::model::id::{ClusterName, ObjectKey};
@@ -287,8 +290,9 @@ impl Pass<'_> {
             if self.state.record.paused.is_some() {
                 return;
             }
-            let due: Vec<String> =
-                self.state.bindings().filter(|b| !b.deleting && !is_held(b)).map(|b| b.name.clone()).collect();
+            // Of one that does not answer nobody may have seen what it holds: the gate could not speak of it.
+            let is_due = |b: &&Binding| !b.deleting && !is_held(b) && self.world.is_online(&b.cluster);
+            let due: Vec<String> = self.state.bindings().filter(is_due).map(|b| b.name.clone()).collect();
             for name in due {
                 self.remove(&name);
             }
@@ -411,29 +415,6 @@ impl Pass<'_> {
         self.note("RemovalStarted", Some(&cluster), json!({"binding": name}));
     }
 
-    /// Writes events of conditions that have become true: in their order, and each once for a rollout. One begins with a
-    /// snapshot, and where clusters join.
-    fn note_progress(&mut self, before: &[Condition]) {
-        let kind = self.state.record.key.kind();
-        let holds = |conditions: &[Condition], type_: &str| {
-            let type_ = format!("{kind}{type_}");
-            find_condition(conditions, &type_).is_some_and(|c| c.status == ConditionStatus::True)
-        };
-        let record = &self.state.record;
-        let pinned = record.goal.filter(|_| record.spec.strategy.type_ != StrategyType::External);
-        let Some(snapshot) = pinned.or(self.state.newest().map(|newest| newest.index)) else { return };
-        let (first, now) = (PROGRESS_EVENTS[0].0, &record.conditions);
-        let begins = holds(now, first) && !holds(before, first);
-        let told = record.told.filter(|(of, _)| *of == snapshot && !begins).map_or(0, |(_, told)| told);
-        let new = PROGRESS_EVENTS[told..].iter().take_while(|(type_, _)| holds(now, type_)).count();
-        for (_, event) in &PROGRESS_EVENTS[told..told + new] {
-            self.note(event, None, json!({"snapshot": snapshot}));
-        }
-        if told + new > 0 {
-            self.state.record.told = Some((snapshot, told + new));
-        }
-    }
-
     /// Returns the bindings that failed at what they are to hold.
     pub(super) fn failed_bindings(&self) -> Vec<String> {
         let Ok(limits) = self.limits() else { return Vec::new() };
@@ -457,17 +438,6 @@ impl Pass<'_> {
         self.note_progress(&before);
     }
 }
-
-/// What the journal says when a condition of a placement becomes true, in the order of the chain.
-///
-/// Source: the events of KubeFleet's placement controller.
-const PROGRESS_EVENTS: [(&str, &str); 5] = [
-    ("RolloutStarted", "PlacementRolloutStarted"),
-    ("Overridden", "PlacementOverriddenSucceeded"),
-    ("WorkSynchronized", "PlacementWorkSynchronized"),
-    ("Applied", "PlacementApplied"),
-    ("Available", "PlacementRolloutCompleted"),
-];
 
 /// Tells whether deletions of a placement wait for a person. What only reports deletes nothing.
 pub(super) fn is_guarded(record: &PlacementRecord) -> bool {

@@ -114,6 +114,9 @@ impl Core {
         self.source.unrestored = None;
         let before = std::mem::replace(&mut self.world.tree, Arc::clone(tree));
         self.world.staged = Staged::of(tree);
+        for orphan in self.world.staged.orphans(tree) {
+            tracing::warn!("{orphan}");
+        }
         self.world.overrides.follow(tree, &overrides::named(self.placements.values()), now);
         let disruptions = std::mem::replace(&mut self.world.disruptions, Disruptions::of(tree));
         self.note_members(&before, now);

@@ -83,6 +83,7 @@ impl Planned {
             placements: placements.collect(),
             ocm_placements: ocm_plans(&world.ocm, basis.map(|basis| &basis.world.ocm)),
             errors: Vec::new(),
+            warnings: world.staged.orphans(&world.tree).collect(),
         }
     }
 }
