@@ -177,7 +177,7 @@ impl Driver {
                 }
                 Effect::StopMember(_)
                 | Effect::LetIn(_)
-                | Effect::Retain(_)
+                | Effect::Retain { .. }
                 | Effect::Publish(_)
                 | Effect::Console(_) => {}
             }

@@ -157,8 +157,8 @@ pub struct Core {
     reading: BTreeSet<(PlacementKey, u64)>,
     /// Something was decided in this life.
     has_decided: bool,
-    /// A commit came into force since the source was last told which commits are to be kept.
-    retain_due: bool,
+    /// The commit in force when the source was last told which commits are to be kept.
+    retained: Option<CommitId>,
     /// The source was looked at: what the store says of it is not from a life before.
     source_seen: bool,
     /// A batch is with the store.
@@ -220,7 +220,7 @@ impl Core {
             hub_report: None,
             reading: BTreeSet::new(),
             has_decided: false,
-            retain_due: false,
+            retained: None,
             source_seen: false,
             outstanding: false,
             effects: Vec::new(),

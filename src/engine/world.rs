@@ -323,16 +323,16 @@ pub fn mark_leavers(
     let is_lost = |record: &ClusterRecord| record.kind != MemberKind::Unreachable && !is_listed(&record.name);
     let leaves =
         |record: &&mut ClusterRecord| !record.left && (!tree.clusters.contains_key(&record.name) || is_lost(record));
-    let mut leavers: Vec<&mut ClusterRecord> = records.values_mut().filter(leaves).collect();
-    let left = leavers.len();
-    for record in &mut leavers {
+    let mut gone: Vec<&mut ClusterRecord> = records.values_mut().filter(leaves).collect();
+    let left = gone.len();
+    for record in &mut gone {
         record.left = true;
         record.left_with = (left * 2 > of).then_some(MassLeave { left, of });
         record.online = false;
         record.message = Some("left the fleet; what it holds stays there".to_owned());
         record.since = now;
     }
-    leavers.into_iter().map(|record| record.name.clone()).collect()
+    gone.into_iter().map(|record| record.name.clone()).collect()
 }
 
 /// Returns a cluster as scheduling sees it: eligible where it can be reached, with the properties that were seen on it over

@@ -43,7 +43,7 @@ impl Core {
         for (key, decision) in batch.decided {
             self.act(&key, decision, now);
         }
-        if std::mem::take(&mut self.retain_due) {
+        if self.retained != self.world.tree.commit {
             self.retain();
         }
         std::mem::take(&mut self.effects)

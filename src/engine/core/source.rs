@@ -139,7 +139,6 @@ impl Core {
             self.note_concerned(tree.commit.as_ref());
         }
         // What is with the store may name a commit that no record here names yet.
-        self.retain_due = self.outstanding;
         if !self.outstanding {
             self.retain();
         }
@@ -150,6 +149,7 @@ impl Core {
         let Some(at) = self.world.tree.commit.clone() else { return };
         let snapshots = self.placements.values().flat_map(|p| p.snapshots.values());
         let named = snapshots.map(|s| s.commit.clone()).chain([at.clone()]).collect();
+        self.retained = Some(at.clone());
         self.effects.push(Effect::Retain { named, at });
     }
 

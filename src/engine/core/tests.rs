@@ -175,7 +175,9 @@ fn a_report_that_is_not_decided_yet_survives_a_new_connection() {
         }
         life.offline();
         life.online(order.manifests.iter().map(|desired| desired.key.clone()).collect());
-        batch.into_iter().for_each(|batch| life.keep(batch));
+        if let Some(batch) = batch {
+            life.keep(batch);
+        }
         life.wait(STORE_RETRY);
         let work = &life.core.placements()[&p()].works[&ClusterName::from("a")];
         assert_eq!((work.generation, work.complete), (order.generation, true), "outstanding: {is_outstanding}");
@@ -196,10 +198,13 @@ fn what_a_person_lets_in_and_the_store_refuses_is_not_let_in() {
     assert_eq!((stored.let_in, stored.held_rewrite), (None, Some(CommitId::new("b"))));
 }
 
+/// Makes what the source says.
+type Said = fn() -> News;
+
 #[test]
 fn what_a_person_let_in_ends_with_the_next_word_of_the_source() {
     let b = CommitId::new("b");
-    let rows: [(&str, fn() -> News, bool); 6] = [
+    let rows: [(&str, Said, bool); 6] = [
         ("it is in force", || News::Accepted(commit("1", "")), false),
         ("the branch went back", || News::Unchanged, false),
         ("it has errors", || News::Refused(CommitId::new("b"), Vec::new()), false),

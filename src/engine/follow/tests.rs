@@ -76,19 +76,19 @@ fn begin(dir: &TempDir, accepted: Option<CommitId>) -> (Followed, mpsc::Unbounde
 
 /// Says what news there is, with commits by the names they have here.
 fn told(news: Option<News>, names: &[(&CommitId, &str)]) -> String {
-    let named = |commit: &CommitId| {
+    let called = |commit: &CommitId| {
         names
             .iter()
             .find(|(known, _)| *known == commit)
             .map_or_else(|| commit.to_string(), |(_, name)| (*name).to_owned())
     };
-    let of = |tree: &Tree| tree.commit.as_ref().map(named).unwrap_or_default();
+    let of = |tree: &Tree| tree.commit.as_ref().map(called).unwrap_or_default();
     match news.expect("the source is followed") {
         News::Restored(Ok(tree)) => format!("restored {}", of(&tree)),
         News::Restored(Err(_)) => "not restored".to_owned(),
         News::Accepted(tree) => format!("accepted {}", of(&tree)),
-        News::Refused(commit, _) => format!("refused {}", named(&commit)),
-        News::Rewritten(commit) => format!("held {}", named(&commit)),
+        News::Refused(commit, _) => format!("refused {}", called(&commit)),
+        News::Rewritten(commit) => format!("held {}", called(&commit)),
         News::Failed(why) => format!("failed: {why}"),
         News::Unchanged => "unchanged".to_owned(),
         News::Readable => "readable".to_owned(),
@@ -258,7 +258,9 @@ fn a_person_lets_a_tip_in_once() {
     git(&repo, &["reset", "-q", "--hard", &root]);
     let (other, mut names) = (CommitId::new(root), Vec::new());
     let mut next = |request: Option<Request>, names: &[(&CommitId, &str)]| {
-        request.into_iter().for_each(|request| place.followed.requests.send(request).unwrap());
+        if let Some(request) = request {
+            place.followed.requests.send(request).unwrap();
+        }
         told(place.news.blocking_recv(), names)
     };
     names.push((&other, "other"));
