@@ -223,6 +223,19 @@ impl Story {
         }
     }
 
+    /// Tells whether a fleet comes to rest with what the source says now.
+    pub fn is_good(&self) -> bool {
+        let is_whole = |object: &Object| object.never_on.is_empty() && object.refused_on.is_empty();
+        let is_filled = |placement: &Placement| match &placement.policy {
+            Policy::Fixed(fixed) => fixed.iter().all(|number| self.clusters.contains_key(number)),
+            Policy::Number(count) => *count <= self.clusters.len() as u64,
+            Policy::All | Policy::Env(_) => true,
+        };
+        self.objects.values().all(is_whole)
+            && self.clusters.values().all(|cluster| !cluster.suspended)
+            && self.placements.values().all(is_filled)
+    }
+
     /// The last commit: everything is new and good, and nobody is suspended.
     pub fn make_good(&mut self) {
         for object in self.objects.values_mut() {

@@ -72,6 +72,8 @@ pub struct Faults {
     pub crash: u64,
     /// The store refuses a batch.
     pub store_refuses: u64,
+    /// The store keeps a batch, and answers with an error.
+    pub store_unsure: u64,
     /// The daemon ends while a batch is being written: it is kept or not, as the dice fall.
     pub store_crashes: u64,
     /// A step is not carried out, and the connection is lost.
@@ -84,8 +86,14 @@ pub struct Faults {
     pub report_twice: u64,
     /// A deletion takes a while.
     pub slow_delete: u64,
+    /// A new connection lists what was there a while ago; what came since is seen later.
+    pub stale_list: u64,
     /// A poll of the source fails, and reading a payload does.
     pub source_fails: u64,
+    /// The commit in force cannot be read again at the beginning of a life.
+    pub restore_fails: u64,
+    /// A payload is read long after it was asked for.
+    pub payload_late: u64,
 }
 
 /// How exactly members are simulated.
@@ -108,7 +116,15 @@ struct Source {
     accepted: Option<CommitId>,
     told: Option<CommitId>,
     failing: bool,
+    /// The commit in force could not be read again yet.
+    unread: bool,
     pins: BTreeSet<CommitId>,
+    /// Tips that do not descend from what was the tip before, by how many pushes came before them.
+    rewritten: BTreeMap<CommitId, usize>,
+    /// Every push in order.
+    pushed: Vec<CommitId>,
+    /// A tip of a rewritten history that a person let in.
+    let_in: Option<CommitId>,
 }
 
 /// Something that is to happen.
@@ -162,7 +178,11 @@ impl Simulation {
             accepted: None,
             told: None,
             failing: false,
+            unread: false,
             pins: BTreeSet::new(),
+            rewritten: BTreeMap::new(),
+            pushed: Vec::new(),
+            let_in: None,
         };
         let mut simulation = Self {
             configuration,
@@ -222,8 +242,15 @@ impl Simulation {
     /// Makes a commit the tip of the source, or says with what errors it is refused.
     pub fn push(&mut self, commit: CommitId, tree: Result<Arc<Tree>, Vec<InputError>>) {
         self.source.commits.insert(commit.clone(), tree);
+        self.source.pushed.push(commit.clone());
         self.source.tip = Some(commit);
         self.push_in(self.latencies.source, Happening::Poll(self.life));
+    }
+
+    /// Makes a commit the tip that does not descend from what was pushed before: history was rewritten.
+    pub fn rewrite(&mut self, commit: CommitId, tree: Result<Arc<Tree>, Vec<InputError>>) {
+        self.source.rewritten.insert(commit.clone(), self.source.pushed.len());
+        self.push(commit, tree);
     }
 
     /// Lets [`Fact::Mark`] be told after a time: whoever drives the simulation does something then.
@@ -321,6 +348,7 @@ impl Simulation {
         self.source.accepted = core.accepted().cloned();
         self.source.told = None;
         self.source.failing = false;
+        self.source.let_in = core.let_in().cloned();
         self.core = Some(core);
         self.restore();
         self.push_in(self.latencies.source, Happening::Poll(self.life));
@@ -366,10 +394,17 @@ impl Simulation {
         let ops = std::mem::take(&mut batch.ops);
         if !ops.is_empty() && self.dice.chance(self.faults.store_refuses) {
             self.facts.push(Fact::StoreRefused);
-            if let Some(core) = &mut self.core {
-                core.refused(batch, now);
+            return self.refuse(batch);
+        }
+        if !ops.is_empty() && self.dice.chance(self.faults.store_unsure) {
+            let seen = self.facts.len();
+            self.keep(ops);
+            for fact in &mut self.facts[seen..] {
+                if let Fact::Kept { key, value } = fact {
+                    *fact = Fact::KeptUnsaid { key: std::mem::take(key), value: value.take() };
+                }
             }
-            return false;
+            return self.refuse(batch);
         }
         let crashes = !ops.is_empty() && self.dice.chance(self.faults.store_crashes);
         if !crashes || self.dice.chance(500) {
@@ -383,6 +418,15 @@ impl Simulation {
         let effects = core.written(batch, now);
         self.act(effects);
         self.core.is_some()
+    }
+
+    /// The core hears that the store failed. Returns that the batch was not kept, as far as it knows.
+    fn refuse(&mut self, batch: Batch) -> bool {
+        let now = self.clock();
+        if let Some(core) = &mut self.core {
+            core.refused(batch, now);
+        }
+        false
     }
 
     fn keep(&mut self, ops: Vec<Op>) {
@@ -430,8 +474,9 @@ impl Simulation {
                     let Source { accepted, pins, .. } = &mut self.source;
                     pins.retain(|commit| named.contains(commit) || accepted.as_ref() == Some(commit));
                 }
-                // There is no hub and no forge, and history is never rewritten.
-                Effect::Publish(_) | Effect::LetIn(_) | Effect::Console(_) => {}
+                Effect::LetIn(commit) => self.let_in(commit),
+                // There is no hub and no forge.
+                Effect::Publish(_) | Effect::Console(_) => {}
             }
         }
     }
