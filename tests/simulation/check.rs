@@ -627,7 +627,9 @@ impl Checker {
             let label = applyset_id(placement);
             let mut holders = BTreeSet::new();
             for cluster in &wish.clusters {
-                let Some(member) = simulation.members().get(cluster) else { continue };
+                let Some(member) = simulation.members().get(cluster) else {
+                    return Err(format!("6: nobody ever talked to {cluster}"));
+                };
                 let held = member.objects().iter().filter(|(_, live)| live.applyset == label);
                 let held: BTreeMap<_, _> = held.map(|(key, live)| (key.clone(), live)).collect();
                 let is_there = !held.is_empty();

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use gitfleet::config::Configuration;
 use gitfleet::engine::simulation::{Detail, Dice, Fact, Faults, SimulatedMember, Simulation};
-use gitfleet::model::commands::{Command, Person, Verb};
+use gitfleet::model::commands::{Command, Person, RefusalReason, Verb};
 use gitfleet::model::forge::{Credentials, Permission};
 use gitfleet::model::id::{ClusterName, CommitId, Digest, ObjectKey, PlacementKey};
 use gitfleet::model::runs::{ClusterPhase, DELETION_GATE, RunPhase, StagePhase, Surface};
@@ -83,6 +83,8 @@ struct Run {
     clusters: BTreeSet<ClusterName>,
     /// Objects that were changed or taken behind the daemon's back: each once.
     meddled: BTreeSet<(ClusterName, ObjectKey)>,
+    /// An approval came too late: it is to be asked for again.
+    expired: bool,
 }
 
 fn configuration(rules: Option<Rules>) -> Configuration {
@@ -97,6 +99,16 @@ fn configuration(rules: Option<Rules>) -> Configuration {
         );
     }
     Configuration::parse(&text, Path::new("/"), &std::collections::BTreeMap::new()).expect("it has no errors")
+}
+
+fn simulation(rules: Option<Rules>, seed: u64) -> Simulation {
+    let start: Timestamp = "2026-01-01T00:00:00Z".parse().expect("an instant");
+    Simulation::new(configuration(rules), seed, start, Detail::Steps, Box::new(fate))
+}
+
+/// A daemon to which nothing has happened.
+fn idle() -> Simulation {
+    simulation(None, 0)
 }
 
 /// The people of the fleet: two over the API, and by comment one who may push, one who may read, and one who opened the change.
@@ -147,9 +159,8 @@ fn faults(dice: &mut Dice) -> Faults {
 impl Run {
     fn begin(seed: u64) -> Self {
         let mut story = Story::begin(Dice::new(seed ^ 0x5173));
-        let start: Timestamp = "2026-01-01T00:00:00Z".parse().expect("an instant");
         let rules = story.dice.chance(300).then_some(Rules { required: 2, expire_after: Duration::from_mins(2) });
-        let mut simulation = Simulation::new(configuration(rules), seed, start, Detail::Steps, Box::new(fate));
+        let mut simulation = simulation(rules, seed);
         simulation.faults = faults(&mut story.dice);
         let mut checker = Checker::default();
         checker.rules = rules.unwrap_or_default();
@@ -166,6 +177,7 @@ impl Run {
             last: None,
             clusters: BTreeSet::new(),
             meddled: BTreeSet::new(),
+            expired: false,
         };
         run.push(false);
         for _ in 0..run.story.dice.between(3, 12) {
@@ -302,7 +314,8 @@ impl Run {
         };
         let line = format!("{} says {verb:?} {target} {:?} {:?}: {words}", person.name, command.stage, command.digest);
         self.trace.0.push((self.simulation.now(), Line::Said(line)));
-        if matches!(answer, Some(Err(_))) {
+        if let Some(Err(refusal)) = answer {
+            self.expired |= refusal.reason == RefusalReason::Expired;
             return Ok(());
         }
         let is_taken = matches!(answer, Some(Ok(_)));
@@ -352,6 +365,7 @@ impl Run {
         for number in 0..PLACEMENTS_MAX {
             let placement = format!("p{number}");
             let people = [person(0), person(1)];
+            self.expired = false;
             self.command(&order(Verb::Resume, &placement), &people[0])?;
             for one in &people {
                 self.command(&order(Verb::Approve, &placement), one)?;
@@ -359,14 +373,14 @@ impl Run {
             }
             // Under `Queue` a newer run waits for the unfinished one. Who retries that whenever a cluster of it fails keeps it
             // unfinished for good, and rightly so: what it rolls out is what the newer run mends.
-            if self.needs_retry(&placement) && !self.is_queued(&placement) {
+            if self.expired || self.needs_retry(&placement) && !self.is_queued(&placement) {
                 self.command(&order(Verb::Retry, &placement), &people[0])?;
             }
         }
         self.command(&order(Verb::Resume, ""), &person(0))
     }
 
-    /// Tells whether something of a placement failed, was rolled back or rejected, or asked a person for too long.
+    /// Tells whether something of a placement failed, was rolled back or rejected.
     fn needs_retry(&self, placement: &str) -> bool {
         let placements = self.simulation.core().map(gitfleet::engine::core::Core::placements);
         let state = placements.and_then(|placements| placements.get(&PlacementKey::cluster_scoped(placement)));
@@ -374,7 +388,6 @@ impl Run {
             let clusters = run.stages.iter().flat_map(|stage| &stage.clusters);
             run.phase == RunPhase::Halted
                 || clusters.into_iter().any(|cluster| cluster.phase == ClusterPhase::Failed)
-                || run.phase == RunPhase::Waiting
         };
         state.is_some_and(|state| {
             state.record.held.is_some() || state.record.halted.is_some() || state.runs.values().any(has_failed)
