@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use gitfleet::api::condition::ConditionStatus;
-use gitfleet::api::placement::{IntOrPercent, StrategyType};
+use gitfleet::api::placement::{ApplyStrategyType, IntOrPercent, StrategyType};
 use gitfleet::deliver::inventory::applyset_id;
 use gitfleet::engine::simulation::{Fact, Simulation};
 use gitfleet::model::id::{ClusterName, CommitId, Digest, ObjectKey, PlacementKey};
@@ -102,12 +102,16 @@ pub struct Wish {
 }
 
 /// What a placement asks for.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Want {
     /// Its objects, as they are to be.
     pub objects: BTreeMap<ObjectKey, Digest>,
     /// Where they are to be.
     pub who: Who,
+    /// The objects as they are to be on clusters where overrides change them.
+    pub overridden: BTreeMap<ClusterName, BTreeMap<ObjectKey, Digest>>,
+    /// Clusters it is to leave once, though it may come back.
+    pub evicted: BTreeSet<ClusterName>,
 }
 
 /// Where something is to be.
@@ -119,6 +123,12 @@ pub enum Who {
     AtLeast(BTreeSet<ClusterName>),
     /// On so many.
     So(usize),
+}
+
+impl Default for Who {
+    fn default() -> Self {
+        Self::So(0)
+    }
 }
 
 /// Returns what made members say of the fields we own where nobody else touched them.
@@ -200,6 +210,11 @@ fn spot(order: &WorkOrder) -> Spot {
 }
 
 impl Checker {
+    /// Returns the commit in force.
+    pub fn accepted(&self) -> Option<&CommitId> {
+        self.accepted.as_ref()
+    }
+
     /// Looks at one thing that happened.
     pub fn see(&mut self, fact: &Fact) -> Verdict {
         self.seen += 1;
@@ -391,7 +406,6 @@ impl Checker {
                 let spot = (gone.placement, gone.cluster);
                 self.was_complete.remove(&spot);
                 self.down.remove(&spot);
-                self.written.remove(&spot);
             }
             return Ok(());
         };
@@ -428,7 +442,10 @@ impl Checker {
         let wish = self.accepted.as_ref().and_then(|commit| self.wishes.get(commit));
         let want = wish.and_then(|wish| wish.placements.get(&binding.placement));
         match want.map(|want| &want.who) {
-            Some(Who::Exactly(clusters) | Who::AtLeast(clusters)) if clusters.contains(&binding.cluster) => {
+            Some(Who::Exactly(clusters) | Who::AtLeast(clusters))
+                if clusters.contains(&binding.cluster)
+                    && want.is_none_or(|want| !want.evicted.contains(&binding.cluster)) =>
+            {
                 Err(format!(
                     "4: {} is taken off {}, where the commit in force wants it",
                     binding.placement, binding.cluster
@@ -497,6 +514,9 @@ impl Checker {
     }
 
     fn applied(&mut self, order: &WorkOrder, object: &ObjectKey, available: bool) -> Verdict {
+        if order.strategy.type_ == ApplyStrategyType::ReportDiff {
+            return Err(format!("4: {object} of {} is written on {}, and only a report is wanted", order.placement, order.cluster));
+        }
         let spot = spot(order);
         let unavailable = self.unavailable.entry(spot.clone()).or_default();
         if available {
@@ -541,9 +561,10 @@ impl Checker {
             runs.flat_map(|run| run.stages.iter().map(|stage| (run.sequence, stage))).collect();
         stages.sort_by_key(|(sequence, _)| std::cmp::Reverse(*sequence));
         let is_in = |stage: &StageRecord, cluster: &ClusterName| stage.clusters.iter().any(|c| c.name == *cluster);
-        // The newest run that has the cluster says whether it failed.
+        // The newest run that told the cluster to move says whether it failed.
         let failed = |cluster: &ClusterName| {
-            let of = stages.iter().flat_map(|(_, stage)| &stage.clusters).find(|c| c.name == *cluster);
+            let mut all = stages.iter().flat_map(|(_, stage)| &stage.clusters);
+            let of = all.find(|c| c.name == *cluster && c.phase != ClusterPhase::Pending);
             of.is_some_and(|c| c.phase == ClusterPhase::Failed)
         };
         let stage = stages.iter().map(|(_, stage)| *stage).find(|stage| is_in(stage, &spot.1));
@@ -649,11 +670,10 @@ impl Checker {
                 let found =
                     held.iter().map(|(key, live)| (key.clone(), live.manifest.clone().unwrap_or_else(|| "".into())));
                 let found: BTreeMap<ObjectKey, Digest> = found.collect();
-                if found != want.objects {
-                    return Err(format!(
-                        "6: {placement} on {cluster} is not as wished: {}",
-                        unlike(&found, &want.objects)
-                    ));
+                let objects = want.overridden.get(cluster).unwrap_or(&want.objects);
+                if found != *objects {
+                    let unlike = unlike(&found, objects);
+                    return Err(format!("6: {placement} on {cluster} is not as wished: {unlike}"));
                 }
                 if let Some(live) = held.values().find(|live| Some(&live.owned) != live.manifest.as_ref().map(owned).as_ref()) {
                     return Err(format!("6: {} on {cluster} was changed by somebody, and is not put back", live.id));

@@ -159,12 +159,12 @@ fn whole(cluster: &str) -> Vec<Fact> {
 #[allow(clippy::field_reassign_with_default, reason = "the other fields are its own")]
 fn checker() -> Checker {
     let clusters: BTreeSet<ClusterName> = ["a".into(), "b".into()].into();
-    let want = Want { objects: BTreeMap::new(), who: Who::Exactly(clusters.clone()) };
+    let want = Want { who: Who::Exactly(clusters.clone()), ..Want::default() };
     let placements = BTreeMap::from([(PlacementKey::cluster_scoped("p"), want)]);
     let wish = Wish { clusters, placements, is_good: true, number: 1 };
     let refused = Wish { is_good: false, number: 2, ..wish.clone() };
     let mut other = Wish { number: 3, ..wish.clone() };
-    let one = Want { objects: [(object(), "d".into())].into(), who: Who::Exactly(other.clusters.clone()) };
+    let one = Want { objects: [(object(), "d".into())].into(), who: Who::Exactly(other.clusters.clone()), ..Want::default() };
     other.placements.insert(PlacementKey::cluster_scoped("p"), one);
     let wishes = [(CommitId::from("1"), wish), (CommitId::from("2"), refused), (CommitId::from("3"), other)];
     let mut checker = Checker::default();

@@ -182,7 +182,7 @@ impl Run {
         run.push(false);
         for _ in 0..run.story.dice.between(3, 12) {
             let after = Duration::from_millis(run.story.dice.between(0, 600_000));
-            let what = [CHANGE, CHANGE, FAULT, PERSON][usize::try_from(run.story.dice.below(4)).unwrap_or(0)];
+            let what = [CHANGE, CHANGE, FAULT, PERSON, PERSON][usize::try_from(run.story.dice.below(5)).unwrap_or(0)];
             run.simulation.at(after, what);
         }
         run.simulation.at(Duration::from_mins(11), END);
@@ -197,7 +197,11 @@ impl Run {
         }
         self.checker.wishes.insert(commit.clone(), wish);
         self.last = Some(commit.clone());
-        self.simulation.push(commit, tree);
+        if may_be_bad && self.story.dice.chance(50) {
+            self.simulation.rewrite(commit, tree);
+        } else {
+            self.simulation.push(commit, tree);
+        }
     }
 
     /// Lets one thing happen and looks at it. Returns whether anything was left to happen.
@@ -288,6 +292,8 @@ impl Run {
         let person = person(dice.below(5));
         let mut command = order(verb, placement);
         match verb {
+            // A rewritten history is let in.
+            Verb::Resume if dice.chance(200) => command.target.clear(),
             Verb::Approve if dice.chance(150) => command.stage = Some("second".to_owned()),
             Verb::Rollback if dice.chance(400) => command.to = Some(dice.below(5)),
             _ => {}
@@ -403,7 +409,9 @@ impl Run {
 
     /// Tells whether something may wait for a person.
     fn waits(&self) -> bool {
-        let Some(core) = self.simulation.core() else { return true };
+        let Some(core) = self.simulation.core().filter(|_| self.checker.accepted() == self.last.as_ref()) else {
+            return true;
+        };
         core.placements().values().any(|state| {
             let record = &state.record;
             record.closed_gate().is_some()

@@ -13,7 +13,7 @@ use crate::deliver::inventory::{Parent, applyset_id};
 use crate::deliver::live::LiveObject;
 use crate::deliver::plan::{Attempt, MemberView, Plan, Progress, RETRY_MAX, Step, plan};
 use crate::model::id::{ClusterName, ObjectKey, PlacementKey};
-use crate::model::records::{Availability, WorkStatus};
+use crate::model::records::{ApplyOutcome, Availability, WorkStatus};
 use crate::model::work::WorkOrder;
 
 /// Pause before a deletion that was refused is tried again.
@@ -228,6 +228,7 @@ impl Mind {
     pub fn report(&mut self, placement: &PlacementKey, now: Timestamp) -> Option<Event> {
         let status = self.status(placement, now)?;
         let delivery = self.deliveries.get_mut(placement)?;
+        delivery.note_baselines(&status);
         delivery.unreported = false;
         if delivery.reported.as_ref() == Some(&status) {
             return None;
@@ -317,6 +318,17 @@ impl Delivery {
             }
         }
         None
+    }
+
+    /// What was found right and not written in this life is what drift is told from: an earlier life wrote it and ended before
+    /// it could say so.
+    fn note_baselines(&mut self, status: &WorkStatus) {
+        for manifest in status.manifests.iter().filter(|manifest| manifest.applied == ApplyOutcome::Applied) {
+            let (key, Some(owned)) = (manifest.id.key(), &manifest.owned) else { continue };
+            if self.progress.attempts.get(&key).is_none_or(|attempt| attempt.owned.is_none()) {
+                self.progress.baselines.entry(key).or_insert_with(|| owned.clone());
+            }
+        }
     }
 
     fn give_up_until(&mut self, message: String, at: Timestamp) {
