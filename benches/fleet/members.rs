@@ -176,6 +176,7 @@ fn carried_out(order: &WorkOrder, now: Timestamp) -> WorkStatus {
         availability: Some(Availability::Available),
         owned: Some(owned(desired)),
         differs_since: None,
+        observed_at: None,
         differences: Vec::new(),
     };
     let inventory: BTreeSet<_> = order.manifests.iter().map(|desired| desired.key.clone()).collect();

@@ -12,6 +12,7 @@ use super::check::FieldError;
 use super::object::Metadata;
 use super::table::PLACEMENT_GROUP;
 use crate::model::kinds;
+use crate::model::manifest::malformed_metadata;
 use crate::model::tree::Scope;
 use crate::yaml;
 
@@ -73,6 +74,7 @@ impl Room {
         let wanted = [("/apiVersion", "apiVersion"), ("/kind", "kind"), ("/metadata/name", "metadata.name")];
         let missing = wanted.into_iter().filter(|(pointer, _)| text(pointer).is_empty());
         let mut complaints: Vec<String> = missing.map(|(_, field)| format!("{field} is missing")).collect();
+        complaints.extend(malformed_metadata(object).map(|(field, why)| format!("{field}: {why}")));
         let group = text("/apiVersion").split_once('/').map_or("", |(group, _)| group);
         let (object_kind, own) = (text("/kind"), text("/metadata/namespace"));
         let scope = kinds::lookup(group, object_kind).map(|known| known.scope);
@@ -195,6 +197,11 @@ mod tests {
             let version = if kind == "ClusterRole" { "rbac.authorization.k8s.io/v1" } else { "v1" };
             json!({"apiVersion": version, "kind": kind, "metadata": {"name": "x", "namespace": namespace}})
         };
+        let labelled_by_number = || {
+            let mut object = object("ConfigMap", "app");
+            object["metadata"]["labels"] = json!({"a": 1});
+            object
+        };
         let rows = [
             ("ClusterResourceEnvelope", object("ClusterRole", ""), ""),
             ("ClusterResourceEnvelope", object("ConfigMap", ""), "does not fit"),
@@ -209,6 +216,8 @@ mod tests {
             ("ConfigMap", object("ConfigMap", ""), "metadata.namespace is missing"),
             ("ConfigMap", object("Unknown", "other"), "the envelope is not"),
             ("ConfigMap", json!({"kind": "Secret"}), "apiVersion is missing"),
+            ("ConfigMap", labelled_by_number(), "metadata.labels: the value of a is not text"),
+            ("ResourceEnvelope", labelled_by_number(), "metadata.labels: the value of a is not text"),
         ];
         for (kind, object, wanted) in rows {
             let entry = if kind == "ConfigMap" { Value::String(object.to_string()) } else { object.clone() };

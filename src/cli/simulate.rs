@@ -10,9 +10,10 @@ use anyhow::anyhow;
 use super::exit::Exit;
 use super::output::{self, Terminal};
 use super::plan::read_revisions;
+use crate::api::envelope;
 use crate::engine::simulation::Fate;
 use crate::engine::simulation::scenario::{Absence, Failure, Scenario, TimedApproval, simulate};
-use crate::model::id::{ClusterName, ObjectKey, PlacementKey};
+use crate::model::id::{ClusterName, ObjectId, ObjectKey, PlacementKey};
 use crate::model::tree::Tree;
 use crate::report::simulation::gantt::gantt;
 use crate::report::simulation::timeline::timeline_lines;
@@ -259,7 +260,7 @@ fn checked(args: &Args, mut scenario: Scenario) -> anyhow::Result<Scenario> {
     Ok(scenario)
 }
 
-/// Returns the objects that a placement delivers, or those of a kind and name.
+/// Returns the objects that a placement delivers, or those of a kind and name, in envelopes too.
 fn objects_of(option: &str, what: &str, tree: &Tree) -> anyhow::Result<BTreeSet<ObjectKey>> {
     let Ok(key) = what.parse::<PlacementKey>();
     if let Some(placement) = tree.placements.get(&key) {
@@ -276,9 +277,57 @@ fn objects_of(option: &str, what: &str, tree: &Tree) -> anyhow::Result<BTreeSet<
     let is_meant = |key: &ObjectKey| {
         key.kind.eq_ignore_ascii_case(kind) && key.name == name && namespace.is_none_or(|of| of == key.namespace)
     };
-    let found: BTreeSet<ObjectKey> = tree.manifests.iter().map(|m| m.id.key()).filter(is_meant).collect();
+    let envelopes =
+        tree.manifests.iter().chain(&tree.inputs).filter_map(|m| envelope::entries(&m.object).ok()).flatten();
+    let enveloped = envelopes.filter_map(|(_, object)| ObjectId::of(&object)).map(|id| id.key());
+    let found: BTreeSet<ObjectKey> =
+        tree.manifests.iter().map(|m| m.id.key()).chain(enveloped).filter(is_meant).collect();
     if found.is_empty() {
         return Err(anyhow!("{option} {what}: the tree has no such placement, and no such object as Kind/NAME"));
     }
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::model::manifest::{Manifest, Origin};
+
+    fn manifest(object: Value) -> Manifest {
+        let id = ObjectId::of(&object).expect("an object");
+        Manifest {
+            id,
+            object: Arc::new(object),
+            origin: Origin { path: "a.yaml".into(), line: 1, blob: "b".into(), ordinal: 0 },
+        }
+    }
+
+    #[test]
+    fn objects_are_found_by_kind_and_name_in_envelopes_too() {
+        let object = |kind: &str, name: &str| json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": name, "namespace": "app"}});
+        let mut wrapped = object("ConfigMap", "wrapped");
+        wrapped["metadata"]["annotations"] = json!({"kubernetes-fleet.io/envelope-configmap": "true"});
+        wrapped["data"] = json!({"e": object("Secret", "inner").to_string()});
+        let mut tree = Tree::default();
+        tree.set_manifests(vec![manifest(object("ConfigMap", "plain")), manifest(wrapped)]);
+        tree.inputs.push(manifest(json!({
+            "apiVersion": "placement.kubernetes-fleet.io/v1beta1", "kind": "ResourceEnvelope",
+            "metadata": {"name": "env", "namespace": "app"}, "data": {"e": object("ResourceQuota", "quota")}})));
+        let rows = [
+            ("ConfigMap/plain", true),
+            ("Secret/inner", true),
+            ("secret/app/inner", true),
+            ("ResourceQuota/quota", true),
+            ("ResourceQuota/other/quota", false),
+            ("Secret/gone", false),
+        ];
+        for (what, wanted) in rows {
+            let found = objects_of("--fail", what, &tree);
+            assert_eq!(found.as_ref().map(BTreeSet::len).unwrap_or_default(), usize::from(wanted), "{what}: {found:?}");
+        }
+    }
 }

@@ -11,6 +11,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::api::annotations::{COMMIT, DIGEST, PLACEMENT, SNAPSHOT_INDEX, SOURCE};
 use crate::model::id::{CommitId, Digest, PlacementKey};
+use crate::model::manifest::malformed_metadata;
 use crate::model::work::WorkOrder;
 
 /// The namespace on members that holds the inventories.
@@ -164,12 +165,18 @@ pub fn stored(object: &Value) -> Value {
 }
 
 /// Returns the manifest as it is written to a member: with the ApplySet's label and the digest of the manifest.
-pub fn labelled(object: &Value, placement: &PlacementKey, digest: &Digest) -> Value {
+///
+/// # Errors
+/// Its labels or annotations are nothing that an entry can be added to, for people: without the label it would be nobody's.
+pub fn labelled(object: &Value, placement: &PlacementKey, digest: &Digest) -> Result<Value, String> {
+    if let Some((field, why)) = malformed_metadata(object) {
+        return Err(format!("{field}: {why}"));
+    }
     let mut object = stored(object);
     let metadata = &mut object["metadata"];
     metadata["labels"][PART_OF_LABEL] = Value::from(applyset_id(placement));
     metadata["annotations"][SPEC_HASH] = Value::from(digest.as_str());
-    object
+    Ok(object)
 }
 
 #[cfg(test)]
@@ -229,10 +236,21 @@ mod tests {
     }
 
     #[test]
-    fn labelling_creates_missing_maps() {
-        let object =
-            labelled(&json!({"metadata": {"name": "a"}}), &PlacementKey::cluster_scoped("web"), &Digest::from("d1"));
-        assert_eq!(object["metadata"]["annotations"][SPEC_HASH], "d1");
-        assert!(object["metadata"]["labels"][PART_OF_LABEL].is_string());
+    fn labelling_creates_missing_maps_and_refuses_what_is_none() {
+        let of = |metadata: Value| {
+            labelled(&json!({"metadata": metadata}), &PlacementKey::cluster_scoped("web"), &Digest::from("d1"))
+        };
+        for metadata in [json!({"name": "a"}), json!({"labels": null, "annotations": {"mine": "x"}})] {
+            let object = of(metadata).expect("there is room for an entry");
+            assert_eq!(object["metadata"]["annotations"][SPEC_HASH], "d1");
+            assert!(object["metadata"]["labels"][PART_OF_LABEL].is_string());
+        }
+        for (metadata, wanted) in [
+            (json!({"labels": "x"}), "metadata.labels: is not a map"),
+            (json!({"annotations": [1]}), "metadata.annotations: is not a map"),
+            (json!("x"), "metadata: is not a map"),
+        ] {
+            assert_eq!(of(metadata), Err(wanted.to_owned()));
+        }
     }
 }

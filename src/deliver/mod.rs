@@ -8,5 +8,6 @@ pub mod guard;
 pub mod health;
 pub mod inventory;
 pub mod live;
+pub mod look;
 pub mod plan;
 pub mod waves;

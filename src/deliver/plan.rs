@@ -6,11 +6,11 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::inventory::{Held, Parent, applyset_id, group_kind};
 use super::live::LiveObject;
-use super::waves::wave;
+use super::look::{self, Look, RECHECK_INTERVAL, Sighting};
+use super::waves::{definition_pending, wave};
 use crate::api::placement::{ApplyStrategyType, WhenToApply, WhenToTakeOver};
 use crate::model::id::{Digest, ObjectKey, PlacementKey};
-use crate::model::kinds;
-use crate::model::records::{ApplyOutcome, Availability, Difference};
+use crate::model::records::{ApplyOutcome, Difference};
 use crate::model::work::{Desired, WorkOrder};
 
 /// Put-backs of one object within [`PUT_BACK_WINDOW`] before it counts as contested.
@@ -41,12 +41,12 @@ pub enum Step {
         /// Position in `order.manifests`.
         position: usize,
     },
-    /// Look in what a drifted object differs (by position in the order); it is left as it is.
+    /// Look in what an object of ours differs (by position in the order); it is left as it is.
     ShowDrift {
         /// Position in `order.manifests`.
         position: usize,
-        /// The digest of owned fields that drifted.
-        seen: Digest,
+        /// How the object stands.
+        seen: Sighting,
     },
     /// Delete an object, if it still has this uid.
     Delete {
@@ -87,11 +87,21 @@ pub struct Progress {
     pub deleted: BTreeSet<String>,
     /// Digests of owned fields from before a restart: what the member's fields were when the work was complete.
     pub baselines: BTreeMap<ObjectKey, Digest>,
-    /// What drifted objects that are left alone differ in, with the digest of owned fields that was looked at.
-    pub drifts: BTreeMap<ObjectKey, (Digest, Vec<Difference>)>,
+    /// The last looks at objects of ours that are left as they are.
+    pub looks: BTreeMap<ObjectKey, Look>,
 }
 
 impl Progress {
+    /// Returns the last try of a manifest; one of another content of the object is none.
+    pub fn attempt(&self, desired: &Desired) -> Option<&Attempt> {
+        self.attempts.get(&desired.key).filter(|attempt| attempt.manifest == desired.digest)
+    }
+
+    /// Returns the last look at an object since it was last applied; one that compared with another manifest is none.
+    pub fn look(&self, desired: &Desired) -> Option<&Look> {
+        self.looks.get(&desired.key).filter(|look| look.manifest == desired.digest)
+    }
+
     /// Forgets what a new generation of the order must try again: refusals, every comparison where it only compares, and
     /// what it does not hold (brought back later, it is applied and not put back). What was applied stays known, or drift
     /// could not be told from a change.
@@ -100,7 +110,7 @@ impl Progress {
         let held: BTreeSet<&ObjectKey> = order.manifests.iter().map(|desired| &desired.key).collect();
         self.attempts
             .retain(|key, attempt| !compares && attempt.outcome == ApplyOutcome::Applied && held.contains(key));
-        self.drifts.clear();
+        self.looks.clear();
     }
 }
 
@@ -123,7 +133,9 @@ pub struct Plan {
     pub steps: Vec<Step>,
     /// Nothing is left to do for this order: every manifest was tried, left-overs are gone, the inventory says so.
     pub complete: bool,
-    /// When time alone changes the answer: a retry is due.
+    /// The steps only look again at what was told before: until they say otherwise it is so.
+    pub rechecks: bool,
+    /// When time alone changes the answer: a retry is due, or something is to be looked at again.
     pub wake_at: Option<Timestamp>,
     /// Why the work as a whole cannot go on, for people.
     pub failure: Option<String>,
@@ -136,6 +148,14 @@ pub struct Verdict {
     pub state: State,
     /// Why, for people.
     pub message: String,
+    /// When to look whether it is still so, where time alone leads there.
+    pub look_again: Option<Timestamp>,
+}
+
+impl Verdict {
+    fn new(state: State, message: impl Into<String>) -> Self {
+        Self { state, message: message.into(), look_again: None }
+    }
 }
 
 /// The state of one manifest on the member.
@@ -152,7 +172,9 @@ pub enum State {
     Wait,
     /// Refused, to be tried again at this time.
     Retry(Timestamp),
-    /// Will not be applied, for good.
+    /// Somebody changed it and it is left alone then, unless a look shows that nothing differs.
+    Look,
+    /// Will not be applied as things are.
     Refused(ApplyOutcome),
 }
 
@@ -163,7 +185,7 @@ pub enum State {
 /// manifest is still to be applied or was refused: its predecessor may be what is left over.
 pub fn plan(order: &WorkOrder, view: &MemberView<'_>, progress: &Progress, now: Timestamp) -> Plan {
     if order.strategy.type_ == ApplyStrategyType::ReportDiff && !order.remove {
-        return compare(order, progress, now);
+        return look::compare(order, progress, now);
     }
     if let Some(parent) = view.parent
         && !parent.source.is_empty()
@@ -179,31 +201,54 @@ pub fn plan(order: &WorkOrder, view: &MemberView<'_>, progress: &Progress, now: 
         };
     }
     let parent = view.parent.cloned().unwrap_or_default();
-    let applies = due_applies(order, view, progress, now);
-    if !applies.steps.is_empty() {
-        let wide = parent.widened(order);
-        if view.parent == Some(&wide) {
-            return applies;
+    let due = due(order, view, progress, now);
+    let rest = if due.steps.is_empty() { at_rest(order, view, progress, &parent, &due) } else { Plan::default() };
+    let steps = match (due.steps.is_empty(), rest.steps.is_empty()) {
+        (false, _) => due.steps,
+        (true, true) if !due.rechecks.is_empty() => due.rechecks,
+        (true, true) => {
+            let wake_at = [rest.wake_at, due.recheck_at].into_iter().flatten().min();
+            return Plan { wake_at, ..rest };
         }
-        return Plan { steps: vec![Step::WriteParent(wide)], ..Plan::default() };
-    }
-    if !applies.complete {
-        return applies;
-    }
-    if applies.wake_at.is_some() {
-        return Plan { complete: true, ..applies };
-    }
-    let left = left_overs(order, view, progress);
-    if !left.deletes.is_empty() {
-        return Plan { steps: left.deletes, ..Plan::default() };
-    }
-    record(order, view, &parent, &left)
+        (true, false) => return rest,
+    };
+    let wide = parent.widened(order);
+    let covered = view.parent == Some(&wide) || !steps.iter().any(|step| matches!(step, Step::Apply { .. }));
+    let steps = if covered { steps } else { vec![Step::WriteParent(wide)] };
+    Plan { rechecks: covered && rest.complete, steps, complete: covered && rest.complete, ..Plan::default() }
 }
 
-/// Returns the applies of the first wave that has any; `complete` where none is due or waits.
-fn due_applies(order: &WorkOrder, view: &MemberView<'_>, progress: &Progress, now: Timestamp) -> Plan {
+/// What is due by what the manifests' states say.
+#[derive(Debug, Default)]
+struct Due {
+    /// The applies and looks of the first wave that has any.
+    steps: Vec<Step>,
+    /// Looks at what was told before.
+    rechecks: Vec<Step>,
+    /// Some manifest waits for another object.
+    waits: bool,
+    /// Some manifest is refused as things are.
+    refused: bool,
+    /// When the first refused apply is tried again.
+    retry_at: Option<Timestamp>,
+    /// When the first thing is to be looked at again.
+    recheck_at: Option<Timestamp>,
+}
+
+impl Due {
+    /// Takes a look down: for now, or for later.
+    fn recheck(&mut self, at: Timestamp, now: Timestamp, step: Option<Step>) {
+        if at > now {
+            self.recheck_at = Some(self.recheck_at.map_or(at, |known| known.min(at)));
+        } else {
+            self.rechecks.extend(step);
+        }
+    }
+}
+
+fn due(order: &WorkOrder, view: &MemberView<'_>, progress: &Progress, now: Timestamp) -> Due {
     let probe = order.strategy.when_to_take_over != WhenToTakeOver::Always;
-    let mut plan = Plan { complete: true, ..Plan::default() };
+    let mut due = Due::default();
     let mut current = None;
     let mut waves: Vec<(u16, usize)> =
         order.manifests.iter().enumerate().map(|(n, d)| (wave(&d.id.group, &d.id.kind), n)).collect();
@@ -213,31 +258,45 @@ fn due_applies(order: &WorkOrder, view: &MemberView<'_>, progress: &Progress, no
             break;
         }
         let desired = &order.manifests[position];
-        match verdict(order, desired, view, progress, now).state {
+        let Verdict { state, look_again, message: _ } = verdict(order, desired, view, progress, now);
+        match state {
             State::Apply { put_back } => {
                 current = Some(wave);
                 let probe = probe && !is_ours(desired, view);
-                plan.steps.push(Step::Apply { position, put_back, probe });
+                due.steps.push(Step::Apply { position, put_back, probe });
             }
-            State::Wait => plan.complete = false,
-            State::Retry(at) => plan.wake_at = Some(plan.wake_at.map_or(at, |w| w.min(at))),
-            State::Refused(ApplyOutcome::FoundDrifts) => {
-                plan.steps.extend(show_drift(position, desired, view, progress));
+            State::Wait => due.waits = true,
+            State::Retry(at) => due.retry_at = Some(due.retry_at.map_or(at, |known| known.min(at))),
+            State::Look => due.steps.extend(look::show_drift(position, desired, view)),
+            State::Refused(outcome) => {
+                due.refused = true;
+                if let Some(at) = look_again {
+                    due.recheck(at, now, look::step(position, order, outcome, view));
+                }
             }
-            State::Done | State::Refused(_) => {}
+            State::Done => match look::full_look(order, desired, progress) {
+                Some((at, true)) => due.recheck(at, now, look::show_drift(position, desired, view)),
+                Some((_, false)) => due.steps.extend(look::show_drift(position, desired, view)),
+                None => {}
+            },
         }
     }
-    plan
+    due
 }
 
-/// Returns the look at what an object drifted in, unless that drift was looked at before.
-fn show_drift(position: usize, desired: &Desired, view: &MemberView<'_>, progress: &Progress) -> Option<Step> {
-    let seen = &view.live.get(&desired.key)?.owned;
-    let known = progress.drifts.get(&desired.key).is_some_and(|(known, _)| known == seen);
-    (!known).then(|| Step::ShowDrift { position, seen: seen.clone() })
+/// Returns what follows where nothing is to be applied or looked at for the first time.
+fn at_rest(order: &WorkOrder, view: &MemberView<'_>, progress: &Progress, parent: &Parent, due: &Due) -> Plan {
+    if due.waits || due.retry_at.is_some() {
+        return Plan { complete: !due.waits, wake_at: due.retry_at, ..Plan::default() };
+    }
+    let left = left_overs(order, view, progress, due.refused);
+    if !left.deletes.is_empty() {
+        return Plan { steps: left.deletes, ..Plan::default() };
+    }
+    record(order, view, parent, &left)
 }
 
-fn is_ours(desired: &Desired, view: &MemberView<'_>) -> bool {
+pub(super) fn is_ours(desired: &Desired, view: &MemberView<'_>) -> bool {
     view.live.get(&desired.key).is_some_and(|live| live.applyset == view.ours)
 }
 
@@ -249,17 +308,18 @@ pub fn verdict(
     progress: &Progress,
     now: Timestamp,
 ) -> Verdict {
-    let say = |state, message: String| Verdict { state, message };
+    let say = Verdict::new;
     let live = view.live.get(&desired.key);
     if let Some(message) = claimed_by_another(order, desired, live, view) {
         return say(State::Refused(ApplyOutcome::FailedToTakeOver), message);
     }
-    let attempt = progress.attempts.get(&desired.key).filter(|a| a.manifest == desired.digest);
+    let attempt = progress.attempt(desired);
     if let Some(attempt) = attempt {
         match attempt.outcome {
             ApplyOutcome::Pending | ApplyOutcome::Applied => {}
             ApplyOutcome::NotTakenOver | ApplyOutcome::FailedToTakeOver => {
-                return say(State::Refused(attempt.outcome), attempt.message.clone());
+                let look_again = Some(attempt.at + RECHECK_INTERVAL);
+                return Verdict { look_again, ..say(State::Refused(attempt.outcome), attempt.message.clone()) };
             }
             _ => {
                 let due = attempt.at + retry_delay(attempt.failures);
@@ -285,8 +345,7 @@ pub fn verdict(
         return say(State::Done, String::new());
     }
     if order.strategy.when_to_apply == WhenToApply::IfNotDrifted {
-        let message = "it was changed on the member; whenToApply IfNotDrifted leaves it".to_owned();
-        return say(State::Refused(ApplyOutcome::FoundDrifts), message);
+        return look::drifted(desired, live, progress, now);
     }
     put_back(attempt, now)
 }
@@ -296,7 +355,7 @@ fn missing(attempt: Option<&Attempt>, now: Timestamp) -> Verdict {
     if attempt.is_some_and(|a| a.outcome == ApplyOutcome::Applied) {
         return put_back(attempt, now);
     }
-    Verdict { state: State::Apply { put_back: false }, message: String::new() }
+    Verdict::new(State::Apply { put_back: false }, "")
 }
 
 /// Puts an object back, unless that was done too often: then somebody else wants it otherwise, and a person must look.
@@ -310,12 +369,9 @@ fn put_back(attempt: Option<&Attempt>, now: Timestamp) -> Verdict {
                 "contested: put back {PUT_BACKS_MAX} times within 10 minutes and changed again by somebody else; next \
                  try at {due}"
             );
-            Verdict { state: State::Retry(due), message }
+            Verdict::new(State::Retry(due), message)
         }
-        _ => Verdict {
-            state: State::Apply { put_back: true },
-            message: "it was changed on the member and is put back".to_owned(),
-        },
+        _ => Verdict::new(State::Apply { put_back: true }, "it was changed on the member and is put back"),
     }
 }
 
@@ -351,23 +407,6 @@ fn claimed_by_another(
     None
 }
 
-/// Tells whether a manifest's kind is defined by a CRD of the same order that is not established yet.
-fn definition_pending(order: &WorkOrder, desired: &Desired, view: &MemberView<'_>) -> bool {
-    // Most kinds are built in, and looking through the whole order for each object costs their product.
-    if kinds::lookup(&desired.id.group, &desired.id.kind).is_some() {
-        return false;
-    }
-    order
-        .manifests
-        .iter()
-        .filter(|d| d.id.kind == "CustomResourceDefinition" && d.id.group == "apiextensions.k8s.io")
-        .filter(|d| {
-            let text = |pointer: &str| d.object.pointer(pointer).and_then(|v| v.as_str());
-            text("/spec/group") == Some(&desired.id.group) && text("/spec/names/kind") == Some(&desired.id.kind)
-        })
-        .any(|d| view.live.get(&d.key).is_none_or(|live| live.availability != Availability::Available))
-}
-
 /// Returns the delay before a refused apply is tried again: doubling from [`RETRY_FIRST`] to [`RETRY_MAX`].
 pub fn retry_delay(failures: u32) -> SignedDuration {
     RETRY_FIRST.saturating_mul(1 << failures.saturating_sub(1).min(16)).min(RETRY_MAX)
@@ -381,8 +420,9 @@ struct LeftOvers {
     leaving: bool,
 }
 
-/// Returns the objects of the inventory that are no longer desired: the last wave first.
-fn left_overs(order: &WorkOrder, view: &MemberView<'_>, progress: &Progress) -> LeftOvers {
+/// Returns the objects of the inventory that are no longer desired: the last wave first. They stay where a manifest is
+/// `refused`: what was to come in their stead may be what did not.
+fn left_overs(order: &WorkOrder, view: &MemberView<'_>, progress: &Progress, refused: bool) -> LeftOvers {
     let desired: BTreeSet<&ObjectKey> = order.manifests.iter().map(|d| &d.key).collect();
     let mut found = LeftOvers { deletes: Vec::new(), staying: Vec::new(), leaving: false };
     let mut due: Vec<(u16, &LiveObject)> = Vec::new();
@@ -392,7 +432,7 @@ fn left_overs(order: &WorkOrder, view: &MemberView<'_>, progress: &Progress) -> 
             continue;
         }
         found.staying.push(key.clone());
-        if order.held.contains(key) {
+        if refused || order.held.contains(key) {
             continue;
         }
         found.leaving = true;
@@ -440,23 +480,6 @@ fn record(order: &WorkOrder, view: &MemberView<'_>, parent: &Parent, left: &Left
         return Plan { complete: true, ..Plan::default() };
     }
     Plan { steps: vec![Step::WriteParent(narrow)], ..Plan::default() }
-}
-
-/// Returns the comparisons of a `ReportDiff` order that are still to be made, or are due again because they failed: nothing
-/// else is done at all.
-fn compare(order: &WorkOrder, progress: &Progress, now: Timestamp) -> Plan {
-    let mut plan = Plan::default();
-    for (position, desired) in order.manifests.iter().enumerate() {
-        let attempt = progress.attempts.get(&desired.key).filter(|a| a.manifest == desired.digest);
-        match attempt.filter(|a| a.outcome == ApplyOutcome::FailedToReportDiff).map(|a| a.at + retry_delay(a.failures))
-        {
-            Some(due) if due > now => plan.wake_at = Some(plan.wake_at.map_or(due, |w| w.min(due))),
-            None if attempt.is_some() => {}
-            _ => plan.steps.push(Step::Compare { position }),
-        }
-    }
-    plan.complete = plan.steps.is_empty();
-    plan
 }
 
 #[cfg(test)]

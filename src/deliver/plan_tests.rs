@@ -6,7 +6,13 @@ use serde_json::json;
 use super::*;
 use crate::api::placement::ApplyStrategy;
 use crate::deliver::inventory::labelled;
+use crate::deliver::look::Found;
 use crate::model::id::{ClusterName, CommitId, ObjectId};
+use crate::model::records::Availability;
+
+/// What is looked at again.
+#[path = "plan_tests/looks.rs"]
+mod looks;
 
 const NOW: &str = "2026-01-01T00:00:00Z";
 
@@ -48,6 +54,14 @@ struct Member {
     progress: Progress,
     log: Vec<String>,
     refuse: BTreeSet<ObjectKey>,
+    /// Objects that somebody else made.
+    foreign: BTreeSet<ObjectKey>,
+    /// Objects that a look finds to differ.
+    differs: BTreeSet<ObjectKey>,
+    /// Why nothing can be looked at.
+    blind: Option<String>,
+    /// How long after [`now`] it is.
+    later: SignedDuration,
     uid: u64,
 }
 
@@ -55,7 +69,33 @@ impl Member {
     fn plan(&self, order: &WorkOrder, wanted: &BTreeMap<ObjectKey, BTreeSet<PlacementKey>>) -> Plan {
         let ours = &applyset_id(&order.placement);
         let view = MemberView { live: &self.live, wanted, parent: self.parent.as_ref(), ours };
-        plan(order, &view, &self.progress, now())
+        plan(order, &view, &self.progress, self.now())
+    }
+
+    fn now(&self) -> Timestamp {
+        now() + self.later
+    }
+
+    fn outcome(&self, order: &WorkOrder, position: usize) -> State {
+        let (wanted, ours) = (wanted(&[order]), &applyset_id(&order.placement));
+        let view = MemberView { live: &self.live, wanted: &wanted, parent: self.parent.as_ref(), ours };
+        verdict(order, &order.manifests[position], &view, &self.progress, self.now()).state
+    }
+
+    /// Somebody changes a field of ours; whether that makes it differ is another thing.
+    fn change(&mut self, key: &ObjectKey, differs: bool) {
+        let live = self.live.get_mut(key).expect("it is there");
+        live.owned = Digest::from("theirs now");
+        live.resource_version += 1;
+        if differs {
+            self.differs.insert(key.clone());
+        } else {
+            self.differs.remove(key);
+        }
+    }
+
+    fn take_log(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.log)
     }
 
     fn perform(&mut self, order: &WorkOrder, step: Step) {
@@ -65,7 +105,7 @@ impl Member {
                     .push(format!("parent {}", parent.holds.as_ref().map_or(-1, |h| i64::try_from(h.index).unwrap())));
                 self.parent = Some(parent);
             }
-            Step::Apply { position, put_back, .. } => self.apply(order, &order.manifests[position], put_back),
+            Step::Apply { position, put_back, probe } => self.apply(order, &order.manifests[position], put_back, probe),
             Step::Delete { object } => {
                 self.log.push(format!("delete {}", object.id));
                 self.live.remove(&object.id.key());
@@ -75,26 +115,38 @@ impl Member {
                 self.parent = None;
             }
             Step::ShowDrift { position, seen } => {
-                let difference = Difference { path: "/data".into(), value_in_member: None, value_in_hub: None };
-                self.progress.drifts.insert(order.manifests[position].key.clone(), (seen, vec![difference]));
+                let desired = &order.manifests[position];
+                let drifted = self.differs.contains(&desired.key);
+                let found = self.blind.clone().map_or(Ok(Found { drifted, differences: Vec::new() }), Err);
+                let failures = u32::from(found.is_err());
+                let look = Look { manifest: desired.digest.clone(), seen, found, at: self.now(), failures };
+                self.progress.looks.insert(desired.key.clone(), look);
                 self.log.push(format!("look at {}", order.manifests[position].id));
             }
-            Step::Compare { position } => self.log.push(format!("compare {}", order.manifests[position].id)),
+            Step::Compare { position } => {
+                let desired = &order.manifests[position];
+                self.log.push(format!("compare {}", desired.id));
+                self.attempted(desired, ApplyOutcome::NoDiffFound, None, Vec::new());
+            }
         }
     }
 
-    fn apply(&mut self, order: &WorkOrder, desired: &Desired, put_back: bool) {
+    fn apply(&mut self, order: &WorkOrder, desired: &Desired, put_back: bool, probe: bool) {
         let covered = self
             .parent
             .as_ref()
             .is_some_and(|p| p.group_kinds.contains(&group_kind(&desired.id.group, &desired.id.kind)));
         assert!(covered, "the inventory covers {} before it is applied", desired.id);
+        if probe && self.foreign.contains(&desired.key) {
+            self.log.push(format!("probe {}", desired.id));
+            return self.attempted(desired, ApplyOutcome::NotTakenOver, None, Vec::new());
+        }
         let refused = self.refuse.contains(&desired.key);
         self.log.push(format!("{} {}", if put_back { "put back" } else { "apply" }, desired.id));
         let mut owned = None;
         if !refused {
             self.uid += 1;
-            let mut object = labelled(&desired.object, &order.placement, &desired.digest);
+            let mut object = labelled(&desired.object, &order.placement, &desired.digest).expect("it can be labelled");
             object["metadata"]["uid"] = json!(format!("u{}", self.uid));
             object["status"] = json!({"conditions": [{"type": "Established", "status": "True"}, {"type": "NamesAccepted", "status": "True"}]});
             let live = LiveObject::read(&object).expect("an object");
@@ -104,16 +156,27 @@ impl Member {
         let before = self.progress.attempts.get(&desired.key).cloned();
         let mut put_backs = before.map(|b| b.put_backs).unwrap_or_default();
         if put_back {
-            put_backs.push(now());
+            put_backs.push(self.now());
         }
+        self.progress.looks.remove(&desired.key);
         let outcome = if refused { ApplyOutcome::ManifestApplyFailed } else { ApplyOutcome::Applied };
+        self.attempted(desired, outcome, owned, put_backs);
+    }
+
+    fn attempted(
+        &mut self,
+        desired: &Desired,
+        outcome: ApplyOutcome,
+        owned: Option<Digest>,
+        put_backs: Vec<Timestamp>,
+    ) {
         let attempt = Attempt {
             manifest: desired.digest.clone(),
             outcome,
             message: String::new(),
             owned,
-            at: now(),
-            failures: u32::from(refused),
+            at: self.now(),
+            failures: u32::from(outcome == ApplyOutcome::ManifestApplyFailed),
             put_backs,
             differences: Vec::new(),
         };
@@ -298,14 +361,11 @@ fn if_not_drifted_leaves_drift_and_reports_it() {
     order.strategy.when_to_apply = WhenToApply::IfNotDrifted;
     member.settle(&order);
     member.log.clear();
-    member.drift(&order.manifests[1].key);
-    member.settle(&order);
+    member.change(&order.manifests[1].key, true);
+    let plan = member.settle(&order);
     assert_eq!(member.log, ["look at ConfigMap n/settings"], "one look, and nothing is written");
-    let wanted = wanted(&[&order]);
-    let ours = &applyset_id(&order.placement);
-    let view = MemberView { live: &member.live, wanted: &wanted, parent: member.parent.as_ref(), ours };
-    let verdict = verdict(&order, &order.manifests[1], &view, &member.progress, now());
-    assert_eq!(verdict.state, State::Refused(ApplyOutcome::FoundDrifts));
+    assert_eq!(member.outcome(&order, 1), State::Refused(ApplyOutcome::FoundDrifts));
+    assert!(plan.complete && plan.wake_at.is_none(), "a watch tells when it changes again");
 }
 
 #[test]
@@ -346,9 +406,15 @@ fn another_sources_inventory_is_never_touched() {
 fn report_diff_only_compares() {
     let mut order = order("p", web());
     order.strategy.type_ = ApplyStrategyType::ReportDiff;
-    let plan = Member::default().plan(&order, &BTreeMap::new());
+    let mut member = Member::default();
+    let plan = member.plan(&order, &BTreeMap::new());
     assert_eq!(plan.steps.len(), 3);
-    assert!(plan.steps.iter().all(|s| matches!(s, Step::Compare { .. })));
+    assert!(plan.steps.iter().all(|s| matches!(s, Step::Compare { .. })) && !plan.complete && !plan.rechecks);
+    let plan = member.settle(&order);
+    assert_eq!((plan.complete, plan.wake_at), (true, Some(now() + RECHECK_INTERVAL)));
+    member.later = RECHECK_INTERVAL;
+    let plan = member.plan(&order, &BTreeMap::new());
+    assert!(plan.steps.len() == 3 && plan.complete && plan.rechecks, "compared again, and told so only if it changed");
 }
 
 #[test]

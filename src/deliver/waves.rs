@@ -1,5 +1,10 @@
 //! Apply order: which objects go out before which.
 
+use super::plan::MemberView;
+use crate::model::kinds;
+use crate::model::records::Availability;
+use crate::model::work::{Desired, WorkOrder};
+
 /// The wave of everything without a place in the table: custom resources and extensions come last.
 pub const LAST_WAVE: u16 = 999;
 
@@ -44,6 +49,23 @@ const WAVES: &[(&str, &str, u16)] = &[
 /// Returns the wave of a kind: lower waves are applied first and removed last.
 pub fn wave(group: &str, kind: &str) -> u16 {
     WAVES.iter().find(|(g, k, _)| *g == group && *k == kind).map_or(LAST_WAVE, |(_, _, wave)| *wave)
+}
+
+/// Tells whether a manifest's kind is defined by a CRD of the same order that is not established yet.
+pub(super) fn definition_pending(order: &WorkOrder, desired: &Desired, view: &MemberView<'_>) -> bool {
+    // Most kinds are built in, and looking through the whole order for each object costs their product.
+    if kinds::lookup(&desired.id.group, &desired.id.kind).is_some() {
+        return false;
+    }
+    order
+        .manifests
+        .iter()
+        .filter(|d| d.id.kind == "CustomResourceDefinition" && d.id.group == "apiextensions.k8s.io")
+        .filter(|d| {
+            let text = |pointer: &str| d.object.pointer(pointer).and_then(|v| v.as_str());
+            text("/spec/group") == Some(&desired.id.group) && text("/spec/names/kind") == Some(&desired.id.kind)
+        })
+        .any(|d| view.live.get(&d.key).is_none_or(|live| live.availability != Availability::Available))
 }
 
 #[cfg(test)]

@@ -107,6 +107,7 @@ impl Simulation {
             owned: None,
             differences: Vec::new(),
             differs_since: None,
+            observed_at: None,
         };
         let status = WorkStatus {
             generation: order.generation,

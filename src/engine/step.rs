@@ -4,10 +4,11 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::clock;
-use crate::api::placement::{ApplyStrategyType, ComparisonOption, WhenToTakeOver};
+use crate::api::placement::{ApplyStrategyType, ComparisonOption, WhenToApply, WhenToTakeOver};
 use crate::cluster::{ApplyOptions, Deletion, Error, Target};
 use crate::deliver::inventory::{NAMESPACE, PART_OF_LABEL, Parent, applyset_id, labelled, parent_name, stored};
 use crate::deliver::live::LiveObject;
+use crate::deliver::look::{Found, Sighting};
 use crate::deliver::plan::{Attempt, Step};
 use crate::model::diff::{differences, missing_object};
 use crate::model::id::{Digest, ObjectId, ObjectKey};
@@ -35,14 +36,16 @@ pub enum StepResult {
         /// The object as the member answered.
         live: Option<LiveObject>,
     },
-    /// A drifted object was looked at.
+    /// An object of ours was looked at.
     Drift {
         /// Which.
         key: ObjectKey,
-        /// The digest of owned fields that made us look.
-        seen: Digest,
-        /// What differs.
-        differences: Vec<Difference>,
+        /// The manifest it was compared with.
+        manifest: Digest,
+        /// How it stood.
+        seen: Sighting,
+        /// What was found, or why it could not be looked at, for people.
+        found: Result<Found, String>,
     },
     /// A deletion was accepted.
     Deleted {
@@ -149,13 +152,16 @@ async fn apply(target: &dyn Target, order: &WorkOrder, desired: &Desired, probe:
         ApplyStrategyType::ServerSideApply => order.strategy.server_side_apply_config.is_some_and(|c| c.force),
         ApplyStrategyType::ClientSideApply | ApplyStrategyType::ReportDiff => true,
     };
-    let object = labelled(&desired.object, &order.placement, &desired.digest);
+    let object = match labelled(&desired.object, &order.placement, &desired.digest) {
+        Ok(object) => object,
+        Err(why) => return Ok(Answer::refused(ApplyOutcome::ManifestApplyFailed, why)),
+    };
     match target.apply(&object, ApplyOptions { force, dry_run: false }).await {
         Ok(answer) => Ok(Answer {
             outcome: ApplyOutcome::Applied,
             message: String::new(),
             live: LiveObject::read(&answer),
-            differences: Vec::new(),
+            differences: added(order, desired, &answer),
         }),
         Err(error) if error.is_offline() => Err(error),
         Err(error) => Ok(Answer::refused(ApplyOutcome::ManifestApplyFailed, words(desired, &error))),
@@ -180,17 +186,45 @@ fn is_secret(desired: &Desired) -> bool {
     desired.id.group.is_empty() && desired.id.kind == "Secret"
 }
 
-/// Looks in what an object drifted that is left as it is. Where that cannot be seen, the drift alone is told.
-async fn show_drift(target: &dyn Target, order: &WorkOrder, desired: &Desired, seen: Digest) -> StepResult {
+/// Looks in what an object of ours differs.
+async fn show_drift(target: &dyn Target, order: &WorkOrder, desired: &Desired, seen: Sighting) -> StepResult {
     let found = match target.get(&desired.id).await {
-        Ok(Some(live)) => compare_with(target, order, desired, &live).await,
-        Ok(None) => Ok(Vec::new()),
+        Ok(Some(live)) => found(target, order, desired, &live).await,
+        // The watch tells the same.
+        Ok(None) => Ok(Found { drifted: true, differences: vec![missing_object()] }),
         Err(error) => Err(error),
     };
-    match found {
-        Err(error) if error.is_offline() => StepResult::Offline(error.to_string()),
-        found => StepResult::Drift { key: desired.key.clone(), seen, differences: found.unwrap_or_default() },
+    let found = match found {
+        Err(error) if error.is_offline() => return StepResult::Offline(error.to_string()),
+        found => found.map_err(|error| words(desired, &error)),
+    };
+    StepResult::Drift { key: desired.key.clone(), manifest: desired.digest.clone(), seen, found }
+}
+
+/// Compares an object of ours. Whether it drifted is judged by the fields of the manifest alone, whatever is to be shown: what an
+/// API server fills in is no drift.
+async fn found(target: &dyn Target, order: &WorkOrder, desired: &Desired, live: &Value) -> Result<Found, Error> {
+    let is_full = order.strategy.comparison_option == ComparisonOption::FullComparison;
+    let mut found = Found::default();
+    if !is_full || order.strategy.when_to_apply == WhenToApply::IfNotDrifted {
+        let merged = target.apply(&stored(&desired.object), ApplyOptions { force: true, dry_run: true }).await?;
+        found.differences = differences(&merged, live, ComparisonOption::PartialComparison, is_secret(desired));
+        found.drifted = !found.differences.is_empty();
     }
+    if is_full {
+        found.differences = added(order, desired, live);
+    }
+    Ok(found)
+}
+
+/// Returns what an applied object has otherwise than its manifest, where the placement asks for a full comparison.
+///
+/// Source: KubeFleet, `comparisonOption: FullComparison` compares again after an apply.
+fn added(order: &WorkOrder, desired: &Desired, live: &Value) -> Vec<Difference> {
+    if order.strategy.comparison_option != ComparisonOption::FullComparison {
+        return Vec::new();
+    }
+    differences(&stored(&desired.object), live, ComparisonOption::FullComparison, is_secret(desired))
 }
 
 /// Looks before writing, where the placement does not take over whatever it finds; returns the refusal, if any.

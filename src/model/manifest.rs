@@ -45,6 +45,27 @@ impl Manifest {
     }
 }
 
+/// Returns what no API server takes of an object's labels and annotations: the field, and what is wrong with it.
+///
+/// Both are maps of texts. A null is passed over, as API servers do; values are not repeated, because they may be secrets.
+pub fn malformed_metadata(object: &Value) -> Option<(&'static str, String)> {
+    let metadata = object.get("metadata").filter(|metadata| !metadata.is_null())?;
+    if !metadata.is_object() {
+        return Some(("metadata", "is not a map".to_owned()));
+    }
+    [("labels", "metadata.labels"), ("annotations", "metadata.annotations")].into_iter().find_map(|(name, field)| {
+        let complaint = match metadata.get(name)? {
+            Value::Null => return None,
+            Value::Object(entries) => {
+                let (key, _) = entries.iter().find(|(_, value)| !value.is_string() && !value.is_null())?;
+                format!("the value of {key} is not text")
+            }
+            _ => "is not a map".to_owned(),
+        };
+        Some((field, complaint))
+    })
+}
+
 /// One complaint about the source, for people.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct InputError {
@@ -83,5 +104,32 @@ impl std::fmt::Display for InputError {
             write!(f, " ({hint})")?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_api_servers_take_as_labels_and_annotations() {
+        let rows = [
+            (json!({"name": "a"}), None),
+            (json!({"labels": null, "annotations": {}}), None),
+            (json!({"labels": {"a": "b", "c": null}}), None),
+            (json!(null), None),
+            (json!("x"), Some(("metadata", "is not a map"))),
+            (json!({"labels": "x"}), Some(("metadata.labels", "is not a map"))),
+            (json!({"labels": {"a": "b"}, "annotations": ["x"]}), Some(("metadata.annotations", "is not a map"))),
+            (json!({"labels": {"a": 1}}), Some(("metadata.labels", "the value of a is not text"))),
+            (json!({"annotations": {"a": {"b": "c"}}}), Some(("metadata.annotations", "the value of a is not text"))),
+        ];
+        for (metadata, wanted) in rows {
+            let object = json!({"metadata": metadata});
+            let found = malformed_metadata(&object);
+            assert_eq!(found.as_ref().map(|(field, why)| (*field, why.as_str())), wanted, "{object}");
+        }
     }
 }

@@ -45,6 +45,7 @@ pub fn manifest(name: &str, applied: ApplyOutcome, availability: Option<Availabi
         owned: None,
         differences: vec![],
         differs_since: None,
+        observed_at: None,
     }
 }
 

@@ -105,7 +105,7 @@ pub struct SimulatedPlacement {
     pub gates: Vec<SimulatedGate>,
     /// What took longest; absent where nothing was waited for.
     pub longest_wait: Option<Wait>,
-    /// When the rollout halted or a rollback began, for the first time.
+    /// When a cluster failed, the rollout halted or a rollback began, for the first time.
     pub failed_at: Option<Offset>,
     /// The clusters that had been told to move by then, by name.
     pub touched_at_failure: Vec<ClusterName>,

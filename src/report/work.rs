@@ -51,7 +51,7 @@ pub struct DriftedObject {
     /// The object.
     #[serde(flatten)]
     pub id: ObjectId,
-    /// When the fields were seen to be so.
+    /// When just these fields were first seen.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observation_time: Option<Timestamp>,
     /// When the object was first seen to drift.
@@ -68,7 +68,7 @@ pub struct DiffedObject {
     /// The object.
     #[serde(flatten)]
     pub id: ObjectId,
-    /// When the fields were seen to be so.
+    /// When just these fields were first seen.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observation_time: Option<Timestamp>,
     /// When the object was first seen to differ.
@@ -149,6 +149,7 @@ fn plain_words(outcome: ApplyOutcome) -> &'static str {
         ApplyOutcome::FailedToTakeOver => "another owner holds the object, or it differs and may not be taken over",
         ApplyOutcome::NotTakenOver => "the object was there before and may not be taken over",
         ApplyOutcome::FoundDrifts => "the object drifted and is left as it is",
+        ApplyOutcome::FailedToRunDriftDetection => "the object was changed and could not be compared",
         ApplyOutcome::FailedToFindObjInMemberCluster => "the member could not be asked for the object",
         ApplyOutcome::NoDiffFound => "the object is as the manifest says",
         ApplyOutcome::FoundDiff => "the object differs from the manifest",
@@ -241,7 +242,7 @@ pub fn drifted_objects(work: &WorkStatus) -> Vec<DriftedObject> {
     listed(work.manifests.iter().filter(drifted))
         .map(|m| DriftedObject {
             id: m.id.clone(),
-            observation_time: m.differs_since,
+            observation_time: m.observed_at.or(m.differs_since),
             first_drifted_observed_time: m.differs_since,
             observed_drifts: m.differences.clone(),
         })
@@ -255,7 +256,7 @@ pub fn diffed_objects(work: &WorkStatus) -> Vec<DiffedObject> {
     listed(work.manifests.iter().filter(diffed))
         .map(|m| DiffedObject {
             id: m.id.clone(),
-            observation_time: m.differs_since,
+            observation_time: m.observed_at.or(m.differs_since),
             first_diffed_observed_time: m.differs_since,
             observed_diffs: m.differences.clone(),
         })

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use crate::api::overrides::{OverrideRule, OverrideType, PlacementRef, PlacementScope};
 use crate::api::placement::ResourceSelector;
 use crate::model::id::{ClusterName, ObjectId, PlacementKey};
-use crate::model::manifest::Manifest;
+use crate::model::manifest::{Manifest, malformed_metadata};
 use crate::model::overrides::{OverrideRef, OverrideSnapshot, OverrideSpec, PickedOverrides};
 
 /// The overrides that concern a placement's objects, in the order they apply.
@@ -33,7 +33,7 @@ struct Candidate {
     snapshot: Arc<OverrideSnapshot>,
     /// The keys of labels that decide which of its rules are for a cluster.
     selector_keys: BTreeSet<String>,
-    /// The keys of labels that stand in the values of each rule.
+    /// The keys of labels that stand in the values of each rule, the cluster's name not put in yet.
     value_keys: Vec<Vec<String>>,
 }
 
@@ -49,12 +49,17 @@ impl Candidate {
     }
 
     /// Takes it for a cluster if one of its rules is for it, and notes the keys of the labels that matter.
-    fn pick<'a>(&'a self, labels: &BTreeMap<String, String>, keys: &mut BTreeSet<&'a String>) -> Option<OverrideRef> {
+    fn pick<'a>(
+        &'a self,
+        cluster: &ClusterName,
+        labels: &BTreeMap<String, String>,
+        keys: &mut BTreeSet<Cow<'a, str>>,
+    ) -> Option<OverrideRef> {
         let rules = rules(&self.snapshot).iter().zip(&self.value_keys);
         let mut fitting = rules.filter(|(rule, _)| fits(rule, labels)).peekable();
         fitting.peek()?;
-        keys.extend(&self.selector_keys);
-        keys.extend(fitting.flat_map(|(_, keys)| keys));
+        keys.extend(self.selector_keys.iter().map(|key| Cow::Borrowed(key.as_str())));
+        keys.extend(fitting.flat_map(|(_, keys)| keys).map(|key| patch::key_on(key, cluster)));
         Some(self.snapshot.id.clone())
     }
 }
@@ -91,13 +96,14 @@ impl Candidates {
         self.cluster.is_empty() && self.namespaced.is_empty()
     }
 
-    /// Picks those with at least one rule for a cluster of these labels, with the labels that decide between their rules or
-    /// stand in their values.
-    pub fn pick(&self, labels: &BTreeMap<String, String>) -> PickedOverrides {
+    /// Picks those with at least one rule for a cluster of this name and these labels, with the labels that decide between
+    /// their rules or stand in their values.
+    pub fn pick(&self, name: &ClusterName, labels: &BTreeMap<String, String>) -> PickedOverrides {
         let mut keys = BTreeSet::new();
-        let cluster = self.cluster.iter().filter_map(|candidate| candidate.pick(labels, &mut keys)).collect();
-        let namespaced = self.namespaced.iter().filter_map(|candidate| candidate.pick(labels, &mut keys)).collect();
-        let labels = keys.into_iter().filter_map(|key| labels.get_key_value(key));
+        let cluster = self.cluster.iter().filter_map(|candidate| candidate.pick(name, labels, &mut keys)).collect();
+        let namespaced =
+            self.namespaced.iter().filter_map(|candidate| candidate.pick(name, labels, &mut keys)).collect();
+        let labels = keys.iter().filter_map(|key| labels.get_key_value(key.as_ref()));
         PickedOverrides {
             cluster,
             namespaced,
@@ -256,6 +262,10 @@ fn overridden<'s>(
                     failure.why
                 )
             })?;
+            if let Some((field, why)) = malformed_metadata(object) {
+                let (rule, id) = (position + 1, &manifest.id);
+                return Err(format!("{} rule {rule}: it leaves {field} of {id} unusable: {why}", described(snapshot)));
+            }
         }
     }
     Ok(Some(manifest))

@@ -7,6 +7,7 @@ use serde_json::Value;
 use crate::api::FieldError;
 use crate::api::table::{self, Checked, GITFLEET_GROUP};
 use crate::model::id::ObjectId;
+use crate::model::manifest::malformed_metadata;
 use crate::model::tree::Scope;
 use crate::yaml;
 
@@ -182,7 +183,13 @@ impl Reading<'_, '_> {
         let name = id.to_string();
         let checked = match table::find(&id.group, &id.version, &id.kind) {
             Err(error) => return self.field_error(place, Some(&name), error),
-            Ok(None) => None,
+            Ok(None) => match malformed_metadata(&value) {
+                None => None,
+                Some((field, why)) => {
+                    let hint = "write a map of texts; put numbers, true and false in quotes";
+                    return self.field_error(place, Some(&name), FieldError::new(field, why).hint(hint));
+                }
+            },
             Ok(Some(kind)) => match kind.check(&value) {
                 Ok(checked) => Some(checked),
                 Err(errors) => {

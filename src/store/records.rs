@@ -312,6 +312,7 @@ mod tests {
                 owned: None,
                 differences: vec![],
                 differs_since: None,
+                observed_at: None,
             }],
             ..WorkStatus::default()
         };

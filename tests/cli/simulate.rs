@@ -149,6 +149,16 @@ fn how_it_ends() {
 }
 
 #[test]
+fn a_failure_that_is_tolerated_is_noticed() {
+    let scratch = changed(", gitfleet.io/max-failures: \"1\"");
+    let found = simulate(&scratch, &with(&["--approve-after", "0s", "--fail", "canary-1", "-o", "json"])).json(1);
+    let placement = &found["placements"][0];
+    assert_eq!(placement["touchedAtFailure"], json!(["canary-1"]), "{placement:#}");
+    let failed = found["events"].as_array().unwrap().iter().find(|event| event["event"] == "ClusterFailed");
+    assert_eq!(failed.map(|event| &event["at"]), Some(&placement["failedAt"]));
+}
+
+#[test]
 fn an_approval_of_what_does_not_wait_is_told() {
     let found = simulate(&changed(""), &with(&["--approve", "staging@10m"]));
     assert!(found.text(3).contains("T+00:10:00"), "{}", found.out);

@@ -127,6 +127,10 @@ impl Core {
                 self.agenda.placements.insert(placement);
             }
             Event::Work { .. } => {}
+            Event::Restarted { cluster } => {
+                self.sent.values_mut().for_each(|sent| drop(sent.remove(&cluster)));
+                self.agenda.concerns_holders(&cluster);
+            }
             Event::Facts { cluster, facts } => self.note_facts(&cluster, &facts),
         }
     }
@@ -222,8 +226,13 @@ impl Core {
         if known.is_some_and(|sent| same_order(sent, &order)) {
             return;
         }
-        let baselines = if known.is_some() { BTreeMap::new() } else { self.baselines(&order) };
-        let command = Command::Order { order: Arc::clone(&order), baselines };
+        let (baselines, reported) = if known.is_some() {
+            (BTreeMap::new(), None)
+        } else {
+            let works = self.placements.get(&order.placement).map(|placement| &placement.works);
+            (self.baselines(&order), works.and_then(|works| works.get(&order.cluster)).cloned())
+        };
+        let command = Command::Order { order: Arc::clone(&order), baselines, reported };
         self.effects.push(Effect::Tell(order.cluster.clone(), command));
         self.sent.entry(order.placement.clone()).or_default().insert(order.cluster.clone(), order);
     }

@@ -320,6 +320,7 @@ fn carried_out(order: &WorkOrder, manner: Manner, now: Timestamp) -> WorkStatus 
         owned: None,
         differences: Vec::new(),
         differs_since: None,
+        observed_at: None,
     };
     let held = order.manifests.iter().filter(|_| !order.remove).map(|desired| desired.key.clone());
     WorkStatus {

@@ -33,7 +33,7 @@ impl Pass<'_> {
         }
         let candidates = self.candidates.get(&snapshot).filter(|candidates| !candidates.is_empty());
         let member = candidates.zip(self.world.clusters.get(cluster.as_str()));
-        member.map(|(candidates, member)| candidates.pick(&member.labels)).unwrap_or_default()
+        member.map(|(candidates, member)| candidates.pick(cluster, &member.labels)).unwrap_or_default()
     }
 
     /// Returns a cluster's objects of a snapshot; `None` where the payload is missing.

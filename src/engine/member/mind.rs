@@ -11,6 +11,7 @@ use super::super::step::StepResult;
 use super::{Command, Event};
 use crate::deliver::inventory::{Parent, applyset_id};
 use crate::deliver::live::LiveObject;
+use crate::deliver::look::Look;
 use crate::deliver::plan::{Attempt, MemberView, Plan, Progress, RETRY_MAX, Step, plan};
 use crate::model::id::{ClusterName, ObjectKey, PlacementKey};
 use crate::model::records::{ApplyOutcome, Availability, WorkStatus};
@@ -30,9 +31,13 @@ pub(super) struct Delivery {
     /// Something happened since the last plan.
     pub(super) stale: bool,
     pub(super) plan: Plan,
+    /// Nothing happened since the last plan but its looks at what was told before: what it says of the work holds.
+    pub(super) rechecks: bool,
     /// Something happened since the last report.
     unreported: bool,
     pub(super) reported: Option<WorkStatus>,
+    /// What an earlier task of the member reported last; known until this one reports.
+    pub(super) inherited: Option<Arc<WorkStatus>>,
 }
 
 /// A step to carry out on the member.
@@ -79,7 +84,7 @@ impl Mind {
     pub fn connect(&mut self) {
         self.parents.clear();
         for delivery in self.deliveries.values_mut() {
-            delivery.stale = true;
+            delivery.touch();
             delivery.in_flight = 0;
         }
     }
@@ -117,7 +122,9 @@ impl Mind {
     pub fn command(&mut self, command: Command) {
         let (placement, order) = match command {
             Command::Forget(placement) => (placement, None),
-            Command::Order { order, baselines } => (order.placement.clone(), Some((order, baselines))),
+            Command::Order { order, baselines, reported } => {
+                (order.placement.clone(), Some((order, baselines, reported)))
+            }
         };
         let before = match &order {
             None => self.deliveries.remove(&placement).map(|d| d.order),
@@ -131,7 +138,7 @@ impl Mind {
                 }
             }
         }
-        if let Some((order, baselines)) = order {
+        if let Some((order, baselines, reported)) = order {
             for desired in order.manifests.iter() {
                 self.wanted.entry(desired.key.clone()).or_default().insert(placement.clone());
             }
@@ -144,8 +151,10 @@ impl Mind {
                 in_flight: 0,
                 stale: true,
                 plan: Plan::default(),
+                rechecks: false,
                 unreported: true,
                 reported: None,
+                inherited: reported,
             });
             if delivery.order.generation != order.generation {
                 delivery.progress.begin_anew(&order);
@@ -172,6 +181,7 @@ impl Mind {
             let view = MemberView { live: &self.live, wanted: &self.wanted, parent, ours };
             delivery.plan = plan(&order, &view, &delivery.progress, now);
             delivery.stale = false;
+            delivery.rechecks = delivery.plan.rechecks;
             delivery.unreported = true;
             for step in std::mem::take(&mut delivery.plan.steps) {
                 delivery.in_flight += 1;
@@ -234,6 +244,7 @@ impl Mind {
             return None;
         }
         delivery.reported = Some(status.clone());
+        delivery.inherited = None;
         Some(Event::Work { cluster: self.cluster.clone(), placement: placement.clone(), status })
     }
 
@@ -247,9 +258,7 @@ impl Mind {
 
     /// Looks again at every order.
     pub fn mark_stale(&mut self) {
-        for delivery in self.deliveries.values_mut() {
-            delivery.stale = true;
-        }
+        self.deliveries.values_mut().for_each(Delivery::touch);
     }
 
     /// Forgets the objects that are not there any more, as a complete list or a new connection shows.
@@ -287,13 +296,19 @@ impl Mind {
         let wanting = self.wanted.get(key).into_iter().flatten();
         for placement in holders.chain(wanting) {
             if let Some(delivery) = self.deliveries.get_mut(placement) {
-                delivery.stale = true;
+                delivery.touch();
             }
         }
     }
 }
 
 impl Delivery {
+    /// Something happened that the plan does not know of.
+    fn touch(&mut self) {
+        self.stale = true;
+        self.rechecks = false;
+    }
+
     fn settle(&mut self, result: StepResult, now: Timestamp) -> Option<String> {
         self.in_flight = self.in_flight.saturating_sub(1);
         self.stale = true;
@@ -305,6 +320,10 @@ impl Delivery {
             StepResult::DeleteFailed { message } => self.give_up_until(message, now + DELETE_RETRY),
             StepResult::Applied { key, attempt, live: _ } => {
                 self.progress.baselines.remove(&key);
+                if attempt.outcome == ApplyOutcome::Applied {
+                    self.progress.looks.remove(&key);
+                    self.rechecks = false;
+                }
                 self.progress.attempts.insert(key, *attempt);
             }
             StepResult::Deleted { key: _, uid, gone } => {
@@ -313,8 +332,10 @@ impl Delivery {
                     self.progress.deleted.insert(uid);
                 }
             }
-            StepResult::Drift { key, seen, differences } => {
-                self.progress.drifts.insert(key, (seen, differences));
+            StepResult::Drift { key, manifest, seen, found } => {
+                let known = self.progress.looks.get(&key).filter(|_| found.is_err());
+                let failures = known.map_or(0, |known| known.failures) + u32::from(found.is_err());
+                self.progress.looks.insert(key, Look { manifest, seen, found, at: now, failures });
             }
         }
         None

@@ -51,6 +51,8 @@ pub enum Command {
         order: Arc<WorkOrder>,
         /// Digests of owned fields from before a restart.
         baselines: BTreeMap<ObjectKey, Digest>,
+        /// What was reported of the placement before a restart.
+        reported: Option<Arc<WorkStatus>>,
     },
     /// Leave what is there alone: the cluster left the fleet, or the placement left it completely.
     Forget(PlacementKey),
@@ -76,6 +78,11 @@ pub enum Event {
         cluster: ClusterName,
         /// Why, for people.
         reason: String,
+    },
+    /// The member's task ended by an error of gitfleet's own and was begun anew: it knows no orders.
+    Restarted {
+        /// The member.
+        cluster: ClusterName,
     },
     /// What became of an order.
     Work {

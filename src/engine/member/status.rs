@@ -1,12 +1,12 @@
 //! What a delivery looks like to the hall: pure.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
 use super::mind::Delivery;
 use crate::deliver::plan::{MemberView, State, verdict};
-use crate::model::id::ObjectKey;
+use crate::model::id::{ObjectId, ObjectKey};
 use crate::model::records::{ApplyOutcome, Availability, Difference, ManifestStatus, WorkStatus};
 use crate::model::work::Desired;
 
@@ -15,8 +15,9 @@ impl Delivery {
     pub(super) fn status(&self, view: &MemberView<'_>, inventory: BTreeSet<ObjectKey>, now: Timestamp) -> WorkStatus {
         let mut manifests: Vec<ManifestStatus> =
             self.order.manifests.iter().map(|desired| manifest_status(self, desired, view, now)).collect();
-        date_differences(&mut manifests, self.reported.as_ref().map_or(&[], |reported| &reported.manifests), now);
-        let complete = self.plan.complete && self.in_flight == 0 && !self.stale;
+        let complete = self.plan.complete && (self.rechecks || (self.in_flight == 0 && !self.stale));
+        let before = self.reported.as_ref().or(self.inherited.as_deref());
+        date_differences(&mut manifests, before.map_or(&[], |before| &before.manifests), complete, now);
         let settled = |m: &ManifestStatus| m.availability.is_some_and(|a| a != Availability::ManifestNotAvailableYet);
         let available = complete && manifests.iter().all(settled);
         let since = self.reported.as_ref().filter(|r| r.generation == self.order.generation);
@@ -34,14 +35,15 @@ impl Delivery {
 }
 
 fn manifest_status(delivery: &Delivery, desired: &Desired, view: &MemberView<'_>, now: Timestamp) -> ManifestStatus {
-    let attempt = delivery.progress.attempts.get(&desired.key).filter(|a| a.manifest == desired.digest);
+    let attempt = delivery.progress.attempt(desired);
     let compared = attempt.filter(|a| {
         matches!(a.outcome, ApplyOutcome::NoDiffFound | ApplyOutcome::FoundDiff | ApplyOutcome::FailedToReportDiff)
     });
     let verdict = verdict(&delivery.order, desired, view, &delivery.progress, now);
     let applied = match (compared, verdict.state) {
         (Some(compared), _) => compared.outcome,
-        (None, State::Done) => ApplyOutcome::Applied,
+        // It was applied, and nobody has seen yet that it drifted.
+        (None, State::Done | State::Look) => ApplyOutcome::Applied,
         (None, State::Refused(outcome)) => outcome,
         (None, State::Apply { .. } | State::Wait | State::Retry(_)) => attempt
             .map(|a| a.outcome)
@@ -64,34 +66,55 @@ fn manifest_status(delivery: &Delivery, desired: &Desired, view: &MemberView<'_>
             .or_else(|| live.map(|live| live.owned.clone())),
         differences: differences(delivery, desired, applied),
         differs_since: None,
+        observed_at: None,
     }
 }
 
-/// Says since when objects differ: as was reported before, else from now on.
-fn date_differences(manifests: &mut [ManifestStatus], reported: &[ManifestStatus], now: Timestamp) {
-    for (position, manifest) in manifests.iter_mut().enumerate().filter(|(_, m)| !m.differences.is_empty()) {
-        // Mostly they stand where they stood.
-        let same = |known: &&ManifestStatus| known.id == manifest.id;
-        let known = reported.get(position).filter(same).or_else(|| reported.iter().find(same));
-        manifest.differs_since = known.and_then(|known| known.differs_since).or(Some(now));
+/// Says since when objects differ, and since when in just these fields: as was reported before, else from now on. What is not
+/// known to be right again keeps its dates.
+fn date_differences(manifests: &mut [ManifestStatus], reported: &[ManifestStatus], complete: bool, now: Timestamp) {
+    let dated = reported.iter().filter(|known| known.differs_since.is_some()).map(|known| (&known.id, known));
+    let dated: BTreeMap<&ObjectId, &ManifestStatus> = dated.collect();
+    for manifest in manifests {
+        let known = dated.get(&manifest.id);
+        let since = known.and_then(|known| known.differs_since);
+        let observed = known.and_then(|known| known.observed_at);
+        if manifest.differences.is_empty() {
+            if !complete || is_unknown(manifest.applied) {
+                (manifest.differs_since, manifest.observed_at) = (since, observed);
+            }
+            continue;
+        }
+        let same_fields = known.is_some_and(|known| known.differences == manifest.differences);
+        manifest.differs_since = since.or(Some(now));
+        manifest.observed_at = observed.filter(|_| same_fields).or(Some(now));
     }
 }
 
-/// Returns what an object differs in: of drift that is left alone what was last looked at, else what its attempt found.
+/// Tells whether an outcome leaves open in what the object differs.
+fn is_unknown(outcome: ApplyOutcome) -> bool {
+    matches!(
+        outcome,
+        ApplyOutcome::Pending
+            | ApplyOutcome::FailedToReportDiff
+            | ApplyOutcome::FailedToRunDriftDetection
+            | ApplyOutcome::FailedToFindObjInMemberCluster
+    )
+}
+
+/// Returns what an object differs in: as its last look found, else its attempt.
 fn differences(delivery: &Delivery, desired: &Desired, applied: ApplyOutcome) -> Vec<Difference> {
     let progress = &delivery.progress;
-    if applied == ApplyOutcome::FoundDrifts {
-        return progress.drifts.get(&desired.key).map(|(_, found)| found.clone()).unwrap_or_default();
-    }
-    let attempt = progress.attempts.get(&desired.key).filter(|a| a.manifest == desired.digest);
-    attempt.map(|a| a.differences.clone()).unwrap_or_default()
+    let is_ours = matches!(applied, ApplyOutcome::Applied | ApplyOutcome::FoundDrifts);
+    let found = progress.look(desired).filter(|_| is_ours).and_then(|look| look.found.as_ref().ok());
+    let attempt = || progress.attempt(desired).map(|attempt| &attempt.differences);
+    found.map(|found| &found.differences).or_else(attempt).cloned().unwrap_or_default()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::model::diff::missing_object;
-    use crate::model::id::ObjectId;
 
     #[test]
     fn a_difference_keeps_the_instant_it_was_first_seen_at() {
@@ -104,10 +127,11 @@ mod tests {
             owned: None,
             differences: if differs { vec![missing_object()] } else { vec![] },
             differs_since: None,
+            observed_at: None,
         };
         let dated = |manifests: &[(&str, bool)], reported: &[ManifestStatus], now| {
             let mut manifests: Vec<_> = manifests.iter().map(|(name, differs)| manifest(name, *differs)).collect();
-            date_differences(&mut manifests, reported, at(now));
+            date_differences(&mut manifests, reported, true, at(now));
             manifests
         };
         let since = |manifests: &[ManifestStatus]| manifests.iter().map(|m| m.differs_since).collect::<Vec<_>>();
@@ -117,5 +141,16 @@ mod tests {
         assert_eq!(since(&moved), [None, Some(at(1)), Some(at(2))]);
         let mended = dated(&[("a", false)], &moved, 3);
         assert_eq!(since(&dated(&[("a", true)], &mended, 4)), [Some(at(4))], "it was right in between");
+        // Nobody has looked yet, or nobody could: it may differ still.
+        let mut unknown = vec![manifest("a", false)];
+        date_differences(&mut unknown, &first, false, at(5));
+        assert_eq!(since(&unknown), [Some(at(1))], "the work is being carried out");
+        unknown[0].applied = ApplyOutcome::FailedToReportDiff;
+        date_differences(&mut unknown, &first, true, at(5));
+        assert_eq!(since(&dated(&[("a", true)], &unknown, 6)), [Some(at(1))]);
+        let mut others = vec![manifest("a", true)];
+        others[0].differences[0].path = "/spec".into();
+        date_differences(&mut others, &first, true, at(7));
+        assert_eq!((others[0].differs_since, others[0].observed_at), (Some(at(1)), Some(at(7))), "other fields");
     }
 }

@@ -13,6 +13,8 @@ use crate::cluster::{ApplyOptions, Deletion, Error};
 use crate::model::records::ApplyOutcome;
 use crate::model::work::Desired;
 
+mod rechecks;
+
 /// Longest wait for anything; only a failure takes that long.
 const LIMIT: Duration = Duration::from_secs(20);
 
@@ -93,6 +95,13 @@ impl Target for Memory {
         self.note("apply", &key);
         let mut object = object.clone();
         object["metadata"]["uid"] = Value::from(key.to_string());
+        let known =
+            self.objects.lock().unwrap().get(&key).and_then(|known| {
+                known.pointer("/metadata/resourceVersion").and_then(Value::as_str)?.parse::<u64>().ok()
+            });
+        if let Some(version) = known {
+            object["metadata"]["resourceVersion"] = Value::from((version + 1).to_string());
+        }
         self.insert(object.clone());
         Ok(object)
     }
@@ -136,7 +145,7 @@ impl Stage {
     }
 
     fn order(&self, order: WorkOrder) {
-        let command = Command::Order { order: Arc::new(order), baselines: BTreeMap::new() };
+        let command = Command::Order { order: Arc::new(order), baselines: BTreeMap::new(), reported: None };
         self.commands.send(command).expect("the member listens");
     }
 

@@ -168,6 +168,7 @@ fn settle(state: &mut PlacementState, world: &World, now: Timestamp) {
         owned: None,
         differences: Vec::new(),
         differs_since: None,
+        observed_at: None,
     };
     let work = |objects: &[Desired]| {
         Arc::new(WorkStatus {

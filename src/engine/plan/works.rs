@@ -57,7 +57,7 @@ impl<'a> Ends<'a> {
     /// Picks the overrides of a cluster.
     pub fn picked(&self, cluster: &ClusterName) -> PickedOverrides {
         let member = self.world.clusters.get(cluster.as_str()).filter(|_| !self.candidates.is_empty());
-        member.map(|member| self.candidates.pick(&member.labels)).unwrap_or_default()
+        member.map(|member| self.candidates.pick(cluster, &member.labels)).unwrap_or_default()
     }
 
     /// Makes a cluster's objects with what was picked for it.

@@ -12,6 +12,7 @@ use crate::api::placement::WhenToTakeOver;
 use crate::deliver::health::availability;
 use crate::deliver::inventory::{Parent, applyset_id};
 use crate::deliver::live::LiveObject;
+use crate::deliver::look::Found;
 use crate::deliver::plan::Step;
 use crate::model::id::{ClusterName, Digest, ObjectKey, PlacementKey};
 use crate::model::records::{ApplyOutcome, Availability};
@@ -59,6 +60,11 @@ pub struct SimulatedMember {
     pub(super) waking: Option<Timestamp>,
     version: u64,
     writes: u64,
+}
+
+/// Returns the digest of the fields we own of an object as it was applied.
+fn owned(desired: &Desired) -> Digest {
+    Digest::new(format!("owned-{}", desired.digest))
 }
 
 impl SimulatedMember {
@@ -130,8 +136,11 @@ impl SimulatedMember {
                 (tried(desired, answer, false, before.as_ref(), now), None, Vec::new())
             }
             Step::ShowDrift { position, seen } => {
-                let key = order.manifests[*position].key.clone();
-                (StepResult::Drift { key, seen: seen.clone(), differences: Vec::new() }, None, Vec::new())
+                let desired = &order.manifests[*position];
+                let (key, manifest) = (desired.key.clone(), desired.digest.clone());
+                let drifted = seen.owned != owned(desired);
+                let found = Ok(Found { drifted, differences: Vec::new() });
+                (StepResult::Drift { key, manifest, seen: seen.clone(), found }, None, Vec::new())
             }
         }
     }
@@ -190,7 +199,7 @@ impl SimulatedMember {
             resource_version: self.version,
             applyset: ours,
             manifest: Some(desired.digest.clone()),
-            owned: Digest::new(format!("owned-{}", desired.digest)),
+            owned: owned(desired),
             terminating: known.is_some_and(|known| known.terminating),
             availability: match (fate, same) {
                 (Fate::NeverAvailable, _) => Availability::ManifestNotAvailableYet,

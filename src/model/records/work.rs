@@ -28,9 +28,12 @@ pub struct ManifestStatus {
     /// What the live object differs in: drift after an apply, or the report of `ReportDiff`. At most 100.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub differences: Vec<Difference>,
-    /// Since when it differs at all; absent where it does not.
+    /// Since when it differs at all; absent where it does not. Kept while nobody can say whether it still does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub differs_since: Option<Timestamp>,
+    /// When it was first seen to differ in just these fields.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_at: Option<Timestamp>,
 }
 
 /// One differing field.
@@ -62,6 +65,8 @@ pub enum ApplyOutcome {
     NotTakenOver,
     /// It drifted, and `IfNotDrifted` leaves it.
     FoundDrifts,
+    /// Somebody changed it, `IfNotDrifted` leaves it, and in what it differs could not be seen.
+    FailedToRunDriftDetection,
     /// The member could not be asked for it.
     FailedToFindObjInMemberCluster,
     /// `ReportDiff`: nothing differs.
@@ -82,6 +87,7 @@ impl ApplyOutcome {
             Self::FailedToTakeOver => "FailedToTakeOver",
             Self::NotTakenOver => "NotTakenOver",
             Self::FoundDrifts => "FoundDrifts",
+            Self::FailedToRunDriftDetection => "FailedToRunDriftDetection",
             Self::FailedToFindObjInMemberCluster => "FailedToFindObjInMemberCluster",
             Self::NoDiffFound => "NoDiffFound",
             Self::FoundDiff => "FoundDiff",

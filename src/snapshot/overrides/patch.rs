@@ -1,5 +1,6 @@
 //! JSON patches with what differs by cluster in their values.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use json_patch::jsonptr::PointerBuf;
@@ -102,8 +103,18 @@ fn is_label_key(text: &str) -> bool {
     !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || "-_./".contains(c))
 }
 
-/// Returns the keys of the labels that stand in a patch's value.
+/// Stands for the cluster's name in a label's key; no text of JSON has it.
+const NAME_IN_KEY: &str = "\0";
+
+/// Returns the keys of the labels that stand in a patch's value, each for [`key_on`]: the cluster's name, which is put in first,
+/// may be a part of one.
 pub fn label_keys(patch: &JsonPatchOverride) -> Vec<String> {
-    let raw = patch.value.as_ref().map(|value| value.0.to_string()).unwrap_or_default();
+    let raw =
+        patch.value.as_ref().map(|value| value.0.to_string()).unwrap_or_default().replace(CLUSTER_NAME, NAME_IN_KEY);
     raw.split(CLUSTER_LABEL).skip(1).filter_map(|rest| Some(rest.split_once('}')?.0.to_owned())).collect()
+}
+
+/// Returns a label's key as it is on a cluster.
+pub fn key_on<'a>(key: &'a str, cluster: &ClusterName) -> Cow<'a, str> {
+    if key.contains(NAME_IN_KEY) { Cow::Owned(key.replace(NAME_IN_KEY, cluster.as_str())) } else { Cow::Borrowed(key) }
 }

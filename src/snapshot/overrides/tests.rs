@@ -70,7 +70,8 @@ fn objects() -> Vec<Manifest> {
 /// Picks and renders for a cluster `east` of these labels.
 fn render(overrides: &[Arc<OverrideSnapshot>], cluster: &BTreeMap<String, String>) -> Result<Vec<Manifest>, String> {
     let objects = objects();
-    let picked = Candidates::of(overrides.iter(), &PlacementKey::cluster_scoped("p"), &objects).pick(cluster);
+    let picked =
+        Candidates::of(overrides.iter(), &PlacementKey::cluster_scoped("p"), &objects).pick(&"east".into(), cluster);
     let lookup = |id: &OverrideRef| overrides.iter().find(|s| s.id == *id).map(AsRef::as_ref);
     works_for_cluster(&objects, &"east".into(), &picked, lookup).map(Cow::into_owned)
 }
@@ -158,12 +159,13 @@ fn what_is_picked_has_the_labels_that_matter() {
         ),
     ];
     let candidates = Candidates::of(overrides.iter().rev(), &PlacementKey::cluster_scoped("p"), &objects());
-    let picked = candidates.pick(&labels(&[("tier", "gold"), ("zone", "z"), ("unread", "u"), ("more", "m")]));
+    let picked =
+        candidates.pick(&"east".into(), &labels(&[("tier", "gold"), ("zone", "z"), ("unread", "u"), ("more", "m")]));
     let names = |refs: &[OverrideRef]| refs.iter().map(OverrideRef::name).collect::<Vec<_>>();
     assert_eq!(names(&picked.cluster), ["b-10", "b-2-0"], "by the snapshot's name");
     assert_eq!(names(&picked.namespaced), ["a-0"]);
     assert_eq!(picked.labels, labels(&[("tier", "gold"), ("zone", "z")]));
-    assert_eq!(candidates.pick(&labels(&[("zone", "z")])), PickedOverrides::default());
+    assert_eq!(candidates.pick(&"east".into(), &labels(&[("zone", "z")])), PickedOverrides::default());
 }
 
 #[test]
@@ -222,11 +224,12 @@ fn a_namespace_stands_for_all_that_is_in_it() {
 
 #[test]
 fn what_differs_by_cluster() {
-    let east = labels(&[("region", "eu"), ("example.com/size", "5")]);
+    let east = labels(&[("region", "eu"), ("example.com/size", "5"), ("zone-of-east", "z")]);
     let rows = [
         (json!("${MEMBER-CLUSTER-NAME}.example"), Ok(json!("east.example"))),
         (json!("${MEMBER-CLUSTER-LABEL-KEY-region}-${MEMBER-CLUSTER-LABEL-KEY-example.com/size}"), Ok(json!("eu-5"))),
         (json!({"${MEMBER-CLUSTER-NAME}": ["${MEMBER-CLUSTER-LABEL-KEY-region}"]}), Ok(json!({"east": ["eu"]}))),
+        (json!("${MEMBER-CLUSTER-LABEL-KEY-zone-of-${MEMBER-CLUSTER-NAME}}"), Ok(json!("z"))),
         (json!("${OTHER}"), Ok(json!("${OTHER}"))),
         (json!("${MEMBER-CLUSTER-LABEL-KEY-gone}"), Err("the cluster east has no label gone")),
         (json!("${MEMBER-CLUSTER-LABEL-KEY-region"), Err("no closing brace")),
@@ -269,6 +272,53 @@ fn a_patch_that_fails_is_named() {
     assert!(error.contains("x-3"), "{error}");
 }
 
+#[test]
+fn patches_that_remove_and_append() {
+    let rows = [
+        (patch("remove", "/spec/list/0", &json!(null)), "/spec/list", Some(json!([]))),
+        (patch("remove", "/spec/replicas", &json!(null)), "/spec/replicas", None),
+        (patch("add", "/spec/list/-", &json!(2)), "/spec/list", Some(json!([1, 2]))),
+        (patch("add", "/spec/list/0", &json!(0)), "/spec/list", Some(json!([0, 1]))),
+    ];
+    for (rule, at, wanted) in rows {
+        let overrides = [snapshot("app", "o", 0, &["Deployment/web"], &json!([rule]))];
+        let works = render(&overrides, &BTreeMap::new()).expect("the patch fits");
+        assert_eq!(works[3].object.pointer(at), wanted.as_ref(), "{rule}");
+    }
+}
+
+#[test]
+fn what_an_override_may_not_leave() {
+    let rows = [
+        (
+            "labels that are text",
+            patch("add", "/metadata/labels", &json!("secret")),
+            "metadata.labels of Deployment.apps app/web unusable: is not a map",
+        ),
+        (
+            "a label that is a number",
+            patch("add", "/metadata/labels", &json!({"a": 5})),
+            "unusable: the value of a is not text",
+        ),
+        (
+            "annotations that are a list",
+            patch("add", "/metadata/annotations", &json!(["secret"])),
+            "metadata.annotations",
+        ),
+        (
+            "a label of the cluster that ends the text it is put into",
+            patch("add", "/spec/by", &json!("${MEMBER-CLUSTER-LABEL-KEY-quote}")),
+            "the value is no JSON any more with the cluster's labels in it",
+        ),
+    ];
+    for (name, rule, wanted) in rows {
+        let overrides = [snapshot("app", "ro-1", 4, &["Deployment/web"], &json!([rule]))];
+        let error = render(&overrides, &labels(&[("quote", "secret\"")])).expect_err(name);
+        assert!(error.starts_with("ResourceOverride app/ro-1 rule 1: ") && error.contains(wanted), "{name}: {error}");
+        assert!(!error.contains("secret"), "{name}: {error}");
+    }
+}
+
 proptest! {
     /// No override, no copy; and the objects follow from the snapshot and what was picked, whatever other labels there are.
     #[test]
@@ -289,7 +339,7 @@ proptest! {
         let few = labels(&[("tier", tier), ("zone", &zone)]);
         let mut many = more;
         many.extend(few.clone());
-        let (picked, again) = (candidates.pick(&few), candidates.pick(&many));
+        let (picked, again) = (candidates.pick(&"east".into(), &few), candidates.pick(&"east".into(), &many));
         prop_assert_eq!(&picked, &again);
         let lookup = |id: &OverrideRef| overrides.iter().find(|s| s.id == *id).map(AsRef::as_ref);
         let works = works_for_cluster(&objects, &"east".into(), &picked, lookup).unwrap();

@@ -98,6 +98,17 @@ fn bad_input_is_named() {
             &["a.yaml:4: Namespace: metadata.name: 12 is not text (put it in quotes)"],
         ),
         (
+            "labels that are no texts",
+            &[
+                ("a.yaml", b"apiVersion: v1\nkind: Namespace\nmetadata:\n  name: a\n  labels: x\n"),
+                ("b.yaml", b"apiVersion: v1\nkind: Namespace\nmetadata:\n  name: b\n  annotations:\n    version: 1.0\n"),
+            ],
+            &[
+                "a.yaml:5: Namespace a: metadata.labels: is not a map (write a map of texts",
+                "b.yaml:5: Namespace b: metadata.annotations: the value of version is not text (write a map of texts",
+            ],
+        ),
+        (
             "unknown kind of ours",
             &[("a.yaml", b"apiVersion: gitfleet.io/v1alpha1\nkind: Fleet\nmetadata: {name: a}\n")],
             &["a.yaml:2: Fleet.gitfleet.io a: kind: group gitfleet.io has no kind"],

@@ -121,6 +121,7 @@ fn carried_out(order: &WorkOrder) -> member::Event {
         owned: None,
         differences: Vec::new(),
         differs_since: None,
+        observed_at: None,
     };
     let held = order.manifests.iter().filter(|_| !order.remove).map(|desired| desired.key.clone());
     let status = WorkStatus {

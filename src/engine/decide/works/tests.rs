@@ -96,6 +96,7 @@ impl Fleet {
                 owned: None,
                 differences: Vec::new(),
                 differs_since: None,
+                observed_at: None,
             };
             let work = WorkStatus {
                 generation: order.generation,

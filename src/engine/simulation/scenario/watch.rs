@@ -212,7 +212,8 @@ impl Look<'_> {
             self.fail(state);
         }
         self.seen.goal = record.goal;
-        if self.said.iter().any(|event| event.event == EventKind::RollbackBegan) {
+        // One that is tolerated is a failure all the same.
+        if self.said.iter().any(|said| matches!(said.event, EventKind::ClusterFailed | EventKind::RollbackBegan)) {
             self.fail(state);
         }
     }

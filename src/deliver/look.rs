@@ -1,0 +1,143 @@
+//! Looking again: what no watch tells of is compared anew after a while.
+//!
+//! Objects of a `ReportDiff` placement and objects that were not taken over do not carry our label, so no watch sees them. Of
+//! drift that is left alone a watch sees that the object changed, and only a comparison shows whether it is still drift.
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::live::LiveObject;
+use super::plan::{MemberView, Plan, Progress, State, Step, Verdict, is_ours, retry_delay};
+use crate::api::placement::{ComparisonOption, WhenToTakeOver};
+use crate::model::id::Digest;
+use crate::model::records::{ApplyOutcome, Difference};
+use crate::model::work::{Desired, WorkOrder};
+
+/// How long what was compared is taken to be so still, where nothing tells of changes.
+///
+/// Source: KubeFleet, the longest pause between two looks at a Work.
+pub const RECHECK_INTERVAL: SignedDuration = SignedDuration::from_mins(15);
+/// Shortest pause between two looks at a drifted object that changes on and on.
+pub const LOOK_PAUSE: SignedDuration = SignedDuration::from_secs(10);
+
+/// What a live object was when it was looked at: digest of the fields we own, and resource version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sighting {
+    /// Digest of the fields we own.
+    pub owned: Digest,
+    /// Its resource version.
+    pub resource_version: u64,
+}
+
+impl Sighting {
+    /// Returns how an object stands.
+    pub fn of(live: &LiveObject) -> Self {
+        Self { owned: live.owned.clone(), resource_version: live.resource_version }
+    }
+}
+
+/// What a look found.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Found {
+    /// A field of the manifest has another value.
+    pub drifted: bool,
+    /// What differs, as the placement asks to compare.
+    pub differences: Vec<Difference>,
+}
+
+/// The last look at an object that is ours.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Look {
+    /// The manifest it was compared with.
+    pub manifest: Digest,
+    /// What was looked at.
+    pub seen: Sighting,
+    /// What was found, or why it could not be looked at, for people.
+    pub found: Result<Found, String>,
+    /// When.
+    pub at: Timestamp,
+    /// Failures in a row.
+    pub failures: u32,
+}
+
+/// Decides about an object that somebody changed and that is left alone then: what was found when it was last looked at.
+///
+/// Without a difference the change was taken back, and applying makes the fields ours again.
+///
+/// Source: KubeFleet, `whenToApply: IfNotDrifted`: compared first, and applied where nothing differs.
+pub(super) fn drifted(desired: &Desired, live: &LiveObject, progress: &Progress, now: Timestamp) -> Verdict {
+    let say = |state, message: &str, look_again| Verdict { state, message: message.to_owned(), look_again };
+    let Some(look) = progress.look(desired) else { return say(State::Look, "", None) };
+    let changed_since = look.seen != Sighting::of(live);
+    let next = changed_since.then(|| look.at + LOOK_PAUSE);
+    match &look.found {
+        Ok(found) if found.drifted => {
+            let message = "it was changed on the member; whenToApply IfNotDrifted leaves it";
+            say(State::Refused(ApplyOutcome::FoundDrifts), message, next)
+        }
+        // What changed since then need not be one of our fields.
+        Ok(_) if look.seen.owned == live.owned && look.at + LOOK_PAUSE > now => {
+            say(State::Apply { put_back: false }, "", None)
+        }
+        Ok(_) => say(State::Look, "", None),
+        Err(why) => {
+            let message = format!("it was changed on the member; in what cannot be seen: {why}");
+            let next = look.at + retry_delay(look.failures);
+            say(State::Refused(ApplyOutcome::FailedToRunDriftDetection), &message, Some(next))
+        }
+    }
+}
+
+/// Returns when an object that is as wished is due to be looked at again, and whether it was looked at before: under
+/// `FullComparison` what others add to it is reported, and no digest tells of that.
+pub(super) fn full_look(order: &WorkOrder, desired: &Desired, progress: &Progress) -> Option<(Timestamp, bool)> {
+    if order.strategy.comparison_option != ComparisonOption::FullComparison {
+        return None;
+    }
+    let look = progress.look(desired).map(|look| look.at);
+    let known = look.or_else(|| progress.attempt(desired).map(|attempt| attempt.at));
+    Some(known.map_or((Timestamp::MIN, false), |at| (at + RECHECK_INTERVAL, true)))
+}
+
+/// Returns the step that looks again at a refused object.
+pub(super) fn step(position: usize, order: &WorkOrder, outcome: ApplyOutcome, view: &MemberView<'_>) -> Option<Step> {
+    let desired = &order.manifests[position];
+    match outcome {
+        ApplyOutcome::NotTakenOver | ApplyOutcome::FailedToTakeOver => {
+            let probe = order.strategy.when_to_take_over != WhenToTakeOver::Always && !is_ours(desired, view);
+            Some(Step::Apply { position, put_back: false, probe })
+        }
+        _ => show_drift(position, desired, view),
+    }
+}
+
+/// Returns the look at a live object.
+pub(super) fn show_drift(position: usize, desired: &Desired, view: &MemberView<'_>) -> Option<Step> {
+    view.live.get(&desired.key).map(|live| Step::ShowDrift { position, seen: Sighting::of(live) })
+}
+
+/// Returns the comparisons of a `ReportDiff` order that are still to be made, or are due again: because they failed, or because
+/// nothing tells whether what they found is still so. Nothing else is done at all.
+pub(super) fn compare(order: &WorkOrder, progress: &Progress, now: Timestamp) -> Plan {
+    let mut plan = Plan { complete: true, ..Plan::default() };
+    let mut next: Option<Timestamp> = None;
+    for (position, desired) in order.manifests.iter().enumerate() {
+        let attempt = progress.attempt(desired);
+        let compared = attempt.filter(|a| matches!(a.outcome, ApplyOutcome::FoundDiff | ApplyOutcome::NoDiffFound));
+        let due = match (compared, attempt) {
+            (Some(compared), _) => compared.at + RECHECK_INTERVAL,
+            (None, Some(failed)) => failed.at + retry_delay(failed.failures),
+            (None, None) => now,
+        };
+        if due > now {
+            next = Some(next.map_or(due, |next| next.min(due)));
+        } else {
+            plan.steps.push(Step::Compare { position });
+            plan.complete &= compared.is_some();
+        }
+    }
+    if plan.steps.is_empty() {
+        plan.wake_at = next;
+    }
+    plan.rechecks = plan.complete && !plan.steps.is_empty();
+    plan
+}
