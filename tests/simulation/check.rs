@@ -8,8 +8,8 @@ use gitfleet::api::condition::ConditionStatus;
 use gitfleet::api::placement::{ApplyStrategyType, IntOrPercent, StrategyType};
 use gitfleet::deliver::inventory::applyset_id;
 use gitfleet::engine::simulation::{Fact, Simulation};
-use gitfleet::model::id::{ClusterName, CommitId, Digest, ObjectKey, PlacementKey};
 use gitfleet::model::commands::Verb;
+use gitfleet::model::id::{ClusterName, CommitId, Digest, ObjectKey, PlacementKey};
 use gitfleet::model::records::{
     Availability, BindingState, DeletionGate, HeldSnapshot, Pause, ResourceSnapshot, SourceRecord,
 };
@@ -515,7 +515,10 @@ impl Checker {
 
     fn applied(&mut self, order: &WorkOrder, object: &ObjectKey, available: bool) -> Verdict {
         if order.strategy.type_ == ApplyStrategyType::ReportDiff {
-            return Err(format!("4: {object} of {} is written on {}, and only a report is wanted", order.placement, order.cluster));
+            return Err(format!(
+                "4: {object} of {} is written on {}, and only a report is wanted",
+                order.placement, order.cluster
+            ));
         }
         let spot = spot(order);
         let unavailable = self.unavailable.entry(spot.clone()).or_default();
@@ -675,7 +678,9 @@ impl Checker {
                     let unlike = unlike(&found, objects);
                     return Err(format!("6: {placement} on {cluster} is not as wished: {unlike}"));
                 }
-                if let Some(live) = held.values().find(|live| Some(&live.owned) != live.manifest.as_ref().map(owned).as_ref()) {
+                if let Some(live) =
+                    held.values().find(|live| Some(&live.owned) != live.manifest.as_ref().map(owned).as_ref())
+                {
                     return Err(format!("6: {} on {cluster} was changed by somebody, and is not put back", live.id));
                 }
                 let binding = self.binding(&(placement.clone(), cluster.clone()));

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use gitfleet::api::placement::ApplyStrategyType;
 use gitfleet::engine::simulation::Fact;
 use gitfleet::model::id::{ClusterName, CommitId, ObjectKey, PlacementKey};
 use gitfleet::model::work::WorkOrder;
@@ -164,7 +165,8 @@ fn checker() -> Checker {
     let wish = Wish { clusters, placements, is_good: true, number: 1 };
     let refused = Wish { is_good: false, number: 2, ..wish.clone() };
     let mut other = Wish { number: 3, ..wish.clone() };
-    let one = Want { objects: [(object(), "d".into())].into(), who: Who::Exactly(other.clusters.clone()), ..Want::default() };
+    let one =
+        Want { objects: [(object(), "d".into())].into(), who: Who::Exactly(other.clusters.clone()), ..Want::default() };
     other.placements.insert(PlacementKey::cluster_scoped("p"), one);
     let wishes = [(CommitId::from("1"), wish), (CommitId::from("2"), refused), (CommitId::from("3"), other)];
     let mut checker = Checker::default();
@@ -187,7 +189,8 @@ fn every_broken_promise_is_caught() {
     };
     let both = || [vec![placement(1, &closed())], whole("a"), whole("b")].concat();
     let other = Fact::Sent { order: order("a", 1), connection: (1, 2) };
-    let approved = |by: &str, at: &str| json!({"type": "Approval", "askedAt": AT, "doneAt": at, "approvals": [approval(by)]});
+    let approved =
+        |by: &str, at: &str| json!({"type": "Approval", "askedAt": AT, "doneAt": at, "approvals": [approval(by)]});
     let waited = |at: &str| json!({"type": "TimedWait", "wait": {"secs": 30, "nanos": 0}, "askedAt": AT, "doneAt": at});
     let phases = |stage: &'static str, cluster: &'static str| {
         one_stage(move |run| {
@@ -203,6 +206,10 @@ fn every_broken_promise_is_caught() {
     let moved = || binding("a", 1, false);
     let half = vec![one_stage(|_| ()), moved(), Fact::Began];
     let gone = |key: &str| Fact::Kept { key: key.to_owned(), value: None };
+    let mut only_reports = WorkOrder::clone(&order("a", 1));
+    only_reports.strategy.type_ = ApplyStrategyType::ReportDiff;
+    let reported =
+        Fact::Applied { order: Arc::new(only_reports), object: object(), digest: "d".into(), available: true };
     let Fact::Kept { value: unsaid, .. } = binding("a", 1, false) else { unreachable!() };
     let mut rows: Vec<(&str, Vec<Fact>, Option<&str>)> = vec![
         ("as many on their way as may be", vec![frozen("Updating")], None),
@@ -224,7 +231,10 @@ fn every_broken_promise_is_caught() {
         ),
         (
             "a gate that closes again",
-            vec![with_task(&approved("ann", AT)), with_task(&json!({"type": "Approval", "approvals": [approval("ann")]}))],
+            vec![
+                with_task(&approved("ann", AT)),
+                with_task(&json!({"type": "Approval", "approvals": [approval("ann")]})),
+            ],
             Some("7:"),
         ),
         ("a pause that is lost", vec![pause, nothing.clone()], Some("7:")),
@@ -245,6 +255,7 @@ fn every_broken_promise_is_caught() {
         ("a cluster that failed", vec![of_one_object(), applied("a", false), frozen("Failed")], None),
         ("a run that is forgotten", vec![nothing, frozen("Updating"), gone("run/p/r")], Some("7:")),
         ("two connections at once", vec![sent(1), other], Some("5:")),
+        ("a write where only a report is wanted", vec![reported], Some("4:")),
         (
             "what was kept unsaid goes back",
             vec![

@@ -271,7 +271,8 @@ impl Run {
     /// as contesting it.
     fn meddle(&mut self, cluster: &ClusterName) {
         let Some(member) = self.simulation.members().get(cluster) else { return };
-        let is_ours = |key: &&ObjectKey| !member.objects()[*key].applyset.is_empty() && !member.objects()[*key].terminating;
+        let is_ours =
+            |key: &&ObjectKey| !member.objects()[*key].applyset.is_empty() && !member.objects()[*key].terminating;
         let held: Vec<ObjectKey> = member.objects().keys().filter(is_ours).cloned().collect();
         let Some(key) = self.story.dice.pick(&held).cloned() else { return };
         if !self.meddled.insert((cluster.clone(), key.clone())) {
@@ -341,7 +342,8 @@ impl Run {
     /// Returns the digest of what a person is shown who asks what waits: a stage, or else the deletions.
     fn shown(&self, target: &str, stage: Option<&str>) -> Option<Digest> {
         let state = self.simulation.core()?.placements().get(&PlacementKey::cluster_scoped(target))?;
-        let run = state.runs.values().find(|run| run.frozen.is_some() && !run.phase.is_final() && !state.record.removed);
+        let run =
+            state.runs.values().find(|run| run.frozen.is_some() && !run.phase.is_final() && !state.record.removed);
         let waits = |phase| matches!(phase, StagePhase::WaitingBefore | StagePhase::WaitingAfter);
         let mut stages = run.into_iter().flat_map(|run| &run.stages);
         let waiting = stages.find(|s| waits(s.phase) && stage.is_none_or(|stage| stage == s.name));
@@ -375,7 +377,10 @@ impl Run {
             self.command(&order(Verb::Resume, &placement), &people[0])?;
             for one in &people {
                 self.command(&order(Verb::Approve, &placement), one)?;
-                self.command(&Command { stage: Some(DELETION_GATE.to_owned()), ..order(Verb::Approve, &placement) }, one)?;
+                self.command(
+                    &Command { stage: Some(DELETION_GATE.to_owned()), ..order(Verb::Approve, &placement) },
+                    one,
+                )?;
             }
             // Under `Queue` a newer run waits for the unfinished one. Who retries that whenever a cluster of it fails keeps it
             // unfinished for good, and rightly so: what it rolls out is what the newer run mends.
@@ -392,8 +397,7 @@ impl Run {
         let state = placements.and_then(|placements| placements.get(&PlacementKey::cluster_scoped(placement)));
         let has_failed = |run: &gitfleet::model::runs::RunRecord| {
             let clusters = run.stages.iter().flat_map(|stage| &stage.clusters);
-            run.phase == RunPhase::Halted
-                || clusters.into_iter().any(|cluster| cluster.phase == ClusterPhase::Failed)
+            run.phase == RunPhase::Halted || clusters.into_iter().any(|cluster| cluster.phase == ClusterPhase::Failed)
         };
         state.is_some_and(|state| {
             state.record.held.is_some() || state.record.halted.is_some() || state.runs.values().any(has_failed)

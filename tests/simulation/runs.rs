@@ -153,9 +153,16 @@ impl Checker {
             }
             let is_up = self.unavailable.get(&spot).is_none_or(BTreeSet::is_empty);
             let since = written.map_or(self.now, |(_, at)| *at).max(self.calm_since);
-            if cluster.phase == ClusterPhase::Failed && is_known && is_whole && is_up && self.now.duration_since(since) > CALM {
+            if cluster.phase == ClusterPhase::Failed
+                && is_known
+                && is_whole
+                && is_up
+                && self.now.duration_since(since) > CALM
+            {
                 let (cluster, run, why) = (&cluster.name, &run.name, &cluster.message);
-                return Err(format!("6: {cluster} is called failed in {run} though it is available since {since}: {why}"));
+                return Err(format!(
+                    "6: {cluster} is called failed in {run} though it is available since {since}: {why}"
+                ));
             }
         }
         Ok(())
@@ -174,14 +181,19 @@ impl Checker {
             let Some(record) = self.placements.get(&placement) else { continue };
             let snapshot = self.snapshots.get(&snapshot_key(&placement, index));
             if let Some(held) = record.held.as_ref().filter(|held| snapshot.is_some_and(|s| s.hash == held.hash)) {
-                return Err(format!("7: {cluster} goes to snapshot {index} of {placement}, which is held: {}", held.why));
+                return Err(format!(
+                    "7: {cluster} goes to snapshot {index} of {placement}, which is held: {}",
+                    held.why
+                ));
             }
             let moves = |run: &&RunRecord| run.placement == placement && run.snapshot() == Some(index);
             let is_told = |c: &RunCluster| c.name == cluster && c.phase != ClusterPhase::Pending;
             let reached = |stage: &StageRecord| stage.phase.is_reached() && stage.clusters.iter().any(is_told);
             let mut runs = self.runs.values().filter(moves);
             if record.is_external() && !runs.any(|run| run.stages.iter().any(reached)) {
-                return Err(format!("2: {cluster} goes to snapshot {index} of {placement}, and no run brings it there"));
+                return Err(format!(
+                    "2: {cluster} goes to snapshot {index} of {placement}, and no run brings it there"
+                ));
             }
         }
         Ok(())

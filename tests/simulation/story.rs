@@ -389,8 +389,11 @@ impl Story {
             let staged = placement.staged.as_ref().filter(|staged| !staged.missing);
             files.extend(staged.map(|staged| (format!("strategies/s{number}.yaml"), staged.text(*number))));
         }
-        files.extend(self.runs.iter().map(|(placement, run)| (format!("runs/r{placement}.yaml"), run.text(*placement))));
-        files.extend(self.overrides.iter().map(|(of, value)| (format!("overrides/o{of}.yaml"), override_text(*of, *value))));
+        files
+            .extend(self.runs.iter().map(|(placement, run)| (format!("runs/r{placement}.yaml"), run.text(*placement))));
+        files.extend(
+            self.overrides.iter().map(|(of, value)| (format!("overrides/o{of}.yaml"), override_text(*of, *value))),
+        );
         for (placement, number) in &self.evictions {
             let text = format!(
                 "apiVersion: placement.kubernetes-fleet.io/v1beta1\nkind: ClusterResourcePlacementEviction\nmetadata: {{name: \
@@ -427,7 +430,8 @@ impl Story {
             let is_selected =
                 |key: &ObjectKey| key.namespace == namespace || key.kind == "Namespace" && key.name == namespace;
             let manifests = tree.into_iter().flat_map(|tree| &tree.manifests);
-            let manifests: Vec<Manifest> = manifests.filter(|m| is_selected(&m.id.key())).map(snapshot::sanitised).collect();
+            let manifests: Vec<Manifest> =
+                manifests.filter(|m| is_selected(&m.id.key())).map(snapshot::sanitised).collect();
             let digests = |manifests: &[Manifest]| -> BTreeMap<ObjectKey, Digest> {
                 manifests.iter().map(|manifest| (manifest.id.key(), snapshot::object_digest(manifest))).collect()
             };
@@ -444,7 +448,8 @@ impl Story {
                 let of_a = named(&|_, cluster| cluster.env == "a");
                 of_a.into_iter().map(move |cluster| (cluster, objects.clone()))
             });
-            let evicted = self.evictions.iter().filter(|(of, _)| of == number).map(|(_, of)| ClusterName::new(cluster(*of)));
+            let evicted =
+                self.evictions.iter().filter(|(of, _)| of == number).map(|(_, of)| ClusterName::new(cluster(*of)));
             let want = Want { objects, who, overridden: of_a.collect(), evicted: evicted.collect() };
             placements.insert(PlacementKey::cluster_scoped(format!("p{number}")), want);
         }
@@ -508,11 +513,8 @@ impl Staged {
             type_ => format!("\n      afterStageTasks: [{{type: {type_}}}]"),
         };
         let more = if self.sorted { "\n      sortingLabelKey: order" } else { "" };
-        let third = if self.has_third {
-            "    - name: third\n      labelSelector: {matchLabels: {env: c}}\n"
-        } else {
-            ""
-        };
+        let third =
+            if self.has_third { "    - name: third\n      labelSelector: {matchLabels: {env: c}}\n" } else { "" };
         let before = if self.before_second { "\n      beforeStageTasks: [{type: Approval}]" } else { "" };
         format!(
             "apiVersion: placement.kubernetes-fleet.io/v1beta1\nkind: ClusterStagedUpdateStrategy\nmetadata: {{name: s{number}}}\n\

@@ -211,7 +211,7 @@ fn what_was_found_right_is_put_back_when_somebody_changes_it() {
     let mut mind = Mind::new("m".into(), "s".into(), true);
     mind.connect();
     mind.remember(live("ours", 1));
-    mind.command(Command::Order { order: Arc::clone(&order), baselines: BTreeMap::new() });
+    mind.command(Command::Order { order: Arc::clone(&order), baselines: BTreeMap::new(), reported: None });
     let steps = |mind: &mut Mind| mind.tasks(now, |_| true).into_iter().map(|task| task.step).collect::<Vec<_>>();
     while let [Step::WriteParent(parent)] = &steps(&mut mind)[..] {
         mind.settle(&placement, StepResult::Parent(Some(parent.clone())), now);
