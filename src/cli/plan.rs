@@ -192,6 +192,7 @@ fn plan_lines(plan: &Plan) -> Vec<Line> {
         lines.extend(plan.errors.iter().map(|error| line(Style::Bad, format!("    {error}"))));
         return lines;
     }
+    lines.extend(plan.warnings.iter().map(|warning| line(Style::Progressing, format!("! {warning}"))));
     for placement in &plan.placements {
         lines.extend(placement_lines(placement));
         lines.push(Line::default());

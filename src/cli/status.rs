@@ -77,11 +77,13 @@ fn watch(source: Source, terminal: Terminal) -> anyhow::Result<Exit> {
 
 fn show(books: &Books, terminal: Terminal) -> (String, Exit) {
     let placements = views(books);
-    let view =
-        StatusView { source: &books.source, branch: None, placements: &placements, ocm: &books.ocm, now: clock::now() };
+    let (source, clusters, ocm) = (&books.source, &books.clusters, &books.ocm);
+    let view = StatusView { source, branch: None, placements: &placements, clusters, ocm, now: clock::now() };
     let text = output::render_lines(&status_lines(&view), terminal);
     let worst = placements.iter().map(|view| Exit::from(&converged(view))).fold(Exit::Done, Exit::and);
-    let refused =
-        !books.source.refused.is_empty() || books.source.failure.is_some() || books.source.held_rewrite.is_some();
+    let refused = !source.refused.is_empty()
+        || source.failure.is_some()
+        || source.unrestored.is_some()
+        || source.held_rewrite.is_some();
     (text, if refused { worst.and(Exit::NotAsWished) } else { worst })
 }

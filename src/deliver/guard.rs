@@ -56,12 +56,7 @@ pub fn guarded(
         .map(|(name, m)| (name.clone(), m.inventory.difference(&m.desired).cloned().collect::<BTreeSet<_>>()))
         .filter(|(_, gone)| !gone.is_empty())
         .collect();
-    let mass = leaving.values().next().map(|MassLeave { left, of }| {
-        format!(
-            "{left} of the {of} clusters of the fleet left it in one commit, {} of this placement among them",
-            leaving.len()
-        )
-    });
+    let mass = leaving.values().next().map(|with| leave_words(*with, leaving.len()));
     let reasons: Vec<String> = mass.into_iter().chain(reason(removed, members, &deletions)).collect();
     if reasons.is_empty() {
         return None;
@@ -81,6 +76,13 @@ pub fn guarded(
         leaving: leaving.keys().cloned().collect(),
         digest: Digest::new(format!("{:x}", Sha256::digest(text))),
     })
+}
+
+/// Says that more than half of the fleet left, and how many of a placement's clusters with it.
+pub fn leave_words(MassLeave { left, of }: MassLeave, of_placement: usize) -> String {
+    format!(
+        "{left} of the {of} clusters of the fleet left it in one commit, {of_placement} of this placement among them"
+    )
 }
 
 fn reason(
@@ -125,7 +127,14 @@ mod tests {
             .iter()
             .map(|n| {
                 let (kind, name) = n.split_once('/').unwrap_or(("ConfigMap", n));
-                ObjectKey { kind: kind.into(), namespace: "n".into(), name: name.into(), ..ObjectKey::default() }
+                let group = if kind == "CustomResourceDefinition" { "apiextensions.k8s.io" } else { "" };
+                ObjectKey {
+                    group: group.into(),
+                    kind: kind.into(),
+                    namespace: "n".into(),
+                    name: name.into(),
+                    ..ObjectKey::default()
+                }
             })
             .collect()
     }
@@ -158,6 +167,12 @@ mod tests {
                 false,
                 vec![member(&["a", "b", "c", "Namespace/x"], &["a", "b", "c"])],
                 Some("Namespace n/x would be deleted from m0"),
+            ),
+            (
+                "a definition goes, and all of its resources with it",
+                false,
+                vec![member(&["a", "b", "CustomResourceDefinition/x"], &["a", "b"])],
+                Some("CustomResourceDefinition.apiextensions.k8s.io n/x would be deleted from m0"),
             ),
             ("one of two clusters is left", false, vec![leaver(&["a"]), member(&["a"], &["a"])], None),
             (

@@ -36,6 +36,7 @@ mod console;
 mod exports;
 mod fleet;
 mod people;
+mod settle;
 mod source;
 mod standing;
 #[cfg(test)]
@@ -49,6 +50,8 @@ use standing::tell;
 const FIRST_LOOK_MAX: SignedDuration = SignedDuration::from_secs(15);
 /// Pause before a store that refused a batch is tried again.
 const STORE_RETRY: SignedDuration = SignedDuration::from_secs(2);
+/// Pause before a payload that could not be read is read again.
+const PAYLOAD_RETRY: SignedDuration = SignedDuration::from_secs(30);
 
 /// Something that happened.
 #[derive(Debug)]
@@ -74,8 +77,13 @@ pub enum Effect {
     ReadPayload(Arc<ResourceSnapshot>),
     /// Let a tip of a rewritten history in.
     LetIn(CommitId),
-    /// Only these commits are named by records; others need not be kept.
-    Retain(BTreeSet<CommitId>),
+    /// Commits that need not be kept any more may go.
+    Retain {
+        /// The commits that records name, and the one in force.
+        named: BTreeSet<CommitId>,
+        /// The one in force: of what was accepted since nothing is known here.
+        at: CommitId,
+    },
     /// Make the hub hold these decisions.
     Publish(Arc<Exports>),
     /// Tell the console.
@@ -132,7 +140,7 @@ pub struct Core {
     /// What members were told last, by placement.
     sent: BTreeMap<PlacementKey, BTreeMap<ClusterName, Arc<WorkOrder>>>,
     agenda: Agenda,
-    /// What members said since the last decision: not in the placements yet, because it is not written down yet.
+    /// What members said and no decision that is written down has taken in: it is not in the placements yet.
     reports: Reports,
     /// The clusters' records as the store has them.
     stored_clusters: BTreeMap<ClusterName, ClusterRecord>,
@@ -147,6 +155,10 @@ pub struct Core {
     hub_report: Option<HubReport>,
     /// Snapshots whose payload is being read.
     reading: BTreeSet<(PlacementKey, u64)>,
+    /// Something was decided in this life.
+    has_decided: bool,
+    /// A commit came into force since the source was last told which commits are to be kept.
+    retain_due: bool,
     /// The source was looked at: what the store says of it is not from a life before.
     source_seen: bool,
     /// A batch is with the store.
@@ -207,6 +219,8 @@ impl Core {
             hub,
             hub_report: None,
             reading: BTreeSet::new(),
+            has_decided: false,
+            retain_due: false,
             source_seen: false,
             outstanding: false,
             effects: Vec::new(),
@@ -251,7 +265,7 @@ impl Core {
 
     /// Returns when [`Core::decide`] is to be called though nothing happens; an instant that has passed is now.
     pub fn next_wake(&self) -> Option<Timestamp> {
-        if !self.agenda.is_empty() && !self.agenda.waits() && self.can_decide() {
+        if self.is_due() && !self.agenda.waits() && self.can_decide() {
             return Some(self.started_at);
         }
         let first_look = (!self.unseen.is_empty()).then(|| self.started_at + FIRST_LOOK_MAX);
@@ -264,9 +278,21 @@ impl Core {
     }
 
     /// Nothing is decided before the source was read and every member was looked at: what a member holds is the inventory
-    /// that deletions are compared with, and the index that a lost store goes on from.
+    /// that deletions are compared with, and the index that a lost store goes on from. The first decisions of a life wait for all
+    /// payloads as well: what one placement gives up may be what another is to take over, and orders alone say so to a member.
     fn can_decide(&self) -> bool {
-        self.unseen.is_empty() && self.reading.is_empty() && self.world.tree.commit.is_some() && !self.outstanding
+        let knows_payloads = self.has_decided || self.reading.is_empty();
+        self.unseen.is_empty() && knows_payloads && self.world.tree.commit.is_some() && !self.outstanding
+    }
+
+    /// Tells whether something on the agenda can be decided: a placement waits for its own payloads.
+    fn is_due(&self) -> bool {
+        let is_due = |key: &PlacementKey| !self.is_reading(key);
+        !self.agenda.clusters.is_empty() || !self.agenda.ocm.is_empty() || self.agenda.placements.iter().any(is_due)
+    }
+
+    fn is_reading(&self, key: &PlacementKey) -> bool {
+        !self.reading.is_empty() && self.reading.range((key.clone(), 0)..=(key.clone(), u64::MAX)).next().is_some()
     }
 
     /// Decides what is due, on all cores. Returns what is to be written down, if there is anything to write or to act on; it
@@ -278,6 +304,7 @@ impl Core {
         if now >= self.started_at + FIRST_LOOK_MAX {
             self.unseen.clear();
         }
+        self.read_again(now);
         if self.outstanding || self.agenda.waits() {
             return None;
         }
@@ -291,8 +318,13 @@ impl Core {
         if self.can_decide() {
             self.decide_ocm(&mut batch, now);
             self.decide_placements(&mut batch, now);
+            self.has_decided = true;
         }
-        let is_idle = batch.ops.is_empty() && !batch.refreshed && batch.picked.is_empty() && batch.decided.is_empty();
+        let is_idle = batch.ops.is_empty()
+            && !batch.refreshed
+            && batch.picked.is_empty()
+            && batch.decided.is_empty()
+            && self.effects.is_empty();
         self.outstanding = !is_idle;
         (!is_idle).then_some(batch)
     }
@@ -323,7 +355,9 @@ impl Core {
     }
 
     fn decide_placements(&mut self, batch: &mut Batch, now: Timestamp) {
-        let due = std::mem::take(&mut self.agenda.placements);
+        let all = std::mem::take(&mut self.agenda.placements);
+        let (waiting, due) = all.into_iter().partition(|key| self.is_reading(key));
+        self.agenda.placements = waiting;
         for (key, decision, difference) in self.decisions(&due, now) {
             match difference {
                 Ok(more) => batch.take(more),
@@ -333,8 +367,8 @@ impl Core {
                 }
             }
             batch.ops.extend(decision.journal.iter().cloned().map(Op::Journal));
-            if let Some(reports) = self.reports.remove(&key) {
-                batch.reports.insert(key.clone(), reports);
+            if let Some(reports) = self.reports.get(&key) {
+                batch.reports.insert(key.clone(), reports.clone());
             }
             batch.decided.push((key, decision));
         }
@@ -373,98 +407,6 @@ impl Core {
             return vec![one(state)];
         }
         states.into_par_iter().map(one).collect()
-    }
-
-    /// The store keeps the batch. Returns what follows from it.
-    pub fn written(&mut self, batch: Batch, now: Timestamp) -> Vec<Effect> {
-        self.outstanding = false;
-        if let Some(source) = batch.source {
-            self.stored_source = source;
-        }
-        if batch.hub.is_some() {
-            self.stored_hub = batch.hub;
-        }
-        self.effects.extend(batch.let_in.map(Effect::LetIn));
-        if let Some(state) = batch.obeyed {
-            self.agenda.placements.insert(state.record.key.clone());
-            self.placements.insert(state.record.key.clone(), *state);
-        }
-        let clusters = batch.clusters.into_iter().map(|record| (record.name.clone(), record));
-        self.stored_clusters.extend(clusters);
-        for picked in batch.picked {
-            picked.journal.iter().for_each(tell);
-            self.agenda.wake_ocm(&picked.key, picked.wake_at);
-        }
-        if let Some(exports) = batch.exports.filter(|exports| !Arc::ptr_eq(exports, &self.exports)) {
-            self.effects.push(Effect::Publish(Arc::clone(&exports)));
-            self.exports = exports;
-        }
-        for (key, decision) in batch.decided {
-            self.act(&key, decision, now);
-        }
-        std::mem::take(&mut self.effects)
-    }
-
-    /// The store did not keep the batch, or did not say so. Everything in it is decided again after a pause.
-    pub fn refused(&mut self, batch: Batch, now: Timestamp) {
-        self.outstanding = false;
-        for (placement, reports) in batch.reports {
-            let newer = self.reports.entry(placement).or_default();
-            for (cluster, work) in reports {
-                newer.entry(cluster).or_insert(work);
-            }
-        }
-        for picked in batch.picked.iter().rev() {
-            self.world.ocm.hold_again(&picked.key, picked.known.clone());
-        }
-        self.world.overrides.refused(batch.overrides);
-        let placements = batch.decided.into_iter().map(|(key, _)| key);
-        let ocm = batch.picked.into_iter().map(|picked| picked.key);
-        self.agenda.clusters.extend(batch.clusters.into_iter().map(|record| record.name));
-        self.agenda.put_back(placements, ocm, now + STORE_RETRY);
-    }
-
-    /// Takes up what a decision says; its records are written.
-    fn act(&mut self, key: &PlacementKey, decision: Decision, now: Timestamp) {
-        decision.journal.iter().for_each(tell);
-        for cluster in decision.forget {
-            let told = self.sent.get_mut(key).and_then(|sent| sent.remove(&cluster));
-            if told.is_some() && self.members.contains_key(&cluster) {
-                self.effects.push(Effect::Tell(cluster, member::Command::Forget(key.clone())));
-            }
-        }
-        for order in decision.orders {
-            self.send(order);
-        }
-        self.agenda.wake(key, decision.wake_at);
-        let known = self.placements.remove(key);
-        if decision.finished {
-            tracing::info!(placement = %key, "removed everywhere");
-            self.agenda.forget(key);
-            self.sent.remove(key);
-            self.settled.remove(key);
-            // A commit may have brought it back while its end was being written down.
-            if let Some(placement) = self.world.tree.placements.get(key) {
-                self.placements.insert(key.clone(), PlacementState::begin(placement, now));
-                self.agenda.placements.insert(key.clone());
-            }
-            self.tell_placement(key, now);
-            return;
-        }
-        self.agenda.note(&decision.state);
-        let mut state = decision.state;
-        state.unreadable.extend(known.iter().flat_map(|known| known.unreadable.iter().copied()));
-        let in_use: BTreeSet<u64> = state.snapshots_in_use().map(|snapshot| snapshot.index).collect();
-        for (index, payload) in known.into_iter().flat_map(|known| known.payloads) {
-            // It may have been read while the decision was being written down.
-            if in_use.contains(&index) {
-                state.payloads.entry(index).or_insert(payload);
-            }
-        }
-        self.placements.insert(key.clone(), state);
-        self.load_payloads(key);
-        self.announce(key, now);
-        self.tell_placement(key, now);
     }
 }
 

@@ -4,7 +4,9 @@
 //! next and what its members shall hold; the hall writes the difference down before anything follows from it.
 
 mod advance;
+mod follow_up;
 mod freeze;
+mod progress;
 mod runs;
 mod schedule;
 mod select;
@@ -19,14 +21,17 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::json;
 
+pub(super) use runs::deletion_approvers;
+
 use super::world::{Judged, PlacementState, World};
 use crate::api::annotations::{DELETION_GUARD, ON_FAILURE};
-use crate::api::condition::{Condition, ConditionStatus, find_condition};
 use crate::api::placement::{ApplyStrategy, ApplyStrategyType, StrategyType};
 use crate::deliver::guard::{self, guarded};
 use crate::model::id::{ClusterName, ObjectKey};
 use crate::model::overrides::PickedOverrides;
-use crate::model::records::{Binding, BindingState, DeletionGate, JournalEntry, MassLeave, WorkStatus};
+use crate::model::records::{
+    Binding, BindingState, DeletionGate, JournalEntry, MassLeave, PlacementRecord, WorkStatus,
+};
 use crate::model::runs::RunRecord;
 use crate::model::work::WorkOrder;
 use crate::report::binding::{binding_conditions, settled_work};
@@ -169,7 +174,7 @@ impl Pass<'_> {
 
     /// Returns with whom a cluster left, where that waits for a person.
     fn mass_leave(&self, cluster: &ClusterName) -> Option<MassLeave> {
-        let record = self.world.records.get(cluster).filter(|record| record.left && self.is_guarded())?;
+        let record = self.world.records.get(cluster).filter(|record| record.left && is_guarded(&self.state.record))?;
         let gate = self.state.record.deletion_gate.as_ref().filter(|gate| gate.opened_at.is_some());
         record.left_with.filter(|_| !gate.is_some_and(|gate| gate.leaving.contains(cluster)))
     }
@@ -178,15 +183,6 @@ impl Pass<'_> {
     pub(super) fn leaving(&self) -> BTreeMap<ClusterName, MassLeave> {
         let leaves = |b: &Binding| Some((b.cluster.clone(), self.mass_leave(&b.cluster)?));
         self.state.bindings().filter_map(leaves).collect()
-    }
-
-    /// Tells whether deletions wait for a person. What only reports deletes nothing.
-    fn is_guarded(&self) -> bool {
-        let record = &self.state.record;
-        let reports_only =
-            record.spec.strategy.apply_strategy.as_ref().map(|s| s.type_) == Some(ApplyStrategyType::ReportDiff);
-        let is_off = record.annotations.get(DELETION_GUARD).is_some_and(|value| value == "Off");
-        !is_off && (!reports_only || record.removed)
     }
 
     fn unschedule_all(&mut self) {
@@ -234,7 +230,7 @@ impl Pass<'_> {
     }
 
     fn guarded(&mut self, aims: &BTreeSet<u64>) -> Option<DeletionGate> {
-        if !self.is_guarded() {
+        if !is_guarded(&self.state.record) {
             return None;
         }
         let leaving = self.leaving();
@@ -294,8 +290,9 @@ impl Pass<'_> {
             if self.state.record.paused.is_some() {
                 return;
             }
-            let due: Vec<String> =
-                self.state.bindings().filter(|b| !b.deleting && !is_held(b)).map(|b| b.name.clone()).collect();
+            // Of one that does not answer nobody may have seen what it holds: the gate could not speak of it.
+            let is_due = |b: &&Binding| !b.deleting && !is_held(b) && self.world.is_online(&b.cluster);
+            let due: Vec<String> = self.state.bindings().filter(is_due).map(|b| b.name.clone()).collect();
             for name in due {
                 self.remove(&name);
             }
@@ -418,29 +415,6 @@ impl Pass<'_> {
         self.note("RemovalStarted", Some(&cluster), json!({"binding": name}));
     }
 
-    /// Writes events of conditions that have become true: in their order, and each once for a rollout. One begins with a
-    /// snapshot, and where clusters join.
-    fn note_progress(&mut self, before: &[Condition]) {
-        let kind = self.state.record.key.kind();
-        let holds = |conditions: &[Condition], type_: &str| {
-            let type_ = format!("{kind}{type_}");
-            find_condition(conditions, &type_).is_some_and(|c| c.status == ConditionStatus::True)
-        };
-        let record = &self.state.record;
-        let pinned = record.goal.filter(|_| record.spec.strategy.type_ != StrategyType::External);
-        let Some(snapshot) = pinned.or(self.state.newest().map(|newest| newest.index)) else { return };
-        let (first, now) = (PROGRESS_EVENTS[0].0, &record.conditions);
-        let begins = holds(now, first) && !holds(before, first);
-        let told = record.told.filter(|(of, _)| *of == snapshot && !begins).map_or(0, |(_, told)| told);
-        let new = PROGRESS_EVENTS[told..].iter().take_while(|(type_, _)| holds(now, type_)).count();
-        for (_, event) in &PROGRESS_EVENTS[told..told + new] {
-            self.note(event, None, json!({"snapshot": snapshot}));
-        }
-        if told + new > 0 {
-            self.state.record.told = Some((snapshot, told + new));
-        }
-    }
-
     /// Returns the bindings that failed at what they are to hold.
     pub(super) fn failed_bindings(&self) -> Vec<String> {
         let Ok(limits) = self.limits() else { return Vec::new() };
@@ -456,6 +430,7 @@ impl Pass<'_> {
     fn conclude(&mut self) {
         let in_use: BTreeSet<u64> = self.state.snapshots_in_use().map(|s| s.index).collect();
         self.state.payloads.retain(|index, _| in_use.contains(index));
+        self.state.record.unreadable = self.state.unreadable.intersection(&in_use).copied().collect();
         self.forget_rendered();
         let bindings = self.state.shared_bindings();
         let conditions = placement_conditions(&self.state.view(&bindings, self.world, self.now));
@@ -464,16 +439,13 @@ impl Pass<'_> {
     }
 }
 
-/// What the journal says when a condition of a placement becomes true, in the order of the chain.
-///
-/// Source: the events of KubeFleet's placement controller.
-const PROGRESS_EVENTS: [(&str, &str); 5] = [
-    ("RolloutStarted", "PlacementRolloutStarted"),
-    ("Overridden", "PlacementOverriddenSucceeded"),
-    ("WorkSynchronized", "PlacementWorkSynchronized"),
-    ("Applied", "PlacementApplied"),
-    ("Available", "PlacementRolloutCompleted"),
-];
+/// Tells whether deletions of a placement wait for a person. What only reports deletes nothing.
+pub(super) fn is_guarded(record: &PlacementRecord) -> bool {
+    let reports_only =
+        record.spec.strategy.apply_strategy.as_ref().map(|s| s.type_) == Some(ApplyStrategyType::ReportDiff);
+    let is_off = record.annotations.get(DELETION_GUARD).is_some_and(|value| value == "Off");
+    !is_off && (!reports_only || record.removed)
+}
 
 type Deletions = BTreeMap<ClusterName, BTreeSet<ObjectKey>>;
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
@@ -13,7 +13,7 @@ use super::commit::{self, Cache, Candidate, read_commit, read_payload};
 use super::world::Payload;
 use crate::config::{self, Configuration, HistoryRewrite, read_secret};
 use crate::error::{Classify as _, ErrorClass};
-use crate::git::{self, Source, SourceSpec};
+use crate::git::{self, Reader, Source, SourceSpec};
 use crate::model::id::CommitId;
 use crate::model::manifest::InputError;
 use crate::model::records::ResourceSnapshot;
@@ -30,10 +30,13 @@ pub enum Request {
     Poll,
     /// Let a tip in though it does not descend from the commit in force: a person said so.
     LetIn(CommitId),
-    /// Only these commits are named by records; others need not be kept.
-    Retain(BTreeSet<CommitId>),
-    /// Read a snapshot's payload again; [`News::Payload`] is the answer.
-    Payload(Arc<ResourceSnapshot>),
+    /// Commits that need not be kept any more may go.
+    Retain {
+        /// The commits that records name, as far as those accepted up to `at` were decided about.
+        named: BTreeSet<CommitId>,
+        /// The newest commit that whoever asks had heard of: what was accepted since is kept.
+        at: CommitId,
+    },
     /// Read a pull request as its merge into the commit in force would leave the tree.
     Candidate {
         /// The pull request.
@@ -78,7 +81,7 @@ pub enum CandidateError {
 /// What the source's thread tells the hall.
 #[derive(Debug)]
 pub enum News {
-    /// The commit that was in force before a restart, read again; or why it cannot be read.
+    /// The commit that was in force before a restart, read again; or why it cannot be read, which may be told more than once.
     Restored(Result<Arc<Tree>, String>),
     /// A commit is in force: it is pinned and checked.
     Accepted(Arc<Tree>),
@@ -126,16 +129,23 @@ pub fn source_spec(configuration: &Configuration) -> Result<SourceSpec, config::
     })
 }
 
-/// Starts following a source; the thread ends when the hall drops the sender.
+/// Where the source's threads are asked.
+pub struct Followed {
+    /// What needs the source itself, which may be far away.
+    pub requests: Sender<Request>,
+    /// Snapshots whose payload is to be read again; [`News::Payload`] is the answer. What is read is on this machine, so nothing
+    /// waits for a server that does not answer.
+    pub payloads: Sender<Arc<ResourceSnapshot>>,
+}
+
+/// Starts following a source; its threads end when the hall drops the senders.
 ///
 /// # Errors
 /// The source's configuration cannot be used.
-pub fn follow(
-    settings: Settings,
-    state_dir: &Path,
-    news: mpsc::UnboundedSender<News>,
-) -> Result<Sender<Request>, git::Error> {
+pub fn follow(settings: Settings, state_dir: &Path, news: mpsc::UnboundedSender<News>) -> Result<Followed, git::Error> {
     let source = Source::open(settings.spec, state_dir)?;
+    let reader = Arc::new(Mutex::new(source.reader().clone()));
+    let payloads = answer_payloads(Arc::clone(&reader), news.clone());
     let (requests, inbox) = channel();
     let wake = requests.clone();
     let watch = git::watch(&source, move || drop(wake.send(Request::Poll)));
@@ -145,8 +155,11 @@ pub fn follow(
     });
     let follower = Follower {
         source,
+        reader,
         cache: Cache::new(),
         accepted: settings.accepted,
+        standing: Standing::Unread,
+        fresh: Vec::new(),
         poll_interval: settings.poll_interval,
         on_rewrite: settings.on_rewrite,
         let_in: settings.let_in,
@@ -163,7 +176,26 @@ pub fn follow(
         .name("gitfleet-source".to_owned())
         .spawn(run)
         .expect("a thread can be started at startup");
-    Ok(requests)
+    Ok(Followed { requests, payloads })
+}
+
+/// Reads payloads in a thread of its own: a fetch may take minutes, and a rollback does not wait for it.
+fn answer_payloads(reader: Arc<Mutex<Reader>>, news: mpsc::UnboundedSender<News>) -> Sender<Arc<ResourceSnapshot>> {
+    let (payloads, inbox) = channel::<Arc<ResourceSnapshot>>();
+    let run = move || {
+        for snapshot in inbox {
+            let reader = reader.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            let payload = read_payload(&reader, &snapshot);
+            if news.send(News::Payload(snapshot, payload)).is_err() {
+                return;
+            }
+        }
+    };
+    std::thread::Builder::new()
+        .name("gitfleet-payloads".to_owned())
+        .spawn(run)
+        .expect("a thread can be started at startup");
+    payloads
 }
 
 /// Writes an error with its cause, which it does not repeat: that a server cannot be reached says little without why.
@@ -180,10 +212,26 @@ fn never() -> &'static AtomicBool {
     NEVER.get_or_init(AtomicBool::default)
 }
 
+/// What this life knows of the commit in force.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Standing {
+    /// It was not read yet, or could not be: it is tried again with each poll.
+    Unread,
+    /// It has errors, by the rules or the path of this life.
+    Refused,
+    /// The hall has its tree.
+    Read,
+}
+
 struct Follower {
     source: Source,
+    /// What payloads are read with, as of the last poll.
+    reader: Arc<Mutex<Reader>>,
     cache: Cache,
     accepted: Option<CommitId>,
+    standing: Standing,
+    /// The commits that came into force in this life, oldest first, without those before the last that the hall has spoken of.
+    fresh: Vec<CommitId>,
     poll_interval: Duration,
     on_rewrite: HistoryRewrite,
     /// A tip that a person let in.
@@ -204,15 +252,12 @@ impl Follower {
             match inbox.recv_timeout(self.pause()) {
                 Ok(Request::Poll) | Err(RecvTimeoutError::Timeout) => self.poll(),
                 Ok(Request::LetIn(commit)) => {
-                    self.let_in = Some(commit.clone());
-                    self.unread = Some(commit);
+                    self.let_in = Some(commit);
+                    // The branch may have moved on since: what was let in is not in force then.
+                    self.unread = self.source.tip().map(|tip| tip.commit.clone());
                     self.poll();
                 }
-                Ok(Request::Retain(commits)) => self.retain(&commits),
-                Ok(Request::Payload(snapshot)) => {
-                    let payload = read_payload(self.source.reader(), &snapshot);
-                    self.tell(News::Payload(snapshot, payload));
-                }
+                Ok(Request::Retain { named, at }) => self.retain(&named, &at),
                 // Who asked may have stopped waiting.
                 Ok(Request::Candidate { number, head, fetch, reply }) => {
                     drop(reply.send(self.candidate(number, &head, fetch)));
@@ -243,12 +288,22 @@ impl Follower {
         drop(self.news.send(news));
     }
 
-    /// Reads the commit in force again: what follows from it must not depend on what the tip is today.
+    /// Reads the commit in force again, where that has not succeeded yet: what follows from it must not depend on what the tip
+    /// is today.
     fn restore(&mut self) {
-        let Some(accepted) = self.accepted.clone() else { return };
-        let restored = read_commit(self.source.reader(), &accepted, &mut self.cache)
-            .map(Arc::new)
-            .map_err(|error| format!("the accepted commit {} cannot be read: {error}", accepted.short()));
+        let Some(accepted) = self.accepted.clone().filter(|_| self.standing == Standing::Unread) else { return };
+        let restored = match read_commit(self.source.reader(), &accepted, &mut self.cache) {
+            Ok(tree) => {
+                self.standing = Standing::Read;
+                Ok(Arc::new(tree))
+            }
+            Err(commit::Error::Refused(errors)) => {
+                self.standing = Standing::Refused;
+                let first = errors.first().map(|first| format!(", first of all {first}")).unwrap_or_default();
+                Err(format!("{}: {}{first}", accepted.short(), commit::Error::Refused(errors)))
+            }
+            Err(commit::Error::Git(error)) => Err(format!("{}: {}", accepted.short(), chain(&error))),
+        };
         self.tell(News::Restored(restored));
     }
 
@@ -278,6 +333,15 @@ impl Follower {
     }
 
     fn poll(&mut self) {
+        self.look();
+        *self.reader.lock().unwrap_or_else(PoisonError::into_inner) = self.source.reader().clone();
+        // A tip that is the commit in force and could not be read is read again as a tip.
+        if self.unread.is_none() || self.unread != self.accepted {
+            self.restore();
+        }
+    }
+
+    fn look(&mut self) {
         let moved = match self.source.poll(never()) {
             Ok(moved) => moved.map(|tip| tip.commit),
             Err(error) => {
@@ -294,7 +358,11 @@ impl Follower {
             return;
         };
         match self.consider(&tip) {
-            Ok(()) => (self.failures, self.failing, self.unread) = (0, false, None),
+            Ok(()) => {
+                (self.failures, self.failing, self.unread) = (0, false, None);
+                // A person's word is for the tip that was held then, and for no later one.
+                self.let_in = None;
+            }
             Err(error) => {
                 self.failing = true;
                 self.failures += 1;
@@ -306,11 +374,12 @@ impl Follower {
 
     /// Decides whether a new tip comes into force.
     fn consider(&mut self, tip: &CommitId) -> Result<(), git::Error> {
-        if self.accepted.as_ref() == Some(tip) {
+        if self.accepted.as_ref() == Some(tip) && self.standing == Standing::Read {
             self.tell(News::Unchanged);
             return Ok(());
         }
         if let Some(accepted) = &self.accepted
+            && accepted != tip
             && self.on_rewrite == HistoryRewrite::Hold
             && self.let_in.as_ref() != Some(tip)
             && !self.source.reader().descends(accepted, tip)?
@@ -322,22 +391,32 @@ impl Follower {
             Ok(tree) => {
                 self.source.reader().pin(&format!("{PIN_PREFIX}{tip}"), tip)?;
                 self.accepted = Some(tip.clone());
+                self.standing = Standing::Read;
+                self.fresh.push(tip.clone());
                 self.tell(News::Accepted(Arc::new(tree)));
             }
-            Err(commit::Error::Refused(errors)) => self.tell(News::Refused(tip.clone(), errors)),
+            Err(commit::Error::Refused(errors)) => {
+                if self.accepted.as_ref() == Some(tip) {
+                    self.standing = Standing::Refused;
+                }
+                self.tell(News::Refused(tip.clone(), errors));
+            }
             Err(commit::Error::Git(error)) => return Err(error),
         }
         Ok(())
     }
 
-    /// Drops the pins of commits that no record names.
-    fn retain(&self, commits: &BTreeSet<CommitId>) {
+    /// Drops the pins of commits that no record names, of those up to `at`: of later ones records may be on their way.
+    fn retain(&mut self, named: &BTreeSet<CommitId>, at: &CommitId) {
+        let heard = self.fresh.iter().position(|commit| commit == at).unwrap_or(0);
+        self.fresh.drain(..heard);
+        let is_kept = |commit: &CommitId| {
+            named.contains(commit) || self.fresh.contains(commit) || self.accepted.as_ref() == Some(commit)
+        };
         let reader = self.source.reader();
         let result = reader.pins().and_then(|pins| {
             let ours = pins.iter().filter(|(name, _)| name.starts_with(PIN_PREFIX));
-            for (name, _) in
-                ours.filter(|(_, commit)| !commits.contains(*commit) && self.accepted.as_ref() != Some(commit))
-            {
+            for (name, _) in ours.filter(|(_, commit)| !is_kept(commit)) {
                 reader.unpin(name)?;
             }
             Ok(())

@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -13,7 +12,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use super::clock;
 use super::console::{self, ConsoleTask, Doors};
 use super::core::{Batch, Core, Effect, Event, identity};
-use super::follow::{News, Request, Settings, follow, source_spec};
+use super::follow::{Followed, News, Request, Settings, follow, source_spec};
 use super::hub::{HubReport, HubSettings, HubTask};
 use super::member;
 use super::persist::Books;
@@ -87,7 +86,7 @@ pub struct Hall {
     instructions: mpsc::UnboundedReceiver<Instruction>,
     console: Option<ConsoleTask>,
     bases: mpsc::UnboundedReceiver<oneshot::Sender<Basis>>,
-    requests: Sender<Request>,
+    source_threads: Followed,
     news: mpsc::UnboundedReceiver<News>,
     changes: watch::Sender<u64>,
 }
@@ -116,13 +115,13 @@ impl Hall {
         let (accepted, let_in) = (core.accepted().cloned(), core.let_in().cloned());
         let settings = Settings { spec, poll_interval, on_rewrite, let_in, accepted };
         let (news_sender, news) = mpsc::unbounded_channel();
-        let requests = follow(settings, &state_dir, news_sender)?;
+        let source_threads = follow(settings, &state_dir, news_sender)?;
         let (member_events, events) = mpsc::unbounded_channel();
         let (ask_basis, bases) = mpsc::unbounded_channel();
         let Asked { questions, instructions, instruct, hints, repository } = asked;
         let console = match forge {
             Some((forge, settings)) => {
-                let (store, requests) = (Arc::clone(&store), requests.clone());
+                let (store, requests) = (Arc::clone(&store), source_threads.requests.clone());
                 let doors =
                     Doors { forge, store, requests, instructions: instruct, bases: ask_basis, hints, repository };
                 Some(ConsoleTask::start(settings, doors)?)
@@ -143,7 +142,7 @@ impl Hall {
             instructions,
             console,
             bases,
-            requests,
+            source_threads,
             news,
             changes,
         };
@@ -309,13 +308,13 @@ impl Hall {
                     }
                 }
                 Effect::ReadPayload(snapshot) => {
-                    if self.requests.send(Request::Payload(Arc::clone(&snapshot))).is_err() {
+                    if self.source_threads.payloads.send(Arc::clone(&snapshot)).is_err() {
                         self.take_in(Event::Source(News::Payload(snapshot, Err("the source is gone".to_owned()))));
                     }
                 }
-                Effect::LetIn(commit) => drop(self.requests.send(Request::LetIn(commit))),
+                Effect::LetIn(commit) => drop(self.source_threads.requests.send(Request::LetIn(commit))),
                 // Without its thread the source is not followed any more, which is told elsewhere.
-                Effect::Retain(commits) => drop(self.requests.send(Request::Retain(commits))),
+                Effect::Retain { named, at } => drop(self.source_threads.requests.send(Request::Retain { named, at })),
                 Effect::Console(news) => {
                     if let Some(console) = &self.console {
                         console.tell(news);

@@ -10,14 +10,15 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::json;
 
-use super::decide::Pass;
+use super::decide::{Pass, deletion_approvers};
 use super::persist::{self, SOURCE_NAME};
 use super::world::{PlacementState, World};
+use crate::api::annotations::STAGED_UPDATE_STRATEGY;
 use crate::api::placement::StrategyType;
 use crate::model::commands::{Command, Done, Person, Refusal, RefusalReason, Verb};
-use crate::model::id::{CommitId, PlacementKey};
+use crate::model::id::{ClusterName, CommitId, PlacementKey};
 use crate::model::records::{JournalEntry, Pause, SourceRecord};
-use crate::model::runs::{Approval, ApprovalRules, DELETION_GATE, Gate, RunPhase, RunRecord, StagePhase};
+use crate::model::runs::{Approval, ApprovalRules, DELETION_GATE, Gate, RunCause, RunPhase, RunRecord, StagePhase};
 use crate::rollout::rights::{Policy, may};
 use crate::rollout::staged::{self, Event, GateName, named_request};
 use crate::store::{self, Expected, Op, Store, records};
@@ -145,7 +146,10 @@ pub fn obey(
     now: Timestamp,
 ) -> Result<Obeyed, Refusal> {
     let run = aim.run.as_ref().and_then(|name| state.runs.get(name));
-    let narrowed = run.and_then(|run| run.approvers.as_deref());
+    let narrowed = match aim.stage.as_deref() {
+        Some(DELETION_GATE) => deletion_approvers(state, world),
+        _ => run.and_then(|run| run.approvers.as_deref()),
+    };
     let policy = Policy { rules: world.approvals, approvers: &world.approvers, narrowed };
     may(person, command.verb, &policy).map_err(|why| refusal(RefusalReason::NotAllowed, why))?;
     let mut pass = Pass::new(state.clone(), world, now);
@@ -211,11 +215,18 @@ impl Wish<'_> {
         let (mut run, at) = self.gate(&pass.state)?;
         staged::reject(&mut run, &at, self.person, self.command, self.now)?;
         let (snapshot, message) = (run.snapshot(), run.message.clone());
+        let is_rollback = matches!(run.cause, RunCause::Rollback { .. });
         pass.state.runs.insert(at.run.clone(), run);
-        if let Some(index) = snapshot {
-            pass.hold(index, format!("was rejected: {message}"));
-        }
-        Ok(format!("rejected: {} ends, and its snapshot is held until `gitfleet retry {}`", at.run, self.aim.placement))
+        // Where a rollback would have gone is not what is held, but what it would have left.
+        let is_new = |index: &u64| !is_rollback && !pass.has_succeeded(*index);
+        let what = match snapshot.filter(is_new) {
+            Some(index) => {
+                pass.hold(index, format!("was rejected: {message}"));
+                "its snapshot is held"
+            }
+            None => "its clusters stay as they are",
+        };
+        Ok(format!("rejected: {} ends, and {what} until `gitfleet retry {}`", at.run, self.aim.placement))
     }
 
     /// Approves or rejects the deletions that wait.
@@ -284,6 +295,13 @@ impl Wish<'_> {
         for binding in pass.state.bindings.values_mut().map(Arc::make_mut) {
             binding.started_at = binding.started_at.and_then(|at| at.checked_add(paused_for).ok());
         }
+        let failed = pass.failed_bindings();
+        let failed: BTreeSet<ClusterName> =
+            failed.iter().filter_map(|name| Some(pass.state.bindings.get(name)?.cluster.clone())).collect();
+        let active = pass.active_run().or_else(|| pass.last_run()).map(|run| run.name.clone());
+        if let Some(run) = active.and_then(|name| pass.state.runs.get_mut(&name)) {
+            staged::forgive(run, pause.at, |cluster| failed.contains(cluster), self.now);
+        }
         Ok(format!("resumed: {key} goes on"))
     }
 
@@ -291,12 +309,26 @@ impl Wish<'_> {
     fn retry(&self, pass: &mut Pass<'_>) -> Result<String, Refusal> {
         let key = &self.aim.placement;
         let mut what = Vec::new();
-        if let Some(held) = pass.state.record.held.take() {
-            pass.state.record.goal = None;
-            pass.state.record.last_automatic = None;
-            what.push(format!("snapshot {} is rolled out again", held.index));
-        }
+        let mut nothing = format!("nothing of {key} failed or is held");
         let is_external = pass.state.record.spec.strategy.type_ == StrategyType::External;
+        let is_written = is_external && !pass.state.record.annotations.contains_key(STAGED_UPDATE_STRATEGY);
+        if let Some(index) = pass.state.record.held.as_ref().map(|held| held.index) {
+            let run = Some(index).filter(|_| is_written).and_then(|index| pass.begin_written_again(index));
+            if is_written && run.is_none() {
+                nothing = format!(
+                    "{key} names no staged update strategy, so nothing goes to snapshot {index} by itself; write a run with \
+                     resourceSnapshotIndex {index}"
+                );
+            } else {
+                let record = &mut pass.state.record;
+                (record.held, record.goal, record.last_automatic) = (None, None, None);
+                let by = run.map(|run| format!(" by the run {run}")).unwrap_or_default();
+                what.push(format!("snapshot {index} is rolled out again{by}"));
+            }
+        }
+        for (rejected, by) in pass.ask_for_rejected() {
+            what.push(format!("what {rejected} was to do is asked for again by {by}"));
+        }
         let tried = pass.active_run().or_else(|| pass.last_run().filter(|_| is_external)).map(|run| run.name.clone());
         if let Some(run) = tried.and_then(|name| pass.state.runs.get_mut(&name)) {
             let rules = pass.world.approvals;
@@ -322,8 +354,7 @@ impl Wish<'_> {
             }
         }
         if what.is_empty() {
-            let message = format!("nothing of {key} failed or is held");
-            return Err(refusal(RefusalReason::NotPossible, message));
+            return Err(refusal(RefusalReason::NotPossible, nothing));
         }
         Ok(what.join("; "))
     }

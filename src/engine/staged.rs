@@ -9,7 +9,7 @@ use crate::api::object::{Object, without_nulls};
 use crate::api::staged::{StagedUpdateRunSpec, StagedUpdateStrategySpec};
 use crate::api::table::PLACEMENT_GROUP;
 use crate::model::id::PlacementKey;
-use crate::model::manifest::{Manifest, Origin};
+use crate::model::manifest::{InputError, Manifest, Origin};
 use crate::model::tree::Tree;
 use crate::yaml;
 
@@ -67,6 +67,23 @@ impl Staged {
     /// Returns the strategy of a name that a placement can use: in its namespace, or cluster-scoped.
     pub fn strategy(&self, placement: &PlacementKey, name: &str) -> Option<&Strategy> {
         self.strategies.get(&(placement.namespace.clone(), name.to_owned()))
+    }
+
+    /// Complains about runs that name a placement which the commit does not have.
+    pub fn orphans<'a>(&'a self, tree: &'a Tree) -> impl Iterator<Item = InputError> + 'a {
+        let orphans = self.runs.iter().filter(|(placement, _)| !tree.placements.contains_key(placement));
+        let named = orphans.flat_map(|(placement, runs)| runs.iter().map(move |(name, run)| (placement, name, run)));
+        named.map(|(placement, name, run)| InputError {
+            path: run.origin.path.to_string(),
+            line: run.origin.line,
+            object: None,
+            field: None,
+            message: format!(
+                "the run {name} names the {} {placement}, which the source does not have, and never begins",
+                placement.kind()
+            ),
+            hint: Some("add the placement, or remove the run".to_owned()),
+        })
     }
 
     /// Returns the runs that name a placement, by name.

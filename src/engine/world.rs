@@ -38,7 +38,7 @@ pub struct World {
     pub source: String,
     /// The accepted commit.
     pub tree: Arc<Tree>,
-    /// The fleet as scheduling sees it: the clusters git names.
+    /// The fleet as scheduling sees it: the clusters that git names and that have not left.
     pub clusters: Fleet,
     /// What is known of each cluster, those that left included.
     pub records: BTreeMap<ClusterName, ClusterRecord>,
@@ -122,6 +122,7 @@ impl PlacementState {
             conditions: Vec::new(),
             error: None,
             deletion_gate: None,
+            unreadable: BTreeSet::new(),
             removed: false,
             halted: None,
             paused: None,
@@ -296,20 +297,32 @@ fn desired_as(manifest: &Manifest, digest: Digest) -> Desired {
     Desired { id: manifest.id.clone(), key: manifest.id.key(), object: Arc::clone(&manifest.object), digest }
 }
 
-/// Returns the fleet as scheduling sees it: the clusters git names.
-pub fn clusters(tree: &Tree, records: &BTreeMap<ClusterName, ClusterRecord>, now: Timestamp) -> Fleet {
-    tree.clusters.iter().map(|(name, member)| (name.clone(), cluster(member, records.get(name), now))).collect()
+/// Returns the clusters of the fleet: those that git names, without those that left though it does.
+pub fn members<'a>(
+    tree: &'a Tree,
+    records: &'a BTreeMap<ClusterName, ClusterRecord>,
+) -> impl Iterator<Item = (&'a ClusterName, &'a MemberCluster)> {
+    tree.clusters.iter().filter(|(name, _)| !records.get(*name).is_some_and(|record| record.left))
 }
 
-/// Marks the clusters that a commit no longer names as left, and returns them. Where more than half of the fleet leaves at once
-/// they remember it: that is a moved folder or a wrong path more often than a wish.
+/// Returns the fleet as scheduling sees it.
+pub fn clusters(tree: &Tree, records: &BTreeMap<ClusterName, ClusterRecord>, now: Timestamp) -> Fleet {
+    members(tree, records).map(|(name, member)| (name.clone(), cluster(member, records.get(name), now))).collect()
+}
+
+/// Marks as left the clusters that a commit no longer names, and those that could be reached and that no entry of `members:`
+/// `is_listed` by any more; returns them. Where more than half of the fleet leaves at once they remember it: that is a moved
+/// folder or a wrong path more often than a wish.
 pub fn mark_leavers(
     records: &mut BTreeMap<ClusterName, ClusterRecord>,
     tree: &Tree,
+    is_listed: impl Fn(&ClusterName) -> bool,
     now: Timestamp,
 ) -> Vec<ClusterName> {
     let of = records.values().filter(|record| !record.left).count();
-    let leaves = |record: &&mut ClusterRecord| !record.left && !tree.clusters.contains_key(&record.name);
+    let is_lost = |record: &ClusterRecord| record.kind != MemberKind::Unreachable && !is_listed(&record.name);
+    let leaves =
+        |record: &&mut ClusterRecord| !record.left && (!tree.clusters.contains_key(&record.name) || is_lost(record));
     let mut leavers: Vec<&mut ClusterRecord> = records.values_mut().filter(leaves).collect();
     let left = leavers.len();
     for record in &mut leavers {

@@ -41,6 +41,10 @@ pub struct SourceRecord {
     /// The last failure to read the source (branch gone, no access), for people; `None` when it was read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
+    /// Why the commit in force could not be read since the daemon started, for people: until it is, or another is in force,
+    /// nothing is decided.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unrestored: Option<String>,
 }
 
 /// One object of a resource snapshot: its identity and where its payload stands in git.
@@ -221,6 +225,10 @@ pub struct PlacementRecord {
     /// The deletion gate, where one is closed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deletion_gate: Option<DeletionGate>,
+    /// Snapshots that clusters hold or go to and whose payload could not be read from git: clusters keep what they have, and it
+    /// is tried again.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub unreadable: BTreeSet<u64>,
     /// Gone from git; its objects are being removed, or wait for the deletion gate.
     #[serde(default)]
     pub removed: bool,
@@ -383,7 +391,7 @@ pub struct ClusterRecord {
     pub message: Option<String>,
     /// Since when it does or does not.
     pub since: Timestamp,
-    /// Gone from git: nothing on it is touched any more.
+    /// Gone from git, or from the configuration's `members:`: nothing on it is touched any more.
     #[serde(default)]
     pub left: bool,
     /// Who left with it, where that was more than half of the fleet: placements keep their bindings here until a person has

@@ -224,7 +224,7 @@ pub struct StageRecord {
     pub phase: StagePhase,
     /// Since when. Of `WaitingAfter` it is the instant from which a `TimedWait` counts.
     pub since: Timestamp,
-    /// When its first cluster was told to move, or it was skipped.
+    /// When its first cluster was told to move or found right, or it was skipped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_at: Option<Timestamp>,
     /// When it was done, or the run ended in it.

@@ -7,7 +7,7 @@ use super::placement::{PlacementView, is_right, why};
 use super::work::{self, Mode, listing};
 use crate::api::annotations::{self, PROGRESS_DEADLINE_DEFAULT};
 use crate::api::condition::{Condition, ConditionStatus, find_condition};
-use crate::model::records::{ApplyOutcome, Binding, ManifestStatus};
+use crate::model::records::{ApplyOutcome, Binding, ManifestStatus, PlacementRecord};
 use crate::model::runs::DELETION_GATE;
 
 mod staged;
@@ -54,6 +54,9 @@ pub fn converged(view: &PlacementView) -> Converged {
     let record = view.record;
     if !record.removed && record.error.is_none() && !view.is_scheduled() {
         return Converged::Progressing;
+    }
+    if let Some(why) = payload_missing(record) {
+        return Converged::Failed(why);
     }
     let is_staged = view.is_external() && !record.removed && record.error.is_none();
     if let Some(standing) = is_staged.then(|| staged::by_run(view)).flatten() {
@@ -103,6 +106,14 @@ pub fn converged(view: &PlacementView) -> Converged {
         return Converged::Failed("fewer clusters fit than the policy asks for".to_owned());
     }
     Converged::AllAtTarget
+}
+
+/// Says which payload cannot be read, if there is one: it is no cluster's fault, and no cluster moves to it.
+fn payload_missing(record: &PlacementRecord) -> Option<String> {
+    let first = record.unreadable.first().filter(|_| !record.removed)?;
+    Some(format!(
+        "the payload of snapshot {first} cannot be read from git; clusters keep what they have, and it is tried again"
+    ))
 }
 
 /// Returns what a closed deletion gate waits for.

@@ -267,6 +267,7 @@ impl Case {
             conditions: vec![],
             error: None,
             deletion_gate: None,
+            unreadable: BTreeSet::new(),
             removed: false,
             halted: None,
             paused: None,

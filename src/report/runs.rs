@@ -331,6 +331,7 @@ fn stage_conditions(run: &RunRecord, stage: &StageRecord) -> Vec<Condition> {
             progressing(False, "StageUpdatingWaiting", run.since, said(run, "too many clusters failed"))
         }
         (StagePhase::Pending, _) => vec![],
+        (StagePhase::WaitingBefore, phase) if phase.is_final() => done("StageUpdatingFailed", False, &end_words(run)),
         (StagePhase::WaitingBefore | StagePhase::WaitingAfter, _) => {
             progressing(False, "StageUpdatingWaiting", stage.since, waiting_words(run))
         }

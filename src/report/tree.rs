@@ -1,6 +1,8 @@
 //! The progress tree of `gitfleet status`: source, placements, clusters, in words.
 
-use jiff::Timestamp;
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
 
 use super::binding::binding_lists;
 use super::converge::{Converged, converged};
@@ -11,13 +13,16 @@ use super::work::{Mode, NAMED_OBJECTS_MAX, counted, listing};
 use crate::api::condition::{Condition, ConditionStatus, find_condition};
 use crate::model::id::{ClusterName, CommitId};
 use crate::model::ocm::OcmPlacementRecord;
-use crate::model::records::{Binding, ClusterDecision, DeletionGate, SourceRecord};
+use crate::model::records::{Binding, ClusterDecision, ClusterRecord, DeletionGate, SourceRecord};
 use crate::model::runs::DELETION_GATE;
 
 mod staged;
 
 /// Errors of a refused commit that are shown before the rest is only counted; `validate` shows all.
 pub const REFUSED_ERRORS_MAX: usize = 20;
+
+/// How long `status` names a cluster that left the fleet.
+pub const LEFT_SHOWN_MAX: SignedDuration = SignedDuration::from_hours(24);
 
 /// Digits of a digest that are shown; enough to name a gate.
 const DIGEST_SHOWN: usize = 12;
@@ -73,6 +78,8 @@ pub struct StatusView<'a> {
     pub branch: Option<&'a str>,
     /// The placements, in the order they are shown.
     pub placements: &'a [PlacementView<'a>],
+    /// Clusters, those that left included.
+    pub clusters: &'a BTreeMap<ClusterName, ClusterRecord>,
     /// OCM Placements, by namespace and name.
     pub ocm: &'a [OcmPlacementRecord],
     /// The moment of the view.
@@ -122,8 +129,19 @@ fn source_lines(view: &StatusView) -> Vec<Line> {
     let source = view.source;
     let short = |commit: &Option<CommitId>| commit.as_ref().map_or("none", CommitId::short).to_owned();
     let mut lines = Vec::new();
+    if let Some(why) = &source.unrestored {
+        let words = format!(
+            "✗ the commit in force cannot be read: {why}; nothing is decided, and clusters keep what they have"
+        );
+        lines.push(Line::default().with(Style::Bad, words));
+    }
     if !source.refused.is_empty() {
-        let heading = format!("commit {} is refused; {} stays in force", short(&source.seen), short(&source.accepted));
+        let seen = short(&source.seen);
+        let heading = if source.seen == source.accepted {
+            format!("commit {seen} is refused now")
+        } else {
+            format!("commit {seen} is refused; {} stays in force", short(&source.accepted))
+        };
         lines.push(Line::default().with(Style::Bad, "✗ ").with(Style::Strong, heading));
         for error in source.refused.iter().take(REFUSED_ERRORS_MAX) {
             lines.push(Line::default().with(Style::Plain, "    ").with(Style::Bad, error.to_string()));
@@ -150,7 +168,23 @@ fn source_lines(view: &StatusView) -> Vec<Line> {
         commits = commits.with(Style::Muted, ", seen ").with(Style::Plain, short(&source.seen));
     }
     lines.push(commits);
+    lines.extend(left_lines(view));
     lines
+}
+
+/// Names the clusters that left lately, by why: nothing else says so, because their bindings are gone.
+fn left_lines(view: &StatusView) -> Vec<Line> {
+    let is_new = |c: &&ClusterRecord| c.left && view.now.duration_since(c.since) < LEFT_SHOWN_MAX;
+    let mut left: BTreeMap<&str, Vec<&ClusterRecord>> = BTreeMap::new();
+    for cluster in view.clusters.values().filter(is_new) {
+        left.entry(cluster.message.as_deref().unwrap_or("left the fleet")).or_default().push(cluster);
+    }
+    let words = |(why, clusters): (&str, Vec<&ClusterRecord>)| {
+        let names = listing(clusters.iter().map(|cluster| cluster.name.to_string()));
+        let last = clusters.iter().map(|cluster| cluster.since).max().unwrap_or(view.now);
+        format!("  {names}: {why} (since {})", age(last, view.now))
+    };
+    left.into_iter().map(words).map(|words| Line::default().with(Style::Muted, words)).collect()
 }
 
 /// Lines with what branches off below them.
@@ -261,7 +295,10 @@ fn is_told_below(view: &PlacementView, standing: &Converged) -> bool {
         Converged::WaitingForPerson(_) => {
             by_run || record.closed_gate().is_some() || (record.paused.is_some() && !view.is_external())
         }
-        Converged::Failed(_) => record.error.is_none() && record.halted.is_none() && (by_run || record.held.is_some()),
+        Converged::Failed(_) => {
+            let is_own = record.error.is_some() || record.halted.is_some() || !record.unreadable.is_empty();
+            !is_own && (by_run || record.held.is_some())
+        }
         _ => false,
     }
 }
@@ -400,6 +437,7 @@ fn standing(binding: &Binding, mode: Mode) -> Option<&Condition> {
 
 /// Returns the line of a binding that no longer speaks for a picked cluster.
 fn leftover_line(view: &PlacementView, binding: &Binding, width: usize) -> Vec<Line> {
+    // Where more than half of the fleet left at once, bindings stay until a person has agreed.
     let gone = view.clusters.get(&binding.cluster).is_none_or(|c| c.left);
     let held = view.work(&binding.cluster).map_or(0, |w| w.held_deletions.len());
     let words = match (gone, view.offline(&binding.cluster)) {

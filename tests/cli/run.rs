@@ -6,7 +6,7 @@ use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::Stdio;
 use std::time::SystemTime;
 
-use crate::scratch::{CONFIG, Outcome, Scratch, annotated_placement, cluster, namespace, placement};
+use crate::scratch::{CONFIG, FLEET, Outcome, Scratch, annotated_placement, cluster, namespace, placement};
 
 const ONCE: [&str; 4] = ["run", "-c", CONFIG, "--once"];
 const ALL: [&str; 5] = [
@@ -139,6 +139,28 @@ fn a_cluster_that_leaves_keeps_what_it_has() {
     scratch.commit("west leaves");
     once(&scratch).text(0);
     assert_eq!(scratch.member("west"), ALL);
+}
+
+#[test]
+fn a_fleet_that_leaves_at_once_waits_for_a_person() {
+    let scratch = fleet();
+    once(&scratch).text(0);
+    scratch.write("clusters.yaml", &cluster("north", "n"));
+    scratch.commit("the fleet's file was overwritten");
+    let plan = scratch.run(&["plan", "--repo", FLEET, "--base", "HEAD~1", "--head", "HEAD"]);
+    assert!(plan.out.contains("2 of the 2 clusters of the fleet left it in one commit"), "{}", plan.out);
+    let found = once(&scratch);
+    assert_eq!(found.code, 3, "{}", found.err);
+    assert_eq!((scratch.member("west").len(), scratch.member("north").len()), (ALL.len(), 0));
+    let status = scratch.run(&["status", "-c", CONFIG]);
+    assert!(status.text(3).contains("clusters that left wait for a person"), "{}", status.out);
+    assert!(status.out.contains("east, west: what they hold stays there"), "{}", status.out);
+    let gate = scratch.run(&["get", "approvals", "-c", CONFIG, "-o", "json"]).json(0);
+    assert_eq!(gate["spec"]["leaving"], serde_json::json!(["east", "west"]), "{gate}");
+    scratch.run(&["approve", "web", "deletion", "-c", CONFIG]).text(0);
+    once(&scratch).text(0);
+    assert_eq!(scratch.member("west"), ALL, "what they hold stays there");
+    assert_eq!(scratch.member("north"), ALL);
 }
 
 #[test]

@@ -27,6 +27,7 @@ pub(super) struct Agenda {
     wakes: BTreeMap<PlacementKey, Timestamp>,
     ocm_wakes: BTreeMap<Key, Timestamp>,
     silences: BTreeMap<ClusterName, Timestamp>,
+    rereads: BTreeMap<PlacementKey, Timestamp>,
     /// When the store, which refused something, is tried again.
     retry_at: Option<Timestamp>,
 }
@@ -39,7 +40,8 @@ impl Agenda {
 
     /// Returns when time alone puts something here.
     pub fn next_wake(&self) -> Option<Timestamp> {
-        let wakes = self.wakes.values().chain(self.ocm_wakes.values()).chain(self.silences.values());
+        let clusters = self.silences.values();
+        let wakes = self.wakes.values().chain(self.ocm_wakes.values()).chain(clusters).chain(self.rereads.values());
         wakes.copied().chain(self.retry_at).min()
     }
 
@@ -49,6 +51,16 @@ impl Agenda {
         self.ocm.extend(take_due(&mut self.ocm_wakes, now));
         self.clusters.extend(take_due(&mut self.silences, now));
         self.retry_at = self.retry_at.filter(|at| *at > now);
+    }
+
+    /// Sets when the payloads of a placement that could not be read are read again.
+    pub fn read_again(&mut self, key: &PlacementKey, at: Timestamp) {
+        self.rereads.insert(key.clone(), at);
+    }
+
+    /// Takes the placements whose payloads are due to be read again.
+    pub fn take_rereads(&mut self, now: Timestamp) -> Vec<PlacementKey> {
+        take_due(&mut self.rereads, now)
     }
 
     /// Puts back what was taken from here and could not be written down: it is still to be decided, and nothing is before then.
@@ -126,6 +138,7 @@ impl Agenda {
         self.hold(key, BTreeSet::new());
         self.held.remove(key);
         self.wakes.remove(key);
+        self.rereads.remove(key);
     }
 
     fn hold(&mut self, key: &PlacementKey, clusters: BTreeSet<ClusterName>) {

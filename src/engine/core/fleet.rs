@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use super::super::member::{Command, Event};
 use super::super::ocm::dated_taints;
-use super::super::world::{cluster, clusters, mark_leavers, ocm_facts, silence_ends};
+use super::super::world::{cluster, clusters, mark_leavers, members, ocm_facts, silence_ends};
 use super::{Batch, Core, Effect, write_down};
 use crate::api::annotations::SUSPENDED;
 use crate::api::cluster::MemberCluster;
@@ -19,11 +19,16 @@ use crate::model::tree::Tree;
 use crate::model::work::WorkOrder;
 use crate::store::records;
 
+/// Why a cluster has left that git still names.
+const UNLISTED: &str =
+    "left the fleet: no entry of `members:` in the configuration names it any more; what it holds stays there";
+
 impl Core {
     /// Begins and ends to talk to members as git and the configuration say.
     pub(super) fn note_members(&mut self, before: &Tree, now: Timestamp) {
         let tree = Arc::clone(&self.world.tree);
-        for name in mark_leavers(&mut self.world.records, &tree, now) {
+        let is_listed = |name: &ClusterName| self.configuration.member(name).is_some();
+        for name in mark_leavers(&mut self.world.records, &tree, is_listed, now) {
             tracing::warn!(cluster = %name, "left the fleet; what it holds stays there");
             self.stop_member(&name);
             self.agenda.clusters.insert(name);
@@ -41,7 +46,8 @@ impl Core {
             };
             let begin = || ClusterRecord::new(name.clone(), now);
             let record = self.world.records.entry(name.clone()).or_insert_with(begin);
-            if record.left {
+            // Whom no entry of `members:` names any more comes back with one.
+            if record.left && (access.is_some() || record.kind == MemberKind::Unreachable) {
                 *record = begin();
             }
             // Scheduling asks who reads the labels; overrides may read any of them.
@@ -49,12 +55,15 @@ impl Core {
                 self.agenda.concerns_holders(name);
             }
             note_git(record, member, now);
-            record.kind = kind;
+            if !record.left {
+                record.kind = kind;
+            }
             if kind == MemberKind::Directory {
                 record.properties.clear();
                 record.properties_unknown = None;
             }
             let reason = match (&access, suspended) {
+                (None, _) if record.left => Some(UNLISTED),
                 (None, _) => Some("no entry of `members:` in the configuration names it"),
                 (_, true) => Some("suspended by the annotation gitfleet.io/suspended"),
                 _ => None,
@@ -155,7 +164,10 @@ impl Core {
     /// What a member holds is known before anything is ordered of it.
     fn note_inventory(&mut self, cluster: &ClusterName, inventory: BTreeMap<PlacementKey, BTreeSet<ObjectKey>>) {
         for (key, inventory) in inventory {
-            let known = self.placements.get(&key).and_then(|state| state.works.get(cluster));
+            // What was reported and is not written down yet is newer than what is.
+            let reported = self.reports.get(&key).and_then(|reports| reports.get(cluster));
+            let written = || self.placements.get(&key).and_then(|state| state.works.get(cluster));
+            let known = reported.or_else(written);
             if known.is_none_or(|work| work.inventory != inventory) {
                 let work = known.map(|work| WorkStatus::clone(work)).unwrap_or_default();
                 let work = Arc::new(WorkStatus { inventory, ..work });
@@ -191,9 +203,15 @@ impl Core {
     pub(super) fn refresh_clusters(&mut self, batch: &mut Batch, now: Timestamp) {
         let tree = Arc::clone(&self.world.tree);
         let stale = std::mem::take(&mut self.agenda.clusters);
-        if tree.clusters.keys().eq(self.world.clusters.iter().map(|(name, _)| name)) {
+        let is_same = members(&tree, &self.world.records).map(|(name, _)| name).eq(self
+            .world
+            .clusters
+            .iter()
+            .map(|(name, _)| name));
+        if is_same {
             for name in &stale {
-                let Some(member) = tree.clusters.get(name) else { continue };
+                let is_known = self.world.clusters.contains(name.as_str());
+                let Some(member) = tree.clusters.get(name).filter(|_| is_known) else { continue };
                 let seen = cluster(member, self.world.records.get(name), now);
                 let change = self.world.clusters.set(name.clone(), seen);
                 self.agenda.changed(&change);

@@ -4,13 +4,13 @@ use jiff::Timestamp;
 
 use super::super::explain::explain;
 use super::super::obey::{let_in, obey, resolve};
-use super::super::persist;
+use super::super::persist::{self, SOURCE_NAME};
 use super::super::plan::Basis;
-use super::{Batch, Core};
+use super::{Batch, Core, write_down};
 use crate::model::commands::{Command, Done, Person, Refusal, RefusalReason};
 use crate::model::explanation::{Explanation, Query};
 use crate::rollout::rights::{Policy, may};
-use crate::store::Op;
+use crate::store::{Op, records};
 
 impl Core {
     /// Returns what the plan of a pull request starts from.
@@ -41,9 +41,12 @@ impl Core {
             let policy = Policy { rules: self.world.approvals, approvers: &self.world.approvers, narrowed: None };
             may(person, command.verb, &policy)
                 .map_err(|message| Refusal { reason: RefusalReason::NotAllowed, message })?;
-            let (commit, done) = let_in(&mut self.source, command, now)?;
-            self.write_source(&mut batch);
-            batch.let_in = Some(commit);
+            let mut source = self.source.clone();
+            let (commit, done) = let_in(&mut source, command, now)?;
+            if !write_down(&mut batch, records::source_key(SOURCE_NAME), &source) {
+                return Err(busy("it cannot be written down; the daemon's log says why"));
+            }
+            (batch.source, batch.let_in) = (Some(source), Some(commit));
             done
         } else {
             let aim = resolve(&self.placements, command)?;

@@ -1,6 +1,5 @@
 //! The source's side: what it says, and what a commit in force changes.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -11,9 +10,9 @@ use super::super::overrides;
 use super::super::persist::{self, SOURCE_NAME};
 use super::super::staged::Staged;
 use super::super::world::{Payload, PlacementState};
-use super::{Batch, Core, Effect, write_down};
+use super::{Batch, Core, Effect, PAYLOAD_RETRY, write_down};
 use crate::config::Configuration;
-use crate::model::id::{CommitId, PlacementKey};
+use crate::model::id::PlacementKey;
 use crate::model::records::ResourceSnapshot;
 use crate::model::tree::Tree;
 use crate::store::records;
@@ -24,11 +23,18 @@ impl Core {
         match news {
             News::Restored(Ok(tree)) => return self.accept(&tree, now),
             News::Restored(Err(reason)) => {
-                tracing::error!(reason, "clusters keep what they have");
+                tracing::error!(
+                    reason,
+                    "the commit in force cannot be read; nothing is decided and clusters keep what they have until it can, or \
+                     another commit is in force"
+                );
+                self.source.unrestored = Some(reason);
                 return;
             }
-            News::Payload(snapshot, payload) => return self.load_payload(&snapshot, payload),
-            _ => {}
+            News::Payload(snapshot, payload) => return self.load_payload(&snapshot, payload, now),
+            // What a person let in is for the tip that was held then: whatever is said of a tip ends it.
+            News::Accepted(_) | News::Unchanged | News::Refused(..) | News::Rewritten(_) => self.source.let_in = None,
+            News::Readable | News::Failed(_) => {}
         }
         self.source.failure = None;
         self.source_seen = true;
@@ -105,8 +111,12 @@ impl Core {
         self.source.seen = commit;
         self.source.refused.clear();
         self.source.held_rewrite = None;
+        self.source.unrestored = None;
         let before = std::mem::replace(&mut self.world.tree, Arc::clone(tree));
         self.world.staged = Staged::of(tree);
+        for orphan in self.world.staged.orphans(tree) {
+            tracing::warn!("{orphan}");
+        }
         self.world.overrides.follow(tree, &overrides::named(self.placements.values()), now);
         let disruptions = std::mem::replace(&mut self.world.disruptions, Disruptions::of(tree));
         self.note_members(&before, now);
@@ -128,9 +138,19 @@ impl Core {
             self.agenda.placements.extend(self.world.disruptions.differing(&disruptions));
             self.note_concerned(tree.commit.as_ref());
         }
-        let named: BTreeSet<CommitId> =
-            self.placements.values().flat_map(|p| p.snapshots.values().map(|s| s.commit.clone())).collect();
-        self.effects.push(Effect::Retain(named));
+        // What is with the store may name a commit that no record here names yet.
+        self.retain_due = self.outstanding;
+        if !self.outstanding {
+            self.retain();
+        }
+    }
+
+    /// Says which commits are to be kept. What was decided must be written down.
+    pub(super) fn retain(&mut self) {
+        let Some(at) = self.world.tree.commit.clone() else { return };
+        let snapshots = self.placements.values().flat_map(|p| p.snapshots.values());
+        let named = snapshots.map(|s| s.commit.clone()).chain([at.clone()]).collect();
+        self.effects.push(Effect::Retain { named, at });
     }
 
     /// Asks for the payload that a placement needs and that no selection gives: after a restart and for ways back, older
@@ -146,17 +166,31 @@ impl Core {
         }
     }
 
-    fn load_payload(&mut self, snapshot: &ResourceSnapshot, payload: Result<Payload, String>) {
+    /// Asks again for payloads that could not be read a while ago, and are still needed.
+    pub(super) fn read_again(&mut self, now: Timestamp) {
+        for key in self.agenda.take_rereads(now) {
+            let Some(state) = self.placements.get(&key) else { continue };
+            for snapshot in state.snapshots_in_use().filter(|s| state.unreadable.contains(&s.index)) {
+                if self.reading.insert((key.clone(), snapshot.index)) {
+                    self.effects.push(Effect::ReadPayload(Arc::clone(snapshot)));
+                }
+            }
+        }
+    }
+
+    fn load_payload(&mut self, snapshot: &ResourceSnapshot, payload: Result<Payload, String>, now: Timestamp) {
         let key = &snapshot.placement;
         self.reading.remove(&(key.clone(), snapshot.index));
         let Some(state) = self.placements.get_mut(key) else { return };
         match payload {
             Ok(payload) => {
                 state.payloads.insert(snapshot.index, Arc::new(payload));
+                state.unreadable.remove(&snapshot.index);
             }
             Err(reason) => {
-                tracing::error!(placement = %key, reason, "payload missing; clusters keep what they have");
+                tracing::error!(placement = %key, reason, "payload missing; clusters keep what they have, and it is tried again");
                 state.unreadable.insert(snapshot.index);
+                self.agenda.read_again(key, now + PAYLOAD_RETRY);
             }
         }
         self.agenda.placements.insert(key.clone());

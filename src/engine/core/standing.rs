@@ -49,6 +49,9 @@ impl Core {
             worst = worse(worst, self.converged(state, now));
         }
         worst = worse(worst, self.hub_standing());
+        if let Some(reason) = &self.source.unrestored {
+            return worse(worst, Converged::Failed(format!("the commit in force cannot be read: {reason}")));
+        }
         if let Some(reason) = &self.source.failure {
             return worse(worst, Converged::Failed(reason.clone()));
         }

@@ -10,7 +10,7 @@ use crate::api::condition::ConditionStatus;
 use crate::model::id::ClusterName;
 use crate::model::overrides::PickedOverrides;
 use crate::model::records::{Binding, BindingState};
-use crate::model::runs::{RunPhase, RunRecord};
+use crate::model::runs::{ClusterPhase, RunPhase, RunRecord};
 use crate::report::binding::settled_work;
 use crate::rollout::staged::{Seen, Situation, Step, advance, catch_up, reached};
 use crate::rollout::{Health, Limits, MaxFailures, Readiness, health};
@@ -30,9 +30,11 @@ impl Pass<'_> {
             }
         };
         let seen = self.seen(&run, &limits, &BTreeSet::new());
+        // Without the payload nobody can be told what to hold.
+        let is_unreadable = run.snapshot().is_some_and(|index| self.state.unreadable.contains(&index));
         let situation = Situation {
             clusters: &seen,
-            stop: self.state.record.paused.is_some(),
+            stop: self.state.record.paused.is_some() || is_unreadable,
             max_failures,
             rules: self.world.approvals,
             asks_no_gate: false,
@@ -46,45 +48,44 @@ impl Pass<'_> {
         }
     }
 
-    /// Brings clusters that did not answer when their turn came to what their stage has reached; of several runs that passed
-    /// over a cluster the newest counts.
+    /// Brings clusters that did not answer when their turn came to what their stage has reached: each run those that it answers
+    /// for.
     pub(super) fn catch_up(&mut self) {
         let Ok((limits, max_failures)) = self.stage_limits() else { return };
-        let mut names: Vec<(u64, String)> = self
-            .state
-            .runs
-            .values()
-            .filter(|run| run.frozen.is_some())
-            .map(|run| (run.sequence, run.name.clone()))
-            .collect();
-        names.sort_unstable_by(|a, b| b.cmp(a));
-        let mut taken: BTreeSet<ClusterName> = BTreeSet::new();
         let mut any = false;
-        for (_, name) in names {
-            let Some(mut run) = self.state.runs.get(&name).cloned() else { continue };
-            let own: Vec<ClusterName> = reached(&run).into_iter().cloned().collect();
-            if run.phase.is_final() && own.iter().any(|cluster| !taken.contains(cluster)) {
-                let is_in_force = self.is_in_force(&run);
-                if !is_in_force {
-                    taken.extend(own.iter().cloned());
-                }
-                let seen = self.seen(&run, &limits, &taken);
-                let situation = Situation {
-                    clusters: &seen,
-                    stop: self.state.record.paused.is_some() || !is_in_force,
-                    max_failures,
-                    rules: self.world.approvals,
-                    asks_no_gate: true,
-                };
-                let step = catch_up(&mut run, &situation, self.now);
-                any |= !step.notes.is_empty();
-                self.take(run, &step);
-            }
-            taken.extend(own);
+        for (mut run, taken) in self.ended() {
+            let is_in_force = self.is_in_force(&run);
+            let seen = self.seen(&run, &limits, &taken);
+            let is_unreadable = run.snapshot().is_some_and(|index| self.state.unreadable.contains(&index));
+            let situation = Situation {
+                clusters: &seen,
+                stop: self.state.record.paused.is_some() || !is_in_force || is_unreadable,
+                max_failures,
+                rules: self.world.approvals,
+                asks_no_gate: true,
+            };
+            let step = catch_up(&mut run, &situation, self.now);
+            any |= !step.notes.is_empty();
+            self.take(run, &step);
         }
         if any && self.active_run().is_none() {
             self.note_success();
         }
+    }
+
+    /// Returns the ended runs that answer for clusters or do not know yet that a newer one does, the newest first, each with its
+    /// clusters that are not its own any more.
+    fn ended(&self) -> Vec<(RunRecord, BTreeSet<ClusterName>)> {
+        let mut ended = Vec::new();
+        for (run, own) in self.answering().into_iter().filter(|(run, _)| run.phase.is_final()) {
+            let is_in_force = self.is_in_force(run);
+            let is_taken = |cluster: &ClusterName| !is_in_force || !own.contains(cluster);
+            if !own.is_empty() || expects_any(run, is_taken) {
+                let taken = reached(run).into_iter().filter(|cluster| is_taken(cluster)).cloned().collect();
+                ended.push((run.clone(), taken));
+            }
+        }
+        ended
     }
 
     /// Returns the limits of runs: what cannot be tracked is available at once.
@@ -196,6 +197,17 @@ impl Pass<'_> {
             self.state.record.superseded = 0;
         }
     }
+}
+
+/// Tells whether an ended run says of any of these clusters that it is still to do something there.
+fn expects_any(run: &RunRecord, of: impl Fn(&ClusterName) -> bool) -> bool {
+    let expects = |phase: ClusterPhase| match phase {
+        ClusterPhase::Deferred | ClusterPhase::Updating => true,
+        ClusterPhase::Pending => run.phase == RunPhase::Succeeded,
+        ClusterPhase::Succeeded | ClusterPhase::Failed | ClusterPhase::Skipped => false,
+    };
+    let mut clusters = run.stages.iter().chain(&run.deletion).flat_map(|stage| &stage.clusters);
+    clusters.any(|cluster| expects(cluster.phase) && of(&cluster.name))
 }
 
 /// Says why a binding failed, in the member's own words where there are any.

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
+use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
 use super::Pass;
@@ -117,7 +118,7 @@ impl Pass<'_> {
         run: &RunRecord,
         strategy: &StagedUpdateStrategySpec,
         to_update: &[&Binding],
-        to_delete: BTreeSet<ClusterName>,
+        mut to_delete: BTreeSet<ClusterName>,
     ) -> Result<(Vec<PlannedStage>, BTreeSet<ClusterName>), Unready> {
         if let RunCause::Rollback { of, .. } = &run.cause
             && let Some(bad) = self.state.runs.get(of)
@@ -131,13 +132,14 @@ impl Pass<'_> {
         let clusters: BTreeMap<ClusterName, BTreeMap<String, String>> = to_update.iter().map(labels).collect();
         let mut planned = stages(strategy, &clusters)
             .map_err(|error| Unready::Refused(format!("the stages of {} cannot be computed: {error}", run.strategy)))?;
-        if let RunCause::FollowUp { .. } = run.cause
+        if let RunCause::FollowUp { of } = &run.cause
             && let Some(index) = run.snapshot()
         {
-            let unfinished = self.unfinished_clusters(index);
+            let clusters = self.follow_up_clusters(of, index);
             for stage in &mut planned {
-                stage.clusters.retain(|cluster| unfinished.contains(cluster));
+                stage.clusters.retain(|cluster| clusters.contains(cluster));
             }
+            to_delete.retain(|cluster| clusters.contains(cluster));
         }
         Ok((planned, to_delete))
     }
@@ -149,7 +151,7 @@ impl Pass<'_> {
         run: &RunRecord,
         snapshot: u64,
     ) -> StageRecord {
-        let asks = !matches!(run.cause, RunCause::Rollback { .. }) || !self.has_passed(snapshot);
+        let asks = !matches!(run.cause, RunCause::Rollback { .. }) || !self.has_passed(snapshot, &planned.name);
         let stage = strategy.stages.iter().find(|stage| asks && stage.name == planned.name);
         let tasks = |of: fn(&Stage) -> &Vec<crate::api::staged::StageTask>| {
             let tasks = stage.into_iter().flat_map(of);
@@ -202,10 +204,13 @@ impl Pass<'_> {
         then.cloned().unwrap_or_else(|| self.desired_overrides(cluster, snapshot))
     }
 
-    /// Tells whether a snapshot passed its gates once: it succeeded everywhere, or a run of it did.
-    fn has_passed(&self, snapshot: u64) -> bool {
-        let has_succeeded = |run: &RunRecord| run.phase == RunPhase::Succeeded && run.snapshot() == Some(snapshot);
-        self.state.record.last_succeeded == Some(snapshot) || self.state.runs.values().any(has_succeeded)
+    /// Tells whether a snapshot passed the gates of a stage once: it succeeded everywhere, or a run of it did, and had clusters
+    /// there. A stage without clusters asks nobody.
+    fn has_passed(&self, snapshot: u64, stage: &str) -> bool {
+        let runs = self.state.runs.values();
+        let mut runs = runs.filter(|run| run.phase == RunPhase::Succeeded && run.snapshot() == Some(snapshot));
+        let has_passed = |found: &StageRecord| found.name == stage && found.phase == StagePhase::Succeeded;
+        self.state.record.last_succeeded == Some(snapshot) || runs.any(|run| run.stages.iter().any(has_passed))
     }
 
     fn deletion_stage(&self, clusters: &BTreeSet<ClusterName>) -> StageRecord {
@@ -231,11 +236,11 @@ impl Pass<'_> {
         }
     }
 
-    /// Computes what approvals of each stage are approvals of: SHA-256 over the placement, the snapshot, what every cluster of
-    /// the run is to hold, the stages in order, and the stage's own clusters.
+    /// Computes what approvals of each stage are approvals of: SHA-256 over the placement, the snapshot, how objects are applied,
+    /// what every cluster of the run is to hold, the stages in order, and the stage's own clusters.
     fn digest_stages(&mut self, run: &mut RunRecord) {
         let Some(frozen) = &run.frozen else { return };
-        let mut common = format!("{}\n{}\n", run.placement, frozen.hash);
+        let mut common = format!("{}\n{}\n{}\n", run.placement, frozen.hash, json!(frozen.apply_strategy));
         for cluster in run.stages.iter().flat_map(|stage| &stage.clusters) {
             let works = self.works_digest(&cluster.name, frozen.snapshot, &cluster.overrides);
             writeln!(common, "{} {works}", cluster.name).expect("writing to a string cannot fail");

@@ -1,14 +1,15 @@
 //! Which staged update runs a placement has: written ones, those that begin by themselves, and what ends them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use serde_json::json;
 
 use super::Pass;
 use crate::api::annotations::{ON_FAILURE, STAGED_UPDATE_STRATEGY, WHEN_SUPERSEDED};
+use crate::api::placement::StrategyType;
 use crate::api::staged::RunState;
 use crate::engine::staged::WrittenRun;
-use crate::model::id::ClusterName;
+use crate::engine::world::{PlacementState, World};
 use crate::model::records::{Binding, BindingState, HeldSnapshot};
 use crate::model::runs::{ClusterPhase, RunCause, RunPhase, RunRecord, StagePhase, StageRecord};
 use crate::rollout::staged::phases::end_run;
@@ -28,7 +29,6 @@ impl Pass<'_> {
             let before = self.run_phases();
             self.wake_at = None;
             self.begin_automatic_run();
-            self.supersede();
             self.begin_follow_up();
             self.freeze_next();
             self.advance_active();
@@ -108,18 +108,6 @@ impl Pass<'_> {
         self.newest_run().filter(|run| run.sequence >= self.state.record.runs_from)
     }
 
-    /// Tells whether clusters that an ended run still owes something are to get it: its snapshot is kept, and neither a rollback
-    /// nor anything else has moved them since.
-    pub(super) fn is_in_force(&self, run: &RunRecord) -> bool {
-        let takes_back = |newer: &RunRecord| {
-            let is_rollback = matches!(newer.cause, RunCause::Rollback { .. });
-            is_rollback && newer.sequence > run.sequence && newer.snapshot() != run.snapshot()
-        };
-        run.sequence >= self.state.record.runs_from
-            && run.snapshot().is_some_and(|index| self.state.snapshots.contains_key(&index))
-            && !self.state.runs.values().any(takes_back)
-    }
-
     fn end_run(&mut self, name: &str, phase: RunPhase, message: &str) {
         let Some(run) = self.state.runs.get_mut(name) else { return };
         end_run(run, phase, message, self.now);
@@ -165,7 +153,7 @@ impl Pass<'_> {
         }
     }
 
-    fn begin_run(
+    pub(super) fn begin_run(
         &mut self,
         name: String,
         cause: RunCause,
@@ -197,8 +185,19 @@ impl Pass<'_> {
         self.state.runs.insert(name, run);
     }
 
+    /// Begins the written run anew that brought a snapshot which is held since. Returns its name, if there is one.
+    pub(in crate::engine) fn begin_written_again(&mut self, index: u64) -> Option<String> {
+        let is_it = |run: &&RunRecord| {
+            matches!(run.cause, RunCause::Written { .. }) && run.phase.is_final() && run.snapshot() == Some(index)
+        };
+        let ended = self.state.runs.values().filter(is_it).max_by_key(|run| run.sequence)?.clone();
+        self.leave_behind(ended.sequence);
+        self.begin_run(ended.name.clone(), ended.cause, ended.strategy, ended.wanted_snapshot, ended.state);
+        Some(ended.name)
+    }
+
     /// Returns `name`, or the first of `name-2`, `name-3` and so on that no run has.
-    fn free_name(&self, name: &str) -> String {
+    pub(super) fn free_name(&self, name: &str) -> String {
         let mut numbered = (2..).map(|number| format!("{name}-{number}"));
         let is_free = |name: &String| !self.state.runs.contains_key(name);
         Some(name.to_owned()).filter(is_free).or_else(|| numbered.find(is_free)).expect("numbers do not end")
@@ -206,9 +205,13 @@ impl Pass<'_> {
 
     /// Every new snapshot of a placement that names a strategy gets a run; one that was rolled back or rejected does not.
     fn begin_automatic_run(&mut self) {
-        let record = &self.state.record;
-        let Some(strategy) = record.annotations.get(STAGED_UPDATE_STRATEGY).cloned() else { return };
+        let Some(strategy) = self.state.record.annotations.get(STAGED_UPDATE_STRATEGY).cloned() else { return };
+        let is_waiting = |run: &RunRecord| run.cause == RunCause::Snapshot && run.phase == RunPhase::Pending;
+        for run in self.state.runs.values_mut().filter(|run| is_waiting(run) && run.frozen.is_none()) {
+            run.strategy.clone_from(&strategy);
+        }
         let Some((index, hash)) = self.state.newest().map(|newest| (newest.index, newest.hash.clone())) else { return };
+        let record = &self.state.record;
         let is_held = record.held.as_ref().is_some_and(|held| held.hash == hash);
         if is_held || record.error.is_some() || record.last_automatic.is_some_and(|last| last >= index) {
             return;
@@ -219,66 +222,32 @@ impl Pass<'_> {
         }
         self.state.record.last_automatic = Some(index);
         let name = self.free_name(&format!("{}-{index}", self.state.record.key.name));
+        // Of several that wait only the newest is kept.
+        let waiting = self.state.runs.values().filter(|run| is_waiting(run)).map(|run| run.name.clone()).collect();
+        self.supersede(waiting, &name);
         self.begin_run(name, RunCause::Snapshot, strategy, Some(index), None);
     }
 
-    /// A newer snapshot's run takes the place of runs that began by themselves: before their next cluster, or, with `Queue`,
-    /// only where they have not begun or cannot go on.
-    fn supersede(&mut self) {
-        let automatic = self.state.runs.values().filter(|run| run.cause == RunCause::Snapshot);
-        let Some(newest) = automatic.max_by_key(|run| run.sequence).filter(|run| !run.phase.is_final()) else { return };
-        let (name, sequence, snapshot) = (newest.name.clone(), newest.sequence, newest.snapshot());
+    /// Tells whether a run ends where another begins: before its next cluster, and never one that a person wrote. It does where
+    /// it waits to begin and is older, or cannot go on. Else a snapshot's own run alone takes its place, unless the placement says
+    /// `Queue`.
+    fn gives_way(&self, run: &RunRecord, to: &RunRecord) -> bool {
+        let is_written = |run: &RunRecord| matches!(run.cause, RunCause::Written { .. });
+        let may_take = is_written(to) || to.cause == RunCause::Snapshot;
+        if run.phase.is_final() || run.name == to.name || is_written(run) || !may_take {
+            return false;
+        }
         let queues = self.state.record.annotations.get(WHEN_SUPERSEDED).is_some_and(|value| value == "Queue");
-        let gives_way = |run: &&RunRecord| {
-            let is_older = run.sequence < sequence && run.snapshot() != snapshot && !run.phase.is_final();
-            let is_written = matches!(run.cause, RunCause::Written { .. });
-            let is_stuck = matches!(run.phase, RunPhase::Pending | RunPhase::Halted) || waits_for_joiners(run);
-            is_older && !is_written && (!queues || is_stuck)
-        };
-        let older: Vec<String> = self.state.runs.values().filter(gives_way).map(|run| run.name.clone()).collect();
-        for run in older {
+        let is_replaced = !queues && !is_written(to) && run.snapshot() != to.snapshot();
+        let is_stuck = run.phase == RunPhase::Halted || waits_for_absent(run);
+        is_stuck || (run.sequence < to.sequence && (is_replaced || run.phase == RunPhase::Pending))
+    }
+
+    fn supersede(&mut self, runs: Vec<String>, by: &str) {
+        for run in runs {
             self.state.record.superseded += 1;
-            self.end_run(&run, RunPhase::Superseded, &format!("the run {name} of a newer snapshot takes its place"));
+            self.end_run(&run, RunPhase::Superseded, &format!("the run {by} takes its place"));
         }
-    }
-
-    /// Clusters that are not right though the last run has finished (they joined, or what they hold changed otherwise than
-    /// by a snapshot), and clusters that are no longer picked, get a run of their own through the same stages.
-    fn begin_follow_up(&mut self) {
-        let all_final = self.state.runs.values().all(|run| run.phase.is_final());
-        let Some(last) = self.last_run().filter(|run| run.phase == RunPhase::Succeeded && all_final) else { return };
-        let Some(index) = last.snapshot().filter(|index| self.state.snapshots.contains_key(index)) else { return };
-        if self.state.record.error.is_some() || !self.policy_is_settled() || self.unfinished_clusters(index).is_empty()
-        {
-            return;
-        }
-        let of = match &last.cause {
-            RunCause::FollowUp { of } => of.clone(),
-            _ => last.name.clone(),
-        };
-        let strategy = last.strategy.clone();
-        let name = self.free_name(&of);
-        self.begin_run(name, RunCause::FollowUp { of }, strategy, Some(index), None);
-    }
-
-    /// Returns the clusters that are to hold a snapshot and do not, and those that are no longer picked. A cluster whose turn
-    /// came while it did not answer is brought there by the run that deferred it.
-    pub(super) fn unfinished_clusters(&self, index: u64) -> BTreeSet<ClusterName> {
-        let (to_come, to_go) = (self.deferred(|run| &run.stages), self.deferred(|run| run.deletion.as_slice()));
-        let is_unfinished = |binding: &&Binding| match binding.state {
-            _ if binding.deleting => false,
-            BindingState::Unscheduled => !to_go.contains(&binding.cluster),
-            _ => !self.is_at(binding, index) && !to_come.contains(&binding.cluster),
-        };
-        self.state.bindings().filter(is_unfinished).map(|binding| binding.cluster.clone()).collect()
-    }
-
-    /// Returns the clusters of some stages that wait to be caught up with, by runs that are finished.
-    fn deferred(&self, stages: impl Fn(&RunRecord) -> &[StageRecord]) -> BTreeSet<ClusterName> {
-        let finished = self.state.runs.values().filter(|run| run.phase == RunPhase::Succeeded && self.is_in_force(run));
-        let stages = finished.flat_map(stages).filter(|stage| stage.phase.is_reached());
-        let clusters = stages.flat_map(|stage| &stage.clusters);
-        clusters.filter(|cluster| cluster.phase == ClusterPhase::Deferred).map(|cluster| cluster.name.clone()).collect()
     }
 
     /// Tells whether a binding is told to hold a snapshot as the placement wants it now.
@@ -295,30 +264,28 @@ impl Pass<'_> {
         self.state.bindings().all(|binding| !binding.deleting && self.is_at(binding, index))
     }
 
-    /// The newest pending run that can begin does, if none is under way. Rollbacks come first.
+    /// Pending runs that can begin do, where none is under way or the one that is gives way; it ends at that very moment, so
+    /// that a run which cannot begin stops nobody. Rollbacks come first.
     fn freeze_next(&mut self) {
-        let active = self.active_run().map(|run| run.name.clone());
-        let mut pending: Vec<(bool, u64, String)> = self
-            .state
-            .runs
-            .values()
-            .filter(|run| run.phase == RunPhase::Pending)
+        let pending = self.state.runs.values().filter(|run| run.phase == RunPhase::Pending && run.frozen.is_none());
+        let mut pending: Vec<(bool, u64, String)> = pending
             .map(|run| (!matches!(run.cause, RunCause::Rollback { .. }), run.sequence, run.name.clone()))
             .collect();
         pending.sort();
-        let mut busy = active;
         for (_, _, name) in pending {
-            let Some(mut run) = self.state.runs.get(&name).cloned() else { continue };
-            let outcome = match &busy {
-                Some(other) => Err(Unready::Waits(format!("waits until the run {other} is finished"))),
+            let known = self.state.runs.get(&name).filter(|run| run.phase == RunPhase::Pending);
+            let Some(mut run) = known.cloned() else { continue };
+            let outcome = match self.active_run().filter(|other| !self.gives_way(other, &run)) {
+                Some(other) => Err(Unready::Waits(format!("waits until the run {} is finished", other.name))),
                 None => self.freeze(&mut run),
             };
             match outcome {
                 Ok(()) => {
+                    let others = self.state.runs.values().filter(|other| self.gives_way(other, &run));
+                    self.supersede(others.map(|other| other.name.clone()).collect(), &name);
                     let facts = json!({"run": name, "snapshot": run.snapshot()});
                     self.note("RunStarted", None, facts);
                     (run.refused, run.message) = (false, String::new());
-                    busy = Some(name.clone());
                 }
                 Err(Unready::Waits(why)) => (run.refused, run.message) = (false, why),
                 Err(Unready::Refused(why)) => {
@@ -402,14 +369,31 @@ pub(super) enum Unready {
     Refused(String),
 }
 
-/// Tells whether a follow-up run waits for clusters alone that do not answer: nobody knows for how long.
-fn waits_for_joiners(run: &RunRecord) -> bool {
+/// Returns who may judge the deletions of a placement, as its strategy says at the last commit that had it: that of the run
+/// under way, of the annotation, or of the newest run. Absent narrows nothing.
+pub(in crate::engine) fn deletion_approvers<'a>(state: &'a PlacementState, world: &'a World) -> Option<&'a str> {
+    let record = &state.record;
+    if record.spec.strategy.type_ != StrategyType::External {
+        return None;
+    }
+    let active = state.runs.values().find(|run| run.frozen.is_some() && !run.phase.is_final());
+    let newest = active.or_else(|| state.runs.values().max_by_key(|run| run.sequence));
+    let named = active.map(|run| &run.strategy).or_else(|| record.annotations.get(STAGED_UPDATE_STRATEGY));
+    let named = named.or_else(|| newest.map(|run| &run.strategy));
+    match named.and_then(|name| world.staged.strategy(&record.key, name)) {
+        Some(strategy) => strategy.approvers.as_deref(),
+        None => newest.and_then(|run| run.approvers.as_deref()),
+    }
+}
+
+/// Tells whether a run beside the newest snapshot's waits for clusters alone that do not answer: nobody knows for how long.
+fn waits_for_absent(run: &RunRecord) -> bool {
     use ClusterPhase::{Deferred, Skipped, Succeeded};
     let stage = run.stages.iter().find(|stage| !stage.phase.is_done());
     let is_over =
         |stage: &StageRecord| stage.clusters.iter().all(|c| matches!(c.phase, Deferred | Succeeded | Skipped));
     let waits = stage.is_some_and(|stage| stage.phase == StagePhase::Updating && is_over(stage));
-    waits && matches!(run.cause, RunCause::FollowUp { .. })
+    waits && matches!(run.cause, RunCause::FollowUp { .. } | RunCause::Rollback { .. })
 }
 
 fn wanted_snapshot(document: &WrittenRun) -> Option<u64> {

@@ -1,11 +1,13 @@
 //! Stories of staged rollouts: commits, members, people and time, told to `decide` one after the other.
 
+mod answering;
 mod events;
 mod gates;
 mod guard;
 mod history;
 mod leaving;
 mod leaving_at_once;
+mod rejecting;
 mod runs;
 mod sample;
 mod superseding;
@@ -38,6 +40,10 @@ const STRATEGY: &str = "apiVersion: placement.kubernetes-fleet.io/v1beta1\nkind:
     metadata: {name: s}\nspec:\n  stages:\n    - {name: one, labelSelector: {matchLabels: {stage: one}}, afterStageTasks: [{type: Approval}]}\n    \
     - {name: two, labelSelector: {matchLabels: {stage: two}}}\n    - {name: three, labelSelector: {matchLabels: {stage: three}}}\n---\n";
 
+/// All clusters at once, without gates.
+const ONE_STAGE: &str = "apiVersion: placement.kubernetes-fleet.io/v1beta1\nkind: ClusterStagedUpdateStrategy\n\
+    metadata: {name: s}\nspec: {stages: [{name: all, labelSelector: {}, maxConcurrency: 100%}]}\n---\n";
+
 /// A MemberCluster of a stage.
 fn member(name: &str, stage: &str) -> String {
     super::super::fixtures::member(name, &format!("labels: {{stage: {stage}}}"))
@@ -49,6 +55,22 @@ fn placement(annotations: &str) -> String {
 }
 
 const AUTOMATIC: &str = "gitfleet.io/staged-update-strategy: s";
+/// The same, and nobody is asked about deletions.
+const UNGUARDED: &str = "gitfleet.io/staged-update-strategy: s, gitfleet.io/deletion-guard: 'Off'";
+
+/// The placement `p` on clusters by name.
+fn fixed(annotations: &str, clusters: &str) -> String {
+    let more =
+        format!(", policy: {{placementType: PickFixed, clusterNames: [{clusters}]}}, strategy: {{type: External}}");
+    super::super::fixtures::placement("p", annotations, &more)
+}
+
+/// The placement `p` that takes objects over by force.
+fn forced() -> String {
+    let more =
+        ", strategy: {type: External, applyStrategy: {type: ServerSideApply, serverSideApplyConfig: {force: true}}}";
+    super::super::fixtures::placement("p", AUTOMATIC, more)
+}
 
 /// A run of placement `p` by strategy `s`, with more of its spec in flow style.
 fn run(name: &str, more: &str) -> String {
@@ -152,7 +174,7 @@ impl Story {
         let named = super::super::overrides::named([&self.state]);
         self.world.overrides.follow(&self.world.tree, &named, self.now);
         self.world.disruptions = Disruptions::of(&self.world.tree);
-        mark_leavers(&mut self.world.records, &self.world.tree, self.now);
+        mark_leavers(&mut self.world.records, &self.world.tree, |_| true, self.now);
         for name in self.world.tree.clusters.keys() {
             let record = ClusterRecord { kind: MemberKind::Live, ..ClusterRecord::new(name.clone(), self.now) };
             self.world.records.insert(name.clone(), record);
@@ -193,7 +215,9 @@ impl Story {
         let decision = decide(self.state.clone(), &self.world, self.now);
         for entry in &decision.journal {
             let cluster = entry.cluster.as_ref().map(|cluster| format!(" {cluster}")).unwrap_or_default();
-            self.journal.push(format!("{}{cluster}", entry.event));
+            let snapshot = entry.facts.get("snapshot").filter(|_| entry.event.starts_with("Placement"));
+            let snapshot = snapshot.map(|snapshot| format!(" {snapshot}")).unwrap_or_default();
+            self.journal.push(format!("{}{cluster}{snapshot}", entry.event));
         }
         self.orders = decision.orders.into_iter().map(|order| (order.cluster.clone(), order)).collect();
         self.state = decision.state;

@@ -15,7 +15,7 @@ const CLUSTER: &str =
 struct Place {
     dir: TempDir,
     news: mpsc::UnboundedReceiver<News>,
-    requests: Sender<Request>,
+    followed: Followed,
     accepted: Arc<Tree>,
 }
 
@@ -48,31 +48,62 @@ fn map(name: &str, value: &str) -> String {
     format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}, namespace: web}}\ndata: {{k: '{value}'}}\n")
 }
 
+/// Makes a repository with some files, and returns its first commit.
+fn repository(dir: &TempDir, files: &[(&str, &str)]) -> CommitId {
+    let repo = dir.path().join("repo");
+    fs::create_dir(&repo).unwrap();
+    git(&repo, &["init", "-q", "-b", "main"]);
+    commit(&repo, files)
+}
+
+fn spec(dir: &TempDir) -> SourceSpec {
+    SourceSpec {
+        location: format!("file://{}", dir.path().join("repo").display()),
+        branch: Some("main".to_owned()),
+        path: ".".to_owned(),
+        ..SourceSpec::default()
+    }
+}
+
+/// Begins to follow it, as a remote, with what an earlier life accepted.
+fn begin(dir: &TempDir, accepted: Option<CommitId>) -> (Followed, mpsc::UnboundedReceiver<News>) {
+    let poll_interval = Duration::from_hours(1);
+    let spec = spec(dir);
+    let settings = Settings { spec, poll_interval, on_rewrite: HistoryRewrite::Hold, let_in: None, accepted };
+    let (sender, news) = mpsc::unbounded_channel();
+    (follow(settings, &dir.path().join("state"), sender).unwrap(), news)
+}
+
+/// Says what news there is, with commits by the names they have here.
+fn told(news: Option<News>, names: &[(&CommitId, &str)]) -> String {
+    let named = |commit: &CommitId| {
+        names
+            .iter()
+            .find(|(known, _)| *known == commit)
+            .map_or_else(|| commit.to_string(), |(_, name)| (*name).to_owned())
+    };
+    let of = |tree: &Tree| tree.commit.as_ref().map(named).unwrap_or_default();
+    match news.expect("the source is followed") {
+        News::Restored(Ok(tree)) => format!("restored {}", of(&tree)),
+        News::Restored(Err(_)) => "not restored".to_owned(),
+        News::Accepted(tree) => format!("accepted {}", of(&tree)),
+        News::Refused(commit, _) => format!("refused {}", named(&commit)),
+        News::Rewritten(commit) => format!("held {}", named(&commit)),
+        News::Failed(why) => format!("failed: {why}"),
+        News::Unchanged => "unchanged".to_owned(),
+        News::Readable => "readable".to_owned(),
+        News::Payload(..) => "payload".to_owned(),
+    }
+}
+
 impl Place {
     /// Follows a repository with some files, as a remote.
     fn following(files: &[(&str, &str)]) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let repo = dir.path().join("repo");
-        fs::create_dir(&repo).unwrap();
-        git(&repo, &["init", "-q", "-b", "main"]);
-        commit(&repo, files);
-        let spec = SourceSpec {
-            location: format!("file://{}", repo.display()),
-            branch: Some("main".to_owned()),
-            path: ".".to_owned(),
-            ..SourceSpec::default()
-        };
-        let settings = Settings {
-            spec,
-            poll_interval: Duration::from_hours(1),
-            on_rewrite: HistoryRewrite::Hold,
-            let_in: None,
-            accepted: None,
-        };
-        let (sender, mut news) = mpsc::unbounded_channel();
-        let requests = follow(settings, &dir.path().join("state"), sender).unwrap();
+        repository(&dir, files);
+        let (followed, mut news) = begin(&dir, None);
         let Some(News::Accepted(accepted)) = news.blocking_recv() else { unreachable!("the first commit is good") };
-        Self { dir, news, requests, accepted }
+        Self { dir, news, followed, accepted }
     }
 
     fn repo(&self) -> PathBuf {
@@ -91,13 +122,13 @@ impl Place {
 
     fn candidate(&self, number: u64, head: &CommitId, fetch: bool) -> Result<Candidate, CandidateError> {
         let (reply, answer) = oneshot::channel();
-        self.requests.send(Request::Candidate { number, head: head.clone(), fetch, reply }).unwrap();
+        self.followed.requests.send(Request::Candidate { number, head: head.clone(), fetch, reply }).unwrap();
         answer.blocking_recv().unwrap()
     }
 
     fn accept(&mut self, files: &[(&str, &str)]) -> CommitId {
         let tip = commit(&self.repo(), files);
-        self.requests.send(Request::Poll).unwrap();
+        self.followed.requests.send(Request::Poll).unwrap();
         let deadline = std::time::Instant::now() + PATIENCE;
         while std::time::Instant::now() < deadline {
             if let Some(News::Accepted(tree)) = self.news.blocking_recv()
@@ -160,8 +191,8 @@ fn why_a_pull_request_cannot_be_read() {
         assert!(why.contains(wanted) && why.starts_with(&format!("pull request {number}: ")), "{why}");
     }
     assert!(place.candidate(3, &good, true).is_ok(), "and the next is read again");
-    place.requests.send(Request::Forget { number: 3 }).unwrap();
-    place.requests.send(Request::Forget { number: 99 }).unwrap();
+    place.followed.requests.send(Request::Forget { number: 3 }).unwrap();
+    place.followed.requests.send(Request::Forget { number: 99 }).unwrap();
     assert!(place.candidate(3, &good, true).is_ok(), "and fetched again");
 }
 
@@ -173,7 +204,7 @@ fn what_is_in_force_stays_parsed() {
     let head = place.pull(1, "main", &[("x.yaml", &map("x", "2"))]);
     place.candidate(1, &head, true).unwrap();
     commit(&place.repo(), &[("y.yaml", &map("yy", "1"))]);
-    place.requests.send(Request::Poll).unwrap();
+    place.followed.requests.send(Request::Poll).unwrap();
     let Some(News::Accepted(tree)) = place.news.blocking_recv() else { unreachable!("the commit is good") };
     assert!(Arc::ptr_eq(&before, &object(&tree)), "it was not parsed again");
 }
@@ -185,10 +216,84 @@ fn what_landed_is_answered() {
     let tip = place.accept(&[("x.yaml", &map("x", "1"))]);
     let landed = |from: Option<CommitId>, to: CommitId| {
         let (reply, answer) = oneshot::channel();
-        place.requests.send(Request::Landed { from, to, reply }).unwrap();
+        place.followed.requests.send(Request::Landed { from, to, reply }).unwrap();
         answer.blocking_recv().unwrap()
     };
     let found = landed(old, tip.clone()).unwrap();
     assert_eq!(found.iter().map(|c| (&c.commit, c.subject.as_str())).collect::<Vec<_>>(), [(&tip, "change")]);
     assert!(landed(None, CommitId::new("x")).is_err());
+}
+
+#[test]
+fn a_commit_in_force_that_could_not_be_restored_is_read_again() {
+    let broken = CLUSTER.replace("spec: {}", "spec: {nope: 1}");
+    let rows: [(&str, &str, Option<&str>, &[&str]); 4] = [
+        ("the mirror was lost", CLUSTER, None, &["not restored", "accepted x"]),
+        ("the rules refuse it now", &broken, None, &["not restored", "refused x"]),
+        ("and the next is good", &broken, Some(CLUSTER), &["not restored", "accepted y"]),
+        (
+            "the mirror was lost, and the next is refused",
+            CLUSTER,
+            Some(&broken),
+            &["not restored", "refused y", "restored x"],
+        ),
+    ];
+    for (name, first, second, wanted) in rows {
+        let dir = tempfile::tempdir().unwrap();
+        let x = repository(&dir, &[("c.yaml", first)]);
+        let y = second.map(|second| commit(&dir.path().join("repo"), &[("c.yaml", second)]));
+        let y = y.unwrap_or_else(|| CommitId::new("none"));
+        let (followed, mut news) = begin(&dir, Some(x.clone()));
+        let told: Vec<String> = wanted.iter().map(|_| told(news.blocking_recv(), &[(&x, "x"), (&y, "y")])).collect();
+        assert_eq!(told, wanted, "{name}");
+        drop(followed);
+    }
+}
+
+#[test]
+fn a_person_lets_a_tip_in_once() {
+    let mut place = Place::following(&[("c.yaml", CLUSTER)]);
+    let repo = place.repo();
+    let root = git(&repo, &["commit-tree", "-m", "other", "HEAD^{tree}"]);
+    git(&repo, &["reset", "-q", "--hard", &root]);
+    let (other, mut names) = (CommitId::new(root), Vec::new());
+    let mut next = |request: Option<Request>, names: &[(&CommitId, &str)]| {
+        request.into_iter().for_each(|request| place.followed.requests.send(request).unwrap());
+        told(place.news.blocking_recv(), names)
+    };
+    names.push((&other, "other"));
+    assert_eq!(next(Some(Request::Poll), &names), "held other");
+    assert_eq!(next(Some(Request::LetIn(other.clone())), &names), "accepted other");
+    let child = commit(&repo, &[("x.yaml", &map("x", "1"))]);
+    names.push((&child, "child"));
+    assert_eq!(next(Some(Request::Poll), &names), "accepted child");
+    git(&repo, &["reset", "-q", "--hard", other.as_str()]);
+    assert_eq!(next(Some(Request::Poll), &names), "held other", "the word was for another rewrite");
+    git(&repo, &["reset", "-q", "--hard", child.as_str()]);
+    assert_eq!(next(Some(Request::Poll), &names), "unchanged");
+    assert_eq!(next(Some(Request::LetIn(other.clone())), &names), "unchanged", "it is the tip no more");
+}
+
+#[test]
+fn what_was_accepted_after_the_hall_last_heard_stays_pinned() {
+    let mut place = Place::following(&[("c.yaml", CLUSTER)]);
+    let heard = place.accept(&[("x.yaml", &map("x", "1"))]);
+    let unheard = place.accept(&[("x.yaml", &map("x", "2"))]);
+    let newest = place.accept(&[("x.yaml", &map("x", "3"))]);
+    let rows: [(&str, Option<&CommitId>, &CommitId, &[&CommitId]); 3] = [
+        ("decided about one", None, &heard, &[&heard, &unheard, &newest]),
+        ("about the last, which names the one before", Some(&unheard), &newest, &[&unheard, &newest]),
+        ("and does not any more", None, &newest, &[&newest]),
+    ];
+    for (name, named, at, wanted) in rows {
+        let request = Request::Retain { named: named.into_iter().cloned().collect(), at: at.clone() };
+        place.followed.requests.send(request).unwrap();
+        // An answer comes after what was asked before.
+        let (reply, answer) = oneshot::channel();
+        place.followed.requests.send(Request::Branch { reply }).unwrap();
+        answer.blocking_recv().unwrap();
+        let mirror = Source::open(spec(&place.dir), &place.dir.path().join("state")).unwrap();
+        let pins = mirror.reader().pins().unwrap();
+        assert_eq!(pins.values().collect::<BTreeSet<_>>(), wanted.iter().copied().collect(), "{name}");
+    }
 }

@@ -114,6 +114,8 @@ async fn supervise<Delays: Iterator<Item = Duration>>(
         // The hall is gone only when everything ends.
         drop(events.send(Event::Offline { cluster: name.clone(), reason }));
         tokio::time::sleep(pause).await;
+        // Everything is ordered anew, and then with what the fields were before.
+        while inbox.try_recv().is_ok() {}
         drop(events.send(Event::Restarted { cluster: name.clone() }));
     }
 }

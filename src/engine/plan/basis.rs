@@ -19,7 +19,7 @@ use crate::model::facts;
 use crate::model::id::{ClusterName, PlacementKey};
 use crate::model::overrides::OverrideRef;
 use crate::model::records::{
-    ApplyOutcome, Availability, BindingState, ClusterRecord, ManifestStatus, MemberKind, WorkStatus,
+    ApplyOutcome, Availability, BindingState, ClusterRecord, ManifestStatus, MassLeave, MemberKind, WorkStatus,
 };
 use crate::model::runs::ApprovalRules;
 use crate::model::tree::Tree;
@@ -61,13 +61,22 @@ impl Basis {
         self.placements.keys().filter(|key| self.world.tree.placements.contains_key(key))
     }
 
-    /// Returns the world once a head is in force.
+    /// Returns the clusters that a head takes from the fleet, where those are so many that a person must agree.
+    pub(super) fn mass_leave(&self, head: &Tree, now: Timestamp) -> BTreeMap<ClusterName, MassLeave> {
+        let mut records = self.world.records.clone();
+        let left = mark_leavers(&mut records, head, |_| true, now);
+        left.into_iter().filter_map(|name| records[&name].left_with.map(|with| (name, with))).collect()
+    }
+
+    /// Returns the world once a head is in force. Whoever leaves has left: a plan tells of the end.
     pub(super) fn world_after(&self, head: &Arc<Tree>, now: Timestamp) -> World {
         if !self.observed {
             return imagined(head, Some(&self.world), now);
         }
         let record = |(name, member): (&ClusterName, &MemberCluster)| {
-            let known = self.world.records.get(name).filter(|record| !record.left).cloned();
+            // One that no entry of `members:` names any more has left though the tree in force names it.
+            let is_known = |record: &&ClusterRecord| !record.left || self.world.tree.clusters.contains_key(name);
+            let known = self.world.records.get(name).filter(is_known).cloned();
             let mut record = known.unwrap_or_else(|| answering(name, member, now));
             record.labels.clone_from(&member.labels);
             record.taints.clone_from(&member.spec.taints);
@@ -75,9 +84,7 @@ impl Basis {
             record.stated = facts::stated(member);
             (name.clone(), record)
         };
-        let mut records = self.world.records.clone();
-        mark_leavers(&mut records, head, now);
-        records.extend(head.clusters.iter().map(record).collect::<Vec<_>>());
+        let records: BTreeMap<ClusterName, ClusterRecord> = head.clusters.iter().map(record).collect();
         let fleet = clusters(head, &records, now);
         World {
             source: self.world.source.clone(),
@@ -102,9 +109,7 @@ fn answering(name: &ClusterName, member: &MemberCluster, now: Timestamp) -> Clus
 /// Returns the world in which every cluster of the tree answers, and OCM Placements go on from what they decided `before`.
 pub(in crate::engine) fn imagined(tree: &Arc<Tree>, before: Option<&World>, now: Timestamp) -> World {
     let record = |(name, member): (&ClusterName, &MemberCluster)| (name.clone(), answering(name, member, now));
-    let mut records = before.map(|world| world.records.clone()).unwrap_or_default();
-    mark_leavers(&mut records, tree, now);
-    records.extend(tree.clusters.iter().map(record));
+    let records: BTreeMap<ClusterName, ClusterRecord> = tree.clusters.iter().map(record).collect();
     let fleet = tree.clusters.iter().map(|(name, member)| (name.clone(), described(member, now))).collect();
     with_fleet(tree, before, (fleet, records), &BTreeSet::new(), now)
 }

@@ -18,16 +18,17 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use rayon::prelude::*;
 
-use super::decide::decide;
+use super::decide::{decide, is_guarded};
 use super::ocm::Ocm;
 use super::world::{PlacementState, World};
 use crate::api::condition::find_condition;
+use crate::deliver::guard;
 use crate::model::id::{ClusterName, ObjectKey, PlacementKey};
 use crate::model::ocm::OcmPlacementRecord;
 use crate::model::plan::{
     Changes, ClusterChanges, DeletionPlan, OcmPlan, PlacementPlan, Plan, Resource, ResourceChanges, SnapshotPlan,
 };
-use crate::model::records::ResourceSnapshot;
+use crate::model::records::{MassLeave, PlacementRecord, ResourceSnapshot};
 use crate::model::tree::Tree;
 use crate::schedule::ocm::Key;
 pub use basis::Basis;
@@ -60,25 +61,29 @@ fn planned(basis: Option<&Basis>, head: &Arc<Tree>, now: Timestamp) -> Plan {
 struct Planned {
     world: World,
     after: Vec<PlacementState>,
+    leaving: BTreeMap<ClusterName, MassLeave>,
 }
 
 impl Planned {
     fn of(basis: Option<&Basis>, head: &Arc<Tree>, now: Timestamp) -> Self {
         let world = basis.map_or_else(|| imagined(head, None, now), |basis| basis.world_after(head, now));
         let after = decided(basis, &world, now);
-        Self { world, after }
+        let leaving = basis.map(|basis| basis.mass_leave(head, now)).unwrap_or_default();
+        Self { world, after, leaving }
     }
 
     /// Says what it comes to.
     fn plan(&self, basis: Option<&Basis>) -> Plan {
         let world = &self.world;
         let outlooks = Outlooks::new(self.after.par_iter().map(|state| Outlook::new(state, world)).collect());
-        let placements = outlooks.all.par_iter().map(|outlook| placement_plan(outlook, &outlooks, basis));
+        let placements =
+            outlooks.all.par_iter().map(|outlook| placement_plan(outlook, &outlooks, basis, &self.leaving));
         Plan {
             commit: world.tree.commit.clone(),
             placements: placements.collect(),
             ocm_placements: ocm_plans(&world.ocm, basis.map(|basis| &basis.world.ocm)),
             errors: Vec::new(),
+            warnings: world.staged.orphans(&world.tree).collect(),
         }
     }
 }
@@ -123,7 +128,12 @@ fn ocm_plans(ocm: &Ocm, base: Option<&Ocm>) -> Vec<OcmPlan> {
 }
 
 /// Says what becomes of a placement.
-fn placement_plan(outlook: &Outlook<'_>, outlooks: &Outlooks<'_>, basis: Option<&Basis>) -> PlacementPlan {
+fn placement_plan(
+    outlook: &Outlook<'_>,
+    outlooks: &Outlooks<'_>,
+    basis: Option<&Basis>,
+    leaving: &BTreeMap<ClusterName, MassLeave>,
+) -> PlacementPlan {
     let record = &outlook.state.record;
     let old = basis.and_then(|basis| Some((basis.placements.get(&record.key)?, &basis.world)));
     let state = old.map(|(state, _)| state);
@@ -143,13 +153,27 @@ fn placement_plan(outlook: &Outlook<'_>, outlooks: &Outlooks<'_>, basis: Option<
         rollout: stages::rollout_plan(outlook.state, outlook.world),
         works: outlook.works(outlooks),
         deletions: old.map(|(old, world)| deletions(outlook, outlooks, old, world)).unwrap_or_default(),
-        deletion_guard: record.closed_gate().map(|gate| gate.reason.clone()),
+        deletion_guard: deletion_guard(record, state, leaving),
         changes: basis.map(|_| Changes {
             resources: resource_changes(state.and_then(PlacementState::newest), in_force),
             clusters: cluster_changes(state, outlook),
             overridden: old.map(|(old, world)| outlook.overridden_otherwise(old, world)).unwrap_or_default(),
         }),
     }
+}
+
+/// Says why a person must look first: at clusters of the placement that leave with more than half of the fleet, at deletions.
+fn deletion_guard(
+    record: &PlacementRecord,
+    old: Option<&PlacementState>,
+    leaving: &BTreeMap<ClusterName, MassLeave>,
+) -> Option<String> {
+    let bound: BTreeSet<&ClusterName> =
+        old.into_iter().flat_map(PlacementState::bindings).map(|binding| &binding.cluster).collect();
+    let left: Vec<&MassLeave> = bound.into_iter().filter_map(|cluster| leaving.get(cluster)).collect();
+    let leave = left.first().filter(|_| is_guarded(record)).map(|with| guard::leave_words(**with, left.len()));
+    let deletions = record.closed_gate().map(|gate| gate.reason.clone());
+    leave.into_iter().chain(deletions).reduce(|all, more| format!("{all}; {more}"))
 }
 
 /// Returns what goes from each cluster: what it holds and shall not hold any more. What another placement places there

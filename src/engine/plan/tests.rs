@@ -191,6 +191,46 @@ fn how_rollouts_are_announced() {
         let said = rollout.error.as_deref().unwrap_or_default();
         assert!(said.contains(error) && said.is_empty() == error.is_empty(), "{name}: {said}");
         assert_eq!(of(&plan, "p").works.len(), 1, "{name}");
+        let warnings: Vec<String> = plan.warnings.iter().map(ToString::to_string).collect();
+        let is_orphan = warnings.iter().any(|it| it.contains("the run r names the ClusterResourcePlacement x"));
+        assert_eq!((is_orphan, warnings.len()), (name == "a run of another", usize::from(is_orphan)), "{warnings:?}");
+        assert!(!is_orphan || !plan.has_errors(), "{name}: it harms nobody");
+    }
+}
+
+#[test]
+fn stages_that_do_not_fit_the_fleet() {
+    let external = "  strategy: {type: External}\n";
+    let annotated = |name: &str| {
+        placement("p", "web", external)
+            .replace("{name: p}", &format!("{{name: p, annotations: {{gitfleet.io/staged-update-strategy: {name}}}}}"))
+    };
+    let rows = [
+        ("{name: s, labelSelector: {}}, {name: t, labelSelector: {}}", "stages s and t both select a, b;"),
+        (
+            "{name: s, labelSelector: {matchLabels: {no: where}}}",
+            "2 clusters that the placement picked are in no stage: a, b;",
+        ),
+        ("{name: s, labelSelector: {}, sortingLabelKey: order}", "cluster a does not have it"),
+        ("{name: s, labelSelector: {}, sortingLabelKey: wave}", "cluster b has \"first\" there"),
+        (
+            "{name: s, labelSelector: {}, afterStageTasks: [{type: TimedWait, waitTime: 0s}]}",
+            "stage s: the waitTime \"0s\" of its TimedWait is no time",
+        ),
+    ];
+    for (stages, expected) in rows {
+        let fleet = [("a", "1"), ("b", "first")].map(|(name, wave)| {
+            cluster(name)
+                .replace(&format!("{{name: {name}}}"), &format!("{{name: {name}, labels: {{wave: '{wave}'}}}}"))
+        });
+        let strategy = format!(
+            "---\napiVersion: placement.kubernetes-fleet.io/v1beta1\nkind: ClusterStagedUpdateStrategy\nmetadata: {{name: s}}\n\
+             spec: {{stages: [{stages}]}}\n"
+        );
+        let text = [fleet.concat(), namespace("web", &[]), annotated("s"), strategy].concat();
+        let plan = plan(&tree(&text), None, NOW);
+        let said = of(&plan, "p").rollout.error.clone().unwrap_or_default();
+        assert!(said.contains(expected) && plan.has_errors(), "{stages}: {said}");
     }
 }
 

@@ -79,6 +79,7 @@ impl Simulation {
             _ if !self.source.descends(&tip) && self.source.let_in.as_ref() != Some(&tip) => News::Rewritten(tip),
             Ok(tree) => {
                 self.source.accepted = Some(tip.clone());
+                self.source.fresh.push(tip.clone());
                 self.source.pins.insert(tip);
                 News::Accepted(Arc::clone(tree))
             }
@@ -391,7 +392,7 @@ impl Simulation {
 }
 
 /// Returns the payload of a snapshot, as it is read from its commit.
-fn payload_of(tree: &Tree, snapshot: &ResourceSnapshot) -> Result<Payload, String> {
+pub(in crate::engine) fn payload_of(tree: &Tree, snapshot: &ResourceSnapshot) -> Result<Payload, String> {
     let find = |resource: &crate::model::records::SnapshotResource| -> Option<Manifest> {
         let plain = tree.manifests.binary_search_by(|manifest| manifest.id.cmp(&resource.id)).ok();
         let found = plain.map(|at| &tree.manifests[at]);

@@ -30,6 +30,8 @@ use crate::model::work::Desired;
 use crate::store::{MemoryStore, Op, Store as _};
 
 pub use dice::Dice;
+#[cfg(test)]
+pub(in crate::engine) use edges::payload_of;
 pub use fact::Fact;
 use member::Sight;
 pub use member::{Fate, SimulatedMember};
@@ -115,6 +117,8 @@ struct Source {
     /// Of this life: the commit in force, as the source's side knows it, and the tip it has told of.
     accepted: Option<CommitId>,
     told: Option<CommitId>,
+    /// Of this life: what came into force since the hall last said which commits are to be kept.
+    fresh: Vec<CommitId>,
     failing: bool,
     /// The commit in force could not be read again yet.
     unread: bool,
@@ -177,6 +181,7 @@ impl Simulation {
             tip: None,
             accepted: None,
             told: None,
+            fresh: Vec::new(),
             failing: false,
             unread: false,
             pins: BTreeSet::new(),
@@ -347,6 +352,7 @@ impl Simulation {
         self.facts.push(Fact::Began);
         self.source.accepted = core.accepted().cloned();
         self.source.told = None;
+        self.source.fresh.clear();
         self.source.failing = false;
         self.source.let_in = core.let_in().cloned();
         self.core = Some(core);
@@ -470,9 +476,12 @@ impl Simulation {
                     self.pump(&cluster);
                 }
                 Effect::ReadPayload(snapshot) => self.read_payload(snapshot),
-                Effect::Retain(named) => {
-                    let Source { accepted, pins, .. } = &mut self.source;
-                    pins.retain(|commit| named.contains(commit) || accepted.as_ref() == Some(commit));
+                Effect::Retain { named, at } => {
+                    let Source { accepted, fresh, pins, .. } = &mut self.source;
+                    let heard = fresh.iter().position(|commit| *commit == at).unwrap_or(0);
+                    fresh.drain(..heard);
+                    let is_kept = |c: &CommitId| named.contains(c) || fresh.contains(c) || accepted.as_ref() == Some(c);
+                    pins.retain(is_kept);
                 }
                 Effect::LetIn(commit) => self.let_in(commit),
                 // There is no hub and no forge.

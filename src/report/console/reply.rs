@@ -2,9 +2,8 @@
 
 use super::safe::{cell, code, plain, prose};
 use super::words::Voice;
-use crate::model::commands::Refusal;
 use crate::model::forge::ThreadNumber;
-use crate::model::id::{CommitId, PlacementKey};
+use crate::model::id::CommitId;
 use crate::model::manifest::InputError;
 
 /// Mistakes of a commit that a comment names; the others are counted.
@@ -12,38 +11,9 @@ pub const ERRORS_MAX: usize = 20;
 /// Characters of an issue's title.
 pub const TITLE_CHARS_MAX: usize = 120;
 
-/// Answers a command that is refused: who asked, and why not.
-pub fn refused(login: &str, refusal: &Refusal) -> String {
-    format!("❌ {}: not done: {}\n", code(login), prose(&refusal.message))
-}
-
 /// Answers a comment whose commands cannot be read. `why` is the grammar's, and safe.
 pub fn mistaken(login: &str, why: &str) -> String {
     format!("❌ {}: nothing was done, because {why}.\n", code(login))
-}
-
-/// Answers a command that needs a stage: which stages wait, with the lines to copy.
-pub fn stage_needed(
-    login: &str,
-    verb: &str,
-    waiting: &[(PlacementKey, String)],
-    commit: &CommitId,
-    voice: &Voice,
-) -> String {
-    let (login, verb_code) = (code(login), code(verb));
-    if waiting.is_empty() {
-        return format!("❌ {login}: {verb_code} needs a stage, and no stage waits.\n");
-    }
-    let is_one_of_many = waiting.iter().any(|(key, _)| *key != waiting[0].0);
-    let lines = waiting.iter().take(ERRORS_MAX);
-    let lines = lines.filter_map(|(key, stage)| voice.line(verb, Some(stage), is_one_of_many.then_some(key), commit));
-    let lines = lines.map(|line| format!("- `{line}`\n")).collect::<Vec<_>>().concat();
-    format!("❌ {login}: {verb_code} needs a stage; these wait:\n\n{lines}")
-}
-
-/// Answers an edited comment that would be a command.
-pub fn edited(login: &str) -> String {
-    format!("{}: an edited comment commands nothing; write a new one.\n", code(login))
 }
 
 /// Says where the rollout of a change is followed, in the thread of another change that came with it.

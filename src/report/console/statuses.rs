@@ -14,38 +14,6 @@ use crate::model::progress::{Progress, ProgressState, StageProgress};
 /// The plan's context.
 pub const PLAN_CONTEXT: &str = "gitfleet/plan";
 
-/// How much another status is worth.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Worth {
-    /// Nothing has changed.
-    Nothing,
-    /// Only how many clusters are done: it can wait, and be passed over for the next.
-    Later,
-    /// How it stands: at once.
-    Now,
-}
-
-/// Returns what a change of a status is worth; `old` is what was said last under its context.
-pub fn is_worth(old: Option<&CommitStatus>, new: &CommitStatus) -> Worth {
-    let Some(old) = old else { return Worth::Now };
-    if old == new {
-        return Worth::Nothing;
-    }
-    if old.state != new.state || uncounted(&old.description) != uncounted(&new.description) {
-        return Worth::Now;
-    }
-    Worth::Later
-}
-
-/// Returns the words of a description without counts such as `3/12,`.
-fn uncounted(description: &str) -> Vec<&str> {
-    let is_count = |word: &&str| {
-        let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-        word.trim_end_matches(',').split_once('/').is_some_and(|(done, all)| is_number(done) && is_number(all))
-    };
-    description.split(' ').filter(|word| !is_count(word)).collect()
-}
-
 /// Returns the context of a placement.
 pub fn context(placement: &PlacementKey) -> String {
     match &placement.namespace {
@@ -120,40 +88,6 @@ fn counted(done: usize, total: usize, state: &ProgressState, message: &str) -> S
             | ProgressState::Waiting
     );
     if is_told && !message.is_empty() { format!("{words}: {message}") } else { words }
-}
-
-/// What came of the plan for a pull request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PlanOutcome<'a> {
-    /// It is being made.
-    Pending,
-    /// It is made.
-    Made {
-        /// Placements that would change.
-        placements: usize,
-        /// Clusters that would change.
-        clusters: usize,
-    },
-    /// What the pull request says cannot be taken.
-    Refused(&'a [InputError]),
-    /// It could not be made for another reason; for people.
-    Failed(&'a str),
-}
-
-/// Returns the status of a pull request's head.
-pub fn plan_status(outcome: PlanOutcome<'_>, chars: usize, url: Option<&str>) -> CommitStatus {
-    let many = |count: usize, noun: &str| super::super::work::counted(count, noun);
-    let (state, words) = match outcome {
-        PlanOutcome::Pending => (StatusState::Pending, "looking at what would change".to_owned()),
-        PlanOutcome::Made { placements: 0, .. } => (StatusState::Success, "no placement changes".to_owned()),
-        PlanOutcome::Made { placements, clusters } => {
-            let change = if placements == 1 { "changes" } else { "change" };
-            (StatusState::Success, format!("{} {change}, {}", many(placements, "placement"), many(clusters, "cluster")))
-        }
-        PlanOutcome::Refused(errors) => (StatusState::Failure, first_error(errors, chars)),
-        PlanOutcome::Failed(why) => (StatusState::Error, why.to_owned()),
-    };
-    plan(state, &words, chars, url)
 }
 
 /// Returns the status of a commit on the branch that is not taken.

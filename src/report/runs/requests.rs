@@ -59,11 +59,11 @@ fn request_conditions(run: &RunRecord, stage: &StageRecord, task: &TaskRecord) -
         observed_generation: 1,
         last_transition_time: at,
     };
-    let Some(last) = task.approvals.last() else {
-        let rejected = run.phase == RunPhase::Rejected && stage.phase == StagePhase::Failed && task.done_at.is_none();
-        let no = || condition("Approved", ConditionStatus::False, "Rejected", super::end_words(run), run.since);
-        return rejected.then(no).into_iter().collect();
-    };
+    let is_its_end = matches!(stage.phase, StagePhase::WaitingBefore | StagePhase::Failed);
+    if run.phase == RunPhase::Rejected && is_its_end && task.done_at.is_none() {
+        return vec![condition("Approved", ConditionStatus::False, "Rejected", super::end_words(run), run.since)];
+    }
+    let Some(last) = task.approvals.last() else { return Vec::new() };
     let words = approved_words(task);
     let Some(done_at) = task.done_at else {
         return vec![condition(

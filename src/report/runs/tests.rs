@@ -55,6 +55,11 @@ fn conditions_of_every_phase_of_a_stage() {
     let rows = [
         (S::Pending, RunPhase::Updating, ""),
         (S::WaitingBefore, RunPhase::Waiting, "Progressing False StageUpdatingWaiting"),
+        (
+            S::WaitingBefore,
+            RunPhase::Rejected,
+            "Progressing False StageUpdatingFailed, Succeeded False StageUpdatingFailed",
+        ),
         (S::Updating, RunPhase::Updating, "Progressing True StageUpdatingStarted"),
         (S::Updating, RunPhase::Stopping, "Progressing Unknown StageUpdatingStopping"),
         (S::Updating, RunPhase::Stopped, "Progressing False StageUpdatingStopped"),
@@ -208,6 +213,11 @@ fn whole_approval_requests() {
     rejected.phase = RunPhase::Rejected;
     rejected.stages[1].phase = StagePhase::Failed;
     assert_eq!(conditions(&rejected), "Approved False Rejected");
+    rejected.stages[1].after[0].approvals = vec![approval("ann")];
+    assert_eq!(conditions(&rejected), "Approved False Rejected", "a word that was given before opens nothing");
+    rejected.stages[1].before = std::mem::take(&mut rejected.stages[1].after);
+    rejected.stages[1].phase = StagePhase::WaitingBefore;
+    assert_eq!(conditions(&rejected), "Approved False Rejected", "before the stage");
     let mut before = run_at_approval();
     before.stages[2].before = std::mem::take(&mut before.stages[1].after);
     before.placement = PlacementKey::namespaced("app", "web");

@@ -6,7 +6,7 @@ use super::super::fixtures::{Case, at, decision, manifest, run, run_at_approval,
 use super::*;
 use crate::model::id::Digest;
 use crate::model::manifest::InputError;
-use crate::model::records::{ApplyOutcome, Availability, Binding, BindingState, HeldSnapshot, Pause};
+use crate::model::records::{ApplyOutcome, Availability, Binding, BindingState, ClusterRecord, HeldSnapshot, Pause};
 use crate::model::runs::{ClusterPhase, RunPhase, RunRecord, StagePhase};
 
 fn source() -> SourceRecord {
@@ -18,11 +18,20 @@ fn source() -> SourceRecord {
     }
 }
 
+static NO_CLUSTERS: BTreeMap<ClusterName, ClusterRecord> = BTreeMap::new();
+
+fn view<'a>(source: &'a SourceRecord, placements: &'a [PlacementView<'a>]) -> StatusView<'a> {
+    StatusView { source, branch: Some("main"), placements, clusters: &NO_CLUSTERS, ocm: &[], now: at(60) }
+}
+
+fn text(line: Line) -> String {
+    line.spans.into_iter().map(|s| s.text).collect::<String>().trim_end().to_owned()
+}
+
 fn shown(source: &SourceRecord, cases: &mut [Case]) -> String {
     cases.iter_mut().for_each(Case::settle);
     let views: Vec<_> = cases.iter().map(Case::view).collect();
-    let view = StatusView { source, branch: Some("main"), placements: &views, ocm: &[], now: at(60) };
-    let text = |line: Line| line.spans.into_iter().map(|s| s.text).collect::<String>().trim_end().to_owned();
+    let view = view(source, &views);
     status_lines(&view).into_iter().map(text).collect::<Vec<_>>().join("\n")
 }
 
@@ -129,7 +138,7 @@ fn styles_carry_the_meaning() {
     case.settle();
     let source = source();
     let views = [case.view()];
-    let lines = status_lines(&StatusView { source: &source, branch: None, placements: &views, ocm: &[], now: at(60) });
+    let lines = status_lines(&view(&source, &views));
     let style = |name: &str| {
         let line =
             lines.iter().find(|l| l.spans.iter().any(|s| s.text.trim() == name)).expect("the cluster has a line");
@@ -178,14 +187,8 @@ fn ocm_placements_say_what_is_wrong_with_them() {
         ),
     ];
     for (record, expected) in rows {
-        let view = StatusView {
-            source: &SourceRecord::default(),
-            branch: None,
-            placements: &[],
-            ocm: std::slice::from_ref(&record),
-            now: at(60),
-        };
-        let text = |line: Line| line.spans.into_iter().map(|s| s.text).collect::<String>();
+        let source = SourceRecord::default();
+        let view = StatusView { ocm: std::slice::from_ref(&record), ..view(&source, &[]) };
         let lines: Vec<String> = status_lines(&view).into_iter().map(text).collect();
         assert_eq!(lines[lines.len() - expected.len()..], expected);
     }
@@ -363,4 +366,55 @@ fn runs_that_do_not_go() {
        └─ ↻ stage production  0 of 1 cluster done
           └─ ✓ west  snapshot 3  available since 50s
     "#);
+}
+
+#[test]
+fn what_is_said_of_the_source_and_the_fleet() {
+    let left = |name: &str, why: &str, since: i64| ClusterRecord {
+        left: true,
+        message: Some(why.to_owned()),
+        ..ClusterRecord::new(name.into(), at(since))
+    };
+    let day = LEFT_SHOWN_MAX.as_secs();
+    let unrestored = SourceRecord { unrestored: Some("1a2b3c4: 2 errors in the files".to_owned()), ..source() };
+    let rows: [(&str, SourceRecord, Vec<ClusterRecord>, &[&str]); 4] = [
+        ("nothing", source(), vec![super::super::fixtures::cluster("east", true)], &["source", "accepted 1a2b3c4"]),
+        (
+            "clusters left",
+            source(),
+            vec![
+                left("a", "git names it no more", 0),
+                left("b", "no entry", 30),
+                left("c", "git names it no more", 50),
+            ],
+            &["source", "accepted 1a2b3c4", "a, c: git names it no more (since 10s)", "b: no entry (since 30s)"],
+        ),
+        ("long ago", source(), vec![left("a", "left", 60 - day)], &["source", "accepted 1a2b3c4"]),
+        (
+            "a restart cannot read the commit in force",
+            unrestored,
+            Vec::new(),
+            &[
+                "✗ the commit in force cannot be read: 1a2b3c4: 2 errors in the files; nothing is decided, and clusters keep \
+                 what they have",
+                "source",
+                "accepted 1a2b3c4",
+            ],
+        ),
+    ];
+    for (name, source, clusters, wanted) in rows {
+        let clusters = clusters.into_iter().map(|cluster| (cluster.name.clone(), cluster)).collect();
+        let view = StatusView { clusters: &clusters, ..view(&source, &[]) };
+        let lines: Vec<String> = source_lines(&view).into_iter().map(|line| text(line).trim().to_owned()).collect();
+        let lines: Vec<&str> =
+            lines.iter().map(|line| if line.starts_with("source ") { "source" } else { line }).collect();
+        assert_eq!(lines, wanted, "{name}");
+    }
+}
+
+#[test]
+fn a_payload_that_cannot_be_read() {
+    let mut case = Case::healthy(&["east"]);
+    case.record.unreadable.insert(3);
+    assert!(shown(&source(), &mut [case]).contains("the payload of snapshot 3 cannot be read from git; clusters keep"));
 }

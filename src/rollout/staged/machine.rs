@@ -159,7 +159,11 @@ pub fn advance(run: &mut RunRecord, situation: &Situation<'_>, now: Timestamp) -
         pass.settle_removals(deletion);
     }
     let halted = over_budget(run, situation.max_failures);
-    let place = pass.walk(run, !stops && halted.is_none());
+    let may_go = !stops && halted.is_none();
+    if !may_go {
+        pass.step.start.clear();
+    }
+    let place = pass.walk(run, may_go);
     let in_flight = stages_of(run).flat_map(|stage| &stage.clusters).filter(|c| c.phase == ClusterPhase::Updating);
     let in_flight: Vec<&str> = in_flight.map(|cluster| cluster.name.as_str()).collect();
     let waits_for = || format!("waits for {}", list(in_flight.iter().copied(), NAMED_CLUSTERS_MAX));
@@ -187,6 +191,9 @@ pub fn catch_up(run: &mut RunRecord, situation: &Situation<'_>, now: Timestamp) 
         pass.settle(stage);
     }
     let may_start = !situation.stop && over_budget(run, situation.max_failures).is_none();
+    if !may_start {
+        pass.step.start.clear();
+    }
     if may_start && (has_succeeded || run.phase == RunPhase::Superseded) {
         for stage in run.stages.iter_mut().filter(|stage| stage.phase.is_reached()) {
             pass.start_clusters(stage, true);
@@ -230,6 +237,16 @@ pub fn retry(run: &mut RunRecord, rules: ApprovalRules, now: Timestamp) -> Vec<N
         }
     }
     notes
+}
+
+/// Tries clusters again that failed `since` nothing was to start, where they count as failed no more: a deadline that passed
+/// meanwhile is no verdict. [`advance`] starts them.
+pub fn forgive(run: &mut RunRecord, since: Timestamp, is_failed: impl Fn(&ClusterName) -> bool, now: Timestamp) {
+    for cluster in run.stages.iter_mut().flat_map(|stage| &mut stage.clusters) {
+        if cluster.phase == ClusterPhase::Failed && cluster.since >= since && !is_failed(&cluster.name) {
+            enter_cluster(cluster, ClusterPhase::Pending, "its deadline passed during a pause; to be tried again", now);
+        }
+    }
 }
 
 /// Returns the clusters of the stages that a run has reached: they are its own, and no older run brings them anywhere.

@@ -13,6 +13,8 @@ use super::pass::{Place, after};
 pub(super) const NAMED_CLUSTERS_MAX: usize = 5;
 /// Why a cluster was not started.
 pub(super) const DEFERRED: &str = "offline or suspended at its turn; it moves when it returns";
+/// Why an ended run leaves a cluster alone.
+pub(super) const TAKEN: &str = "a newer run takes it";
 /// Why a cluster was not removed.
 pub(super) const HELD: &str = "the deletion gate is closed";
 
@@ -106,7 +108,15 @@ pub(super) fn gate(run: &str, stage: &StageRecord, gate: Gate, situation: &Situa
             None => "the end of time".to_owned(),
         },
     });
-    format!("{begin}; waits for {}", open.collect::<Vec<_>>().join(" and "))
+    let waits_for = open.collect::<Vec<_>>().join(" and ");
+    let is_deferred = |cluster: &RunCluster| cluster.phase == ClusterPhase::Deferred;
+    match stage.clusters.iter().filter(|cluster| is_deferred(cluster)).count() {
+        0 => format!("{begin}; waits for {waits_for}"),
+        deferred => {
+            let named = names(stage, is_deferred);
+            format!("{begin}; waits for {waits_for}; {deferred} offline or suspended ({named})")
+        }
+    }
 }
 
 /// Says where a run is whose removals are not done; `None` when they are.

@@ -67,7 +67,8 @@ impl<'a> Pass<'a> {
         self.step.notes.push(Note { event, stage, cluster, message: message.to_owned() });
     }
 
-    /// Enters what was seen of a stage's clusters that are on their way, failed, or gone.
+    /// Enters what was seen of a stage's clusters that are on their way, failed, or gone. Those on their way whose binding was
+    /// lost are to be started anew.
     pub fn settle(&mut self, stage: &mut StageRecord) {
         let restarts = matches!(self.ended, None | Some(RunPhase::Succeeded | RunPhase::Superseded));
         for cluster in &mut stage.clusters {
@@ -93,19 +94,24 @@ impl<'a> Pass<'a> {
             _ if !seen.picked => Some((Skipped, "the placement does not pick it any more")),
             Updating | Failed if seen.is_ready() => Some((Succeeded, "")),
             Updating if seen.has_failed() => Some((Failed, &seen.failure)),
-            Updating | Deferred if seen.taken && self.ended.is_some() => Some((Skipped, "a newer run takes it")),
+            Updating | Deferred | Pending if seen.taken && self.ended.is_some() => Some((Skipped, messages::TAKEN)),
             _ => None,
         }
     }
 
-    /// Enters what was seen of the clusters that are to be left.
+    /// Enters what was seen of the clusters that are to be left. One that is lost on its way has been told to remove what it
+    /// holds, and does so when it returns: nothing else waits for it.
     pub fn settle_removals(&mut self, stage: &mut StageRecord) {
-        use ClusterPhase::{Failed, Skipped, Succeeded, Updating};
+        use ClusterPhase::{Deferred, Failed, Pending, Skipped, Succeeded, Updating};
         for cluster in &mut stage.clusters {
             let to = match self.seen(cluster) {
                 _ if matches!(cluster.phase, Succeeded | Skipped | Failed) => continue,
                 Some(seen) if seen.picked => (Skipped, "the placement picks it again"),
                 Some(seen) if seen.removed && cluster.phase == Updating => (Succeeded, ""),
+                Some(seen) if seen.taken && self.ended.is_some() && cluster.phase != Pending => {
+                    (Skipped, messages::TAKEN)
+                }
+                Some(seen) if !seen.online && cluster.phase == Updating => (Deferred, messages::DEFERRED),
                 Some(_) => continue,
                 None => (Skipped, "it left the fleet: its objects stay"),
             };
@@ -133,6 +139,7 @@ impl<'a> Pass<'a> {
             };
             let Some(seen) = self.seen(cluster).filter(|_| waits) else { continue };
             if seen.is_ready() {
+                stage.started_at.get_or_insert(self.now);
                 self.enter_cluster(&stage.name, cluster, Succeeded, "");
             } else if !may_start || updating >= max {
                 // Others further on may be right already.

@@ -75,7 +75,7 @@ pub const RUN: Transitions<RunPhase> = {
 
 /// Phases of a stage. The diagram in docs/rollouts.md is this table.
 ///
-/// A stage that waits for an approval before it begins keeps saying so when its run ends: it was never reached.
+/// A stage that waits for an approval before it begins stays in that phase when its run ends: it was never reached.
 pub const STAGE: Transitions<StagePhase> = {
     use StagePhase::{Failed, Pending, Skipped, Succeeded, Updating, WaitingAfter, WaitingBefore};
     &[
@@ -100,12 +100,13 @@ pub const CLUSTER: Transitions<ClusterPhase> = {
         (Pending, Updating, "its turn"),
         (Pending, Deferred, "its turn, and it is offline or suspended"),
         (Pending, Succeeded, "its turn, and it is right already"),
-        (Pending, Skipped, "it left the fleet or the placement"),
+        (Pending, Skipped, "it left, or a newer run takes it"),
         (Deferred, Updating, "it returned"),
         (Deferred, Succeeded, "it is right already"),
         (Deferred, Skipped, "it left, or a newer run takes it"),
         (Updating, Succeeded, "available, or removed"),
         (Updating, Failed, "it failed, or its deadline passed"),
+        (Updating, Deferred, "it was lost while it was to remove everything"),
         (Updating, Skipped, "it left, or another run took it over"),
         (Failed, Succeeded, "it recovered"),
         (Failed, Pending, "it is tried again"),
@@ -134,8 +135,10 @@ pub fn enter_run(run: &mut RunRecord, phase: RunPhase, message: impl Into<String
 pub fn end_run(run: &mut RunRecord, phase: RunPhase, message: impl Into<String>, now: Timestamp) {
     enter_run(run, phase, message, now);
     for stage in run.stages.iter_mut().chain(&mut run.deletion) {
-        if matches!(stage.phase, StagePhase::Updating | StagePhase::WaitingAfter) {
-            enter_stage(stage, StagePhase::Failed, now);
+        match stage.phase {
+            StagePhase::Updating | StagePhase::WaitingAfter => enter_stage(stage, StagePhase::Failed, now),
+            StagePhase::WaitingBefore => stage.ended_at = Some(now),
+            StagePhase::Pending | StagePhase::Succeeded | StagePhase::Skipped | StagePhase::Failed => {}
         }
     }
 }

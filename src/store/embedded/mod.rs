@@ -6,7 +6,7 @@
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Seek as _, Write as _};
 use std::path::{Path, PathBuf};
-use std::sync::{PoisonError, RwLock};
+use std::sync::{Mutex, PoisonError, RwLock};
 
 use redb::{
     Builder, Database, ReadOnlyDatabase, ReadTransaction, ReadableDatabase as _, ReadableTable as _,
@@ -15,6 +15,10 @@ use redb::{
 
 use super::{Error, JOURNAL_ENTRIES_MAX, Op, Result, Store, Versioned, check_expected, check_limits};
 use crate::model::records::JournalEntry;
+
+mod doubt;
+
+use doubt::Doubt;
 
 /// The format written here. It grows when an older gitfleet could misread what is written.
 pub const SCHEMA_VERSION: u64 = 1;
@@ -49,6 +53,8 @@ pub struct EmbeddedStore {
     open: Opener,
     // `None` after a failure of the disk, until the next call opens it again.
     handle: RwLock<Option<Handle>>,
+    // The batch whose commit failed last, until it is known that the disk does not have it.
+    doubt: Mutex<Option<Doubt>>,
     // After the handle, so that it is given up last.
     _lock: Option<Lock>,
 }
@@ -139,6 +145,7 @@ impl EmbeddedStore {
             journal_max: journal_max.max(1),
             open,
             handle: RwLock::new(Some(handle)),
+            doubt: Mutex::new(None),
             _lock: lock,
         }
     }
@@ -171,6 +178,11 @@ impl EmbeddedStore {
         *handle = None;
         let new = (self.open)()?;
         new.prepare(&self.path)?;
+        let mut doubt = self.doubt.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(batch) = &*doubt {
+            batch.settle(&new)?;
+        }
+        *doubt = None;
         *handle = Some(new);
         Ok(())
     }
@@ -210,9 +222,12 @@ impl Store for EmbeddedStore {
             // The default durability of redb: `commit` returns after fsync.
             let transaction = database.begin_write().map_err(begun)?;
             match write(&transaction, &ops, self.journal_max) {
-                Ok(version) => {
-                    transaction.commit()?;
-                    Ok(version)
+                Ok(before) => {
+                    let version = before.version;
+                    let written = transaction.commit();
+                    let doubt = written.is_err().then_some(before);
+                    *self.doubt.lock().unwrap_or_else(PoisonError::into_inner) = doubt;
+                    Ok(written.map(|()| version)?)
                 }
                 Err(failure) => {
                     // The reason to give up is the one to tell; a transaction that cannot be aborted is dropped as broken.
@@ -279,33 +294,48 @@ fn check_schema(path: &Path, transaction: &ReadTransaction) -> Result<(), Failur
     }
 }
 
-fn write(transaction: &WriteTransaction, ops: &[Op], journal_max: usize) -> Result<u64, Failure> {
+/// Writes a batch; returns its number, with what it found where it wrote.
+fn write(transaction: &WriteTransaction, ops: &[Op], journal_max: usize) -> Result<Doubt, Failure> {
     let mut meta = transaction.open_table(META)?;
     let mut records = transaction.open_table(RECORDS)?;
     let mut journal = transaction.open_table(JOURNAL)?;
     let version = meta.get(META_VERSION)?.map_or(0, |version| version.value()) + 1;
     meta.insert(META_VERSION, version)?;
+    let journal_last = journal.last()?.map_or(0, |(number, _)| number.value());
+    let mut before = Doubt { version, journal_last, ..Doubt::default() };
     for op in ops {
         if let Op::Put { key, expected, .. } | Op::Delete { key, expected } = op {
             let found = records.get(key.as_str())?.map(|record| record.value().0);
             check_expected(key, *expected, found).map_err(Failure::Store)?;
         }
         match op {
-            Op::Put { key, value, .. } => drop(records.insert(key.as_str(), (version, value.as_slice()))?),
-            Op::Delete { key, .. } => drop(records.remove(key.as_str())?),
+            Op::Put { key, value, .. } => {
+                let old = records.insert(key.as_str(), (version, value.as_slice()))?;
+                before.records.push((key.clone(), old.map(|old| owned(old.value()))));
+            }
+            Op::Delete { key, .. } => {
+                let old = records.remove(key.as_str())?;
+                before.records.push((key.clone(), old.map(|old| owned(old.value()))));
+            }
             Op::Journal(entry) => {
                 // The journal is never empty again after its first entry, so its last number is the last one given.
                 let number = journal.last()?.map_or(0, |(number, _)| number.value()) + 1;
                 let bytes = serde_json::to_vec(entry)
                     .map_err(|source| Failure::Store(Error::Unwritable { key: format!("journal/{number}"), source }))?;
                 journal.insert(number, bytes.as_slice())?;
-                if journal.len()? > journal_max as u64 {
-                    journal.pop_first()?;
+                if journal.len()? > journal_max as u64
+                    && let Some((number, bytes)) = journal.pop_first()?
+                {
+                    before.dropped.push((number.value(), bytes.value().to_owned()));
                 }
             }
         }
     }
-    Ok(version)
+    Ok(before)
+}
+
+fn owned((version, value): (u64, &[u8])) -> (u64, Vec<u8>) {
+    (version, value.to_owned())
 }
 
 fn versioned((version, value): (u64, &[u8])) -> Versioned {

@@ -10,6 +10,21 @@ fn put(key: &str, value: &str) -> Vec<Op> {
     vec![Op::Put { key: key.into(), value: value.into(), expected: Expected::Any }]
 }
 
+/// Entries of the journal that are called by their numbers.
+fn said(numbers: std::ops::RangeInclusive<u64>) -> Vec<Op> {
+    let entry = |number: u64| JournalEntry {
+        at: jiff::Timestamp::UNIX_EPOCH,
+        event: number.to_string(),
+        placement: None,
+        cluster: None,
+        facts: serde_json::json!({}),
+    };
+    numbers.map(|number| Op::Journal(entry(number))).collect()
+}
+
+/// Writes and syncs after which a batch must be through.
+const MOMENTS: u64 = 32;
+
 fn open(folder: &Path) -> Box<dyn Store> {
     Box::new(EmbeddedStore::open_with(folder, conformance::JOURNAL_MAX).unwrap())
 }
@@ -92,33 +107,48 @@ fn a_file_keeps_what_was_written() {
     conformance::reopen(|| open(folder.path()));
 }
 
-/// Whatever the moment at which the disk fills up: no earlier write is lost, a batch is whole or absent, and once there is
-/// space the same handle goes on.
+/// Whatever the moment at which the disk fills up: no earlier write is lost, a batch is there if and only if the store said so,
+/// and once there is space the same handle goes on.
 #[test]
 fn a_full_disk_loses_nothing() {
-    let mut kept_whole = 0;
-    for after in 0..8 {
+    let mut through = None;
+    for after in 0..MOMENTS {
         let disk = Disk::default();
         let store = disk.store().unwrap();
-        store.batch(put("old", "1")).unwrap();
+        store.batch([put("old", "1"), put("gone", "1"), said(1..=5)].concat()).unwrap();
         disk.fill(after);
         let big = "x".repeat(2 * 1024 * 1024);
-        let batch = vec![put("new/a", &big).remove(0), put("new/b", "1").remove(0)];
-        match store.batch(batch.clone()) {
+        let gone = Op::Delete { key: "gone".into(), expected: Expected::Any };
+        let batch = [put("new/a", &big), put("new/b", "1"), put("old", "2"), vec![gone], said(6..=7)].concat();
+        let is_kept = match store.batch(batch.clone()) {
             // Enough was left for it: the next write is the one that finds the disk full.
-            Ok(_) => kept_whole += 1,
-            Err(error) => assert!(matches!(error, Error::Full { .. }), "{after}: {error:?}"),
-        }
+            Ok(_) => true,
+            Err(error) => {
+                assert!(matches!(error, Error::Full { .. }), "{after}: {error:?}");
+                false
+            }
+        };
         disk.free();
-        assert_eq!(store.get("old").unwrap().unwrap().value, b"1", "{after}");
-        assert!([0, 2].contains(&store.list("new/").unwrap().len()), "{after}");
+        let value = |key: &str| store.get(key).unwrap().map(|record| record.value);
+        let found = (value("old"), value("gone"), store.list("new/").unwrap().len());
+        let whole = (Some(b"2".to_vec()), None, 2);
+        let absent = (Some(b"1".to_vec()), Some(b"1".to_vec()), 0);
+        assert_eq!(found, if is_kept { whole } else { absent }, "{after}");
+        let journal = store.journal(0, 9).unwrap().into_iter();
+        let journal: Vec<(u64, String)> = journal.map(|(number, entry)| (number, entry.event)).collect();
+        let wanted = if is_kept { 3..=7 } else { 1..=5 };
+        assert_eq!(journal, wanted.map(|number| (number, number.to_string())).collect::<Vec<_>>(), "{after}");
         store.batch(batch).unwrap();
         drop(store);
         let again = disk.store().unwrap();
         let keys: Vec<_> = again.list("").unwrap().into_iter().map(|(key, _)| key).collect();
         assert_eq!(keys, ["new/a", "new/b", "old"], "{after}");
+        if is_kept {
+            through = Some(after);
+            break;
+        }
     }
-    assert!(kept_whole < 8, "the disk was never full");
+    assert!(through.is_some_and(|after| after > 0), "the disk was full at no moment, or at each: {through:?}");
 }
 
 #[test]

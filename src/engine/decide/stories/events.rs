@@ -16,6 +16,11 @@ const ALL: [&str; 5] = [
     "PlacementRolloutCompleted",
 ];
 
+/// Returns the events of a whole rollout of a snapshot.
+fn all(snapshot: &str) -> Vec<String> {
+    ALL.map(|event| format!("{event} {snapshot}")).to_vec()
+}
+
 #[test]
 fn each_rollout_says_once_how_far_it_is() {
     let rolling = super::super::super::fixtures::placement("p", "", "");
@@ -30,7 +35,7 @@ fn each_rollout_says_once_how_far_it_is() {
             }
             story.later(600);
             story.later(600);
-            assert_eq!(events(&mut story), ALL, "{document} {content}");
+            assert_eq!(events(&mut story), all(content), "{document}");
         }
         for manner in [Manner::Slow, Manner::Well, Manner::Slow, Manner::Well] {
             story.manner("a", manner);
@@ -39,4 +44,21 @@ fn each_rollout_says_once_how_far_it_is() {
         }
         assert_eq!(events(&mut story), [""; 0], "{document}: a cluster that comes and goes is no rollout");
     }
+}
+
+#[test]
+fn what_no_cluster_holds_is_not_announced() {
+    let gated = STRATEGY.replace("afterStageTasks", "beforeStageTasks");
+    let mut story = Story::of(&[("s.yaml", gated)]);
+    for content in ["0", "1"] {
+        story.content(content);
+        story.settle();
+        assert_eq!(events(&mut story), [""; 0], "{content}: it waits for a person");
+        story.say(Verb::Approve, "p").expect("the gate opens");
+        story.settle();
+        assert_eq!(events(&mut story), all(content));
+    }
+    story.say_as("ann", Verb::Rollback, "p", None, Some(0)).expect("it is kept");
+    assert_eq!(story.settle(), "a0 b0 c0 d0");
+    assert_eq!(events(&mut story), all("0"), "where the clusters are, not what they left");
 }

@@ -110,3 +110,35 @@ fn a_deletion_that_was_withdrawn_is_asked_for_again() {
     let gate = story.state.record.closed_gate().expect("w was kept in between");
     assert!(gate.deletions.contains_key("b"), "{gate:?}");
 }
+
+#[test]
+fn nothing_goes_from_a_cluster_before_what_it_holds_is_known() {
+    let mut story = Story::rolled_out(&[]);
+    // As after a lost store: the cluster holds what it held, and does not answer.
+    let held = story.state.works.remove(&ClusterName::from("d")).expect("it holds something");
+    story.goes("d", false);
+    story.commit(&[("p.yaml", String::new())]);
+    assert_eq!(story.settle(), "a0? b0? c0? d0?");
+    let gate = story.state.record.closed_gate().expect("removing a placement waits");
+    assert!(!gate.deletions.contains_key("d"), "{gate:?}");
+    story.say(Verb::Approve, "p deletion").expect("it waits");
+    assert_eq!(story.settle(), "d0?", "nobody has seen what would go from it");
+    story.state.works.insert("d".into(), held);
+    story.goes("d", true);
+    assert_eq!(story.settle(), "d0?");
+    let gate = story.state.record.closed_gate().expect("nobody approved this");
+    assert_eq!(gate.deletions.keys().map(ClusterName::as_str).collect::<Vec<_>>(), ["d"]);
+    story.say(Verb::Approve, "p deletion").expect("it waits");
+    assert_eq!(story.settle(), "");
+}
+
+#[test]
+fn what_is_applied_does_not_wait_for_deletions() {
+    let mut story = Story::of(&[("s.yaml", ONE_STAGE.to_owned()), ("x.yaml", with_volumes("0", &["v"]))]);
+    assert_eq!(story.settle(), "a0 b0 c0 d0");
+    assert_eq!(commit(&mut story, "1", &["w"]), "a1 b1 c1 d1");
+    assert_eq!(volumes(&story, "a"), "v w", "the new one is there, the old one waits");
+    story.say(Verb::Approve, "p deletion").expect("it waits");
+    story.settle();
+    assert_eq!(volumes(&story, "a"), "w");
+}

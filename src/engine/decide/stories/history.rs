@@ -4,17 +4,8 @@ use super::*;
 use crate::model::commands::RefusalReason;
 use crate::model::runs::RunCause;
 
-const ONE_STAGE: &str = "apiVersion: placement.kubernetes-fleet.io/v1beta1\nkind: ClusterStagedUpdateStrategy\n\
-    metadata: {name: s}\nspec: {stages: [{name: all, labelSelector: {}, maxConcurrency: 100%}]}\n---\n";
-
 fn rolling(annotations: &str) -> String {
     super::super::super::fixtures::placement("p", annotations, "")
-}
-
-fn fixed(annotations: &str, clusters: &str) -> String {
-    let more =
-        format!(", policy: {{placementType: PickFixed, clusterNames: [{clusters}]}}, strategy: {{type: External}}");
-    super::super::super::fixtures::placement("p", annotations, &more)
 }
 
 #[test]
@@ -41,6 +32,11 @@ fn a_rollback_goes_through_the_gates_of_a_snapshot_that_never_passed_them() {
     story.say_as("ann", Verb::Rollback, "p", None, Some(1)).expect("it is kept");
     assert_eq!(story.settle(), "a1 b2 c2 d2", "nobody ever approved snapshot 1");
     assert!(story.phases().ends_with("p-2-rollback Waiting"), "{}", story.phases());
+    story.say(Verb::Reject, "p-2-rollback one").expect("she may");
+    assert_eq!(story.settle(), "a1 b2 c2 d2", "it stays as it is");
+    assert_eq!(story.state.record.held.as_ref().map(|held| held.index), Some(2), "what was left is held still");
+    story.say(Verb::Retry, "p").expect("it is held");
+    assert_eq!(story.settle(), "a2 b2 c2 d2");
 }
 
 #[test]
@@ -169,10 +165,9 @@ fn failed_clusters_of_a_run_that_succeeded_are_tried_again() {
 
 #[test]
 fn a_dropped_cluster_that_does_not_answer_is_cleaned_up_when_it_returns() {
-    let off = format!("{AUTOMATIC}, gitfleet.io/deletion-guard: 'Off'");
-    let mut story = Story::rolled_out(&[("p.yaml", placement(&off))]);
+    let mut story = Story::rolled_out(&[("p.yaml", placement(UNGUARDED))]);
     story.goes("d", false);
-    story.commit(&[("p.yaml", fixed(&off, "a, b, c"))]);
+    story.commit(&[("p.yaml", fixed(UNGUARDED, "a, b, c"))]);
     assert_eq!(story.settle(), "a0 b0 c0 d0?");
     assert_eq!(story.phases(), "p-0 Succeeded, p-0-2 Succeeded");
     assert_eq!(story.wake_at, None, "nothing is left but to wait for it");
@@ -222,8 +217,7 @@ fn a_deferral_outlives_no_snapshot() {
 
 #[test]
 fn nothing_is_removed_while_a_placement_is_paused() {
-    let off = format!("{AUTOMATIC}, gitfleet.io/deletion-guard: 'Off'");
-    let mut story = Story::rolled_out(&[("p.yaml", placement(&off))]);
+    let mut story = Story::rolled_out(&[("p.yaml", placement(UNGUARDED))]);
     story.say(Verb::Pause, "p").expect("it goes");
     story.commit(&[("p.yaml", String::new())]);
     assert_eq!(story.settle(), "a0? b0? c0? d0?");
@@ -282,4 +276,39 @@ fn a_percentage_is_of_the_stage_and_rounded_down() {
     assert_eq!(story.places(), "a1 b1 c1 d1", "one of two may fail, at the very instant of the deadline");
     assert_eq!(story.later(600), "a1 b1 c1 d1");
     assert_eq!(story.phases(), "p-0 Succeeded, p-1 Halted", "of one none may");
+}
+
+/// As [`STRATEGY`], with an approval before the second stage as well.
+fn gated_twice() -> String {
+    let two = "{name: two, labelSelector: {matchLabels: {stage: two}}";
+    STRATEGY.replace(two, &format!("{two}, beforeStageTasks: [{{type: Approval}}]"))
+}
+
+#[test]
+fn a_stage_that_was_passed_over_at_a_snapshot_is_asked_about_it() {
+    let mut story = Story::of(&[("s.yaml", gated_twice())]);
+    let pass = |story: &mut Story, run: &str| {
+        for stage in ["one", "two"] {
+            story.settle();
+            story.say(Verb::Approve, &format!("{run} {stage}")).expect("the gate opens");
+        }
+        story.settle()
+    };
+    assert_eq!(pass(&mut story, "p-0"), "a0 b0 c0 d0");
+    story.content("1");
+    story.settle();
+    story.say(Verb::Reject, "p-1 one").expect("she may");
+    story.content("2");
+    story.settle();
+    story.say_as("ann", Verb::Rollback, "p", None, Some(1)).expect("it is kept");
+    assert_eq!(story.settle(), "a1 b0 c0 d0");
+    story.say(Verb::Approve, "p-2-rollback one").expect("nobody approved snapshot 1 before");
+    story.settle();
+    assert_eq!(story.run("p-2-rollback").phase, crate::model::runs::RunPhase::Succeeded);
+    story.content("3");
+    assert_eq!(pass(&mut story, "p-3"), "a3 b3 c3 d3");
+    story.say_as("ann", Verb::Rollback, "p", None, Some(1)).expect("it is kept");
+    assert_eq!(story.settle(), "a1 b3 c3 d3", "stage one was asked, stage two never");
+    story.say(Verb::Approve, "p-3-rollback two").expect("it waits");
+    assert_eq!(story.settle(), "a1 b1 c1 d1");
 }

@@ -68,15 +68,8 @@ fn a_cluster_that_is_relabelled_stays_in_its_stage() {
 
 #[test]
 fn a_cluster_that_is_dropped_is_cleaned_up_by_a_follow_up_run() {
-    let without_d = ", policy: {placementType: PickFixed, clusterNames: [a, b, c]}, strategy: {type: External}";
-    let mut story =
-        Story::rolled_out(&[("p.yaml", placement(&format!("{AUTOMATIC}, gitfleet.io/deletion-guard: 'Off'")))]);
-    let fewer = super::super::super::fixtures::placement(
-        "p",
-        &format!("{AUTOMATIC}, gitfleet.io/deletion-guard: 'Off'"),
-        without_d,
-    );
-    story.commit(&[("p.yaml", fewer)]);
+    let mut story = Story::rolled_out(&[("p.yaml", placement(UNGUARDED))]);
+    story.commit(&[("p.yaml", fixed(UNGUARDED, "a, b, c"))]);
     assert_eq!(story.settle(), "a0 b0 c0");
     assert_eq!(story.phases(), "p-0 Succeeded, p-0-2 Succeeded", "no cluster moves, so nobody is asked");
     assert_eq!(story.clusters_of("p-0-2"), "d Succeeded");
@@ -84,9 +77,8 @@ fn a_cluster_that_is_dropped_is_cleaned_up_by_a_follow_up_run() {
 
 #[test]
 fn a_guarded_clean_up_waits_for_a_person() {
-    let only_a = ", policy: {placementType: PickFixed, clusterNames: [a]}, strategy: {type: External}";
     let mut story = Story::rolled_out(&[]);
-    story.commit(&[("p.yaml", super::super::super::fixtures::placement("p", AUTOMATIC, only_a))]);
+    story.commit(&[("p.yaml", fixed(AUTOMATIC, "a"))]);
     assert_eq!(story.settle(), "a0 b0? c0? d0?");
     assert_eq!(story.phases(), "p-0 Succeeded, p-0-2 Waiting");
     story.say(Verb::Approve, "p deletion").expect("the gate opens");
@@ -243,4 +235,35 @@ fn a_joiner_that_does_not_answer_holds_up_no_newer_snapshot() {
         story.content("1");
         assert_eq!(story.settle(), "a1 b0 c0 d0 e-", "{annotations}");
     }
+}
+
+#[test]
+fn a_cluster_that_joins_during_its_stages_turn_waits_for_a_run_of_its_own() {
+    let mut story = before_b();
+    story.manner("b", Manner::Slow);
+    story.say(Verb::Approve, "p-1 one").expect("the gate opens");
+    assert_eq!(story.settle(), "a1 b1 c0 d0");
+    story.commit(&[("e.yaml", member("e", "two"))]);
+    assert_eq!(story.settle(), "a1 b1 c0 d0 e-", "membership is frozen");
+    story.manner("b", Manner::Well);
+    assert_eq!(story.settle(), "a1 b1 c1 d1 e1");
+    assert_eq!(story.clusters_of("p-1-2"), "e Succeeded");
+}
+
+#[test]
+fn joiners_and_leavers_of_a_rolling_update_are_those_of_the_moment() {
+    let document = super::super::super::fixtures::placement(
+        "p",
+        "",
+        ", strategy: {type: RollingUpdate, rollingUpdate: {maxUnavailable: 1}}",
+    );
+    let mut story = Story::of(&[("p.yaml", document)]);
+    assert_eq!(story.settle(), "a0 b0 c0 d0");
+    story.manner("a", Manner::Slow);
+    story.content("1");
+    assert_eq!(story.settle(), "a1 b0 c0 d0", "one at a time");
+    story.commit(&[("d.yaml", String::new()), ("e.yaml", member("e", "one"))]);
+    assert_eq!(story.settle(), "a1 b0 c0 e1", "a new cluster takes nothing away");
+    story.manner("a", Manner::Well);
+    assert_eq!(story.settle(), "a1 b1 c1 e1");
 }

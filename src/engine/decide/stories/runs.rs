@@ -75,8 +75,13 @@ fn a_missing_strategy_is_said_and_mended() {
         "{}",
         run.message
     );
+    let mut otherwise = Story::of(&[("s.yaml", String::new())]);
+    otherwise.settle();
     story.commit(&[("s.yaml", STRATEGY.to_owned())]);
     assert_eq!((story.settle().as_str(), story.phases().as_str()), ("a0 b- c- d-", "p-0 Waiting"));
+    let another = STRATEGY.replace("metadata: {name: s}", "metadata: {name: t}");
+    otherwise.commit(&[("s.yaml", another), ("p.yaml", placement("gitfleet.io/staged-update-strategy: t"))]);
+    assert_eq!((otherwise.settle().as_str(), otherwise.phases().as_str()), ("a0 b- c- d-", "p-0 Waiting"));
 }
 
 #[test]
@@ -92,7 +97,7 @@ fn a_cluster_in_two_stages_or_none_moves_nobody() {
     let mut story = Story::of(&[("s.yaml", everywhere)]);
     assert_eq!(story.settle(), "a- b- c- d-");
     let run = story.run("p-0");
-    assert!(run.refused && run.message.contains('a') && run.message.contains("two"), "{}", run.message);
+    assert!(run.refused && run.message.contains("stages one and two both select a;"), "{}", run.message);
 }
 
 #[test]
@@ -173,11 +178,11 @@ fn a_run_for_a_placement_that_moves_by_itself_is_refused() {
 #[test]
 fn another_apply_strategy_rolls_out_like_content() {
     let mut story = Story::rolled_out(&[]);
-    let forced =
-        ", strategy: {type: External, applyStrategy: {type: ServerSideApply, serverSideApplyConfig: {force: true}}}";
-    story.commit(&[("p.yaml", super::super::super::fixtures::placement("p", AUTOMATIC, forced))]);
+    story.commit(&[("p.yaml", forced())]);
     story.settle();
     assert_eq!(story.phases(), "p-0 Succeeded, p-0-2 Waiting", "stage by stage, with approvals of its own");
+    let digest = |run: &str| story.run(run).stages[0].digest.clone();
+    assert_ne!(digest("p-0"), digest("p-0-2"), "who approved the one has not approved the other");
     story.say(Verb::Approve, "p-0-2 one").expect("the gate opens");
     story.settle();
     assert_eq!(story.phases(), "p-0 Succeeded, p-0-2 Succeeded");
@@ -195,4 +200,24 @@ fn finished_runs_are_forgotten_after_a_while() {
     }
     assert_eq!(story.state.runs.len(), 10);
     assert!(story.phases().ends_with("p-29 Succeeded"), "{}", story.phases());
+}
+
+#[test]
+fn a_run_whose_payload_cannot_be_read_starts_nobody() {
+    let queued = placement("gitfleet.io/staged-update-strategy: s, gitfleet.io/when-superseded: Queue");
+    let mut story = Story::rolled_out(&[("p.yaml", queued)]);
+    for (value, places) in [("1", "a1 b0 c0 d0"), ("2", "a1 b0 c0 d0")] {
+        story.content(value);
+        assert_eq!(story.settle(), places);
+    }
+    let payload = story.library.remove(&1).expect("it was there");
+    story.state.payloads.remove(&1);
+    story.state.unreadable.insert(1);
+    story.say(Verb::Approve, "p-1 one").expect("the gate opens");
+    assert_eq!((story.settle().as_str(), story.run("p-1").phase), ("a1 b0 c0 d0", RunPhase::Stopped));
+    assert_eq!(story.state.record.unreadable, BTreeSet::from([1]));
+    story.state.unreadable.remove(&1);
+    story.library.insert(1, payload);
+    assert_eq!(story.settle(), "a2 b1 c1 d1", "and the newest follows");
+    assert!(story.state.record.unreadable.is_empty());
 }

@@ -65,7 +65,7 @@ fn the_first_failed_cluster_halts_and_the_fix_goes_on() {
         assert_eq!(story.settle(), "a1 b0 c0 d0");
         assert_eq!(story.phases(), "p-0 Succeeded, p-1 Halted");
         assert!(
-            story.state.record.halted.as_ref().is_some_and(|why| why.contains('a')),
+            story.state.record.halted.as_ref().is_some_and(|why| why.contains("1 cluster failed (a)")),
             "{:?}",
             story.state.record.halted
         );
@@ -237,4 +237,165 @@ fn a_rollback_brings_back_the_overrides_that_passed_with_the_snapshot() {
     assert_eq!(story.settle(), "a0 b0 c0 d0");
     assert!(story.phases().ends_with("p-1-rollback Succeeded, p-1-rollback-2 Waiting"), "{}", story.phases());
     assert_eq!(indexes(&story)[1..], [0, 0, 0], "what nobody approved with this snapshot waits for a person");
+}
+
+/// A fault of the world with content 2, and what mends it.
+type Fault = (&'static str, &'static str, String, String);
+
+fn faults() -> [Fault; 4] {
+    let many = super::super::super::fixtures::placement(
+        "p",
+        AUTOMATIC,
+        ", policy: {placementType: PickN, numberOfClusters: 5}, strategy: {type: External}",
+    );
+    let overlapping = STRATEGY.replace("{matchLabels: {stage: two}}", "{}");
+    [
+        ("no strategy", "s.yaml", String::new(), STRATEGY.to_owned()),
+        ("a cluster in no stage", "c.yaml", member("c", "four"), member("c", "two")),
+        ("a cluster in two stages", "s.yaml", overlapping, STRATEGY.to_owned()),
+        ("a policy that is not fulfilled", "p.yaml", many, placement(AUTOMATIC)),
+    ]
+}
+
+#[test]
+fn a_run_goes_on_until_the_one_that_takes_its_place_can_begin() {
+    for (name, path, fault, mended) in faults() {
+        let mut story = Story::rolled_out(&[]);
+        story.content("1");
+        assert_eq!(story.settle(), "a1 b0 c0 d0", "{name}");
+        story.commit(&[("x.yaml", payload("2")), (path, fault)]);
+        story.settle();
+        assert_eq!(story.phases(), "p-0 Succeeded, p-1 Waiting, p-2 Pending", "{name}");
+        assert_eq!(story.state.record.superseded, 0, "{name}");
+        story.commit(&[(path, mended)]);
+        assert_eq!(story.settle(), "a2 b0 c0 d0", "{name}");
+        assert_eq!(story.phases(), "p-0 Succeeded, p-1 Superseded, p-2 Waiting", "{name}");
+        assert_eq!(story.state.record.superseded, 1, "{name}");
+    }
+}
+
+#[test]
+fn a_rollback_is_not_stopped_half_way_by_a_run_that_cannot_begin() {
+    for (name, path, fault, _) in faults() {
+        let mut story = Story::rolled_out(&[]);
+        story.content("1");
+        story.settle();
+        story.say(Verb::Approve, "p-1 one").expect("the gate opens");
+        assert_eq!(story.settle(), "a1 b1 c1 d1");
+        story.manner("b", Manner::Slow);
+        story.say_as("ann", Verb::Rollback, "p", None, Some(0)).expect("it is kept");
+        assert_eq!(story.settle(), "a0 b0 c1 d1", "{name}: b and c are of one stage, one at a time");
+        story.commit(&[("x.yaml", payload("2")), (path, fault)]);
+        assert_eq!(story.settle(), "a0 b0 c1 d1", "{name}");
+        story.manner("b", Manner::Well);
+        assert_eq!(story.settle(), "a0 b0 c0 d0", "{name}");
+        assert!(story.phases().ends_with("p-1-rollback Succeeded, p-2 Pending"), "{name}: {}", story.phases());
+    }
+}
+
+#[test]
+fn of_several_that_cannot_begin_the_newest_is_kept() {
+    let mut story = Story::of(&[("s.yaml", String::new())]);
+    for content in ["0", "1", "2"] {
+        story.content(content);
+        story.settle();
+    }
+    assert_eq!(story.phases(), "p-0 Superseded, p-1 Superseded, p-2 Pending");
+    story.commit(&[("s.yaml", STRATEGY.to_owned())]);
+    assert_eq!(story.settle(), "a2 b- c- d-");
+}
+
+#[test]
+fn a_written_run_takes_the_place_of_a_follow_up_run_that_cannot_go_on() {
+    for (is_there, stuck, after) in [(false, "Updating", "a1 b1 c1 d1 e-"), (true, "Halted", "a1 b1 c1 d1 e1")] {
+        let by_hand = [("p.yaml", placement("")), ("s.yaml", ONE_STAGE.to_owned()), ("r.yaml", run("r", ""))];
+        let mut story = Story::of(&by_hand);
+        assert_eq!(story.settle(), "a0 b0 c0 d0");
+        story.goes("e", is_there);
+        story.manner("e", Manner::Refuses);
+        story.commit(&[("e.yaml", member("e", "one"))]);
+        story.settle();
+        assert_eq!(story.phases(), format!("r Succeeded, r-2 {stuck}"));
+        story.commit(&[("q.yaml", run("q", "")), ("x.yaml", payload("1"))]);
+        assert_eq!(story.settle(), after);
+        assert!(story.phases().starts_with("r Succeeded, r-2 Superseded, q "), "{}", story.phases());
+    }
+}
+
+#[test]
+fn a_written_run_takes_the_place_of_a_rollback_that_cannot_go_on() {
+    let back = placement("gitfleet.io/on-failure: Rollback");
+    let mut story = Story::of(&[("p.yaml", back), ("s.yaml", ONE_STAGE.to_owned()), ("r.yaml", run("r", ""))]);
+    assert_eq!(story.settle(), "a0 b0 c0 d0");
+    story.manner("a", Manner::Refuses);
+    story.commit(&[("q.yaml", run("q", "")), ("x.yaml", payload("1"))]);
+    story.settle();
+    assert_eq!(story.phases(), "r Succeeded, q RolledBack, q-rollback Halted");
+    story.commit(&[("t.yaml", run("t", "")), ("x.yaml", payload("2"))]);
+    story.manner("a", Manner::Well);
+    assert_eq!(story.settle(), "a2 b2 c2 d2");
+    assert_eq!(story.phases(), "r Succeeded, q RolledBack, q-rollback Superseded, t Succeeded");
+}
+
+#[test]
+fn a_wait_begins_anew_with_the_run_that_takes_the_place() {
+    let timed =
+        STRATEGY.replace("afterStageTasks: [{type: Approval}]", "afterStageTasks: [{type: TimedWait, waitTime: 1h}]");
+    let mut story = Story::of(&[("s.yaml", timed)]);
+    story.settle();
+    assert_eq!(story.later(3600), "a0 b0 c0 d0");
+    story.content("1");
+    story.settle();
+    assert_eq!(story.later(3000), "a1 b0 c0 d0");
+    story.content("2");
+    story.settle();
+    assert_eq!(story.later(3599), "a2 b0 c0 d0", "nothing of the earlier wait counts");
+    assert_eq!(story.later(1), "a2 b2 c2 d2");
+}
+
+#[test]
+fn a_deadline_that_passed_during_a_pause_is_no_verdict() {
+    let strict =
+        "gitfleet.io/staged-update-strategy: s, gitfleet.io/progress-deadline: 1m, gitfleet.io/on-failure: Rollback";
+    let mut story = Story::rolled_out(&[("p.yaml", placement(strict))]);
+    story.content("1");
+    story.settle();
+    story.say(Verb::Approve, "p-1 one").expect("the gate opens");
+    story.manner("b", Manner::Slow);
+    assert_eq!(story.settle(), "a1 b1 c0 d0");
+    story.say(Verb::Pause, "p").expect("it goes");
+    assert_eq!(story.later(61), "a1 b1 c0 d0");
+    story.say(Verb::Resume, "p").expect("it is paused");
+    assert_eq!(story.later(30), "a1 b1 c0 d0", "it has as long again");
+    story.manner("b", Manner::Well);
+    assert_eq!(story.settle(), "a1 b1 c1 d1");
+    assert_eq!(story.phases(), "p-0 Succeeded, p-1 Succeeded");
+}
+
+/// An override of what `p` places, which adds a label below labels that the objects do not have: that fails on the clusters
+/// of a stage.
+fn failing_on(stage: &str) -> String {
+    format!(
+        "apiVersion: placement.kubernetes-fleet.io/v1beta1\nkind: ClusterResourceOverride\nmetadata: {{name: o}}\nspec:\n  \
+         clusterResourceSelectors: [{{group: '', version: v1, kind: Namespace, name: a}}]\n  policy:\n    overrideRules:\n      \
+         - clusterSelector: {{clusterSelectorTerms: [{{labelSelector: {{matchLabels: {{only: {stage}}}}}}}]}}\n        \
+         jsonPatchOverrides: [{{op: remove, path: /metadata/annotations/none}}]\n---\n"
+    )
+}
+
+#[test]
+fn an_override_that_fails_on_one_cluster_fails_that_cluster() {
+    let only_b = super::super::super::fixtures::member("b", "labels: {stage: two, only: b}");
+    let tolerant = "gitfleet.io/staged-update-strategy: s, gitfleet.io/max-failures: '1'";
+    for (annotations, places, phase) in
+        [(AUTOMATIC, "a1 b1 c0 d0", "p-1 Halted"), (tolerant, "a1 b1 c1 d1", "p-1 Succeeded")]
+    {
+        let mut story = Story::rolled_out(&[("b.yaml", only_b.clone()), ("p.yaml", placement(annotations))]);
+        story.commit(&[("o.yaml", failing_on("b")), ("x.yaml", payload("1"))]);
+        story.settle();
+        story.say(Verb::Approve, "p-1 one").expect("the gate opens");
+        assert_eq!(story.settle(), places, "{annotations}");
+        assert!(story.clusters_of("p-1").contains("b Failed"), "{}", story.clusters_of("p-1"));
+        assert!(story.phases().ends_with(phase), "{}", story.phases());
+    }
 }

@@ -1,33 +1,12 @@
 use super::super::fixtures::{commit, voice};
 use super::*;
-use crate::model::commands::RefusalReason;
 
 #[test]
 fn short_answers() {
-    let refusal = Refusal { reason: RefusalReason::NotAllowed, message: "ann may not approve here".into() };
-    assert_eq!(refused("ann", &refusal), "❌ `ann`: not done: ann may not approve here\n");
     assert_eq!(mistaken("ann", "it is wrong"), "❌ `ann`: nothing was done, because it is wrong.\n");
     assert_eq!(pointer(12), "This change is rolled out with #12; follow it there.\n");
     assert_eq!(issue_title(&commit(), Some("Bigger pods")), "Rollout of abc1234: Bigger pods");
     assert_eq!(issue_title(&commit(), Some(&"x".repeat(300))).chars().count(), TITLE_CHARS_MAX);
-}
-
-#[test]
-fn which_stages_wait() {
-    let web = PlacementKey::cluster_scoped("web");
-    let both = [(web.clone(), "canary".to_owned()), (PlacementKey::namespaced("shop", "api"), "one".to_owned())];
-    let rows = [
-        ("none", &both[..0], "❌ `ann`: `approve` needs a stage, and no stage waits.\n"),
-        ("one", &both[..1], "❌ `ann`: `approve` needs a stage; these wait:\n\n- `/approve canary sha=abc1234`\n"),
-        (
-            "two placements",
-            &both[..],
-            "❌ `ann`: `approve` needs a stage; these wait:\n\n- `/approve canary placement=web sha=abc1234`\n- `/approve one placement=shop/api sha=abc1234`\n",
-        ),
-    ];
-    for (name, waiting, wanted) in rows {
-        assert_eq!(stage_needed("ann", "approve", waiting, &commit(), &voice()), wanted, "{name}");
-    }
 }
 
 #[test]

@@ -6,7 +6,6 @@ use super::super::reply;
 use super::*;
 use crate::forge::grammar::parse;
 use crate::model::chat::Chat;
-use crate::model::commands::{Refusal, RefusalReason};
 use crate::model::id::PlacementKey;
 use crate::model::manifest::InputError;
 
@@ -187,14 +186,9 @@ fn all_texts(hostile: &str) -> Vec<(&'static str, String)> {
         message: hostile.into(),
         hint: Some(hostile.into()),
     };
-    let refusal = Refusal { reason: RefusalReason::NotFound, message: hostile.into() };
-    let waits = vec![(PlacementKey::cluster_scoped(hostile), hostile.to_owned())];
     let superseded = Progress { state: ProgressState::Superseded { by: commit.clone() }, ..waiting() };
     texts.extend([
-        ("refused", reply::refused(hostile, &refusal)),
         ("mistaken", reply::mistaken(hostile, "it is wrong")),
-        ("stage needed", reply::stage_needed(hostile, "approve", &waits, &commit, &voice())),
-        ("edited", reply::edited(hostile)),
         ("issue", reply::issue_body(&commit, hostile, &voice())),
         ("refused commit", reply::refused_commit(&commit, &[error])),
         ("held rewrite", reply::held_rewrite(hostile, &commit, &commit, &voice())),

@@ -66,32 +66,7 @@ fn contexts_do_not_collide() {
 }
 
 #[test]
-fn what_a_change_is_worth() {
-    use StatusState::{Pending, Success};
-    let status = |state, description: &str| CommitStatus {
-        context: "gitfleet/web".into(),
-        state,
-        description: description.into(),
-        target_url: None,
-    };
-    let old = status(Pending, "canary 3/12, on the way");
-    let rows = [
-        ("nothing", status(Pending, "canary 3/12, on the way"), Worth::Nothing),
-        ("progress", status(Pending, "canary 4/12, on the way"), Worth::Later),
-        ("another stage", status(Pending, "prod 4/12, on the way"), Worth::Now),
-        ("a person", status(Pending, "canary 3/12, waiting for approval"), Worth::Now),
-        ("done", status(Success, "canary 3/12, on the way"), Worth::Now),
-        ("a link", CommitStatus { target_url: Some("http://x".into()), ..old.clone() }, Worth::Later),
-    ];
-    for (name, new, wanted) in rows {
-        assert_eq!(is_worth(Some(&old), &new), wanted, "{name}");
-    }
-    assert_eq!(is_worth(None, &old), Worth::Now);
-}
-
-#[test]
-fn plans() {
-    use StatusState as S;
+fn commits_that_are_refused() {
     let error = |message: &str| InputError {
         path: "web/a.yaml".into(),
         line: 7,
@@ -100,19 +75,17 @@ fn plans() {
         message: message.into(),
         hint: None,
     };
-    let errors = [error("no such field"), error("b"), error("c")];
     let rows = [
-        (PlanOutcome::Pending, S::Pending, "looking at what would change"),
-        (PlanOutcome::Made { placements: 0, clusters: 0 }, S::Success, "no placement changes"),
-        (PlanOutcome::Made { placements: 1, clusters: 1 }, S::Success, "1 placement changes, 1 cluster"),
-        (PlanOutcome::Made { placements: 2, clusters: 5 }, S::Success, "2 placements change, 5 clusters"),
-        (PlanOutcome::Refused(&errors[..1]), S::Failure, "web/a.yaml:7: no such field"),
-        (PlanOutcome::Refused(&errors), S::Failure, "web/a.yaml:7: no such field (and 2 more)"),
-        (PlanOutcome::Failed("git does not answer"), S::Error, "git does not answer"),
+        (vec![error("no such field")], "not rolled out: web/a.yaml:7: no such field"),
+        (
+            vec![error("no such field"), error("b"), error("c")],
+            "not rolled out: web/a.yaml:7: no such field (and 2 more)",
+        ),
     ];
-    for (outcome, state, words) in rows {
-        let status = plan_status(outcome, 140, None);
-        assert_eq!((status.context.as_str(), status.state, status.description.as_str()), (PLAN_CONTEXT, state, words));
+    for (errors, words) in rows {
+        let status = refused_status(&errors, 140, None);
+        let found = (status.context.as_str(), status.state, status.description.as_str());
+        assert_eq!(found, (PLAN_CONTEXT, StatusState::Failure, words));
     }
     let long = [error(&"x".repeat(300)), error("b")];
     let status = refused_status(&long, 140, None);

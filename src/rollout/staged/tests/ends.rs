@@ -151,6 +151,23 @@ fn stopped_runs_start_nothing() {
 }
 
 #[test]
+fn a_lost_binding_is_not_made_anew_while_nothing_new_may_start() {
+    for (stops, goes_on) in [("stop", "resume"), ("state Stop", "state Run"), ("b failed", "b ready")] {
+        let mut world = World::new("s/2: a b c");
+        world.settle();
+        world.tell(stops);
+        world.tell("a lost");
+        assert_eq!(world.settle().start, [], "{stops}");
+        world.tell(goes_on);
+        assert_eq!(world.settle().start[0], "a".into(), "{goes_on}");
+    }
+    let mut world = World::new("s/2: a b");
+    world.settle();
+    world.tell("superseded, stop, a lost");
+    assert_eq!(world.settle().start, [], "an ended run starts nothing either");
+}
+
+#[test]
 fn removals_come_last_and_at_once() {
     play(&[
         (
@@ -183,6 +200,16 @@ fn removals_come_last_and_at_once() {
                 ("stop, y free", "Stopping | s Succeeded a=S | delete Updating x=U y=P"),
                 ("x removed", "Stopped | s Succeeded a=S | delete Updating x=S y=P"),
                 ("resume", "Updating | s Succeeded a=S | delete Updating x=S y=U"),
+            ],
+        ),
+        (
+            "lost on its way: when it returns",
+            "s: a; delete: x y",
+            &[
+                ("a right", "Updating | s Succeeded a=S | delete Updating x=U y=U"),
+                ("x offline, y removed", "Succeeded | s Succeeded a=S | delete Succeeded x=D y=S"),
+                ("x online", "Succeeded | s Succeeded a=S | delete Succeeded x=U y=S"),
+                ("x removed", "Succeeded | s Succeeded a=S | delete Succeeded x=S y=S"),
             ],
         ),
         (
@@ -228,7 +255,12 @@ fn it_wakes_when_time_alone_changes_something() {
 
 #[test]
 fn runs_say_what_they_wait_for() {
-    let rows: [(&str, &[&str], &str); 9] = [
+    let rows: [(&str, &[&str], &str); 10] = [
+        (
+            "s after: a b",
+            &["b offline, a right"],
+            "the clusters of stage s are done; waits for approval run-after-s (0 of 1 given); 1 offline or suspended (b)",
+        ),
         ("s before: a", &[""], "stage s has not begun; waits for approval run-before-s (0 of 1 given)"),
         (
             "s after wait=60: a",

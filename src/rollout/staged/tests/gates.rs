@@ -102,6 +102,7 @@ fn a_no_ends_the_run() {
         assert!(reject(&mut world.run, &at(None), &person, &wrong, world.now).is_err());
         reject(&mut world.run, &at(None), &person, &command, world.now).unwrap();
         assert_eq!(world.run.message, "ann rejected stage s: seen");
+        assert_eq!(world.run.stages[0].ended_at, Some(world.now), "{stages}");
         world.settle();
         assert_eq!(world.text(), phase, "{stages}");
         assert!(reject(&mut world.run, &at(None), &person, &command, world.now).is_err(), "it has ended");

@@ -102,6 +102,15 @@ fn it_begins_when_it_may() {
 }
 
 #[test]
+fn a_stage_that_is_right_already_began_and_ended() {
+    let mut world = World::new("s: a b; t: c");
+    world.tell("a right, b right");
+    world.settle();
+    let times = |index: usize| (world.run.stages[index].started_at, world.run.stages[index].ended_at);
+    assert_eq!((times(0), times(1)), ((Some(minute(0)), Some(minute(0))), (Some(minute(0)), None)));
+}
+
+#[test]
 fn gates_hold_stages() {
     play(&[
         (

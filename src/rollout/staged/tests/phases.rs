@@ -80,7 +80,6 @@ fn forbidden_transitions() {
         (ClusterPhase::Deferred, ClusterPhase::Failed),
         (ClusterPhase::Deferred, ClusterPhase::Pending),
         (ClusterPhase::Updating, ClusterPhase::Pending),
-        (ClusterPhase::Updating, ClusterPhase::Deferred),
         (ClusterPhase::Failed, ClusterPhase::Updating),
     ];
     for (from, to) in clusters {

@@ -1,0 +1,118 @@
+//! What follows once the store has answered.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use super::super::decide::Decision;
+use super::super::member::Command;
+use super::super::world::PlacementState;
+use super::{Batch, Core, Effect, Reports, STORE_RETRY, tell};
+use crate::model::id::PlacementKey;
+
+impl Core {
+    /// The store keeps the batch. Returns what follows from it.
+    pub fn written(&mut self, batch: Batch, now: Timestamp) -> Vec<Effect> {
+        self.outstanding = false;
+        if let Some(source) = batch.source {
+            self.stored_source = source;
+        }
+        if batch.hub.is_some() {
+            self.stored_hub = batch.hub;
+        }
+        if let Some(commit) = batch.let_in {
+            self.source.let_in = Some(commit.clone());
+            self.effects.push(Effect::LetIn(commit));
+        }
+        self.forget_reports(batch.reports);
+        if let Some(state) = batch.obeyed {
+            self.agenda.placements.insert(state.record.key.clone());
+            self.placements.insert(state.record.key.clone(), *state);
+        }
+        let clusters = batch.clusters.into_iter().map(|record| (record.name.clone(), record));
+        self.stored_clusters.extend(clusters);
+        for picked in batch.picked {
+            picked.journal.iter().for_each(tell);
+            self.agenda.wake_ocm(&picked.key, picked.wake_at);
+        }
+        if let Some(exports) = batch.exports.filter(|exports| !Arc::ptr_eq(exports, &self.exports)) {
+            self.effects.push(Effect::Publish(Arc::clone(&exports)));
+            self.exports = exports;
+        }
+        for (key, decision) in batch.decided {
+            self.act(&key, decision, now);
+        }
+        if std::mem::take(&mut self.retain_due) {
+            self.retain();
+        }
+        std::mem::take(&mut self.effects)
+    }
+
+    /// The store did not keep the batch, or did not say so. Everything in it is decided again after a pause.
+    pub fn refused(&mut self, batch: Batch, now: Timestamp) {
+        self.outstanding = false;
+        for picked in batch.picked.iter().rev() {
+            self.world.ocm.hold_again(&picked.key, picked.known.clone());
+        }
+        self.world.overrides.refused(batch.overrides);
+        let placements = batch.decided.into_iter().map(|(key, _)| key);
+        let ocm = batch.picked.into_iter().map(|picked| picked.key);
+        self.agenda.clusters.extend(batch.clusters.into_iter().map(|record| record.name));
+        self.agenda.put_back(placements, ocm, now + STORE_RETRY);
+    }
+
+    /// Forgets reports that are written down; what members said meanwhile is decided about next.
+    fn forget_reports(&mut self, written: Reports) {
+        for (placement, reports) in written {
+            let Some(known) = self.reports.get_mut(&placement) else { continue };
+            known.retain(|cluster, work| !reports.get(cluster).is_some_and(|written| Arc::ptr_eq(written, work)));
+            if known.is_empty() {
+                self.reports.remove(&placement);
+            }
+        }
+    }
+
+    /// Takes up what a decision says; its records are written.
+    fn act(&mut self, key: &PlacementKey, decision: Decision, now: Timestamp) {
+        decision.journal.iter().for_each(tell);
+        for cluster in decision.forget {
+            let told = self.sent.get_mut(key).and_then(|sent| sent.remove(&cluster));
+            if told.is_some() && self.members.contains_key(&cluster) {
+                self.effects.push(Effect::Tell(cluster, Command::Forget(key.clone())));
+            }
+        }
+        for order in decision.orders {
+            self.send(order);
+        }
+        self.agenda.wake(key, decision.wake_at);
+        let known = self.placements.remove(key);
+        if decision.finished {
+            tracing::info!(placement = %key, "removed everywhere");
+            self.agenda.forget(key);
+            self.sent.remove(key);
+            self.settled.remove(key);
+            // A commit may have brought it back while its end was being written down.
+            if let Some(placement) = self.world.tree.placements.get(key) {
+                self.placements.insert(key.clone(), PlacementState::begin(placement, now));
+                self.agenda.placements.insert(key.clone());
+            }
+            self.tell_placement(key, now);
+            return;
+        }
+        self.agenda.note(&decision.state);
+        let mut state = decision.state;
+        state.unreadable = known.as_ref().map(|known| known.unreadable.clone()).unwrap_or_default();
+        let in_use: BTreeSet<u64> = state.snapshots_in_use().map(|snapshot| snapshot.index).collect();
+        for (index, payload) in known.into_iter().flat_map(|known| known.payloads) {
+            // It may have been read while the decision was being written down.
+            if in_use.contains(&index) {
+                state.payloads.entry(index).or_insert(payload);
+            }
+        }
+        self.placements.insert(key.clone(), state);
+        self.load_payloads(key);
+        self.announce(key, now);
+        self.tell_placement(key, now);
+    }
+}

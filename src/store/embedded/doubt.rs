@@ -1,0 +1,53 @@
+//! A batch whose commit failed may be on the disk all the same. It was answered with an error, so it is taken back as soon as
+//! the database can be opened again: who was told that nothing was written decides anew from what was there before.
+
+use redb::{ReadableDatabase as _, ReadableTable as _};
+
+use super::{Failure, Handle, JOURNAL, META, META_VERSION, RECORDS};
+
+/// A record as it was: its version and bytes; `None` where there was none.
+type Before = Option<(u64, Vec<u8>)>;
+
+/// What a batch found where it wrote.
+#[derive(Default)]
+pub(super) struct Doubt {
+    /// The number of the batch.
+    pub version: u64,
+    /// The records that it changed, in its order.
+    pub records: Vec<(String, Before)>,
+    /// The last entry of the journal before it.
+    pub journal_last: u64,
+    /// The entries that it dropped from the journal.
+    pub dropped: Vec<(u64, Vec<u8>)>,
+}
+
+impl Doubt {
+    /// Takes the batch back if the database has it. May be done again.
+    pub fn settle(&self, handle: &Handle) -> Result<(), Failure> {
+        let Handle::Writable(database) = handle else { return Ok(()) };
+        let newest = database.begin_read()?.open_table(META)?.get(META_VERSION)?.map_or(0, |version| version.value());
+        if newest != self.version {
+            return Ok(());
+        }
+        let transaction = database.begin_write()?;
+        {
+            let mut records = transaction.open_table(RECORDS)?;
+            for (key, before) in self.records.iter().rev() {
+                match before {
+                    Some((version, bytes)) => drop(records.insert(key.as_str(), (*version, bytes.as_slice()))?),
+                    None => drop(records.remove(key.as_str())?),
+                }
+            }
+            let mut journal = transaction.open_table(JOURNAL)?;
+            while journal.last()?.is_some_and(|(number, _)| number.value() > self.journal_last) {
+                journal.pop_last()?;
+            }
+            for (number, bytes) in &self.dropped {
+                journal.insert(number, bytes.as_slice())?;
+            }
+        }
+        // Its number stays used: what was read of it must not look like what comes next.
+        transaction.commit()?;
+        Ok(())
+    }
+}
