@@ -10,7 +10,10 @@ use tokio::sync::mpsc;
 use super::*;
 use crate::api::placement::{ApplyStrategyType, WhenToTakeOver};
 use crate::cluster::{ApplyOptions, Deletion, Error};
-use crate::model::records::ApplyOutcome;
+use crate::deliver::inventory::applyset_id;
+use crate::deliver::live::LiveObject;
+use crate::deliver::plan::Step;
+use crate::model::records::{ApplyOutcome, Availability};
 use crate::model::work::Desired;
 
 mod rechecks;
