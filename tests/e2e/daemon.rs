@@ -2,8 +2,11 @@
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -100,6 +103,28 @@ impl World {
     pub fn start(&self) -> Daemon<'_> {
         let log = File::options().create(true).append(true).open(self.log_file()).expect("the log opens");
         self.spawn(self.command(&RUN).stderr(log))
+    }
+
+    /// Starts a daemon that is killed as soon as it has logged so many lines: whoever copies its log kills it, so that it dies
+    /// between one step and the next and not where it rests. Returns also whether that has happened.
+    pub fn start_doomed(&self, lines: usize) -> (Daemon<'_>, Arc<AtomicBool>) {
+        let mut log = File::options().create(true).append(true).open(self.log_file()).expect("the log opens");
+        let mut command = self.command(&RUN);
+        let command = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("the daemon starts");
+        let (said, id) = (child.stderr.take().expect("its log is read"), child.id().to_string());
+        let has_died = Arc::new(AtomicBool::new(false));
+        let died = Arc::clone(&has_died);
+        std::thread::spawn(move || {
+            for (line, number) in BufReader::new(said).lines().map_while(Result::ok).zip(1..) {
+                writeln!(log, "{line}").expect("the log is written");
+                if number == lines {
+                    let killed = Command::new("kill").args(["-KILL", &id]).status().expect("kill runs");
+                    died.store(killed.success(), Ordering::SeqCst);
+                }
+            }
+        });
+        (Daemon { world: self, child }, has_died)
     }
 
     /// Starts the daemon so that the size of its files can be limited: then writing fails, as on a full disk, instead of

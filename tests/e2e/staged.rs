@@ -1,7 +1,12 @@
 //! A staged rollout on five real clusters: an approval, a canary that fails and halts, the fix that supersedes it, a rollback;
 //! and the same with the daemon killed anywhere.
 
+use std::cell::RefCell;
 use std::fmt::Write as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde_json::Value;
 
 use crate::daemon::{Daemon, World, access, namespace};
 use crate::fleet::{Fleet, Member, Options, write_count};
@@ -78,19 +83,24 @@ fn reason(daemon: &Daemon<'_>, run: &str, type_: &str) -> String {
     condition.and_then(|condition| condition["reason"].as_str()).unwrap_or_default().to_owned()
 }
 
-/// A daemon that is killed once, when its log has so many lines, and started again.
+/// A daemon that is killed once, when it has logged so many lines, and started again.
 struct Mortal<'a> {
     world: &'a World,
-    daemon: std::cell::RefCell<Option<Daemon<'a>>>,
-    dies_at: std::cell::Cell<Option<usize>>,
+    daemon: RefCell<Option<Daemon<'a>>>,
+    /// Whether its time has come; absent once it was started again, and where it is not to die.
+    has_died: RefCell<Option<Arc<AtomicBool>>>,
 }
 
 impl<'a> Mortal<'a> {
     fn start(world: &'a World, dies_at: Option<usize>) -> Self {
-        Self { world, daemon: Some(world.start()).into(), dies_at: dies_at.into() }
+        let (daemon, has_died) = match dies_at.map(|lines| world.start_doomed(lines)) {
+            Some((daemon, has_died)) => (daemon, Some(has_died)),
+            None => (world.start(), None),
+        };
+        Self { world, daemon: Some(daemon).into(), has_died: has_died.into() }
     }
 
-    /// Waits for a condition, and kills the daemon meanwhile if its time has come.
+    /// Waits for a condition; a daemon that dies meanwhile is started again.
     fn until(&self, what: &str, condition: impl Fn(&Daemon<'_>) -> bool) {
         loop {
             let mut is_met = false;
@@ -99,21 +109,33 @@ impl<'a> Mortal<'a> {
                 let daemon = daemon.as_ref().expect("it runs");
                 daemon.until(what, || {
                     is_met = condition(daemon);
-                    is_met || self.is_due()
+                    is_met || self.is_dead()
                 });
             }
-            if self.is_due() {
-                self.dies_at.set(None);
-                self.daemon.take().expect("it runs").kill();
-                self.daemon.replace(Some(self.world.start()));
+            if self.is_dead() {
+                self.revive();
             } else if is_met {
                 return;
             }
         }
     }
 
-    fn is_due(&self) -> bool {
-        self.dies_at.get().is_some_and(|lines| self.world.log().len() >= lines)
+    fn is_dead(&self) -> bool {
+        self.has_died.borrow().as_ref().is_some_and(|died| died.load(Ordering::SeqCst))
+    }
+
+    fn revive(&self) {
+        self.has_died.take();
+        drop(self.daemon.take());
+        self.daemon.replace(Some(self.world.start()));
+    }
+
+    /// The last point at which it may die is the end.
+    fn dies_at_last(&self) {
+        if self.has_died.borrow().is_some() {
+            self.daemon.take().expect("it runs").kill();
+            self.revive();
+        }
     }
 
     /// Says something to the daemon until it is done: a kill may have come between.
@@ -130,8 +152,62 @@ impl<'a> Mortal<'a> {
     }
 }
 
-/// The whole story; returns how many lines the log has at its end.
-fn story(fleet: &Fleet, name: &str, dies_at: Option<usize>) -> usize {
+/// What is left of a story when it is over.
+struct End {
+    /// Lines of the log.
+    lines: usize,
+    /// Runs, snapshots, bindings, works and approvals, without what differs between two stories that went the same way.
+    state: Vec<String>,
+}
+
+/// The kinds of records whose end is compared.
+const KINDS: [&str; 5] = ["runs", "snapshots", "bindings", "works", "approvals"];
+
+/// Returns everything that the daemon shows, in order, the story's name, instants and digests masked.
+fn state(daemon: &Daemon<'_>, name: &str) -> Vec<String> {
+    let shown = KINDS.iter().flat_map(|kind| daemon.get(kind));
+    let mut all: Vec<String> = shown.map(|object| masked(object, name).to_string()).collect();
+    all.sort();
+    all
+}
+
+/// Masks in a value what differs between two stories that went the same way.
+fn masked(value: Value, name: &str) -> Value {
+    match value {
+        Value::String(text) => Value::String(masked_text(&text.replace(name, "NAME"))),
+        Value::Array(all) => all.into_iter().map(|value| masked(value, name)).collect(),
+        Value::Object(fields) => {
+            let field = |(key, value): (String, Value)| (key.replace(name, "NAME"), masked(value, name));
+            Value::Object(fields.into_iter().map(field).collect())
+        }
+        other => other,
+    }
+}
+
+fn masked_text(text: &str) -> String {
+    let is_hex = |word: &str| word.len() >= 8 && word.chars().all(|c| c.is_ascii_hexdigit());
+    let part = |word: &str| if is_hex(word) { "HEX".to_owned() } else { word.to_owned() };
+    let word = |word: &str| {
+        let bare = word.trim_end_matches([',', ';', '.']);
+        if bare.parse::<jiff::Timestamp>().is_ok() {
+            return "TIME".to_owned();
+        }
+        word.split('-').map(part).collect::<Vec<_>>().join("-")
+    };
+    text.split(' ').map(word).collect::<Vec<_>>().join(" ")
+}
+
+/// Returns how many clusters of a stage of a run have begun; `None` where the run is not shown.
+fn begun(daemon: &Daemon<'_>, run: &str, stage: &str) -> Option<usize> {
+    let run = daemon.get("runs").into_iter().find(|object| object["metadata"]["name"] == run)?;
+    let stages = run["status"]["stagesStatus"].as_array()?;
+    let clusters = stages.iter().find(|status| status["stageName"] == stage)?["clusters"].as_array()?;
+    let has_begun = |cluster: &&Value| cluster["conditions"].as_array().is_some_and(|all| !all.is_empty());
+    Some(clusters.iter().filter(has_begun).count())
+}
+
+/// The whole story; `end` is the end of the story in which nobody was killed, once that was told.
+fn story(fleet: &Fleet, name: &str, dies_at: Option<usize>, end: Option<&End>) -> End {
     let members = &fleet.members;
     let world = World::new(None, &access(members));
     let runs: Vec<String> = (0..3).map(|index| format!("{name}-{index}")).collect();
@@ -156,6 +232,10 @@ fn story(fleet: &Fleet, name: &str, dies_at: Option<usize>) -> usize {
     world.commit("One");
     daemon.until("the broken version halts", |d| reason(d, &runs[1], "Progressing") == "UpdateRunHalted");
     assert!(all_at(5, VERSIONS[0]), "nobody has what the API server refuses");
+    daemon.until("no stage but the canary has begun", |d| {
+        begun(d, &runs[1], "canary") == Some(1)
+            && ["early", "rest"].iter().all(|stage| begun(d, &runs[1], stage) == Some(0))
+    });
 
     world.write("app.yaml", &payload(name, VERSIONS[2]));
     world.commit("Two");
@@ -167,18 +247,39 @@ fn story(fleet: &Fleet, name: &str, dies_at: Option<usize>) -> usize {
 
     let back = format!("{}-rollback", runs[2]);
     daemon.command(&["rollback", &runs[2], "--to", "0"], |d| reason(d, &back, "Succeeded") == "UpdateRunSucceeded");
+    daemon.dies_at_last();
     assert!(all_at(5, VERSIONS[0]), "back where it was");
-    let ends = [("UpdateRunSucceeded", "True"), ("UpdateRunFailed", "False"), ("UpdateRunSucceeded", "True")];
-    for (run, (expected, _)) in runs.iter().zip(ends) {
+    let ends = ["UpdateRunSucceeded", "UpdateRunFailed", "UpdateRunSucceeded"];
+    for (run, expected) in runs.iter().zip(ends) {
         daemon.until(run, |d| reason(d, run, "Succeeded") == expected);
     }
-    world.log().len()
+    let taken = format!("the run {} of a newer snapshot takes its place", runs[2]);
+    daemon.until("the fix has superseded what was broken", |d| {
+        let runs_shown = d.get("runs");
+        runs_shown.iter().any(|run| run["metadata"]["name"] == runs[1] && run.to_string().contains(&taken))
+    });
+    let lines = world.log().len();
+    let found = RefCell::new(Vec::new());
+    daemon.until("all ends as it does where nobody is killed", |d| {
+        let now = state(d, name);
+        let is_right = end.is_none_or(|end| end.state == now);
+        if !is_right && now != *found.borrow() {
+            let differing = end.and_then(|end| end.state.iter().zip(&now).find(|(one, other)| one != other));
+            eprintln!("{name} ends otherwise: {differing:?}");
+        }
+        found.replace(now);
+        is_right
+    });
+    End { lines, state: found.into_inner() }
 }
 
 #[test]
 fn a_staged_rollout_with_an_approval_a_halt_a_fix_and_a_rollback() {
     let fleet = own();
-    story(&fleet, "staged", None);
+    let end = story(&fleet, "staged", None, None);
+    let approvals = end.state.iter().filter(|object| object.contains("ApprovalRequest"));
+    let approved = approvals.filter(|object| object.contains("\"type\":\"Approved\"")).count();
+    assert_eq!(approved, 2, "every gate was opened by somebody's word: {:#?}", end.state);
 }
 
 #[test]
@@ -188,7 +289,7 @@ fn a_staged_rollout_survives_kills_anywhere() {
         fleet.members.iter().map(|member| write_count(&member.metrics().expect("metrics"), "secrets")).collect()
     };
     let before = writes();
-    let lines = story(&fleet, "whole", None);
+    let end = story(&fleet, "whole", None, None);
     let undisturbed: Vec<u64> = writes().iter().zip(&before).map(|(after, before)| after - before).collect();
     let mut random = 0x9E37_79B9_7F4A_7C15_u64;
     for kill in 0..KILLS {
@@ -196,10 +297,10 @@ fn a_staged_rollout_survives_kills_anywhere() {
         random ^= random << 13;
         random ^= random >> 7;
         random ^= random << 17;
-        let part = lines / KILLS;
+        let part = end.lines / KILLS;
         let at = kill * part + usize::try_from(random % part.max(1) as u64).expect("a small number");
         let before = writes();
-        story(&fleet, &format!("killed{kill}"), Some(at));
+        story(&fleet, &format!("killed{kill}"), Some(at.max(1)), Some(&end));
         let repeated: Vec<u64> = writes()
             .iter()
             .zip(&before)

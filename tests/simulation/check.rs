@@ -2,21 +2,26 @@
 //! that decides.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use gitfleet::api::condition::ConditionStatus;
-use gitfleet::api::placement::IntOrPercent;
-use gitfleet::api::staged::StageTaskType;
+use gitfleet::api::placement::{ApplyStrategyType, IntOrPercent, StrategyType};
 use gitfleet::deliver::inventory::applyset_id;
 use gitfleet::engine::simulation::{Fact, Simulation};
+use gitfleet::model::commands::Verb;
 use gitfleet::model::id::{ClusterName, CommitId, Digest, ObjectKey, PlacementKey};
-use gitfleet::model::records::{Availability, BindingState, DeletionGate, ResourceSnapshot, SourceRecord};
-use gitfleet::model::runs::{ClusterPhase, RunRecord, StageRecord};
+use gitfleet::model::records::{
+    Availability, BindingState, DeletionGate, HeldSnapshot, Pause, ResourceSnapshot, SourceRecord,
+};
+use gitfleet::model::runs::{ClusterPhase, RunCluster, RunRecord, StageRecord};
 use gitfleet::model::work::WorkOrder;
 use gitfleet::store::records::{
     BINDING_PREFIX, PLACEMENT_PREFIX, RUN_PREFIX, SNAPSHOT_PREFIX, SOURCE_PREFIX, placement_of,
 };
 use jiff::Timestamp;
 use serde::Deserialize;
+
+use super::runs::{Rules, Word};
 
 /// A binding's record, as far as promises are about it: reading all of every record costs as much as a third of the deciding.
 #[derive(Deserialize)]
@@ -47,10 +52,21 @@ struct Condition {
 /// A placement's record, likewise.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct PlacementRecord {
+pub(super) struct PlacementRecord {
     generation: i64,
     spec: PlacementSpec,
     deletion_gate: Option<DeletionGate>,
+    #[serde(default)]
+    pub(super) removed: bool,
+    paused: Option<Pause>,
+    pub(super) held: Option<HeldSnapshot>,
+}
+
+impl PlacementRecord {
+    /// Staged runs move it.
+    pub(super) fn is_external(&self) -> bool {
+        self.spec.strategy.type_ == Some(StrategyType::External)
+    }
 }
 
 #[derive(Deserialize)]
@@ -61,6 +77,8 @@ struct PlacementSpec {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Strategy {
+    #[serde(rename = "type")]
+    type_: Option<StrategyType>,
     rolling_update: Option<RollingUpdate>,
 }
 
@@ -84,12 +102,16 @@ pub struct Wish {
 }
 
 /// What a placement asks for.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Want {
     /// Its objects, as they are to be.
     pub objects: BTreeMap<ObjectKey, Digest>,
     /// Where they are to be.
     pub who: Who,
+    /// The objects as they are to be on clusters where overrides change them.
+    pub overridden: BTreeMap<ClusterName, BTreeMap<ObjectKey, Digest>>,
+    /// Clusters it is to leave once, though it may come back.
+    pub evicted: BTreeSet<ClusterName>,
 }
 
 /// Where something is to be.
@@ -101,6 +123,17 @@ pub enum Who {
     AtLeast(BTreeSet<ClusterName>),
     /// On so many.
     So(usize),
+}
+
+impl Default for Who {
+    fn default() -> Self {
+        Self::So(0)
+    }
+}
+
+/// Returns what made members say of the fields we own where nobody else touched them.
+fn owned(manifest: &Digest) -> Digest {
+    Digest::new(format!("owned-{manifest}"))
 }
 
 /// Says in what objects differ.
@@ -118,39 +151,57 @@ fn unlike(found: &BTreeMap<ObjectKey, Digest>, wanted: &BTreeMap<ObjectKey, Dige
 }
 
 /// A placement on a cluster.
-type Spot = (PlacementKey, ClusterName);
+pub(super) type Spot = (PlacementKey, ClusterName);
 
 /// What has been seen so far.
 #[derive(Default)]
 pub struct Checker {
     /// What commits ask for.
     pub wishes: BTreeMap<CommitId, Wish>,
-    /// People's approvals, by digest.
-    pub approved: BTreeSet<Digest>,
+    /// What people said yes to and were not refused.
+    pub words: Vec<Word>,
+    /// What people commanded since it was last needed, and were not refused.
+    pub commands: BTreeSet<(PlacementKey, Verb)>,
+    /// What a gate asks for.
+    pub rules: Rules,
+    /// The true time.
+    pub now: Timestamp,
+    /// Since when nothing went wrong.
+    pub calm_since: Timestamp,
+    /// This life has told no member yet what to hold, so none has said how it stands.
+    pub(super) is_blind: bool,
     /// Writes may arrive long after their connection was given up: then nobody can promise how many clusters are down.
     pub is_lenient: bool,
     accepted: Option<CommitId>,
     /// As it was written down last: what the next life begins with.
     stored: Option<CommitId>,
     bindings: BTreeMap<String, Binding>,
-    snapshots: BTreeMap<String, ResourceSnapshot>,
+    pub(super) snapshots: BTreeMap<String, ResourceSnapshot>,
     indexes: BTreeMap<PlacementKey, u64>,
-    placements: BTreeMap<PlacementKey, PlacementRecord>,
-    runs: BTreeMap<String, RunRecord>,
+    pub(super) placements: BTreeMap<PlacementKey, PlacementRecord>,
+    pub(super) runs: BTreeMap<String, RunRecord>,
+    /// What the store kept though it answered with an error: the next life begins with it.
+    unsaid: BTreeMap<String, Option<Arc<[u8]>>>,
+    /// Snapshots that were held, and are not any more though nobody said so.
+    pub(super) released: Vec<(PlacementKey, HeldSnapshot)>,
+    /// Bindings that were given a snapshot since the last look at them.
+    pub(super) moves: Vec<(Spot, u64)>,
+    /// What was written on members, and when the last of it was, or became available.
+    pub(super) written: BTreeMap<Spot, (BTreeMap<ObjectKey, Digest>, Timestamp)>,
     /// Clusters that may be down at once, as records said it one after the other.
     limits: BTreeMap<PlacementKey, Vec<(u64, usize)>>,
     /// When each binding was last given something new, by the count of facts.
     moved: BTreeMap<Spot, u64>,
-    unavailable: BTreeMap<Spot, BTreeSet<ObjectKey>>,
+    pub(super) unavailable: BTreeMap<Spot, BTreeSet<ObjectKey>>,
     was_complete: BTreeSet<Spot>,
     down: BTreeSet<Spot>,
-    in_flight: BTreeMap<(Spot, (u64, u64)), (i64, usize)>,
+    in_flight: BTreeMap<Spot, ((u64, u64), i64, usize)>,
     seen: u64,
 }
 
-type Verdict = Result<(), String>;
+pub(super) type Verdict = Result<(), String>;
 
-fn parse<T: serde::de::DeserializeOwned>(key: &str, value: &[u8]) -> Result<T, String> {
+pub(super) fn parse<T: serde::de::DeserializeOwned>(key: &str, value: &[u8]) -> Result<T, String> {
     serde_json::from_slice(value).map_err(|error| format!("{key} cannot be read: {error}"))
 }
 
@@ -159,22 +210,51 @@ fn spot(order: &WorkOrder) -> Spot {
 }
 
 impl Checker {
+    /// Returns the commit in force.
+    pub fn accepted(&self) -> Option<&CommitId> {
+        self.accepted.as_ref()
+    }
+
     /// Looks at one thing that happened.
     pub fn see(&mut self, fact: &Fact) -> Verdict {
         self.seen += 1;
+        if !matches!(fact, Fact::Kept { .. }) {
+            self.may_begin()?;
+        }
         match fact {
-            Fact::Kept { key, value } => self.kept(key, value.as_deref()),
-            Fact::Accepted(commit) => self.accept(commit),
+            Fact::Kept { key, value } => {
+                self.unsaid.remove(key);
+                self.kept(key, value.as_deref())
+            }
+            Fact::KeptUnsaid { key, value } => {
+                self.calm_since = self.now;
+                self.unsaid.insert(key.clone(), value.clone());
+                Ok(())
+            }
+            Fact::Accepted(commit) => {
+                self.calm_since = self.now;
+                self.accept(commit)
+            }
             Fact::PayloadGone(commit) => Err(format!("7: the payload of {commit} was needed, and let go")),
-            Fact::Ordered(order) => self.ordered(order),
+            Fact::Ordered(order) => {
+                if std::mem::take(&mut self.is_blind) {
+                    self.calm_since = self.now;
+                }
+                self.ordered(order)
+            }
             Fact::Sent { order, connection } => self.sent(order, *connection),
             Fact::Answered { order, connection } => {
-                if let Some((_, count)) = self.in_flight.get_mut(&(spot(order), *connection)) {
+                if let Some((_, _, count)) = self.in_flight.get_mut(&spot(order)).filter(|(on, ..)| on == connection) {
                     *count = count.saturating_sub(1);
                 }
                 Ok(())
             }
-            Fact::Applied { order, object, available, .. } => self.applied(order, object, *available),
+            Fact::Applied { order, object, available, digest } => {
+                let (written, at) = self.written.entry(spot(order)).or_default();
+                written.insert(object.clone(), digest.clone());
+                *at = self.now;
+                self.applied(order, object, *available)
+            }
             Fact::Available { cluster, object } => {
                 self.arrived(cluster, object);
                 Ok(())
@@ -187,16 +267,34 @@ impl Checker {
                 Ok(())
             }
             Fact::Disconnected { cluster, connection } => {
-                self.in_flight.retain(|((_, of), at), _| (of, at) != (cluster, connection));
+                self.calm_since = self.now;
+                self.in_flight.retain(|(_, of), (at, ..)| (of, &*at) != (cluster, connection));
                 Ok(())
             }
-            Fact::Crashed => {
-                self.in_flight.clear();
-                self.accepted.clone_from(&self.stored);
+            Fact::Crashed => self.crashed(),
+            Fact::Began | Fact::StoreRefused | Fact::Reachable(..) => {
+                self.is_blind |= matches!(fact, Fact::Began);
+                self.calm_since = self.now;
                 Ok(())
             }
-            Fact::Began | Fact::StoreRefused | Fact::Reachable(..) | Fact::Mark(_) => Ok(()),
+            Fact::Mark(_) => Ok(()),
         }
+    }
+
+    /// The next life begins with what the store has, whether it said so or not.
+    fn crashed(&mut self) -> Verdict {
+        self.calm_since = self.now;
+        self.in_flight.clear();
+        for (key, value) in std::mem::take(&mut self.unsaid) {
+            if let Some(value) = value.as_ref().filter(|_| key.starts_with(SOURCE_PREFIX)) {
+                let source: SourceRecord = parse(&key, value)?;
+                self.stored = source.accepted;
+            } else {
+                self.kept(&key, value.as_deref())?;
+            }
+        }
+        self.accepted.clone_from(&self.stored);
+        Ok(())
     }
 
     fn kept(&mut self, key: &str, value: Option<&[u8]>) -> Verdict {
@@ -240,11 +338,12 @@ impl Checker {
                 before.generation, record.generation
             ));
         }
-        if let Some(gate) = record.deletion_gate.as_ref().filter(|gate| gate.opened_at.is_some())
-            && !self.approved.contains(&gate.digest)
+        if let Some((gate, at)) = record.deletion_gate.as_ref().and_then(|gate| Some((gate, gate.opened_at?)))
+            && self.voices(&gate.approvals, &gate.digest, at) < self.rules.required
         {
             return Err(format!("3: the deletion gate of {placement} is open, and nobody approved {}", gate.digest));
         }
+        self.keeps_word(&placement, &record)?;
         if let Some(IntOrPercent::Int(limit)) =
             record.spec.strategy.rolling_update.as_ref().and_then(|rolling| rolling.max_unavailable.clone())
         {
@@ -252,6 +351,24 @@ impl Checker {
             self.limits.entry(placement.clone()).or_default().push((self.seen, limit));
         }
         self.placements.insert(placement, record);
+        Ok(())
+    }
+
+    /// 7: what a person said stands until a person says otherwise.
+    fn keeps_word(&mut self, placement: &PlacementKey, record: &PlacementRecord) -> Verdict {
+        let Some(before) = self.placements.get(placement) else { return Ok(()) };
+        let was_said = |verb: Verb| self.commands.contains(&(placement.clone(), verb));
+        if before.paused.is_some() && record.paused.is_none() && !was_said(Verb::Resume) {
+            return Err(format!("7: {placement} is paused no more, and nobody resumed it"));
+        }
+        let is_released = record.held.is_none() && !was_said(Verb::Retry);
+        self.released.extend(before.held.clone().filter(|_| is_released).map(|held| (placement.clone(), held)));
+        if record.paused.is_some() && before.paused != record.paused {
+            self.commands.remove(&(placement.clone(), Verb::Resume));
+        }
+        if record.held.is_some() && before.held != record.held {
+            self.commands.remove(&(placement.clone(), Verb::Retry));
+        }
         Ok(())
     }
 
@@ -310,6 +427,9 @@ impl Checker {
         if is_leaving && !was_leaving {
             self.may_leave(&binding)?;
         }
+        if let Some(snapshot) = binding.snapshot.filter(|_| before.and_then(|b| b.snapshot) != binding.snapshot) {
+            self.moves.push(((binding.placement.clone(), binding.cluster.clone()), snapshot));
+        }
         if is_new {
             self.moved.insert((binding.placement.clone(), binding.cluster.clone()), self.seen);
         }
@@ -322,7 +442,10 @@ impl Checker {
         let wish = self.accepted.as_ref().and_then(|commit| self.wishes.get(commit));
         let want = wish.and_then(|wish| wish.placements.get(&binding.placement));
         match want.map(|want| &want.who) {
-            Some(Who::Exactly(clusters) | Who::AtLeast(clusters)) if clusters.contains(&binding.cluster) => {
+            Some(Who::Exactly(clusters) | Who::AtLeast(clusters))
+                if clusters.contains(&binding.cluster)
+                    && want.is_none_or(|want| !want.evicted.contains(&binding.cluster)) =>
+            {
                 Err(format!(
                     "4: {} is taken off {}, where the commit in force wants it",
                     binding.placement, binding.cluster
@@ -378,18 +501,25 @@ impl Checker {
     }
 
     fn sent(&mut self, order: &WorkOrder, connection: (u64, u64)) -> Verdict {
-        let entry = self.in_flight.entry((spot(order), connection)).or_insert((order.generation, 0));
-        if entry.1 > 0 && entry.0 != order.generation {
+        let entry = self.in_flight.entry(spot(order)).or_insert((connection, order.generation, 0));
+        let (on, generation, count) = *entry;
+        if count > 0 && (on, generation) != (connection, order.generation) {
             return Err(format!(
-                "5: {} is written on {} by generation {} while {} is under way",
-                order.placement, order.cluster, order.generation, entry.0
+                "5: {} is written on {} by generation {} while {generation} is under way",
+                order.placement, order.cluster, order.generation
             ));
         }
-        *entry = (order.generation, entry.1 + 1);
+        *entry = (connection, order.generation, count + 1);
         Ok(())
     }
 
     fn applied(&mut self, order: &WorkOrder, object: &ObjectKey, available: bool) -> Verdict {
+        if order.strategy.type_ == ApplyStrategyType::ReportDiff {
+            return Err(format!(
+                "4: {object} of {} is written on {}, and only a report is wanted",
+                order.placement, order.cluster
+            ));
+        }
         let spot = spot(order);
         let unavailable = self.unavailable.entry(spot.clone()).or_default();
         if available {
@@ -409,7 +539,11 @@ impl Checker {
 
     fn arrived(&mut self, cluster: &ClusterName, object: &ObjectKey) {
         for (spot, unavailable) in self.unavailable.iter_mut().filter(|((_, of), _)| of == cluster) {
-            unavailable.remove(object);
+            if unavailable.remove(object)
+                && let Some((_, at)) = self.written.get_mut(spot)
+            {
+                *at = self.now;
+            }
             if unavailable.is_empty() {
                 self.down.remove(spot);
             }
@@ -424,21 +558,18 @@ impl Checker {
     /// 1: as many clusters of a placement may be down as a limit said since the first of them was moved.
     fn few_are_down(&self, spot: &Spot) -> Verdict {
         let placement = &spot.0;
-        let failed = |cluster: &ClusterName| {
-            let mut runs = self.runs.values().filter(|run| run.placement == *placement);
-            runs.any(|run| {
-                run.stages
-                    .iter()
-                    .flat_map(|s| &s.clusters)
-                    .any(|c| c.name == *cluster && c.phase == ClusterPhase::Failed)
-            })
-        };
         // Clusters of a run count by stage, after the newest run that has the cluster.
         let runs = self.runs.values().filter(|run| run.placement == *placement);
         let mut stages: Vec<(u64, &StageRecord)> =
             runs.flat_map(|run| run.stages.iter().map(|stage| (run.sequence, stage))).collect();
         stages.sort_by_key(|(sequence, _)| std::cmp::Reverse(*sequence));
         let is_in = |stage: &StageRecord, cluster: &ClusterName| stage.clusters.iter().any(|c| c.name == *cluster);
+        // The newest run that told the cluster to move says whether it failed.
+        let failed = |cluster: &ClusterName| {
+            let mut all = stages.iter().flat_map(|(_, stage)| &stage.clusters);
+            let of = all.find(|c| c.name == *cluster && c.phase != ClusterPhase::Pending);
+            of.is_some_and(|c| c.phase == ClusterPhase::Failed)
+        };
         let stage = stages.iter().map(|(_, stage)| *stage).find(|stage| is_in(stage, &spot.1));
         let counts = |spot: &&Spot| {
             let binding = self.binding(spot);
@@ -450,7 +581,12 @@ impl Checker {
         let limits = self.limits.get(placement).map(Vec::as_slice).unwrap_or_default();
         let before = limits.iter().rev().find(|(at, _)| *at <= since).into_iter();
         let rolling = before.chain(limits.iter().filter(|(at, _)| *at > since)).map(|(_, limit)| *limit).max();
-        let concurrency = stages.iter().map(|(_, stage)| stage.max_concurrency).max();
+        // Clusters that an older run had begun with are not waited for by a newer one.
+        let began = |stage: &StageRecord| {
+            let is_down = |c: &RunCluster| c.started_at.is_some() && down.iter().any(|(_, name)| *name == c.name);
+            stage.clusters.iter().any(is_down)
+        };
+        let concurrency = stages.iter().filter(|(_, stage)| began(stage)).map(|(_, stage)| stage.max_concurrency).max();
         let limit = rolling.into_iter().chain(concurrency).max().unwrap_or(0);
         if down.len() > limit && !self.is_lenient {
             let names: Vec<&str> = down.iter().map(|(_, cluster)| cluster.as_str()).collect();
@@ -488,39 +624,6 @@ impl Checker {
         Ok(())
     }
 
-    fn keep_run(&mut self, key: &str, value: Option<&[u8]>) -> Verdict {
-        let Some(value) = value else {
-            self.runs.remove(key);
-            return Ok(());
-        };
-        let run: RunRecord = parse(key, value)?;
-        let mut all_done = true;
-        for stage in &run.stages {
-            let has_begun = |c: &gitfleet::model::runs::RunCluster| c.started_at.is_some();
-            let before_done = stage.before.iter().all(|task| task.done_at.is_some());
-            if stage.clusters.iter().any(has_begun) && !(all_done && before_done) {
-                return Err(format!("2: stage {} of {} has begun before its time", stage.name, run.name));
-            }
-            self.gates(&run, stage)?;
-            all_done &= stage.phase.is_done()
-                && stage.after.iter().all(|task| task.done_at.is_some() || stage.clusters.is_empty());
-        }
-        self.runs.insert(key.to_owned(), run);
-        Ok(())
-    }
-
-    /// 3: an open gate cites an approval of exactly its digest, which somebody gave.
-    fn gates(&self, run: &RunRecord, stage: &StageRecord) -> Verdict {
-        let tasks = stage.before.iter().chain(&stage.after);
-        for task in tasks.filter(|task| task.type_ == StageTaskType::Approval && task.done_at.is_some()) {
-            let cites = task.approvals.iter().any(|a| a.digest == stage.digest && self.approved.contains(&a.digest));
-            if !cites && !stage.clusters.is_empty() {
-                return Err(format!("3: a gate of stage {} of {} is open without an approval", stage.name, run.name));
-            }
-        }
-        Ok(())
-    }
-
     /// 4: what is deleted carried our label, and the order did not want it.
     fn deleted(&mut self, order: &WorkOrder, object: &ObjectKey, holder: Option<&PlacementKey>) -> Verdict {
         if holder != Some(&order.placement) {
@@ -531,6 +634,9 @@ impl Checker {
         }
         if let Some(unavailable) = self.unavailable.get_mut(&spot(order)) {
             unavailable.remove(object);
+        }
+        if let Some((written, _)) = self.written.get_mut(&spot(order)) {
+            written.remove(object);
         }
         Ok(())
     }
@@ -545,7 +651,9 @@ impl Checker {
             let label = applyset_id(placement);
             let mut holders = BTreeSet::new();
             for cluster in &wish.clusters {
-                let Some(member) = simulation.members().get(cluster) else { continue };
+                let Some(member) = simulation.members().get(cluster) else {
+                    return Err(format!("6: nobody ever talked to {cluster}"));
+                };
                 let held = member.objects().iter().filter(|(_, live)| live.applyset == label);
                 let held: BTreeMap<_, _> = held.map(|(key, live)| (key.clone(), live)).collect();
                 let is_there = !held.is_empty();
@@ -565,11 +673,20 @@ impl Checker {
                 let found =
                     held.iter().map(|(key, live)| (key.clone(), live.manifest.clone().unwrap_or_else(|| "".into())));
                 let found: BTreeMap<ObjectKey, Digest> = found.collect();
-                if found != want.objects {
-                    return Err(format!(
-                        "6: {placement} on {cluster} is not as wished: {}",
-                        unlike(&found, &want.objects)
-                    ));
+                let objects = want.overridden.get(cluster).unwrap_or(&want.objects);
+                if found != *objects {
+                    let unlike = unlike(&found, objects);
+                    return Err(format!("6: {placement} on {cluster} is not as wished: {unlike}"));
+                }
+                if let Some(live) =
+                    held.values().find(|live| Some(&live.owned) != live.manifest.as_ref().map(owned).as_ref())
+                {
+                    return Err(format!("6: {} on {cluster} was changed by somebody, and is not put back", live.id));
+                }
+                let binding = self.binding(&(placement.clone(), cluster.clone()));
+                let holds = member.inventories().get(placement).and_then(|parent| parent.holds.as_ref());
+                if holds.map(|holds| holds.index) != binding.and_then(|b| b.snapshot) {
+                    return Err(format!("6: the inventory of {placement} on {cluster} does not say what it holds"));
                 }
                 let late = held.values().find(|live| live.availability == Availability::ManifestNotAvailableYet);
                 if let Some(live) = late {
@@ -585,6 +702,10 @@ impl Checker {
         for (cluster, member) in simulation.members().iter().filter(|(name, _)| wish.clusters.contains(*name)) {
             if returned.contains(cluster) {
                 continue;
+            }
+            let is_known = |of: &&PlacementKey| wish.placements.contains_key(*of);
+            if let Some(gone) = member.inventories().keys().find(|of| !is_known(of)) {
+                return Err(format!("6: {cluster} still has the inventory of {gone}, which is gone"));
             }
             let known: BTreeSet<String> = wish.placements.keys().map(applyset_id).chain([String::new()]).collect();
             if let Some(live) = member.objects().values().find(|live| !known.contains(&live.applyset)) {

@@ -3,12 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use gitfleet::api::placement::ApplyStrategyType;
 use gitfleet::engine::simulation::Fact;
 use gitfleet::model::id::{ClusterName, CommitId, ObjectKey, PlacementKey};
 use gitfleet::model::work::WorkOrder;
 use serde_json::{Value, json};
 
 use super::check::{Checker, Want, Who, Wish};
+use super::runs::Word;
+
+const AT: &str = "2026-01-01T00:00:00Z";
 
 fn order(cluster: &str, generation: i64) -> Arc<WorkOrder> {
     Arc::new(WorkOrder {
@@ -58,9 +62,67 @@ fn snapshot(index: u64, hash: &str) -> Fact {
     kept(&format!("snapshot/p/{index}"), &value)
 }
 
+/// A run of one stage, as `change` makes it.
+fn one_stage(change: impl FnOnce(&mut Value)) -> Fact {
+    let cluster = |name: &str| json!({"name": name, "phase": "Succeeded", "since": AT, "startedAt": AT});
+    let stage = json!({
+        "name": "first", "maxConcurrency": 1, "phase": "Succeeded", "since": AT, "digest": "g", "after": [],
+        "clusters": [cluster("a"), cluster("b")],
+    });
+    let mut value = json!({
+        "name": "r", "placement": "p", "cause": {"type": "snapshot"}, "strategy": "s", "generation": 1, "createdAt": AT,
+        "sequence": 0, "phase": "Updating", "since": AT, "stages": [stage], "wantedSnapshot": 0,
+    });
+    change(&mut value);
+    kept("run/p/r", &value)
+}
+
+/// The same, frozen at snapshot 0 and with a cluster in a phase.
+fn frozen(phase: &str) -> Fact {
+    one_stage(|run| {
+        let strategy = json!({"stages": []});
+        run["frozen"] = json!({
+            "snapshot": 0, "hash": "x", "policy": 0, "policyClusters": -1, "applyStrategy": {}, "strategy": strategy, "at": AT,
+        });
+        run["stages"][0]["phase"] = json!("Updating");
+        run["stages"][0]["clusters"] = json!([{"name": "a", "phase": phase, "since": AT, "startedAt": AT}]);
+    })
+}
+
+/// The same with a task after the stage.
+fn with_task(task: &Value) -> Fact {
+    one_stage(|run| run["stages"][0]["after"] = json!([task]))
+}
+
+fn approval(by: &str) -> Value {
+    json!({"name": by, "surface": "Api", "at": AT, "digest": "g"})
+}
+
+/// A placement's record with something in it beside; `External` where nothing else is said.
+fn said(field: &str, value: &Value) -> Fact {
+    let mut record = json!({
+        "key": "p", "spec": {"resourceSelectors": [], "strategy": {"type": "External"}}, "annotations": {}, "generation": 1,
+        "createdAt": AT,
+    });
+    record[field] = value.clone();
+    kept("placement/p", &record)
+}
+
+/// A snapshot of one object.
+fn of_one_object() -> Fact {
+    let id = json!({"group": "apps", "version": "v1", "kind": "Deployment", "namespace": "n", "name": "o"});
+    let mut resource = id;
+    resource["digest"] = json!("d");
+    resource["origin"] = json!({"path": "f.yaml", "line": 1, "blob": "b", "ordinal": 0});
+    let value = json!({
+        "placement": "p", "index": 0, "commit": "3", "hash": "x", "resources": [resource], "parts": [1], "createdAt": AT,
+    });
+    kept("snapshot/p/00000000000000000000", &value)
+}
+
 /// A run of two stages with a gate after the first.
 fn run(gate_done: bool, second_begun: bool) -> Fact {
-    let at = "2026-01-01T00:00:00Z";
+    let at = AT;
     let cluster = |name: &str, begun: bool| {
         let phase = if begun { "Succeeded" } else { "Pending" };
         let mut cluster = json!({"name": name, "phase": phase, "since": at});
@@ -98,13 +160,19 @@ fn whole(cluster: &str) -> Vec<Fact> {
 #[allow(clippy::field_reassign_with_default, reason = "the other fields are its own")]
 fn checker() -> Checker {
     let clusters: BTreeSet<ClusterName> = ["a".into(), "b".into()].into();
-    let want = Want { objects: BTreeMap::new(), who: Who::Exactly(clusters.clone()) };
+    let want = Want { who: Who::Exactly(clusters.clone()), ..Want::default() };
     let placements = BTreeMap::from([(PlacementKey::cluster_scoped("p"), want)]);
     let wish = Wish { clusters, placements, is_good: true, number: 1 };
     let refused = Wish { is_good: false, number: 2, ..wish.clone() };
-    let wishes = BTreeMap::from([(CommitId::from("1"), wish), (CommitId::from("2"), refused)]);
+    let mut other = Wish { number: 3, ..wish.clone() };
+    let one =
+        Want { objects: [(object(), "d".into())].into(), who: Who::Exactly(other.clusters.clone()), ..Want::default() };
+    other.placements.insert(PlacementKey::cluster_scoped("p"), one);
+    let wishes = [(CommitId::from("1"), wish), (CommitId::from("2"), refused), (CommitId::from("3"), other)];
     let mut checker = Checker::default();
-    checker.wishes = wishes;
+    checker.wishes = wishes.into();
+    checker.now = "2026-01-02T00:00:00Z".parse().unwrap();
+    checker.words = vec![Word { person: "ann".to_owned(), digest: "g".into(), at: AT.parse().unwrap() }];
     checker
 }
 
@@ -114,13 +182,91 @@ fn every_broken_promise_is_caught() {
     let open = json!({"digest": "g", "reason": "", "deletions": {}, "since": "2026-01-01T00:00:00Z", "openedAt": "2026-01-01T00:00:00Z"});
     let waiting = json!({"digest": "g", "reason": "", "deletions": {"a": [object()]}, "since": "2026-01-01T00:00:00Z"});
     let sent = |generation| Fact::Sent { order: order("a", generation), connection: (1, 1) };
-    let gone = |holder: Option<&str>| Fact::Deleted {
+    let deleted = |holder: Option<&str>| Fact::Deleted {
         order: order("a", 1),
         object: object(),
         holder: holder.map(PlacementKey::cluster_scoped),
     };
     let both = || [vec![placement(1, &closed())], whole("a"), whole("b")].concat();
-    let rows: Vec<(&str, Vec<Fact>, Option<&str>)> = vec![
+    let other = Fact::Sent { order: order("a", 1), connection: (1, 2) };
+    let approved =
+        |by: &str, at: &str| json!({"type": "Approval", "askedAt": AT, "doneAt": at, "approvals": [approval(by)]});
+    let waited = |at: &str| json!({"type": "TimedWait", "wait": {"secs": 30, "nanos": 0}, "askedAt": AT, "doneAt": at});
+    let phases = |stage: &'static str, cluster: &'static str| {
+        one_stage(move |run| {
+            run["stages"][0]["phase"] = json!(stage);
+            for at in 0..2 {
+                run["stages"][0]["clusters"][at]["phase"] = json!(cluster);
+            }
+        })
+    };
+    let held = json!({"index": 0, "hash": "x", "why": "", "since": AT});
+    let pause = said("paused", &json!({"by": "ann", "at": AT}));
+    let nothing = said("removed", &json!(false));
+    let moved = || binding("a", 1, false);
+    let half = vec![one_stage(|_| ()), moved(), Fact::Began];
+    let gone = |key: &str| Fact::Kept { key: key.to_owned(), value: None };
+    let mut only_reports = WorkOrder::clone(&order("a", 1));
+    only_reports.strategy.type_ = ApplyStrategyType::ReportDiff;
+    let reported =
+        Fact::Applied { order: Arc::new(only_reports), object: object(), digest: "d".into(), available: true };
+    let Fact::Kept { value: unsaid, .. } = binding("a", 1, false) else { unreachable!() };
+    let mut rows: Vec<(&str, Vec<Fact>, Option<&str>)> = vec![
+        ("as many on their way as may be", vec![frozen("Updating")], None),
+        ("two on their way where one may be", vec![phases("Updating", "Updating")], Some("1:")),
+        ("a stage that is over", vec![phases("Succeeded", "Succeeded")], None),
+        ("a stage that is over with clusters left", vec![phases("Succeeded", "Pending")], Some("2:")),
+        ("a wait", vec![with_task(&waited("2026-01-01T00:00:30Z"))], None),
+        ("a wait that was cut short", vec![with_task(&waited("2026-01-01T00:00:29Z"))], Some("2:")),
+        ("a gate that a person opened", vec![with_task(&approved("ann", AT))], None),
+        ("a gate that a stranger opened", vec![with_task(&approved("eve", AT))], Some("3:")),
+        ("a gate opened by a word too old", vec![with_task(&approved("ann", "2026-02-01T00:00:00Z"))], Some("3:")),
+        (
+            "an approval that is lost",
+            vec![
+                with_task(&json!({"type": "Approval", "askedAt": AT, "approvals": [approval("ann")]})),
+                with_task(&json!({"type": "Approval", "askedAt": AT})),
+            ],
+            Some("7:"),
+        ),
+        (
+            "a gate that closes again",
+            vec![
+                with_task(&approved("ann", AT)),
+                with_task(&json!({"type": "Approval", "approvals": [approval("ann")]})),
+            ],
+            Some("7:"),
+        ),
+        ("a pause that is lost", vec![pause, nothing.clone()], Some("7:")),
+        (
+            "a snapshot that is held no more",
+            vec![of_one_object(), said("held", &held), nothing.clone(), Fact::Began],
+            Some("7:"),
+        ),
+        (
+            "a snapshot that is rolled out though it is held",
+            vec![of_one_object(), said("held", &held), moved(), Fact::Began],
+            Some("7:"),
+        ),
+        ("a cluster that a run moves", [vec![nothing.clone()], half].concat(), None),
+        ("a cluster that no run moves", vec![nothing.clone(), moved(), Fact::Began], Some("2:")),
+        ("a cluster that is done", vec![of_one_object(), applied("a", true), frozen("Succeeded")], None),
+        ("a cluster that is done and holds nothing", vec![of_one_object(), frozen("Succeeded")], Some("2:")),
+        ("a cluster that failed", vec![of_one_object(), applied("a", false), frozen("Failed")], None),
+        ("a run that is forgotten", vec![nothing, frozen("Updating"), gone("run/p/r")], Some("7:")),
+        ("two connections at once", vec![sent(1), other], Some("5:")),
+        ("a write where only a report is wanted", vec![reported], Some("4:")),
+        (
+            "what was kept unsaid goes back",
+            vec![
+                binding("a", 2, false),
+                Fact::KeptUnsaid { key: "binding/p/a".to_owned(), value: unsaid },
+                Fact::Crashed,
+            ],
+            Some("7:"),
+        ),
+    ];
+    rows.extend(vec![
         ("one is down", [both(), vec![applied("a", false)]].concat(), None),
         ("two are down", [both(), vec![applied("a", false), applied("b", false)]].concat(), Some("1:")),
         ("a stage in its turn", vec![run(false, false)], None),
@@ -132,9 +278,9 @@ fn every_broken_promise_is_caught() {
             vec![placement(1, &waiting), binding("a", 1, false), Fact::Ordered(order("a", 1))],
             Some("3:"),
         ),
-        ("what is ours is deleted", vec![gone(Some("p"))], None),
-        ("what is nobody's is deleted", vec![gone(None)], Some("4:")),
-        ("what is another's is deleted", vec![gone(Some("q"))], Some("4:")),
+        ("what is ours is deleted", vec![deleted(Some("p"))], None),
+        ("what is nobody's is deleted", vec![deleted(None)], Some("4:")),
+        ("what is another's is deleted", vec![deleted(Some("q"))], Some("4:")),
         (
             "a wanted cluster is left",
             vec![Fact::Accepted("1".into()), binding("a", 1, false), binding("a", 2, true)],
@@ -153,7 +299,7 @@ fn every_broken_promise_is_caught() {
         ("an index that is used again", vec![snapshot(1, "x"), snapshot(0, "y")], Some("7:")),
         ("payload that was let go", vec![Fact::PayloadGone("1".into())], Some("7:")),
         ("a commit with errors", vec![Fact::Accepted("2".into())], Some("commit 2 has errors")),
-    ];
+    ]);
     for (name, facts, wanted) in rows {
         let mut checker = checker();
         let verdict = facts.iter().try_for_each(|fact| checker.see(fact));
@@ -163,4 +309,27 @@ fn every_broken_promise_is_caught() {
             (verdict, wanted) => panic!("{name}: {verdict:?}, wanted {wanted:?}"),
         }
     }
+}
+
+/// A cluster that was available in calm for long is not to be called failed: a report was lost.
+#[test]
+fn a_wrong_failure_is_caught() {
+    let mut checker = checker();
+    for fact in [of_one_object(), frozen("Updating"), applied("a", true)] {
+        checker.see(&fact).unwrap();
+    }
+    checker.now += jiff::SignedDuration::from_mins(5);
+    let why = checker.see(&frozen("Failed")).unwrap_err();
+    assert!(why.starts_with("6:"), "{why}");
+}
+
+/// What is wanted and nobody has is not at rest, nor is a commit that is not in force.
+#[test]
+fn a_fleet_without_its_objects_is_not_at_rest() {
+    let simulation = super::idle();
+    let mut checker = checker();
+    let rests = |checker: &Checker| checker.is_at_rest(&simulation, &"1".into(), &BTreeSet::new());
+    assert!(rests(&checker).unwrap_err().starts_with("6: 1 is not in force"));
+    checker.see(&Fact::Accepted("1".into())).unwrap();
+    assert!(rests(&checker).unwrap_err().starts_with("6: nobody ever talked to a"));
 }

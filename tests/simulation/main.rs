@@ -7,6 +7,7 @@
 
 mod check;
 mod forged;
+mod runs;
 mod story;
 
 use std::collections::BTreeSet;
@@ -18,12 +19,14 @@ use std::time::Duration;
 
 use gitfleet::config::Configuration;
 use gitfleet::engine::simulation::{Detail, Dice, Fact, Faults, SimulatedMember, Simulation};
-use gitfleet::model::commands::{Command, Person, Verb};
-use gitfleet::model::id::{ClusterName, CommitId, PlacementKey};
-use gitfleet::model::runs::Surface;
+use gitfleet::model::commands::{Command, Person, RefusalReason, Verb};
+use gitfleet::model::forge::{Credentials, Permission};
+use gitfleet::model::id::{ClusterName, CommitId, Digest, ObjectKey, PlacementKey};
+use gitfleet::model::runs::{ClusterPhase, DELETION_GATE, RunPhase, StagePhase, Surface};
 use jiff::{SignedDuration, Timestamp};
 
-use check::Checker;
+use check::{Checker, Verdict};
+use runs::{Rules, Word};
 use story::{CLUSTERS_MAX, PLACEMENTS_MAX, Story, fate};
 
 /// Seeds that are run where nobody says how many.
@@ -37,6 +40,9 @@ const SETTLE: Duration = Duration::from_hours(3);
 const REST: Duration = Duration::from_hours(2);
 /// How often a person looks after what waits, once faults have stopped.
 const HELP_PAUSE: Duration = Duration::from_secs(30);
+/// How far the daemon's clock jumps at most: forwards, and back. What waits for time waits as much longer.
+const JUMP_MAX_S: u64 = 6 * 3600;
+const JUMP_BACK_MAX_S: u64 = 3600;
 /// Failing seeds whose trace is shown; the others are named.
 const REPORTS_MAX: usize = 1;
 /// Lines of the trace that a failure shows.
@@ -75,12 +81,60 @@ struct Run {
     left: BTreeSet<ClusterName>,
     last: Option<CommitId>,
     clusters: BTreeSet<ClusterName>,
+    /// Objects that were changed or taken behind the daemon's back: each once.
+    meddled: BTreeSet<(ClusterName, ObjectKey)>,
+    /// An approval came too late: it is to be asked for again.
+    expired: bool,
 }
 
-fn configuration() -> Configuration {
-    let text = "apiVersion: gitfleet.io/v1alpha1\nkind: Configuration\nsource: {url: /fleet, branch: main}\n\
-        members: [{name: '*', kubeconfig: {path: /kubeconfig, context: '{name}'}}]\nstore: {path: /state}\n";
-    Configuration::parse(text, Path::new("/"), &std::collections::BTreeMap::new()).expect("it has no errors")
+fn configuration(rules: Option<Rules>) -> Configuration {
+    let mut text = "apiVersion: gitfleet.io/v1alpha1\nkind: Configuration\nsource: {url: /fleet, branch: main}\n\
+        members: [{name: '*', kubeconfig: {path: /kubeconfig, context: '{name}'}}]\nstore: {path: /state}\n"
+        .to_owned();
+    if let Some(Rules { required, expire_after }) = rules {
+        text += &format!(
+            "forge: {{type: gitea, url: 'https://git.example', repository: a/b, tokenFile: /token, approvals: {{required: \
+             {required}, expireAfter: {}s}}}}\n",
+            expire_after.as_secs()
+        );
+    }
+    Configuration::parse(&text, Path::new("/"), &std::collections::BTreeMap::new()).expect("it has no errors")
+}
+
+fn simulation(rules: Option<Rules>, seed: u64) -> Simulation {
+    let start: Timestamp = "2026-01-01T00:00:00Z".parse().expect("an instant");
+    Simulation::new(configuration(rules), seed, start, Detail::Steps, Box::new(fate))
+}
+
+/// A daemon to which nothing has happened.
+fn idle() -> Simulation {
+    simulation(None, 0)
+}
+
+/// The people of the fleet: two over the API, and by comment one who may push, one who may read, and one who opened the change.
+fn person(number: u64) -> Person {
+    let by_comment = |name: &str, id: u64, permission, took_part: Option<&str>| Person {
+        credentials: Some(Credentials {
+            id,
+            permission,
+            teams: BTreeSet::new(),
+            took_part: took_part.map(str::to_owned),
+            comment: String::new(),
+        }),
+        ..Person::of(name, Surface::Comment)
+    };
+    match number {
+        0 => Person::of("ann", Surface::Api),
+        1 => Person::of("bob", Surface::Api),
+        2 => by_comment("cyd", 3, Permission::Write, None),
+        3 => by_comment("dan", 4, Permission::Write, Some("opened the pull request")),
+        _ => by_comment("eve", 5, Permission::Read, None),
+    }
+}
+
+/// Tells whether a person may never approve.
+fn is_stranger(person: &Person) -> bool {
+    matches!(person.name.as_str(), "dan" | "eve")
 }
 
 fn faults(dice: &mut Dice) -> Faults {
@@ -88,23 +142,28 @@ fn faults(dice: &mut Dice) -> Faults {
     Faults {
         crash: some(60),
         store_refuses: some(150),
+        store_unsure: some(60),
         store_crashes: some(60),
         step_lost: some(60),
         answer_lost: some(60),
         late_write: 0,
         report_twice: some(300),
         slow_delete: some(600),
+        stale_list: some(600),
         source_fails: some(200),
+        restore_fails: some(500),
+        payload_late: some(300),
     }
 }
 
 impl Run {
     fn begin(seed: u64) -> Self {
         let mut story = Story::begin(Dice::new(seed ^ 0x5173));
-        let start: Timestamp = "2026-01-01T00:00:00Z".parse().expect("an instant");
-        let mut simulation = Simulation::new(configuration(), seed, start, Detail::Steps, Box::new(fate));
+        let rules = story.dice.chance(300).then_some(Rules { required: 2, expire_after: Duration::from_mins(2) });
+        let mut simulation = simulation(rules, seed);
         simulation.faults = faults(&mut story.dice);
         let mut checker = Checker::default();
+        checker.rules = rules.unwrap_or_default();
         if story.dice.chance(200) {
             simulation.faults.late_write = 500;
             checker.is_lenient = true;
@@ -117,11 +176,13 @@ impl Run {
             left: BTreeSet::new(),
             last: None,
             clusters: BTreeSet::new(),
+            meddled: BTreeSet::new(),
+            expired: false,
         };
         run.push(false);
         for _ in 0..run.story.dice.between(3, 12) {
             let after = Duration::from_millis(run.story.dice.between(0, 600_000));
-            let what = [CHANGE, CHANGE, FAULT, PERSON][usize::try_from(run.story.dice.below(4)).unwrap_or(0)];
+            let what = [CHANGE, CHANGE, FAULT, PERSON, PERSON][usize::try_from(run.story.dice.below(5)).unwrap_or(0)];
             run.simulation.at(after, what);
         }
         run.simulation.at(Duration::from_mins(11), END);
@@ -136,7 +197,11 @@ impl Run {
         }
         self.checker.wishes.insert(commit.clone(), wish);
         self.last = Some(commit.clone());
-        self.simulation.push(commit, tree);
+        if may_be_bad && self.story.dice.chance(50) {
+            self.simulation.rewrite(commit, tree);
+        } else {
+            self.simulation.push(commit, tree);
+        }
     }
 
     /// Lets one thing happen and looks at it. Returns whether anything was left to happen.
@@ -145,17 +210,19 @@ impl Run {
         while !facts.is_empty() {
             for fact in std::mem::take(&mut facts) {
                 self.trace.0.push((self.simulation.now(), Line::Seen(fact.clone())));
+                self.checker.now = self.simulation.now();
                 self.checker.see(&fact)?;
                 if let Fact::Mark(mark) = fact {
-                    self.mark(mark);
+                    self.mark(mark)?;
                 }
             }
             facts = self.simulation.facts();
         }
+        self.checker.may_begin()?;
         Ok(true)
     }
 
-    fn mark(&mut self, mark: u64) {
+    fn mark(&mut self, mark: u64) -> Verdict {
         match mark {
             CHANGE => {
                 self.story.change();
@@ -165,27 +232,34 @@ impl Run {
             PERSON => {
                 let verb = *self.story.dice.pick(&VERBS).expect("there are some");
                 let placement = format!("p{}", self.story.dice.below(PLACEMENTS_MAX));
-                self.command(verb, &placement, None);
+                return self.say(verb, &placement);
             }
             END => self.end(),
-            _ => self.help(),
+            _ => return self.help(),
         }
+        Ok(())
     }
 
     fn fault(&mut self) {
         let cluster = ClusterName::new(format!("c{}", self.story.dice.below(CLUSTERS_MAX)));
-        match self.story.dice.below(5) {
+        self.checker.calm_since = self.simulation.now();
+        match self.story.dice.below(6) {
             0 | 1 => {
                 let away = self.story.dice.chance(600);
                 self.simulation.set_reachable(&cluster, !away);
             }
             2 => self.simulation.crash(),
             3 => {
-                let jump = i64::try_from(self.story.dice.below(400)).unwrap_or(0);
-                let back = self.story.dice.chance(300);
-                let skew = if back { SignedDuration::from_secs(-jump / 20) } else { SignedDuration::from_secs(jump) };
+                let is_large = self.story.dice.chance(300);
+                let (ahead, back) = if is_large { (JUMP_MAX_S, JUMP_BACK_MAX_S) } else { (400, 20) };
+                let skew = if self.story.dice.chance(300) {
+                    -SignedDuration::from_secs(i64::try_from(self.story.dice.below(back)).unwrap_or(0))
+                } else {
+                    SignedDuration::from_secs(i64::try_from(self.story.dice.below(ahead)).unwrap_or(0))
+                };
                 self.simulation.set_skew(skew);
             }
+            4 => self.meddle(&cluster),
             _ => {
                 let late_write = self.simulation.faults.late_write;
                 self.simulation.faults = Faults { late_write, ..faults(&mut self.story.dice) };
@@ -193,67 +267,141 @@ impl Run {
         }
     }
 
-    fn command(&mut self, verb: Verb, target: &str, stage: Option<&str>) {
-        let person = Person::of("ann", Surface::Api);
-        let command = Command {
-            verb,
-            target: target.to_owned(),
-            stage: stage.map(str::to_owned),
-            to: None,
-            to_commit: None,
-            digest: None,
-            reason: None,
-            message: None,
-        };
-        if verb == Verb::Approve {
-            self.note_digests(target);
+    /// Somebody changes or removes an object that we hold on a member. Each object once: who does it again and again is reported
+    /// as contesting it.
+    fn meddle(&mut self, cluster: &ClusterName) {
+        let Some(member) = self.simulation.members().get(cluster) else { return };
+        let is_ours =
+            |key: &&ObjectKey| !member.objects()[*key].applyset.is_empty() && !member.objects()[*key].terminating;
+        let held: Vec<ObjectKey> = member.objects().keys().filter(is_ours).cloned().collect();
+        let Some(key) = self.story.dice.pick(&held).cloned() else { return };
+        if !self.meddled.insert((cluster.clone(), key.clone())) {
+            return;
         }
-        let answer = match self.simulation.obey(&command, &person) {
-            None => "no answer".to_owned(),
-            Some(Ok(done)) => done.message,
-            Some(Err(refusal)) => refusal.message,
+        self.trace.0.push((self.simulation.now(), Line::Said(format!("somebody meddles with {key} on {cluster}"))));
+        if self.story.dice.chance(300) {
+            return self.simulation.steal(cluster, &key);
+        }
+        let mut live = member.objects()[&key].clone();
+        live.owned = Digest::from("somebody's");
+        self.simulation.meddle(cluster, live);
+    }
+
+    /// A person says something, as the dice fall.
+    fn say(&mut self, verb: Verb, placement: &str) -> Verdict {
+        let dice = &mut self.story.dice;
+        let person = person(dice.below(5));
+        let mut command = order(verb, placement);
+        match verb {
+            // A rewritten history is let in.
+            Verb::Resume if dice.chance(200) => command.target.clear(),
+            Verb::Approve if dice.chance(150) => command.stage = Some("second".to_owned()),
+            Verb::Rollback if dice.chance(400) => command.to = Some(dice.below(5)),
+            _ => {}
+        }
+        let (with_digest, is_wrong) = (dice.chance(300), dice.chance(300));
+        if verb == Verb::Approve && with_digest {
+            let shown = self.shown(placement, command.stage.as_deref());
+            let wrong = "0000000".to_owned();
+            command.digest =
+                shown.filter(|_| !is_wrong).map(|digest| digest.as_str().chars().take(12).collect()).or(Some(wrong));
+        }
+        self.command(&command, &person)
+    }
+
+    fn command(&mut self, command: &Command, person: &Person) -> Verdict {
+        let (verb, target) = (command.verb, &command.target);
+        let placement = PlacementKey::cluster_scoped(target.as_str());
+        let shown = self.shown(target, command.stage.as_deref()).filter(|_| verb == Verb::Approve);
+        let answer = self.simulation.obey(command, person);
+        let words = match &answer {
+            None => "no answer",
+            Some(Ok(done)) => done.message.as_str(),
+            Some(Err(refusal)) => refusal.message.as_str(),
         };
-        self.trace.0.push((self.simulation.now(), Line::Said(format!("{verb:?} {target}: {answer}"))));
+        let line = format!("{} says {verb:?} {target} {:?} {:?}: {words}", person.name, command.stage, command.digest);
+        self.trace.0.push((self.simulation.now(), Line::Said(line)));
+        if let Some(Err(refusal)) = answer {
+            self.expired |= refusal.reason == RefusalReason::Expired;
+            return Ok(());
+        }
+        let is_taken = matches!(answer, Some(Ok(_)));
+        if verb == Verb::Approve && is_taken && (is_stranger(person) || command.digest.as_deref() == Some("0000000")) {
+            return Err(format!("3: {} approved {target}: {words}", person.name));
+        }
+        let word = shown.map(|digest| Word { person: person.name.clone(), digest, at: self.simulation.clock() });
+        self.checker.words.extend(word.clone());
+        self.checker.commands.insert((placement.clone(), verb));
+        for fact in self.simulation.facts() {
+            self.trace.0.push((self.simulation.now(), Line::Seen(fact.clone())));
+            self.checker.see(&fact)?;
+        }
+        word.filter(|_| is_taken).map_or(Ok(()), |word| self.checker.has_word(&placement, &word))
     }
 
-    /// What is shown to the person who approves: the digests of everything that waits.
-    fn note_digests(&mut self, target: &str) {
-        let Some(core) = self.simulation.core() else { return };
-        let Some(state) = core.placements().get(&PlacementKey::cluster_scoped(target)) else { return };
-        let waiting = state
-            .runs
-            .values()
-            .flat_map(|run| &run.stages)
-            .filter(|stage| stage.phase.is_reached() || stage.since > Timestamp::UNIX_EPOCH);
-        let digests = waiting.map(|stage| stage.digest.clone());
-        let deletions = state.record.deletion_gate.as_ref().map(|gate| gate.digest.clone());
-        self.checker.approved.extend(digests.chain(deletions));
+    /// Returns the digest of what a person is shown who asks what waits: a stage, or else the deletions.
+    fn shown(&self, target: &str, stage: Option<&str>) -> Option<Digest> {
+        let state = self.simulation.core()?.placements().get(&PlacementKey::cluster_scoped(target))?;
+        let run =
+            state.runs.values().find(|run| run.frozen.is_some() && !run.phase.is_final() && !state.record.removed);
+        let waits = |phase| matches!(phase, StagePhase::WaitingBefore | StagePhase::WaitingAfter);
+        let mut stages = run.into_iter().flat_map(|run| &run.stages);
+        let waiting = stages.find(|s| waits(s.phase) && stage.is_none_or(|stage| stage == s.name));
+        let waiting = waiting.map(|stage| stage.digest.clone());
+        let deletion = || state.record.closed_gate().map(|gate| gate.digest.clone());
+        waiting.or_else(|| deletion().filter(|_| stage.is_none_or(|stage| stage == DELETION_GATE)))
     }
 
-    /// Faults stop, and a good commit comes.
+    /// Faults stop. A good commit comes where the last one cannot come to rest; else it is the last.
     fn end(&mut self) {
+        self.checker.calm_since = self.simulation.now();
         self.simulation.faults = Faults::default();
         for number in 0..CLUSTERS_MAX {
             self.simulation.set_reachable(&ClusterName::new(format!("c{number}")), true);
         }
-        self.story.make_good();
-        self.push(false);
+        let is_good = self.last.as_ref().is_some_and(|last| self.checker.wishes[last].is_good);
+        if !is_good || !self.story.is_good() {
+            self.story.make_good();
+            self.push(false);
+        }
         self.simulation.at(Duration::from_secs(20), HELP);
     }
 
-    /// A patient person lets everything on.
-    fn help(&mut self) {
+    /// A patient person lets everything on. What was not taken by mistake of a person or of a cluster is not tried again: it is
+    /// to come to rest by itself.
+    fn help(&mut self) -> Verdict {
         for number in 0..PLACEMENTS_MAX {
             let placement = format!("p{number}");
-            self.command(Verb::Resume, &placement, None);
-            self.command(Verb::Approve, &placement, None);
+            let people = [person(0), person(1)];
+            self.expired = false;
+            self.command(&order(Verb::Resume, &placement), &people[0])?;
+            for one in &people {
+                self.command(&order(Verb::Approve, &placement), one)?;
+                self.command(
+                    &Command { stage: Some(DELETION_GATE.to_owned()), ..order(Verb::Approve, &placement) },
+                    one,
+                )?;
+            }
             // Under `Queue` a newer run waits for the unfinished one. Who retries that whenever a cluster of it fails keeps it
             // unfinished for good, and rightly so: what it rolls out is what the newer run mends.
-            if !self.is_queued(&placement) {
-                self.command(Verb::Retry, &placement, None);
+            if self.expired || self.needs_retry(&placement) && !self.is_queued(&placement) {
+                self.command(&order(Verb::Retry, &placement), &people[0])?;
             }
-            self.command(Verb::Approve, &placement, Some("deletion"));
         }
+        self.command(&order(Verb::Resume, ""), &person(0))
+    }
+
+    /// Tells whether something of a placement failed, was rolled back or rejected.
+    fn needs_retry(&self, placement: &str) -> bool {
+        let placements = self.simulation.core().map(gitfleet::engine::core::Core::placements);
+        let state = placements.and_then(|placements| placements.get(&PlacementKey::cluster_scoped(placement)));
+        let has_failed = |run: &gitfleet::model::runs::RunRecord| {
+            let clusters = run.stages.iter().flat_map(|stage| &stage.clusters);
+            run.phase == RunPhase::Halted || clusters.into_iter().any(|cluster| cluster.phase == ClusterPhase::Failed)
+        };
+        state.is_some_and(|state| {
+            state.record.held.is_some() || state.record.halted.is_some() || state.runs.values().any(has_failed)
+        })
     }
 
     /// Tells whether a run of the placement waits for another.
@@ -265,7 +413,9 @@ impl Run {
 
     /// Tells whether something may wait for a person.
     fn waits(&self) -> bool {
-        let Some(core) = self.simulation.core() else { return true };
+        let Some(core) = self.simulation.core().filter(|_| self.checker.accepted() == self.last.as_ref()) else {
+            return true;
+        };
         core.placements().values().any(|state| {
             let record = &state.record;
             record.closed_gate().is_some()
@@ -308,6 +458,20 @@ impl Run {
 
 const VERBS: [Verb; 8] =
     [Verb::Approve, Verb::Approve, Verb::Approve, Verb::Reject, Verb::Pause, Verb::Resume, Verb::Retry, Verb::Rollback];
+
+/// What a person says, with nothing beside.
+fn order(verb: Verb, target: &str) -> Command {
+    Command {
+        verb,
+        target: target.to_owned(),
+        stage: None,
+        to: None,
+        to_commit: None,
+        digest: None,
+        reason: None,
+        message: None,
+    }
+}
 
 /// Runs a seed. Returns its trace.
 fn run(seed: u64) -> Result<Trace, (String, Trace)> {

@@ -5,11 +5,14 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use gitfleet::engine::simulation::{Dice, Fate};
-use gitfleet::model::id::{BlobId, ClusterName, CommitId, ObjectKey, PlacementKey};
+use gitfleet::model::id::{BlobId, ClusterName, CommitId, Digest, ObjectKey, PlacementKey};
+use gitfleet::model::manifest::Manifest;
 use gitfleet::model::tree::Tree;
 use gitfleet::model::work::Desired;
 use gitfleet::snapshot;
 use gitfleet::source::{self, ParsedBlob};
+
+use serde_json::json;
 
 use super::check::{Want, Who, Wish};
 
@@ -26,6 +29,8 @@ pub const PLACEMENTS_MAX: u64 = 3;
 struct Cluster {
     env: &'static str,
     suspended: bool,
+    /// The label that orders clusters in a stage; now and then no number.
+    order: &'static str,
 }
 
 /// A placement as git has it.
@@ -40,6 +45,8 @@ struct Placement {
     guard_off: bool,
     queue: bool,
     history: u64,
+    rolls_back: bool,
+    reports_only: bool,
 }
 
 #[derive(Clone)]
@@ -52,9 +59,23 @@ enum Policy {
 
 #[derive(Clone)]
 struct Staged {
-    max_concurrency: u64,
+    max_concurrency: &'static str,
     after_first: &'static str,
     before_second: bool,
+    has_third: bool,
+    sorted: bool,
+    /// Every snapshot gets a run; else somebody writes one.
+    automatic: bool,
+    /// Its document is not there.
+    missing: bool,
+}
+
+/// A run that somebody wrote.
+#[derive(Clone)]
+struct Written {
+    name: u64,
+    state: &'static str,
+    index: Option<u64>,
 }
 
 #[derive(Clone)]
@@ -72,6 +93,14 @@ pub struct Story {
     placements: BTreeMap<u64, Placement>,
     /// By namespace and number.
     objects: BTreeMap<(u64, u64), Object>,
+    /// Written runs, by placement.
+    runs: BTreeMap<u64, Written>,
+    /// What overrides write on clusters of env `a`, by placement.
+    overrides: BTreeMap<u64, u64>,
+    /// Placements and the clusters they were evicted from.
+    evictions: BTreeSet<(u64, u64)>,
+    /// The objects as they were, commit by commit: somebody may go back.
+    past: Vec<BTreeMap<(u64, u64), Object>>,
     value: u64,
     commits: u64,
     /// By text, with the blob's id.
@@ -89,13 +118,17 @@ impl Story {
             clusters: BTreeMap::new(),
             placements: BTreeMap::new(),
             objects: BTreeMap::new(),
+            runs: BTreeMap::new(),
+            overrides: BTreeMap::new(),
+            evictions: BTreeSet::new(),
+            past: Vec::new(),
             value: 0,
             commits: 0,
             parsed: BTreeMap::new(),
             dice: dice.clone(),
         };
         for number in 0..dice.between(2, CLUSTERS_MAX) {
-            story.clusters.insert(number, Cluster { env: env(&mut dice), suspended: false });
+            story.clusters.insert(number, Cluster::any(&mut dice));
         }
         for number in 0..dice.between(1, PLACEMENTS_MAX) {
             story.dice = dice.clone();
@@ -123,9 +156,13 @@ impl Story {
             _ => Policy::Number(dice.between(1, 4)),
         };
         let staged = dice.chance(400).then(|| Staged {
-            max_concurrency: dice.between(1, 2),
+            max_concurrency: one_of(dice, ["1", "2", "2", "50%", "100%"]),
             after_first: one_of(dice, ["", "Approval", "TimedWait"]),
             before_second: dice.chance(300),
+            has_third: dice.chance(300),
+            sorted: dice.chance(300),
+            automatic: dice.chance(900),
+            missing: dice.chance(30),
         });
         Placement {
             policy,
@@ -137,6 +174,8 @@ impl Story {
             guard_off: dice.chance(700),
             queue: dice.chance(200),
             history: dice.between(1, 10),
+            rolls_back: dice.chance(300),
+            reports_only: dice.chance(100),
         }
     }
 
@@ -144,7 +183,7 @@ impl Story {
     pub fn change(&mut self) {
         let number = self.dice.below(CLUSTERS_MAX);
         let placement = self.dice.below(PLACEMENTS_MAX);
-        match self.dice.below(20) {
+        match self.dice.below(26) {
             0..6 => self.write(placement),
             6..8 => self.break_something(placement),
             8 => self.mend(),
@@ -154,8 +193,8 @@ impl Story {
                 }
             }
             10 => {
-                let env = env(&mut self.dice);
-                self.clusters.insert(number, Cluster { env, suspended: false });
+                let cluster = Cluster::any(&mut self.dice);
+                self.clusters.insert(number, cluster);
             }
             11 => {
                 if let Some(cluster) = self.clusters.get_mut(&number) {
@@ -182,6 +221,18 @@ impl Story {
                 };
                 self.objects.insert(key, object);
             }
+            17 => {
+                if let Some(past) = self.dice.pick(&self.past).cloned() {
+                    self.objects = past;
+                }
+            }
+            18..20 => self.write_run(placement),
+            20 => {
+                self.value += 1;
+                self.overrides.insert(placement, self.value);
+            }
+            21 => drop(self.overrides.remove(&placement)),
+            22 => drop(self.evictions.insert((placement, number))),
             _ => {
                 let (max_unavailable, max_surge) = (self.dice.between(1, 2), self.dice.between(1, 3));
                 if let Some(placement) = self.placements.get_mut(&placement) {
@@ -199,6 +250,20 @@ impl Story {
                 object.value = self.value;
             }
         }
+    }
+
+    /// Somebody writes a run, or lets it go or stop.
+    fn write_run(&mut self, placement: u64) {
+        let state = one_of(&mut self.dice, ["", "Run", "Initialize", "Stop"]);
+        let index = self.dice.chance(300).then(|| self.dice.below(4));
+        if self.dice.chance(500)
+            && let Some(run) = self.runs.get_mut(&placement)
+        {
+            run.state = state;
+            return;
+        }
+        self.value += 1;
+        self.runs.insert(placement, Written { name: self.value, state, index });
     }
 
     fn break_something(&mut self, namespace: u64) {
@@ -223,6 +288,26 @@ impl Story {
         }
     }
 
+    /// Tells whether a fleet comes to rest with what the source says now.
+    pub fn is_good(&self) -> bool {
+        let is_whole = |object: &Object| object.never_on.is_empty() && object.refused_on.is_empty();
+        let is_filled = |placement: &Placement| match &placement.policy {
+            Policy::Fixed(fixed) => fixed.iter().all(|number| self.clusters.contains_key(number)),
+            Policy::Number(count) => *count <= self.clusters.len() as u64,
+            Policy::All | Policy::Env(_) => true,
+        };
+        let is_simple = |placement: &Placement| {
+            let staged = placement.staged.as_ref();
+            !placement.reports_only && staged.is_none_or(|staged| staged.automatic && !staged.missing)
+        };
+        let is_known = |cluster: &Cluster| !cluster.suspended && cluster.env != "c" && cluster.order != "x";
+        self.runs.is_empty()
+            && self.placements.values().all(is_simple)
+            && self.objects.values().all(is_whole)
+            && self.clusters.values().all(is_known)
+            && self.placements.values().all(is_filled)
+    }
+
     /// The last commit: everything is new and good, and nobody is suspended.
     pub fn make_good(&mut self) {
         for object in self.objects.values_mut() {
@@ -233,6 +318,22 @@ impl Story {
         }
         for cluster in self.clusters.values_mut() {
             cluster.suspended = false;
+            if cluster.env == "c" {
+                cluster.env = "a";
+            }
+            if cluster.order == "x" {
+                cluster.order = "0";
+            }
+        }
+        self.runs.clear();
+        for (number, placement) in &mut self.placements {
+            placement.reports_only = false;
+            let Some(staged) = &mut placement.staged else { continue };
+            staged.missing = false;
+            if !staged.automatic {
+                self.value += 1;
+                self.runs.insert(*number, Written { name: self.value, state: "", index: None });
+            }
         }
         // A place that cannot be filled counts as unavailable, and may leave no room for any move.
         let known: BTreeSet<u64> = self.clusters.keys().copied().collect();
@@ -251,6 +352,7 @@ impl Story {
         may_be_bad: bool,
     ) -> (CommitId, Result<Arc<Tree>, Vec<gitfleet::model::manifest::InputError>>, Wish) {
         self.commits += 1;
+        self.past.push(self.objects.clone());
         let id = CommitId::new(format!("{:08x}", self.commits));
         let mut files = self.files();
         if may_be_bad && self.dice.chance(50) {
@@ -274,19 +376,31 @@ impl Story {
 
     fn files(&self) -> Vec<(String, String)> {
         let mut files = Vec::new();
-        for (number, Cluster { env, suspended }) in &self.clusters {
+        for (number, Cluster { env, suspended, order }) in &self.clusters {
             let name = cluster(*number);
             let text = format!(
                 "apiVersion: cluster.kubernetes-fleet.io/v1\nkind: MemberCluster\nmetadata:\n  name: {name}\n  \
-                 labels: {{env: {env}}}\n  annotations: {{gitfleet.io/suspended: '{suspended}'}}\nspec: {{}}\n"
+                 labels: {{env: {env}, order: '{order}'}}\n  annotations: {{gitfleet.io/suspended: '{suspended}'}}\nspec: {{}}\n"
             );
             files.push((format!("clusters/{name}.yaml"), text));
         }
         for (number, placement) in &self.placements {
             files.push((format!("placements/p{number}.yaml"), placement.text(*number)));
-            files.extend(
-                placement.staged.as_ref().map(|staged| (format!("strategies/s{number}.yaml"), staged.text(*number))),
+            let staged = placement.staged.as_ref().filter(|staged| !staged.missing);
+            files.extend(staged.map(|staged| (format!("strategies/s{number}.yaml"), staged.text(*number))));
+        }
+        files
+            .extend(self.runs.iter().map(|(placement, run)| (format!("runs/r{placement}.yaml"), run.text(*placement))));
+        files.extend(
+            self.overrides.iter().map(|(of, value)| (format!("overrides/o{of}.yaml"), override_text(*of, *value))),
+        );
+        for (placement, number) in &self.evictions {
+            let text = format!(
+                "apiVersion: placement.kubernetes-fleet.io/v1beta1\nkind: ClusterResourcePlacementEviction\nmetadata: {{name: \
+                 e{placement}{number}}}\nspec: {{placementName: p{placement}, clusterName: {}}}\n",
+                cluster(*number)
             );
+            files.push((format!("evictions/e{placement}{number}.yaml"), text));
         }
         for namespace in 0..PLACEMENTS_MAX {
             let mut text = format!("apiVersion: v1\nkind: Namespace\nmetadata: {{name: n{namespace}}}\n");
@@ -316,10 +430,27 @@ impl Story {
             let is_selected =
                 |key: &ObjectKey| key.namespace == namespace || key.kind == "Namespace" && key.name == namespace;
             let manifests = tree.into_iter().flat_map(|tree| &tree.manifests);
-            let objects = manifests
-                .filter(|manifest| is_selected(&manifest.id.key()))
-                .map(|manifest| (manifest.id.key(), snapshot::object_digest(&snapshot::sanitised(manifest))));
-            let want = Want { objects: objects.collect(), who };
+            let manifests: Vec<Manifest> =
+                manifests.filter(|m| is_selected(&m.id.key())).map(snapshot::sanitised).collect();
+            let digests = |manifests: &[Manifest]| -> BTreeMap<ObjectKey, Digest> {
+                manifests.iter().map(|manifest| (manifest.id.key(), snapshot::object_digest(manifest))).collect()
+            };
+            let objects = digests(&manifests);
+            let overridden = self.overrides.get(number).map(|value| {
+                let patched = manifests.iter().map(|manifest| {
+                    let mut manifest = manifest.clone();
+                    Arc::make_mut(&mut manifest.object)["metadata"]["labels"] = json!({"v": format!("v{value}")});
+                    manifest
+                });
+                digests(&patched.collect::<Vec<_>>())
+            });
+            let of_a = overridden.into_iter().flat_map(|objects| {
+                let of_a = named(&|_, cluster| cluster.env == "a");
+                of_a.into_iter().map(move |cluster| (cluster, objects.clone()))
+            });
+            let evicted =
+                self.evictions.iter().filter(|(of, _)| of == number).map(|(_, of)| ClusterName::new(cluster(*of)));
+            let want = Want { objects, who, overridden: of_a.collect(), evicted: evicted.collect() };
             placements.insert(PlacementKey::cluster_scoped(format!("p{number}")), want);
         }
         Wish { clusters, placements, is_good: tree.is_some(), number: self.commits }
@@ -344,18 +475,24 @@ impl Placement {
         if let Some(max) = self.max_failures {
             write!(annotations, ", gitfleet.io/max-failures: '{max}'").expect("a String takes it");
         }
+        if self.rolls_back {
+            annotations.push_str(", gitfleet.io/on-failure: Rollback");
+        }
         if self.guard_off {
             annotations.push_str(", gitfleet.io/deletion-guard: 'Off'");
         }
-        let strategy = if self.staged.is_some() {
-            write!(annotations, ", gitfleet.io/staged-update-strategy: s{number}").expect("a String takes it");
+        let apply = if self.reports_only { ", applyStrategy: {type: ReportDiff}" } else { "" };
+        let strategy = if let Some(staged) = &self.staged {
+            if staged.automatic {
+                write!(annotations, ", gitfleet.io/staged-update-strategy: s{number}").expect("a String takes it");
+            }
             if self.queue {
                 annotations.push_str(", gitfleet.io/when-superseded: Queue");
             }
-            "{type: External}".to_owned()
+            format!("{{type: External{apply}}}")
         } else {
             format!(
-                "{{type: RollingUpdate, rollingUpdate: {{maxUnavailable: {}, maxSurge: {}, unavailablePeriodSeconds: 5}}}}",
+                "{{type: RollingUpdate, rollingUpdate: {{maxUnavailable: {}, maxSurge: {}, unavailablePeriodSeconds: 5}}{apply}}}",
                 self.max_unavailable, self.max_surge
             )
         };
@@ -375,14 +512,48 @@ impl Staged {
             "TimedWait" => "\n      afterStageTasks: [{type: TimedWait, waitTime: 30s}]".to_owned(),
             type_ => format!("\n      afterStageTasks: [{{type: {type_}}}]"),
         };
+        let more = if self.sorted { "\n      sortingLabelKey: order" } else { "" };
+        let third =
+            if self.has_third { "    - name: third\n      labelSelector: {matchLabels: {env: c}}\n" } else { "" };
         let before = if self.before_second { "\n      beforeStageTasks: [{type: Approval}]" } else { "" };
         format!(
             "apiVersion: placement.kubernetes-fleet.io/v1beta1\nkind: ClusterStagedUpdateStrategy\nmetadata: {{name: s{number}}}\n\
-             spec:\n  stages:\n    - name: first\n      maxConcurrency: {max}\n      labelSelector: {{matchLabels: {{env: a}}}}{after}\n    \
-             - name: second\n      maxConcurrency: {max}\n      labelSelector: {{matchLabels: {{env: b}}}}{before}\n",
+             spec:\n  stages:\n    - name: first\n      maxConcurrency: {max}\n      labelSelector: {{matchLabels: {{env: a}}}}{more}{after}\n    \
+             - name: second\n      maxConcurrency: {max}\n      labelSelector: {{matchLabels: {{env: b}}}}{before}\n{third}",
             max = self.max_concurrency
         )
     }
+}
+
+impl Written {
+    fn text(&self, placement: u64) -> String {
+        let state = if self.state.is_empty() { String::new() } else { format!(", state: {}", self.state) };
+        let index = self.index.map_or(String::new(), |index| format!(", resourceSnapshotIndex: '{index}'"));
+        format!(
+            "apiVersion: placement.kubernetes-fleet.io/v1beta1\nkind: ClusterStagedUpdateRun\nmetadata: {{name: r{}}}\nspec: \
+             {{placementName: p{placement}, stagedRolloutStrategyName: s{placement}{state}{index}}}\n",
+            self.name
+        )
+    }
+}
+
+impl Cluster {
+    fn any(dice: &mut Dice) -> Self {
+        let order = if dice.chance(20) { "x" } else { one_of(dice, ["1", "2", "3"]) };
+        let env = if dice.chance(30) { "c" } else { env(dice) };
+        Self { env, suspended: false, order }
+    }
+}
+
+/// An override that gives everything in a namespace a label, on clusters of env `a`.
+fn override_text(number: u64, value: u64) -> String {
+    format!(
+        "apiVersion: placement.kubernetes-fleet.io/v1beta1\nkind: ClusterResourceOverride\nmetadata: {{name: o{number}}}\nspec:\n  \
+         placement: {{name: p{number}}}\n  clusterResourceSelectors: [{{group: '', version: v1, kind: Namespace, name: \
+         n{number}}}]\n  policy:\n    overrideRules:\n      - clusterSelector: {{clusterSelectorTerms: [{{labelSelector: \
+         {{matchLabels: {{env: a}}}}}}]}}\n        jsonPatchOverrides: [{{op: add, path: /metadata/labels, value: {{v: \
+         v{value}}}}}]\n"
+    )
 }
 
 impl Object {

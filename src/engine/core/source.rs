@@ -144,11 +144,13 @@ impl Core {
         }
     }
 
-    /// Says which commits are to be kept. What was decided must be written down.
+    /// Says which commits are to be kept. What was decided must be written down. The next life begins with the commit that the
+    /// store has in force, and may decide of it: that is kept until the store has another.
     pub(super) fn retain(&mut self) {
         let Some(at) = self.world.tree.commit.clone() else { return };
         let snapshots = self.placements.values().flat_map(|p| p.snapshots.values());
-        let named = snapshots.map(|s| s.commit.clone()).chain([at.clone()]).collect();
+        let in_force = self.stored_source.accepted.clone().into_iter().chain([at.clone()]);
+        let named = snapshots.map(|s| s.commit.clone()).chain(in_force).collect();
         self.retained = Some(at.clone());
         self.effects.push(Effect::Retain { named, at });
     }

@@ -184,6 +184,22 @@ fn a_report_that_is_not_decided_yet_survives_a_new_connection() {
     }
 }
 
+/// A life that ends before it wrote down what came into force leaves the next one with what was in force before.
+#[test]
+fn what_the_store_has_in_force_is_kept_until_it_has_another() {
+    let mut life = Life::with(&[]);
+    let before = life.core.accepted().cloned().expect("a commit is in force");
+    life.effects.clear();
+    let next = Tree { commit: Some("next".into()), ..Tree::clone(&commit("2", "")) };
+    life.hear(News::Accepted(Arc::new(next)));
+    let named: Vec<&BTreeSet<CommitId>> = life
+        .effects
+        .iter()
+        .filter_map(|effect| if let Effect::Retain { named, .. } = effect { Some(named) } else { None })
+        .collect();
+    assert!(!named.is_empty() && named.iter().all(|named| named.contains(&before)), "{named:?}");
+}
+
 #[test]
 fn what_a_person_lets_in_and_the_store_refuses_is_not_let_in() {
     let mut life = Life::with(&[]);

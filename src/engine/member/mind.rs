@@ -238,6 +238,7 @@ impl Mind {
     pub fn report(&mut self, placement: &PlacementKey, now: Timestamp) -> Option<Event> {
         let status = self.status(placement, now)?;
         let delivery = self.deliveries.get_mut(placement)?;
+        delivery.note_baselines(&status);
         delivery.unreported = false;
         if delivery.reported.as_ref() == Some(&status) {
             return None;
@@ -338,6 +339,17 @@ impl Delivery {
             }
         }
         None
+    }
+
+    /// What was found right and not written in this life is what drift is told from: an earlier life wrote it and ended before
+    /// it could say so.
+    fn note_baselines(&mut self, status: &WorkStatus) {
+        for manifest in status.manifests.iter().filter(|manifest| manifest.applied == ApplyOutcome::Applied) {
+            let (key, Some(owned)) = (manifest.id.key(), &manifest.owned) else { continue };
+            if self.progress.attempts.get(&key).is_none_or(|attempt| attempt.owned.is_none()) {
+                self.progress.baselines.entry(key).or_insert_with(|| owned.clone());
+            }
+        }
     }
 
     fn give_up_until(&mut self, message: String, at: Timestamp) {

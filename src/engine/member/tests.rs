@@ -10,7 +10,10 @@ use tokio::sync::mpsc;
 use super::*;
 use crate::api::placement::{ApplyStrategyType, WhenToTakeOver};
 use crate::cluster::{ApplyOptions, Deletion, Error};
-use crate::model::records::ApplyOutcome;
+use crate::deliver::inventory::applyset_id;
+use crate::deliver::live::LiveObject;
+use crate::deliver::plan::Step;
+use crate::model::records::{ApplyOutcome, Availability};
 use crate::model::work::Desired;
 
 mod rechecks;
@@ -189,6 +192,37 @@ fn order(generation: i64, objects: &[Value]) -> WorkOrder {
         held: BTreeSet::new(),
         remove: false,
     }
+}
+
+/// A life that ended between writing an object and reporting it leaves nothing that drift could be told from: what the next life
+/// finds is.
+#[test]
+fn what_was_found_right_is_put_back_when_somebody_changes_it() {
+    let now = "2026-01-01T00:00:00Z".parse().unwrap();
+    let order = Arc::new(order(1, &[map("a", "1")]));
+    let placement = order.placement.clone();
+    let live = |owned: &str, resource_version| LiveObject {
+        id: order.manifests[0].id.clone(),
+        uid: "u".into(),
+        resource_version,
+        applyset: applyset_id(&placement),
+        manifest: Some(order.manifests[0].digest.clone()),
+        owned: Digest::new(owned),
+        terminating: false,
+        availability: Availability::Available,
+    };
+    let mut mind = Mind::new("m".into(), "s".into(), true);
+    mind.connect();
+    mind.remember(live("ours", 1));
+    mind.command(Command::Order { order: Arc::clone(&order), baselines: BTreeMap::new(), reported: None });
+    let steps = |mind: &mut Mind| mind.tasks(now, |_| true).into_iter().map(|task| task.step).collect::<Vec<_>>();
+    while let [Step::WriteParent(parent)] = &steps(&mut mind)[..] {
+        mind.settle(&placement, StepResult::Parent(Some(parent.clone())), now);
+    }
+    mind.report(&placement, now).expect("there is something to report");
+    mind.remember(live("somebody's", 2));
+    let steps = steps(&mut mind);
+    assert!(matches!(steps[..], [Step::Apply { position: 0, put_back: true, .. }]), "{steps:?}");
 }
 
 #[tokio::test]

@@ -1,19 +1,20 @@
 //! What the edges do in the real daemon: the source's thread and members' tasks.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 
 use super::member::Sight;
-use super::{Detail, Event, Fact, Fate, Happening, News, Simulation, later};
+use super::{Detail, Event, Fact, Fate, Happening, News, Simulation, Source, later};
 use crate::config::MemberAccess;
 use crate::deliver::live::LiveObject;
 use crate::engine::member::{self, Mind, Task};
 use crate::engine::step::StepResult;
 use crate::engine::world::Payload;
 use crate::model::facts::{Facts, NodeFacts, Totals};
-use crate::model::id::{ClusterName, ObjectKey, PlacementKey};
+use crate::model::id::{ClusterName, CommitId, ObjectKey, PlacementKey};
 use crate::model::manifest::Manifest;
 use crate::model::records::{Availability, ResourceSnapshot};
 use crate::model::tree::Tree;
@@ -29,6 +30,10 @@ const RECONNECT_FIRST: Duration = Duration::from_secs(1);
 const RECONNECT_MAX: Duration = Duration::from_secs(30);
 /// Pause before a source that could not be read is polled again.
 const POLL_PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
+/// How long a payload takes that is late.
+const PAYLOAD_LATE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(5));
+/// Of a thousand steps that land while lists may be stale, so many are the last that such a list shows.
+const STALE_UNTIL: u64 = 300;
 /// What every member's nodes add up to.
 const NODES: usize = 3;
 
@@ -36,11 +41,14 @@ const NODES: usize = 3;
 impl Simulation {
     /// Reads the commit in force again, at the beginning of a life.
     pub(super) fn restore(&mut self) {
+        self.source.unread = false;
         let Some(commit) = self.source.accepted.clone() else { return };
+        let fails = self.dice.chance(self.faults.restore_fails);
         let restored = match self.source.commits.get(&commit) {
-            Some(Ok(tree)) => Ok(Arc::clone(tree)),
+            Some(Ok(tree)) if !fails => Ok(Arc::clone(tree)),
             _ => Err(format!("the accepted commit {commit} cannot be read")),
         };
+        self.source.unread = restored.is_err();
         self.say(Event::Source(News::Restored(restored)));
     }
 
@@ -51,6 +59,10 @@ impl Simulation {
         if self.dice.chance(self.faults.source_fails) {
             self.source.failing = true;
             self.say(Event::Source(News::Failed("it does not answer".to_owned())));
+            return self.push_in(POLL_PAUSE, Happening::Poll(self.life));
+        }
+        if self.source.unread {
+            self.restore();
             return self.push_in(POLL_PAUSE, Happening::Poll(self.life));
         }
         let recovered = std::mem::take(&mut self.source.failing);
@@ -64,6 +76,7 @@ impl Simulation {
         self.source.told = Some(tip.clone());
         let news = match &self.source.commits[&tip] {
             Ok(_) if self.source.accepted.as_ref() == Some(&tip) => News::Unchanged,
+            _ if !self.source.descends(&tip) && self.source.let_in.as_ref() != Some(&tip) => News::Rewritten(tip),
             Ok(tree) => {
                 self.source.accepted = Some(tip.clone());
                 self.source.fresh.push(tip.clone());
@@ -73,6 +86,13 @@ impl Simulation {
             Err(errors) => News::Refused(tip, errors.clone()),
         };
         self.say(Event::Source(news));
+    }
+
+    /// A person let a rewritten history in: its tip is looked at again.
+    pub(super) fn let_in(&mut self, commit: CommitId) {
+        self.source.let_in = Some(commit);
+        self.source.told = None;
+        self.push_in(self.latencies.source, Happening::Poll(self.life));
     }
 
     pub(super) fn read_payload(&mut self, snapshot: Arc<ResourceSnapshot>) {
@@ -86,11 +106,22 @@ impl Simulation {
                 Err("its commit is gone".to_owned())
             }
         };
-        self.say(Event::Source(News::Payload(snapshot, payload)));
+        let event = Event::Source(News::Payload(snapshot, payload));
+        let range = if self.dice.chance(self.faults.payload_late) { PAYLOAD_LATE } else { self.latencies.report };
+        self.push_in(range, Happening::Hear(self.life, Box::new(event)));
     }
 
     fn say(&mut self, event: Event) {
         self.push_in(self.latencies.report, Happening::Hear(self.life, Box::new(event)));
+    }
+}
+
+impl Source {
+    /// Tells whether a tip descends from the commit in force: history was not rewritten since that was pushed.
+    fn descends(&self, tip: &CommitId) -> bool {
+        let place = |commit: &CommitId| self.pushed.iter().position(|pushed| pushed == commit);
+        let Some(accepted) = self.accepted.as_ref().and_then(place) else { return true };
+        place(tip).is_none_or(|tip| !self.rewritten.values().any(|at| accepted < *at && *at <= tip))
     }
 }
 
@@ -147,16 +178,25 @@ impl Simulation {
         for parent in member.parents.values() {
             mind.take_parent(parent.clone());
         }
-        let objects = &member.objects;
-        mind.retain(|key| objects.contains_key(key));
-        for live in member.objects.values().filter(|live| !live.applyset.is_empty()) {
+        let is_stale = self.dice.chance(self.faults.stale_list);
+        let listed = if is_stale { &member.earlier } else { &member.objects };
+        mind.retain(|key| listed.contains_key(key));
+        for live in listed.values().filter(|live| !live.applyset.is_empty()) {
             mind.remember(live.clone());
         }
+        let keys = member.earlier.keys().chain(member.objects.keys());
+        let unseen: BTreeSet<ObjectKey> =
+            keys.filter(|key| is_stale && member.earlier.get(*key) != member.objects.get(*key)).cloned().collect();
         let online = mind.announce(Some("v1.36.0".to_owned()));
         let nodes = NodeFacts { count: NODES, ..NodeFacts::default() };
         let facts = Box::new(Facts { nodes: Ok(nodes), requested: Ok(Totals::default()) });
         self.tell(cluster, online);
         self.tell(cluster, member::Event::Facts { cluster: cluster.clone(), facts });
+        for key in unseen {
+            if let Some(sight) = self.members.get(cluster).map(|member| member.sight(&key)) {
+                self.observe(cluster, sight);
+            }
+        }
         self.pump(cluster);
     }
 
@@ -254,6 +294,9 @@ impl Simulation {
         }
         let fate = |desired: &_| (self.fate)(cluster, desired);
         let slowly = self.dice.chance(self.faults.slow_delete);
+        if self.faults.stale_list > 0 && self.dice.chance(STALE_UNTIL) {
+            member.earlier.clone_from(&member.objects);
+        }
         let (result, changed, facts) = member.perform(task, fate, slowly, clock);
         self.facts.extend(facts);
         if let Some(key) = changed {
@@ -329,6 +372,14 @@ impl Simulation {
             return self.disconnect(cluster, &reason);
         }
         self.pump(cluster);
+    }
+
+    /// Removes an object from a member behind the daemon's back; watches see it.
+    pub fn steal(&mut self, cluster: &ClusterName, key: &ObjectKey) {
+        let Some(member) = self.members.get_mut(cluster) else { return };
+        member.steal(key);
+        let sight = member.sight(key);
+        self.observe(cluster, sight);
     }
 
     /// Changes an object on a member behind the daemon's back; watches see it.

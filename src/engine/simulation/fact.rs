@@ -20,6 +20,13 @@ pub enum Fact {
         /// What it says now, as JSON.
         value: Option<Arc<[u8]>>,
     },
+    /// The store kept a record and answered with an error: who asked takes it for not kept, until the next life reads it.
+    KeptUnsaid {
+        /// Its key.
+        key: String,
+        /// What it says now, as JSON; `None` was removed.
+        value: Option<Arc<[u8]>>,
+    },
     /// The store refused a batch.
     StoreRefused,
     /// The daemon accepted a commit, or read the accepted one again.
@@ -105,6 +112,7 @@ impl fmt::Display for Fact {
             Self::Crashed => f.write_str("CRASHED"),
             Self::Kept { key, value: Some(value) } => write!(f, "kept {key} {}", String::from_utf8_lossy(value)),
             Self::Kept { key, value: None } => write!(f, "kept {key} no more"),
+            Self::KeptUnsaid { key, .. } => write!(f, "kept {key} and did NOT say so"),
             Self::StoreRefused => f.write_str("the store REFUSED"),
             Self::Accepted(commit) => write!(f, "accepted {commit}"),
             Self::PayloadGone(commit) => write!(f, "payload of {commit} is GONE"),

@@ -42,6 +42,8 @@ pub struct SimulatedMember {
     /// It cannot be reached.
     pub(super) away: bool,
     pub(super) objects: BTreeMap<ObjectKey, LiveObject>,
+    /// What it held a while ago: a list may show it.
+    pub(super) earlier: BTreeMap<ObjectKey, LiveObject>,
     pub(super) parents: BTreeMap<PlacementKey, Parent>,
     /// The daemon's side; `None` where it does not talk to the member.
     pub(super) mind: Option<Mind>,
@@ -88,6 +90,12 @@ impl SimulatedMember {
         let key = object.id.key();
         self.objects.insert(key.clone(), object);
         key
+    }
+
+    /// Takes an object away that somebody else removed.
+    pub(super) fn steal(&mut self, key: &ObjectKey) {
+        self.version += 1;
+        self.objects.remove(key);
     }
 
     /// Carries a step out. Returns what it answers, the objects it changed, and what is seen to have happened.

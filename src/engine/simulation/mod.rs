@@ -74,6 +74,8 @@ pub struct Faults {
     pub crash: u64,
     /// The store refuses a batch.
     pub store_refuses: u64,
+    /// The store keeps a batch, and answers with an error.
+    pub store_unsure: u64,
     /// The daemon ends while a batch is being written: it is kept or not, as the dice fall.
     pub store_crashes: u64,
     /// A step is not carried out, and the connection is lost.
@@ -86,8 +88,14 @@ pub struct Faults {
     pub report_twice: u64,
     /// A deletion takes a while.
     pub slow_delete: u64,
+    /// A new connection lists what was there a while ago; what came since is seen later.
+    pub stale_list: u64,
     /// A poll of the source fails, and reading a payload does.
     pub source_fails: u64,
+    /// The commit in force cannot be read again at the beginning of a life.
+    pub restore_fails: u64,
+    /// A payload is read long after it was asked for.
+    pub payload_late: u64,
 }
 
 /// How exactly members are simulated.
@@ -112,7 +120,15 @@ struct Source {
     /// Of this life: what came into force since the hall last said which commits are to be kept.
     fresh: Vec<CommitId>,
     failing: bool,
+    /// The commit in force could not be read again yet.
+    unread: bool,
     pins: BTreeSet<CommitId>,
+    /// Tips that do not descend from what was the tip before, by how many pushes came before them.
+    rewritten: BTreeMap<CommitId, usize>,
+    /// Every push in order.
+    pushed: Vec<CommitId>,
+    /// A tip of a rewritten history that a person let in.
+    let_in: Option<CommitId>,
 }
 
 /// Something that is to happen.
@@ -167,7 +183,11 @@ impl Simulation {
             told: None,
             fresh: Vec::new(),
             failing: false,
+            unread: false,
             pins: BTreeSet::new(),
+            rewritten: BTreeMap::new(),
+            pushed: Vec::new(),
+            let_in: None,
         };
         let mut simulation = Self {
             configuration,
@@ -227,8 +247,15 @@ impl Simulation {
     /// Makes a commit the tip of the source, or says with what errors it is refused.
     pub fn push(&mut self, commit: CommitId, tree: Result<Arc<Tree>, Vec<InputError>>) {
         self.source.commits.insert(commit.clone(), tree);
+        self.source.pushed.push(commit.clone());
         self.source.tip = Some(commit);
         self.push_in(self.latencies.source, Happening::Poll(self.life));
+    }
+
+    /// Makes a commit the tip that does not descend from what was pushed before: history was rewritten.
+    pub fn rewrite(&mut self, commit: CommitId, tree: Result<Arc<Tree>, Vec<InputError>>) {
+        self.source.rewritten.insert(commit.clone(), self.source.pushed.len());
+        self.push(commit, tree);
     }
 
     /// Lets [`Fact::Mark`] be told after a time: whoever drives the simulation does something then.
@@ -327,6 +354,7 @@ impl Simulation {
         self.source.told = None;
         self.source.fresh.clear();
         self.source.failing = false;
+        self.source.let_in = core.let_in().cloned();
         self.core = Some(core);
         self.restore();
         self.push_in(self.latencies.source, Happening::Poll(self.life));
@@ -372,10 +400,17 @@ impl Simulation {
         let ops = std::mem::take(&mut batch.ops);
         if !ops.is_empty() && self.dice.chance(self.faults.store_refuses) {
             self.facts.push(Fact::StoreRefused);
-            if let Some(core) = &mut self.core {
-                core.refused(batch, now);
+            return self.refuse(batch);
+        }
+        if !ops.is_empty() && self.dice.chance(self.faults.store_unsure) {
+            let seen = self.facts.len();
+            self.keep(ops);
+            for fact in &mut self.facts[seen..] {
+                if let Fact::Kept { key, value } = fact {
+                    *fact = Fact::KeptUnsaid { key: std::mem::take(key), value: value.take() };
+                }
             }
-            return false;
+            return self.refuse(batch);
         }
         let crashes = !ops.is_empty() && self.dice.chance(self.faults.store_crashes);
         if !crashes || self.dice.chance(500) {
@@ -389,6 +424,15 @@ impl Simulation {
         let effects = core.written(batch, now);
         self.act(effects);
         self.core.is_some()
+    }
+
+    /// The core hears that the store failed. Returns that the batch was not kept, as far as it knows.
+    fn refuse(&mut self, batch: Batch) -> bool {
+        let now = self.clock();
+        if let Some(core) = &mut self.core {
+            core.refused(batch, now);
+        }
+        false
     }
 
     fn keep(&mut self, ops: Vec<Op>) {
@@ -439,8 +483,9 @@ impl Simulation {
                     let is_kept = |c: &CommitId| named.contains(c) || fresh.contains(c) || accepted.as_ref() == Some(c);
                     pins.retain(is_kept);
                 }
-                // There is no hub and no forge, and history is never rewritten.
-                Effect::Publish(_) | Effect::LetIn(_) | Effect::Console(_) => {}
+                Effect::LetIn(commit) => self.let_in(commit),
+                // There is no hub and no forge.
+                Effect::Publish(_) | Effect::Console(_) => {}
             }
         }
     }
