@@ -98,17 +98,6 @@ fn bad_input_is_named() {
             &["a.yaml:4: Namespace: metadata.name: 12 is not text (put it in quotes)"],
         ),
         (
-            "labels that are no texts",
-            &[
-                ("a.yaml", b"apiVersion: v1\nkind: Namespace\nmetadata:\n  name: a\n  labels: x\n"),
-                ("b.yaml", b"apiVersion: v1\nkind: Namespace\nmetadata:\n  name: b\n  annotations:\n    version: 1.0\n"),
-            ],
-            &[
-                "a.yaml:5: Namespace a: metadata.labels: is not a map (write a map of texts",
-                "b.yaml:5: Namespace b: metadata.annotations: the value of version is not text (write a map of texts",
-            ],
-        ),
-        (
             "unknown kind of ours",
             &[("a.yaml", b"apiVersion: gitfleet.io/v1alpha1\nkind: Fleet\nmetadata: {name: a}\n")],
             &["a.yaml:2: Fleet.gitfleet.io a: kind: group gitfleet.io has no kind"],
@@ -130,6 +119,25 @@ fn bad_input_is_named() {
         for (error, expected) in errors.iter().zip(*expected) {
             assert!(error.starts_with(expected), "{name}: {error}");
         }
+    }
+}
+
+#[test]
+fn labels_and_annotations_are_maps_of_texts() {
+    let rows: [(&[u8], &str); 2] = [
+        (
+            b"apiVersion: v1\nkind: Namespace\nmetadata:\n  name: a\n  labels: x\n",
+            "a.yaml:5: Namespace a: metadata.labels: is not a map (write a map of texts",
+        ),
+        (
+            b"apiVersion: v1\nkind: Namespace\nmetadata:\n  name: a\n  annotations:\n    version: 1.0\n",
+            "a.yaml:5: Namespace a: metadata.annotations: the value of version is not text (write a map of texts",
+        ),
+    ];
+    for (text, wanted) in rows {
+        let errors = tree(&[("a.yaml", text)]).expect_err(wanted);
+        assert_eq!(errors.len(), 1, "{errors:#?}");
+        assert!(errors[0].to_string().starts_with(wanted), "{}", errors[0]);
     }
 }
 
