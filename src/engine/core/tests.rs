@@ -190,7 +190,8 @@ fn what_the_store_has_in_force_is_kept_until_it_has_another() {
     let mut life = Life::with(&[]);
     let before = life.core.accepted().cloned().expect("a commit is in force");
     life.effects.clear();
-    let next = Tree { commit: Some("next".into()), ..Tree::clone(&commit("2", "")) };
+    let mut next = Tree::clone(&commit("2", ""));
+    next.commit = Some("next".into());
     life.hear(News::Accepted(Arc::new(next)));
     let named: Vec<&BTreeSet<CommitId>> = life
         .effects
