@@ -128,13 +128,7 @@ mod tests {
             .map(|n| {
                 let (kind, name) = n.split_once('/').unwrap_or(("ConfigMap", n));
                 let group = if kind == "CustomResourceDefinition" { "apiextensions.k8s.io" } else { "" };
-                ObjectKey {
-                    group: group.into(),
-                    kind: kind.into(),
-                    namespace: "n".into(),
-                    name: name.into(),
-                    ..ObjectKey::default()
-                }
+                ObjectKey { group: group.into(), kind: kind.into(), namespace: "n".into(), name: name.into() }
             })
             .collect()
     }

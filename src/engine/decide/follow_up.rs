@@ -166,14 +166,14 @@ impl Pass<'_> {
                 deferred.map(|cluster| &cluster.name).filter(|name| own.contains(name)).cloned().collect()
             };
             match run.snapshot() {
-                _ if run.phase == RunPhase::Succeeded => {
-                    if self.is_in_force(run) {
-                        owed.to_come.extend(run.stages.iter().flat_map(deferred));
-                        owed.to_go.extend(run.deletion.iter().flat_map(deferred));
-                    }
+                _ if run.phase == RunPhase::Succeeded && self.is_in_force(run) => {
+                    owed.to_come.extend(run.stages.iter().flat_map(deferred));
+                    owed.to_go.extend(run.deletion.iter().flat_map(deferred));
                 }
-                Some(snapshot) => owed.stranded.extend(own.into_iter().map(|cluster| (cluster.clone(), snapshot))),
-                None => {}
+                Some(snapshot) if run.phase != RunPhase::Succeeded => {
+                    owed.stranded.extend(own.into_iter().map(|cluster| (cluster.clone(), snapshot)));
+                }
+                _ => {}
             }
         }
         owed.rejected.extend(self.rejected_follow_ups().into_iter().flat_map(clusters_of).cloned());
