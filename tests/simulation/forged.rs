@@ -176,18 +176,12 @@ fn checker() -> Checker {
     checker
 }
 
-#[test]
-fn every_broken_promise_is_caught() {
-    let closed = || Value::Null;
-    let open = json!({"digest": "g", "reason": "", "deletions": {}, "since": "2026-01-01T00:00:00Z", "openedAt": "2026-01-01T00:00:00Z"});
-    let waiting = json!({"digest": "g", "reason": "", "deletions": {"a": [object()]}, "since": "2026-01-01T00:00:00Z"});
-    let sent = |generation| Fact::Sent { order: order("a", generation), connection: (1, 1) };
-    let deleted = |holder: Option<&str>| Fact::Deleted {
-        order: order("a", 1),
-        object: object(),
-        holder: holder.map(PlacementKey::cluster_scoped),
-    };
-    let both = || [vec![placement(1, &closed())], whole("a"), whole("b")].concat();
+/// What is forged, the facts, and how the verdict begins; none is no complaint.
+type Row = (&'static str, Vec<Fact>, Option<&'static str>);
+
+/// Promises of runs, gates, words and reports.
+fn of_runs() -> Vec<Row> {
+    let sent = Fact::Sent { order: order("a", 1), connection: (1, 1) };
     let other = Fact::Sent { order: order("a", 1), connection: (1, 2) };
     let approved =
         |by: &str, at: &str| json!({"type": "Approval", "askedAt": AT, "doneAt": at, "approvals": [approval(by)]});
@@ -211,7 +205,7 @@ fn every_broken_promise_is_caught() {
     let reported =
         Fact::Applied { order: Arc::new(only_reports), object: object(), digest: "d".into(), available: true };
     let Fact::Kept { value: unsaid, .. } = binding("a", 1, false) else { unreachable!() };
-    let mut rows: Vec<(&str, Vec<Fact>, Option<&str>)> = vec![
+    vec![
         ("as many on their way as may be", vec![frozen("Updating")], None),
         ("two on their way where one may be", vec![phases("Updating", "Updating")], Some("1:")),
         ("a stage that is over", vec![phases("Succeeded", "Succeeded")], None),
@@ -254,7 +248,7 @@ fn every_broken_promise_is_caught() {
         ("a cluster that is done and holds nothing", vec![of_one_object(), frozen("Succeeded")], Some("2:")),
         ("a cluster that failed", vec![of_one_object(), applied("a", false), frozen("Failed")], None),
         ("a run that is forgotten", vec![nothing, frozen("Updating"), gone("run/p/r")], Some("7:")),
-        ("two connections at once", vec![sent(1), other], Some("5:")),
+        ("two connections at once", vec![sent, other], Some("5:")),
         ("a write where only a report is wanted", vec![reported], Some("4:")),
         (
             "what was kept unsaid goes back",
@@ -265,8 +259,22 @@ fn every_broken_promise_is_caught() {
             ],
             Some("7:"),
         ),
-    ];
-    rows.extend(vec![
+    ]
+}
+
+#[test]
+fn every_broken_promise_is_caught() {
+    let closed = || Value::Null;
+    let open = json!({"digest": "g", "reason": "", "deletions": {}, "since": "2026-01-01T00:00:00Z", "openedAt": "2026-01-01T00:00:00Z"});
+    let waiting = json!({"digest": "g", "reason": "", "deletions": {"a": [object()]}, "since": "2026-01-01T00:00:00Z"});
+    let sent = |generation| Fact::Sent { order: order("a", generation), connection: (1, 1) };
+    let deleted = |holder: Option<&str>| Fact::Deleted {
+        order: order("a", 1),
+        object: object(),
+        holder: holder.map(PlacementKey::cluster_scoped),
+    };
+    let both = || [vec![placement(1, &closed())], whole("a"), whole("b")].concat();
+    let rows: Vec<Row> = vec![
         ("one is down", [both(), vec![applied("a", false)]].concat(), None),
         ("two are down", [both(), vec![applied("a", false), applied("b", false)]].concat(), Some("1:")),
         ("a stage in its turn", vec![run(false, false)], None),
@@ -299,8 +307,8 @@ fn every_broken_promise_is_caught() {
         ("an index that is used again", vec![snapshot(1, "x"), snapshot(0, "y")], Some("7:")),
         ("payload that was let go", vec![Fact::PayloadGone("1".into())], Some("7:")),
         ("a commit with errors", vec![Fact::Accepted("2".into())], Some("commit 2 has errors")),
-    ]);
-    for (name, facts, wanted) in rows {
+    ];
+    for (name, facts, wanted) in rows.into_iter().chain(of_runs()) {
         let mut checker = checker();
         let verdict = facts.iter().try_for_each(|fact| checker.see(fact));
         match (verdict, wanted) {
