@@ -92,11 +92,12 @@ fn configuration(rules: Option<Rules>) -> Configuration {
         members: [{name: '*', kubeconfig: {path: /kubeconfig, context: '{name}'}}]\nstore: {path: /state}\n"
         .to_owned();
     if let Some(Rules { required, expire_after }) = rules {
-        text += &format!(
+        let seconds = expire_after.as_secs();
+        let forge = format!(
             "forge: {{type: gitea, url: 'https://git.example', repository: a/b, tokenFile: /token, approvals: {{required: \
-             {required}, expireAfter: {}s}}}}\n",
-            expire_after.as_secs()
+             {required}, expireAfter: {seconds}s}}}}\n"
         );
+        text.push_str(&forge);
     }
     Configuration::parse(&text, Path::new("/"), &std::collections::BTreeMap::new()).expect("it has no errors")
 }
@@ -341,14 +342,16 @@ impl Run {
 
     /// Returns the digest of what a person is shown who asks what waits: a stage, or else the deletions.
     fn shown(&self, target: &str, stage: Option<&str>) -> Option<Digest> {
-        let state = self.simulation.core()?.placements().get(&PlacementKey::cluster_scoped(target))?;
-        let run =
-            state.runs.values().find(|run| run.frozen.is_some() && !run.phase.is_final() && !state.record.removed);
+        let placement = self.simulation.core()?.placements().get(&PlacementKey::cluster_scoped(target))?;
+        let run = placement
+            .runs
+            .values()
+            .find(|run| run.frozen.is_some() && !run.phase.is_final() && !placement.record.removed);
         let waits = |phase| matches!(phase, StagePhase::WaitingBefore | StagePhase::WaitingAfter);
         let mut stages = run.into_iter().flat_map(|run| &run.stages);
         let waiting = stages.find(|s| waits(s.phase) && stage.is_none_or(|stage| stage == s.name));
         let waiting = waiting.map(|stage| stage.digest.clone());
-        let deletion = || state.record.closed_gate().map(|gate| gate.digest.clone());
+        let deletion = || placement.record.closed_gate().map(|gate| gate.digest.clone());
         waiting.or_else(|| deletion().filter(|_| stage.is_none_or(|stage| stage == DELETION_GATE)))
     }
 

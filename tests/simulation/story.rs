@@ -35,6 +35,7 @@ struct Cluster {
 
 /// A placement as git has it.
 #[derive(Clone)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a switch of its own that a seed throws")]
 struct Placement {
     policy: Policy,
     staged: Option<Staged>,
@@ -58,6 +59,7 @@ enum Policy {
 }
 
 #[derive(Clone)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a switch of its own that a seed throws")]
 struct Staged {
     max_concurrency: &'static str,
     after_first: &'static str,
