@@ -102,7 +102,7 @@ fn plan_delivery_of_500_objects(bencher: Bencher<'_, '_>, is_settled: bool) {
         .manifests
         .iter()
         .filter(|_| is_settled)
-        .filter_map(|d| LiveObject::read(&labelled(&d.object, &order.placement, &d.digest)))
+        .filter_map(|d| LiveObject::read(&labelled(&d.object, &order.placement, &d.digest).ok()?))
         .map(|live| (live.id.key(), live))
         .collect();
     let wanted = order.manifests.iter().map(|d| (d.key.clone(), BTreeSet::from([order.placement.clone()]))).collect();
