@@ -196,7 +196,7 @@ impl Wish<'_> {
         let facts =
             json!({"run": at.run, "stage": at.stage, "person": self.person.name, "digest": digest, "opened": opened});
         pass.note("Approved", None, facts);
-        pass.state.runs.insert(at.run.clone(), run);
+        pass.state.runs.insert(run);
         Ok(if opened {
             format!("approved: {} goes on after stage {}", at.run, at.stage)
         } else {
@@ -211,7 +211,7 @@ impl Wish<'_> {
         let (mut run, at) = self.gate(&pass.state)?;
         staged::reject(&mut run, &at, self.person, self.command, self.now)?;
         let (snapshot, message) = (run.snapshot(), run.message.clone());
-        pass.state.runs.insert(at.run.clone(), run);
+        pass.state.runs.insert(run);
         if let Some(index) = snapshot {
             pass.hold(index, format!("was rejected: {message}"));
         }

@@ -63,7 +63,7 @@ impl Pass<'_> {
             self.state.record.last_automatic = None;
         }
         let next = self.newest_run().map_or(0, |run| run.sequence + 1).max(self.state.record.runs_from);
-        let pending = self.state.runs.values_mut().filter(|run| run.phase == RunPhase::Pending);
+        let pending = self.state.runs.some_mut(|run| run.phase == RunPhase::Pending);
         for (sequence, run) in (next..).zip(pending) {
             // It has not begun: it is no history.
             if run.sequence < self.state.record.runs_from {
@@ -83,10 +83,10 @@ impl Pass<'_> {
     fn note_approvers(&mut self) {
         let world = self.world;
         let key = self.state.record.key.clone();
-        for run in self.state.runs.values_mut().filter(|run| !run.phase.is_final()) {
-            if let Some(strategy) = world.staged.strategy(&key, &run.strategy) {
-                run.approvers.clone_from(&strategy.approvers);
-            }
+        let said = |run: &RunRecord| Some(world.staged.strategy(&key, &run.strategy)?.approvers.clone());
+        let differs = |run: &RunRecord| !run.phase.is_final() && said(run).is_some_and(|said| said != run.approvers);
+        for run in self.state.runs.some_mut(differs) {
+            run.approvers = said(run).flatten();
         }
     }
 
@@ -194,7 +194,7 @@ impl Pass<'_> {
             stages: Vec::new(),
             deletion: None,
         };
-        self.state.runs.insert(name, run);
+        self.state.runs.insert(run);
     }
 
     /// Returns `name`, or the first of `name-2`, `name-3` and so on that no run has.
@@ -328,7 +328,7 @@ impl Pass<'_> {
                     (run.refused, run.message) = (true, why);
                 }
             }
-            self.state.runs.insert(name, run);
+            self.state.runs.insert(run);
         }
     }
 

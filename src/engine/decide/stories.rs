@@ -22,7 +22,7 @@ use super::super::world::{Payload, PlacementState, World, clusters};
 use super::decide;
 use crate::api::annotations::SUSPENDED;
 use crate::model::commands::{Command, Person, Refusal, Verb};
-use crate::model::id::{ClusterName, PlacementKey};
+use crate::model::id::{ClusterName, ObjectKey, PlacementKey};
 use crate::model::records::{
     ApplyOutcome, Availability, BindingState, ClusterRecord, ManifestStatus, MemberKind, WorkStatus,
 };
@@ -196,7 +196,7 @@ impl Story {
             let cluster = entry.cluster.as_ref().map(|cluster| format!(" {cluster}")).unwrap_or_default();
             self.journal.push(format!("{}{cluster}", entry.event));
         }
-        self.orders = decision.orders.into_iter().map(|order| (order.cluster.clone(), order)).collect();
+        self.orders = decision.orders.iter().map(|order| (order.cluster.clone(), Arc::clone(order))).collect();
         self.state = decision.state;
         self.library.extend(self.state.payloads.clone());
         self.wake_at = decision.wake_at;
@@ -322,7 +322,7 @@ fn carried_out(order: &WorkOrder, manner: Manner, now: Timestamp) -> WorkStatus 
         differences: Vec::new(),
         differs_since: None,
     };
-    let held = order.manifests.iter().filter(|_| !order.remove).map(|desired| desired.key.clone());
+    let held = order.manifests.iter().filter(|_| !order.remove).map(|desired| ObjectKey::clone(&desired.key));
     WorkStatus {
         generation: order.generation,
         complete: true,

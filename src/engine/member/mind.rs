@@ -9,10 +9,11 @@ use jiff::Timestamp;
 
 use super::super::step::StepResult;
 use super::{Command, Event};
+use crate::deliver::holdings::{Holdings, Wanted};
 use crate::deliver::inventory::{Parent, applyset_id};
 use crate::deliver::live::LiveObject;
 use crate::deliver::plan::{Attempt, MemberView, Plan, Progress, RETRY_MAX, Step, plan};
-use crate::model::id::{ClusterName, ObjectKey, PlacementKey};
+use crate::model::id::{ClusterName, Digest, ObjectId, ObjectKey, PlacementKey};
 use crate::model::records::{Availability, WorkStatus};
 use crate::model::work::WorkOrder;
 
@@ -32,7 +33,7 @@ pub(super) struct Delivery {
     pub(super) plan: Plan,
     /// Something happened since the last report.
     unreported: bool,
-    pub(super) reported: Option<WorkStatus>,
+    pub(super) reported: Option<Arc<WorkStatus>>,
 }
 
 /// A step to carry out on the member.
@@ -43,7 +44,7 @@ pub struct Task {
     /// What to do.
     pub step: Step,
     /// The last attempt on the same object: failures and put-backs are counted on.
-    pub before: Option<Attempt>,
+    pub before: Option<Box<Attempt>>,
 }
 
 /// The orders of one member and what is known of its objects.
@@ -53,9 +54,9 @@ pub struct Mind {
     source: String,
     has_health: bool,
     deliveries: BTreeMap<PlacementKey, Delivery>,
-    live: BTreeMap<ObjectKey, LiveObject>,
+    live: Holdings,
     parents: BTreeMap<PlacementKey, Parent>,
-    wanted: BTreeMap<ObjectKey, BTreeSet<PlacementKey>>,
+    wanted: Wanted,
     placements: BTreeMap<String, PlacementKey>,
 }
 
@@ -68,9 +69,9 @@ impl Mind {
             source,
             has_health,
             deliveries: BTreeMap::new(),
-            live: BTreeMap::new(),
+            live: Holdings::default(),
             parents: BTreeMap::new(),
-            wanted: BTreeMap::new(),
+            wanted: Wanted::default(),
             placements: BTreeMap::new(),
         }
     }
@@ -110,50 +111,61 @@ impl Mind {
     }
 
     fn labelled(&self, applyset: &str) -> BTreeSet<ObjectKey> {
-        self.live.iter().filter(|(_, live)| live.applyset == applyset).map(|(key, _)| key.clone()).collect()
+        self.live.labelled(applyset).map(|(key, _)| key.clone()).collect()
     }
 
     /// Takes a command of the hall.
     pub fn command(&mut self, command: Command) {
-        let (placement, order) = match command {
-            Command::Forget(placement) => (placement, None),
-            Command::Order { order, baselines } => (order.placement.clone(), Some((order, baselines))),
-        };
-        let before = match &order {
-            None => self.deliveries.remove(&placement).map(|d| d.order),
-            Some(_) => self.deliveries.get(&placement).map(|d| Arc::clone(&d.order)),
-        };
-        for desired in before.iter().flat_map(|order| order.manifests.iter()) {
-            if let Some(placements) = self.wanted.get_mut(&desired.key) {
-                placements.remove(&placement);
-                if placements.is_empty() {
-                    self.wanted.remove(&desired.key);
+        match command {
+            Command::Forget(placement) => {
+                if let Some(delivery) = self.deliveries.remove(&placement) {
+                    self.want(&delivery.order, false);
                 }
             }
+            Command::Order { order, reported } => self.take_order(order, reported),
         }
-        if let Some((order, baselines)) = order {
-            for desired in order.manifests.iter() {
-                self.wanted.entry(desired.key.clone()).or_default().insert(placement.clone());
+    }
+
+    fn take_order(&mut self, order: Arc<WorkOrder>, reported: Option<Arc<WorkStatus>>) {
+        let before = self.deliveries.get(&order.placement).map(|delivery| Arc::clone(&delivery.order));
+        if !before.as_ref().is_some_and(|before| Arc::ptr_eq(&before.manifests, &order.manifests)) {
+            if let Some(before) = before {
+                self.want(&before, false);
             }
-            let applyset = applyset_id(&placement);
-            self.placements.insert(applyset.clone(), placement.clone());
-            let delivery = self.deliveries.entry(placement.clone()).or_insert_with(|| Delivery {
-                order: Arc::clone(&order),
-                applyset,
-                progress: Progress { baselines, ..Progress::default() },
-                in_flight: 0,
-                stale: true,
-                plan: Plan::default(),
-                unreported: true,
-                reported: None,
-            });
-            if delivery.order.generation != order.generation {
-                delivery.progress.begin_anew(&order);
-            }
-            delivery.order = order;
+            self.want(&order, true);
         }
-        // Who wants an object decides who may write it: another placement's turn may have come.
-        self.mark_stale();
+        let applyset = applyset_id(&order.placement);
+        self.placements.insert(applyset.clone(), order.placement.clone());
+        let delivery = self.deliveries.entry(order.placement.clone()).or_insert_with(|| Delivery {
+            order: Arc::clone(&order),
+            applyset,
+            progress: Progress { baselines: baselines(&order, reported.as_deref()), ..Progress::default() },
+            in_flight: 0,
+            stale: true,
+            plan: Plan::default(),
+            unreported: true,
+            reported,
+        });
+        if delivery.order.generation != order.generation {
+            delivery.progress.begin_anew(&order);
+        }
+        delivery.order = order;
+        delivery.stale = true;
+    }
+
+    /// Notes what an order wants, or does not want any more. Who wants an object decides who may write it: another placement's
+    /// turn may have come.
+    fn want(&mut self, order: &WorkOrder, is_wanted: bool) {
+        let placement = Arc::new(order.placement.clone());
+        for desired in order.manifests.iter() {
+            if is_wanted {
+                self.wanted.insert(&desired.key, &placement);
+            } else {
+                self.wanted.remove(&desired.key, &placement);
+            }
+            let holder = self.live.get(&desired.key).map(|live| Arc::clone(&live.applyset));
+            self.touch(None, holder.as_deref(), &desired.key);
+        }
     }
 
     /// Plans what is stale. Returns the steps that begin now; what came of each is told with [`Mind::settle`]. `is_listed`
@@ -229,10 +241,11 @@ impl Mind {
         let status = self.status(placement, now)?;
         let delivery = self.deliveries.get_mut(placement)?;
         delivery.unreported = false;
-        if delivery.reported.as_ref() == Some(&status) {
+        if delivery.reported.as_deref() == Some(&status) {
             return None;
         }
-        delivery.reported = Some(status.clone());
+        let status = Arc::new(status);
+        delivery.reported = Some(Arc::clone(&status));
         Some(Event::Work { cluster: self.cluster.clone(), placement: placement.clone(), status })
     }
 
@@ -253,7 +266,7 @@ impl Mind {
 
     /// Forgets the objects that are not there any more, as a complete list or a new connection shows.
     pub fn retain(&mut self, is_there: impl Fn(&ObjectKey) -> bool) {
-        self.live.retain(|key, _| is_there(key));
+        self.live.retain(is_there);
     }
 
     /// Keeps the newest that is known of an object.
@@ -266,7 +279,9 @@ impl Mind {
         if known.is_some_and(|known| known.resource_version > live.resource_version || *known == live) {
             return;
         }
-        self.touch(known.map(|k| k.applyset.clone()).as_deref(), &live.applyset, &key);
+        let before = known.map(|known| Arc::clone(&known.applyset));
+        self.touch(before.as_deref(), Some(&live.applyset), &key);
+        let key = self.wanted.key(&key).cloned().unwrap_or_else(|| Arc::new(key));
         self.live.insert(key, live);
     }
 
@@ -276,14 +291,14 @@ impl Mind {
         if self.live.get(key).is_some_and(|live| !stale(live))
             && let Some(live) = self.live.remove(key)
         {
-            self.touch(None, &live.applyset, key);
+            self.touch(None, Some(&live.applyset), key);
         }
     }
 
     /// Marks the deliveries that an object concerns: those it belongs to, belonged to, or is wanted by.
-    fn touch(&mut self, before: Option<&str>, after: &str, key: &ObjectKey) {
-        let holders = before.into_iter().chain([after]).filter_map(|id| self.placements.get(id));
-        let wanting = self.wanted.get(key).into_iter().flatten();
+    fn touch(&mut self, before: Option<&str>, after: Option<&str>, key: &ObjectKey) {
+        let holders = before.into_iter().chain(after).filter_map(|id| self.placements.get(id));
+        let wanting = self.wanted.by(key).iter().map(AsRef::as_ref);
         for placement in holders.chain(wanting) {
             if let Some(delivery) = self.deliveries.get_mut(placement) {
                 delivery.stale = true;
@@ -304,7 +319,7 @@ impl Delivery {
             StepResult::DeleteFailed { message } => self.give_up_until(message, now + DELETE_RETRY),
             StepResult::Applied { key, attempt, live: _ } => {
                 self.progress.baselines.remove(&key);
-                self.progress.attempts.insert(key, *attempt);
+                self.progress.attempts.insert(key, attempt);
             }
             StepResult::Deleted { key: _, uid, gone } => {
                 // What is gone may come back under the same uid: a file is what its name says.
@@ -324,6 +339,17 @@ impl Delivery {
         self.plan.wake_at = Some(at);
         self.stale = false;
     }
+}
+
+/// Returns what the fields of an order's objects were when they were last reported.
+fn baselines(order: &WorkOrder, reported: Option<&WorkStatus>) -> BTreeMap<Arc<ObjectKey>, Digest> {
+    // Mostly they stand where the order has them.
+    let key = |position: usize, id: &ObjectId| match order.manifests.get(position) {
+        Some(desired) if desired.id == *id => Arc::clone(&desired.key),
+        _ => Arc::new(id.key()),
+    };
+    let manifests = reported.into_iter().flat_map(|reported| &reported.manifests).enumerate();
+    manifests.filter_map(|(position, m)| Some((key(position, &m.id), m.owned.clone()?))).collect()
 }
 
 /// Returns the object an apply or comparison is about.

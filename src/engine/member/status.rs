@@ -15,7 +15,7 @@ impl Delivery {
     pub(super) fn status(&self, view: &MemberView<'_>, inventory: BTreeSet<ObjectKey>, now: Timestamp) -> WorkStatus {
         let mut manifests: Vec<ManifestStatus> =
             self.order.manifests.iter().map(|desired| manifest_status(self, desired, view, now)).collect();
-        date_differences(&mut manifests, self.reported.as_ref().map_or(&[], |reported| &reported.manifests), now);
+        date_differences(&mut manifests, self.reported.as_ref().map_or(&[][..], |reported| &reported.manifests), now);
         let complete = self.plan.complete && self.in_flight == 0 && !self.stale;
         let settled = |m: &ManifestStatus| m.availability.is_some_and(|a| a != Availability::ManifestNotAvailableYet);
         let available = complete && manifests.iter().all(settled);
@@ -34,7 +34,7 @@ impl Delivery {
 }
 
 fn manifest_status(delivery: &Delivery, desired: &Desired, view: &MemberView<'_>, now: Timestamp) -> ManifestStatus {
-    let attempt = delivery.progress.attempts.get(&desired.key).filter(|a| a.manifest == desired.digest);
+    let attempt = delivery.progress.attempt(desired);
     let compared = attempt.filter(|a| {
         matches!(a.outcome, ApplyOutcome::NoDiffFound | ApplyOutcome::FoundDiff | ApplyOutcome::FailedToReportDiff)
     });
@@ -83,7 +83,7 @@ fn differences(delivery: &Delivery, desired: &Desired, applied: ApplyOutcome) ->
     if applied == ApplyOutcome::FoundDrifts {
         return progress.drifts.get(&desired.key).map(|(_, found)| found.clone()).unwrap_or_default();
     }
-    let attempt = progress.attempts.get(&desired.key).filter(|a| a.manifest == desired.digest);
+    let attempt = progress.attempt(desired);
     attempt.map(|a| a.differences.clone()).unwrap_or_default()
 }
 

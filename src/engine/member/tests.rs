@@ -10,6 +10,7 @@ use tokio::sync::mpsc;
 use super::*;
 use crate::api::placement::{ApplyStrategyType, WhenToTakeOver};
 use crate::cluster::{ApplyOptions, Deletion, Error};
+use crate::model::id::Digest;
 use crate::model::records::ApplyOutcome;
 use crate::model::work::Desired;
 
@@ -136,12 +137,12 @@ impl Stage {
     }
 
     fn order(&self, order: WorkOrder) {
-        let command = Command::Order { order: Arc::new(order), baselines: BTreeMap::new() };
+        let command = Command::Order { order: Arc::new(order), reported: None };
         self.commands.send(command).expect("the member listens");
     }
 
     /// Waits for a report of a generation that is as wished.
-    async fn report(&mut self, generation: i64, wished: impl Fn(&WorkStatus) -> bool) -> WorkStatus {
+    async fn report(&mut self, generation: i64, wished: impl Fn(&WorkStatus) -> bool) -> Arc<WorkStatus> {
         let found = async {
             loop {
                 match self.events.recv().await.expect("the member lives") {
@@ -165,7 +166,12 @@ fn map(name: &str, value: &str) -> Value {
 fn order(generation: i64, objects: &[Value]) -> WorkOrder {
     let desired = |object: &Value| {
         let id = ObjectId::of(object).expect("an object");
-        Desired { key: id.key(), id, digest: Digest::new(object.to_string()), object: Arc::new(object.clone()) }
+        Desired {
+            key: Arc::new(id.key()),
+            id,
+            digest: Digest::new(object.to_string()),
+            object: Arc::new(object.clone()),
+        }
     };
     WorkOrder {
         placement: PlacementKey::cluster_scoped("p"),
