@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use divan::{Bencher, black_box};
+use gitfleet::deliver::holdings::{Holdings, Wanted};
 use gitfleet::deliver::inventory::{Held, Parent, applyset_id, labelled};
 use gitfleet::deliver::live::LiveObject;
 use gitfleet::deliver::plan::{MemberView, Progress, plan};
@@ -98,14 +99,14 @@ fn order() -> WorkOrder {
 #[divan::bench(args = [false, true])]
 fn plan_delivery_of_500_objects(bencher: Bencher<'_, '_>, is_settled: bool) {
     let order = order();
-    let live: BTreeMap<_, _> = order
+    let live: Holdings = order
         .manifests
         .iter()
         .filter(|_| is_settled)
         .filter_map(|d| LiveObject::read(&labelled(&d.object, &order.placement, &d.digest).ok()?))
-        .map(|live| (live.id.key(), live))
         .collect();
-    let wanted = order.manifests.iter().map(|d| (d.key.clone(), BTreeSet::from([order.placement.clone()]))).collect();
+    let mut wanted = Wanted::default();
+    order.manifests.iter().for_each(|d| wanted.insert(&d.key, &Arc::new(order.placement.clone())));
     let holds = Held { index: 0, commit: order.commit.clone(), digest: order.digest.clone() };
     let wide = Parent::default().widened(&order);
     let parent = Parent { holds: is_settled.then_some(holds), ..wide };

@@ -80,7 +80,7 @@ fn one_report(driver: &mut Driver, round: usize) -> f64 {
     status.manifests[0].message = format!("seen {round} times");
     let before = driver.spent.core;
     let (cluster, placement) = (cluster.clone(), placement.clone());
-    driver.hear(Event::Member(member::Event::Work { cluster, placement, status }));
+    driver.hear(Event::Member(member::Event::Work { cluster, placement, status: Arc::new(status) }));
     driver.settle(|_| false);
     driver.spent.core.saturating_sub(before).as_secs_f64() * 1000.0
 }

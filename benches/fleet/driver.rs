@@ -64,6 +64,26 @@ pub struct Driver {
     now: Timestamp,
     arrival: Arrival,
     dice: Dice,
+    /// Where the life ends, if it does.
+    pub end: Option<End>,
+}
+
+/// Where a life ends: after so many batches, and how far what follows from the last of them has come.
+#[derive(Clone, Copy)]
+pub struct End {
+    pub batches: u64,
+    pub at: Point,
+}
+
+/// How far it has come.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Point {
+    /// It is written down, and nobody was told.
+    Written,
+    /// Members were told, and have done nothing.
+    Told,
+    /// Members have done it, and nobody has heard.
+    Done,
 }
 
 /// How reports arrive.
@@ -84,7 +104,8 @@ impl Driver {
         let read = started.elapsed();
         let (core, effects) = Core::begin(configuration(), books, now);
         let spent = Spent { core: started.elapsed().saturating_sub(read), store: read, ..Spent::default() };
-        let mut driver = Self { core, members, spent, store, heard: VecDeque::new(), now, arrival, dice: Dice::new(7) };
+        let mut driver =
+            Self { core, members, spent, store, heard: VecDeque::new(), now, arrival, dice: Dice::new(7), end: None };
         driver.act(effects);
         driver
     }
@@ -106,7 +127,7 @@ impl Driver {
             self.now += SignedDuration::from_millis(10);
             let told = self.round();
             self.spent.waves += u64::from(told);
-            if self.heard.is_empty() || enough(&self.core) {
+            if self.has_ended() || self.heard.is_empty() || enough(&self.core) {
                 return;
             }
         }
@@ -140,14 +161,28 @@ impl Driver {
                 self.store.batch(ops).expect("the store takes what the core writes");
             }
             self.spent.store += started.elapsed();
+            if self.ends(Point::Written) {
+                return told;
+            }
             let effects = self.core(|core, now| core.written(batch, now));
             told |= self.act(effects);
+            if self.ends(Point::Told) {
+                return told;
+            }
         }
         let started = Instant::now();
         let reports = self.members.work(self.now);
         self.heard.extend(reports.into_iter().map(Event::Member));
         self.spent.members += started.elapsed();
         told
+    }
+
+    fn has_ended(&self) -> bool {
+        self.end.is_some_and(|end| self.spent.batches >= end.batches)
+    }
+
+    fn ends(&self, at: Point) -> bool {
+        self.has_ended() && self.end.is_some_and(|end| end.at == at)
     }
 
     fn core<T>(&mut self, work: impl FnOnce(&mut Core, Timestamp) -> T) -> T {

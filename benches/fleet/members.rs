@@ -1,6 +1,6 @@
 //! Made-up members that do at once what they are told.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use gitfleet::deliver::inventory::{Held, Parent, applyset_id};
@@ -9,7 +9,7 @@ use gitfleet::deliver::plan::Step;
 use gitfleet::engine::member::{Command, Event, Mind, Task};
 use gitfleet::engine::step::{Answer, StepResult, tried};
 use gitfleet::model::facts::{Facts, NodeFacts, Totals};
-use gitfleet::model::id::{ClusterName, Digest, PlacementKey};
+use gitfleet::model::id::{ClusterName, Digest, ObjectKey, PlacementKey};
 use gitfleet::model::records::{ApplyOutcome, Availability, ManifestStatus, WorkStatus};
 use gitfleet::model::work::{Desired, WorkOrder};
 use jiff::Timestamp;
@@ -31,11 +31,47 @@ pub struct Member {
     /// Writes, inventories included.
     pub writes: u64,
     version: u64,
+    /// What it holds, where it is to outlive the daemon.
+    there: Option<There>,
     /// It was told something and has not looked at it.
     told: bool,
 }
 
+/// What a member holds.
+#[derive(Clone, Default)]
+struct There {
+    objects: BTreeMap<ObjectKey, LiveObject>,
+    parents: BTreeMap<PlacementKey, Parent>,
+}
+
 impl Members {
+    /// Returns members that hold nothing and outlive the daemon: see [`Members::survive`].
+    pub fn lasting(clusters: impl Iterator<Item = ClusterName>, source: &str) -> Self {
+        let member = |name| {
+            let there = Some(There::default());
+            let member = Member { there, ..Member::new(&name, source) };
+            (name, member)
+        };
+        Self::Planned(clusters.map(member).collect())
+    }
+
+    /// Lets the daemon's side of members end and begin anew.
+    pub fn survive(&mut self, source: &str) {
+        let Self::Planned(members) = self else { return };
+        for (name, member) in members {
+            let mut next = Member::new(name, source);
+            (next.writes, next.version, next.there) = (member.writes, member.version, member.there.take());
+            let there = next.there.iter();
+            for parent in there.clone().flat_map(|there| there.parents.values()) {
+                next.mind.take_parent(parent.clone());
+            }
+            for live in there.flat_map(|there| there.objects.values()) {
+                next.mind.remember(live.clone());
+            }
+            *member = next;
+        }
+    }
+
     /// Returns members that hold what orders said, as a new life of the daemon finds them.
     pub fn holding(orders: &Orders, source: &str) -> Self {
         let mut members: BTreeMap<ClusterName, Member> = BTreeMap::new();
@@ -83,7 +119,7 @@ impl Members {
                 let placement = order.placement.clone();
                 let status = carried_out(&order, now);
                 orders.insert((cluster.clone(), placement.clone()), order);
-                Some(Event::Work { cluster: cluster.clone(), placement, status })
+                Some(Event::Work { cluster: cluster.clone(), placement, status: Arc::new(status) })
             }
             Self::Planned(members) => {
                 let member = members.get_mut(cluster).expect("a member that was connected to");
@@ -111,7 +147,13 @@ impl Members {
 
 impl Member {
     fn new(cluster: &ClusterName, source: &str) -> Self {
-        Self { mind: Mind::new(cluster.clone(), source.to_owned(), true), writes: 0, version: 0, told: false }
+        Self {
+            mind: Mind::new(cluster.clone(), source.to_owned(), true),
+            writes: 0,
+            version: 0,
+            there: None,
+            told: false,
+        }
     }
 
     fn work(&mut self, now: Timestamp) -> Vec<Event> {
@@ -133,18 +175,28 @@ impl Member {
     fn perform(&mut self, task: &Task, now: Timestamp) -> StepResult {
         self.writes += 1;
         self.version += 1;
+        let mut nowhere = There::default();
+        let there = self.there.as_mut().unwrap_or(&mut nowhere);
         match &task.step {
-            Step::WriteParent(parent) => StepResult::Parent(Some(parent.clone())),
-            Step::DeleteParent => StepResult::Parent(None),
+            Step::WriteParent(parent) => {
+                there.parents.insert(task.order.placement.clone(), parent.clone());
+                StepResult::Parent(Some(parent.clone()))
+            }
+            Step::DeleteParent => {
+                there.parents.remove(&task.order.placement);
+                StepResult::Parent(None)
+            }
             Step::Delete { object } => {
+                there.objects.remove(&object.id.key());
                 StepResult::Deleted { key: object.id.key(), uid: object.uid.clone(), gone: true }
             }
             Step::Apply { position, put_back, .. } => {
                 let desired = &task.order.manifests[*position];
-                let live = Some(live(desired, &task.order.placement, self.version));
-                let answer =
-                    Answer { outcome: ApplyOutcome::Applied, message: String::new(), live, differences: Vec::new() };
-                tried(desired, answer, *put_back, task.before.as_ref(), now)
+                let live = live(desired, &task.order.placement, self.version);
+                there.objects.insert(ObjectKey::clone(&desired.key), live.clone());
+                let (outcome, message, differences) = (ApplyOutcome::Applied, String::new(), Vec::new());
+                let answer = Answer { outcome, message, live: Some(live), differences };
+                tried(desired, answer, *put_back, task.before.as_deref(), now)
             }
             Step::Compare { .. } | Step::ShowDrift { .. } => unreachable!("nothing drifts and nothing is compared"),
         }
@@ -160,7 +212,7 @@ fn live(desired: &Desired, placement: &PlacementKey, version: u64) -> LiveObject
         id: desired.id.clone(),
         uid: format!("{version:036}"),
         resource_version: version,
-        applyset: applyset_id(placement),
+        applyset: applyset_id(placement).into(),
         manifest: Some(desired.digest.clone()),
         owned: owned(desired),
         terminating: false,
@@ -179,7 +231,7 @@ fn carried_out(order: &WorkOrder, now: Timestamp) -> WorkStatus {
         observed_at: None,
         differences: Vec::new(),
     };
-    let inventory: BTreeSet<_> = order.manifests.iter().map(|desired| desired.key.clone()).collect();
+    let inventory: _ = order.manifests.iter().map(|desired| ObjectKey::clone(&desired.key)).collect();
     WorkStatus {
         generation: order.generation,
         complete: true,

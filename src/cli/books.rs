@@ -25,7 +25,7 @@ use crate::model::ocm::OcmPlacementRecord;
 use crate::model::records::{
     Binding, ClusterRecord, JournalEntry, PlacementRecord, PolicySnapshot, ResourceSnapshot, SourceRecord, WorkStatus,
 };
-use crate::model::runs::RunRecord;
+use crate::model::runs::{RunRecord, Runs};
 use crate::store::embedded::EmbeddedStore;
 use crate::store::records::{
     self, BINDING_PREFIX, CLUSTER_PREFIX, DECISIONS_PREFIX, HUB_PREFIX, OCM_PREFIX, PLACEMENT_PREFIX, POLICY_PREFIX,
@@ -60,7 +60,7 @@ pub struct Books {
     /// Bindings by placement.
     pub bindings: BTreeMap<PlacementKey, Vec<Arc<Binding>>>,
     /// Staged update runs by placement and name.
-    pub runs: BTreeMap<PlacementKey, BTreeMap<String, RunRecord>>,
+    pub runs: BTreeMap<PlacementKey, Runs>,
     /// Works by placement and cluster.
     pub works: BTreeMap<PlacementKey, BTreeMap<ClusterName, std::sync::Arc<WorkStatus>>>,
     /// Exported decisions.
@@ -288,7 +288,7 @@ impl Books {
             self.bindings.entry(binding.placement.clone()).or_default().push(binding.into());
         } else if key.starts_with(RUN_PREFIX) {
             let run: RunRecord = typed(value)?;
-            self.runs.entry(run.placement.clone()).or_default().insert(run.name.clone(), run);
+            self.runs.entry(run.placement.clone()).or_default().insert(run);
         } else if key.starts_with(WORK_PREFIX) {
             let placement = records::placement_of(key, WORK_PREFIX).context("its key names no placement")?;
             let cluster = records::cluster_of(key, WORK_PREFIX).context("its key names no cluster")?;

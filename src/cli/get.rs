@@ -185,8 +185,7 @@ pub fn views(books: &Books) -> Vec<PlacementView<'_>> {
         crate::model::id::ClusterName,
         std::sync::Arc<crate::model::records::WorkStatus>,
     > = std::collections::BTreeMap::new();
-    static NO_RUNS: std::collections::BTreeMap<String, crate::model::runs::RunRecord> =
-        std::collections::BTreeMap::new();
+    static NO_RUNS: crate::model::runs::Runs = crate::model::runs::Runs::new();
     books
         .placements
         .iter()

@@ -1,5 +1,7 @@
 //! A live object, reduced to what deciding needs.
 
+use std::sync::Arc;
+
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
@@ -19,7 +21,7 @@ pub struct LiveObject {
     /// `metadata.resourceVersion`: an event older than what is known is stale and is passed over. 0 for files.
     pub resource_version: u64,
     /// The ApplySet it belongs to; empty where it has no such label.
-    pub applyset: String,
+    pub applyset: Arc<str>,
     /// The digest of the manifest it was last applied from.
     pub manifest: Option<Digest>,
     /// Digest of the fields we own and their values: it differs from that of our last apply exactly when somebody else
@@ -44,7 +46,7 @@ impl LiveObject {
                 .and_then(Value::as_str)
                 .and_then(|v| v.parse().ok())
                 .unwrap_or_default(),
-            applyset: text("labels", PART_OF_LABEL).unwrap_or_default().to_owned(),
+            applyset: text("labels", PART_OF_LABEL).unwrap_or_default().into(),
             manifest: text("annotations", SPEC_HASH).map(Digest::from),
             owned: owned_digest(object),
             terminating: metadata.get("deletionTimestamp").is_some(),
@@ -162,7 +164,7 @@ mod tests {
             "labels": {PART_OF_LABEL: "applyset-x-v1"}, "annotations": {SPEC_HASH: "d"}}});
         let read = LiveObject::read(&object).expect("an object");
         assert_eq!(read.uid, "u1");
-        assert_eq!(read.applyset, "applyset-x-v1");
+        assert_eq!(&*read.applyset, "applyset-x-v1");
         assert_eq!(read.manifest, Some(Digest::from("d")));
         assert!(read.terminating);
         assert_eq!(LiveObject::read(&json!({"kind": "ConfigMap"})), None);

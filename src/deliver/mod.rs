@@ -6,6 +6,7 @@
 
 pub mod guard;
 pub mod health;
+pub mod holdings;
 pub mod inventory;
 pub mod live;
 pub mod look;

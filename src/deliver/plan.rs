@@ -1,15 +1,17 @@
 //! What to do next on a member for one work: apply by waves, then prune, then record.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
+use super::holdings::{Holdings, Wanted};
 use super::inventory::{Held, Parent, applyset_id, group_kind};
 use super::live::LiveObject;
 use super::look::{self, Look, RECHECK_INTERVAL, Sighting};
 use super::waves::{definition_pending, wave};
 use crate::api::placement::{ApplyStrategyType, WhenToApply, WhenToTakeOver};
-use crate::model::id::{Digest, ObjectKey, PlacementKey};
+use crate::model::id::{Digest, ObjectKey};
 use crate::model::records::{ApplyOutcome, Difference};
 use crate::model::work::{Desired, WorkOrder};
 
@@ -82,19 +84,19 @@ pub struct Attempt {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Progress {
     /// Tries by object.
-    pub attempts: BTreeMap<ObjectKey, Attempt>,
+    pub attempts: BTreeMap<Arc<ObjectKey>, Box<Attempt>>,
     /// Objects whose deletion was accepted, by uid.
     pub deleted: BTreeSet<String>,
     /// Digests of owned fields from before a restart: what the member's fields were when the work was complete.
-    pub baselines: BTreeMap<ObjectKey, Digest>,
+    pub baselines: BTreeMap<Arc<ObjectKey>, Digest>,
     /// The last looks at objects of ours that are left as they are.
-    pub looks: BTreeMap<ObjectKey, Look>,
+    pub looks: BTreeMap<Arc<ObjectKey>, Look>,
 }
 
 impl Progress {
     /// Returns the last try of a manifest; one of another content of the object is none.
     pub fn attempt(&self, desired: &Desired) -> Option<&Attempt> {
-        self.attempts.get(&desired.key).filter(|attempt| attempt.manifest == desired.digest)
+        self.attempts.get(&desired.key).map(AsRef::as_ref).filter(|attempt| attempt.manifest == desired.digest)
     }
 
     /// Returns the last look at an object since it was last applied; one that compared with another manifest is none.
@@ -107,9 +109,10 @@ impl Progress {
     /// could not be told from a change.
     pub fn begin_anew(&mut self, order: &WorkOrder) {
         let compares = order.strategy.type_ == ApplyStrategyType::ReportDiff;
-        let held: BTreeSet<&ObjectKey> = order.manifests.iter().map(|desired| &desired.key).collect();
-        self.attempts
-            .retain(|key, attempt| !compares && attempt.outcome == ApplyOutcome::Applied && held.contains(key));
+        let held: BTreeSet<&ObjectKey> = order.manifests.iter().map(|desired| desired.key.as_ref()).collect();
+        self.attempts.retain(|key, attempt| {
+            !compares && attempt.outcome == ApplyOutcome::Applied && held.contains(key.as_ref())
+        });
         self.looks.clear();
     }
 }
@@ -117,9 +120,9 @@ impl Progress {
 /// What a member holds, as far as delivery must know.
 pub struct MemberView<'a> {
     /// Objects with an ApplySet label.
-    pub live: &'a BTreeMap<ObjectKey, LiveObject>,
+    pub live: &'a Holdings,
     /// Which placements want an object on this member.
-    pub wanted: &'a BTreeMap<ObjectKey, BTreeSet<PlacementKey>>,
+    pub wanted: &'a Wanted,
     /// The inventory of this placement, if there is one.
     pub parent: Option<&'a Parent>,
     /// The value of the ApplySet label on this placement's objects: [`applyset_id`] costs a hash, and is asked for every object.
@@ -297,7 +300,7 @@ fn at_rest(order: &WorkOrder, view: &MemberView<'_>, progress: &Progress, parent
 }
 
 pub(super) fn is_ours(desired: &Desired, view: &MemberView<'_>) -> bool {
-    view.live.get(&desired.key).is_some_and(|live| live.applyset == view.ours)
+    view.live.get(&desired.key).is_some_and(|live| *live.applyset == *view.ours)
 }
 
 /// Returns the state of one manifest: the one place that says whether it is applied, refused, left or put back.
@@ -337,7 +340,7 @@ pub fn verdict(
     if live.terminating {
         return say(State::Wait, "it is being deleted; it is applied again when it is gone".to_owned());
     }
-    if live.applyset != view.ours || live.manifest.as_ref() != Some(&desired.digest) {
+    if *live.applyset != *view.ours || live.manifest.as_ref() != Some(&desired.digest) {
         return say(State::Apply { put_back: false }, String::new());
     }
     let baseline = attempt.and_then(|a| a.owned.as_ref()).or_else(|| progress.baselines.get(&desired.key));
@@ -384,12 +387,11 @@ fn claimed_by_another(
     live: Option<&LiveObject>,
     view: &MemberView<'_>,
 ) -> Option<String> {
-    let holder = live.map(|live| live.applyset.as_str()).filter(|label| !label.is_empty());
+    let holder = live.map(|live| live.applyset.as_ref()).filter(|label| !label.is_empty());
     if holder == Some(view.ours) {
         return None;
     }
-    let wanted = view.wanted.get(&desired.key);
-    let others = || wanted.into_iter().flatten().filter(|p| **p != order.placement);
+    let others = || view.wanted.by(&desired.key).iter().map(Arc::as_ref).filter(|p| **p != order.placement);
     if let Some(holder) = holder
         && let Some(other) = others().find(|p| applyset_id(p) == holder)
     {
@@ -423,11 +425,11 @@ struct LeftOvers {
 /// Returns the objects of the inventory that are no longer desired: the last wave first. They stay where a manifest is
 /// `refused`: what was to come in their stead may be what did not.
 fn left_overs(order: &WorkOrder, view: &MemberView<'_>, progress: &Progress, refused: bool) -> LeftOvers {
-    let desired: BTreeSet<&ObjectKey> = order.manifests.iter().map(|d| &d.key).collect();
+    let desired: BTreeSet<&ObjectKey> = order.manifests.iter().map(|d| d.key.as_ref()).collect();
     let mut found = LeftOvers { deletes: Vec::new(), staying: Vec::new(), leaving: false };
     let mut due: Vec<(u16, &LiveObject)> = Vec::new();
-    for (key, live) in view.live.iter().filter(|(key, live)| live.applyset == view.ours && !desired.contains(key)) {
-        let taken = view.wanted.get(key).is_some_and(|w| w.iter().any(|p| *p != order.placement));
+    for (key, live) in view.live.labelled(view.ours).filter(|(key, _)| !desired.contains(key)) {
+        let taken = view.wanted.by(key).iter().any(|placement| **placement != order.placement);
         if taken && !order.held.contains(key) {
             continue;
         }

@@ -7,7 +7,7 @@ use super::*;
 use crate::api::placement::ApplyStrategy;
 use crate::deliver::inventory::labelled;
 use crate::deliver::look::Found;
-use crate::model::id::{ClusterName, CommitId, ObjectId};
+use crate::model::id::{ClusterName, CommitId, ObjectId, PlacementKey};
 use crate::model::records::Availability;
 
 /// What is looked at again.
@@ -27,7 +27,7 @@ fn desired(kind: &str, name: &str, content: &str) -> Desired {
         "data": {"content": content}});
     let id = ObjectId::of(&object).expect("an object");
     let digest = Digest::new(format!("{kind}/{name}={content}"));
-    Desired { key: id.key(), id, object: Arc::new(object), digest }
+    Desired { key: Arc::new(id.key()), id, object: Arc::new(object), digest }
 }
 
 fn order(placement: &str, manifests: Vec<Desired>) -> WorkOrder {
@@ -49,7 +49,7 @@ fn order(placement: &str, manifests: Vec<Desired>) -> WorkOrder {
 /// A member in memory that carries steps out as an API server would.
 #[derive(Default)]
 struct Member {
-    live: BTreeMap<ObjectKey, LiveObject>,
+    live: Holdings,
     parent: Option<Parent>,
     progress: Progress,
     log: Vec<String>,
@@ -66,7 +66,7 @@ struct Member {
 }
 
 impl Member {
-    fn plan(&self, order: &WorkOrder, wanted: &BTreeMap<ObjectKey, BTreeSet<PlacementKey>>) -> Plan {
+    fn plan(&self, order: &WorkOrder, wanted: &Wanted) -> Plan {
         let ours = &applyset_id(&order.placement);
         let view = MemberView { live: &self.live, wanted, parent: self.parent.as_ref(), ours };
         plan(order, &view, &self.progress, self.now())
@@ -84,9 +84,10 @@ impl Member {
 
     /// Somebody changes a field of ours; whether that makes it differ is another thing.
     fn change(&mut self, key: &ObjectKey, differs: bool) {
-        let live = self.live.get_mut(key).expect("it is there");
+        let mut live = self.live.get(key).expect("it is there").clone();
         live.owned = Digest::from("theirs now");
         live.resource_version += 1;
+        self.live.insert(Arc::new(key.clone()), live);
         if differs {
             self.differs.insert(key.clone());
         } else {
@@ -180,7 +181,7 @@ impl Member {
             put_backs,
             differences: Vec::new(),
         };
-        self.progress.attempts.insert(desired.key.clone(), attempt);
+        self.progress.attempts.insert(desired.key.clone(), Box::new(attempt));
     }
 
     /// Carries plans out until one has no steps; returns it.
@@ -189,7 +190,7 @@ impl Member {
         self.settle_among(order, &wanted)
     }
 
-    fn settle_among(&mut self, order: &WorkOrder, wanted: &BTreeMap<ObjectKey, BTreeSet<PlacementKey>>) -> Plan {
+    fn settle_among(&mut self, order: &WorkOrder, wanted: &Wanted) -> Plan {
         for _ in 0..100 {
             let plan = self.plan(order, wanted);
             if plan.steps.is_empty() {
@@ -203,15 +204,16 @@ impl Member {
     }
 
     fn drift(&mut self, key: &ObjectKey) {
-        self.live.get_mut(key).expect("it is there").owned = Digest::from("changed");
+        let live = self.live.get(key).expect("it is there").clone();
+        self.live.insert(Arc::new(key.clone()), LiveObject { owned: Digest::from("changed"), ..live });
     }
 }
 
-fn wanted(orders: &[&WorkOrder]) -> BTreeMap<ObjectKey, BTreeSet<PlacementKey>> {
-    let mut wanted: BTreeMap<ObjectKey, BTreeSet<PlacementKey>> = BTreeMap::new();
+fn wanted(orders: &[&WorkOrder]) -> Wanted {
+    let mut wanted = Wanted::default();
     for order in orders {
         for desired in order.manifests.iter() {
-            wanted.entry(desired.key.clone()).or_default().insert(order.placement.clone());
+            wanted.insert(&desired.key, &Arc::new(order.placement.clone()));
         }
     }
     wanted
@@ -272,7 +274,7 @@ fn nothing_is_pruned_while_an_apply_is_refused() {
     member.settle(&order("p", web()));
     member.log.clear();
     let renamed = vec![desired("apps/v1/Deployment", "web-2", "1"), desired("Namespace", "n", "")];
-    member.refuse.insert(renamed[0].key.clone());
+    member.refuse.insert(renamed[0].id.key());
     let next = WorkOrder { snapshot: 1, digest: Digest::from("h1"), ..order("p", renamed) };
     let plan = member.settle(&next);
     assert!(plan.complete && plan.wake_at.is_some());
@@ -286,7 +288,7 @@ fn held_deletions_stay_and_the_rest_goes() {
     member.log.clear();
     let mut next =
         WorkOrder { snapshot: 1, digest: Digest::from("h1"), ..order("p", vec![desired("Namespace", "n", "")]) };
-    next.held.insert(desired("ConfigMap", "settings", "").key);
+    next.held.insert(desired("ConfigMap", "settings", "").id.key());
     assert!(member.settle(&next).complete);
     assert_eq!(member.log, ["delete Deployment.apps n/web", "parent 1"]);
     let kinds = member.parent.map(|p| p.group_kinds);
@@ -377,8 +379,8 @@ fn an_object_belongs_to_one_placement() {
     member.settle_among(&b, &both);
     assert_eq!(member.log.last().map(String::as_str), Some("parent 0"), "the first by name has it: b applies nothing");
     member.settle_among(&a, &both);
-    let held_by_a = member.live[&b.manifests[0].key].applyset.clone();
-    assert_eq!(held_by_a, applyset_id(&a.placement));
+    let holder = |member: &Member| member.live.get(&b.manifests[0].key).map(|live| live.applyset.to_string());
+    assert_eq!(holder(&member), Some(applyset_id(&a.placement)));
     // a gives it up: b takes the label over, and a's prune leaves the object alone.
     let less = WorkOrder { snapshot: 1, digest: Digest::from("h1"), ..order("a", vec![desired("Namespace", "n", "")]) };
     let now_b = wanted(&[&less, &b]);
@@ -388,7 +390,7 @@ fn an_object_belongs_to_one_placement() {
     member.settle_among(&less, &now_b);
     assert!(!member.log.iter().any(|l| l.starts_with("delete")), "{:?}", member.log);
     member.settle_among(&b, &now_b);
-    assert_eq!(member.live[&b.manifests[0].key].applyset, applyset_id(&b.placement));
+    assert_eq!(holder(&member), Some(applyset_id(&b.placement)));
 }
 
 #[test]
@@ -396,7 +398,7 @@ fn another_sources_inventory_is_never_touched() {
     let mut member = Member::default();
     member.settle(&order("p", web()));
     let other = WorkOrder { source: "other".into(), ..order("p", vec![]) };
-    let plan = member.plan(&other, &BTreeMap::new());
+    let plan = member.plan(&other, &Wanted::default());
     assert!(plan.steps.is_empty() && !plan.complete);
     let failure = plan.failure.expect("a failure");
     assert!(failure.contains("another source (s)") && failure.contains("this one is other"), "{failure}");
@@ -407,13 +409,13 @@ fn report_diff_only_compares() {
     let mut order = order("p", web());
     order.strategy.type_ = ApplyStrategyType::ReportDiff;
     let mut member = Member::default();
-    let plan = member.plan(&order, &BTreeMap::new());
+    let plan = member.plan(&order, &Wanted::default());
     assert_eq!(plan.steps.len(), 3);
     assert!(plan.steps.iter().all(|s| matches!(s, Step::Compare { .. })) && !plan.complete && !plan.rechecks);
     let plan = member.settle(&order);
     assert_eq!((plan.complete, plan.wake_at), (true, Some(now() + RECHECK_INTERVAL)));
     member.later = RECHECK_INTERVAL;
-    let plan = member.plan(&order, &BTreeMap::new());
+    let plan = member.plan(&order, &Wanted::default());
     assert!(plan.steps.len() == 3 && plan.complete && plan.rechecks, "compared again, and told so only if it changed");
 }
 
@@ -432,12 +434,14 @@ fn a_custom_resource_waits_for_its_definition() {
         LiveObject::read(&json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
         "metadata": {"name": "widgets.example.org"}}))
         .expect("an object");
-    live.applyset = applyset_id(&order.placement);
+    live.applyset = applyset_id(&order.placement).into();
     live.manifest = Some(order.manifests[1].digest.clone());
     member.live.insert(order.manifests[1].key.clone(), live);
     let waiting = member.plan(&order, &wanted(&[&order]));
     assert!(waiting.steps.is_empty() && !waiting.complete);
-    member.live.get_mut(&order.manifests[1].key).expect("it is there").availability = Availability::Available;
+    let live = member.live.remove(&order.manifests[1].key).expect("it is there");
+    let live = LiveObject { availability: Availability::Available, ..live };
+    member.live.insert(order.manifests[1].key.clone(), live);
     assert_eq!(
         member.plan(&order, &wanted(&[&order])).steps,
         [Step::Apply { position: 0, put_back: false, probe: false }]
@@ -466,18 +470,18 @@ proptest! {
             let mut live = LiveObject::read(&stranger.object).expect("an object");
             live.applyset = "applyset-of-somebody-else-v1".into();
             live.id.name = format!("stranger-{}", live.id.name);
-            member.live.insert(live.id.key(), live);
+            member.live.insert(Arc::new(live.id.key()), live);
         }
         member.settle(&order("p", make(&first)));
         member.log.clear();
-        member.refuse = make(&refused).into_iter().map(|d| d.key).collect();
+        member.refuse = make(&refused).into_iter().map(|d| ObjectKey::clone(&d.key)).collect();
         let next = WorkOrder { snapshot: 1, digest: Digest::from("h1"), ..order("p", make(&second)) };
         member.settle(&next);
         for line in member.log.iter().filter_map(|l| l.strip_prefix("delete ConfigMap n/c")) {
             let n: u8 = line.parse().expect("a number");
             prop_assert!(first.contains(&n) && !second.contains(&n));
         }
-        prop_assert_eq!(member.live.keys().filter(|k| k.name.starts_with("stranger")).count(), strangers.len());
+        prop_assert_eq!(member.live.labelled("applyset-of-somebody-else-v1").count(), strangers.len());
         member.log.clear();
         member.settle(&next);
         prop_assert!(member.log.is_empty());

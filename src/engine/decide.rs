@@ -27,10 +27,11 @@ use super::world::{Judged, PlacementState, World};
 use crate::api::annotations::{DELETION_GUARD, ON_FAILURE};
 use crate::api::placement::{ApplyStrategy, ApplyStrategyType, StrategyType};
 use crate::deliver::guard::{self, guarded};
+use crate::model::along::Along;
 use crate::model::id::{ClusterName, ObjectKey};
 use crate::model::overrides::PickedOverrides;
 use crate::model::records::{
-    Binding, BindingState, DeletionGate, JournalEntry, MassLeave, PlacementRecord, WorkStatus,
+    Binding, BindingState, ClusterRecord, DeletionGate, JournalEntry, MassLeave, PlacementRecord, WorkStatus,
 };
 use crate::model::runs::RunRecord;
 use crate::model::work::WorkOrder;
@@ -47,8 +48,8 @@ pub struct Decision {
     pub state: PlacementState,
     /// The placement is gone from git and nothing of it is left: its records go.
     pub finished: bool,
-    /// What members shall hold; a member without an order keeps what it has.
-    pub orders: Vec<Arc<WorkOrder>>,
+    /// What members shall hold, in their order; a member without an order keeps what it has.
+    pub orders: Arc<Vec<Arc<WorkOrder>>>,
     /// Members that have nothing to do with the placement any more.
     pub forget: Vec<ClusterName>,
     /// What happened, for the journal.
@@ -123,8 +124,8 @@ impl Pass<'_> {
     /// Drops bindings whose objects are gone.
     fn settle_removed_bindings(&mut self) {
         let done = |b: &Binding, works: &BTreeMap<ClusterName, Arc<WorkStatus>>| {
-            let work = works.get(&b.cluster).filter(|w| w.generation == b.generation);
-            b.deleting && work.is_some_and(|w| w.complete && w.inventory.is_empty())
+            let is_done = |w: &Arc<WorkStatus>| w.generation == b.generation && w.complete && w.inventory.is_empty();
+            b.deleting && works.get(&b.cluster).is_some_and(is_done)
         };
         let gone: Vec<Binding> = self.state.bindings().filter(|b| done(b, &self.state.works)).cloned().collect();
         for binding in gone {
@@ -209,9 +210,11 @@ impl Pass<'_> {
         let before = std::mem::take(&mut self.state.judged);
         let mut known = before.iter().peekable();
         let mut judged = Vec::with_capacity(self.state.bindings.len());
-        for (name, binding) in &mut self.state.bindings {
-            let work = self.state.works.get(&binding.cluster);
-            let online = self.world.is_online(&binding.cluster);
+        let PlacementState { bindings, works, .. } = &mut self.state;
+        let (mut works, mut records) = (Along::new(works), Along::new(&self.world.records));
+        for (name, binding) in bindings {
+            let work = works.get(&binding.cluster);
+            let online = records.get(&binding.cluster).is_some_and(ClusterRecord::answers);
             while known.next_if(|judged| judged.binding.name < *name).is_some() {}
             if !known.peek().is_some_and(|judged| judged.is_of(binding, work, online)) {
                 let conditions = binding_conditions(binding, work.map(AsRef::as_ref), online, self.now);
@@ -315,16 +318,14 @@ impl Pass<'_> {
                 return;
             }
         };
-        let views: Vec<BindingView> = self
-            .state
-            .bindings()
-            .map(|binding| {
-                let work = self.state.works.get(&binding.cluster).map(AsRef::as_ref);
-                let health = health(binding, settled_work(binding, work).is_some(), &limits, self.now);
-                let outdated = !self.is_at(binding, goal);
-                BindingView::new(binding, health, outdated, !self.world.is_online(&binding.cluster))
-            })
-            .collect();
+        let (mut works, mut records) = (Along::new(&self.state.works), Along::new(&self.world.records));
+        let view = |binding: &Binding| {
+            let work = works.get(&binding.cluster).map(AsRef::as_ref);
+            let health = health(binding, settled_work(binding, work).is_some(), &limits, self.now);
+            let answers = records.get(&binding.cluster).is_some_and(ClusterRecord::answers);
+            BindingView::new(binding, health, !self.is_at(binding, goal), !answers)
+        };
+        let views: Vec<BindingView> = self.state.bindings().map(view).collect();
         let moves = roll(&views, &limits);
         self.state.record.halted.clone_from(&moves.halted);
         self.wake_at = moves.wait.and_then(|wait| self.now.checked_add(wait).ok());

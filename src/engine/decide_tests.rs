@@ -92,7 +92,7 @@ impl Simulation {
         let again = decide(self.state.clone(), &self.world, self.now);
         assert_eq!(decision.journal, again.journal, "same inputs, same decisions");
         assert_eq!(decision.state.bindings, again.state.bindings, "same inputs, same decisions");
-        self.orders = decision.orders.into_iter().map(|order| (order.cluster.clone(), order)).collect();
+        self.orders = decision.orders.iter().map(|order| (order.cluster.clone(), Arc::clone(order))).collect();
         self.state = decision.state;
         decision.journal.len()
     }
@@ -114,7 +114,7 @@ impl Simulation {
             complete: true,
             manifests: order.manifests.iter().map(manifest).collect(),
             available_since: (availability == Availability::Available).then_some(self.now),
-            inventory: order.manifests.iter().map(|desired| desired.key.clone()).collect(),
+            inventory: order.manifests.iter().map(|desired| ObjectKey::clone(&desired.key)).collect(),
             ..WorkStatus::default()
         };
         self.state.works.insert(cluster.clone(), Arc::new(status));

@@ -200,7 +200,7 @@ impl Wish<'_> {
         let facts =
             json!({"run": at.run, "stage": at.stage, "person": self.person.name, "digest": digest, "opened": opened});
         pass.note("Approved", None, facts);
-        pass.state.runs.insert(at.run.clone(), run);
+        pass.state.runs.insert(run);
         Ok(if opened {
             format!("approved: {} goes on after stage {}", at.run, at.stage)
         } else {
@@ -216,7 +216,7 @@ impl Wish<'_> {
         staged::reject(&mut run, &at, self.person, self.command, self.now)?;
         let (snapshot, message) = (run.snapshot(), run.message.clone());
         let is_rollback = matches!(run.cause, RunCause::Rollback { .. });
-        pass.state.runs.insert(at.run.clone(), run);
+        pass.state.runs.insert(run);
         // Where a rollback would have gone is not what is held, but what it would have left.
         let is_new = |index: &u64| !is_rollback && !pass.has_succeeded(*index);
         let what = match snapshot.filter(is_new) {

@@ -144,6 +144,11 @@ type Made = (u64, PickedOverrides, Objects);
 pub struct Rendered(Arc<BTreeMap<ClusterName, Vec<Made>>>);
 
 impl Rendered {
+    /// Tells whether nothing was made for any cluster alone.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Returns a cluster's objects of a snapshot and of what was picked, if they were made.
     pub fn get(&self, cluster: &ClusterName, snapshot: u64, picked: &PickedOverrides) -> Option<&Objects> {
         let made = self.0.get(cluster)?.iter().find(|(index, of, _)| *index == snapshot && of == picked);

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::overrides::Overrides;
 use super::world::PlacementState;
+use crate::model::along::Along;
 use crate::model::decisions::{DecisionsRecord, HubRecord};
 use crate::model::id::{ClusterName, PlacementKey};
 use crate::model::ocm::OcmPlacementRecord;
@@ -94,14 +95,14 @@ pub fn load(store: &dyn Store) -> Result<BTreeMap<PlacementKey, PlacementState>>
     }
     for run in records::load_all::<RunRecord>(store, RUN_PREFIX)? {
         if let Some(state) = placements.get_mut(&run.value.placement) {
-            state.runs.insert(run.value.name.clone(), run.value);
+            state.runs.insert(run.value);
         }
     }
-    for (key, _) in store.list(WORK_PREFIX)? {
+    for (key, versioned) in store.list(WORK_PREFIX)? {
         let owner = records::placement_of(&key, WORK_PREFIX).zip(records::cluster_of(&key, WORK_PREFIX));
         let Some((placement, cluster)) = owner else { continue };
-        if let (Some(state), Some(work)) = (placements.get_mut(&placement), records::load::<WorkStatus>(store, &key)?) {
-            state.works.insert(cluster, Arc::new(work.value));
+        if let Some(state) = placements.get_mut(&placement) {
+            state.works.insert(cluster, Arc::new(records::decode::<WorkStatus>(key, &versioned)?.value));
         }
     }
     Ok(placements)
@@ -124,7 +125,7 @@ pub fn difference(old: Option<&PlacementState>, new: Option<&PlacementState>) ->
     compare(&old.snapshots, &new.snapshots, |index| records::snapshot_key(&key, *index), same, &mut ops)?;
     compare(&old.policies, &new.policies, |index| records::policy_key(&key, *index), same, &mut ops)?;
     compare(&old.bindings, &new.bindings, |name| records::binding_key(&key, name), same, &mut ops)?;
-    compare(&old.runs, &new.runs, |name| records::run_key(&key, name), PartialEq::eq, &mut ops)?;
+    compare(old.runs.records(), new.runs.records(), |name| records::run_key(&key, name), same, &mut ops)?;
     compare(&old.works, &new.works, |cluster| records::work_key(&key, cluster), same, &mut ops)?;
     Ok(ops)
 }
@@ -177,12 +178,14 @@ fn compare<K: Ord, V: Serialize>(
     same: impl Fn(&V, &V) -> bool,
     ops: &mut Vec<Op>,
 ) -> Result<()> {
+    let mut known = Along::new(old);
     for (name, value) in new {
-        if !old.get(name).is_some_and(|known| same(known, value)) {
+        if !known.get(name).is_some_and(|known| same(known, value)) {
             ops.push(records::put(key(name), value, Expected::Any)?);
         }
     }
-    for name in old.keys().filter(|name| !new.contains_key(name)) {
+    let mut kept = Along::new(new);
+    for name in old.keys().filter(|name| kept.get(name).is_none()) {
         ops.push(Op::Delete { key: key(name), expected: Expected::Any });
     }
     Ok(())

@@ -1,5 +1,7 @@
 //! One step of a delivery, carried out on a member.
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
 use serde_json::Value;
 
@@ -30,7 +32,7 @@ pub enum StepResult {
     /// An object was tried.
     Applied {
         /// Which.
-        key: ObjectKey,
+        key: Arc<ObjectKey>,
         /// What came of it.
         attempt: Box<Attempt>,
         /// The object as the member answered.
@@ -39,7 +41,7 @@ pub enum StepResult {
     /// An object of ours was looked at.
     Drift {
         /// Which.
-        key: ObjectKey,
+        key: Arc<ObjectKey>,
         /// The manifest it was compared with.
         manifest: Digest,
         /// How it stood.
@@ -67,7 +69,7 @@ pub enum StepResult {
 ///
 /// # Cancel safety
 /// May be dropped: a request may have been sent, and the next plan finds out by looking.
-pub async fn perform(target: &dyn Target, order: &WorkOrder, step: Step, before: Option<Attempt>) -> StepResult {
+pub async fn perform(target: &dyn Target, order: &WorkOrder, step: Step, before: Option<Box<Attempt>>) -> StepResult {
     match step {
         Step::WriteParent(parent) => {
             let object = parent.object(&order.placement);
@@ -93,13 +95,13 @@ pub async fn perform(target: &dyn Target, order: &WorkOrder, step: Step, before:
                 tracing::warn!(cluster = %order.cluster, placement = %order.placement, object = %desired.id,
                     "changed by somebody else; put back");
             }
-            conclude(desired, answer, put_back, before.as_ref())
+            conclude(desired, answer, put_back, before.as_deref())
         }
         Step::ShowDrift { position, seen } => show_drift(target, order, &order.manifests[position], seen).await,
         Step::Compare { position } => {
             let desired = &order.manifests[position];
             let answer = compare(target, order, desired).await;
-            conclude(desired, answer, false, before.as_ref())
+            conclude(desired, answer, false, before.as_deref())
         }
     }
 }
@@ -198,7 +200,7 @@ async fn show_drift(target: &dyn Target, order: &WorkOrder, desired: &Desired, s
         Err(error) if error.is_offline() => return StepResult::Offline(error.to_string()),
         found => found.map_err(|error| words(desired, &error)),
     };
-    StepResult::Drift { key: desired.key.clone(), manifest: desired.digest.clone(), seen, found }
+    StepResult::Drift { key: Arc::clone(&desired.key), manifest: desired.digest.clone(), seen, found }
 }
 
 /// Compares an object of ours. Whether it drifted is judged by the fields of the manifest alone, whatever is to be shown: what an
@@ -331,7 +333,7 @@ pub fn tried(
         put_backs.push(now);
     }
     StepResult::Applied {
-        key: desired.key.clone(),
+        key: Arc::clone(&desired.key),
         attempt: Box::new(Attempt {
             manifest: desired.digest.clone(),
             outcome: answer.outcome,

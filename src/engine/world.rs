@@ -20,9 +20,9 @@ use crate::model::records::{
     Binding, ClusterRecord, MassLeave, MemberKind, PlacementRecord, PolicySnapshot, ResourceSnapshot, SnapshotResource,
     WorkStatus,
 };
-use crate::model::runs::{ApprovalRules, RunRecord};
+use crate::model::runs::{ApprovalRules, RunRecord, Runs};
 use crate::model::tree::{Placement, Tree};
-use crate::model::work::Desired;
+use crate::model::work::{Desired, WorkOrder};
 use crate::report::placement::PlacementView;
 use crate::schedule::Fleet;
 use crate::schedule::eligibility::SILENCE_MAX;
@@ -61,7 +61,7 @@ pub struct World {
 impl World {
     /// Tells whether a cluster answers and may be written to.
     pub fn is_online(&self, cluster: &ClusterName) -> bool {
-        self.records.get(cluster).is_some_and(|record| record.online && !record.left)
+        self.records.get(cluster).is_some_and(ClusterRecord::answers)
     }
 }
 
@@ -77,7 +77,7 @@ pub struct PlacementState {
     /// Bindings by name.
     pub bindings: BTreeMap<String, Arc<Binding>>,
     /// Staged update runs by name.
-    pub runs: BTreeMap<String, RunRecord>,
+    pub runs: Runs,
     /// What each cluster holds.
     pub works: BTreeMap<ClusterName, Arc<WorkStatus>>,
     /// Payload of the snapshots in use, by index. A snapshot in use without payload keeps what its clusters have.
@@ -88,6 +88,8 @@ pub struct PlacementState {
     pub unreadable: BTreeSet<u64>,
     /// What the bindings' conditions were found from, in the order of the bindings.
     pub judged: Arc<Vec<Judged>>,
+    /// What members were to hold after the last decision, in their order: an order that says nothing new stays shared.
+    pub orders: Arc<Vec<Arc<WorkOrder>>>,
     /// What the accepted commit selects; recomputed when the commit or the placement changes.
     pub selected: Option<Arc<Selected>>,
 }
@@ -100,12 +102,13 @@ impl PlacementState {
             policies: BTreeMap::new(),
             snapshots: BTreeMap::new(),
             bindings: BTreeMap::new(),
-            runs: BTreeMap::new(),
+            runs: Runs::default(),
             works: BTreeMap::new(),
             payloads: BTreeMap::new(),
             rendered: Rendered::default(),
             unreadable: BTreeSet::new(),
             judged: Arc::default(),
+            orders: Arc::default(),
             selected: None,
         }
     }
@@ -284,7 +287,7 @@ impl Payload {
 
     /// Returns the identities of the objects.
     pub fn keys(&self) -> impl Iterator<Item = &ObjectKey> {
-        self.desired.iter().map(|d| &d.key)
+        self.desired.iter().map(|d| d.key.as_ref())
     }
 }
 
@@ -294,7 +297,7 @@ pub fn desired(manifest: &Manifest) -> Desired {
 }
 
 fn desired_as(manifest: &Manifest, digest: Digest) -> Desired {
-    Desired { id: manifest.id.clone(), key: manifest.id.key(), object: Arc::clone(&manifest.object), digest }
+    Desired { id: manifest.id.clone(), key: Arc::new(manifest.id.key()), object: Arc::clone(&manifest.object), digest }
 }
 
 /// Returns the clusters of the fleet: those that git names, without those that left though it does.

@@ -1,5 +1,6 @@
 //! The words the rooms speak among themselves: names, manifests, the tree of a commit, records.
 
+pub mod along;
 pub mod chat;
 pub mod cluster;
 pub mod commands;

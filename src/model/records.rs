@@ -419,6 +419,11 @@ pub struct ClusterRecord {
 }
 
 impl ClusterRecord {
+    /// Tells whether it answers and may be written to.
+    pub fn answers(&self) -> bool {
+        self.online && !self.left
+    }
+
     /// Begins the record of a cluster that nothing is known of yet.
     pub fn new(name: ClusterName, now: Timestamp) -> Self {
         Self {

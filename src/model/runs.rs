@@ -15,6 +15,10 @@ use super::overrides::PickedOverrides;
 use crate::api::placement::ApplyStrategy;
 use crate::api::staged::{RunState, StageTaskType, StagedUpdateStrategySpec};
 
+mod shared;
+
+pub use shared::Runs;
+
 /// The name of the stage that removes what is no longer picked.
 ///
 /// Source: KubeFleet.

@@ -13,8 +13,8 @@ use crate::api::placement::ApplyStrategy;
 pub struct Desired {
     /// The object.
     pub id: ObjectId,
-    /// `id` without the version, kept because every lookup uses it.
-    pub key: ObjectKey,
+    /// `id` without the version, kept because every lookup uses it; shared by the tasks of all members.
+    pub key: Arc<ObjectKey>,
     /// The sanitised object after overrides, without anything of gitfleet's own.
     pub object: Arc<Value>,
     /// SHA-256 of `object`.

@@ -7,7 +7,7 @@ use super::placement::{PlacementView, is_right, why};
 use super::work::{self, Mode, listing};
 use crate::api::annotations::{self, PROGRESS_DEADLINE_DEFAULT};
 use crate::api::condition::{Condition, ConditionStatus, find_condition};
-use crate::model::records::{ApplyOutcome, Binding, ManifestStatus, PlacementRecord};
+use crate::model::records::{ApplyOutcome, Binding, ClusterRecord, ManifestStatus, PlacementRecord};
 use crate::model::runs::DELETION_GATE;
 
 mod staged;
@@ -124,18 +124,16 @@ fn deletions_wait(view: &PlacementView) -> Option<Converged> {
 }
 
 fn standings(view: &PlacementView) -> Vec<Standing> {
-    let mut standings = Vec::new();
-    if !view.record.removed {
-        for (decision, binding) in view.picked() {
-            let cluster = &decision.cluster_name;
-            standings.push(match (binding, view.offline(cluster)) {
-                (Some(binding), _) => bound_standing(view, binding),
-                (None, Some(offline)) => Standing::Offline(format!("{cluster}{}", why(offline))),
-                (None, None) => Standing::Moving,
-            });
-        }
+    let picked = if view.record.removed { Vec::new() } else { view.picked() };
+    let mut standings = Vec::with_capacity(picked.len());
+    for (decision, binding) in &picked {
+        let cluster = &decision.cluster_name;
+        standings.push(match binding {
+            Some(binding) => bound_standing(view, binding),
+            None => view.offline(cluster).map_or(Standing::Moving, offline),
+        });
     }
-    let leaving = if view.record.removed { view.bindings().collect() } else { view.leftovers() };
+    let leaving = if view.record.removed { view.bindings().collect() } else { view.leftovers_of(&picked) };
     for binding in leaving {
         let left = view.clusters.get(&binding.cluster).is_none_or(|c| c.left);
         let held = view.record.closed_gate().is_some_and(|g| g.holds(&binding.cluster));
@@ -143,7 +141,7 @@ fn standings(view: &PlacementView) -> Vec<Standing> {
             continue;
         }
         standings.push(match view.offline(&binding.cluster) {
-            Some(offline) => Standing::Offline(format!("{}{}", binding.cluster, why(offline))),
+            Some(silent) => offline(silent),
             None if view.record.paused.is_some() && !binding.deleting => Standing::Queued,
             None if view.is_external() && !binding.deleting => Standing::AwaitsRun,
             None => Standing::Moving,
@@ -152,17 +150,20 @@ fn standings(view: &PlacementView) -> Vec<Standing> {
     standings
 }
 
+fn offline(cluster: &ClusterRecord) -> Standing {
+    Standing::Offline(format!("{}{}", cluster.name, why(cluster)))
+}
+
 /// Returns where a cluster stands that the placement is bound to.
 pub(super) fn bound_standing(view: &PlacementView, binding: &Binding) -> Standing {
-    let offline = view.offline(&binding.cluster).map(|c| Standing::Offline(format!("{}{}", c.name, why(c))));
     let mode = view.mode();
     let at_target =
         binding.snapshot.is_some() && binding.snapshot == view.goal() && Mode::of(&binding.apply_strategy) == mode;
     if at_target && is_right(binding, mode) {
         return Standing::Right;
     }
-    if let Some(offline) = offline {
-        return offline;
+    if let Some(silent) = view.offline(&binding.cluster) {
+        return offline(silent);
     }
     let started = binding.snapshot.is_some() && !is_right(binding, Mode::of(&binding.apply_strategy));
     let failure = if started { failure(view, binding) } else { None };

@@ -16,8 +16,8 @@ use crate::model::records::{
     MemberKind, PlacementRecord, PolicySnapshot, ResourceSnapshot, SnapshotResource, WorkStatus,
 };
 use crate::model::runs::{
-    Approval, ClusterPhase, DELETION_STAGE, Frozen, RunCause, RunCluster, RunPhase, RunRecord, StagePhase, StageRecord,
-    Surface, TaskRecord,
+    Approval, ClusterPhase, DELETION_STAGE, Frozen, RunCause, RunCluster, RunPhase, RunRecord, Runs, StagePhase,
+    StageRecord, Surface, TaskRecord,
 };
 
 /// Returns a moment `seconds` after the tests' beginning of time.
@@ -246,7 +246,7 @@ pub struct Case {
     pub history: BTreeMap<u64, std::sync::Arc<ResourceSnapshot>>,
     pub bindings: Vec<std::sync::Arc<Binding>>,
     pub works: BTreeMap<ClusterName, std::sync::Arc<WorkStatus>>,
-    pub runs: BTreeMap<String, RunRecord>,
+    pub runs: Runs,
     pub clusters: BTreeMap<ClusterName, ClusterRecord>,
     pub now: Timestamp,
 }
@@ -298,7 +298,7 @@ impl Case {
             history: BTreeMap::from([(2, std::sync::Arc::new(snapshot(2, &["a"])))]),
             bindings: clusters.iter().map(|name| binding(name, 3).into()).collect(),
             works: BTreeMap::new(),
-            runs: BTreeMap::new(),
+            runs: Runs::default(),
             clusters: clusters.iter().map(|name| ((*name).into(), cluster(name, true))).collect(),
             now: at(60),
         };
@@ -355,7 +355,7 @@ impl Case {
     /// Makes the placement External, with a run.
     pub fn with_run(mut self, run: RunRecord) -> Self {
         self.record.spec.strategy.type_ = StrategyType::External;
-        self.runs.insert(run.name.clone(), run);
+        self.runs.insert(run);
         self
     }
 

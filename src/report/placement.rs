@@ -29,7 +29,7 @@ use crate::model::overrides::OverrideRef;
 use crate::model::records::{
     Binding, ClusterDecision, ClusterRecord, PlacementRecord, PolicySnapshot, ResourceSnapshot, WorkStatus,
 };
-use crate::model::runs::RunRecord;
+use crate::model::runs::Runs;
 
 /// Everything the status of one placement follows from.
 ///
@@ -49,7 +49,7 @@ pub struct PlacementView<'a> {
     /// What each cluster holds of it.
     pub works: &'a BTreeMap<ClusterName, Arc<WorkStatus>>,
     /// Its staged update runs, by name.
-    pub runs: &'a BTreeMap<String, RunRecord>,
+    pub runs: &'a Runs,
     /// The fleet; clusters of the placement suffice.
     pub clusters: &'a BTreeMap<ClusterName, ClusterRecord>,
     /// The moment of the view.
@@ -71,17 +71,30 @@ impl<'a> PlacementView<'a> {
         // Of several the first.
         speaking.sort_by(|a, b| a.cluster.cmp(&b.cluster));
         speaking.dedup_by(|later, first| later.cluster == first.cluster);
-        let of = |decision: &ClusterDecision| {
-            let position = speaking.binary_search_by(|b| b.cluster.cmp(&decision.cluster_name));
-            position.ok().map(|position| speaking[position])
+        // Decisions mostly name clusters in the same order.
+        let mut guess = 0;
+        let mut of = |decision: &ClusterDecision| {
+            let is_next = speaking.get(guess).is_some_and(|b| b.cluster == decision.cluster_name);
+            let found = || speaking.binary_search_by(|b| b.cluster.cmp(&decision.cluster_name)).ok();
+            let position = if is_next { Some(guess) } else { found() }?;
+            guess = position + 1;
+            Some(speaking[position])
         };
         self.selected().map(|decision| (decision, of(decision))).collect()
     }
 
     /// Returns the bindings that do not speak for a picked cluster: what they delivered is to go.
     pub fn leftovers(&self) -> Vec<&'a Binding> {
-        let speaking: BTreeSet<&str> =
-            self.picked().iter().filter_map(|(_, b)| Some(b.as_ref()?.name.as_str())).collect();
+        self.leftovers_of(&self.picked())
+    }
+
+    /// Returns the [`PlacementView::leftovers`], where [`PlacementView::picked`] was asked already.
+    pub fn leftovers_of(&self, picked: &[(&ClusterDecision, Option<&Binding>)]) -> Vec<&'a Binding> {
+        let speaking = || picked.iter().filter_map(|(_, b)| Some(b.as_ref()?.name.as_str()));
+        if speaking().count() == self.bindings.len() {
+            return Vec::new();
+        }
+        let speaking: BTreeSet<&str> = speaking().collect();
         self.bindings().filter(|b| !speaking.contains(b.name.as_str())).collect()
     }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use super::placement::{LINKS_MAX, Link, PlacementView, chain, said, why};
 use super::work::{counted, listing};
 use crate::api::condition::{Condition, ConditionStatus, set_condition};
+use crate::model::along::Along;
 use crate::model::id::ClusterName;
 use crate::model::records::{Binding, ClusterDecision};
 
@@ -202,8 +203,9 @@ impl RollUp<'_> {
 
     fn deferred(&self) -> Option<String> {
         let view = self.view;
+        let mut clusters = Along::new(view.clusters);
         let late = |(decision, binding): (&ClusterDecision, Option<&Binding>)| {
-            let offline = view.offline(&decision.cluster_name)?;
+            let offline = clusters.get(&decision.cluster_name).filter(|cluster| !cluster.online)?;
             let late = !binding.is_some_and(|b| view.is_up_to_date(b));
             late.then(|| format!("{}{}", decision.cluster_name, why(offline)))
         };

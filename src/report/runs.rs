@@ -4,8 +4,6 @@
 //! Reasons are KubeFleet's. Where it knows no such state they are ours: `UpdateRunHalted`, `ClusterUpdatingDeferred`,
 //! `ClusterUpdatingSkipped`.
 
-use std::collections::BTreeMap;
-
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value, json};
 
@@ -15,7 +13,7 @@ use crate::api::condition::{Condition, ConditionStatus};
 use crate::api::staged::{RunState, StageTaskType, StagedUpdateStrategySpec};
 use crate::model::id::PlacementKey;
 use crate::model::runs::{
-    ClusterPhase, DELETION_STAGE, Gate, RunCluster, RunPhase, RunRecord, STUCK_AFTER, StagePhase, StageRecord,
+    ClusterPhase, DELETION_STAGE, Gate, RunCluster, RunPhase, RunRecord, Runs, STUCK_AFTER, StagePhase, StageRecord,
     TaskRecord, request_name,
 };
 
@@ -75,7 +73,7 @@ pub fn closed_gates(run: &RunRecord) -> Vec<ClosedGate<'_>> {
 }
 
 /// Returns the run that moves a placement's clusters now: the first that has begun, else the first that is to begin.
-pub fn active_run(runs: &BTreeMap<String, RunRecord>) -> Option<&RunRecord> {
+pub fn active_run(runs: &Runs) -> Option<&RunRecord> {
     runs.values().filter(|run| !run.phase.is_final()).min_by_key(|run| (run.phase == RunPhase::Pending, run.sequence))
 }
 

@@ -174,7 +174,11 @@ pub fn put<T: Serialize>(key: String, value: &T, expected: Expected) -> Result<O
     }
 }
 
-fn decode<T: DeserializeOwned>(key: String, versioned: &Versioned) -> Result<Record<T>> {
+/// Reads a record that was listed.
+///
+/// # Errors
+/// As [`load`].
+pub fn decode<T: DeserializeOwned>(key: String, versioned: &Versioned) -> Result<Record<T>> {
     match serde_json::from_slice(&versioned.value) {
         Ok(value) => Ok(Record { key, version: versioned.version, value }),
         Err(source) => Err(Error::Unreadable { key, source }),

@@ -490,7 +490,7 @@ impl Checker {
     fn may_delete(&self, order: &WorkOrder) -> Verdict {
         let gate = self.placements.get(&order.placement).and_then(|record| record.deletion_gate.as_ref());
         let waiting = gate.filter(|gate| gate.opened_at.is_none()).and_then(|gate| gate.deletions.get(&order.cluster));
-        let stays = |key: &ObjectKey| order.held.contains(key) || order.manifests.iter().any(|m| m.key == *key);
+        let stays = |key: &ObjectKey| order.held.contains(key) || order.manifests.iter().any(|m| *m.key == *key);
         match waiting.into_iter().flatten().find(|key| order.remove || !stays(key)) {
             None => Ok(()),
             Some(key) => Err(format!(
@@ -629,7 +629,7 @@ impl Checker {
         if holder != Some(&order.placement) {
             return Err(format!("4: {object} was deleted on {} and is not of {}", order.cluster, order.placement));
         }
-        if order.manifests.iter().any(|desired| desired.key == *object) || order.held.contains(object) {
+        if order.manifests.iter().any(|desired| *desired.key == *object) || order.held.contains(object) {
             return Err(format!("4: {object} was deleted on {} though {} wants it", order.cluster, order.placement));
         }
         if let Some(unavailable) = self.unavailable.get_mut(&spot(order)) {
@@ -654,7 +654,7 @@ impl Checker {
                 let Some(member) = simulation.members().get(cluster) else {
                     return Err(format!("6: nobody ever talked to {cluster}"));
                 };
-                let held = member.objects().iter().filter(|(_, live)| live.applyset == label);
+                let held = member.objects().iter().filter(|(_, live)| *live.applyset == *label);
                 let held: BTreeMap<_, _> = held.map(|(key, live)| (key.clone(), live)).collect();
                 let is_there = !held.is_empty();
                 let is_bound = self.binding(&(placement.clone(), cluster.clone())).is_some_and(|b| !b.deleting);
@@ -708,7 +708,7 @@ impl Checker {
                 return Err(format!("6: {cluster} still has the inventory of {gone}, which is gone"));
             }
             let known: BTreeSet<String> = wish.placements.keys().map(applyset_id).chain([String::new()]).collect();
-            if let Some(live) = member.objects().values().find(|live| !known.contains(&live.applyset)) {
+            if let Some(live) = member.objects().values().find(|live| !known.contains(&*live.applyset)) {
                 return Err(format!("6: {cluster} still holds {} of a placement that is gone", live.id));
             }
         }

@@ -49,7 +49,7 @@ fn nothing_is_pruned_while_an_object_is_not_taken_over_or_drifted() {
     member.settle(&taken);
     member.log.clear();
     let renamed = vec![desired("apps/v1/Deployment", "web-2", "1"), desired("Namespace", "n", "")];
-    member.foreign.insert(renamed[0].key.clone());
+    member.foreign.insert(ObjectKey::clone(&renamed[0].key));
     let mut next = WorkOrder { snapshot: 1, digest: Digest::from("h1"), ..order("p", renamed) };
     next.strategy = taken.strategy.clone();
     let plan = member.settle(&next);
@@ -83,7 +83,7 @@ fn what_was_not_taken_over_is_tried_again_without_a_word() {
     let mut order = order("p", web());
     order.strategy.when_to_take_over = WhenToTakeOver::Never;
     let mut member = Member::default();
-    member.foreign.insert(order.manifests[0].key.clone());
+    member.foreign.insert(ObjectKey::clone(&order.manifests[0].key));
     member.settle(&order);
     member.log.clear();
     member.later = RECHECK_INTERVAL - SignedDuration::from_secs(1);

@@ -128,24 +128,28 @@ impl Agenda {
         let policy = scheduled_policy(key, state.record.spec.policy.as_ref());
         let settled = state.record.error.is_none() && state.policy().is_some_and(|policy| policy.fulfilled);
         self.readers.set(key.clone(), Reads::of(key, policy.as_ref(), settled));
-        let clusters: BTreeSet<ClusterName> = state.bindings().map(|b| b.cluster.clone()).collect();
-        self.hold(key, clusters);
+        let mut clusters: Vec<&ClusterName> = state.bindings().map(|b| &b.cluster).collect();
+        clusters.sort_unstable();
+        clusters.dedup();
+        self.hold(key, &clusters);
     }
 
     /// Forgets a placement that is gone.
     pub fn forget(&mut self, key: &PlacementKey) {
         self.readers.remove(key);
-        self.hold(key, BTreeSet::new());
+        self.hold(key, &[]);
         self.held.remove(key);
         self.wakes.remove(key);
         self.rereads.remove(key);
     }
 
-    fn hold(&mut self, key: &PlacementKey, clusters: BTreeSet<ClusterName>) {
+    /// Takes down where a placement is: on these clusters, in order.
+    fn hold(&mut self, key: &PlacementKey, clusters: &[&ClusterName]) {
         let before = self.held.entry(key.clone()).or_default();
-        if *before == clusters {
+        if before.iter().eq(clusters.iter().copied()) {
             return;
         }
+        let clusters: BTreeSet<ClusterName> = clusters.iter().copied().cloned().collect();
         for gone in before.difference(&clusters) {
             if let Some(holders) = self.holders.get_mut(gone) {
                 holders.remove(key);

@@ -12,8 +12,9 @@ use super::{Batch, Core, Effect, write_down};
 use crate::api::annotations::SUSPENDED;
 use crate::api::cluster::MemberCluster;
 use crate::config::MemberAccess;
+use crate::model::along::Along;
 use crate::model::facts::{self, Facts, KUBERNETES_VERSION};
-use crate::model::id::{ClusterName, Digest, ObjectKey, PlacementKey};
+use crate::model::id::{ClusterName, ObjectKey, PlacementKey};
 use crate::model::records::{ClusterRecord, MemberKind, WorkStatus};
 use crate::model::tree::Tree;
 use crate::model::work::WorkOrder;
@@ -132,7 +133,7 @@ impl Core {
             Event::Work { cluster, placement, status }
                 if self.sent.get(&placement).is_some_and(|sent| sent.contains_key(&cluster)) =>
             {
-                self.reports.entry(placement.clone()).or_default().insert(cluster, Arc::new(status));
+                self.reports.entry(placement.clone()).or_default().insert(cluster, status);
                 self.agenda.placements.insert(placement);
             }
             Event::Work { .. } => {}
@@ -236,32 +237,38 @@ impl Core {
         batch.refreshed = true;
     }
 
-    pub(super) fn send(&mut self, order: Arc<WorkOrder>) {
-        if !self.members.contains_key(&order.cluster) {
-            return;
+    /// Tells members the orders of a decision that they do not have. `works` are what they hold, as it was decided with.
+    pub(super) fn send(
+        &mut self,
+        placement: &PlacementKey,
+        orders: &[Arc<WorkOrder>],
+        works: &BTreeMap<ClusterName, Arc<WorkStatus>>,
+    ) {
+        let nothing = BTreeMap::new();
+        let mut sent = Along::new(self.sent.get(placement).unwrap_or(&nothing));
+        let mut new = Vec::new();
+        for order in orders {
+            let known = sent.get(&order.cluster);
+            let is_told = known.is_some_and(|known| Arc::ptr_eq(known, order) || same_order(known, order));
+            if is_told || !self.members.contains_key(&order.cluster) {
+                continue;
+            }
+            let reported = if known.is_some() { None } else { self.reported(order, works) };
+            let command = Command::Order { order: Arc::clone(order), reported };
+            self.effects.push(Effect::Tell(order.cluster.clone(), command));
+            new.push((order.cluster.clone(), Arc::clone(order)));
         }
-        let known = self.sent.get(&order.placement).and_then(|sent| sent.get(&order.cluster));
-        if known.is_some_and(|sent| same_order(sent, &order)) {
-            return;
+        if !new.is_empty() {
+            self.sent.entry(placement.clone()).or_default().extend(new);
         }
-        let (baselines, reported) = if known.is_some() {
-            (BTreeMap::new(), None)
-        } else {
-            let works = self.placements.get(&order.placement).map(|placement| &placement.works);
-            (self.baselines(&order), works.and_then(|works| works.get(&order.cluster)).cloned())
-        };
-        let command = Command::Order { order: Arc::clone(&order), baselines, reported };
-        self.effects.push(Effect::Tell(order.cluster.clone(), command));
-        self.sent.entry(order.placement.clone()).or_default().insert(order.cluster.clone(), order);
     }
 
-    /// Returns what a member's fields were when the work was last reported, before a restart. A report of an earlier order says
-    /// nothing of this one: what was applied for it and not reported any more would look like drift, and be written again.
-    fn baselines(&self, order: &WorkOrder) -> BTreeMap<ObjectKey, Digest> {
-        let work = self.placements.get(&order.placement).and_then(|p| p.works.get(&order.cluster));
-        let manifests =
-            work.filter(|w| w.complete && w.generation == order.generation).into_iter().flat_map(|w| &w.manifests);
-        manifests.filter_map(|m| Some((m.id.key(), m.owned.clone()?))).collect()
+    /// Returns what was last reported of an order, before a restart. A report of an earlier order says nothing of this one: what
+    /// was applied for it and not reported any more would look like drift, and be written again.
+    fn reported(&self, order: &WorkOrder, works: &BTreeMap<ClusterName, Arc<WorkStatus>>) -> Option<Arc<WorkStatus>> {
+        let newer = self.reports.get(&order.placement).and_then(|reports| reports.get(&order.cluster));
+        let work = newer.or_else(|| works.get(&order.cluster));
+        work.cloned()
     }
 }
 

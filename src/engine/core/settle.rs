@@ -82,9 +82,7 @@ impl Core {
                 self.effects.push(Effect::Tell(cluster, Command::Forget(key.clone())));
             }
         }
-        for order in decision.orders {
-            self.send(order);
-        }
+        self.send(key, &decision.orders, &decision.state.works);
         self.agenda.wake(key, decision.wake_at);
         let known = self.placements.remove(key);
         if decision.finished {

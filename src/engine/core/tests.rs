@@ -87,10 +87,10 @@ impl Life {
 
     /// Cluster `a` has carried out an order.
     fn done(&mut self, order: &WorkOrder) {
-        let inventory = order.manifests.iter().map(|desired| desired.key.clone()).collect();
+        let inventory = order.manifests.iter().map(|desired| ObjectKey::clone(&desired.key)).collect();
         let status = WorkStatus { generation: order.generation, complete: true, inventory, ..WorkStatus::default() };
         let placement = order.placement.clone();
-        self.take_in(Event::Member(member::Event::Work { cluster: "a".into(), placement, status }));
+        self.take_in(Event::Member(member::Event::Work { cluster: "a".into(), placement, status: Arc::new(status) }));
     }
 
     fn keep(&mut self, mut batch: Batch) {
@@ -174,7 +174,7 @@ fn a_report_that_is_not_decided_yet_survives_a_new_connection() {
             life.core.refused(batch.take().expect("it is there"), life.now);
         }
         life.offline();
-        life.online(order.manifests.iter().map(|desired| desired.key.clone()).collect());
+        life.online(order.manifests.iter().map(|desired| ObjectKey::clone(&desired.key)).collect());
         if let Some(batch) = batch {
             life.keep(batch);
         }

@@ -7,12 +7,13 @@ use serde_json::json;
 
 use super::Pass;
 use crate::api::condition::ConditionStatus;
+use crate::model::along::Along;
 use crate::model::id::ClusterName;
 use crate::model::overrides::PickedOverrides;
-use crate::model::records::{Binding, BindingState};
-use crate::model::runs::{ClusterPhase, RunPhase, RunRecord};
+use crate::model::records::{Binding, BindingState, ClusterRecord};
+use crate::model::runs::{ClusterPhase, RunCluster, RunPhase, RunRecord};
 use crate::report::binding::settled_work;
-use crate::rollout::staged::{Seen, Situation, Step, advance, catch_up, reached};
+use crate::rollout::staged::{Seen, Situation, Step, advance, catch_up, owes, reached};
 use crate::rollout::{Health, Limits, MaxFailures, Readiness, health};
 
 /// The health of a cluster without a binding.
@@ -51,6 +52,9 @@ impl Pass<'_> {
     /// Brings clusters that did not answer when their turn came to what their stage has reached: each run those that it answers
     /// for.
     pub(super) fn catch_up(&mut self) {
+        if !self.state.runs.values().any(owes) {
+            return;
+        }
         let Ok((limits, max_failures)) = self.stage_limits() else { return };
         let mut any = false;
         for (mut run, taken) in self.ended() {
@@ -77,7 +81,7 @@ impl Pass<'_> {
     /// clusters that are not its own any more.
     fn ended(&self) -> Vec<(RunRecord, BTreeSet<ClusterName>)> {
         let mut ended = Vec::new();
-        for (run, own) in self.answering().into_iter().filter(|(run, _)| run.phase.is_final()) {
+        for (run, own) in self.answering().into_iter().filter(|(run, _)| owes(run)) {
             let is_in_force = self.is_in_force(run);
             let is_taken = |cluster: &ClusterName| !is_in_force || !own.contains(cluster);
             if !own.is_empty() || expects_any(run, is_taken) {
@@ -129,7 +133,7 @@ impl Pass<'_> {
             self.remove(&name);
         }
         self.wake_at = self.wake_at.into_iter().chain(step.wake_at).min();
-        self.state.runs.insert(run.name.clone(), run);
+        self.state.runs.insert(run);
     }
 
     /// Returns the names of the bindings that speak for clusters: picked, and not being removed.
@@ -143,17 +147,24 @@ impl Pass<'_> {
     /// Returns what a run sees of its clusters. Those of `taken` are a newer run's.
     fn seen(&self, run: &RunRecord, limits: &Limits, taken: &BTreeSet<ClusterName>) -> BTreeMap<ClusterName, Seen> {
         let Some(frozen) = &run.frozen else { return BTreeMap::new() };
-        let mut bindings: BTreeMap<&ClusterName, Vec<&Binding>> = BTreeMap::new();
-        for binding in self.state.bindings() {
-            bindings.entry(&binding.cluster).or_default().push(binding);
-        }
+        let mut bindings: Vec<&Binding> = self.state.bindings().collect();
+        bindings.sort_by(|a, b| a.cluster.cmp(&b.cluster));
         let gate = self.state.record.closed_gate();
         let clusters = run.stages.iter().chain(&run.deletion).flat_map(|stage| &stage.clusters);
-        let see = |cluster: &crate::model::runs::RunCluster| {
-            let of: &[&Binding] = bindings.get(&cluster.name).map_or(&[], Vec::as_slice);
+        // The clusters of a stage mostly stand in order of their names.
+        let (mut works, mut records) = (Along::new(&self.state.works), Along::new(&self.world.records));
+        let mut next = 0;
+        let see = |cluster: &RunCluster| {
+            if bindings.get(next).is_none_or(|binding| binding.cluster != cluster.name) {
+                next = bindings.partition_point(|binding| binding.cluster < cluster.name);
+            }
+            let count = bindings[next..].iter().take_while(|binding| binding.cluster == cluster.name).count();
+            let of = &bindings[next..next + count];
+            next += count;
             let speaking = of.iter().find(|b| !b.deleting && b.state != BindingState::Unscheduled);
             let binding = speaking.or(of.first());
-            let work = self.state.works.get(&cluster.name).map(AsRef::as_ref);
+            let work = works.get(&cluster.name).map(AsRef::as_ref);
+            let answers = records.get(&cluster.name).is_some_and(ClusterRecord::answers);
             let health = binding.map(|b| health(b, settled_work(b, work).is_some(), limits, self.now));
             let health = health.unwrap_or(UNTOLD);
             let is_bound = speaking.is_some_and(|b| b.state == BindingState::Bound && b.snapshot.is_some());
@@ -169,12 +180,12 @@ impl Pass<'_> {
                         && b.overrides == cluster.overrides
                 }),
                 taken: taken.contains(&cluster.name),
-                online: self.world.is_online(&cluster.name) && !of.iter().any(|b| b.deleting && speaking.is_some()),
+                online: answers && !of.iter().any(|b| b.deleting && speaking.is_some()),
                 health,
                 unavailable: is_bound && !is_ready && !health.failed,
                 removed: of.is_empty(),
                 held: gate.is_some_and(|gate| gate.holds(&cluster.name)),
-                failure: binding.map(|b| why_failed(b)).unwrap_or_default(),
+                failure: binding.filter(|_| health.failed).map(|b| why_failed(b)).unwrap_or_default(),
             };
             (cluster.name.clone(), seen)
         };

@@ -63,7 +63,7 @@ impl Pass<'_> {
             self.state.record.last_automatic = None;
         }
         let next = self.newest_run().map_or(0, |run| run.sequence + 1).max(self.state.record.runs_from);
-        let pending = self.state.runs.values_mut().filter(|run| run.phase == RunPhase::Pending);
+        let pending = self.state.runs.some_mut(|run| run.phase == RunPhase::Pending);
         for (sequence, run) in (next..).zip(pending) {
             // It has not begun: it is no history.
             if run.sequence < self.state.record.runs_from {
@@ -83,10 +83,10 @@ impl Pass<'_> {
     fn note_approvers(&mut self) {
         let world = self.world;
         let key = self.state.record.key.clone();
-        for run in self.state.runs.values_mut().filter(|run| !run.phase.is_final()) {
-            if let Some(strategy) = world.staged.strategy(&key, &run.strategy) {
-                run.approvers.clone_from(&strategy.approvers);
-            }
+        let said = |run: &RunRecord| Some(world.staged.strategy(&key, &run.strategy)?.approvers.clone());
+        let differs = |run: &RunRecord| !run.phase.is_final() && said(run).is_some_and(|said| said != run.approvers);
+        for run in self.state.runs.some_mut(differs) {
+            run.approvers = said(run).flatten();
         }
     }
 
@@ -182,7 +182,7 @@ impl Pass<'_> {
             stages: Vec::new(),
             deletion: None,
         };
-        self.state.runs.insert(name, run);
+        self.state.runs.insert(run);
     }
 
     /// Begins the written run anew that brought a snapshot which is held since. Returns its name, if there is one.
@@ -207,7 +207,8 @@ impl Pass<'_> {
     fn begin_automatic_run(&mut self) {
         let Some(strategy) = self.state.record.annotations.get(STAGED_UPDATE_STRATEGY).cloned() else { return };
         let is_waiting = |run: &RunRecord| run.cause == RunCause::Snapshot && run.phase == RunPhase::Pending;
-        for run in self.state.runs.values_mut().filter(|run| is_waiting(run) && run.frozen.is_none()) {
+        let is_to_follow = |run: &RunRecord| is_waiting(run) && run.frozen.is_none() && run.strategy != strategy;
+        for run in self.state.runs.some_mut(is_to_follow) {
             run.strategy.clone_from(&strategy);
         }
         let Some((index, hash)) = self.state.newest().map(|newest| (newest.index, newest.hash.clone())) else { return };
@@ -295,7 +296,7 @@ impl Pass<'_> {
                     (run.refused, run.message) = (true, why);
                 }
             }
-            self.state.runs.insert(name, run);
+            self.state.runs.insert(run);
         }
     }
 

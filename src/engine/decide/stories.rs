@@ -25,7 +25,7 @@ use super::super::world::{Payload, PlacementState, World, clusters, mark_leavers
 use super::decide;
 use crate::api::annotations::SUSPENDED;
 use crate::model::commands::{Command, Person, Refusal, Verb};
-use crate::model::id::{ClusterName, PlacementKey};
+use crate::model::id::{ClusterName, ObjectKey, PlacementKey};
 use crate::model::records::{
     ApplyOutcome, Availability, BindingState, ClusterRecord, ManifestStatus, MemberKind, WorkStatus,
 };
@@ -219,7 +219,7 @@ impl Story {
             let snapshot = snapshot.map(|snapshot| format!(" {snapshot}")).unwrap_or_default();
             self.journal.push(format!("{}{cluster}{snapshot}", entry.event));
         }
-        self.orders = decision.orders.into_iter().map(|order| (order.cluster.clone(), order)).collect();
+        self.orders = decision.orders.iter().map(|order| (order.cluster.clone(), Arc::clone(order))).collect();
         self.state = decision.state;
         self.library.extend(self.state.payloads.clone());
         self.wake_at = decision.wake_at;
@@ -346,7 +346,7 @@ fn carried_out(order: &WorkOrder, manner: Manner, now: Timestamp) -> WorkStatus 
         differs_since: None,
         observed_at: None,
     };
-    let held = order.manifests.iter().filter(|_| !order.remove).map(|desired| desired.key.clone());
+    let held = order.manifests.iter().filter(|_| !order.remove).map(|desired| ObjectKey::clone(&desired.key));
     WorkStatus {
         generation: order.generation,
         complete: true,

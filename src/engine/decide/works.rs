@@ -8,6 +8,7 @@ use sha2::{Digest as _, Sha256};
 use super::super::overrides::{Objects, candidates, render};
 use super::Pass;
 use crate::api::condition::{Condition, ConditionStatus, set_condition};
+use crate::model::along::Along;
 use crate::model::id::{ClusterName, Digest, ObjectKey};
 use crate::model::overrides::{OverrideRef, PickedOverrides};
 use crate::model::records::{Binding, BindingState};
@@ -108,11 +109,12 @@ impl Pass<'_> {
         let payloads = self.state.payloads.iter();
         let common: BTreeMap<u64, BTreeSet<ObjectKey>> =
             payloads.map(|(index, payload)| (*index, payload.keys().cloned().collect())).collect();
-        let bindings = std::mem::take(&mut self.state.bindings);
+        let (bindings, works) = (std::mem::take(&mut self.state.bindings), std::mem::take(&mut self.state.works));
+        let mut held = Along::new(&works);
         let mut all = BTreeMap::new();
         for binding in bindings.values().filter(|b| !b.deleting && b.state != BindingState::Unscheduled) {
             let cluster = &binding.cluster;
-            let Some(work) = self.state.works.get(cluster).cloned() else { continue };
+            let Some(work) = held.get(cluster) else { continue };
             let told = binding.snapshot.filter(|_| binding.state == BindingState::Bound);
             let mut may_hold: Vec<_> = told.map(|index| (index, binding.overrides.clone())).into_iter().collect();
             for index in aims {
@@ -130,7 +132,7 @@ impl Pass<'_> {
                     }
                     lost.extend(work.inventory.iter().filter(|key| !keys.contains(*key)));
                 } else if let Some(Ok(objects)) = self.objects(cluster, index, &picked) {
-                    let keys: BTreeSet<&ObjectKey> = objects.iter().map(|object| &object.key).collect();
+                    let keys: BTreeSet<&ObjectKey> = objects.iter().map(|object| object.key.as_ref()).collect();
                     lost.extend(work.inventory.iter().filter(|key| !keys.contains(key)));
                 }
             }
@@ -139,7 +141,7 @@ impl Pass<'_> {
                 all.insert(cluster.clone(), kept);
             }
         }
-        self.state.bindings = bindings;
+        (self.state.bindings, self.state.works) = (bindings, works);
         all
     }
 
@@ -148,36 +150,65 @@ impl Pass<'_> {
         self.state.bindings().any(|b| !b.deleting && b.state == BindingState::Unscheduled)
     }
 
-    /// Returns what each member shall hold. A binding that is being removed comes before a newer one of its cluster.
-    pub(super) fn orders(&mut self) -> Vec<Arc<WorkOrder>> {
-        let mut orders: BTreeMap<ClusterName, Arc<WorkOrder>> = BTreeMap::new();
+    /// Returns what each member shall hold, in order of the members. A binding that is being removed comes before a newer one of
+    /// its cluster. An order that says nothing new is the one before.
+    pub(super) fn orders(&mut self) -> Arc<Vec<Arc<WorkOrder>>> {
+        let before = std::mem::take(&mut self.state.orders);
         let bindings = std::mem::take(&mut self.state.bindings);
+        let mut orders: Vec<Arc<WorkOrder>> = Vec::with_capacity(bindings.len());
+        // Nearly always the next binding's cluster is the next of those that have an order.
+        let mut guess = 0;
         for binding in bindings.values() {
-            if orders.get(&binding.cluster).is_some_and(|order| order.remove) {
-                continue;
-            }
-            if let Some(order) = self.order(binding) {
-                orders.insert(binding.cluster.clone(), Arc::new(order));
-            }
+            let is_of = |order: &&Arc<WorkOrder>| order.cluster == binding.cluster;
+            let found = || before.binary_search_by(|order| order.cluster.cmp(&binding.cluster)).ok();
+            let place = before.get(guess).filter(is_of).map(|_| guess).or_else(found);
+            guess = place.map_or(guess, |place| place + 1);
+            orders.extend(self.order(binding, place.map(|place| &before[place])));
         }
         self.state.bindings = bindings;
-        orders.into_values().collect()
+        orders.sort_by(|a, b| a.cluster.cmp(&b.cluster));
+        orders.dedup_by(|later, first| {
+            let is_same = later.cluster == first.cluster;
+            if is_same && !first.remove {
+                std::mem::swap(later, first);
+            }
+            is_same
+        });
+        self.state.orders = Arc::new(orders);
+        Arc::clone(&self.state.orders)
     }
 
     /// Returns a binding's order; `None` where the payload is missing or cannot be made for its cluster, which then keeps what
     /// it has.
-    fn order(&mut self, binding: &Binding) -> Option<WorkOrder> {
+    fn order(&mut self, binding: &Binding, known: Option<&Arc<WorkOrder>>) -> Option<Arc<WorkOrder>> {
         let snapshot = binding.snapshot.and_then(|index| self.state.snapshots.get(&index)).cloned();
-        let manifests: Arc<[Desired]> = match (binding.deleting, &snapshot) {
-            (true, _) => Arc::from([]),
+        let manifests: Option<Arc<[Desired]>> = match (binding.deleting, &snapshot) {
+            (true, _) => None,
             (false, None) => return None,
-            (false, Some(snapshot)) => self.objects(&binding.cluster, snapshot.index, &binding.overrides)?.ok()?,
+            (false, Some(snapshot)) => Some(self.objects(&binding.cluster, snapshot.index, &binding.overrides)?.ok()?),
         };
         let record = &self.state.record;
-        let held =
-            record.closed_gate().and_then(|gate| gate.deletions.get(&binding.cluster)).cloned().unwrap_or_default();
+        let nothing = BTreeSet::new();
+        let held = record.closed_gate().and_then(|gate| gate.deletions.get(&binding.cluster)).unwrap_or(&nothing);
         let snapshot = snapshot.as_deref();
-        Some(WorkOrder {
+        let says_this = |known: &&Arc<WorkOrder>| {
+            let same_manifests = match &manifests {
+                None => known.manifests.is_empty(),
+                Some(manifests) => Arc::ptr_eq(manifests, &known.manifests),
+            };
+            same_manifests
+                && known.generation == binding.generation
+                && known.remove == binding.deleting
+                && known.source == self.world.source
+                && snapshot
+                    .is_none_or(|s| (known.snapshot, &known.commit, &known.digest) == (s.index, &s.commit, &s.hash))
+                && known.strategy == binding.apply_strategy
+                && known.held == *held
+        };
+        if let Some(known) = known.filter(says_this) {
+            return Some(Arc::clone(known));
+        }
+        Some(Arc::new(WorkOrder {
             placement: record.key.clone(),
             cluster: binding.cluster.clone(),
             generation: binding.generation,
@@ -186,14 +217,17 @@ impl Pass<'_> {
             commit: snapshot.map_or_else(|| "".into(), |s| s.commit.clone()),
             digest: snapshot.map_or_else(|| "".into(), |s| s.hash.clone()),
             strategy: binding.apply_strategy.clone(),
-            manifests,
-            held,
+            manifests: manifests.unwrap_or_else(|| Arc::from([])),
+            held: held.clone(),
             remove: binding.deleting,
-        })
+        }))
     }
 
     /// Forgets clusters' objects that no binding is made of or comes to.
     pub(super) fn forget_rendered(&mut self) {
+        if self.state.rendered.is_empty() {
+            return;
+        }
         let newest = self.state.newest().map(|newest| newest.index);
         let mut rendered = std::mem::take(&mut self.state.rendered);
         let mut held: BTreeMap<&ClusterName, Vec<(u64, &PickedOverrides)>> = BTreeMap::new();

@@ -9,11 +9,12 @@ use jiff::Timestamp;
 
 use super::super::step::StepResult;
 use super::{Command, Event};
+use crate::deliver::holdings::{Holdings, Wanted};
 use crate::deliver::inventory::{Parent, applyset_id};
 use crate::deliver::live::LiveObject;
 use crate::deliver::look::Look;
 use crate::deliver::plan::{Attempt, MemberView, Plan, Progress, RETRY_MAX, Step, plan};
-use crate::model::id::{ClusterName, ObjectKey, PlacementKey};
+use crate::model::id::{ClusterName, Digest, ObjectId, ObjectKey, PlacementKey};
 use crate::model::records::{ApplyOutcome, Availability, WorkStatus};
 use crate::model::work::WorkOrder;
 
@@ -35,7 +36,7 @@ pub(super) struct Delivery {
     pub(super) rechecks: bool,
     /// Something happened since the last report.
     unreported: bool,
-    pub(super) reported: Option<WorkStatus>,
+    pub(super) reported: Option<Arc<WorkStatus>>,
     /// What an earlier task of the member reported last; known until this one reports.
     pub(super) inherited: Option<Arc<WorkStatus>>,
 }
@@ -48,7 +49,7 @@ pub struct Task {
     /// What to do.
     pub step: Step,
     /// The last attempt on the same object: failures and put-backs are counted on.
-    pub before: Option<Attempt>,
+    pub before: Option<Box<Attempt>>,
 }
 
 /// The orders of one member and what is known of its objects.
@@ -58,9 +59,9 @@ pub struct Mind {
     source: String,
     has_health: bool,
     deliveries: BTreeMap<PlacementKey, Delivery>,
-    live: BTreeMap<ObjectKey, LiveObject>,
+    live: Holdings,
     parents: BTreeMap<PlacementKey, Parent>,
-    wanted: BTreeMap<ObjectKey, BTreeSet<PlacementKey>>,
+    wanted: Wanted,
     placements: BTreeMap<String, PlacementKey>,
 }
 
@@ -73,9 +74,9 @@ impl Mind {
             source,
             has_health,
             deliveries: BTreeMap::new(),
-            live: BTreeMap::new(),
+            live: Holdings::default(),
             parents: BTreeMap::new(),
-            wanted: BTreeMap::new(),
+            wanted: Wanted::default(),
             placements: BTreeMap::new(),
         }
     }
@@ -115,54 +116,66 @@ impl Mind {
     }
 
     fn labelled(&self, applyset: &str) -> BTreeSet<ObjectKey> {
-        self.live.iter().filter(|(_, live)| live.applyset == applyset).map(|(key, _)| key.clone()).collect()
+        self.live.labelled(applyset).map(|(key, _)| key.clone()).collect()
     }
 
     /// Takes a command of the hall.
     pub fn command(&mut self, command: Command) {
-        let (placement, order) = match command {
-            Command::Forget(placement) => (placement, None),
-            Command::Order { order, baselines, reported } => {
-                (order.placement.clone(), Some((order, baselines, reported)))
-            }
-        };
-        let before = match &order {
-            None => self.deliveries.remove(&placement).map(|d| d.order),
-            Some(_) => self.deliveries.get(&placement).map(|d| Arc::clone(&d.order)),
-        };
-        for desired in before.iter().flat_map(|order| order.manifests.iter()) {
-            if let Some(placements) = self.wanted.get_mut(&desired.key) {
-                placements.remove(&placement);
-                if placements.is_empty() {
-                    self.wanted.remove(&desired.key);
+        match command {
+            Command::Forget(placement) => {
+                if let Some(delivery) = self.deliveries.remove(&placement) {
+                    self.want(&delivery.order, false);
                 }
             }
+            Command::Order { order, reported } => self.take_order(order, reported),
         }
-        if let Some((order, baselines, reported)) = order {
-            for desired in order.manifests.iter() {
-                self.wanted.entry(desired.key.clone()).or_default().insert(placement.clone());
+    }
+
+    fn take_order(&mut self, order: Arc<WorkOrder>, reported: Option<Arc<WorkStatus>>) {
+        let before = self.deliveries.get(&order.placement).map(|delivery| Arc::clone(&delivery.order));
+        if !before.as_ref().is_some_and(|before| Arc::ptr_eq(&before.manifests, &order.manifests)) {
+            if let Some(before) = before {
+                self.want(&before, false);
             }
-            let applyset = applyset_id(&placement);
-            self.placements.insert(applyset.clone(), placement.clone());
-            let delivery = self.deliveries.entry(placement.clone()).or_insert_with(|| Delivery {
-                order: Arc::clone(&order),
-                applyset,
-                progress: Progress { baselines, ..Progress::default() },
-                in_flight: 0,
-                stale: true,
-                plan: Plan::default(),
-                rechecks: false,
-                unreported: true,
-                reported: None,
-                inherited: reported,
-            });
-            if delivery.order.generation != order.generation {
-                delivery.progress.begin_anew(&order);
-            }
-            delivery.order = order;
+            self.want(&order, true);
         }
-        // Who wants an object decides who may write it: another placement's turn may have come.
-        self.mark_stale();
+        // A report of an earlier order says nothing of this one: what was applied for it and not reported any more would look
+        // like drift, and be written again.
+        let same = reported.clone().filter(|work| work.complete && work.generation == order.generation);
+        let applyset = applyset_id(&order.placement);
+        self.placements.insert(applyset.clone(), order.placement.clone());
+        let delivery = self.deliveries.entry(order.placement.clone()).or_insert_with(|| Delivery {
+            order: Arc::clone(&order),
+            applyset,
+            progress: Progress { baselines: baselines(&order, same.as_deref()), ..Progress::default() },
+            in_flight: 0,
+            stale: true,
+            plan: Plan::default(),
+            rechecks: false,
+            unreported: true,
+            reported: same,
+            inherited: reported,
+        });
+        if delivery.order.generation != order.generation {
+            delivery.progress.begin_anew(&order);
+        }
+        delivery.order = order;
+        delivery.touch();
+    }
+
+    /// Notes what an order wants, or does not want any more. Who wants an object decides who may write it: another placement's
+    /// turn may have come.
+    fn want(&mut self, order: &WorkOrder, is_wanted: bool) {
+        let placement = Arc::new(order.placement.clone());
+        for desired in order.manifests.iter() {
+            if is_wanted {
+                self.wanted.insert(&desired.key, &placement);
+            } else {
+                self.wanted.remove(&desired.key, &placement);
+            }
+            let holder = self.live.get(&desired.key).map(|live| Arc::clone(&live.applyset));
+            self.touch(None, holder.as_deref(), &desired.key);
+        }
     }
 
     /// Plans what is stale. Returns the steps that begin now; what came of each is told with [`Mind::settle`]. `is_listed`
@@ -240,10 +253,11 @@ impl Mind {
         let delivery = self.deliveries.get_mut(placement)?;
         delivery.note_baselines(&status);
         delivery.unreported = false;
-        if delivery.reported.as_ref() == Some(&status) {
+        if delivery.reported.as_deref() == Some(&status) {
             return None;
         }
-        delivery.reported = Some(status.clone());
+        let status = Arc::new(status);
+        delivery.reported = Some(Arc::clone(&status));
         delivery.inherited = None;
         Some(Event::Work { cluster: self.cluster.clone(), placement: placement.clone(), status })
     }
@@ -263,7 +277,7 @@ impl Mind {
 
     /// Forgets the objects that are not there any more, as a complete list or a new connection shows.
     pub fn retain(&mut self, is_there: impl Fn(&ObjectKey) -> bool) {
-        self.live.retain(|key, _| is_there(key));
+        self.live.retain(is_there);
     }
 
     /// Keeps the newest that is known of an object.
@@ -276,7 +290,9 @@ impl Mind {
         if known.is_some_and(|known| known.resource_version > live.resource_version || *known == live) {
             return;
         }
-        self.touch(known.map(|k| k.applyset.clone()).as_deref(), &live.applyset, &key);
+        let before = known.map(|known| Arc::clone(&known.applyset));
+        self.touch(before.as_deref(), Some(&live.applyset), &key);
+        let key = self.wanted.key(&key).cloned().unwrap_or_else(|| Arc::new(key));
         self.live.insert(key, live);
     }
 
@@ -286,14 +302,14 @@ impl Mind {
         if self.live.get(key).is_some_and(|live| !stale(live))
             && let Some(live) = self.live.remove(key)
         {
-            self.touch(None, &live.applyset, key);
+            self.touch(None, Some(&live.applyset), key);
         }
     }
 
     /// Marks the deliveries that an object concerns: those it belongs to, belonged to, or is wanted by.
-    fn touch(&mut self, before: Option<&str>, after: &str, key: &ObjectKey) {
-        let holders = before.into_iter().chain([after]).filter_map(|id| self.placements.get(id));
-        let wanting = self.wanted.get(key).into_iter().flatten();
+    fn touch(&mut self, before: Option<&str>, after: Option<&str>, key: &ObjectKey) {
+        let holders = before.into_iter().chain(after).filter_map(|id| self.placements.get(id));
+        let wanting = self.wanted.by(key).iter().map(AsRef::as_ref);
         for placement in holders.chain(wanting) {
             if let Some(delivery) = self.deliveries.get_mut(placement) {
                 delivery.touch();
@@ -324,7 +340,7 @@ impl Delivery {
                     self.progress.looks.remove(&key);
                     self.rechecks = false;
                 }
-                self.progress.attempts.insert(key, *attempt);
+                self.progress.attempts.insert(key, attempt);
             }
             StepResult::Deleted { key: _, uid, gone } => {
                 // What is gone may come back under the same uid: a file is what its name says.
@@ -344,10 +360,11 @@ impl Delivery {
     /// What was found right and not written in this life is what drift is told from: an earlier life wrote it and ended before
     /// it could say so.
     fn note_baselines(&mut self, status: &WorkStatus) {
-        for manifest in status.manifests.iter().filter(|manifest| manifest.applied == ApplyOutcome::Applied) {
-            let (key, Some(owned)) = (manifest.id.key(), &manifest.owned) else { continue };
-            if self.progress.attempts.get(&key).is_none_or(|attempt| attempt.owned.is_none()) {
-                self.progress.baselines.entry(key).or_insert_with(|| owned.clone());
+        let told = self.order.manifests.iter().zip(&status.manifests);
+        for (desired, manifest) in told.filter(|(_, manifest)| manifest.applied == ApplyOutcome::Applied) {
+            let (key, Some(owned)) = (&desired.key, &manifest.owned) else { continue };
+            if self.progress.attempts.get(key).is_none_or(|attempt| attempt.owned.is_none()) {
+                self.progress.baselines.entry(Arc::clone(key)).or_insert_with(|| owned.clone());
             }
         }
     }
@@ -357,6 +374,17 @@ impl Delivery {
         self.plan.wake_at = Some(at);
         self.stale = false;
     }
+}
+
+/// Returns what the fields of an order's objects were when they were last reported.
+fn baselines(order: &WorkOrder, reported: Option<&WorkStatus>) -> BTreeMap<Arc<ObjectKey>, Digest> {
+    // Mostly they stand where the order has them.
+    let key = |position: usize, id: &ObjectId| match order.manifests.get(position) {
+        Some(desired) if desired.id == *id => Arc::clone(&desired.key),
+        _ => Arc::new(id.key()),
+    };
+    let manifests = reported.into_iter().flat_map(|reported| &reported.manifests).enumerate();
+    manifests.filter_map(|(position, m)| Some((key(position, &m.id), m.owned.clone()?))).collect()
 }
 
 /// Returns the object an apply or comparison is about.

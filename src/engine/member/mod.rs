@@ -24,7 +24,7 @@ use super::step::{self, StepResult};
 use crate::cluster::{self, OBSERVATIONS_MAX, Observation, Target, WatchHandle, WatchedKind};
 use crate::deliver::inventory::{Held, Parent};
 use crate::model::facts::Facts;
-use crate::model::id::{ClusterName, Digest, ObjectId, ObjectKey, PlacementKey};
+use crate::model::id::{ClusterName, ObjectId, ObjectKey, PlacementKey};
 use crate::model::records::WorkStatus;
 use crate::model::work::WorkOrder;
 
@@ -49,9 +49,7 @@ pub enum Command {
     Order {
         /// What.
         order: Arc<WorkOrder>,
-        /// Digests of owned fields from before a restart.
-        baselines: BTreeMap<ObjectKey, Digest>,
-        /// What was reported of the placement before a restart.
+        /// What was last reported of the placement, before a restart.
         reported: Option<Arc<WorkStatus>>,
     },
     /// Leave what is there alone: the cluster left the fleet, or the placement left it completely.
@@ -90,8 +88,8 @@ pub enum Event {
         cluster: ClusterName,
         /// The placement.
         placement: PlacementKey,
-        /// What became of it.
-        status: WorkStatus,
+        /// What became of it; the task keeps it as well.
+        status: Arc<WorkStatus>,
     },
     /// What the member's nodes and pods add up to has changed.
     Facts {

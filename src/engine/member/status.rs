@@ -16,7 +16,7 @@ impl Delivery {
         let mut manifests: Vec<ManifestStatus> =
             self.order.manifests.iter().map(|desired| manifest_status(self, desired, view, now)).collect();
         let complete = self.plan.complete && (self.rechecks || (self.in_flight == 0 && !self.stale));
-        let before = self.reported.as_ref().or(self.inherited.as_deref());
+        let before = self.reported.as_ref().or(self.inherited.as_ref());
         date_differences(&mut manifests, before.map_or(&[], |before| &before.manifests), complete, now);
         let settled = |m: &ManifestStatus| m.availability.is_some_and(|a| a != Availability::ManifestNotAvailableYet);
         let available = complete && manifests.iter().all(settled);

@@ -13,6 +13,7 @@ use crate::cluster::{ApplyOptions, Deletion, Error};
 use crate::deliver::inventory::applyset_id;
 use crate::deliver::live::LiveObject;
 use crate::deliver::plan::Step;
+use crate::model::id::Digest;
 use crate::model::records::{ApplyOutcome, Availability};
 use crate::model::work::Desired;
 
@@ -148,12 +149,12 @@ impl Stage {
     }
 
     fn order(&self, order: WorkOrder) {
-        let command = Command::Order { order: Arc::new(order), baselines: BTreeMap::new(), reported: None };
+        let command = Command::Order { order: Arc::new(order), reported: None };
         self.commands.send(command).expect("the member listens");
     }
 
     /// Waits for a report of a generation that is as wished.
-    async fn report(&mut self, generation: i64, wished: impl Fn(&WorkStatus) -> bool) -> WorkStatus {
+    async fn report(&mut self, generation: i64, wished: impl Fn(&WorkStatus) -> bool) -> Arc<WorkStatus> {
         let found = async {
             loop {
                 match self.events.recv().await.expect("the member lives") {
@@ -177,7 +178,12 @@ fn map(name: &str, value: &str) -> Value {
 fn order(generation: i64, objects: &[Value]) -> WorkOrder {
     let desired = |object: &Value| {
         let id = ObjectId::of(object).expect("an object");
-        Desired { key: id.key(), id, digest: Digest::new(object.to_string()), object: Arc::new(object.clone()) }
+        Desired {
+            key: Arc::new(id.key()),
+            id,
+            digest: Digest::new(object.to_string()),
+            object: Arc::new(object.clone()),
+        }
     };
     WorkOrder {
         placement: PlacementKey::cluster_scoped("p"),
@@ -205,7 +211,7 @@ fn what_was_found_right_is_put_back_when_somebody_changes_it() {
         id: order.manifests[0].id.clone(),
         uid: "u".into(),
         resource_version,
-        applyset: applyset_id(&placement),
+        applyset: applyset_id(&placement).into(),
         manifest: Some(order.manifests[0].digest.clone()),
         owned: Digest::new(owned),
         terminating: false,
@@ -214,7 +220,7 @@ fn what_was_found_right_is_put_back_when_somebody_changes_it() {
     let mut mind = Mind::new("m".into(), "s".into(), true);
     mind.connect();
     mind.remember(live("ours", 1));
-    mind.command(Command::Order { order: Arc::clone(&order), baselines: BTreeMap::new(), reported: None });
+    mind.command(Command::Order { order: Arc::clone(&order), reported: None });
     let steps = |mind: &mut Mind| mind.tasks(now, |_| true).into_iter().map(|task| task.step).collect::<Vec<_>>();
     while let [Step::WriteParent(parent)] = &steps(&mut mind)[..] {
         mind.settle(&placement, StepResult::Parent(Some(parent.clone())), now);

@@ -16,7 +16,7 @@ use super::works::Ends;
 use crate::api::cluster::MemberCluster;
 use crate::api::placement::ApplyStrategyType;
 use crate::model::facts;
-use crate::model::id::{ClusterName, PlacementKey};
+use crate::model::id::{ClusterName, ObjectKey, PlacementKey};
 use crate::model::overrides::OverrideRef;
 use crate::model::records::{
     ApplyOutcome, Availability, BindingState, ClusterRecord, ManifestStatus, MassLeave, MemberKind, WorkStatus,
@@ -181,7 +181,7 @@ fn settle(state: &mut PlacementState, world: &World, now: Timestamp) {
             complete: true,
             manifests: objects.iter().map(|object| status(object.id.clone())).collect(),
             available_since: Some(now),
-            inventory: objects.iter().filter(|_| writes).map(|object| object.key.clone()).collect(),
+            inventory: objects.iter().filter(|_| writes).map(|object| ObjectKey::clone(&object.key)).collect(),
             ..WorkStatus::default()
         })
     };

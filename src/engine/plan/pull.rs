@@ -108,11 +108,11 @@ impl Differences<'_> {
         if Arc::ptr_eq(&old, &new) {
             return Vec::new();
         }
-        let by_key = |payload: &Payload| -> BTreeMap<ObjectKey, Desired> {
+        let by_key = |payload: &Payload| -> BTreeMap<Arc<ObjectKey>, Desired> {
             payload.desired.iter().map(|desired| (desired.key.clone(), desired.clone())).collect()
         };
         let (old, new) = (by_key(&old), by_key(&new));
-        let keys: BTreeSet<&ObjectKey> = old.keys().chain(new.keys()).collect();
+        let keys: BTreeSet<&Arc<ObjectKey>> = old.keys().chain(new.keys()).collect();
         let mut found = Vec::new();
         for one in keys {
             let (change, id) = match (old.get(one), new.get(one)) {
@@ -145,14 +145,15 @@ impl Differences<'_> {
             changes.is_some_and(|c| c.overridden.contains(cluster) || c.clusters.gained.contains(cluster))
         };
         let common = &ends.payload.desired;
-        let mut groups: BTreeMap<Vec<(ObjectKey, String)>, Group> = BTreeMap::new();
+        let mut groups: BTreeMap<Vec<(Arc<ObjectKey>, String)>, Group> = BTreeMap::new();
         for work in plan.works.iter().take(OVERRIDDEN_CLUSTERS_MAX) {
             let cluster = &work.cluster_name;
             let Ok(made) = ends.objects(cluster, &ends.picked(cluster)) else { continue };
             if Arc::ptr_eq(&made, common) {
                 continue;
             }
-            let made: BTreeMap<&ObjectKey, &Desired> = made.iter().map(|desired| (&desired.key, desired)).collect();
+            let made: BTreeMap<&Arc<ObjectKey>, &Desired> =
+                made.iter().map(|desired| (&desired.key, desired)).collect();
             let pairs = common.iter().map(|plain| (plain.clone(), made.get(&plain.key).map(|made| (*made).clone())));
             let differs = |(plain, made): &Pair| made.as_ref().is_none_or(|made| made.digest != plain.digest);
             let pairs: Vec<Pair> = pairs.filter(differs).collect();

@@ -32,7 +32,7 @@ impl Target {
         let mut ordered: Vec<&Desired> = objects.iter().collect();
         ordered.sort_by_key(|object| wave(&object.id.group, &object.id.kind));
         Self {
-            keys: Arc::new(objects.iter().map(|object| object.key.clone()).collect()),
+            keys: Arc::new(objects.iter().map(|object| ObjectKey::clone(&object.key)).collect()),
             manifests: ordered.into_iter().map(|object| Arc::clone(&object.object)).collect(),
             ..Self::default()
         }

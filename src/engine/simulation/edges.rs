@@ -324,7 +324,7 @@ impl Simulation {
         let Some(member) = self.members.get(cluster) else { return };
         let sight = member.sight(key);
         if let Sight::There(live) = &sight {
-            let desired = task.order.manifests.iter().find(|desired| desired.key == *key);
+            let desired = task.order.manifests.iter().find(|desired| *desired.key == *key);
             let is_good = desired.is_none_or(|desired| (self.fate)(cluster, desired) == Fate::Good);
             let ripens = is_good && live.availability == Availability::ManifestNotAvailableYet;
             if ripens || live.terminating {

@@ -125,15 +125,15 @@ impl SimulatedMember {
             Step::Apply { position, put_back, probe } => {
                 let desired = &order.manifests[*position];
                 let (answer, facts) = self.apply(order, desired, *probe, fate(desired));
-                let changed = answer.live.is_some().then(|| desired.key.clone());
-                (tried(desired, answer, *put_back, before.as_ref(), now), changed, facts)
+                let changed = answer.live.is_some().then(|| ObjectKey::clone(&desired.key));
+                (tried(desired, answer, *put_back, before.as_deref(), now), changed, facts)
             }
             Step::Compare { position } => {
                 let desired = &order.manifests[*position];
                 let same = self.objects.get(&desired.key).is_some_and(|o| o.manifest.as_ref() == Some(&desired.digest));
                 let outcome = if same { ApplyOutcome::NoDiffFound } else { ApplyOutcome::FoundDiff };
                 let answer = Answer::refused(outcome, String::new());
-                (tried(desired, answer, false, before.as_ref(), now), None, Vec::new())
+                (tried(desired, answer, false, before.as_deref(), now), None, Vec::new())
             }
             Step::ShowDrift { position, seen } => {
                 let desired = &order.manifests[*position];
@@ -158,7 +158,7 @@ impl SimulatedMember {
         };
         self.writes += 1;
         self.version += 1;
-        let holder = self.parents.keys().find(|placement| applyset_id(placement) == live.applyset).cloned();
+        let holder = self.parents.keys().find(|placement| applyset_id(placement) == *live.applyset).cloned();
         let fact = Fact::Deleted { order: Arc::clone(order), object: key.clone(), holder };
         if slowly {
             live.terminating = true;
@@ -172,7 +172,7 @@ impl SimulatedMember {
     fn apply(&mut self, order: &Arc<WorkOrder>, desired: &Desired, probe: bool, fate: Fate) -> (Answer, Vec<Fact>) {
         let known = self.objects.get(&desired.key);
         let ours = applyset_id(&order.placement);
-        if let Some(known) = known.filter(|known| probe && known.applyset != ours) {
+        if let Some(known) = known.filter(|known| probe && *known.applyset != *ours) {
             let differs = known.manifest.as_ref() != Some(&desired.digest);
             match order.strategy.when_to_take_over {
                 WhenToTakeOver::Never => {
@@ -197,7 +197,7 @@ impl SimulatedMember {
             id: desired.id.clone(),
             uid: known.map_or_else(|| format!("u{}", self.version), |known| known.uid.clone()),
             resource_version: self.version,
-            applyset: ours,
+            applyset: ours.into(),
             manifest: Some(desired.digest.clone()),
             owned: owned(desired),
             terminating: known.is_some_and(|known| known.terminating),
@@ -208,10 +208,11 @@ impl SimulatedMember {
                 (_, None) => by_kind,
             },
         };
-        self.objects.insert(desired.key.clone(), live.clone());
+        self.objects.insert(ObjectKey::clone(&desired.key), live.clone());
         let digest = desired.digest.clone();
         let available = live.availability != Availability::ManifestNotAvailableYet;
-        let fact = Fact::Applied { order: Arc::clone(order), object: desired.key.clone(), digest, available };
+        let fact =
+            Fact::Applied { order: Arc::clone(order), object: ObjectKey::clone(&desired.key), digest, available };
         let answer = Answer {
             outcome: ApplyOutcome::Applied,
             message: String::new(),

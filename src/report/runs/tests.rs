@@ -1,5 +1,7 @@
 //! Conditions of every phase, and whole documents.
 
+use std::collections::BTreeMap;
+
 use super::super::fixtures::{approval, at, run, run_at_approval, run_in_production, stage};
 use super::*;
 use crate::model::overrides::{OverrideKey, OverrideRef, PickedOverrides};
@@ -174,7 +176,6 @@ fn gates_that_are_closed() {
 #[test]
 fn the_run_that_moves_is_the_one_that_has_begun() {
     let named = |name: &str, sequence, phase| RunRecord { name: name.into(), sequence, phase, ..run() };
-    let runs = |rows: Vec<RunRecord>| rows.into_iter().map(|run| (run.name.clone(), run)).collect::<BTreeMap<_, _>>();
     let table = [
         (vec![], None),
         (vec![named("a", 1, RunPhase::Succeeded)], None),
@@ -182,7 +183,7 @@ fn the_run_that_moves_is_the_one_that_has_begun() {
         (vec![named("a", 2, RunPhase::Pending), named("b", 1, RunPhase::Pending)], Some("b")),
     ];
     for (rows, expected) in table {
-        assert_eq!(active_run(&runs(rows)).map(|run| run.name.as_str()), expected);
+        assert_eq!(active_run(&rows.into_iter().collect()).map(|run| run.name.as_str()), expected);
     }
 }
 

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use crate::api::staged::{RunState, StageTaskType};
 use crate::model::id::ClusterName;
 use crate::model::runs::{
-    ApprovalRules, ClusterPhase, Gate, RunPhase, RunRecord, StagePhase, StageRecord, request_name,
+    ApprovalRules, ClusterPhase, Gate, RunCluster, RunPhase, RunRecord, StagePhase, StageRecord, request_name,
 };
 use crate::rollout::{Health, MaxFailures, Readiness};
 
@@ -253,6 +253,18 @@ pub fn forgive(run: &mut RunRecord, since: Timestamp, is_failed: impl Fn(&Cluste
 pub fn reached(run: &RunRecord) -> BTreeSet<&ClusterName> {
     let stages = stages_of(run).filter(|stage| stage.phase.is_reached());
     stages.flat_map(|stage| stage.clusters.iter().map(|cluster| &cluster.name)).collect()
+}
+
+/// Tells whether a run has ended and [`catch_up`] may still do something about it: not every cluster has arrived or was passed
+/// over. What has not begun stays so, unless the run succeeded.
+pub fn owes(run: &RunRecord) -> bool {
+    use ClusterPhase::{Pending, Skipped, Succeeded};
+    let is_open = |cluster: &RunCluster| match cluster.phase {
+        Succeeded | Skipped => false,
+        Pending => run.phase == RunPhase::Succeeded,
+        _ => true,
+    };
+    run.phase.is_final() && stages_of(run).any(|stage| stage.clusters.iter().any(is_open))
 }
 
 fn stages_of(run: &RunRecord) -> impl Iterator<Item = &StageRecord> {

@@ -71,7 +71,9 @@ impl<'a> Pass<'a> {
     /// lost are to be started anew.
     pub fn settle(&mut self, stage: &mut StageRecord) {
         let restarts = matches!(self.ended, None | Some(RunPhase::Succeeded | RunPhase::Superseded));
-        for cluster in &mut stage.clusters {
+        let is_open =
+            |cluster: &&mut RunCluster| !matches!(cluster.phase, ClusterPhase::Succeeded | ClusterPhase::Skipped);
+        for cluster in stage.clusters.iter_mut().filter(is_open) {
             let seen = self.seen(cluster);
             if let Some((phase, message)) = self.settled(cluster.phase, seen) {
                 self.enter_cluster(&stage.name, cluster, phase, message);
@@ -123,6 +125,15 @@ impl<'a> Pass<'a> {
     /// an earlier run left others unavailable does not hold up those others, which are what it waits for.
     pub fn start_clusters(&mut self, stage: &mut StageRecord, may_start: bool) {
         use ClusterPhase::{Deferred, Failed, Pending, Succeeded, Updating};
+        let ended = self.ended;
+        let waits = |cluster: &RunCluster| match cluster.phase {
+            Deferred => true,
+            Pending => ended != Some(RunPhase::Superseded),
+            _ => false,
+        };
+        if !stage.clusters.iter().any(waits) {
+            return;
+        }
         let max = stage.max_concurrency;
         let mut updating = stage.clusters.iter().filter(|cluster| cluster.phase == Updating).count();
         let is_unavailable = |cluster: &&RunCluster| match cluster.phase {
@@ -131,13 +142,8 @@ impl<'a> Pass<'a> {
             _ => self.seen(cluster).is_some_and(|seen| seen.unavailable),
         };
         let mut unavailable = stage.clusters.iter().filter(is_unavailable).count();
-        for cluster in &mut stage.clusters {
-            let waits = match cluster.phase {
-                Deferred => true,
-                Pending => self.ended != Some(RunPhase::Superseded),
-                _ => false,
-            };
-            let Some(seen) = self.seen(cluster).filter(|_| waits) else { continue };
+        for cluster in stage.clusters.iter_mut().filter(|cluster| waits(cluster)) {
+            let Some(seen) = self.seen(cluster) else { continue };
             if seen.is_ready() {
                 stage.started_at.get_or_insert(self.now);
                 self.enter_cluster(&stage.name, cluster, Succeeded, "");

@@ -16,7 +16,7 @@ use crate::forge::fake::Fake;
 use crate::git;
 use crate::model::facts::{Facts, NodeFacts};
 use crate::model::forge::{Comment, Permission};
-use crate::model::id::{ClusterName, PlacementKey};
+use crate::model::id::{ClusterName, ObjectKey, PlacementKey};
 use crate::model::manifest::InputError;
 use crate::model::records::{ApplyOutcome, Availability, ManifestStatus, WorkStatus};
 use crate::model::runs::RunPhase;
@@ -123,7 +123,7 @@ fn carried_out(order: &WorkOrder) -> member::Event {
         differs_since: None,
         observed_at: None,
     };
-    let held = order.manifests.iter().filter(|_| !order.remove).map(|desired| desired.key.clone());
+    let held = order.manifests.iter().filter(|_| !order.remove).map(|desired| ObjectKey::clone(&desired.key));
     let status = WorkStatus {
         generation: order.generation,
         complete: true,
@@ -133,7 +133,7 @@ fn carried_out(order: &WorkOrder) -> member::Event {
         held_deletions: order.held.clone(),
         ..WorkStatus::default()
     };
-    member::Event::Work { cluster: order.cluster.clone(), placement: order.placement.clone(), status }
+    member::Event::Work { cluster: order.cluster.clone(), placement: order.placement.clone(), status: Arc::new(status) }
 }
 
 /// Everything.

@@ -8,7 +8,7 @@ use super::super::super::world::{PlacementState, World, clusters};
 use super::super::{Decision, decide};
 use crate::api::condition::find_condition;
 use crate::engine::overrides::named;
-use crate::model::id::ClusterName;
+use crate::model::id::{ClusterName, ObjectKey};
 use crate::model::records::{
     ApplyOutcome, Availability, Binding, ClusterRecord, ManifestStatus, MemberKind, WorkStatus,
 };
@@ -81,7 +81,7 @@ impl Fleet {
         let before = generations(&self.state);
         let Decision { state, orders, .. } = decide(self.state.clone(), &self.world, NOW);
         self.state = state;
-        self.orders = orders.into_iter().map(|order| (order.cluster.clone(), order)).collect();
+        self.orders = orders.iter().map(|order| (order.cluster.clone(), Arc::clone(order))).collect();
         let moved = generations(&self.state).into_iter().filter(|(name, new)| before.get(name) != Some(new));
         moved.map(|(name, _)| name.to_string()).collect()
     }
@@ -103,7 +103,7 @@ impl Fleet {
                 complete: true,
                 manifests: order.manifests.iter().map(manifest).collect(),
                 available_since: Some(NOW),
-                inventory: order.manifests.iter().map(|desired| desired.key.clone()).collect(),
+                inventory: order.manifests.iter().map(|desired| ObjectKey::clone(&desired.key)).collect(),
                 ..WorkStatus::default()
             };
             self.state.works.insert(cluster.clone(), Arc::new(work));

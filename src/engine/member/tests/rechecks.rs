@@ -17,11 +17,11 @@ fn start() -> Timestamp {
 /// A mind with an order.
 fn mind(order: &WorkOrder, reported: Option<Arc<WorkStatus>>) -> Mind {
     let mut mind = Mind::new("m".into(), "s".into(), true);
-    mind.command(Command::Order { order: Arc::new(order.clone()), baselines: BTreeMap::new(), reported });
+    mind.command(Command::Order { order: Arc::new(order.clone()), reported });
     mind
 }
 
-fn report(mind: &mut Mind, order: &WorkOrder, now: Timestamp) -> Option<WorkStatus> {
+fn report(mind: &mut Mind, order: &WorkOrder, now: Timestamp) -> Option<Arc<WorkStatus>> {
     match mind.report(&order.placement, now)? {
         Event::Work { status, .. } => Some(status),
         event => unreachable!("{event:?}"),
@@ -35,7 +35,7 @@ fn compare(mind: &mut Mind, differences: &[Difference], now: Timestamp) -> usize
     for task in &tasks {
         let outcome = if differences.is_empty() { ApplyOutcome::NoDiffFound } else { ApplyOutcome::FoundDiff };
         let answer = Answer { differences: differences.to_vec(), ..Answer::refused(outcome, String::new()) };
-        let result = tried(&task.order.manifests[0], answer, false, task.before.as_ref(), now);
+        let result = tried(&task.order.manifests[0], answer, false, task.before.as_deref(), now);
         mind.settle(&task.order.placement, result, now);
     }
     mind.tasks(now, |_| true);
@@ -83,7 +83,7 @@ fn a_new_order_is_not_complete_by_looks_at_the_old_one() {
     mind.mark_due(later);
     assert_eq!(mind.tasks(later, |_| true).len(), 1);
     let next = WorkOrder { generation: 2, ..report_diff };
-    mind.command(Command::Order { order: Arc::new(next.clone()), baselines: BTreeMap::new(), reported: None });
+    mind.command(Command::Order { order: Arc::new(next.clone()), reported: None });
     let status = report(&mut mind, &next, later).expect("it is another generation");
     assert_eq!((status.generation, status.complete), (2, false));
 }
@@ -98,7 +98,7 @@ fn dates_survive_a_restart_and_a_new_generation() {
     let reported = report(&mut before, &order, start()).expect("a report");
 
     let hour = start() + SignedDuration::from_hours(1);
-    let mut after = mind(&order, Some(Arc::new(reported)));
+    let mut after = mind(&order, Some(reported));
     assert_eq!(after.tasks(hour, |_| true).len(), 1);
     let interim = report(&mut after, &order, hour).expect("it is being compared");
     assert_eq!((interim.complete, interim.manifests[0].differs_since), (false, Some(start())));
@@ -108,7 +108,7 @@ fn dates_survive_a_restart_and_a_new_generation() {
     assert_eq!((again.manifests[0].differs_since, again.manifests[0].observed_at), (Some(start()), Some(hour)));
 
     let next = WorkOrder { generation: 2, ..order };
-    after.command(Command::Order { order: Arc::new(next.clone()), baselines: BTreeMap::new(), reported: None });
+    after.command(Command::Order { order: Arc::new(next.clone()), reported: None });
     let interim = report(&mut after, &next, hour).expect("another generation");
     assert!(!interim.complete && interim.manifests[0].differences.is_empty());
     let other = [Difference { path: "/data/v".into(), value_in_member: None, value_in_hub: None }];

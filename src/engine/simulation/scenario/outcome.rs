@@ -48,7 +48,7 @@ impl Watch {
             None => (Outcome::Failed, "nothing was decided about it".to_owned()),
         };
         let mut runs: BTreeMap<&String, &RunRecord> = seen.ended.iter().collect();
-        runs.extend(state.iter().flat_map(|(_, state)| &state.runs));
+        runs.extend(state.iter().flat_map(|(_, state)| state.runs.values()).map(|run| (&run.name, run)));
         let mut runs: Vec<&RunRecord> = runs.into_values().filter(|run| !seen.before.contains(&run.name)).collect();
         runs.sort_by_key(|run| run.sequence);
         let runs: Vec<SimulatedRun> = runs.into_iter().map(|run| self.run(seen, run)).collect();

@@ -201,7 +201,7 @@ fn staged_runs() {
                 newer.frozen.iter_mut().for_each(|frozen| frozen.snapshot = 4);
                 c.history.insert(3, of(3).into());
                 c.snapshot = Some(of(4));
-                c.runs.insert("web-4".into(), newer);
+                c.runs.insert(newer);
             },
             vec![(4, S::Moving, "3/4 "), (3, S::Superseded { by: commit(4) }, "3/4 ")],
         ),
@@ -247,7 +247,7 @@ fn clusters_of_a_stage_the_worst_first() {
     assert_eq!((stage.clusters.len(), &*stage.clusters[0].message), (CLUSTERS_MAX, "no room"));
     assert_eq!(stage.state, ProgressState::Failed);
     assert_eq!(stage.clusters[1].state, ProgressState::Moving);
-    assert_eq!(case.runs["web-3"].stages[2].phase, StagePhase::Updating);
+    assert_eq!(case.runs.get("web-3").expect("the case has the run").stages[2].phase, StagePhase::Updating);
 }
 
 #[test]

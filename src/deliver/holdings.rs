@@ -1,0 +1,158 @@
+//! What is remembered of a member's objects: how they stand there, and which placements want them.
+//!
+//! A fleet has many of them, so identities are shared: with the orders, which all members share.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::live::LiveObject;
+use crate::model::id::{ObjectKey, PlacementKey};
+
+/// The objects of a member that carry an ApplySet's label, by identity and by ApplySet.
+#[derive(Clone, Debug, Default)]
+pub struct Holdings {
+    // Boxed, because a map's nodes have room for nearly twice as many as they hold.
+    objects: BTreeMap<Arc<ObjectKey>, Box<LiveObject>>,
+    labelled: BTreeMap<Arc<str>, BTreeSet<Arc<ObjectKey>>>,
+}
+
+impl Holdings {
+    /// Returns an object.
+    pub fn get(&self, key: &ObjectKey) -> Option<&LiveObject> {
+        self.objects.get(key).map(AsRef::as_ref)
+    }
+
+    /// Returns the objects of an ApplySet, in order of their identities.
+    pub fn labelled(&self, applyset: &str) -> impl Iterator<Item = (&ObjectKey, &LiveObject)> {
+        let keys = self.labelled.get(applyset).into_iter().flatten();
+        keys.filter_map(|key| Some((key.as_ref(), self.get(key)?)))
+    }
+
+    /// Takes an object in, in the stead of what was known of it. `key` is its identity, shared where somebody has it.
+    pub fn insert(&mut self, key: Arc<ObjectKey>, mut live: LiveObject) {
+        let key = self.objects.get_key_value(&key).map_or(key, |(known, _)| Arc::clone(known));
+        if self.get(&key).is_none_or(|known| known.applyset != live.applyset) {
+            self.unlabel(&key);
+            let known = self.labelled.get_key_value(&live.applyset).map(|(known, _)| Arc::clone(known));
+            live.applyset = known.unwrap_or(live.applyset);
+            self.labelled.entry(Arc::clone(&live.applyset)).or_default().insert(Arc::clone(&key));
+        } else if let Some(known) = self.get(&key) {
+            live.applyset = Arc::clone(&known.applyset);
+        }
+        self.objects.insert(key, Box::new(live));
+    }
+
+    /// Forgets an object, and returns what was known of it.
+    pub fn remove(&mut self, key: &ObjectKey) -> Option<LiveObject> {
+        self.unlabel(key);
+        self.objects.remove(key).map(|live| *live)
+    }
+
+    /// Forgets the objects that are not wanted.
+    pub fn retain(&mut self, is_wanted: impl Fn(&ObjectKey) -> bool) {
+        self.objects.retain(|key, _| is_wanted(key));
+        self.labelled.retain(|_, keys| {
+            keys.retain(|key| is_wanted(key));
+            !keys.is_empty()
+        });
+    }
+
+    fn unlabel(&mut self, key: &ObjectKey) {
+        let Some(live) = self.objects.get(key) else { return };
+        if let Some(keys) = self.labelled.get_mut(&live.applyset) {
+            keys.remove(key);
+            if keys.is_empty() {
+                self.labelled.remove(&live.applyset);
+            }
+        }
+    }
+}
+
+impl FromIterator<LiveObject> for Holdings {
+    fn from_iter<T: IntoIterator<Item = LiveObject>>(objects: T) -> Self {
+        let mut holdings = Self::default();
+        for live in objects {
+            holdings.insert(Arc::new(live.id.key()), live);
+        }
+        holdings
+    }
+}
+
+/// Which placements want an object on a member.
+#[derive(Clone, Debug, Default)]
+pub struct Wanted(BTreeMap<Arc<ObjectKey>, Box<[Arc<PlacementKey>]>>);
+
+impl Wanted {
+    /// Returns the placements that want an object, in order; nearly always it is one.
+    pub fn by(&self, key: &ObjectKey) -> &[Arc<PlacementKey>] {
+        self.0.get(key).map_or(&[], AsRef::as_ref)
+    }
+
+    /// Returns the identity of an object that is wanted, to be shared.
+    pub fn key(&self, key: &ObjectKey) -> Option<&Arc<ObjectKey>> {
+        self.0.get_key_value(key).map(|(key, _)| key)
+    }
+
+    /// Notes that a placement wants an object.
+    pub fn insert(&mut self, key: &Arc<ObjectKey>, placement: &Arc<PlacementKey>) {
+        let placements = self.0.entry(Arc::clone(key)).or_default();
+        if let Err(position) = placements.binary_search(placement) {
+            let mut more = placements.to_vec();
+            more.insert(position, Arc::clone(placement));
+            *placements = more.into();
+        }
+    }
+
+    /// Notes that a placement does not want an object any more.
+    pub fn remove(&mut self, key: &ObjectKey, placement: &PlacementKey) {
+        let Some(placements) = self.0.get_mut(key) else { return };
+        *placements = placements.iter().filter(|other| other.as_ref() != placement).cloned().collect();
+        if placements.is_empty() {
+            self.0.remove(key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn live(name: &str, applyset: &str) -> LiveObject {
+        let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "n"}});
+        LiveObject { applyset: applyset.into(), ..LiveObject::read(&object).expect("an object") }
+    }
+
+    #[test]
+    fn objects_stand_under_the_label_they_carry_last() {
+        let names = |holdings: &Holdings, applyset: &str| {
+            holdings.labelled(applyset).map(|(key, _)| key.name.clone()).collect::<Vec<_>>()
+        };
+        let mut holdings: Holdings = [live("b", "x"), live("a", "x"), live("c", "y")].into_iter().collect();
+        assert_eq!((names(&holdings, "x"), names(&holdings, "y")), (vec!["a".into(), "b".into()], vec!["c".into()]));
+        let taken = live("a", "y");
+        holdings.insert(Arc::new(taken.id.key()), taken);
+        assert_eq!((names(&holdings, "x"), names(&holdings, "y")), (vec!["b".into()], vec!["a".into(), "c".into()]));
+        assert!(holdings.remove(&live("b", "").id.key()).is_some_and(|known| &*known.applyset == "x"));
+        assert_eq!((names(&holdings, "x"), holdings.labelled.len()), (Vec::new(), 1));
+        holdings.retain(|key| key.name == "c");
+        assert_eq!(names(&holdings, "y"), ["c"]);
+        assert_eq!(holdings.objects.len(), 1);
+    }
+
+    #[test]
+    fn who_wants_an_object_is_told_in_order() {
+        let key = Arc::new(live("a", "").id.key());
+        let [web, db] = ["web", "db"].map(|name| Arc::new(PlacementKey::cluster_scoped(name)));
+        let mut wanted = Wanted::default();
+        for placement in [&web, &db, &web] {
+            wanted.insert(&key, placement);
+        }
+        assert_eq!(wanted.by(&key), [Arc::clone(&db), Arc::clone(&web)]);
+        wanted.remove(&key, &db);
+        assert_eq!(wanted.by(&key), [Arc::clone(&web)]);
+        wanted.remove(&key, &web);
+        assert!(wanted.by(&key).is_empty() && wanted.key(&key).is_none(), "nothing is kept of it");
+    }
+}

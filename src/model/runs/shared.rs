@@ -1,0 +1,68 @@
+//! The runs of one placement.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::RunRecord;
+
+/// Runs by name. Copies share what was not changed: finished runs are kept, and a decision moves one at most.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Runs(BTreeMap<String, Arc<RunRecord>>);
+
+impl Runs {
+    /// Returns no runs.
+    pub const fn new() -> Self {
+        Self(BTreeMap::new())
+    }
+
+    /// Returns a run.
+    pub fn get(&self, name: &str) -> Option<&RunRecord> {
+        self.0.get(name).map(AsRef::as_ref)
+    }
+
+    /// Returns a run, to be changed.
+    pub fn get_mut(&mut self, name: &str) -> Option<&mut RunRecord> {
+        self.0.get_mut(name).map(Arc::make_mut)
+    }
+
+    /// Tells whether there is a run.
+    pub fn contains_key(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
+
+    /// Returns the runs in order of their names.
+    pub fn values(&self) -> impl DoubleEndedIterator<Item = &RunRecord> {
+        self.0.values().map(AsRef::as_ref)
+    }
+
+    /// Returns some of the runs, to be changed.
+    pub fn some_mut(&mut self, is_wanted: impl Fn(&RunRecord) -> bool) -> impl Iterator<Item = &mut RunRecord> {
+        self.0.values_mut().filter(move |run| is_wanted(run)).map(Arc::make_mut)
+    }
+
+    /// Takes a run in, in the stead of one of the same name.
+    pub fn insert(&mut self, run: RunRecord) {
+        self.0.insert(run.name.clone(), Arc::new(run));
+    }
+
+    /// Removes a run and returns it.
+    pub fn remove(&mut self, name: &str) -> Option<Arc<RunRecord>> {
+        self.0.remove(name)
+    }
+
+    /// Removes all.
+    pub fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// Returns the records as they are shared, by name.
+    pub fn records(&self) -> &BTreeMap<String, Arc<RunRecord>> {
+        &self.0
+    }
+}
+
+impl FromIterator<RunRecord> for Runs {
+    fn from_iter<T: IntoIterator<Item = RunRecord>>(runs: T) -> Self {
+        Self(runs.into_iter().map(|run| (run.name.clone(), Arc::new(run))).collect())
+    }
+}
