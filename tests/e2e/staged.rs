@@ -253,7 +253,7 @@ fn story(fleet: &Fleet, name: &str, dies_at: Option<usize>, end: Option<&End>) -
     for (run, expected) in runs.iter().zip(ends) {
         daemon.until(run, |d| reason(d, run, "Succeeded") == expected);
     }
-    let taken = format!("the run {} of a newer snapshot takes its place", runs[2]);
+    let taken = format!("the run {} takes its place", runs[2]);
     daemon.until("the fix has superseded what was broken", |d| {
         let runs_shown = d.get("runs");
         runs_shown.iter().any(|run| run["metadata"]["name"] == runs[1] && run.to_string().contains(&taken))
