@@ -29,6 +29,8 @@ pub struct BindingView {
     pub failed: bool,
     /// It reports differences instead of applying.
     pub diff_reported: bool,
+    /// It was told once to hold something.
+    pub told: bool,
     /// It is to hold something other than the current snapshot, overrides and apply strategy.
     pub outdated: bool,
     /// Its cluster is offline or suspended: nothing can be started there.
@@ -48,6 +50,7 @@ impl BindingView {
             ready: health.ready,
             failed: health.failed,
             diff_reported: health.diff_reported,
+            told: binding.snapshot.is_some(),
             outdated,
             deferred,
             changes_in: health.changes_in,
@@ -98,6 +101,8 @@ pub struct Roll {
 /// Bindings by what may happen to them, and the counts the limits are about.
 #[derive(Default)]
 struct Buckets<'a> {
+    /// To be removed, and nothing is given up with it.
+    empty: Vec<&'a BindingView>,
     remove: Vec<&'a BindingView>,
     update: Vec<&'a BindingView>,
     update_failed: Vec<&'a BindingView>,
@@ -121,6 +126,10 @@ impl<'a> Buckets<'a> {
             self.bind.push(view);
             return;
         }
+        if view.state == BindingState::Unscheduled && !view.told {
+            self.empty.extend((!view.deleting).then_some(view));
+            return;
+        }
         self.ready += i64::from(view.is_ready());
         self.can_be_ready += i64::from(view.can_be_ready());
         self.can_be_unavailable += i64::from(view.deleting && view.is_ready());
@@ -139,7 +148,8 @@ impl<'a> Buckets<'a> {
 /// Picks the bindings that move now. The order of `views` does not matter: bindings move in order of name.
 ///
 /// Updates in place and removals stay within `max_unavailable`, new clusters within `max_surge`. Removals come before
-/// updates, and take quota even where the cluster is not ready. Failed bindings of an older snapshot are updated whatever
+/// updates, and take quota even where the cluster is not ready; one that was never told to hold anything goes at once, and does
+/// not count as a cluster that may become ready. Failed bindings of an older snapshot are updated whatever
 /// the limits say: they are unavailable already, and the newer snapshot may be the fix. While more than `max_failures`
 /// clusters of the current snapshot have failed, no other binding is updated or bound; removals go on.
 ///
@@ -147,7 +157,7 @@ impl<'a> Buckets<'a> {
 /// the limits are still resolved against all. A cluster that still has an older binding being removed is not bound until
 /// that is gone, so that no cluster is written from two sides.
 ///
-/// Source: KubeFleet's rollout controller. There whatever is in progress counts as failed and is updated past the limits,
+/// Source: KubeFleet's rollout controller. There what was never bound counts like what was, and whatever is in progress counts as failed and is updated past the limits,
 /// failures never halt, and one cluster whose old binding is being removed holds up all others.
 pub fn roll(views: &[BindingView], limits: &Limits) -> Roll {
     let mut sorted: Vec<&BindingView> = views.iter().collect();
@@ -165,8 +175,9 @@ pub fn roll(views: &[BindingView], limits: &Limits) -> Roll {
     let quota = usize::try_from(max_to_remove).unwrap_or(0);
 
     let leaving: BTreeSet<&ClusterName> = sorted.iter().filter(|v| v.deleting).map(|v| &v.cluster).collect();
-    let remove: Vec<&BindingView> = buckets.remove.iter().copied().take(quota).collect();
+    let mut remove: Vec<&BindingView> = buckets.remove.iter().copied().take(quota).collect();
     let rest = if may_start { quota - remove.len() } else { 0 };
+    remove.append(&mut buckets.empty);
     let surge = if may_start { usize::try_from(max_to_add).unwrap_or(0) } else { 0 };
     let mut update = buckets.update_failed.clone();
     update.extend(buckets.update.iter().take(rest));

@@ -11,7 +11,7 @@ use crate::api::annotations::{MAX_FAILURES, PROGRESS_DEADLINE};
 use crate::api::placement::RollingUpdateConfig;
 use crate::model::records::BindingState;
 
-/// A binding from words: name, state, then any of `ready`, `failed`, `outdated`, `deleting`, `offline`, `diff`, `in=SECONDS`
+/// A binding from words: name, state, then any of `ready`, `failed`, `outdated`, `deleting`, `offline`, `diff`, `untold`, `in=SECONDS`
 /// and `on=CLUSTER`.
 fn view(line: &str) -> BindingView {
     let words: Vec<&str> = line.split(' ').collect();
@@ -29,6 +29,7 @@ fn view(line: &str) -> BindingView {
         ready: if has("ready") { Readiness::Ready } else { Readiness::NotYet(None) },
         failed: has("failed"),
         diff_reported: has("diff"),
+        told: !has("untold"),
         outdated: has("outdated"),
         deferred: has("offline"),
         changes_in: option("in=").map(|seconds| Duration::from_secs(seconds.parse().unwrap())),
@@ -85,6 +86,14 @@ fn example_19_only_what_failed_moves_past_the_limit() {
 fn example_20_surge_binds_and_nothing_is_removed() {
     let lines = ["c1 Unscheduled deleting", "c2 Unscheduled", "c3 Scheduled", "c4 Scheduled"];
     assert_eq!(rolled(&limits(2, 0, 1), &lines), "bind c3; stale c4");
+}
+
+#[test]
+fn what_was_never_told_anything_goes_at_once_and_holds_up_nobody() {
+    let lines =
+        ["a Bound ready", "b Scheduled", "c Scheduled", "x Unscheduled untold", "y Unscheduled untold deleting"];
+    assert_eq!(rolled(&limits(3, 2, 1), &lines), "bind b c; remove x");
+    assert_eq!(rolled(&limits(3, 0, 0), &lines), "bind b c; remove x");
 }
 
 #[test]
@@ -299,6 +308,7 @@ fn any_view() -> impl Strategy<Value = BindingView> {
             ready: if ready && state != BindingState::Scheduled { Readiness::Ready } else { Readiness::NotYet(None) },
             failed: failed && !ready,
             diff_reported: diff,
+            told: ready || failed,
             outdated,
             deferred: offline == 0,
             changes_in: None,

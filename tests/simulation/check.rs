@@ -11,12 +11,12 @@ use gitfleet::engine::simulation::{Fact, Simulation};
 use gitfleet::model::commands::Verb;
 use gitfleet::model::id::{ClusterName, CommitId, Digest, ObjectKey, PlacementKey};
 use gitfleet::model::records::{
-    Availability, BindingState, DeletionGate, HeldSnapshot, Pause, ResourceSnapshot, SourceRecord,
+    Availability, BindingState, ClusterRecord, DeletionGate, HeldSnapshot, Pause, ResourceSnapshot, SourceRecord,
 };
 use gitfleet::model::runs::{ClusterPhase, RunCluster, RunRecord, StageRecord};
 use gitfleet::model::work::WorkOrder;
 use gitfleet::store::records::{
-    BINDING_PREFIX, PLACEMENT_PREFIX, RUN_PREFIX, SNAPSHOT_PREFIX, SOURCE_PREFIX, placement_of,
+    BINDING_PREFIX, CLUSTER_PREFIX, PLACEMENT_PREFIX, RUN_PREFIX, SNAPSHOT_PREFIX, SOURCE_PREFIX, placement_of,
 };
 use jiff::Timestamp;
 use serde::Deserialize;
@@ -195,6 +195,8 @@ pub struct Checker {
     pub(super) unavailable: BTreeMap<Spot, BTreeSet<ObjectKey>>,
     was_complete: BTreeSet<Spot>,
     down: BTreeSet<Spot>,
+    /// Clusters that do not answer, or are suspended: nobody hears how they are.
+    pub(super) silent: BTreeSet<ClusterName>,
     in_flight: BTreeMap<Spot, ((u64, u64), i64, usize)>,
     seen: u64,
 }
@@ -318,6 +320,14 @@ impl Checker {
             }
             self.stored = source.accepted;
         }
+        if let Some(value) = value.filter(|_| key.starts_with(CLUSTER_PREFIX)) {
+            let record: ClusterRecord = parse(key, value)?;
+            if record.online {
+                self.silent.remove(&record.name);
+            } else {
+                self.silent.insert(record.name);
+            }
+        }
         Ok(())
     }
 
@@ -400,8 +410,10 @@ impl Checker {
 
     fn keep_binding(&mut self, key: &str, value: Option<&[u8]>) -> Verdict {
         let Some(value) = value else {
+            // Of one that was removed nothing is left there: what comes next is a first delivery.
             if let Some(gone) = self.bindings.remove(key)
-                && !self.bindings.values().any(|b| (&b.placement, &b.cluster) == (&gone.placement, &gone.cluster))
+                && (gone.deleting
+                    || !self.bindings.values().any(|b| (&b.placement, &b.cluster) == (&gone.placement, &gone.cluster)))
             {
                 let spot = (gone.placement, gone.cluster);
                 self.was_complete.remove(&spot);

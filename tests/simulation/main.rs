@@ -269,8 +269,13 @@ impl Run {
     }
 
     /// Somebody changes or removes an object that we hold on a member. Each object once: who does it again and again is reported
-    /// as contesting it.
+    /// as contesting it. And only where it is seen: what happens while a cluster is suspended is told from what was wished only
+    /// as long as its order stays the same.
     fn meddle(&mut self, cluster: &ClusterName) {
+        let records = self.simulation.core().map(|core| &core.world().records);
+        if !records.and_then(|records| records.get(cluster)).is_some_and(|record| record.online) {
+            return;
+        }
         let Some(member) = self.simulation.members().get(cluster) else { return };
         let is_ours =
             |key: &&ObjectKey| !member.objects()[*key].applyset.is_empty() && !member.objects()[*key].terminating;

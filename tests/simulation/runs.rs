@@ -157,6 +157,7 @@ impl Checker {
                 && is_known
                 && is_whole
                 && is_up
+                && !self.silent.contains(&cluster.name)
                 && self.now.duration_since(since) > CALM
             {
                 let (cluster, run, why) = (&cluster.name, &run.name, &cluster.message);
