@@ -231,7 +231,7 @@ fn carried_out(order: &WorkOrder, now: Timestamp) -> WorkStatus {
         observed_at: None,
         differences: Vec::new(),
     };
-    let inventory: _ = order.manifests.iter().map(|desired| ObjectKey::clone(&desired.key)).collect();
+    let inventory = order.manifests.iter().map(|desired| ObjectKey::clone(&desired.key)).collect();
     WorkStatus {
         generation: order.generation,
         complete: true,

@@ -265,13 +265,14 @@ impl Wish<'_> {
         });
         let voices = u32::try_from(gate.approvals.len()).unwrap_or(u32::MAX);
         let (digest, opened) = (gate.digest.clone(), voices >= rules.required);
+        let what = if gate.deletions.is_empty() { "clusters that left" } else { "deletions" };
         gate.opened_at = opened.then_some(self.now);
         let facts = json!({"stage": DELETION_GATE, "person": self.person.name, "digest": digest, "opened": opened});
         pass.note("Approved", None, facts);
         Ok(if opened {
-            format!("approved: the deletions of {key} are carried out")
+            format!("approved: {key} goes on, and the {what} go")
         } else {
-            format!("approved; the deletions of {key} wait for more approvals, {} in all", rules.required)
+            format!("approved; the {what} of {key} wait for more approvals, {} in all", rules.required)
         })
     }
 

@@ -164,7 +164,7 @@ impl Pass<'_> {
         let sequence = self.newest_run().map_or(0, |run| run.sequence + 1).max(self.state.record.runs_from);
         self.note("RunCreated", None, json!({"run": name, "strategy": strategy, "snapshot": wanted_snapshot}));
         let run = RunRecord {
-            name: name.clone(),
+            name,
             placement: self.state.record.key.clone(),
             cause,
             strategy,
