@@ -9,6 +9,7 @@ use std::sync::Arc;
 use divan::{Bencher, black_box};
 use gitfleet::deliver::holdings::{Holdings, Wanted};
 use gitfleet::deliver::inventory::{Held, Parent, applyset_id, labelled};
+use gitfleet::deliver::lists::Unlisted;
 use gitfleet::deliver::live::LiveObject;
 use gitfleet::deliver::plan::{MemberView, Progress, plan};
 use gitfleet::engine::world::Payload;
@@ -84,13 +85,15 @@ fn order() -> WorkOrder {
         placement,
         cluster: "member-1".into(),
         generation: 1,
-        source: "bench".to_owned(),
+        source: "bench".into(),
         snapshot: 0,
         commit: "abc".into(),
         digest: "def".into(),
         strategy: gitfleet::api::placement::ApplyStrategy::default(),
         manifests: payload.desired,
         held: BTreeSet::new(),
+        prune: BTreeSet::new(),
+        kept: gitfleet::model::records::Kept::default(),
         remove: false,
     }
 }
@@ -111,7 +114,7 @@ fn plan_delivery_of_500_objects(bencher: Bencher<'_, '_>, is_settled: bool) {
     let wide = Parent::default().widened(&order);
     let parent = Parent { holds: is_settled.then_some(holds), ..wide };
     let ours = &applyset_id(&order.placement);
-    let view = MemberView { live: &live, wanted: &wanted, parent: Some(&parent), ours };
+    let view = MemberView { live: &live, wanted: &wanted, parent: Some(&parent), unlisted: &Unlisted::default(), ours };
     let progress = Progress::default();
     let now = Timestamp::UNIX_EPOCH;
     let found = plan(&order, &view, &progress, now);

@@ -22,4 +22,5 @@ pub mod snapshot;
 pub mod source;
 pub mod store;
 pub mod telemetry;
+pub mod text;
 pub mod yaml;

@@ -8,9 +8,11 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 use serde_yaml::granit_parser::{ErrorKind, Event, Options, Parser, ScanError, Span, StrInput};
 
+mod meter;
 mod scalar;
 mod typed;
 
+pub use meter::{Cost, DOCUMENT_BYTES, Meter};
 pub use typed::{FieldError, suggest, typed};
 
 /// Nesting levels a document may have. CustomResourceDefinitions, the deepest manifests known, need about 60.
@@ -19,11 +21,17 @@ pub const NESTING_MAX: usize = 200;
 /// Nodes that aliases and anchors of one document may copy; a bomb needs millions.
 pub const ALIAS_NODES_MAX: usize = 100_000;
 
-/// Bytes of text that aliases and anchors of one document may copy.
-pub const ALIAS_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Bytes of memory that aliases and anchors of one document may copy.
+pub const ALIAS_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// Nodes of one document.
 pub const NODES_MAX: usize = 1_000_000;
+
+/// What one text may cost where nobody says otherwise.
+pub const TEXT_COST_MAX: Cost = Cost { nodes: 2_000_000, bytes: 192 * 1024 * 1024 };
+
+/// How much a reader holds back before it counts: one count for each value would slow threads that share a meter.
+const UNCOUNTED_MAX: Cost = Cost { nodes: 256, bytes: 64 * 1024 };
 
 /// One document of a file.
 #[derive(Clone, Debug, PartialEq)]
@@ -64,8 +72,14 @@ impl YamlError {
 /// Empty documents are left out. A line that starts with `---` always separates documents, as YAML has it and as kubectl
 /// cuts its input, so the text is cut there before it is parsed.
 pub fn parse_documents(text: &str) -> Vec<Result<Document, YamlError>> {
+    documents(text, &Meter::new(TEXT_COST_MAX)).collect()
+}
+
+/// Returns the documents one by one, as [`parse_documents`] does, and counts what they cost. The document with which the
+/// meter runs over is an error, and so are those after it.
+pub fn documents<'a>(text: &'a str, meter: &'a Meter<'a>) -> impl Iterator<Item = Result<Document, YamlError>> + 'a {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    chunks(text).into_iter().flat_map(|(chunk, first_line)| parse_chunk(chunk, first_line)).collect()
+    chunks(text).into_iter().flat_map(|(chunk, first_line)| parse_chunk(chunk, first_line, meter))
 }
 
 /// Returns the YAML of a value, as `-o yaml` prints it.
@@ -110,8 +124,8 @@ fn chunks(text: &str) -> Vec<(&str, u32)> {
     pieces
 }
 
-fn parse_chunk(chunk: &str, first_line: u32) -> Vec<Result<Document, YamlError>> {
-    let mut reader = Reader::new(chunk, first_line);
+fn parse_chunk(chunk: &str, first_line: u32, meter: &Meter<'_>) -> Vec<Result<Document, YamlError>> {
+    let mut reader = Reader::new(chunk, first_line, meter);
     let mut documents = Vec::new();
     loop {
         match reader.document() {
@@ -119,7 +133,7 @@ fn parse_chunk(chunk: &str, first_line: u32) -> Vec<Result<Document, YamlError>>
             Ok(Some(document)) => documents.push(Ok(document)),
             Ok(None) => return documents,
             Err(error) => {
-                documents.push(json_fallback(chunk, first_line).ok_or(error));
+                documents.push(json_fallback(chunk, first_line, meter).ok_or(error));
                 return documents;
             }
         }
@@ -127,18 +141,22 @@ fn parse_chunk(chunk: &str, first_line: u32) -> Vec<Result<Document, YamlError>>
 }
 
 /// Reads what is JSON but not YAML: escaped surrogate pairs, tabs for indentation.
-fn json_fallback(chunk: &str, first_line: u32) -> Option<Document> {
+fn json_fallback(chunk: &str, first_line: u32, meter: &Meter<'_>) -> Option<Document> {
     if !chunk.trim_start().starts_with('{') || chunk.contains("\n---") {
         return None;
     }
     // What YAML refuses although its syntax is right (duplicate keys, numbers) must stay refused.
-    let strict_error = Reader::new(&chunk.replace('\t', " ").replace("\\ud", "d"), first_line).document().is_err();
+    let strict = chunk.replace('\t', " ").replace("\\ud", "d");
+    // It counts the values, too: only then are they made.
+    Reader::new(&strict, first_line, meter).document().ok()?;
     let value = serde_json::from_str(chunk).ok()?;
-    (!strict_error).then_some(Document { line: first_line, value, item_lines: Vec::new() })
+    Some(Document { line: first_line, value, item_lines: Vec::new() })
 }
 
 fn walk_to(chunk: &str, first_line: u32, segments: &[&str]) -> Option<u32> {
-    let mut reader = Reader::new(chunk, first_line);
+    // What is read here is thrown away at once.
+    let meter = Meter::new(TEXT_COST_MAX);
+    let mut reader = Reader::new(chunk, first_line, &meter);
     loop {
         let (event, span) = reader.next().ok()??;
         match event {
@@ -148,15 +166,9 @@ fn walk_to(chunk: &str, first_line: u32, segments: &[&str]) -> Option<u32> {
     }
 }
 
-/// What a copy of an anchored node costs.
-#[derive(Clone, Copy, Default)]
-struct Cost {
-    nodes: usize,
-    bytes: usize,
-}
-
 struct Anchored {
     value: Value,
+    /// What a copy of it costs.
     cost: Cost,
 }
 
@@ -165,7 +177,10 @@ struct Reader<'t> {
     /// Lines before the text.
     offset: u32,
     anchors: BTreeMap<usize, Anchored>,
+    meter: &'t Meter<'t>,
+    /// What the document has cost so far, and how much of that the meter knows.
     seen: Cost,
+    counted: Cost,
     copied: Cost,
     /// Lines of the elements of the last list directly below the root mapping.
     element_lines: Vec<u32>,
@@ -173,7 +188,7 @@ struct Reader<'t> {
 }
 
 impl<'t> Reader<'t> {
-    fn new(text: &'t str, first_line: u32) -> Self {
+    fn new(text: &'t str, first_line: u32, meter: &'t Meter<'t>) -> Self {
         let mut options = Options::default();
         options.set_emit_comments(false);
         options.flow_nesting_limit = NESTING_MAX;
@@ -182,7 +197,9 @@ impl<'t> Reader<'t> {
             parser: Parser::new_from_str_with_options(text, options),
             offset: first_line - 1,
             anchors: BTreeMap::new(),
+            meter,
             seen: Cost::default(),
+            counted: Cost::default(),
             copied: Cost::default(),
             element_lines: Vec::new(),
             item_lines: Vec::new(),
@@ -220,13 +237,15 @@ impl<'t> Reader<'t> {
             match event {
                 Event::StreamStart | Event::DocumentStart(..) => {
                     self.anchors.clear();
-                    (self.seen, self.copied) = (Cost::default(), Cost::default());
+                    (self.seen, self.counted, self.copied) = Default::default();
+                    self.spend(Cost { nodes: 0, bytes: DOCUMENT_BYTES }, self.line(span.start.line()))?;
                 }
                 Event::DocumentEnd => {}
                 Event::StreamEnd => return Ok(None),
                 event => {
                     let line = self.line(span.start.line());
                     let value = self.node(event, span, 0)?;
+                    self.count(line)?;
                     return Ok(Some(Document { line, value, item_lines: std::mem::take(&mut self.item_lines) }));
                 }
             }
@@ -238,14 +257,11 @@ impl<'t> Reader<'t> {
         if depth > NESTING_MAX {
             return Err(too_deep(line));
         }
-        self.seen.nodes += 1;
-        if self.seen.nodes > NODES_MAX {
-            return Err(YamlError::new(line, format!("the document has more than {NODES_MAX} values")));
-        }
         let before = self.seen;
+        self.spend(Cost::node(), line)?;
         let (value, anchor) = match event {
             Event::Scalar(text, style, anchor, tag) => {
-                self.seen.bytes += text.len();
+                self.spend(Cost::text(&text), line)?;
                 (scalar::value(text, style, tag.as_deref()).map_err(|m| YamlError::new(line, m))?, anchor)
             }
             Event::SequenceStart(_, anchor, _) => (self.sequence(depth)?, anchor),
@@ -254,7 +270,7 @@ impl<'t> Reader<'t> {
             _ => return Err(YamlError::new(line, "not YAML: a value was expected")),
         };
         if anchor != 0 {
-            let cost = Cost { nodes: self.seen.nodes - before.nodes + 1, bytes: self.seen.bytes - before.bytes };
+            let cost = self.seen.since(before);
             self.pay(cost, line)?;
             self.anchors.insert(anchor, Anchored { value: value.clone(), cost });
         }
@@ -277,6 +293,7 @@ impl<'t> Reader<'t> {
         if depth == 1 {
             self.element_lines = lines;
         }
+        items.shrink_to_fit();
         Ok(Value::Array(items))
     }
 
@@ -306,6 +323,7 @@ impl<'t> Reader<'t> {
             return Err(YamlError::new(second, format!("key {key:?} stands here and on line {first}"))
                 .hint("remove one of the two"));
         }
+        self.spend(Cost::mapping(entries.len()), entries.first().map_or(self.offset + 1, |(_, line, _)| *line))?;
         let mut map = Map::new();
         let mut merges = merges.into_iter().peekable();
         for (position, (key, _, value)) in entries.into_iter().enumerate() {
@@ -327,9 +345,12 @@ impl<'t> Reader<'t> {
                 if scalar::is_merge_key(&text, style, tag.as_deref()) {
                     return Ok(None);
                 }
+                let cost = Cost::text(&text);
+                self.spend(cost, line)?;
                 let value = scalar::value(text, style, tag.as_deref()).map_err(|m| YamlError::new(line, m))?;
                 if anchor != 0 {
-                    self.anchors.insert(anchor, Anchored { value: value.clone(), cost: Cost::default() });
+                    self.pay(cost, line)?;
+                    self.anchors.insert(anchor, Anchored { value: value.clone(), cost });
                 }
                 value
             }
@@ -343,16 +364,32 @@ impl<'t> Reader<'t> {
         let Some(found) = self.anchors.get(&id) else {
             return Err(YamlError::new(line, "an alias stands inside the value it names"));
         };
-        let (cost, value) = (found.cost, found.value.clone());
-        self.pay(cost, line)?;
-        self.seen.nodes += cost.nodes;
-        self.seen.bytes += cost.bytes;
-        Ok(value)
+        self.pay(found.cost, line)?;
+        // Paid for first: it is there still.
+        Ok(self.anchors[&id].value.clone())
     }
 
+    /// Takes in what a value costs, before it is made.
+    fn spend(&mut self, cost: Cost, line: u32) -> Result<(), YamlError> {
+        self.seen = self.seen.and(cost);
+        if self.seen.nodes > NODES_MAX {
+            return Err(YamlError::new(line, format!("the document has more than {NODES_MAX} values")));
+        }
+        if self.seen.since(self.counted).exceeds(UNCOUNTED_MAX) { self.count(line) } else { Ok(()) }
+    }
+
+    fn count(&mut self, line: u32) -> Result<(), YamlError> {
+        let new = self.seen.since(std::mem::replace(&mut self.counted, self.seen));
+        if self.meter.count(new) {
+            return Ok(());
+        }
+        Err(YamlError::new(line, "all documents together have more values than can be read"))
+    }
+
+    /// Takes in what a copy costs, before it is made.
     fn pay(&mut self, cost: Cost, line: u32) -> Result<(), YamlError> {
-        self.copied.nodes += cost.nodes;
-        self.copied.bytes += cost.bytes;
+        self.spend(cost, line)?;
+        self.copied = self.copied.and(cost);
         if self.copied.nodes > ALIAS_NODES_MAX || self.copied.bytes > ALIAS_BYTES_MAX {
             let limits = format!("{ALIAS_NODES_MAX} values or {ALIAS_BYTES_MAX} bytes");
             return Err(YamlError::new(line, format!("the document's aliases expand to more than {limits}"))

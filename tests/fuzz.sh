@@ -3,7 +3,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-readonly TARGETS=(manifests commands webhooks)
+readonly TARGETS=(manifests identities commits mirrors commands webhooks comments stores)
 readonly USAGE=64
 
 help() {

@@ -137,7 +137,7 @@ for binary in $(test_binaries); do
     fi
     part "tests/$binary" cargo test --locked --test "$binary"
 done
-part "fuzz targets, short run" tests/fuzz.sh --seconds 20
+part "fuzz targets, short run" tests/fuzz.sh --seconds 10
 part "documentation" env RUSTDOCFLAGS=-Dwarnings cargo doc -q --locked --no-deps
 
 say "everything passed in $SECONDS s"

@@ -198,7 +198,7 @@ impl Driver {
         for effect in effects {
             match effect {
                 Effect::StartMember(cluster, _) => {
-                    let events = self.members.connect(&cluster, &self.core.world().source);
+                    let events = self.members.connect(&cluster, &self.core.world().source.name);
                     self.heard.extend(events.into_iter().map(Event::Member));
                 }
                 Effect::Tell(cluster, command) => {

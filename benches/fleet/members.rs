@@ -66,7 +66,7 @@ impl Members {
                 next.mind.take_parent(parent.clone());
             }
             for live in there.flat_map(|there| there.objects.values()) {
-                next.mind.remember(live.clone());
+                next.mind.see(live.clone());
             }
             *member = next;
         }
@@ -86,7 +86,7 @@ impl Members {
             for desired in order.manifests.iter() {
                 member.version += 1;
                 let live = live(desired, placement, member.version);
-                member.mind.remember(live);
+                member.mind.see(live);
             }
         }
         Self::Planned(members)
@@ -100,9 +100,11 @@ impl Members {
                 version: Some("v1.36.0".to_owned()),
                 holds: BTreeMap::new(),
                 inventory: BTreeMap::new(),
+                kept: BTreeMap::new(),
             },
             Self::Planned(members) => {
                 let member = members.entry(cluster.clone()).or_insert_with(|| Member::new(cluster, source));
+                member.list();
                 member.mind.announce(Some("v1.36.0".to_owned()))
             }
         };
@@ -147,19 +149,24 @@ impl Members {
 
 impl Member {
     fn new(cluster: &ClusterName, source: &str) -> Self {
-        Self {
-            mind: Mind::new(cluster.clone(), source.to_owned(), true),
-            writes: 0,
-            version: 0,
-            there: None,
-            told: false,
+        Self { mind: Mind::new(cluster.clone(), source.into(), true), writes: 0, version: 0, there: None, told: false }
+    }
+
+    /// Lists what the task begins to watch.
+    fn list(&mut self) {
+        for (kind, _) in self.mind.take_unwatched() {
+            let objects = self.there.iter().flat_map(|there| there.objects.iter());
+            let of_kind = objects.filter(|(key, _)| key.group == kind.group && key.kind == kind.kind);
+            of_kind.for_each(|(_, live)| self.mind.see(live.clone()));
+            self.mind.list_done(&kind);
         }
     }
 
     fn work(&mut self, now: Timestamp) -> Vec<Event> {
         self.told = false;
         loop {
-            let tasks = self.mind.tasks(now, |_| true);
+            self.list();
+            let tasks = self.mind.tasks(now);
             if tasks.is_empty() {
                 break;
             }

@@ -42,6 +42,12 @@ pub const COMMIT: &str = "gitfleet.io/commit";
 /// Written on an inventory: the hash of the snapshot. Written on an entry of a snapshot: the object's digest. Written on
 /// an approval request: what a yes is a yes to.
 pub const DIGEST: &str = "gitfleet.io/digest";
+
+/// Written on inventories: that a person paused the placement, as JSON; survives a lost store.
+pub const PAUSED: &str = "gitfleet.io/paused";
+
+/// Written on inventories: the snapshot that was rolled back or rejected and is not rolled out again, as JSON; survives a lost store.
+pub const HELD: &str = "gitfleet.io/held";
 /// Written on an inventory: the index of the snapshot that the member holds completely.
 pub const SNAPSHOT_INDEX: &str = "gitfleet.io/snapshot-index";
 
@@ -155,7 +161,7 @@ fn count_or_percent(value: &str) -> Result<(), String> {
 
 fn approvers(value: &str) -> Result<(), String> {
     let fits = |entry: &str| match entry.split_once(':') {
-        Some(("user", name)) => !name.is_empty() && !name.contains(char::is_whitespace),
+        Some(("user" | "token", name)) => !name.is_empty() && !name.contains(char::is_whitespace),
         Some(("team", team)) => team.split_once('/').is_some_and(|(org, name)| !org.is_empty() && !name.is_empty()),
         Some(("permission", level)) => matches!(level, "write" | "admin" | "maintain"),
         _ => false,
@@ -163,7 +169,7 @@ fn approvers(value: &str) -> Result<(), String> {
     if value.split(',').map(str::trim).all(fits) {
         Ok(())
     } else {
-        Err("a comma list of user:NAME, team:ORG/NAME and permission:write".to_owned())
+        Err("a comma list of user:NAME, token:NAME, team:ORG/NAME and permission:write".to_owned())
     }
 }
 

@@ -9,6 +9,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::check::FieldError;
+use super::identity::identify;
 use super::object::Metadata;
 use super::table::PLACEMENT_GROUP;
 use crate::model::kinds;
@@ -74,6 +75,9 @@ impl Room {
         let wanted = [("/apiVersion", "apiVersion"), ("/kind", "kind"), ("/metadata/name", "metadata.name")];
         let missing = wanted.into_iter().filter(|(pointer, _)| text(pointer).is_empty());
         let mut complaints: Vec<String> = missing.map(|(_, field)| format!("{field} is missing")).collect();
+        if complaints.is_empty() {
+            complaints.extend(identify(object).err().map(|error| format!("{}: {}", error.field, error.message)));
+        }
         complaints.extend(malformed_metadata(object).map(|(field, why)| format!("{field}: {why}")));
         let group = text("/apiVersion").split_once('/').map_or("", |(group, _)| group);
         let (object_kind, own) = (text("/kind"), text("/metadata/namespace"));
@@ -149,6 +153,21 @@ pub fn entries(envelope: &Value) -> Result<Vec<(String, Value)>, (String, String
     .collect()
 }
 
+/// Returns what is wrong with the identities of the objects in an annotated ConfigMap: by its files alone, whoever selects it.
+/// The envelopes of a kind of their own are checked with the rest of them.
+pub fn identity_errors(envelope: &Value) -> Vec<FieldError> {
+    if room(envelope) != Some(Room::Both) {
+        return Vec::new();
+    }
+    let data = envelope.get("data").and_then(Value::as_object).into_iter().flatten();
+    let wrong = data.filter_map(|(entry, value)| {
+        let error = identify(&one_document(value).ok()?).err()?;
+        let message = format!("{}: {}", error.field, error.message);
+        Some(FieldError { message, field: format!("data.{entry}"), ..error })
+    });
+    wrong.collect()
+}
+
 /// Reads the one document that an entry of a ConfigMap is.
 fn one_document(value: &Value) -> Result<Value, String> {
     let mut documents = yaml::parse_documents(value.as_str().unwrap_or_default());
@@ -216,6 +235,9 @@ mod tests {
             ("ConfigMap", object("ConfigMap", ""), "metadata.namespace is missing"),
             ("ConfigMap", object("Unknown", "other"), "the envelope is not"),
             ("ConfigMap", json!({"kind": "Secret"}), "apiVersion is missing"),
+            ("ConfigMap", object("../prod/secret", "app"), "kind: \"../prod/secret\" is no kind"),
+            ("ResourceEnvelope", object("../prod/secret", "app"), "kind: \"../prod/secret\" is no kind"),
+            ("ClusterResourceEnvelope", object("x/y", ""), "kind: \"x/y\" is no kind"),
             ("ConfigMap", labelled_by_number(), "metadata.labels: the value of a is not text"),
             ("ResourceEnvelope", labelled_by_number(), "metadata.labels: the value of a is not text"),
         ];

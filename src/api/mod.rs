@@ -9,6 +9,7 @@ pub mod condition;
 mod crd;
 pub mod envelope;
 pub mod eviction;
+pub mod identity;
 pub mod object;
 pub mod ocm;
 mod ocm_results;
@@ -26,3 +27,6 @@ pub use crd::{crds, placement_decision_crd};
 
 /// The field manager of every server-side apply.
 pub const FIELD_MANAGER: &str = "gitfleet";
+
+/// The namespace on members that holds the inventories: reserved, so nothing that is placed is it or lies in it.
+pub const RESERVED_NAMESPACE: &str = "gitfleet-system";

@@ -7,41 +7,36 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use bytes::Bytes;
-use http::HeaderValue;
-use http::header::{AUTHORIZATION, CONTENT_TYPE};
-use secrecy::{ExposeSecret as _, SecretString};
+use secrecy::SecretString;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::Daemon;
-use crate::config::Configuration;
-use crate::http::{CHANGES_PATH, COMMANDS_PATH, EXPLAIN_PATH, JOURNAL_PATH, JournalPage, RECORDS_PATH};
-use crate::model::commands::{Command, Done, Refusal};
+use super::server::{ANSWER_TIMEOUT, Server};
+use super::{Daemon, person};
+use crate::config::{Configuration, read_secret};
+use crate::http::{CHANGES_PATH, JOURNAL_PATH, JournalPage};
 use crate::model::decisions::{DecisionsRecord, HubRecord};
-use crate::model::explanation::{Explained, Query};
 use crate::model::id::{ClusterName, PlacementKey};
 use crate::model::ocm::OcmPlacementRecord;
 use crate::model::records::{
-    Binding, ClusterRecord, JournalEntry, PlacementRecord, PolicySnapshot, ResourceSnapshot, SourceRecord, WorkStatus,
+    Binding, ClusterRecord, JournalEntry, PlacementRecord, PolicySnapshot, ResourceSnapshot, SourceRecord, StoreRecord,
+    WorkStatus,
 };
 use crate::model::runs::{RunRecord, Runs};
 use crate::store::embedded::EmbeddedStore;
 use crate::store::records::{
     self, BINDING_PREFIX, CLUSTER_PREFIX, DECISIONS_PREFIX, HUB_PREFIX, OCM_PREFIX, PLACEMENT_PREFIX, POLICY_PREFIX,
-    RUN_PREFIX, SNAPSHOT_PREFIX, SOURCE_PREFIX, WORK_PREFIX,
+    RUN_PREFIX, SNAPSHOT_PREFIX, SOURCE_PREFIX, STORE_KEY, WORK_PREFIX,
 };
 use crate::store::{self, JOURNAL_ENTRIES_MAX, Store as _};
 
-/// How long one answer of the daemon may take, long polls excepted.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long the daemon may keep a question for changes.
 const CHANGES_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Where records come from.
 pub enum Source {
     /// A running daemon.
-    Daemon(String),
+    Daemon(Server),
     /// The store of a configuration, which no process holds.
     Store(PathBuf),
 }
@@ -49,6 +44,8 @@ pub enum Source {
 /// All records at one moment, typed.
 #[derive(Default)]
 pub struct Books {
+    /// What the store says of itself.
+    pub store: Option<StoreRecord>,
     /// The source.
     pub source: SourceRecord,
     /// Placements.
@@ -76,18 +73,31 @@ pub struct Books {
 /// Finds where the records are: `--server`, else the daemon of the configuration, else its store.
 ///
 /// # Errors
-/// The configuration cannot be read.
+/// The configuration or the token's file cannot be read.
 pub fn locate(daemon: &Daemon) -> anyhow::Result<Source> {
-    if let Some(server) = &daemon.server {
-        return Ok(Source::Daemon(server.clone()));
-    }
-    let Some(path) = &daemon.config else {
-        return Ok(Source::Daemon(crate::config::HTTP_LISTEN_DEFAULT.to_owned()));
+    let configuration = daemon.config.as_deref().map(load_configuration).transpose()?;
+    let address = match (&daemon.server, &configuration) {
+        (Some(server), _) => server.clone(),
+        (None, None) => crate::config::HTTP_LISTEN_DEFAULT.to_owned(),
+        (None, Some(configuration)) => match EmbeddedStore::open_read_only(&configuration.store.path) {
+            Err(store::Error::Locked { .. }) => configuration.http.listen.to_string(),
+            _ => return Ok(Source::Store(configuration.store.path.clone())),
+        },
     };
-    let configuration = load_configuration(path)?;
-    match EmbeddedStore::open_read_only(&configuration.store.path) {
-        Err(store::Error::Locked { .. }) => Ok(Source::Daemon(configuration.http.listen.to_string())),
-        _ => Ok(Source::Store(configuration.store.path)),
+    let token = daemon.token(configuration.as_ref().map(|configuration| configuration.store.path.as_path()))?;
+    Ok(Source::Daemon(Server::new(&address, token)))
+}
+
+impl Daemon {
+    /// Returns the token that a daemon knows this person by: the one that is named, else what the daemon of this store left.
+    fn token(&self, store: Option<&Path>) -> anyhow::Result<Option<SecretString>> {
+        if let Some(path) = &self.token_file {
+            return Ok(Some(read_secret(path)?));
+        }
+        let named = std::env::var("GITFLEET_TOKEN").ok().filter(|token| !token.is_empty());
+        // It is for the daemon's own user: others have none, and may read where no token is needed.
+        let left = || read_secret(&person::token_path(store?)).ok();
+        Ok(named.map(SecretString::from).or_else(left))
     }
 }
 
@@ -107,7 +117,7 @@ impl Source {
     /// The daemon does not answer, or the store cannot be read.
     pub fn read(&self) -> anyhow::Result<Books> {
         let entries = match self {
-            Self::Daemon(address) => from_daemon(address)?,
+            Self::Daemon(server) => server.records()?,
             Self::Store(path) => from_store(path)?,
         };
         Books::of(&entries)
@@ -119,13 +129,13 @@ impl Source {
     /// The daemon does not answer, or the store cannot be read.
     pub fn journal(&self, placement: Option<&PlacementKey>) -> anyhow::Result<Vec<JournalEntry>> {
         match self {
-            Self::Daemon(address) => journal_of(|after| {
+            Self::Daemon(server) => journal_of(|after| {
                 let mut parameters = form_urlencoded::Serializer::new(String::new());
                 parameters.append_pair("after", &after.to_string());
                 if let Some(placement) = placement {
                     parameters.append_pair("placement", &placement.to_string());
                 }
-                let answer = ask(address, &format!("{JOURNAL_PATH}?{}", parameters.finish()), ANSWER_TIMEOUT)?;
+                let answer = server.ask(&format!("{JOURNAL_PATH}?{}", parameters.finish()), ANSWER_TIMEOUT)?;
                 serde_json::from_value(answer).context("the daemon's answer is no journal")
             }),
             Self::Store(path) => {
@@ -144,8 +154,8 @@ impl Source {
     /// The daemon does not answer.
     pub fn wait(&self, version: u64) -> anyhow::Result<u64> {
         match self {
-            Self::Daemon(address) => {
-                let answer = ask(address, &format!("{CHANGES_PATH}?after={version}"), CHANGES_TIMEOUT)?;
+            Self::Daemon(server) => {
+                let answer = server.ask(&format!("{CHANGES_PATH}?after={version}"), CHANGES_TIMEOUT)?;
                 answer["version"].as_u64().context("the daemon's answer has no version")
             }
             Self::Store(_) => bail!("no daemon runs, so nothing changes; start one with `gitfleet run`"),
@@ -175,90 +185,6 @@ fn from_store(path: &Path) -> anyhow::Result<Vec<(String, Value)>> {
     Ok(entries)
 }
 
-fn from_daemon(address: &str) -> anyhow::Result<Vec<(String, Value)>> {
-    let answer = ask(address, RECORDS_PATH, ANSWER_TIMEOUT)?;
-    serde_json::from_value(answer["records"].clone()).context("the daemon's answer is not a list of records")
-}
-
-/// Asks the daemon, and takes every answer but success for an error.
-fn ask(address: &str, path: &str, timeout: Duration) -> anyhow::Result<Value> {
-    let address = bare(address);
-    let (status, body) = send(address, http::Request::get(uri(address, path)?), Bytes::new(), timeout)?;
-    anyhow::ensure!(
-        status.is_success(),
-        "asking the daemon at {address}: it answered {status}: {}",
-        String::from_utf8_lossy(&body)
-    );
-    serde_json::from_slice(&body).with_context(|| format!("the answer of the daemon at {address} is not JSON"))
-}
-
-fn bare(address: &str) -> &str {
-    address.trim_start_matches("http://").trim_end_matches('/')
-}
-
-fn uri(address: &str, path: &str) -> anyhow::Result<http::Uri> {
-    format!("http://{address}{path}").parse().with_context(|| format!("{address} is no address"))
-}
-
-/// Sends a request. Loopback and plain HTTP: whoever exposes the daemon puts a proxy in front.
-fn send(
-    address: &str,
-    request: http::request::Builder,
-    body: Bytes,
-    timeout: Duration,
-) -> anyhow::Result<(http::StatusCode, Bytes)> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let request = request.body(http_body_util::Full::new(body))?;
-    let question = async {
-        let client = hyper_util::client::legacy::Client::builder(hyper_util::rt::TokioExecutor::new()).build_http();
-        let answer = client.request(request).await?;
-        let status = answer.status();
-        anyhow::Ok((status, http_body_util::BodyExt::collect(answer.into_body()).await?.to_bytes()))
-    };
-    let asked = runtime.block_on(async { tokio::time::timeout(timeout, question).await });
-    asked.map_err(|_| anyhow::anyhow!("no answer within {} s", timeout.as_secs())).flatten().with_context(|| {
-        format!("asking the daemon at {address} (is `gitfleet run` running there? name its configuration with -c, or its address with --server)")
-    })
-}
-
-/// Tells the daemon to do something; returns what came of it, or why it refused.
-///
-/// # Errors
-/// The daemon does not answer, does not know the token, or does not understand.
-pub fn tell(address: &str, token: &SecretString, command: &Command) -> anyhow::Result<Result<Done, Refusal>> {
-    let address = bare(address);
-    let mut bearer = HeaderValue::try_from(format!("Bearer {}", token.expose_secret()))
-        .map_err(|_| anyhow::anyhow!("the token has characters that no token has"))?;
-    bearer.set_sensitive(true);
-    let request = http::Request::post(uri(address, COMMANDS_PATH)?)
-        .header(AUTHORIZATION, bearer)
-        .header(CONTENT_TYPE, "application/json");
-    let (status, body) = send(address, request, serde_json::to_vec(command)?.into(), ANSWER_TIMEOUT)?;
-    if status.is_success() {
-        return Ok(Ok(serde_json::from_slice(&body).context("the daemon's answer does not say what was done")?));
-    }
-    if let Ok(refusal) = serde_json::from_slice::<Refusal>(&body) {
-        return Ok(Err(refusal));
-    }
-    let said: Value = serde_json::from_slice(&body).unwrap_or_default();
-    let words = said["message"].as_str().map_or_else(|| String::from_utf8_lossy(&body).into_owned(), str::to_owned);
-    bail!("the daemon at {address} answered {status}: {words}")
-}
-
-/// Asks the daemon why a placement has the clusters it has.
-///
-/// # Errors
-/// The daemon does not answer, or knows no such placement.
-pub fn ask_explain(address: &str, query: &Query) -> anyhow::Result<Explained> {
-    let mut parameters = form_urlencoded::Serializer::new(String::new());
-    parameters.append_pair("placement", &query.placement);
-    if let Some(kind) = &query.kind {
-        parameters.append_pair("kind", kind);
-    }
-    let answer = ask(address, &format!("{EXPLAIN_PATH}?{}", parameters.finish()), ANSWER_TIMEOUT)?;
-    serde_json::from_value(answer).context("the daemon's answer is no explanation")
-}
-
 impl Books {
     fn of(entries: &[(String, Value)]) -> anyhow::Result<Self> {
         let mut books = Self::default();
@@ -272,7 +198,9 @@ impl Books {
         fn typed<T: DeserializeOwned>(value: &Value) -> serde_json::Result<T> {
             T::deserialize(value)
         }
-        if key.starts_with(SOURCE_PREFIX) {
+        if key == STORE_KEY {
+            self.store = Some(typed(value)?);
+        } else if key.starts_with(SOURCE_PREFIX) {
             self.source = typed(value)?;
         } else if key.starts_with(PLACEMENT_PREFIX) {
             self.placements.push(typed(value)?);

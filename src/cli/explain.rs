@@ -102,7 +102,7 @@ fn explained(args: &Args) -> anyhow::Result<Explained> {
     let query = Query { placement: args.placement.clone(), kind: args.kind.clone() };
     let Some(repo) = &args.repo else {
         return match books::locate(&args.daemon)? {
-            Source::Daemon(address) => books::ask_explain(&address, &query),
+            Source::Daemon(server) => server.explain(&query),
             Source::Store(_) => {
                 let configuration =
                     books::load_configuration(args.daemon.config.as_deref().unwrap_or_else(|| "".as_ref()))?;

@@ -11,6 +11,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use super::books::load_configuration;
 use super::exit::Exit;
 use super::output::{self, Terminal};
+use super::proxy;
 use crate::config::{Configuration, read_webhook_secrets};
 use crate::engine::console;
 use crate::forge::{Ability, Admin, Error, HookRepair, Kind, Known, Result as ForgeResult, Settings};
@@ -69,16 +70,18 @@ impl Forge {
     /// # Errors
     /// The configuration cannot be read, or the host cannot be asked.
     pub fn run(&self) -> anyhow::Result<Exit> {
+        let (Self::Check(Check { config }) | Self::Setup(Setup { config, .. })) = self;
+        let configuration = load_configuration(config)?;
+        proxy::heed(configuration.proxy)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         match self {
-            Self::Check(args) => {
-                let configuration = load_configuration(&args.config)?;
+            Self::Check(_) => {
                 let rows = runtime.block_on(check(&configuration))?;
                 let is_bad = rows.iter().any(|row| row.state == State::Missing);
                 output::print(&output::render_table(&table(rows), Terminal::of_stdout()))?;
                 Ok(if is_bad { Exit::NotAsWished } else { Exit::Done })
             }
-            Self::Setup(args) => runtime.block_on(setup(&load_configuration(&args.config)?, &args.url, args.dry_run)),
+            Self::Setup(args) => runtime.block_on(setup(&configuration, &args.url, args.dry_run)),
         }
     }
 }

@@ -2,15 +2,18 @@
 
 mod rbac;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, bail, ensure};
 use serde_json::json;
 
+use super::books::load_configuration;
 use super::exit::Exit;
 use super::output;
 use crate::cluster::bootstrap::{Admin, TokenSource};
+use crate::engine::commit::{self, read_folder};
+use crate::engine::plan::needs::Needs;
 use rbac::{Grant, Resource};
 
 /// Shortest life of a token that API servers grant.
@@ -25,7 +28,7 @@ pub enum Member {
 
 /// Options of `member bootstrap`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "First: gitfleet member bootstrap NAME | kubectl --context NAME apply -f -
+#[command(after_help = "First: gitfleet member bootstrap NAME --repo DIR | kubectl --context NAME apply -f -
 Then:  gitfleet member bootstrap NAME -o kubeconfig --kubeconfig ADMIN --context NAME >NAME.kubeconfig
 docs/deploy.md says what narrowing costs.")]
 pub struct Bootstrap {
@@ -34,6 +37,15 @@ pub struct Bootstrap {
     /// What to print.
     #[arg(short, long, value_enum, default_value = "rbac")]
     output: Print,
+    /// The folder with the tree: grants what its placements deliver, each resource where it goes, and nothing else.
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["resources", "namespaces", "all_kinds"])]
+    repo: Option<PathBuf>,
+    /// The daemon's configuration, where its source is a folder or repository on this machine: stands for --repo.
+    #[arg(short, long, value_name = "FILE", conflicts_with_all = ["repo", "resources", "namespaces", "all_kinds"])]
+    config: Option<PathBuf>,
+    /// Grant every kind, also those that no placement delivers yet. Whoever has the kubeconfig is an administrator then.
+    #[arg(long, conflicts_with = "resources")]
+    all_kinds: bool,
     /// Only these resources, as RBAC names them: `deployments.apps,services,widgets.example.com`. Kinds that Kubernetes knows
     /// may be given as `Deployment.apps`.
     #[arg(long, value_name = "RESOURCE[.GROUP]", value_delimiter = ',', value_parser = Resource::parse)]
@@ -82,23 +94,53 @@ fn lifetime(text: &str) -> Result<Duration, String> {
 pub fn run(what: &Member) -> anyhow::Result<Exit> {
     let Member::Bootstrap(args) = what;
     match args.output {
-        Print::Rbac => output::print(&args.manifests()),
+        Print::Rbac => output::print(&args.manifests()?),
         Print::Kubeconfig => output::print(&args.kubeconfig()?),
     }
 }
 
 impl Bootstrap {
-    fn manifests(&self) -> String {
-        let grant = Grant {
-            resources: &self.resources,
-            namespaces: &self.namespaces,
-            allow_rbac: self.allow_rbac,
-            facts: !self.no_facts,
+    fn manifests(&self) -> anyhow::Result<String> {
+        let mut head =
+            vec![format!("# What gitfleet may do on the member {}; docs/deploy.md explains each line.\n", self.name)];
+        let objects = if let Some(folder) = self.tree()? {
+            let needs = needs(&folder)?;
+            let folder = folder.display();
+            head.push(format!("# For what the placements of {folder} deliver: run it again when they deliver more.\n"));
+            if needs.has_rbac() && !self.allow_rbac {
+                let advice = "the placements deliver roles or bindings: Kubernetes lets gitfleet grant only what it has \
+                              itself; --allow-rbac lets it grant anything, docs/deploy.md says what that means";
+                head.push(format!("# NOTE: {advice}.\n"));
+                eprintln!("note: {advice}");
+            }
+            rbac::least(&needs, self.allow_rbac, !self.no_facts)
+        } else {
+            ensure!(
+                self.all_kinds || !self.resources.is_empty(),
+                "what shall {} allow? Name the repository with --repo DIR, so that it is what its placements need; \
+                 or the resources with --resources; or everything with --all-kinds",
+                self.name
+            );
+            let grant = Grant {
+                resources: &self.resources,
+                namespaces: &self.namespaces,
+                allow_rbac: self.allow_rbac,
+                facts: !self.no_facts,
+            };
+            grant.objects()
         };
-        let head = format!("# What gitfleet may do on the member {}; docs/deploy.md explains each line.\n", self.name);
-        let objects = grant.objects();
         let documents = objects.iter().map(|object| format!("---\n{}", crate::yaml::to_string(object)));
-        std::iter::once(head).chain(documents).collect()
+        Ok(head.into_iter().chain(documents).collect())
+    }
+
+    /// Returns the folder with the tree, where one is named.
+    fn tree(&self) -> anyhow::Result<Option<PathBuf>> {
+        let Some(file) = &self.config else { return Ok(self.repo.clone()) };
+        let source = load_configuration(file)?.source;
+        let folder = source.local().with_context(|| {
+            format!("the source {} is on no disk of this machine: clone it, and name the clone with --repo", source.url)
+        })?;
+        Ok(Some(folder.join(&source.path)))
     }
 
     fn kubeconfig(&self) -> anyhow::Result<String> {
@@ -122,6 +164,21 @@ impl Bootstrap {
             "current-context": name,
         })))
     }
+}
+
+/// Returns what the placements of a folder deliver.
+fn needs(folder: &Path) -> anyhow::Result<Needs> {
+    let tree = match read_folder(folder) {
+        Ok(tree) => tree,
+        Err(commit::Error::Refused(errors)) => {
+            let lines: Vec<String> = errors.iter().map(|error| format!("  {error}")).collect();
+            bail!("{} has errors, so nobody knows what is delivered:\n{}", folder.display(), lines.join("\n"))
+        }
+        Err(commit::Error::Git(error)) => return Err(error.into()),
+    };
+    Needs::of(&tree).map_err(|errors| {
+        anyhow::anyhow!("nobody knows what all placements of {} deliver:\n  {}", folder.display(), errors.join("\n  "))
+    })
 }
 
 #[cfg(test)]

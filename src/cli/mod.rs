@@ -12,10 +12,14 @@ mod get;
 mod member;
 mod person;
 mod plan;
+mod proxy;
 mod run;
 mod schedule;
+mod server;
 mod simulate;
+mod source;
 mod status;
+mod store;
 mod tell;
 mod validate;
 
@@ -79,6 +83,12 @@ enum Command {
     /// Print what other tools need of the records.
     #[command(subcommand)]
     Export(export::Export),
+    /// Say that a source that moved is the same one.
+    #[command(subcommand)]
+    Source(source::Source),
+    /// Back the store up, restore it, or go on after it was lost.
+    #[command(subcommand)]
+    Store(store::StoreCommand),
     /// Prepare a member cluster.
     #[command(subcommand)]
     Member(member::Member),
@@ -115,6 +125,9 @@ pub struct Daemon {
     /// The daemon's address.
     #[arg(long, value_name = "HOST:PORT", env = "GITFLEET_SERVER")]
     server: Option<String>,
+    /// File with the token that the daemon knows you by; else GITFLEET_TOKEN, else the one the daemon left in its store.
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
 }
 
 /// Runs the command line; returns the process's exit code.
@@ -149,6 +162,8 @@ pub fn main() -> Exit {
         Command::Rollback(args) => args.run(),
         Command::Retry(args) => args.run(),
         Command::Export(what) => export::run(&what),
+        Command::Source(what) => what.run(),
+        Command::Store(what) => store::run(&what),
         Command::Member(what) => member::run(&what),
         Command::Forge(what) => what.run(),
         Command::Crd => output::print(&crd()),
@@ -170,6 +185,6 @@ fn crd() -> String {
 
 /// Says on standard error what went wrong, with the whole chain, once.
 fn fail(error: &anyhow::Error) -> Exit {
-    eprintln!("error: {error:#}");
+    eprintln!("error: {}", crate::text::lines(&format!("{error:#}")));
     Exit::Error
 }

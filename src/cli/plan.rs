@@ -15,6 +15,7 @@ use crate::git;
 use crate::model::id::CommitId;
 use crate::model::manifest::InputError;
 use crate::model::plan::{OcmPlan, PlacementPlan, Plan, Resource};
+use crate::model::runs::DELETION_GATE;
 use crate::model::tree::Tree;
 use crate::report::pull::{COMMENT_CHARS_MAX, PullReport, plan_comment};
 use crate::report::tree::{Line, Style};
@@ -366,10 +367,8 @@ fn deletion_lines(placement: &PlacementPlan) -> Vec<Line> {
     if let Some(reason) = &placement.deletion_guard {
         let text = format!("  ! a person must approve this first: {reason}");
         lines.push(line(Style::Progressing, text));
-        if !placement.removed {
-            let hint = "    to do without, annotate the placement with gitfleet.io/deletion-guard: \"Off\"";
-            lines.push(line(Style::Muted, hint));
-        }
+        let hint = format!("    once it is in force: gitfleet approve {} {DELETION_GATE}", placement.name);
+        lines.push(line(Style::Muted, hint));
     }
     lines
 }

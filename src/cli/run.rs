@@ -1,29 +1,38 @@
 //! `gitfleet run`: the daemon.
 
-use std::path::{Path, PathBuf};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
 
 use super::books::load_configuration;
 use super::exit::Exit;
-use super::person;
-use crate::config::{Configuration, read_secret, read_webhook_secrets};
+use super::{person, proxy};
+use crate::config::{self, Configuration, read_secret, read_webhook_secrets};
 use crate::engine::hall::{Asked, Hall};
+use crate::engine::supervise::{Supervisor, words_of};
 use crate::engine::{clock, console};
 use crate::http::tokens::Tokens;
-use crate::http::{self, Hooks, Shared};
+use crate::http::{self, Access, Hooks, Shared, Turns};
+use crate::model::commands::Grant;
 use crate::model::forge::ForgeEvent;
 use crate::report::converge::Converged;
 use crate::store::{self, embedded::EmbeddedStore};
-use crate::telemetry::metrics::Metrics;
+use crate::telemetry::metrics::{Metrics, Part};
 
 /// How long `--once` waits by default for timers and rollouts to end.
 const ONCE_TIMEOUT_DEFAULT: &str = "90s";
 /// How long members' requests in flight may take to end after a signal.
 const SHUTDOWN_MAX: Duration = Duration::from_secs(5);
+
+/// Pause before an address that could not be listened on again is tried again.
+const LISTEN_RETRY: Duration = Duration::from_secs(1);
 
 /// The name under which the plugin generator of Argo CD reads decisions.
 const PLUGIN: &str = "decisions.tokenFile";
@@ -56,45 +65,18 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
 /// Runs the command.
 pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let configuration = load_configuration(&args.config)?;
-    let store = Arc::new(open_store(&configuration.store.path)?);
+    proxy::heed(configuration.proxy)?;
+    raise_open_files();
+    let store = Arc::new(open_store(&configuration.store)?);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let standing = runtime.block_on(async {
-        let metrics = Arc::new(Metrics::new());
-        let (version, changes) = watch::channel(0);
-        let (stopper, stop) = watch::channel(false);
-        let (questions, asked) = mpsc::unbounded_channel();
-        let (instructions, told) = mpsc::unbounded_channel();
-        let (repository, known) = watch::channel(None);
-        let (hooks, hints) = hooks(&configuration, known)?.unzip();
-        let asked = Asked { questions: asked, instructions: told, instruct: instructions.clone(), hints, repository };
-        if !args.once {
-            let shared = Shared {
-                store: store.clone(),
-                metrics: Arc::clone(&metrics),
-                changes,
-                questions,
-                readers: Arc::new(readers(&configuration)?),
-                commanders: Arc::new(commanders(&configuration)?),
-                instructions,
-                hooks,
-            };
-            let listen = configuration.http.listen;
-            let listener = http::bind(listen)
-                .await
-                .with_context(|| format!("listening on {listen} (http.listen); is another daemon running there?"))?;
-            tokio::spawn(http::serve(listener, shared));
-        }
-        tokio::spawn(async move {
-            wait_for_signal().await;
-            tracing::info!("stopping");
-            // The hall may have ended by itself.
-            let _ = stopper.send(true);
-        });
-        let hall = Hall::open(configuration, store, metrics, version, asked)?;
-        anyhow::Ok(hall.run(stop, args.once.then_some(args.timeout)).await)
-    });
+    let once = args.once.then_some(args.timeout);
+    // The engine's loop is not begun again in the same process: its state is rebuilt from the store by a new one.
+    let ended = catch_unwind(AssertUnwindSafe(|| runtime.block_on(live(configuration, store, once))));
     runtime.shutdown_timeout(SHUTDOWN_MAX);
-    let standing = standing?;
+    let standing = ended.unwrap_or_else(|panic| {
+        let words = words_of(panic.as_ref());
+        anyhow::bail!("the daemon ended by an error of gitfleet's own ({words}); what it decided is in its store: start it again, and please report it")
+    })?;
     if !args.once {
         return Ok(Exit::Done);
     }
@@ -104,6 +86,111 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     Ok(Exit::from(&standing))
 }
 
+/// Open files that a daemon needs at least: its connections, one for each member, and those of git and the store.
+const OPEN_FILES_MIN: u64 = 1024;
+
+/// Takes all the open files the system gives. Too few are no reason to end: most fleets need less.
+fn raise_open_files() {
+    match http::raise_open_files() {
+        Ok(files) if files >= OPEN_FILES_MIN => {}
+        Ok(files) => tracing::warn!(files, at_least = OPEN_FILES_MIN, "few files may be opened; raise `ulimit -n`"),
+        Err(error) => tracing::warn!(%error, "the limit of open files cannot be raised"),
+    }
+}
+
+fn access(http: &config::Http) -> Access {
+    Access {
+        read_needs_token: http.read_needs_token(),
+        on_loopback: http.listen.ip().is_loopback(),
+        hosts: http.hosts.clone().into(),
+    }
+}
+
+/// Listens where the configuration says, and serves what is to be had there.
+async fn listen(http: &config::Http, shared: &Shared, supervisor: &Supervisor) -> anyhow::Result<()> {
+    let bind = async |address: SocketAddr, field: &str| {
+        let bound = http::bind(address).await;
+        bound.with_context(|| format!("listening on {address} ({field}); is another daemon running there?"))
+    };
+    let main = bind(http.listen, "http.listen").await?;
+    if let Some(address) = http.webhook_listen {
+        let listener = bind(address, "http.webhookListen").await?;
+        tokio::spawn(serve(listener, http::webhooks(shared.clone()), supervisor.clone(), Arc::clone(&shared.metrics)));
+    }
+    let router = http::router(shared.clone(), http.webhook_listen.is_none());
+    tokio::spawn(serve(main, router, supervisor.clone(), Arc::clone(&shared.metrics)));
+    Ok(())
+}
+
+/// Lives until a signal comes or, with `once`, until nothing is left to happen or so long. Returns how things stand then.
+async fn live(
+    configuration: Configuration,
+    store: Arc<EmbeddedStore>,
+    once: Option<Duration>,
+) -> anyhow::Result<Converged> {
+    let metrics = Arc::new(Metrics::new());
+    let supervisor = Supervisor::new(Arc::default(), Arc::clone(&metrics));
+    let (version, changes) = watch::channel(0);
+    let (stopper, stop) = watch::channel(false);
+    let (questions, asked) = mpsc::unbounded_channel();
+    let (instructions, told) = mpsc::unbounded_channel();
+    let (previews, previewed) = mpsc::unbounded_channel();
+    let (repository, known) = watch::channel(None);
+    let (hooks, hints) = hooks(&configuration, known)?.unzip();
+    let instruct = instructions.clone();
+    let asked = Asked { questions: asked, instructions: told, previews: previewed, instruct, hints, repository };
+    if once.is_none() {
+        let shared = Shared {
+            store: store.clone(),
+            metrics: Arc::clone(&metrics),
+            health: Arc::clone(supervisor.health()),
+            changes,
+            questions,
+            readers: Arc::new(readers(&configuration)?),
+            commanders: Arc::new(commanders(&configuration)?),
+            watchers: Arc::new(watchers(&configuration)?),
+            instructions,
+            previews,
+            grants: Arc::new(grants(&configuration)),
+            hooks,
+            access: access(&configuration.http),
+            turns: Turns::default(),
+        };
+        listen(&configuration.http, &shared, &supervisor).await?;
+    }
+    tokio::spawn(async move {
+        wait_for_signal().await;
+        tracing::info!("stopping");
+        // The hall may have ended by itself.
+        let _ = stopper.send(true);
+    });
+    let hall = Hall::open(configuration, store, metrics, version, asked, supervisor)?;
+    Ok(hall.run(stop, once).await)
+}
+
+/// Serves the HTTP interface; listens again at the same address where that ended by an error of ours.
+async fn serve(listener: TcpListener, router: axum::Router, supervisor: Supervisor, metrics: Arc<Metrics>) {
+    let Ok(address) = listener.local_addr() else { return http::serve(listener, router, metrics).await };
+    let mut watcher = supervisor.over(Part::Http, None);
+    let mut listener = Some(listener);
+    loop {
+        let mut pause = LISTEN_RETRY;
+        if let Some(listener) = listener.take() {
+            let life = http::serve(listener, router.clone(), Arc::clone(&metrics));
+            let Some(end) = watcher.live(life).await else { return };
+            pause = end.pause;
+        }
+        tokio::time::sleep(pause).await;
+        match http::bind(address).await {
+            Ok(again) => {
+                listener = Some(again);
+                watcher.begin_again();
+            }
+            Err(error) => tracing::error!(%error, %address, "cannot listen again; trying again"),
+        }
+    }
+}
+
 /// What deliveries of a forge are checked with, and what they hint at.
 type Hooked = (Hooks, mpsc::Receiver<ForgeEvent>);
 
@@ -111,7 +198,7 @@ type Hooked = (Hooks, mpsc::Receiver<ForgeEvent>);
 fn hooks(configuration: &Configuration, repository: watch::Receiver<Option<u64>>) -> anyhow::Result<Option<Hooked>> {
     let Some(forge) = &configuration.forge else { return Ok(None) };
     let Some(file) = &forge.webhook_secret_file else { return Ok(None) };
-    Ok(Some(Hooks::new(console::kind(forge.type_), read_webhook_secrets(file)?, repository, clock::now)))
+    Ok(Some(Hooks::new(console::kind(forge.type_), read_webhook_secrets(file)?, repository, clock::wall)))
 }
 
 /// Reads the tokens that may read decisions: that of the plugin generator, and those that may command.
@@ -134,11 +221,23 @@ fn commanders(configuration: &Configuration) -> anyhow::Result<Tokens> {
     Ok(Tokens::new(read.collect::<anyhow::Result<Vec<_>>>()?))
 }
 
+/// Reads the tokens that may read and nothing else.
+fn watchers(configuration: &Configuration) -> anyhow::Result<Tokens> {
+    let named = configuration.http.read_tokens.iter();
+    let read = named.map(|token| Ok((token.name.clone(), read_secret(&token.token_file)?)));
+    Ok(Tokens::new(read.collect::<anyhow::Result<Vec<_>>>()?))
+}
+
+/// Returns what those who command may do.
+fn grants(configuration: &Configuration) -> BTreeMap<String, Grant> {
+    configuration.http.tokens.iter().map(|token| (token.name.clone(), token.grant())).collect()
+}
+
 /// Opens the store for writing. A reader (`get`, `status`) holds its lock for a moment, which is waited for.
-pub(super) fn open_store(path: &Path) -> crate::store::Result<EmbeddedStore> {
+pub(super) fn open_store(settings: &config::Store) -> crate::store::Result<EmbeddedStore> {
     let mut tries = LOCK_WAIT_MAX.as_millis() / LOCK_PAUSE.as_millis();
     loop {
-        match EmbeddedStore::open(path) {
+        match EmbeddedStore::open_with(&settings.path, settings.journal_entries) {
             Err(store::Error::Locked { .. }) if tries > 0 => {
                 tries -= 1;
                 std::thread::sleep(LOCK_PAUSE);

@@ -11,6 +11,7 @@ use super::exit::Exit;
 use super::get::views;
 use super::output::{self, Terminal};
 use crate::engine::clock;
+use crate::model::records::StoreRecord;
 use crate::report::converge::converged;
 use crate::report::tree::{StatusView, status_lines};
 
@@ -80,6 +81,9 @@ fn show(books: &Books, terminal: Terminal) -> (String, Exit) {
     let (source, clusters, ocm) = (&books.source, &books.clusters, &books.ocm);
     let view = StatusView { source, branch: None, placements: &placements, clusters, ocm, now: clock::now() };
     let text = output::render_lines(&status_lines(&view), terminal);
+    if let Some(complaint) = books.store.as_ref().and_then(StoreRecord::complaint) {
+        return (format!("{complaint}\n\n{text}"), Exit::WaitingForPerson);
+    }
     let worst = placements.iter().map(|view| Exit::from(&converged(view))).fold(Exit::Done, Exit::and);
     let refused = !source.refused.is_empty()
         || source.failure.is_some()

@@ -1,23 +1,27 @@
 //! `approve`, `reject`, `pause`, `resume`, `rollback`, `retry`: what a person says goes to the daemon, or into its store where
 //! none runs.
 
-use std::path::PathBuf;
+use std::io::{self, BufRead as _, IsTerminal as _, Read as _};
 
 use anyhow::Context as _;
-use secrecy::SecretString;
 
-use super::books::{self, Source, load_configuration, locate};
+use super::books::{Source, load_configuration, locate};
 use super::exit::Exit;
 use super::{Daemon, output, person, run};
-use crate::config::read_secret;
 use crate::engine::clock;
-use crate::engine::obey::obey_in_store;
-use crate::model::commands::{Command, Done, Person, Refusal, Verb};
+use crate::engine::obey::{Authority, obey_in_store, preview_in_store};
+use crate::model::commands::{Command, Done, Person, Refusal, Verb, WaitingGate};
+use crate::model::id::ClusterName;
 use crate::model::runs::Surface;
 use crate::store::embedded::EmbeddedStore;
 
 /// What ends the help of every command that tells something.
 const EXIT_CODES: &str = "Exit codes: 0 done, 1 refused: nothing has changed, 2 error, 64 wrong usage.";
+
+/// Clusters that are listed before a person is asked.
+const CLUSTERS_SHOWN_MAX: usize = 10;
+/// Longest answer that is read, in bytes.
+const ANSWER_BYTES_MAX: u64 = 64;
 
 /// Options of `approve` and `reject`.
 #[derive(Debug, clap::Args)]
@@ -25,11 +29,15 @@ const EXIT_CODES: &str = "Exit codes: 0 done, 1 refused: nothing has changed, 2 
 pub struct AtGate {
     /// A run or an approval request, as `get approvals` names it; with stage `deletion` a placement. NAME or NAMESPACE/NAME.
     run: String,
-    /// The stage that waits; `deletion` for the deletion gate of a placement.
+    /// The stage that waits; `deletion` for the deletion gate of a placement. `approve` without one shows the gate that waits and
+    /// asks, on a terminal; elsewhere it is refused.
     stage: Option<String>,
     /// The digest that was shown, or how it begins: a gate that has become one of another is left alone.
     #[arg(long, value_name = "HEX", value_parser = digest)]
     digest: Option<String>,
+    /// On a terminal: do not ask, and approve what waits at that moment.
+    #[arg(long)]
+    yes: bool,
     #[command(flatten)]
     tell: Tell,
 }
@@ -77,7 +85,7 @@ pub struct Retry {
     tell: Tell,
 }
 
-/// What every command to the fleet takes.
+/// What every command takes that people tell.
 #[derive(Debug, clap::Args)]
 pub struct Tell {
     /// Why, in a word, for the record.
@@ -89,9 +97,6 @@ pub struct Tell {
     /// How to show what happened.
     #[arg(short, long, value_enum, default_value_t)]
     output: Answer,
-    /// File with the token that the daemon knows you by; else GITFLEET_TOKEN, else the one the daemon left in its store.
-    #[arg(long, value_name = "FILE")]
-    token_file: Option<PathBuf>,
     #[command(flatten)]
     daemon: Daemon,
 }
@@ -118,7 +123,20 @@ impl AtGate {
     /// Neither the daemon nor its store can be told.
     pub fn run(&self, verb: Verb) -> anyhow::Result<Exit> {
         let command = Command { stage: self.stage.clone(), digest: self.digest.clone(), ..blank(verb, &self.run) };
-        self.tell.tell(command)
+        let is_seen = self.yes || self.digest.is_some();
+        if verb != Verb::Approve || is_seen || !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+            return self.tell.tell(command);
+        }
+        let gate = match self.tell.preview(&command)? {
+            Ok(gate) => gate,
+            Err(refusal) => return Ok(refused(&refusal)),
+        };
+        if !confirm(&gate)? {
+            eprintln!("not approved: nothing has changed");
+            return Ok(Exit::NotAsWished);
+        }
+        let digest = Some(gate.digest.to_string());
+        self.tell.tell(Command { target: gate.name, stage: Some(gate.stage), digest, ..command })
     }
 }
 
@@ -162,7 +180,7 @@ impl Retry {
     }
 }
 
-fn blank(verb: Verb, target: &str) -> Command {
+pub(super) fn blank(verb: Verb, target: &str) -> Command {
     Command {
         verb,
         target: target.to_owned(),
@@ -175,21 +193,60 @@ fn blank(verb: Verb, target: &str) -> Command {
     }
 }
 
+/// Returns whoever sits at the machine of the store.
+fn operator() -> Person {
+    Person::of(person::os_user(), Surface::CommandLine)
+}
+
+fn refused(refusal: &Refusal) -> Exit {
+    eprintln!("refused: {refusal}");
+    Exit::NotAsWished
+}
+
+/// Shows a gate and what it opens, and asks. Anything but a yes is a no.
+fn confirm(gate: &WaitingGate) -> anyhow::Result<bool> {
+    let clusters: Vec<&str> = gate.clusters.iter().take(CLUSTERS_SHOWN_MAX).map(ClusterName::as_str).collect();
+    let more = gate.clusters.len().checked_sub(CLUSTERS_SHOWN_MAX).filter(|more| *more > 0);
+    let more = more.map(|more| format!(" and {more} more")).unwrap_or_default();
+    eprintln!("stage {} of {} waits for approval", gate.stage, gate.name);
+    eprintln!("  digest    {}", gate.digest_shown());
+    eprintln!("  clusters  {}{more}", clusters.join(", "));
+    eprintln!("  then      {}", gate.opens);
+    eprint!("approve? [y/N] ");
+    let mut answer = String::new();
+    io::stdin().lock().take(ANSWER_BYTES_MAX).read_line(&mut answer).context("reading your answer")?;
+    Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
+}
+
 impl Tell {
     /// Tells the daemon, or the store, and shows the answer. A refusal is said on standard error.
-    fn tell(&self, command: Command) -> anyhow::Result<Exit> {
+    pub(super) fn tell(&self, command: Command) -> anyhow::Result<Exit> {
         let command = Command { reason: self.reason.clone(), message: self.message.clone(), ..command };
         let answer = match locate(&self.daemon)? {
-            Source::Daemon(address) => books::tell(&address, &self.token()?, &command)?,
+            Source::Daemon(server) => server.tell(&command)?,
             Source::Store(path) => self.tell_store(&path, &command)?,
         };
         match answer {
             Ok(done) => self.show(&done),
-            Err(refusal) => {
-                eprintln!("refused: {refusal}");
-                Ok(Exit::NotAsWished)
+            Err(refusal) => Ok(refused(&refusal)),
+        }
+    }
+
+    /// Asks what an approval would open.
+    fn preview(&self, command: &Command) -> anyhow::Result<Result<WaitingGate, Refusal>> {
+        match locate(&self.daemon)? {
+            Source::Daemon(server) => server.preview(command),
+            Source::Store(path) => {
+                let authority = self.authority()?;
+                let store = EmbeddedStore::open_read_only(&path)?;
+                Ok(preview_in_store(&store, &authority, command, &operator(), clock::now())?)
             }
         }
+    }
+
+    fn authority(&self) -> anyhow::Result<Authority> {
+        let file = self.daemon.config.as_deref().context("a store is found by its configuration; name it with -c")?;
+        Ok(Authority::of(&load_configuration(file)?))
     }
 
     fn show(&self, done: &Done) -> anyhow::Result<Exit> {
@@ -202,25 +259,12 @@ impl Tell {
     fn tell_store(&self, path: &std::path::Path, command: &Command) -> anyhow::Result<Result<Done, Refusal>> {
         let file = self.daemon.config.as_deref().context("a store is found by its configuration; name it with -c")?;
         let configuration = load_configuration(file)?;
-        // Opening for writing would make a store where there is none.
-        drop(EmbeddedStore::open_read_only(path)?);
-        let store = run::open_store(path)?;
-        let person = Person::of(person::os_user(), Surface::CommandLine);
-        Ok(obey_in_store(&store, configuration.approval_rules(), command, &person, clock::now())?)
-    }
-
-    fn token(&self) -> anyhow::Result<SecretString> {
-        if let Some(path) = &self.token_file {
-            return Ok(read_secret(path)?);
+        let authority = Authority::of(&configuration);
+        // Opening for writing would make a store where there is none, which only an adoption is for.
+        if command.verb != Verb::Adopt {
+            drop(EmbeddedStore::open_read_only(path)?);
         }
-        if let Some(token) = std::env::var("GITFLEET_TOKEN").ok().filter(|token| !token.is_empty()) {
-            return Ok(SecretString::from(token));
-        }
-        let advice = "name a token with --token-file or GITFLEET_TOKEN, or the daemon's configuration with -c";
-        let file = self.daemon.config.as_deref().context(advice)?;
-        let left = person::token_path(&load_configuration(file)?.store.path);
-        read_secret(&left).with_context(|| {
-            format!("the daemon left no token for this user (are people named under `http.tokens`?); {advice}")
-        })
+        let store = run::open_store(&configuration.store)?;
+        Ok(obey_in_store(&store, &authority, command, &operator(), clock::now())?)
     }
 }

@@ -11,7 +11,7 @@ use super::output;
 use crate::engine::commit::{Survey, survey};
 use crate::engine::plan::plan;
 use crate::model::manifest::InputError;
-use crate::model::tree::Tree;
+use crate::model::tree::{Skipped, Tree};
 use crate::report::work::{counted, objects};
 
 /// Options of `validate`.
@@ -41,13 +41,14 @@ struct Findings {
     /// What is wrong with one placement alone, which then keeps its last good state.
     warnings: Vec<InputError>,
     /// Documents that are not read.
-    skipped: Vec<Skipped>,
+    skipped: Vec<SkippedDocument>,
 }
 
 #[derive(Debug, Serialize)]
-struct Skipped {
+struct SkippedDocument {
     path: String,
     line: u32,
+    reason: String,
 }
 
 /// Runs the command. Exits 0 without errors, 1 with any, 2 where the folder cannot be read.
@@ -61,8 +62,8 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         }
         ValidateFormat::Json => drop(output::print_json(&findings)?),
     }
-    for Skipped { path, line } in &findings.skipped {
-        eprintln!("skipped: {path}:{line} has neither apiVersion nor kind");
+    for SkippedDocument { path, line, reason } in &findings.skipped {
+        eprintln!("skipped: {path}:{line} {reason}");
     }
     for warning in &findings.warnings {
         eprintln!("warning: {warning}");
@@ -73,7 +74,8 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
 
 /// Returns what is to be said, and the summary.
 fn findings(survey: Survey) -> (Findings, String) {
-    let skipped = survey.skipped.into_iter().map(|(path, line)| Skipped { path, line }).collect();
+    let told = |Skipped { path, line, why }| SkippedDocument { path, line, reason: why.to_string() };
+    let skipped = survey.skipped.into_iter().map(told).collect();
     match survey.tree {
         Err(errors) => {
             let summary = counted(errors.len(), "error");

@@ -11,7 +11,7 @@ use kube::config::Kubeconfig;
 use serde_json::{Value, json};
 
 use super::Error;
-use super::connect::{about_member, chain, connect};
+use super::connect::{SignIn, about_member, chain, connect};
 
 /// How often a Secret is looked at that has no token yet.
 const LOOKS_MAX: u32 = 20;
@@ -99,7 +99,7 @@ impl Admin {
     /// # Errors
     /// The member does not answer or refuses, or has put no token into the Secret.
     pub async fn token(&self, namespace: &str, account: &str, source: TokenSource) -> Result<String, Error> {
-        let client = connect(&self.member, &self.path, self.context.as_deref()).await?.client;
+        let client = connect(&self.member, &self.path, self.context.as_deref(), SignIn::Any).await?.client;
         let refused = |error: kube::Error| match error {
             kube::Error::Api(status) if status.code == 404 => Error::Refused {
                 object: format!("the account {namespace}/{account} of {}", self.member),

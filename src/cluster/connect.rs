@@ -28,6 +28,53 @@ const STREAM_WINDOW_BYTES: u32 = 1 << 20;
 /// Bytes a connection may carry before its readers must keep up.
 const CONNECTION_WINDOW_BYTES: u32 = 4 << 20;
 
+/// Which programs a kubeconfig may have started to sign in.
+#[derive(Clone, Copy)]
+pub(super) enum SignIn<'a> {
+    /// Any: it is the file of the person who asks, as for kubectl.
+    Any,
+    /// Those of these names.
+    Named(&'a [String]),
+}
+
+impl SignIn<'_> {
+    fn allows(self, program: &str) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Named(names) => names.iter().any(|name| name == program),
+        }
+    }
+
+    /// Checks the account of a context. What is missing there is said by whoever connects.
+    fn check(self, kubeconfig: &Kubeconfig, context: Option<&str>) -> Result<(), String> {
+        let Some(user) = account(kubeconfig, context) else { return Ok(()) };
+        let exec = user.exec.as_ref().map(|exec| ("the program", exec.command.as_deref().unwrap_or_default()));
+        let provider = user.auth_provider.as_ref().map(|provider| ("the auth-provider", provider.name.as_str()));
+        if let Some((what, name)) = exec.into_iter().chain(provider).find(|(_, name)| !self.allows(name)) {
+            return Err(format!(
+                "it signs in by {what} {name:?}, which is not allowed: add allowExec: [{name:?}] beside its path in gitfleet.yaml, \
+                 or give a kubeconfig with a token, as `gitfleet member bootstrap` makes"
+            ));
+        }
+        Ok(())
+    }
+}
+
+fn context_of<'k>(kubeconfig: &'k Kubeconfig, context: Option<&str>) -> Option<&'k kube::config::Context> {
+    let wanted = context.or(kubeconfig.current_context.as_deref())?;
+    kubeconfig.contexts.iter().find(|known| known.name == wanted)?.context.as_ref()
+}
+
+fn account<'k>(kubeconfig: &'k Kubeconfig, context: Option<&str>) -> Option<&'k kube::config::AuthInfo> {
+    let wanted = context_of(kubeconfig, context)?.user.as_deref()?;
+    kubeconfig.auth_infos.iter().find(|known| known.name == wanted)?.auth_info.as_ref()
+}
+
+fn cluster_of<'k>(kubeconfig: &'k Kubeconfig, context: Option<&str>) -> Option<&'k kube::config::Cluster> {
+    let wanted = &context_of(kubeconfig, context)?.cluster;
+    kubeconfig.clusters.iter().find(|known| known.name == *wanted)?.cluster.as_ref()
+}
+
 /// A connected client with the server's version.
 pub(super) struct Connected {
     pub(super) client: Client,
@@ -37,12 +84,34 @@ pub(super) struct Connected {
 /// Connects to the API server that a kubeconfig and context name.
 ///
 /// HTTP/2 on one connection first; where a proxy is configured or the server has no HTTP/2, kube's own HTTP/1.1 client.
-pub(super) async fn connect(cluster: &str, path: &Path, context: Option<&str>) -> Result<Connected, Error> {
+///
+/// # Errors
+/// The file cannot be read, wants a program started that it may not, or the server does not answer.
+pub(super) async fn connect(
+    cluster: &str,
+    path: &Path,
+    context: Option<&str>,
+    sign_in: SignIn<'_>,
+) -> Result<Connected, Error> {
     let access =
         |reason: String| Error::Access { cluster: cluster.to_owned(), path: path.display().to_string(), reason };
     let kubeconfig = Kubeconfig::read_from(path).map_err(|e| access(chain(&e)))?;
+    sign_in.check(&kubeconfig, context).map_err(access)?;
+    let of_cluster = cluster_of(&kubeconfig, context);
+    if of_cluster.is_some_and(|of| of.insecure_skip_tls_verify == Some(true)) {
+        tracing::warn!(
+            cluster,
+            kubeconfig = %path.display(),
+            "the certificate of the API server is not checked (insecure-skip-tls-verify): whoever answers gets the credentials"
+        );
+    }
+    // Proxies of the environment carry nothing to members: what stands in the kubeconfig counts.
+    let has_proxy = of_cluster.is_some_and(|of| of.proxy_url.as_ref().is_some_and(|url| !url.is_empty()));
     let options = KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() };
     let mut config = Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(|e| access(chain(&e)))?;
+    if !has_proxy {
+        config.proxy_url = None;
+    }
     config.connect_timeout = Some(CONNECT_TIMEOUT);
     if config.proxy_url.is_none() && config.cluster_url.scheme_str() == Some("https") {
         let client = http2_client(&config).map_err(|e| access(chain(&e)))?;
@@ -151,4 +220,40 @@ pub(super) fn chain(error: &dyn std::error::Error) -> String {
         cause = error.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn c14_programs_of_a_kubeconfig_are_started_only_where_they_are_named() {
+        let kubeconfig = |user: &str| {
+            let text = format!(
+                "apiVersion: v1\nkind: Config\ncurrent-context: a\nclusters: [{{name: c, cluster: {{server: 'https://x'}}}}]\n\
+                 contexts: [{{name: a, context: {{cluster: c, user: u}}}}, {{name: b, context: {{cluster: c, user: other}}}}]\n\
+                 users: [{{name: u, user: {user}}}, {{name: other, user: {{token: t}}}}]\n"
+            );
+            Kubeconfig::from_yaml(&text).expect("a kubeconfig")
+        };
+        let exec = kubeconfig("{exec: {apiVersion: client.authentication.k8s.io/v1, command: touch, args: [/tmp/x]}}");
+        let provider = kubeconfig("{auth-provider: {name: gcp, config: {cmd-path: /bin/touch}}}");
+        let token = kubeconfig("{token: t}");
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        for (name, file, context, allowed, refused) in [
+            ("exec", &exec, None, names(&[]), true),
+            ("another is named", &exec, Some("a"), names(&["touc", "/bin/touch"]), true),
+            ("exec that is named", &exec, None, names(&["touch"]), false),
+            ("another account of the file", &exec, Some("b"), names(&[]), false),
+            ("an auth-provider", &provider, None, names(&["touch"]), true),
+            ("an auth-provider that is named", &provider, None, names(&["gcp"]), false),
+            ("a token", &token, None, names(&[]), false),
+            ("no such context", &token, Some("gone"), names(&[]), false),
+        ] {
+            let answer = SignIn::Named(&allowed).check(file, context);
+            assert_eq!(answer.is_err(), refused, "{name}: {answer:?}");
+            assert!(answer.err().is_none_or(|words| words.contains("allowExec")), "{name}");
+            assert_eq!(SignIn::Any.check(file, context), Ok(()), "{name}");
+        }
+    }
 }

@@ -1,85 +1,150 @@
 //! A member that is a folder of manifests, for pull-based agents and for running without any cluster.
 //!
-//! One file an object, replaced atomically, named `<kind>.<group>.<namespace>.<name>.yaml`; the inventory's parents are files
-//! whose names start with a dot, so that agents that follow the folder pass them over.
+//! One file an object, replaced atomically; the inventory's parents are files whose names start with a dot, so that agents that
+//! follow the folder pass them over. `names` says what files are called, `folder` keeps everything inside the folder.
 
-use std::fs;
-use std::io::Write as _;
+mod folder;
+pub mod names;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use notify::event::ModifyKind;
 use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
 use serde_json::Value;
-use tokio::sync::mpsc;
+use tokio::sync::{Mutex, Semaphore, mpsc};
 
+use self::folder::Folder;
+use self::names::{FileName, first_name, kind_prefix};
 use super::live::Inventory;
 use super::{ApplyOptions, Deletion, Error, Observation, Target, WatchHandle, WatchedKind};
 use crate::model::id::{ObjectId, ObjectKey};
+use crate::model::kinds;
 use crate::yaml;
 
 /// How long a folder must be quiet before it is looked at again.
 const CHANGES_QUIET: Duration = Duration::from_millis(50);
-/// How the name of an inventory file starts.
-const INVENTORY_PREFIX: &str = ".inventory.";
+/// Files that are written at once, in all folders together: each waits for the disk on a thread of its own.
+const WRITES_IN_FLIGHT_MAX: usize = 16;
+
+static WRITES: Semaphore = Semaphore::const_new(WRITES_IN_FLIGHT_MAX);
 
 /// A folder of manifests.
 #[derive(Clone)]
 pub struct Directory {
-    cluster: String,
-    path: PathBuf,
+    cluster: Arc<str>,
+    path: Arc<Path>,
     inventory: Inventory,
+    synced: Arc<Synced>,
+}
+
+/// Which changes of names are on the disk.
+#[derive(Default)]
+struct Synced {
+    /// Changes that were made so far.
+    made: AtomicU64,
+    /// Changes that are on the disk; whoever holds the lock waits for the disk, for all who made one before.
+    kept: Mutex<u64>,
+}
+
+/// Why a file could not be written or removed.
+enum Failure {
+    /// It concerns the folder, and so the member.
+    Folder(io::Error),
+    /// It concerns this file alone; for people.
+    File(String),
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::IsADirectory => Self::File("a folder is in the place of its file; move it away".to_owned()),
+            _ => Self::Folder(error),
+        }
+    }
 }
 
 impl Directory {
     /// Names a folder; it is created when something is written.
     pub fn new(cluster: &str, path: PathBuf, inventory: Inventory) -> Self {
-        Self { cluster: cluster.to_owned(), path, inventory }
+        Self { cluster: cluster.into(), path: path.into(), inventory, synced: Arc::default() }
     }
 
-    fn unreachable(&self, path: &Path, error: &std::io::Error) -> Error {
-        Error::Unreachable { cluster: self.cluster.clone(), reason: format!("{}: {error}", path.display()) }
+    fn unreachable(&self, path: &Path, error: &io::Error) -> Error {
+        Error::Unreachable { cluster: self.cluster.to_string(), reason: format!("{}: {error}", path.display()) }
     }
 
-    fn file(&self, id: &ObjectId) -> PathBuf {
-        if id.namespace == self.inventory.namespace {
-            return self.path.join(format!("{INVENTORY_PREFIX}{}.yaml", id.name));
+    /// Returns the name of an object's file.
+    fn name(&self, key: &ObjectKey) -> FileName {
+        let is_inventory = key.namespace == self.inventory.namespace && key.kind == "ConfigMap" && key.group.is_empty();
+        if is_inventory { FileName::of_inventory(&key.name) } else { FileName::of(key) }
+    }
+
+    /// Opens the folder; `None` where it is not there.
+    fn open(&self) -> Result<Option<Folder>, Error> {
+        match Folder::open(&self.path) {
+            Ok(folder) => Ok(Some(folder)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(self.unreachable(&self.path, &error)),
         }
-        self.path.join(file_name(&id.key()))
     }
 
-    fn write(&self, id: &ObjectId, object: &Value) -> Result<(), Error> {
-        let target = self.file(id);
-        let text = yaml::to_string(object);
-        let unreachable = |error: std::io::Error| self.unreachable(&target, &error);
-        fs::create_dir_all(&self.path).map_err(unreachable)?;
-        let mut name = target.file_name().expect("a file name was just joined").to_owned();
-        name.push(".tmp");
-        let temporary = self.path.join(Path::new(".").join(name)).with_extension("tmp");
-        let written = fs::File::create(&temporary).and_then(|mut file| {
-            file.write_all(text.as_bytes())?;
-            fs::rename(&temporary, &target)
-        });
-        written.inspect_err(|_| drop(fs::remove_file(&temporary))).map_err(unreachable)
-    }
-
-    fn read(&self, path: &Path) -> Result<Option<Value>, Error> {
-        let text = match fs::read_to_string(path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(self.unreachable(path, &error)),
-        };
-        match yaml::parse_documents(&text).pop() {
+    fn read(&self, folder: &Folder, name: &FileName) -> Result<Option<Value>, Error> {
+        let path = || self.path.join(name.as_str());
+        let text = folder.read(name).map_err(|error| self.unreachable(&path(), &error))?;
+        match text.as_deref().and_then(|text| yaml::parse_documents(text).pop()) {
             Some(Ok(document)) => Ok(Some(document.value)),
-            Some(Err(error)) => Err(Error::Unreachable {
-                cluster: self.cluster.clone(),
-                reason: format!("{} is not one of our manifests: {error}; move it away", path.display()),
+            Some(Err(error)) => Err(Error::Unanswered {
+                object: path().display().to_string(),
+                reason: format!("is not one of our manifests: {error}; move it away"),
             }),
             None => Ok(None),
         }
+    }
+
+    /// Reads the file of an object; another object in its place is not it.
+    fn read_object(&self, key: &ObjectKey) -> Result<Option<Value>, Error> {
+        let Some(folder) = self.open()? else { return Ok(None) };
+        let object = self.read(&folder, &self.name(key))?;
+        Ok(object.filter(|object| key_of(object).as_ref() == Some(key)))
+    }
+
+    /// Makes a change of a file and waits until it is on the disk.
+    async fn change(
+        &self,
+        id: &ObjectId,
+        change: impl FnOnce(&Folder, &FileName) -> Result<(), Failure> + Send + 'static,
+    ) -> Result<(), Error> {
+        let permit = WRITES.acquire().await.expect("the semaphore is never closed");
+        let (path, name) = (Arc::clone(&self.path), self.name(&id.key()));
+        let file = self.path.join(name.as_str());
+        blocking(move || change(&Folder::create(&path)?, &name)).await.map_err(|failure| match failure {
+            Failure::Folder(error) => self.unreachable(&file, &error),
+            Failure::File(reason) => Error::File { object: id.to_string(), reason },
+        })?;
+        drop(permit);
+        self.sync().await.map_err(|error| self.unreachable(&self.path, &error))
+    }
+
+    /// Waits until the changes so far are on the disk. Many wait for one look at the disk.
+    async fn sync(&self) -> io::Result<()> {
+        let own = self.synced.made.fetch_add(1, Ordering::Relaxed) + 1;
+        let mut kept = self.synced.kept.lock().await;
+        if *kept >= own {
+            return Ok(());
+        }
+        let made = self.synced.made.load(Ordering::Relaxed);
+        let path = Arc::clone(&self.path);
+        blocking(move || Folder::create(&path)?.sync()).await?;
+        *kept = made;
+        Ok(())
     }
 
     /// Watches the folder; `news` gets a word when a file of the kind changed. One waiting word is enough for many changes.
@@ -90,8 +155,8 @@ impl Directory {
         news: mpsc::Sender<()>,
         gone: Arc<AtomicBool>,
     ) -> notify::Result<RecommendedWatcher> {
-        fs::create_dir_all(&self.path)?;
-        let (prefix, folder) = (file_prefix(kind), self.path.canonicalize()?);
+        Folder::create(&self.path)?;
+        let (prefix, folder) = (kind_prefix(kind), self.path.canonicalize()?);
         let place = folder.clone();
         let handler = move |event: notify::Result<Event>| {
             let matters = event.map_or(true, |event| {
@@ -113,68 +178,97 @@ impl Directory {
         Ok(watcher)
     }
 
-    /// Returns the paths in the folder whose names start and end as asked, in order.
-    fn paths(&self, keep: impl Fn(&str) -> bool) -> Result<Vec<PathBuf>, Error> {
-        let entries = match fs::read_dir(&self.path) {
-            Ok(entries) => entries,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(self.unreachable(&self.path, &error)),
-        };
-        let mut paths = Vec::new();
-        for entry in entries {
-            let entry = entry.map_err(|error| self.unreachable(&self.path, &error))?;
-            if entry
-                .file_name()
-                .to_str()
-                .is_some_and(|name| Path::new(name).extension().is_some_and(|e| e == "yaml") && keep(name))
-            {
-                paths.push(entry.path());
-            }
-        }
-        paths.sort();
-        Ok(paths)
-    }
-
+    /// Lists the objects of a kind that carry the label, each once. A file is one of ours by its label and its name together:
+    /// a copy under a name of somebody's choice is not.
     fn list(&self, kind: &WatchedKind) -> Result<Vec<Value>, Error> {
-        let prefix = file_prefix(kind);
-        let mut objects = Vec::new();
-        for path in self.paths(|name| name.starts_with(&prefix))? {
-            if let Some(object) = self.read(&path)?
-                && object.pointer("/metadata/labels").is_some_and(|l| l.get(self.inventory.part_of_label).is_some())
-            {
-                objects.push(with_uid(object));
+        let Some(folder) = self.open()? else { return Ok(Vec::new()) };
+        let unreachable = |error: io::Error| self.unreachable(&self.path, &error);
+        let (mut objects, mut is_renamed) = (BTreeMap::new(), false);
+        for name in folder.names().map_err(unreachable)?.into_iter().filter(|name| name.is_of_kind(kind)) {
+            let Some(object) = self.read(&folder, &name)? else { continue };
+            let labels = object.pointer("/metadata/labels");
+            let Some(key) = key_of(&object).filter(|key| key.group == kind.group && key.kind == kind.kind) else {
+                continue;
+            };
+            if labels.is_none_or(|labels| labels.get(self.inventory.part_of_label).is_none()) {
+                continue;
             }
+            let own = self.name(&key);
+            if name != own {
+                if name.as_str() != first_name(&key) {
+                    continue;
+                }
+                folder.rename(&name, &own).map_err(unreachable)?;
+                is_renamed = true;
+            }
+            objects.insert(own, with_uid(object));
         }
-        Ok(objects)
+        if is_renamed {
+            folder.sync().map_err(unreachable)?;
+        }
+        Ok(objects.into_values().collect())
     }
 }
 
-/// Returns how the names of a kind's files start.
-fn file_prefix(kind: &WatchedKind) -> String {
-    format!("{}.{}.", kind.kind.to_lowercase(), kind.group)
+/// Runs what waits for the disk on a thread that may wait.
+async fn blocking<T: Send + 'static, E: From<io::Error> + Send + 'static>(
+    work: impl FnOnce() -> Result<T, E> + Send + 'static,
+) -> Result<T, E> {
+    tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(io::Error::other(error).into()))
+}
+
+fn key_of(object: &Value) -> Option<ObjectKey> {
+    Some(ObjectId::of(object)?.key())
 }
 
 fn is_named(path: &Path, prefix: &str) -> bool {
     path.file_name().and_then(|name| name.to_str()).is_none_or(|name| name.starts_with(prefix))
 }
 
-/// Gives a file's object the uid that deleting it must name: a file is what its name says.
+/// Gives a file's object the uid that deleting it must name: a file is what it holds.
 fn with_uid(mut object: Value) -> Value {
-    if let Some(id) = ObjectId::of(&object) {
-        object["metadata"]["uid"] = Value::from(file_name(&id.key()));
+    if let Some(key) = key_of(&object) {
+        object["metadata"]["uid"] = Value::from(first_name(&key));
     }
     object
 }
 
-/// Returns the name of an object's file: `<kind>.<group>.<namespace>.<name>.yaml`, lower case; the parts never contain a slash.
-pub fn file_name(key: &ObjectKey) -> String {
-    format!("{}.{}.{}.{}.yaml", key.kind.to_lowercase(), key.group, key.namespace, key.name.replace(':', "_"))
+/// Writes an object's file, unless another object has that name by right.
+fn write(folder: &Folder, name: &FileName, key: &ObjectKey, text: &str) -> Result<(), Failure> {
+    // No other spelling of a built-in kind is let in by `api::identity`. What cannot be read has no right to the name.
+    let is_known = kinds::lookup(&key.group, &key.kind).is_some();
+    let there = if is_known { None } else { folder.read(name).ok().flatten() };
+    let there = there.and_then(|text| key_of(&yaml::parse_documents(&text).pop()?.ok()?.value));
+    if let Some(other) = there.filter(|other| other != key && FileName::of(other) == *name) {
+        return Err(Failure::File(format!(
+            "its file {} holds {other}, whose kind differs in capital letters only; rename one of the two kinds",
+            name.as_str()
+        )));
+    }
+    Ok(folder.replace(name, text)?)
+}
+
+/// Removes an object's file; another object in its place is not it.
+fn remove(folder: &Folder, name: &FileName, key: &ObjectKey) -> Result<(), Failure> {
+    let Some(text) = folder.read(name)? else { return Ok(()) };
+    match yaml::parse_documents(&text).pop() {
+        Some(Ok(document)) if key_of(&document.value).as_ref() == Some(key) => Ok(folder.remove(name)?),
+        Some(Err(error)) => {
+            let reason = format!("{} is not one of our manifests: {error}; move it away", name.as_str());
+            Err(Failure::File(reason))
+        }
+        _ => Ok(()),
+    }
 }
 
 #[async_trait]
 impl Target for Directory {
     async fn connect(&self) -> Result<Option<String>, Error> {
-        fs::create_dir_all(&self.path).map_err(|error| self.unreachable(&self.path, &error))?;
+        let tidied = Folder::create(&self.path).and_then(|folder| {
+            let names = folder.names()?;
+            names.iter().filter(|name| name.is_temporary()).try_for_each(|name| folder.remove(name))
+        });
+        tidied.map_err(|error| self.unreachable(&self.path, &error))?;
         Ok(None)
     }
 
@@ -183,8 +277,14 @@ impl Target for Directory {
     }
 
     async fn parents(&self) -> Result<Vec<Value>, Error> {
-        let paths = self.paths(|name| name.starts_with(INVENTORY_PREFIX))?;
-        paths.iter().filter_map(|path| self.read(path).transpose()).collect()
+        let Some(folder) = self.open()? else { return Ok(Vec::new()) };
+        let names = folder.names().map_err(|error| self.unreachable(&self.path, &error))?;
+        let inventories = names.iter().filter(|name| name.is_inventory());
+        let read = |name: &FileName| match self.read(&folder, name) {
+            Ok(parent) => parent.filter(|parent| key_of(parent).is_some_and(|key| self.name(&key) == *name)).map(Ok),
+            Err(error) => Some(Err(error)),
+        };
+        inventories.filter_map(read).collect()
     }
 
     async fn apply(&self, object: &Value, options: ApplyOptions) -> Result<Value, Error> {
@@ -192,24 +292,27 @@ impl Target for Directory {
         if options.dry_run {
             return Ok(with_uid(object.clone()));
         }
-        self.write(&id, object)?;
-        // Read back, so that an answer is what a later look sees: what YAML makes of a number is no drift.
-        Ok(self.read(&self.file(&id))?.map_or_else(|| with_uid(object.clone()), with_uid))
+        let text = yaml::to_string(object);
+        // Read again, so that an answer is what a later look sees: what YAML makes of a number is no drift.
+        let answer = match yaml::parse_documents(&text).pop() {
+            Some(Ok(document)) => document.value,
+            _ => object.clone(),
+        };
+        let key = id.key();
+        self.change(&id, move |folder, name| write(folder, name, &key, &text)).await?;
+        Ok(with_uid(answer))
     }
 
     async fn get(&self, id: &ObjectId) -> Result<Option<Value>, Error> {
-        Ok(self.read(&self.file(id))?.map(with_uid))
+        Ok(self.read_object(&id.key())?.map(with_uid))
     }
 
     async fn delete(&self, id: &ObjectId, uid: &str) -> Result<Deletion, Error> {
-        if uid != file_name(&id.key()) {
-            return Ok(Deletion::Gone);
+        let key = id.key();
+        if uid == first_name(&key) && self.open()?.is_some() {
+            self.change(id, move |folder, name| remove(folder, name, &key)).await?;
         }
-        let path = self.file(id);
-        match fs::remove_file(&path) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(self.unreachable(&path, &error)),
-            _ => Ok(Deletion::Gone),
-        }
+        Ok(Deletion::Gone)
     }
 
     fn watch(&self, kind: &WatchedKind, _version: Option<&str>, sink: mpsc::Sender<Observation>) -> WatchHandle {
@@ -225,18 +328,21 @@ async fn follow(directory: Directory, kind: WatchedKind, sink: mpsc::Sender<Obse
     let (news, mut changes) = mpsc::channel(1);
     let gone = Arc::new(AtomicBool::default());
     let _watcher = directory.watcher(&kind, news, Arc::clone(&gone)).inspect_err(|error| {
-        tracing::warn!(cluster = directory.cluster, %error, "the folder cannot be watched; changes by hand are seen at a start");
+        tracing::warn!(cluster = &*directory.cluster, %error, "the folder cannot be watched; changes by hand are seen at a start");
     });
     let mut before = None;
     loop {
         let listed = if gone.load(Ordering::Relaxed) {
-            Err(directory.unreachable(&directory.path, &std::io::ErrorKind::NotFound.into()))
+            Err(directory.unreachable(&directory.path, &io::ErrorKind::NotFound.into()))
         } else {
             directory.list(&kind)
         };
-        let failed = listed.is_err();
+        let failed = listed.as_ref().is_err_and(Error::is_offline);
         let observations = match listed {
-            Err(error) => vec![Observation::Failed(kind.clone(), error)],
+            Err(error) => {
+                before = None;
+                vec![Observation::Failed(kind.clone(), error)]
+            }
             Ok(objects) if before.as_ref() == Some(&objects) => Vec::new(),
             Ok(objects) => {
                 before = Some(objects.clone());

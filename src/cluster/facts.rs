@@ -11,13 +11,14 @@ use futures::{Stream, StreamExt as _};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
 use kube::runtime::watcher::{self, Event};
-use kube::{Api, Client, Resource};
+use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::connect::{is_expired, watch_failure};
+use super::wire::Wire;
 use super::{Error, Observation};
 use crate::model::facts::{Facts, NodeStatus, PodSpec, PodStatus, Tally};
 
@@ -108,7 +109,8 @@ type Events<K> = BoxStream<'static, Result<Event<K>, watcher::Error>>;
 /// Follows nodes and pods until the member does not answer or nobody listens.
 ///
 /// The first report comes when both were listed, or cannot be; then one whenever something changed, coalesced.
-pub(super) async fn follow(cluster: String, client: Client, sink: mpsc::Sender<Observation>) {
+pub(super) async fn follow(wire: Wire, sink: mpsc::Sender<Observation>) {
+    let (cluster, client) = (wire.cluster.clone(), wire.client.clone());
     let nodes = watcher::Config::default().page_size(NODES_IN_PAGE);
     let pods = watcher::Config::default().page_size(PODS_IN_PAGE).fields(PODS_THAT_COUNT);
     let mut nodes: Events<Node> = events(Api::all(client.clone()), nodes).boxed();
@@ -134,7 +136,12 @@ pub(super) async fn follow(cluster: String, client: Client, sink: mpsc::Sender<O
             }
             else => return,
         };
-        if let Err(error) = taken {
+        // One answer that broke off is no reason to give up on the member: it is asked again.
+        let failed = match taken {
+            Err(Error::Unreachable { .. }) if wire.answers().await => None,
+            taken => taken.err(),
+        };
+        if let Some(error) = failed {
             // Whether anybody listens or not, this is the end.
             drop(sink.send(Observation::FactsFailed(error)).await);
             return;

@@ -13,7 +13,7 @@ use kube::{Api, Client};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use super::connect::{about_member, chain, connect};
+use super::connect::{SignIn, about_member, chain, connect};
 use super::{Error, WatchHandle};
 use crate::api::FIELD_MANAGER;
 use crate::api::table::OCM_GROUP;
@@ -84,8 +84,13 @@ impl Hub {
     ///
     /// # Errors
     /// [`Error::is_offline`] holds for all of them.
-    pub async fn connect(kubeconfig: &Path, context: Option<&str>, namespace: &str) -> Result<Self, Error> {
-        let connected = connect(NAME, kubeconfig, context).await?;
+    pub async fn connect(
+        kubeconfig: &Path,
+        context: Option<&str>,
+        allow_exec: &[String],
+        namespace: &str,
+    ) -> Result<Self, Error> {
+        let connected = connect(NAME, kubeconfig, context, SignIn::Named(allow_exec)).await?;
         Ok(Self { client: connected.client, namespace: namespace.to_owned() })
     }
 

@@ -13,23 +13,32 @@ use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, mpsc};
+use tokio::time::Instant;
 
-use super::connect::{about_member, connect, is_expired, watch_failure};
+use super::connect::{SignIn, connect, is_expired};
+use super::wire::Wire;
 use super::{ApplyOptions, Deletion, Error, IN_FLIGHT_MAX, Observation, Target, WatchHandle, WatchedKind, facts};
 use crate::api::FIELD_MANAGER;
 use crate::model::id::{ObjectId, ObjectKey};
 use crate::model::kinds;
 
-/// How long one request may take before the member counts as not answering.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(20);
-/// Pause before a failed watch of one kind is tried again (its CRD may come later).
-const WATCH_RETRY: Duration = Duration::from_secs(5);
+/// First pause before a failed list or watch of one kind is tried again; doubles up to the longest.
+const LIST_RETRY_FIRST: Duration = Duration::from_secs(1);
+/// Longest such pause where the member serves the kind.
+const LIST_RETRY_MAX: Duration = Duration::from_mins(1);
+/// Longest such pause where it does not: its definition may come by other hands than ours.
+const ABSENT_RETRY_MAX: Duration = Duration::from_mins(10);
+/// How long a list may give no sign before it has failed.
+const LIST_SILENCE_MAX: Duration = Duration::from_mins(1);
+/// How long a watch must have gone on before its pauses begin with the first again.
+const STEADY_AFTER: Duration = Duration::from_mins(1);
 
 /// A member behind an API server, reached as a kubeconfig says.
 pub struct Live {
     cluster: String,
     kubeconfig: PathBuf,
     context: Option<String>,
+    allow_exec: Vec<String>,
     inventory: Inventory,
     client: Mutex<Option<Client>>,
     resources: Mutex<BTreeMap<(String, String), ApiResource>>,
@@ -54,6 +63,7 @@ impl Live {
             cluster: cluster.to_owned(),
             kubeconfig,
             context,
+            allow_exec: Vec::new(),
             inventory,
             client: Mutex::new(None),
             resources: Mutex::new(BTreeMap::new()),
@@ -61,9 +71,19 @@ impl Live {
         }
     }
 
+    /// Lets the kubeconfig have these programs started to sign in; without this it may none.
+    #[must_use]
+    pub fn allowing(self, allow_exec: Vec<String>) -> Self {
+        Self { allow_exec, ..self }
+    }
+
     fn client(&self) -> Result<Client, Error> {
         let client = self.client.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
         client.ok_or_else(|| Error::Unreachable { cluster: self.cluster.clone(), reason: "not connected".to_owned() })
+    }
+
+    fn wire(&self) -> Result<Wire, Error> {
+        Ok(Wire { cluster: self.cluster.clone(), client: self.client()? })
     }
 
     /// Returns the resource of a kind: from the table of built-in kinds, else by asking the member once.
@@ -77,41 +97,13 @@ impl Live {
         }
         let resource = match built_in(group, version, kind) {
             Some(resource) => resource,
-            None => self.discover(group, version, kind).await?,
+            None => match version {
+                Some(version) => self.wire()?.pinned(&GroupVersionKind::gvk(group, version, kind)).await?,
+                None => self.wire()?.served(group, None, kind).await?,
+            },
         };
         self.resources.lock().unwrap_or_else(std::sync::PoisonError::into_inner).insert(key, resource.clone());
         Ok(resource)
-    }
-
-    async fn discover(&self, group: &str, version: Option<&str>, kind: &str) -> Result<ApiResource, Error> {
-        let client = self.client()?;
-        let unknown = || Error::UnknownKind {
-            cluster: self.cluster.clone(),
-            kind: if group.is_empty() { kind.to_owned() } else { format!("{kind}.{group}") },
-        };
-        let ask = async {
-            match version {
-                Some(version) => {
-                    let gvk = GroupVersionKind::gvk(group, version, kind);
-                    kube::discovery::pinned_kind(&client, &gvk).await.map(|(resource, _)| Some(resource))
-                }
-                None => kube::discovery::group(&client, group)
-                    .await
-                    .map(|group| group.recommended_kind(kind).map(|(resource, _)| resource)),
-            }
-        };
-        let Ok(found) = tokio::time::timeout(REQUEST_TIMEOUT, ask).await else {
-            return Err(Error::Unreachable {
-                cluster: self.cluster.clone(),
-                reason: format!("no answer about the kind {kind} within {} s", REQUEST_TIMEOUT.as_secs()),
-            });
-        };
-        match found {
-            Ok(found) => found.ok_or_else(unknown),
-            Err(kube::Error::Discovery(_)) => Err(unknown()),
-            Err(kube::Error::Api(status)) if status.code == 404 => Err(unknown()),
-            Err(error) => Err(about_member(&self.cluster, &error)),
-        }
     }
 
     async fn api(&self, id: &ObjectId) -> Result<Api<DynamicObject>, Error> {
@@ -131,23 +123,7 @@ impl Live {
         request: impl Future<Output = kube::Result<T>>,
     ) -> Result<T, Error> {
         let _permit = self.in_flight.acquire().await.expect("the semaphore is never closed");
-        match tokio::time::timeout(REQUEST_TIMEOUT, request).await {
-            Err(_) => Err(Error::Unreachable {
-                cluster: self.cluster.clone(),
-                reason: format!("no answer about {object} within {} s", REQUEST_TIMEOUT.as_secs()),
-            }),
-            Ok(Err(kube::Error::Api(status))) if status.code == 401 => {
-                Err(Error::Denied { cluster: self.cluster.clone(), reason: status.message })
-            }
-            Ok(Err(kube::Error::Api(status))) => Err(Error::Refused {
-                object: object.to_string(),
-                code: status.code,
-                reason: status.reason,
-                message: status.message,
-            }),
-            Ok(Err(error)) => Err(about_member(&self.cluster, &error)),
-            Ok(Ok(value)) => Ok(value),
-        }
+        self.wire()?.request(object, request).await
     }
 
     async fn patch(&self, id: &ObjectId, object: &Value, options: ApplyOptions) -> Result<Value, Error> {
@@ -158,7 +134,7 @@ impl Live {
             dry_run: options.dry_run,
             ..PatchParams::default()
         };
-        let answer = self.request(id, api.patch(&id.name, &params, &Patch::Apply(object))).await?;
+        let answer = self.request(id, api.patch(&super::in_url(&id.name), &params, &Patch::Apply(object))).await?;
         Ok(to_value(answer))
     }
 
@@ -183,7 +159,8 @@ fn to_value(object: DynamicObject) -> Value {
 #[async_trait]
 impl Target for Live {
     async fn connect(&self) -> Result<Option<String>, Error> {
-        let connected = connect(&self.cluster, &self.kubeconfig, self.context.as_deref()).await?;
+        let connected =
+            connect(&self.cluster, &self.kubeconfig, self.context.as_deref(), SignIn::Named(&self.allow_exec)).await?;
         *self.client.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(connected.client);
         self.resources.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clear();
         Ok(Some(connected.version))
@@ -214,7 +191,7 @@ impl Target for Live {
 
     async fn get(&self, id: &ObjectId) -> Result<Option<Value>, Error> {
         let api = self.api(id).await?;
-        Ok(self.request(id, api.get_opt(&id.name)).await?.map(to_value))
+        Ok(self.request(id, api.get_opt(&super::in_url(&id.name))).await?.map(to_value))
     }
 
     async fn delete(&self, id: &ObjectId, uid: &str) -> Result<Deletion, Error> {
@@ -224,7 +201,7 @@ impl Target for Live {
             preconditions: Some(Preconditions { uid: Some(uid.to_owned()), resource_version: None }),
             ..DeleteParams::default()
         };
-        match self.request(id, api.delete(&id.name, &params)).await {
+        match self.request(id, api.delete(&super::in_url(&id.name), &params)).await {
             Ok(answer) => Ok(if answer.is_right() { Deletion::Gone } else { Deletion::Accepted }),
             // Gone already, or another object by this name: not ours to delete either way.
             Err(Error::Refused { code: 404 | 409, .. }) => Ok(Deletion::Gone),
@@ -233,10 +210,9 @@ impl Target for Live {
     }
 
     fn watch(&self, kind: &WatchedKind, version: Option<&str>, sink: mpsc::Sender<Observation>) -> WatchHandle {
-        let Ok(client) = self.client() else { return WatchHandle(None) };
+        let Ok(wire) = self.wire() else { return WatchHandle(None) };
         let watch = Watch {
-            cluster: self.cluster.clone(),
-            client,
+            wire,
             kind: kind.clone(),
             known: built_in(&kind.group, version, &kind.kind),
             version: version.map(str::to_owned),
@@ -247,8 +223,8 @@ impl Target for Live {
     }
 
     fn watch_facts(&self, sink: mpsc::Sender<Observation>) -> WatchHandle {
-        let Ok(client) = self.client() else { return WatchHandle(None) };
-        WatchHandle(Some(tokio::spawn(facts::follow(self.cluster.clone(), client, sink))))
+        let Ok(wire) = self.wire() else { return WatchHandle(None) };
+        WatchHandle(Some(tokio::spawn(facts::follow(wire, sink))))
     }
 }
 
@@ -262,8 +238,7 @@ fn with_type(item: DynamicObject, api_version: &str, kind: &str) -> Value {
 
 /// One watch of one kind, until its handle is dropped.
 struct Watch {
-    cluster: String,
-    client: Client,
+    wire: Wire,
     kind: WatchedKind,
     known: Option<ApiResource>,
     version: Option<String>,
@@ -271,62 +246,118 @@ struct Watch {
     sink: mpsc::Sender<Observation>,
 }
 
+/// Why a kind is not followed any more.
+enum End {
+    /// Nobody listens.
+    Unheard,
+    /// Its list failed.
+    List(Error),
+    /// It was listed, and the watch after that failed: the next list says what it means.
+    Watch(Error),
+}
+
 impl Watch {
     async fn run(self) {
+        let mut failures = 0;
         loop {
-            let error = match self.resource().await {
+            let since = Instant::now();
+            let end = match self.resource().await {
                 Ok(resource) => self.follow(&resource).await,
-                Err(error) => error,
+                Err(error) => End::List(error),
             };
-            let offline = error.is_offline();
-            if self.sink.send(Observation::Failed(self.kind.clone(), error)).await.is_err() || offline {
-                return;
+            if since.elapsed() >= STEADY_AFTER {
+                failures = 0;
             }
-            tokio::time::sleep(WATCH_RETRY).await;
+            let longest = match end {
+                End::Unheard => return,
+                End::Watch(error) if !error.is_offline() => {
+                    tracing::debug!(cluster = %self.wire.cluster, kind = self.kind.kind, %error, "a watch failed; the kind is listed again");
+                    LIST_RETRY_MAX
+                }
+                End::List(error) | End::Watch(error) => {
+                    let offline = error.is_offline();
+                    let is_absent = matches!(error, Error::UnknownKind { .. });
+                    if self.sink.send(Observation::Failed(self.kind.clone(), error)).await.is_err() || offline {
+                        return;
+                    }
+                    if is_absent { ABSENT_RETRY_MAX } else { LIST_RETRY_MAX }
+                }
+            };
+            tokio::time::sleep(LIST_RETRY_FIRST.saturating_mul(1 << failures.min(16)).min(longest)).await;
+            failures += 1;
         }
     }
 
     async fn resource(&self) -> Result<ApiResource, Error> {
-        if let Some(known) = &self.known {
-            return Ok(known.clone());
+        match &self.known {
+            Some(known) => Ok(known.clone()),
+            None => self.wire.served(&self.kind.group, self.version.as_deref(), &self.kind.kind).await,
         }
-        let finder = Live {
-            cluster: self.cluster.clone(),
-            kubeconfig: PathBuf::new(),
-            context: None,
-            inventory: Inventory { namespace: "", id_label: "", part_of_label: "" },
-            client: Mutex::new(Some(self.client.clone())),
-            resources: Mutex::new(BTreeMap::new()),
-            in_flight: Semaphore::new(1),
-        };
-        finder.discover(&self.kind.group, self.version.as_deref(), &self.kind.kind).await
     }
 
     /// Follows the kind until something fails; returns what.
-    async fn follow(&self, resource: &ApiResource) -> Error {
-        let api: Api<DynamicObject> = Api::all_with(self.client.clone(), resource);
+    async fn follow(&self, resource: &ApiResource) -> End {
+        let api: Api<DynamicObject> = Api::all_with(self.wire.client.clone(), resource);
         let config = watcher::Config::default().labels(self.selector);
         let mut events = watcher::watcher(api, config).boxed();
+        let mut listing = true;
         loop {
-            let event = match events.try_next().await {
-                Ok(Some(event)) => event,
-                Ok(None) => {
-                    return Error::Unreachable { cluster: self.cluster.clone(), reason: "a watch ended".to_owned() };
+            let next = events.try_next();
+            let next = if listing {
+                match tokio::time::timeout(LIST_SILENCE_MAX, next).await {
+                    Ok(next) => next,
+                    Err(_) => return End::List(self.silent()),
                 }
+            } else {
+                next.await
+            };
+            let event = match next {
+                Ok(Some(event)) => event,
+                Ok(None) => return End::Watch(self.silent()),
+                // The watch only fell behind, and lists again by itself.
                 Err(error) if is_expired(&error) => continue,
-                Err(error) => return watch_failure(&self.cluster, &self.kind.kind, error),
+                Err(error) => {
+                    let error = self.wire.watch_failure(&self.kind.kind, error).await;
+                    return if listing { End::List(self.judged(error).await) } else { End::Watch(error) };
+                }
             };
-            let value = |object| with_type(object, &resource.api_version, &resource.kind);
-            let observation = match event {
-                Event::Init => Observation::ListStarted(self.kind.clone()),
-                Event::InitApply(object) => Observation::Listed(value(object)),
-                Event::InitDone => Observation::ListDone(self.kind.clone()),
-                Event::Apply(object) => Observation::Changed(value(object)),
-                Event::Delete(object) => self.deleted(object),
+            listing = match &event {
+                Event::Init | Event::InitApply(_) => true,
+                Event::InitDone | Event::Apply(_) | Event::Delete(_) => false,
             };
-            if self.sink.send(observation).await.is_err() {
-                return Error::Unreachable { cluster: self.cluster.clone(), reason: "nobody listens".to_owned() };
+            if self.sink.send(self.observed(event, resource)).await.is_err() {
+                return End::Unheard;
             }
+        }
+    }
+
+    /// A list that is answered with 404 says that the kind is not served, unless the member says otherwise when it is asked which
+    /// kinds it serves.
+    async fn judged(&self, error: Error) -> Error {
+        if !error.is_not_found() {
+            return error;
+        }
+        match self.wire.served(&self.kind.group, self.version.as_deref(), &self.kind.kind).await {
+            Err(absent @ Error::UnknownKind { .. }) => absent,
+            Ok(_) | Err(_) => error,
+        }
+    }
+
+    fn silent(&self) -> Error {
+        Error::Unanswered {
+            object: format!("the list of {}", self.kind.kind),
+            reason: format!("no answer within {} s", LIST_SILENCE_MAX.as_secs()),
+        }
+    }
+
+    fn observed(&self, event: Event<DynamicObject>, resource: &ApiResource) -> Observation {
+        let value = |object| with_type(object, &resource.api_version, &resource.kind);
+        match event {
+            Event::Init => Observation::ListStarted(self.kind.clone()),
+            Event::InitApply(object) => Observation::Listed(value(object)),
+            Event::InitDone => Observation::ListDone(self.kind.clone()),
+            Event::Apply(object) => Observation::Changed(value(object)),
+            Event::Delete(object) => self.deleted(object),
         }
     }
 

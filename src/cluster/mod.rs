@@ -9,6 +9,7 @@ pub mod directory;
 mod facts;
 pub mod hub;
 pub mod live;
+mod wire;
 
 use async_trait::async_trait;
 use serde_json::Value;
@@ -65,6 +66,30 @@ pub enum Error {
         /// The API server's message.
         message: String,
     },
+    /// A member that is a folder cannot have a file for one object.
+    #[error("{object}: its file cannot be written: {reason}")]
+    File {
+        /// The object.
+        object: String,
+        /// Why.
+        reason: String,
+    },
+    /// The member answers, and gave no usable answer to one request: it took too long, or its answer broke off.
+    #[error("{object}: {reason}")]
+    Unanswered {
+        /// What was asked for or written.
+        object: String,
+        /// Why, as a chain of causes.
+        reason: String,
+    },
+    /// A request about one object cannot be made, or a file not be read.
+    #[error("{object} cannot be sent: {reason}")]
+    Unsendable {
+        /// The object.
+        object: String,
+        /// Why, as a chain of causes.
+        reason: String,
+    },
     /// The member knows no such kind.
     #[error("cluster {cluster} knows no kind {kind}; is its CustomResourceDefinition installed?")]
     UnknownKind {
@@ -81,6 +106,18 @@ impl Error {
         matches!(self, Self::Access { .. } | Self::Unreachable { .. } | Self::Denied { .. })
     }
 
+    /// Returns what a person can do so that a kind can be listed, as the end of a sentence.
+    pub fn advice(&self) -> &'static str {
+        match self {
+            Self::Refused { code: 403, .. } => {
+                "; allow `list` and `watch` of it to the account that gitfleet uses there (`gitfleet member bootstrap` prints \
+                 the rules)"
+            }
+            Self::Unsendable { .. } => "; move it away or mend it",
+            _ => "; it is tried again by itself",
+        }
+    }
+
     /// Tells whether the API server said that there is no such object or path.
     pub fn is_not_found(&self) -> bool {
         matches!(self, Self::Refused { code: 404, .. })
@@ -91,9 +128,15 @@ impl Classify for Error {
     fn class(&self) -> ErrorClass {
         match self {
             Self::Refused { code: 409, .. } => ErrorClass::Conflict,
-            Self::Unreachable { .. } | Self::Refused { code: 429 | 500.., .. } => ErrorClass::Transient,
+            Self::Unreachable { .. } | Self::Unanswered { .. } | Self::Refused { code: 429 | 500.., .. } => {
+                ErrorClass::Transient
+            }
             Self::Denied { .. } | Self::Refused { code: 401 | 403, .. } => ErrorClass::Denied,
-            Self::Access { .. } | Self::Refused { .. } | Self::UnknownKind { .. } => ErrorClass::Invalid,
+            Self::Access { .. }
+            | Self::Refused { .. }
+            | Self::File { .. }
+            | Self::Unsendable { .. }
+            | Self::UnknownKind { .. } => ErrorClass::Invalid,
         }
     }
 }
@@ -125,7 +168,8 @@ pub enum Observation {
         /// Its resource version.
         resource_version: u64,
     },
-    /// A watch failed; it is tried again unless the member is offline.
+    /// A list failed; it is tried again unless the member is offline. [`Error::UnknownKind`] says that the member serves no such
+    /// kind for certain: nothing of it is there. After any other error what is there is not known.
     Failed(WatchedKind, Error),
     /// What nodes and pods add up to has changed.
     Facts(Box<Facts>),
@@ -213,5 +257,30 @@ pub trait Target: Send + Sync + 'static {
     /// changed. A member that has no nodes reports nothing.
     fn watch_facts(&self, _sink: mpsc::Sender<Observation>) -> WatchHandle {
         WatchHandle(None)
+    }
+}
+
+/// Returns the name of an object as it stands in a URL. The client puts a name there as it is, and names of roles may hold
+/// spaces, question marks and whatever else; group, version, kind and namespace may not.
+fn in_url(name: &str) -> String {
+    // Made for forms, where a space is a plus; a plus itself is escaped.
+    form_urlencoded::byte_serialize(name.as_bytes()).collect::<String>().replace('+', "%20")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn d03_a_name_is_one_segment_of_a_url() {
+        for (name, wanted) in [
+            ("web-1.example.com", "web-1.example.com"),
+            ("system:node", "system%3Anode"),
+            ("a b?dryRun=All&x#y", "a%20b%3FdryRun%3DAll%26x%23y"),
+            ("a/../b", "a%2F..%2Fb"),
+            ("1+1 é", "1%2B1%20%C3%A9"),
+        ] {
+            assert_eq!(in_url(name), wanted);
+        }
     }
 }

@@ -1,6 +1,5 @@
 //! The file as it is written: every field with its documentation and its default.
 
-use std::net::SocketAddr;
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
@@ -9,10 +8,15 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::forge::Forge;
+use super::http::Http;
+use super::policy::Policy;
 use super::{Configuration, complaint, members};
 use crate::api::check::{is_dns_label, is_dns_subdomain};
+use crate::model::commands::{Grant, Verb};
 use crate::model::manifest::InputError;
 
+/// Longest name of a source in bytes.
+pub const IDENTITY_BYTES_MAX: usize = 253;
 /// How often the source is asked, where no webhook tells.
 pub const POLL_INTERVAL_DEFAULT: Duration = Duration::from_secs(30);
 /// The shortest poll interval: below it a forge starts to refuse.
@@ -25,6 +29,8 @@ pub const DECISIONS_NAMESPACE_DEFAULT: &str = "argocd";
 pub const DECISIONS_CONFIG_MAP_DEFAULT: &str = "ocm-placement";
 /// Where the state is.
 pub const STORE_PATH_DEFAULT: &str = "./.gitfleet";
+/// Entries of the journal that are kept.
+pub const JOURNAL_ENTRIES_DEFAULT: usize = 100_000;
 /// Where the daemon listens: this machine only.
 pub const HTTP_LISTEN_DEFAULT: &str = "127.0.0.1:8080";
 
@@ -64,6 +70,23 @@ pub(super) struct Document {
     /// The daemon's API.
     #[serde(default)]
     pub http: Http,
+    /// What no commit lowers.
+    #[serde(default)]
+    pub policy: Policy,
+    /// Whether HTTP_PROXY, HTTPS_PROXY and ALL_PROXY of the environment carry requests to the git host.
+    #[serde(default)]
+    pub proxy: Proxy,
+}
+
+/// What the proxies that the environment names are for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum Proxy {
+    /// Nothing: who sets a variable does not get to see tokens. A member's proxy stands in its kubeconfig.
+    #[default]
+    None,
+    /// Git over http and https, and the API of Gitea and Forgejo. Never members, nor the API of GitHub.
+    Environment,
 }
 
 /// The version of the file's format.
@@ -87,6 +110,10 @@ pub(super) enum Kind {
 pub struct Source {
     /// Where it is: a URL, a local repository or a plain folder. Never with a password in it: see `tokenFile`.
     pub url: String,
+    /// What inventories on members name this source by. Absent: URL, branch and path; then a source that moves is another one until
+    /// `gitfleet source rename` says otherwise.
+    #[serde(default)]
+    pub identity: Option<String>,
     /// The branch; absent means the checked-out branch of a local repository, the default branch of a remote.
     #[serde(default)]
     pub branch: Option<String>,
@@ -154,6 +181,10 @@ pub struct Kubeconfig {
     /// The context; absent means the file's current one. `{name}` is the member's name.
     #[serde(default)]
     pub context: Option<String>,
+    /// Programs that the file may have started to sign in, as its `exec.command` spells them, and names of auth-providers. Any
+    /// other is refused: whoever may write the file could start it here, beside the credentials of every member.
+    #[serde(default)]
+    pub allow_exec: Vec<String>,
 }
 
 /// How Argo CD reads the decisions of placements: as objects in its cluster, over the daemon's API, or both.
@@ -199,28 +230,27 @@ impl Decisions {
 pub struct Store {
     /// The folder.
     pub path: PathBuf,
+    /// Entries of the journal that are kept, at least 1,000; the oldest go first. A rollout writes one to three for each
+    /// cluster, an entry takes some 300 bytes: 3,000,000 last a fleet of 1,000 clusters for 1,000 rollouts, in about 1 GB.
+    #[schemars(range(min = 1_000))]
+    pub journal_entries: usize,
+    /// What to do where the store is new though members hold what this source delivered before: an earlier store was lost.
+    pub on_empty: OnEmptyStore,
+}
+
+/// What to do where the store is new though members are not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+pub enum OnEmptyStore {
+    /// Begin nothing until a person says `gitfleet store adopt`.
+    #[default]
+    Ask,
+    /// Go on from what members hold: for pipelines that keep no store.
+    Adopt,
 }
 
 impl Default for Store {
     fn default() -> Self {
-        Self { path: STORE_PATH_DEFAULT.into() }
-    }
-}
-
-/// The daemon's API.
-#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-pub struct Http {
-    /// Address and port.
-    #[schemars(with = "String", extend("format" = SOCKET_ADDRESS_FORMAT))]
-    pub listen: SocketAddr,
-    /// Who may command over the API; without any, a token for the OS user is written into the store's folder.
-    pub tokens: Vec<ApiToken>,
-}
-
-impl Default for Http {
-    fn default() -> Self {
-        Self { listen: HTTP_LISTEN_DEFAULT.parse().expect("the default address is one"), tokens: Vec::new() }
+        Self { path: STORE_PATH_DEFAULT.into(), journal_entries: JOURNAL_ENTRIES_DEFAULT, on_empty: OnEmptyStore::Ask }
     }
 }
 
@@ -232,6 +262,22 @@ pub struct ApiToken {
     pub name: String,
     /// File with the token.
     pub token_file: PathBuf,
+    /// The commands it is for; absent: all.
+    #[serde(default)]
+    pub may: Option<Vec<Verb>>,
+    /// The placements it is for, as `NAME` or `NAMESPACE/NAME`, with `*` for any text; absent: all, and the source.
+    #[serde(default)]
+    pub placements: Option<Vec<String>>,
+}
+
+impl ApiToken {
+    /// Returns what it may do.
+    pub fn grant(&self) -> Grant {
+        Grant {
+            verbs: self.may.as_ref().map(|verbs| verbs.iter().copied().collect()),
+            placements: self.placements.clone(),
+        }
+    }
 }
 
 fn source_path_default() -> String {
@@ -321,6 +367,7 @@ impl Configuration {
             decisions.token_file.iter_mut().for_each(join);
         }
         self.http.tokens.iter_mut().for_each(|token| join(&mut token.token_file));
+        self.http.read_tokens.iter_mut().for_each(|token| join(&mut token.token_file));
     }
 
     /// Returns what the schema cannot say.
@@ -333,14 +380,9 @@ impl Configuration {
         if let Some(decisions) = &self.decisions {
             decisions.problems(&mut errors);
         }
-        for (position, token) in self.http.tokens.iter().enumerate() {
-            let field = format!("http.tokens[{position}].name");
-            if token.name.is_empty() {
-                errors.push(complaint(&field, "is empty; approvals are recorded under it"));
-            } else if self.http.tokens[..position].iter().any(|other| other.name == token.name) {
-                errors.push(complaint(&field, format!("{:?} is given twice", token.name)));
-            }
-        }
+        let webhooks = self.forge.as_ref().is_some_and(|forge| forge.webhook_secret_file.is_some());
+        self.http.problems(webhooks, &mut errors);
+        self.policy.problems(&mut errors);
         errors
     }
 
@@ -359,6 +401,9 @@ impl Configuration {
             let message = "would send the token over plain http";
             let hint = Some("use https, or say allowInsecureHttp: true".into());
             errors.push(InputError { hint, ..complaint("source.url", message) });
+        }
+        if source.identity.as_ref().is_some_and(|name| name.is_empty() || name.len() > IDENTITY_BYTES_MAX) {
+            errors.push(complaint("source.identity", "must have 1 to 253 characters"));
         }
         if source.poll_interval < POLL_INTERVAL_MIN {
             errors.push(complaint("source.pollInterval", "is shorter than 1s"));

@@ -122,8 +122,10 @@ pub struct Approvals {
     /// How many people must approve, at least 1.
     #[schemars(range(min = 1))]
     pub required: u32,
-    /// Whether the author of a change may approve it.
+    /// Whether somebody who had a part in a change may approve it.
     pub self_approval: bool,
+    /// What counts as a part in a change, where `selfApproval` is false.
+    pub parts: Vec<Part>,
     /// Who may approve, reject and roll back, whatever their permission: `user:NAME`, `team:ORG/NAME`. Without any, whoever has
     /// `minPermission`.
     pub approvers: Vec<String>,
@@ -139,8 +141,34 @@ impl Default for Approvals {
             min_permission: Permission::default(),
             required: APPROVALS_REQUIRED_DEFAULT,
             self_approval: false,
+            parts: vec![Part::Opened, Part::Authored, Part::Pushed, Part::Merged],
             approvers: Vec::new(),
             expire_after: APPROVAL_EXPIRES_DEFAULT,
+        }
+    }
+}
+
+/// What somebody may have had to do with a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum Part {
+    /// Opened the pull request.
+    Opened,
+    /// Is author or committer of one of its commits, as the host maps addresses to accounts.
+    Authored,
+    /// Pushed one of its commits, as far as the host tells.
+    Pushed,
+    /// Merged it.
+    Merged,
+}
+
+impl From<Part> for crate::model::forge::Part {
+    fn from(part: Part) -> Self {
+        match part {
+            Part::Opened => Self::Opened,
+            Part::Authored => Self::Authored,
+            Part::Pushed => Self::Pushed,
+            Part::Merged => Self::Merged,
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::{Configuration, Member, complaint};
+use crate::model::glob::glob_matches;
 use crate::model::id::ClusterName;
 use crate::model::manifest::InputError;
 
@@ -18,26 +19,14 @@ pub enum MemberAccess {
         kubeconfig: PathBuf,
         /// The context; `None` is the file's current one.
         context: Option<String>,
+        /// Programs that may be started to sign in.
+        allow_exec: Vec<String>,
     },
     /// Through a folder.
     Directory {
         /// The folder.
         path: PathBuf,
     },
-}
-
-/// Tells whether a name fits a pattern in which `*` stands for any text, also none.
-pub fn glob_matches(pattern: &str, name: &str) -> bool {
-    let Some((head, rest)) = pattern.split_once('*') else { return pattern == name };
-    let Some(mut name) = name.strip_prefix(head) else { return false };
-    let mut parts: Vec<&str> = rest.split('*').collect();
-    let tail = parts.pop().unwrap_or_default();
-    for part in parts {
-        // The leftmost fit leaves the most for the parts behind it.
-        let Some(at) = name.find(part) else { return false };
-        name = &name[at + part.len()..];
-    }
-    name.ends_with(tail)
 }
 
 /// Returns how a member is reached, by the first entry that names it.
@@ -53,6 +42,7 @@ pub(super) fn access(members: &[Member], cluster: &ClusterName) -> Option<Member
         (Some(live), _) => Some(MemberAccess::Live {
             kubeconfig: fill(&live.path),
             context: live.context.as_ref().map(|context| context.replace(NAME, name)),
+            allow_exec: live.allow_exec.clone(),
         }),
         (None, Some(directory)) => Some(MemberAccess::Directory { path: fill(directory) }),
         (None, None) => None,

@@ -6,7 +6,9 @@
 mod check;
 mod file;
 mod forge;
+mod http;
 mod members;
+mod policy;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,11 +20,14 @@ use secrecy::SecretString;
 use crate::error::{Classify, ErrorClass};
 use crate::model::id::ClusterName;
 use crate::model::manifest::InputError;
+use crate::model::policy::Floor;
 use crate::model::runs::ApprovalRules;
 
 pub use file::*;
 pub use forge::*;
-pub use members::{MemberAccess, glob_matches};
+pub use http::*;
+pub use members::MemberAccess;
+pub use policy::*;
 
 /// The file read where none is named.
 pub const FILE_NAME_DEFAULT: &str = "gitfleet.yaml";
@@ -59,6 +64,10 @@ pub struct Configuration {
     pub store: Store,
     /// The daemon's own API.
     pub http: Http,
+    /// What no commit lowers.
+    pub policy: Policy,
+    /// What the proxies that the environment names are for.
+    pub proxy: Proxy,
 }
 
 /// Why there is no configuration, or no secret.
@@ -145,6 +154,8 @@ impl Configuration {
             decisions: document.decisions,
             store: document.store,
             http: document.http,
+            policy: document.policy,
+            proxy: document.proxy,
         };
         configuration.resolve(base_dir, |field| set.iter().any(|(name, _)| *name == field));
         let errors = configuration.problems();
@@ -168,12 +179,18 @@ impl Configuration {
 
     /// Returns how many people open a gate, and for how long a word counts.
     pub fn approval_rules(&self) -> ApprovalRules {
-        self.forge.as_ref().map_or_else(ApprovalRules::default, |forge| ApprovalRules {
+        let rules = self.forge.as_ref().map_or_else(ApprovalRules::default, |forge| ApprovalRules {
             required: forge.approvals.required,
             expire_after: forge.approvals.expire_after,
             min_permission: forge.approvals.min_permission.into(),
             self_approval: forge.approvals.self_approval,
-        })
+        });
+        ApprovalRules { required: rules.required.max(self.policy.min_approvals.unwrap_or_default()), ..rules }
+    }
+
+    /// Returns what no commit lowers.
+    pub fn floor(&self) -> Floor {
+        self.policy.floor()
     }
 
     /// Returns how a member is reached; `None` where no entry names it, or where its name could leave the folder it is put in.

@@ -3,6 +3,8 @@ use secrecy::ExposeSecret as _;
 
 use super::*;
 
+mod http;
+
 const FULL: &str = r#"
 apiVersion: gitfleet.io/v1alpha1
 kind: Configuration
@@ -15,7 +17,7 @@ source:
   onHistoryRewrite: Hold
 members:
   - name: "prod-*"
-    kubeconfig: {path: /etc/gitfleet/prod.kubeconfig, context: "{name}"}
+    kubeconfig: {path: /etc/gitfleet/prod.kubeconfig, context: "{name}", allowExec: [aws-iam-authenticator]}
   - name: "edge-*"
     directory: ./rendered/{name}
 forge:
@@ -67,6 +69,7 @@ fn the_documented_file_is_read_whole() {
             Some(MemberAccess::Live {
                 kubeconfig: "/etc/gitfleet/prod.kubeconfig".into(),
                 context: Some("prod-eu-1".into()),
+                allow_exec: vec!["aws-iam-authenticator".into()],
             }),
         ),
         ("edge-7", Some(MemberAccess::Directory { path: "/etc/fleet/rendered/edge-7".into() })),

@@ -17,14 +17,42 @@ const PRECIOUS_KINDS: &[(&str, &str)] =
     &[("", "Namespace"), ("apiextensions.k8s.io", "CustomResourceDefinition"), ("", "PersistentVolumeClaim")];
 
 /// One member's side of a change.
-#[derive(Clone, Debug, Default)]
-pub struct Member<'a> {
-    /// What it holds of the placement.
-    pub inventory: Cow<'a, BTreeSet<ObjectKey>>,
-    /// What it shall hold; empty where the placement leaves it.
-    pub desired: Cow<'a, BTreeSet<ObjectKey>>,
-    /// The placement leaves this member.
-    pub leaves: bool,
+#[derive(Clone, Debug)]
+pub enum Member<'a> {
+    /// What it holds of the placement was seen completely.
+    Known {
+        /// What it holds.
+        inventory: Cow<'a, BTreeSet<ObjectKey>>,
+        /// What it shall hold; empty where the placement leaves it.
+        desired: Cow<'a, BTreeSet<ObjectKey>>,
+        /// The placement leaves this member.
+        leaves: bool,
+    },
+    /// What it holds is not known: nothing is deleted there, and it makes no deletion elsewhere look small.
+    Unknown {
+        /// The placement leaves this member.
+        leaves: bool,
+    },
+}
+
+impl Member<'_> {
+    /// Returns what it holds and what it shall hold, where that is known.
+    fn known(&self) -> Option<(&BTreeSet<ObjectKey>, &BTreeSet<ObjectKey>)> {
+        match self {
+            Self::Known { inventory, desired, .. } => Some((inventory, desired)),
+            Self::Unknown { .. } => None,
+        }
+    }
+
+    fn leaves(&self) -> bool {
+        matches!(self, Self::Known { leaves: true, .. } | Self::Unknown { leaves: true })
+    }
+
+    /// Tells whether it counts among the members that hold something. What is not known counts where it leaves only: then it
+    /// cannot make the part that leaves look smaller.
+    fn holds(&self) -> bool {
+        self.known().map_or(self.leaves(), |(inventory, _)| !inventory.is_empty())
+    }
 }
 
 /// What a person must approve.
@@ -53,7 +81,10 @@ pub fn guarded(
 ) -> Option<Guarded> {
     let deletions: BTreeMap<ClusterName, BTreeSet<ObjectKey>> = members
         .iter()
-        .map(|(name, m)| (name.clone(), m.inventory.difference(&m.desired).cloned().collect::<BTreeSet<_>>()))
+        .filter_map(|(name, member)| Some((name, member.known()?)))
+        .map(|(name, (inventory, desired))| {
+            (name.clone(), inventory.difference(desired).cloned().collect::<BTreeSet<_>>())
+        })
         .filter(|(_, gone)| !gone.is_empty())
         .collect();
     let mass = leaving.values().next().map(|with| leave_words(*with, leaving.len()));
@@ -103,14 +134,14 @@ fn reason(
     if let Some((cluster, key)) = precious {
         return Some(format!("{key} would be deleted from {cluster}"));
     }
-    let holding = members.values().filter(|m| !m.inventory.is_empty());
-    let left = holding.clone().filter(|m| m.leaves).count();
+    let holding = members.values().filter(|m| m.holds());
+    let left = holding.clone().filter(|m| m.leaves()).count();
     if left * 2 > holding.clone().count() {
         return Some(format!("the placement would leave {left} of {} clusters", holding.count()));
     }
-    let staying = holding.filter(|m| !m.leaves);
-    let before: BTreeSet<_> = staying.clone().flat_map(|m| m.inventory.as_ref()).collect();
-    let after: BTreeSet<_> = staying.flat_map(|m| m.inventory.intersection(&m.desired)).collect();
+    let staying = holding.filter(|m| !m.leaves()).filter_map(Member::known);
+    let before: BTreeSet<_> = staying.clone().flat_map(|(inventory, _)| inventory).collect();
+    let after: BTreeSet<_> = staying.flat_map(|(inventory, desired)| inventory.intersection(desired)).collect();
     let gone = before.len() - after.len();
     if after.is_empty() && gone > 0 {
         return Some(format!("all {gone} objects of the placement would be deleted"));
@@ -134,11 +165,11 @@ mod tests {
     }
 
     fn member(inventory: &[&str], desired: &[&str]) -> Member<'static> {
-        Member { inventory: Cow::Owned(keys(inventory)), desired: Cow::Owned(keys(desired)), leaves: false }
+        Member::Known { inventory: Cow::Owned(keys(inventory)), desired: Cow::Owned(keys(desired)), leaves: false }
     }
 
     fn leaver(inventory: &[&str]) -> Member<'static> {
-        Member { inventory: Cow::Owned(keys(inventory)), leaves: true, ..Member::default() }
+        Member::Known { inventory: Cow::Owned(keys(inventory)), desired: Cow::default(), leaves: true }
     }
 
     #[test]
@@ -174,6 +205,25 @@ mod tests {
                 false,
                 vec![leaver(&["a"]), leaver(&["a"]), member(&["a"], &["a"])],
                 Some("the placement would leave 2 of 3 clusters"),
+            ),
+            ("nobody knows what it holds", false, vec![Member::Unknown { leaves: false }], None),
+            (
+                "one of two clusters is left, and of the other nobody knows whether it holds anything",
+                false,
+                vec![leaver(&["a"]), Member::Unknown { leaves: false }],
+                Some("the placement would leave 1 of 1 clusters"),
+            ),
+            (
+                "two of three clusters are left, and of one nobody knows what it holds",
+                false,
+                vec![leaver(&["a"]), Member::Unknown { leaves: true }, member(&["a"], &["a"])],
+                Some("the placement would leave 2 of 3 clusters"),
+            ),
+            (
+                "more than half goes of what is known",
+                false,
+                vec![member(&["a", "b", "c"], &["a"]), Member::Unknown { leaves: false }],
+                Some("2 of 3 objects of the placement would be deleted"),
             ),
         ];
         for (name, removed, members, expected) in rows {

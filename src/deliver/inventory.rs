@@ -9,13 +9,15 @@ use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use crate::api::annotations::{COMMIT, DIGEST, PLACEMENT, SNAPSHOT_INDEX, SOURCE};
+use crate::api::RESERVED_NAMESPACE;
+use crate::api::annotations::{COMMIT, DIGEST, HELD, PAUSED, PLACEMENT, SNAPSHOT_INDEX, SOURCE};
 use crate::model::id::{CommitId, Digest, PlacementKey};
 use crate::model::manifest::malformed_metadata;
+use crate::model::records::{Kept, Pause};
 use crate::model::work::WorkOrder;
 
 /// The namespace on members that holds the inventories.
-pub const NAMESPACE: &str = "gitfleet-system";
+pub const NAMESPACE: &str = RESERVED_NAMESPACE;
 /// The label on a parent that holds its ApplySet's id.
 pub const ID_LABEL: &str = "applyset.kubernetes.io/id";
 /// The label on every part that names its ApplySet.
@@ -50,7 +52,7 @@ pub fn applyset_id(placement: &PlacementKey) -> String {
 pub struct Parent {
     /// Identity of the source that owns it.
     pub source: String,
-    /// `None` where the annotation is missing: the parent is not one of gitfleet's.
+    /// `None` where the annotation is missing or names nothing that can be a placement: the parent is not one of gitfleet's.
     pub placement: Option<PlacementKey>,
     /// `Kind` or `Kind.group` of all parts.
     pub group_kinds: BTreeSet<String>,
@@ -58,6 +60,8 @@ pub struct Parent {
     pub namespaces: BTreeSet<String>,
     /// What the member holds completely: index, commit and digest of the snapshot. `None` until a first one is.
     pub holds: Option<Held>,
+    /// What people decided of the placement.
+    pub kept: Kept,
 }
 
 /// The snapshot a member holds completely.
@@ -87,10 +91,14 @@ impl Parent {
         };
         Self {
             source: annotation(SOURCE).unwrap_or_default().to_owned(),
-            placement: annotation(PLACEMENT).and_then(|p| p.parse().ok()),
+            placement: annotation(PLACEMENT).and_then(|p| p.parse().ok()).filter(PlacementKey::is_wellformed),
             group_kinds: list(GROUP_KINDS),
             namespaces: list(NAMESPACES),
             holds: holds(),
+            kept: Kept {
+                paused: annotation(PAUSED).map(read_pause),
+                held: annotation(HELD).and_then(|held| serde_json::from_str(held).ok()),
+            },
         }
     }
 
@@ -109,6 +117,10 @@ impl Parent {
             annotations.insert(COMMIT, held.commit.to_string());
             annotations.insert(DIGEST, held.digest.to_string());
         }
+        let Kept { paused, held } = &self.kept;
+        let json = |value: Value| value.to_string();
+        annotations.extend(paused.as_ref().map(|paused| (PAUSED, json(json!(paused)))));
+        annotations.extend(held.as_ref().map(|held| (HELD, json(json!(held)))));
         json!({
             "apiVersion": "v1",
             "kind": "ConfigMap",
@@ -125,7 +137,8 @@ impl Parent {
     /// part can exist that the inventory does not cover.
     #[must_use]
     pub fn widened(&self, order: &WorkOrder) -> Self {
-        let mut wide = Self { source: order.source.clone(), placement: Some(order.placement.clone()), ..self.clone() };
+        let (source, kept) = (order.source.name.clone(), order.kept.clone());
+        let mut wide = Self { source, kept, placement: Some(order.placement.clone()), ..self.clone() };
         for desired in order.manifests.iter() {
             wide.group_kinds.insert(group_kind(&desired.id.group, &desired.id.kind));
             if !desired.id.namespace.is_empty() {
@@ -134,6 +147,15 @@ impl Parent {
         }
         wide
     }
+}
+
+/// Reads a pause. One that cannot be read is one all the same: somebody meant that nothing begins.
+fn read_pause(text: &str) -> Pause {
+    serde_json::from_str(text).unwrap_or_else(|_| Pause {
+        by: "an inventory whose words cannot be read".to_owned(),
+        at: jiff::Timestamp::UNIX_EPOCH,
+        reason: None,
+    })
 }
 
 /// Returns `Kind` or `Kind.group`, as the annotation lists them.
@@ -182,6 +204,7 @@ pub fn labelled(object: &Value, placement: &PlacementKey, digest: &Digest) -> Re
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::records::HeldSnapshot;
 
     #[test]
     fn a_parent_survives_writing_and_reading() {
@@ -192,10 +215,36 @@ mod tests {
             group_kinds: ["ConfigMap".to_owned(), "Deployment.apps".to_owned()].into(),
             namespaces: ["app".to_owned()].into(),
             holds: Some(Held { index: 3, commit: "abc".into(), digest: "def".into() }),
+            kept: Kept {
+                paused: Some(Pause {
+                    by: "ann".into(),
+                    at: jiff::Timestamp::UNIX_EPOCH,
+                    reason: Some("an incident".into()),
+                }),
+                held: Some(HeldSnapshot {
+                    index: 4,
+                    hash: "ghi".into(),
+                    why: "was rejected".into(),
+                    since: jiff::Timestamp::UNIX_EPOCH,
+                }),
+            },
         };
         assert_eq!(Parent::read(&parent.object(&placement)), parent);
-        let unfinished = Parent { holds: None, ..parent };
+        let unfinished = Parent { holds: None, kept: Kept::default(), ..parent };
         assert_eq!(Parent::read(&unfinished.object(&placement)), unfinished);
+        let mut garbled = unfinished.object(&placement);
+        garbled["metadata"]["annotations"][PAUSED] = json!("yes");
+        assert!(Parent::read(&garbled).kept.paused.is_some(), "whatever it says, somebody meant to stop");
+    }
+
+    #[test]
+    fn d03_a_member_names_no_placement_that_cannot_be() {
+        for (name, is_placement) in
+            [("web", true), ("app/web", true), ("../web", false), ("a/b/c", false), ("a\nb", false), ("", false)]
+        {
+            let parent = json!({"metadata": {"annotations": {PLACEMENT: name}}});
+            assert_eq!(Parent::read(&parent).placement.is_some(), is_placement, "{name}");
+        }
     }
 
     #[test]

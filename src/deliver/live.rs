@@ -34,9 +34,10 @@ pub struct LiveObject {
 }
 
 impl LiveObject {
-    /// Reads a live object; `None` where it is not a named Kubernetes object.
+    /// Reads a live object; `None` where it is not a named Kubernetes object. What lies in the namespace of the inventories is
+    /// never a part of a placement, whatever label it carries: taken for one it would be pruned, and all inventories with it.
     pub fn read(object: &Value) -> Option<Self> {
-        let id = ObjectId::of(object)?;
+        let id = ObjectId::of(object).filter(|id| !id.is_reserved())?;
         let metadata = object.get("metadata")?;
         let text = |map: &str, key: &str| metadata.get(map).and_then(|m| m.get(key)?.as_str());
         Some(Self {
@@ -168,5 +169,19 @@ mod tests {
         assert_eq!(read.manifest, Some(Digest::from("d")));
         assert!(read.terminating);
         assert_eq!(LiveObject::read(&json!({"kind": "ConfigMap"})), None);
+    }
+
+    #[test]
+    fn d13_what_is_reserved_is_never_held() {
+        for (kind, namespace, name, held) in [
+            ("Namespace", "", "gitfleet-system", false),
+            ("ConfigMap", "gitfleet-system", "crp.web", false),
+            ("Namespace", "", "gitfleet", true),
+            ("ConfigMap", "app", "gitfleet-system", true),
+        ] {
+            let object = json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": name, "namespace": namespace,
+                "uid": "u1", "labels": {PART_OF_LABEL: "applyset-x-v1"}}});
+            assert_eq!(LiveObject::read(&object).is_some(), held, "{kind} {namespace}/{name}");
+        }
     }
 }

@@ -7,6 +7,9 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::holdings::{Holdings, Wanted};
 use super::inventory::{Held, Parent, applyset_id, group_kind};
+use super::kept;
+use super::left_overs::{LeftOvers, left_overs};
+use super::lists::Unlisted;
 use super::live::LiveObject;
 use super::look::{self, Look, RECHECK_INTERVAL, Sighting};
 use super::waves::{definition_pending, wave};
@@ -125,6 +128,8 @@ pub struct MemberView<'a> {
     pub wanted: &'a Wanted,
     /// The inventory of this placement, if there is one.
     pub parent: Option<&'a Parent>,
+    /// Kinds of this placement that were not listed completely: nothing is concluded from what is not seen of them.
+    pub unlisted: &'a Unlisted,
     /// The value of the ApplySet label on this placement's objects: [`applyset_id`] costs a hash, and is asked for every object.
     pub ours: &'a str,
 }
@@ -187,18 +192,22 @@ pub enum State {
 /// and record the snapshot last. A crash between any two leaves parts that the inventory covers. Nothing is pruned while a
 /// manifest is still to be applied or was refused: its predecessor may be what is left over.
 pub fn plan(order: &WorkOrder, view: &MemberView<'_>, progress: &Progress, now: Timestamp) -> Plan {
+    kept::tell(delivery(order, view, progress, now), order, view)
+}
+
+fn delivery(order: &WorkOrder, view: &MemberView<'_>, progress: &Progress, now: Timestamp) -> Plan {
     if order.strategy.type_ == ApplyStrategyType::ReportDiff && !order.remove {
         return look::compare(order, progress, now);
     }
     if let Some(parent) = view.parent
         && !parent.source.is_empty()
-        && parent.source != order.source
+        && !order.source.is(&parent.source)
     {
         return Plan {
             failure: Some(format!(
-                "the inventory of {} on {} belongs to another source ({}); this one is {}: rename the placement or let \
-                 the other source give it up",
-                order.placement, order.cluster, parent.source, order.source
+                "the inventory of {} on {} belongs to another source ({}); this one is {}: where it is the same one that \
+                 moved, say so: gitfleet source rename '{}'; else rename the placement or let the other source give it up",
+                order.placement, order.cluster, parent.source, order.source.name, parent.source
             )),
             ..Plan::default()
         };
@@ -289,12 +298,19 @@ fn due(order: &WorkOrder, view: &MemberView<'_>, progress: &Progress, now: Times
 
 /// Returns what follows where nothing is to be applied or looked at for the first time.
 fn at_rest(order: &WorkOrder, view: &MemberView<'_>, progress: &Progress, parent: &Parent, due: &Due) -> Plan {
+    // What is left over is not known: nothing is pruned, and the inventory says neither that all is there nor that all is gone.
+    if !view.unlisted.is_empty() {
+        return Plan { wake_at: due.retry_at, ..Plan::default() };
+    }
     if due.waits || due.retry_at.is_some() {
         return Plan { complete: !due.waits, wake_at: due.retry_at, ..Plan::default() };
     }
     let left = left_overs(order, view, progress, due.refused);
     if !left.deletes.is_empty() {
         return Plan { steps: left.deletes, ..Plan::default() };
+    }
+    if left.undecided {
+        return Plan::default();
     }
     record(order, view, parent, &left)
 }
@@ -312,6 +328,11 @@ pub fn verdict(
     now: Timestamp,
 ) -> Verdict {
     let say = Verdict::new;
+    if desired.key.is_reserved() {
+        let message =
+            format!("{} is reserved: inventories of gitfleet are there; take it out of the placement", desired.id);
+        return say(State::Refused(ApplyOutcome::ManifestApplyFailed), message);
+    }
     let live = view.live.get(&desired.key);
     if let Some(message) = claimed_by_another(order, desired, live, view) {
         return say(State::Refused(ApplyOutcome::FailedToTakeOver), message);
@@ -332,6 +353,9 @@ pub fn verdict(
         }
     }
     let Some(live) = live else {
+        if let Some(why) = view.unlisted.why(&desired.key) {
+            return say(State::Wait, format!("whether it is there is not known: {why}"));
+        }
         if definition_pending(order, desired, view) {
             return say(State::Wait, "its CustomResourceDefinition is not established yet".to_owned());
         }
@@ -414,43 +438,6 @@ pub fn retry_delay(failures: u32) -> SignedDuration {
     RETRY_FIRST.saturating_mul(1 << failures.saturating_sub(1).min(16)).min(RETRY_MAX)
 }
 
-struct LeftOvers {
-    deletes: Vec<Step>,
-    /// Objects with our label that are not desired: held, or accepted for deletion and not gone yet.
-    staying: Vec<ObjectKey>,
-    /// Some of them are on their way out.
-    leaving: bool,
-}
-
-/// Returns the objects of the inventory that are no longer desired: the last wave first. They stay where a manifest is
-/// `refused`: what was to come in their stead may be what did not.
-fn left_overs(order: &WorkOrder, view: &MemberView<'_>, progress: &Progress, refused: bool) -> LeftOvers {
-    let desired: BTreeSet<&ObjectKey> = order.manifests.iter().map(|d| d.key.as_ref()).collect();
-    let mut found = LeftOvers { deletes: Vec::new(), staying: Vec::new(), leaving: false };
-    let mut due: Vec<(u16, &LiveObject)> = Vec::new();
-    for (key, live) in view.live.labelled(view.ours).filter(|(key, _)| !desired.contains(key)) {
-        let taken = view.wanted.by(key).iter().any(|placement| **placement != order.placement);
-        if taken && !order.held.contains(key) {
-            continue;
-        }
-        found.staying.push(key.clone());
-        if refused || order.held.contains(key) {
-            continue;
-        }
-        found.leaving = true;
-        if !live.terminating && !progress.deleted.contains(&live.uid) {
-            due.push((wave(&live.id.group, &live.id.kind), live));
-        }
-    }
-    let last = due.iter().map(|(wave, _)| *wave).max();
-    found.deletes = due
-        .into_iter()
-        .filter(|(wave, _)| Some(*wave) == last)
-        .map(|(_, live)| Step::Delete { object: live.clone() })
-        .collect();
-    found
-}
-
 /// Returns the last steps: narrow the inventory and record the snapshot, or remove the inventory.
 fn record(order: &WorkOrder, view: &MemberView<'_>, parent: &Parent, left: &LeftOvers) -> Plan {
     if order.remove {
@@ -463,7 +450,7 @@ fn record(order: &WorkOrder, view: &MemberView<'_>, parent: &Parent, left: &Left
         };
     }
     let mut narrow =
-        Parent { source: order.source.clone(), placement: Some(order.placement.clone()), ..Parent::default() }
+        Parent { source: order.source.name.clone(), placement: Some(order.placement.clone()), ..Parent::default() }
             .widened(order);
     for key in &left.staying {
         narrow.group_kinds.insert(group_kind(&key.group, &key.kind));
@@ -478,7 +465,7 @@ fn record(order: &WorkOrder, view: &MemberView<'_>, parent: &Parent, left: &Left
     if same_content {
         narrow.holds.clone_from(&parent.holds);
     }
-    if *parent == narrow && view.parent.is_some() {
+    if view.parent.is_some() && *parent == (Parent { kept: parent.kept.clone(), ..narrow.clone() }) {
         return Plan { complete: true, ..Plan::default() };
     }
     Plan { steps: vec![Step::WriteParent(narrow)], ..Plan::default() }

@@ -13,6 +13,13 @@ use crate::model::records::Availability;
 /// What is looked at again.
 #[path = "plan_tests/looks.rs"]
 mod looks;
+/// What is never written.
+#[path = "plan_tests/reserved.rs"]
+mod reserved;
+
+/// What is not known to be all.
+#[path = "plan_tests/unlisted.rs"]
+mod unlisted;
 
 const NOW: &str = "2026-01-01T00:00:00Z";
 
@@ -42,6 +49,8 @@ fn order(placement: &str, manifests: Vec<Desired>) -> WorkOrder {
         strategy: ApplyStrategy::default(),
         manifests: manifests.into(),
         held: BTreeSet::new(),
+        prune: BTreeSet::new(),
+        kept: crate::model::records::Kept::default(),
         remove: false,
     }
 }
@@ -51,6 +60,9 @@ fn order(placement: &str, manifests: Vec<Desired>) -> WorkOrder {
 struct Member {
     live: Holdings,
     parent: Option<Parent>,
+    unlisted: Unlisted,
+    /// Objects that whoever decides does not know of.
+    undecided: BTreeSet<ObjectKey>,
     progress: Progress,
     log: Vec<String>,
     refuse: BTreeSet<ObjectKey>,
@@ -68,8 +80,17 @@ struct Member {
 impl Member {
     fn plan(&self, order: &WorkOrder, wanted: &Wanted) -> Plan {
         let ours = &applyset_id(&order.placement);
-        let view = MemberView { live: &self.live, wanted, parent: self.parent.as_ref(), ours };
-        plan(order, &view, &self.progress, self.now())
+        let (live, parent, unlisted) = (&self.live, self.parent.as_ref(), &self.unlisted);
+        let view = MemberView { live, wanted, parent, unlisted, ours };
+        plan(&self.decided(order), &view, &self.progress, self.now())
+    }
+
+    /// Returns an order as it is decided with what the member reports: everything that it does not want may be pruned.
+    fn decided(&self, order: &WorkOrder) -> WorkOrder {
+        let ours = applyset_id(&order.placement);
+        let labelled = self.live.labelled(&ours).map(|(key, _)| key);
+        let prune = labelled.filter(|key| !self.undecided.contains(key)).cloned().collect();
+        WorkOrder { prune, ..order.clone() }
     }
 
     fn now(&self) -> Timestamp {
@@ -78,7 +99,8 @@ impl Member {
 
     fn outcome(&self, order: &WorkOrder, position: usize) -> State {
         let (wanted, ours) = (wanted(&[order]), &applyset_id(&order.placement));
-        let view = MemberView { live: &self.live, wanted: &wanted, parent: self.parent.as_ref(), ours };
+        let (live, parent, unlisted) = (&self.live, self.parent.as_ref(), &self.unlisted);
+        let view = MemberView { live, wanted: &wanted, parent, unlisted, ours };
         verdict(order, &order.manifests[position], &view, &self.progress, self.now()).state
     }
 
@@ -417,35 +439,6 @@ fn report_diff_only_compares() {
     member.later = RECHECK_INTERVAL;
     let plan = member.plan(&order, &Wanted::default());
     assert!(plan.steps.len() == 3 && plan.complete && plan.rechecks, "compared again, and told so only if it changed");
-}
-
-#[test]
-fn a_custom_resource_waits_for_its_definition() {
-    let mut definition = desired("apiextensions.k8s.io/v1/CustomResourceDefinition", "widgets.example.org", "");
-    definition.object = Arc::new(json!({"spec": {"group": "example.org", "names": {"kind": "Widget"}}}));
-    let order = order("p", vec![desired("example.org/v1/Widget", "w", ""), definition]);
-    let mut member = Member::default();
-    let covered = Parent::default().widened(&order);
-    member.parent = Some(covered);
-    let first = member.plan(&order, &wanted(&[&order]));
-    assert_eq!(first.steps, [Step::Apply { position: 1, put_back: false, probe: false }]);
-    // Applied and not established: nothing to do, not complete.
-    let mut live =
-        LiveObject::read(&json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": {"name": "widgets.example.org"}}))
-        .expect("an object");
-    live.applyset = applyset_id(&order.placement).into();
-    live.manifest = Some(order.manifests[1].digest.clone());
-    member.live.insert(order.manifests[1].key.clone(), live);
-    let waiting = member.plan(&order, &wanted(&[&order]));
-    assert!(waiting.steps.is_empty() && !waiting.complete);
-    let live = member.live.remove(&order.manifests[1].key).expect("it is there");
-    let live = LiveObject { availability: Availability::Available, ..live };
-    member.live.insert(order.manifests[1].key.clone(), live);
-    assert_eq!(
-        member.plan(&order, &wanted(&[&order])).steps,
-        [Step::Apply { position: 0, put_back: false, probe: false }]
-    );
 }
 
 #[test]

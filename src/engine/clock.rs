@@ -1,19 +1,59 @@
 //! The one place time is read.
+//!
+//! Within a life time is measured and not looked up: it begins at what the clock of the machine shows then, and goes on as time
+//! passes. So a clock that is corrected meanwhile neither opens a wait nor freezes one. What is between two lives is
+//! in `waits.rs`.
 
-use std::time::Duration;
+use std::fs;
+use std::sync::LazyLock;
+use std::time::{Duration, Instant};
 
 use backon::{BackoffBuilder as _, ExponentialBackoff, ExponentialBuilder};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
-/// Returns the time.
-#[expect(clippy::disallowed_methods, reason = "this is the one place")]
+use crate::model::records::ClockReading;
+
+/// When this life began: by the clock, and by what measures.
+static BEGAN: LazyLock<(Timestamp, Instant)> = LazyLock::new(|| (wall(), Instant::now()));
+
+/// Names one start of the machine.
+static BOOT: LazyLock<Option<String>> =
+    LazyLock::new(|| fs::read_to_string("/proc/sys/kernel/random/boot_id").ok().map(|text| text.trim().to_owned()));
+
+/// Returns the time, by which everything waits: what the clock showed when it was first asked for, and what has passed since.
 pub fn now() -> Timestamp {
+    let (at, measured) = &*BEGAN;
+    at.checked_add(measured.elapsed()).unwrap_or(Timestamp::MAX)
+}
+
+/// Returns what the clock of the machine shows, for what others date by theirs.
+#[expect(clippy::disallowed_methods, reason = "this is the one place")]
+pub fn wall() -> Timestamp {
     Timestamp::now()
+}
+
+/// Returns how far the clock of the machine was set ahead in this life, or back where that is negative.
+pub fn was_set() -> SignedDuration {
+    wall().duration_since(now())
+}
+
+/// Returns the time with what tells, after a restart, how much has passed.
+pub fn reading() -> ClockReading {
+    // How long the machine is up counts sleep, too: seconds with two decimals.
+    let up = fs::read_to_string("/proc/uptime").ok();
+    let up = up.and_then(|text| text.split(' ').next()?.parse::<f64>().ok());
+    let up = up.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    ClockReading { at: now(), boot: BOOT.clone().filter(|_| up.is_some()), up: up.unwrap_or_default() }
 }
 
 /// Returns how long it is until an instant; zero where it has passed.
 pub fn until(at: Timestamp) -> Duration {
     at.duration_since(now()).try_into().unwrap_or_default()
+}
+
+/// Returns a pause that is up to as long again: tasks that ended together are not begun together.
+pub fn jittered(pause: Duration) -> Duration {
+    delays(pause, pause).next().unwrap_or(pause)
 }
 
 /// Returns the pauses between tries of something that may fail for long: doubling from `first` up to `longest`, with jitter,

@@ -25,12 +25,13 @@ use crate::model::decisions::HubRecord;
 use crate::model::id::{ClusterName, CommitId, PlacementKey};
 use crate::model::ocm::OcmPlacementRecord;
 use crate::model::overrides::OverrideRef;
-use crate::model::records::{ClusterRecord, ResourceSnapshot, SourceRecord, WorkStatus};
+use crate::model::records::{ClusterRecord, Kept, ResourceSnapshot, SourceRecord, StoreRecord, WorkStatus};
 use crate::model::work::WorkOrder;
 use crate::report::decisions::Exports;
 use crate::schedule::ocm::Key;
 use crate::store::{Expected, Op, Result, records};
 
+mod adoption;
 mod agenda;
 mod console;
 mod exports;
@@ -43,7 +44,7 @@ mod standing;
 mod tests;
 
 use agenda::Agenda;
-pub use source::identity;
+pub use source::{identity, source_name};
 use standing::tell;
 
 /// How long the first decision waits for members that have neither answered nor failed.
@@ -110,6 +111,9 @@ pub struct Batch {
     exports: Option<Arc<Exports>>,
     overrides: BTreeSet<OverrideRef>,
     obeyed: Option<Box<PlacementState>>,
+    store: Option<StoreRecord>,
+    takes_over: bool,
+    adopts: bool,
     let_in: Option<CommitId>,
 }
 
@@ -135,6 +139,14 @@ pub struct Core {
     /// As the store has it.
     stored_source: SourceRecord,
     members: BTreeMap<ClusterName, MemberAccess>,
+    /// What the store says of itself; `None` where nothing was decided with it yet.
+    store: Option<StoreRecord>,
+    /// As the store has it.
+    stored_store: Option<StoreRecord>,
+    /// Members that have answered in this life.
+    answered: BTreeSet<ClusterName>,
+    /// What members keep of pauses and holds.
+    kept: BTreeMap<PlacementKey, Kept>,
     /// Members that have neither answered nor failed yet.
     unseen: BTreeSet<ClusterName>,
     /// What members were told last, by placement.
@@ -174,11 +186,7 @@ impl Core {
     /// looked at.
     pub fn begin(configuration: Configuration, books: Books, now: Timestamp) -> (Self, Vec<Effect>) {
         let stored_source = books.source.unwrap_or_default();
-        let source = if stored_source.url == configuration.source.url {
-            stored_source.clone()
-        } else {
-            SourceRecord { url: configuration.source.url.clone(), ..SourceRecord::default() }
-        };
+        let source = source::begin(&configuration, &stored_source);
         let mut records = books.clusters.clone();
         for record in records.values_mut() {
             fleet::await_answer(record, now);
@@ -189,11 +197,12 @@ impl Core {
         let approvers = configuration.forge.iter().flat_map(|forge| forge.approvals.approvers.clone()).collect();
         let overrides = books.overrides;
         let world = World {
-            source: identity(&configuration),
+            source: source_name(&configuration, &stored_source),
             records,
             ocm,
             approvals,
             approvers,
+            floor: configuration.floor(),
             overrides,
             ..World::default()
         };
@@ -201,9 +210,15 @@ impl Core {
         // The hub is told at once: it may have been changed meanwhile.
         let effects = if exports.is_empty() { Vec::new() } else { vec![Effect::Publish(Arc::clone(&exports))] };
         let hub = exports::namespace(&configuration).and_then(|namespace| books.hubs.get(namespace).cloned());
+        // One that was written before stores said anything of themselves.
+        let is_old = books.store.is_none() && !books.placements.is_empty();
         let core = Self {
             configuration,
             world,
+            store: books.store.clone().or_else(|| is_old.then(|| StoreRecord::new(now))),
+            stored_store: books.store,
+            answered: BTreeSet::new(),
+            kept: BTreeMap::new(),
             placements: books.placements,
             source,
             stored_source,
@@ -282,7 +297,8 @@ impl Core {
     /// payloads as well: what one placement gives up may be what another is to take over, and orders alone say so to a member.
     fn can_decide(&self) -> bool {
         let knows_payloads = self.has_decided || self.reading.is_empty();
-        self.unseen.is_empty() && knows_payloads && self.world.tree.commit.is_some() && !self.outstanding
+        let may_begin = self.unseen.is_empty() && !self.waits_for_adoption();
+        may_begin && knows_payloads && self.world.tree.commit.is_some() && !self.outstanding
     }
 
     /// Tells whether something on the agenda can be decided: a placement waits for its own payloads.
@@ -309,6 +325,10 @@ impl Core {
             return None;
         }
         let mut batch = Batch::default();
+        if self.can_decide() {
+            self.begin_store(&mut batch, now);
+        }
+        self.write_store(&mut batch);
         self.write_source(&mut batch);
         self.write_hub(&mut batch);
         self.write_overrides(&mut batch);

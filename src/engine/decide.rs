@@ -4,6 +4,7 @@
 //! next and what its members shall hold; the hall writes the difference down before anything follows from it.
 
 mod advance;
+mod floor;
 mod follow_up;
 mod freeze;
 mod progress;
@@ -20,8 +21,6 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde_json::json;
-
-pub(super) use runs::deletion_approvers;
 
 use super::world::{Judged, PlacementState, World};
 use crate::api::annotations::{DELETION_GUARD, ON_FAILURE};
@@ -63,6 +62,7 @@ pub fn decide(state: PlacementState, world: &World, now: Timestamp) -> Decision 
     let mut pass = Pass::new(state, world, now);
     pass.settle_removed_bindings();
     pass.follow_git();
+    pass.take_over();
     pass.leave();
     if pass.state.record.removed {
         pass.unschedule_all();
@@ -99,12 +99,14 @@ pub(super) struct Pass<'a> {
     pub(super) journal: Vec<JournalEntry>,
     forget: Vec<ClusterName>,
     wake_at: Option<Timestamp>,
+    /// Clusters that hold something which they may not keep.
+    losing: BTreeSet<ClusterName>,
 }
 
 impl<'a> Pass<'a> {
     pub(super) fn new(state: PlacementState, world: &'a World, now: Timestamp) -> Self {
         let (candidates, journal, forget) = (BTreeMap::new(), Vec::new(), Vec::new());
-        let mut pass = Self { state, world, now, candidates, journal, forget, wake_at: None };
+        let mut pass = Self { state, world, now, candidates, journal, forget, wake_at: None, losing: BTreeSet::new() };
         pass.find_candidates();
         pass
     }
@@ -124,7 +126,8 @@ impl Pass<'_> {
     /// Drops bindings whose objects are gone.
     fn settle_removed_bindings(&mut self) {
         let done = |b: &Binding, works: &BTreeMap<ClusterName, Arc<WorkStatus>>| {
-            let is_done = |w: &Arc<WorkStatus>| w.generation == b.generation && w.complete && w.inventory.is_empty();
+            let is_done =
+                |w: &Arc<WorkStatus>| w.generation == b.generation && w.complete && w.inventory.is_known_empty();
             b.deleting && works.get(&b.cluster).is_some_and(is_done)
         };
         let gone: Vec<Binding> = self.state.bindings().filter(|b| done(b, &self.state.works)).cloned().collect();
@@ -148,6 +151,12 @@ impl Pass<'_> {
                     || record.spec != placement.spec
                     || record.annotations != placement.annotations
                 {
+                    let is_off = |annotations: &BTreeMap<String, String>| {
+                        annotations.get(DELETION_GUARD).is_some_and(|value| value == "Off")
+                    };
+                    if record.generation > 0 && is_off(&placement.annotations) != is_off(&record.annotations) {
+                        record.guard_off_at = self.world.tree.commit.clone().filter(|_| is_off(&placement.annotations));
+                    }
                     record.spec = placement.spec.clone();
                     record.annotations.clone_from(&placement.annotations);
                     record.generation += 1;
@@ -175,7 +184,11 @@ impl Pass<'_> {
 
     /// Returns with whom a cluster left, where that waits for a person.
     fn mass_leave(&self, cluster: &ClusterName) -> Option<MassLeave> {
-        let record = self.world.records.get(cluster).filter(|record| record.left && is_guarded(&self.state.record))?;
+        let record = self
+            .world
+            .records
+            .get(cluster)
+            .filter(|record| record.left && is_guarded(&self.state.record, self.world))?;
         let gate = self.state.record.deletion_gate.as_ref().filter(|gate| gate.opened_at.is_some());
         record.left_with.filter(|_| !gate.is_some_and(|gate| gate.leaving.contains(cluster)))
     }
@@ -229,31 +242,45 @@ impl Pass<'_> {
 
     /// Writes down the deletions that wait for a person, if any, on the way to the snapshots that clusters may come to.
     fn guard(&mut self, aims: &BTreeSet<u64>) {
-        self.state.record.deletion_gate = self.guarded(aims);
+        let kept = self.kept(aims);
+        let gate = self.guarded(&kept);
+        self.losing = kept.into_keys().collect();
+        self.state.record.deletion_gate = gate.map(|gate| {
+            let active = self.active_run();
+            let approvers = runs::deletion_approvers(&self.state, self.world).map(str::to_owned);
+            let approvers_before = active.and_then(|run| run.approvers_before.clone());
+            DeletionGate { approvers, approvers_before, ..gate }
+        });
     }
 
-    fn guarded(&mut self, aims: &BTreeSet<u64>) -> Option<DeletionGate> {
-        if !is_guarded(&self.state.record) {
+    fn guarded(&self, kept: &BTreeMap<ClusterName, BTreeSet<ObjectKey>>) -> Option<DeletionGate> {
+        if !is_guarded(&self.state.record, self.world) {
             return None;
         }
         let leaving = self.leaving();
-        let kept = self.kept(aims);
-        if kept.is_empty() && leaving.is_empty() && !self.leaves_a_cluster() {
+        // What turned up on a cluster since its removal was decided.
+        let turned_up: BTreeMap<ClusterName, BTreeSet<ObjectKey>> = self.turned_up();
+        if kept.is_empty() && leaving.is_empty() && turned_up.is_empty() && !self.leaves_a_cluster() {
             return None;
         }
         let record = &self.state.record;
         let mut members = BTreeMap::new();
+        for (cluster, objects) in turned_up {
+            let inventory = Cow::Owned(objects);
+            members.insert(cluster, guard::Member::Known { inventory, desired: Cow::default(), leaves: true });
+        }
         for binding in self.state.bindings().filter(|b| !b.deleting && !leaving.contains_key(&b.cluster)) {
             let Some(work) = self.state.works.get(&binding.cluster) else { continue };
             let leaves = binding.state == BindingState::Unscheduled;
-            let inventory = Cow::Borrowed(&work.inventory);
-            let desired = match kept.get(&binding.cluster) {
-                _ if leaves => Cow::default(),
-                Some(kept) => Cow::Borrowed(kept),
-                None => inventory.clone(),
-            };
-            let member = guard::Member { inventory, desired, leaves };
-            members.insert(binding.cluster.clone(), member);
+            let member = work.inventory.known().map_or(guard::Member::Unknown { leaves }, |inventory| {
+                let desired = match kept.get(&binding.cluster) {
+                    _ if leaves => Cow::default(),
+                    Some(kept) => Cow::Borrowed(kept),
+                    None => Cow::Borrowed(inventory),
+                };
+                guard::Member::Known { inventory: Cow::Borrowed(inventory), desired, leaves }
+            });
+            members.entry(binding.cluster.clone()).or_insert(member);
         }
         let found = guarded(&record.key, record.removed, &members, &leaving)?;
         // What was approved may be carried out in pieces: what is left of it needs no second approval. What is not wanted any
@@ -272,6 +299,8 @@ impl Pass<'_> {
             deletions: found.deletions,
             leaving: found.leaving,
             since: self.now,
+            approvers: None,
+            approvers_before: None,
             approvals: Vec::new(),
             opened_at: None,
         }))
@@ -290,16 +319,7 @@ impl Pass<'_> {
         let gate = self.state.record.closed_gate().cloned();
         let is_held = |binding: &Binding| gate.as_ref().is_some_and(|g| g.holds(&binding.cluster));
         if self.state.record.removed {
-            if self.state.record.paused.is_some() {
-                return;
-            }
-            // Of one that does not answer nobody may have seen what it holds: the gate could not speak of it.
-            let is_due = |b: &&Binding| !b.deleting && !is_held(b) && self.world.is_online(&b.cluster);
-            let due: Vec<String> = self.state.bindings().filter(is_due).map(|b| b.name.clone()).collect();
-            for name in due {
-                self.remove(&name);
-            }
-            return;
+            return self.roll_removed(is_held);
         }
         self.release_held();
         if self.state.record.spec.strategy.type_ == StrategyType::External {
@@ -308,6 +328,10 @@ impl Pass<'_> {
             return;
         }
         self.refuse_runs();
+        if let Some(why) = self.lacks_stages() {
+            self.state.record.halted = Some(why);
+            return;
+        }
         let Some(goal) = self.goal() else { return };
         // One that is held is gone back from for as long as it is.
         self.state.record.goal = Some(goal).filter(|_| self.state.record.held.is_some());
@@ -348,10 +372,20 @@ impl Pass<'_> {
             self.note_success();
         }
         for name in &moves.remove {
-            if self.state.bindings.get(name).is_some_and(|binding| !is_held(binding)) {
+            let may_go = |binding: &Arc<Binding>| !is_held(binding) && self.knows_inventory(&binding.cluster);
+            if self.state.bindings.get(name).is_some_and(may_go) {
                 self.remove(name);
             }
         }
+    }
+
+    /// Moves the bindings of a placement that was removed: they go, unless a person paused it.
+    fn roll_removed(&mut self, is_held: impl Fn(&Binding) -> bool) {
+        let may_go = |b: &Binding| self.state.record.paused.is_none() && !b.deleting && !is_held(b);
+        // Of one that does not answer nobody may have seen what it holds: the gate could not speak of it.
+        let is_known = |b: &Binding| self.world.is_online(&b.cluster) && self.knows_inventory(&b.cluster);
+        let due = self.state.bindings().filter(|b| may_go(b) && is_known(b)).map(|b| b.name.clone());
+        due.collect::<Vec<_>>().iter().for_each(|name| self.remove(name));
     }
 
     /// Returns the snapshot that a rolling update goes to: the newest, or the one a rollback returned to. Where the newest is
@@ -410,6 +444,8 @@ impl Pass<'_> {
 
     fn remove(&mut self, name: &str) {
         let Some(binding) = self.state.bindings.get_mut(name).map(Arc::make_mut) else { return };
+        let held = self.state.works.get(&binding.cluster).and_then(|work| work.inventory.known());
+        binding.removes = held.cloned().unwrap_or_default();
         binding.deleting = true;
         binding.generation += 1;
         let cluster = binding.cluster.clone();
@@ -440,11 +476,14 @@ impl Pass<'_> {
     }
 }
 
-/// Tells whether deletions of a placement wait for a person. What only reports deletes nothing.
-pub(super) fn is_guarded(record: &PlacementRecord) -> bool {
+/// Tells whether deletions of a placement wait for a person. What only reports deletes nothing. A guard that is switched off
+/// stands for the commit that does so, and for as long as a gate that it closed.
+pub(super) fn is_guarded(record: &PlacementRecord, world: &World) -> bool {
     let reports_only =
         record.spec.strategy.apply_strategy.as_ref().map(|s| s.type_) == Some(ApplyStrategyType::ReportDiff);
     let is_off = record.annotations.get(DELETION_GUARD).is_some_and(|value| value == "Off");
+    let is_new = record.guard_off_at.is_some() && record.guard_off_at == world.tree.commit;
+    let is_off = is_off && !world.floor.deletion_guard && !is_new && record.closed_gate().is_none();
     !is_off && (!reports_only || record.removed)
 }
 

@@ -150,7 +150,7 @@ pub fn from_store(configuration: &Configuration, query: &Query, now: Timestamp) 
     let tree = commit::read_commit(source.reader(), &accepted, &mut commit::Cache::new());
     let tree = Arc::new(tree.map_err(|error| Error::Commit(accepted, error))?);
     let ocm = Ocm::restore(books.ocm);
-    let mut world = World { source: identity(configuration), records: books.clusters, ocm, ..World::default() };
+    let mut world = World { source: identity(configuration).into(), records: books.clusters, ocm, ..World::default() };
     world.clusters = clusters(&tree, &world.records, now);
     world.ocm.follow(&tree);
     for (name, member) in &tree.clusters {

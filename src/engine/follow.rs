@@ -1,15 +1,17 @@
 //! Follows the source: a thread of its own, because git blocks.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 
+use self::ending::Ending;
 use super::commit::{self, Cache, Candidate, read_commit, read_payload};
+use super::supervise::Supervisor;
 use super::world::Payload;
 use crate::config::{self, Configuration, HistoryRewrite, read_secret};
 use crate::error::{Classify as _, ErrorClass};
@@ -18,6 +20,9 @@ use crate::model::id::CommitId;
 use crate::model::manifest::InputError;
 use crate::model::records::ResourceSnapshot;
 use crate::model::tree::Tree;
+use crate::telemetry::metrics::Part;
+
+mod ending;
 
 /// Longest pause between two polls of a source that cannot be read.
 const POLL_BACKOFF_MAX: Duration = Duration::from_mins(5);
@@ -26,6 +31,8 @@ const PIN_PREFIX: &str = "commit-";
 
 /// What the hall asks of the source's thread.
 pub enum Request {
+    /// End.
+    End,
     /// Look now.
     Poll,
     /// Let a tip in though it does not descend from the commit in force: a person said so.
@@ -131,6 +138,8 @@ pub fn source_spec(configuration: &Configuration) -> Result<SourceSpec, config::
 
 /// Where the source's threads are asked.
 pub struct Followed {
+    /// Ends the source's thread when it is dropped.
+    _ending: Ending,
     /// What needs the source itself, which may be far away.
     pub requests: Sender<Request>,
     /// Snapshots whose payload is to be read again; [`News::Payload`] is the answer. What is read is on this machine, so nothing
@@ -138,14 +147,19 @@ pub struct Followed {
     pub payloads: Sender<Arc<ResourceSnapshot>>,
 }
 
-/// Starts following a source; its threads end when the hall drops the senders.
+/// Starts following a source; its threads end when what is returned is dropped.
 ///
 /// # Errors
 /// The source's configuration cannot be used.
-pub fn follow(settings: Settings, state_dir: &Path, news: mpsc::UnboundedSender<News>) -> Result<Followed, git::Error> {
+pub fn follow(
+    settings: Settings,
+    state_dir: &Path,
+    news: mpsc::UnboundedSender<News>,
+    supervisor: &Supervisor,
+) -> Result<Followed, git::Error> {
     let source = Source::open(settings.spec, state_dir)?;
     let reader = Arc::new(Mutex::new(source.reader().clone()));
-    let payloads = answer_payloads(Arc::clone(&reader), news.clone());
+    let payloads = answer_payloads(Arc::clone(&reader), news.clone(), supervisor);
     let (requests, inbox) = channel();
     let wake = requests.clone();
     let watch = git::watch(&source, move || drop(wake.send(Request::Poll)));
@@ -153,11 +167,14 @@ pub fn follow(settings: Settings, state_dir: &Path, news: mpsc::UnboundedSender<
         tracing::warn!(%error, "local changes cannot be watched; the source is polled instead");
         None
     });
-    let follower = Follower {
+    let (ending, stop, alive) = Ending::of(requests.clone());
+    let mut follower = Follower {
         source,
+        stop,
         reader,
         cache: Cache::new(),
         accepted: settings.accepted,
+        refused: BTreeMap::new(),
         standing: Standing::Unread,
         fresh: Vec::new(),
         poll_interval: settings.poll_interval,
@@ -169,47 +186,52 @@ pub fn follow(settings: Settings, state_dir: &Path, news: mpsc::UnboundedSender<
         news,
     };
     let run = move || {
-        let _watch = watch;
+        // They go with the thread: the end of the process waits for that.
+        let _held = (&watch, &alive);
         follower.run(&inbox);
     };
-    std::thread::Builder::new()
-        .name("gitfleet-source".to_owned())
-        .spawn(run)
-        .expect("a thread can be started at startup");
-    Ok(Followed { requests, payloads })
+    supervisor.thread(Part::Source, "gitfleet-source", run).expect("a thread can be started at startup");
+    Ok(Followed { _ending: ending, requests, payloads })
 }
 
 /// Reads payloads in a thread of its own: a fetch may take minutes, and a rollback does not wait for it.
-fn answer_payloads(reader: Arc<Mutex<Reader>>, news: mpsc::UnboundedSender<News>) -> Sender<Arc<ResourceSnapshot>> {
+fn answer_payloads(
+    reader: Arc<Mutex<Reader>>,
+    news: mpsc::UnboundedSender<News>,
+    supervisor: &Supervisor,
+) -> Sender<Arc<ResourceSnapshot>> {
     let (payloads, inbox) = channel::<Arc<ResourceSnapshot>>();
-    let run = move || {
-        for snapshot in inbox {
-            let reader = reader.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            let payload = read_payload(&reader, &snapshot);
+    let read = move |snapshot: &ResourceSnapshot| {
+        let reader = reader.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        read_payload(&reader, snapshot)
+    };
+    let run = payload_answers(inbox, news, read);
+    supervisor.thread(Part::Payloads, "gitfleet-payloads", run).expect("a thread can be started at startup");
+    payloads
+}
+
+/// Returns the life of the thread that answers with payloads. One whose reading ended by an error of ours counts as one that
+/// cannot be read: whoever asked waits for an answer.
+fn payload_answers(
+    inbox: Receiver<Arc<ResourceSnapshot>>,
+    news: mpsc::UnboundedSender<News>,
+    read: impl Fn(&ResourceSnapshot) -> Result<Payload, String>,
+) -> impl FnMut() {
+    let mut unanswered: Option<Arc<ResourceSnapshot>> = None;
+    move || {
+        if let Some(snapshot) = unanswered.take() {
+            let why = "reading it ended by an error of gitfleet's own; please report it".to_owned();
+            drop(news.send(News::Payload(snapshot, Err(why))));
+        }
+        for snapshot in &inbox {
+            unanswered = Some(Arc::clone(&snapshot));
+            let payload = read(&snapshot);
+            unanswered = None;
             if news.send(News::Payload(snapshot, payload)).is_err() {
                 return;
             }
         }
-    };
-    std::thread::Builder::new()
-        .name("gitfleet-payloads".to_owned())
-        .spawn(run)
-        .expect("a thread can be started at startup");
-    payloads
-}
-
-/// Writes an error with its cause, which it does not repeat: that a server cannot be reached says little without why.
-fn chain(error: &git::Error) -> String {
-    match std::error::Error::source(error) {
-        Some(cause) => format!("{error}: {cause}"),
-        None => error.to_string(),
     }
-}
-
-/// Nothing interrupts this thread: it ends with the process.
-fn never() -> &'static AtomicBool {
-    static NEVER: OnceLock<AtomicBool> = OnceLock::new();
-    NEVER.get_or_init(AtomicBool::default)
 }
 
 /// What this life knows of the commit in force.
@@ -223,12 +245,24 @@ enum Standing {
     Read,
 }
 
+/// A pull request that was refused.
+struct RefusedPull {
+    head: CommitId,
+    /// The commit in force it was compared with.
+    base: CommitId,
+    errors: Vec<InputError>,
+}
+
 struct Follower {
     source: Source,
+    /// Raised when the process ends.
+    stop: Arc<AtomicBool>,
     /// What payloads are read with, as of the last poll.
     reader: Arc<Mutex<Reader>>,
     cache: Cache,
     accepted: Option<CommitId>,
+    /// Pull requests that were read and refused: they are not read again until they or the commit in force change.
+    refused: BTreeMap<u64, RefusedPull>,
     standing: Standing,
     /// The commits that came into force in this life, oldest first, without those before the last that the hall has spoken of.
     fresh: Vec<CommitId>,
@@ -245,7 +279,11 @@ struct Follower {
 }
 
 impl Follower {
-    fn run(mut self, inbox: &Receiver<Request>) {
+    /// Follows until nobody asks any more. Is begun again where it ended by an error of ours: a tip that was seen then and did
+    /// not come into force is looked at again.
+    fn run(&mut self, inbox: &Receiver<Request>) {
+        let seen = self.source.tip().map(|tip| tip.commit.clone());
+        self.unread = self.unread.take().or(seen.filter(|seen| self.accepted.as_ref() != Some(seen)));
         self.restore();
         self.poll();
         loop {
@@ -269,11 +307,11 @@ impl Follower {
                 Ok(Request::Forget { number }) => self.forget(number),
                 Ok(Request::Landed { from, to, reply }) => {
                     let landed = self.source.reader().landed(from.as_ref(), &to);
-                    drop(reply.send(landed.map_err(|error| chain(&error))));
+                    drop(reply.send(landed.map_err(|error| error.in_full())));
                 }
-                Err(RecvTimeoutError::Disconnected) => return,
+                Ok(Request::End) | Err(RecvTimeoutError::Disconnected) => return,
             }
-            if self.news.is_closed() {
+            if self.news.is_closed() || self.stop.load(Ordering::Relaxed) {
                 return;
             }
         }
@@ -302,7 +340,10 @@ impl Follower {
                 let first = errors.first().map(|first| format!(", first of all {first}")).unwrap_or_default();
                 Err(format!("{}: {}{first}", accepted.short(), commit::Error::Refused(errors)))
             }
-            Err(commit::Error::Git(error)) => Err(format!("{}: {}", accepted.short(), chain(&error))),
+            Err(commit::Error::Git(error)) => {
+                self.source.doubt(&accepted, &error);
+                Err(format!("{}: {}", accepted.short(), error.in_full()))
+            }
         };
         self.tell(News::Restored(restored));
     }
@@ -313,20 +354,39 @@ impl Follower {
         let Some(accepted) = self.accepted.clone() else {
             return Err(unreadable("no commit is in force yet that it could be compared with".to_owned()));
         };
+        if let Some(known) = self.refused.get(&number).filter(|known| known.head == *head && known.base == accepted) {
+            return Err(CandidateError::Refused(known.errors.clone()));
+        }
+        self.refused.remove(&number);
         if fetch {
-            let fetched = self.source.fetch_pull(number, never()).map_err(|error| unreadable(chain(&error)))?;
+            let fetched = match self.source.fetch_pull(number, &self.stop) {
+                Ok(fetched) => fetched,
+                Err(error @ git::Error::FetchTooLarge { .. }) => {
+                    let errors = vec![commit::about_the_whole(error.to_string())];
+                    return Err(self.refuse(number, head, &accepted, errors));
+                }
+                Err(error) => return Err(unreadable(error.in_full())),
+            };
             if fetched != *head {
                 let (now, asked) = (fetched.short(), head.short());
                 return Err(unreadable(format!("its head has moved to {now} and is {asked} no more; ask again")));
             }
         }
         commit::read_candidate(self.source.reader(), &accepted, head, &self.cache).map_err(|error| match error {
-            commit::Error::Refused(errors) => CandidateError::Refused(errors),
-            commit::Error::Git(error) => unreadable(chain(&error)),
+            commit::Error::Refused(errors) => self.refuse(number, head, &accepted, errors),
+            commit::Error::Git(error) => unreadable(error.in_full()),
         })
     }
 
-    fn forget(&self, number: u64) {
+    /// Remembers that a pull request was refused.
+    fn refuse(&mut self, number: u64, head: &CommitId, base: &CommitId, errors: Vec<InputError>) -> CandidateError {
+        let refused = RefusedPull { head: head.clone(), base: base.clone(), errors: errors.clone() };
+        self.refused.insert(number, refused);
+        CandidateError::Refused(errors)
+    }
+
+    fn forget(&mut self, number: u64) {
+        self.refused.remove(&number);
         if let Err(error) = self.source.reader().forget_pull(number) {
             tracing::warn!(%error, number, "what was fetched for a pull request stays");
         }
@@ -342,12 +402,12 @@ impl Follower {
     }
 
     fn look(&mut self) {
-        let moved = match self.source.poll(never()) {
+        let moved = match self.source.poll(&self.stop) {
             Ok(moved) => moved.map(|tip| tip.commit),
             Err(error) => {
                 self.failing = true;
                 self.failures += u32::from(error.class() == ErrorClass::Transient || self.failures == 0);
-                return self.tell(News::Failed(chain(&error)));
+                return self.tell(News::Failed(error.in_full()));
             }
         };
         let Some(tip) = moved.or_else(|| self.unread.take()) else {
@@ -366,8 +426,9 @@ impl Follower {
             Err(error) => {
                 self.failing = true;
                 self.failures += 1;
+                self.source.doubt(&tip, &error);
                 self.unread = Some(tip);
-                self.tell(News::Failed(chain(&error)));
+                self.tell(News::Failed(error.in_full()));
             }
         }
     }
@@ -389,6 +450,10 @@ impl Follower {
         }
         match read_commit(self.source.reader(), tip, &mut self.cache) {
             Ok(tree) => {
+                if let Some(first) = tree.skipped.first() {
+                    let (documents, first) = (tree.skipped.len(), format!("{}:{}", first.path, first.line));
+                    tracing::info!(documents, first, "documents that are no Kubernetes objects are not read");
+                }
                 self.source.reader().pin(&format!("{PIN_PREFIX}{tip}"), tip)?;
                 self.accepted = Some(tip.clone());
                 self.standing = Standing::Read;

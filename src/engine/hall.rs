@@ -6,25 +6,28 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::clock;
 use super::console::{self, ConsoleTask, Doors};
-use super::core::{Batch, Core, Effect, Event, identity};
+use super::core::{Batch, Core, Effect, Event, identity, source_name};
 use super::follow::{Followed, News, Request, Settings, follow, source_spec};
 use super::hub::{HubReport, HubSettings, HubTask};
 use super::member;
-use super::persist::Books;
+use super::persist::{Books, write_batch};
 use super::plan::Basis;
+use super::supervise::Supervisor;
+use super::waits;
 use crate::config::Configuration;
-use crate::http::{Instruction, Question};
+use crate::http::{Instruction, Preview, Question};
 use crate::model::commands::{Refusal, RefusalReason};
 use crate::model::forge::ForgeEvent;
 use crate::model::id::ClusterName;
-use crate::model::records::{ClusterRecord, MemberKind};
+use crate::model::records::{ClockReading, ClusterRecord, MemberKind};
+use crate::model::work::SourceName;
 use crate::report::converge::Converged;
-use crate::store::Store;
+use crate::store::{Op, Store, records};
 use crate::telemetry::metrics::{
     ByDecision, ByMemberState, ByOutcome, ByPoll, Decision as Decided, MemberState, Metrics, Outcome, Poll,
 };
@@ -35,6 +38,12 @@ use members::MemberTask;
 
 /// How long the loop sleeps where nothing is to happen by itself.
 const FAR: Duration = Duration::from_hours(1);
+
+/// How the probes call the store.
+const STORE_PART: &str = "store";
+
+/// How often the time is written down while something waits for it.
+const REMEMBER_PAUSE: Duration = Duration::from_mins(5);
 
 /// How long the forge is waited for at the end: what was not said then is said by the next start.
 const LAST_WORDS_MAX: Duration = Duration::from_secs(5);
@@ -63,6 +72,8 @@ pub struct Asked {
     pub questions: mpsc::UnboundedReceiver<Question>,
     /// Commands.
     pub instructions: mpsc::UnboundedReceiver<Instruction>,
+    /// Questions what an approval would open.
+    pub previews: mpsc::UnboundedReceiver<Preview>,
     /// Where the console sends the commands of comments.
     pub instruct: mpsc::UnboundedSender<Instruction>,
     /// What webhooks say happened; absent where there are none.
@@ -76,7 +87,11 @@ pub struct Hall {
     core: Core,
     store: Arc<dyn Store>,
     metrics: Arc<Metrics>,
-    source: String,
+    source: SourceName,
+    /// How far the clock was set in this life, as was said last.
+    told_step: SignedDuration,
+    /// When the time was last written down.
+    remembered_at: tokio::time::Instant,
     members: BTreeMap<ClusterName, MemberTask>,
     member_events: mpsc::UnboundedSender<member::Event>,
     events: mpsc::UnboundedReceiver<member::Event>,
@@ -84,11 +99,13 @@ pub struct Hall {
     hub_reports: mpsc::UnboundedReceiver<HubReport>,
     questions: mpsc::UnboundedReceiver<Question>,
     instructions: mpsc::UnboundedReceiver<Instruction>,
+    previews: mpsc::UnboundedReceiver<Preview>,
     console: Option<ConsoleTask>,
     bases: mpsc::UnboundedReceiver<oneshot::Sender<Basis>>,
     source_threads: Followed,
     news: mpsc::UnboundedReceiver<News>,
     changes: watch::Sender<u64>,
+    supervisor: Supervisor,
 }
 
 impl Hall {
@@ -102,12 +119,15 @@ impl Hall {
         metrics: Arc<Metrics>,
         changes: watch::Sender<u64>,
         asked: Asked,
+        supervisor: Supervisor,
     ) -> Result<Self, Error> {
-        let books = Books::read(store.as_ref())?;
+        let mut books = Books::read(store.as_ref())?;
+        resume_waits(&mut books, store.as_ref())?;
         let source = identity(&configuration);
+        let name = source_name(&configuration, &books.source.clone().unwrap_or_default());
         let forge = console::connect(&configuration, &source, store.as_ref(), &metrics)?;
         let (hub_sender, hub_reports) = mpsc::unbounded_channel();
-        let hub = hub_settings(&configuration, &source).map(|hub| HubTask::start(hub, hub_sender));
+        let hub = hub_settings(&configuration, &name).map(|hub| HubTask::start(hub, hub_sender, supervisor.clone()));
         let spec = source_spec(&configuration)?;
         let state_dir = state_dir(&configuration);
         let (poll_interval, on_rewrite) = (configuration.source.poll_interval, configuration.source.on_history_rewrite);
@@ -115,16 +135,16 @@ impl Hall {
         let (accepted, let_in) = (core.accepted().cloned(), core.let_in().cloned());
         let settings = Settings { spec, poll_interval, on_rewrite, let_in, accepted };
         let (news_sender, news) = mpsc::unbounded_channel();
-        let source_threads = follow(settings, &state_dir, news_sender)?;
+        let source_threads = follow(settings, &state_dir, news_sender, &supervisor)?;
         let (member_events, events) = mpsc::unbounded_channel();
         let (ask_basis, bases) = mpsc::unbounded_channel();
-        let Asked { questions, instructions, instruct, hints, repository } = asked;
+        let Asked { questions, instructions, previews, instruct, hints, repository } = asked;
         let console = match forge {
             Some((forge, settings)) => {
                 let (store, requests) = (Arc::clone(&store), source_threads.requests.clone());
                 let doors =
                     Doors { forge, store, requests, instructions: instruct, bases: ask_basis, hints, repository };
-                Some(ConsoleTask::start(settings, doors)?)
+                Some(ConsoleTask::start(settings, doors, &supervisor)?)
             }
             None => None,
         };
@@ -132,7 +152,9 @@ impl Hall {
             core,
             store,
             metrics,
-            source,
+            source: name,
+            told_step: SignedDuration::ZERO,
+            remembered_at: tokio::time::Instant::now(),
             members: BTreeMap::new(),
             member_events,
             events,
@@ -140,11 +162,13 @@ impl Hall {
             hub_reports,
             questions,
             instructions,
+            previews,
             console,
             bases,
             source_threads,
             news,
             changes,
+            supervisor,
         };
         hall.act(effects);
         Ok(hall)
@@ -166,7 +190,7 @@ impl Hall {
     async fn work(&mut self, mut stop: watch::Receiver<bool>, once: Option<Duration>) -> Converged {
         let deadline = once.map(|timeout| tokio::time::Instant::now() + timeout);
         loop {
-            let pause = self.core.next_wake().map_or(FAR, clock::until);
+            let pause = self.core.next_wake().map_or(FAR, |at| clock::until(at).min(REMEMBER_PAUSE));
             tokio::select! {
                 biased;
                 _ = stop.changed() => return self.core.standing(clock::now()),
@@ -174,6 +198,7 @@ impl Hall {
                 Some(event) = self.events.recv() => self.take_in(Event::Member(event)),
                 Some(report) = self.hub_reports.recv() => self.take_in(Event::Hub(report)),
                 Some(question) = self.questions.recv() => self.answer(question),
+                Some(preview) = self.previews.recv() => self.preview(preview),
                 Some(basis) = self.bases.recv() => drop(basis.send(self.core.basis())),
                 Some(instruction) = self.instructions.recv() => self.obey(instruction).await,
                 () = tokio::time::sleep(pause) => {}
@@ -185,6 +210,7 @@ impl Hall {
                 self.take_in(Event::Member(event));
             }
             self.decide().await;
+            self.remember_time().await;
             if let Some(deadline) = deadline {
                 let now = clock::now();
                 let left = deadline.saturating_duration_since(tokio::time::Instant::now());
@@ -209,8 +235,17 @@ impl Hall {
 
     /// Explains a placement to whoever asks.
     fn answer(&self, question: Question) {
+        // Whoever asked may have gone, and an answer costs.
+        if !question.reply.is_closed() {
+            drop(question.reply.send(self.core.answer(&question.query, clock::now())));
+        }
+    }
+
+    /// Says what an approval would open to whoever asks.
+    fn preview(&self, preview: Preview) {
+        let Preview { command, person, reply } = preview;
         // Whoever asked may have gone.
-        drop(question.reply.send(self.core.answer(&question.query, clock::now())));
+        drop(reply.send(self.core.preview(&command, &person, clock::now())));
     }
 
     /// Carries out a command: its answer goes out when it is written down, and what follows from it is decided as ever.
@@ -237,6 +272,7 @@ impl Hall {
 
     /// Lets what is due be decided, writes it down, and acts.
     async fn decide(&mut self) {
+        self.metrics.store_waits.set(i64::from(self.core.adoption_complaint().is_some()));
         self.metrics.queue_depth.set(i64::try_from(self.core.queue_depth()).unwrap_or(i64::MAX));
         let started = std::time::Instant::now();
         let Some(batch) = tokio::task::block_in_place(|| self.core.decide(clock::now())) else { return };
@@ -259,17 +295,45 @@ impl Hall {
     }
 
     /// Writes a batch; says so where the store does not take it.
-    async fn write(&self, batch: &mut Batch) -> bool {
+    async fn write(&mut self, batch: &mut Batch) -> bool {
         let ops = std::mem::take(&mut batch.ops);
-        if ops.is_empty() {
-            return true;
+        ops.is_empty() || self.write_ops(ops).await
+    }
+
+    /// While something waits for time, what has passed is written down now and then: a machine that is started anew goes on
+    /// from there.
+    async fn remember_time(&mut self) {
+        if self.core.next_wake().is_some() && self.remembered_at.elapsed() >= REMEMBER_PAUSE {
+            self.write_ops(Vec::new()).await;
         }
+    }
+
+    /// Writes steps down, with the time they are of.
+    async fn write_ops(&mut self, mut ops: Vec<Op>) -> bool {
+        let step = clock::was_set();
+        if (step - self.told_step).abs() >= waits::STEP_MIN {
+            self.told_step = step;
+            let by = waits::words(step);
+            tracing::warn!(
+                by,
+                "the clock of the machine was set; waits go on by the time that passes, records are dated by the clock \
+                 of the start until the next one"
+            );
+            ops.push(Op::Journal(waits::entry(clock::now(), &by, "in this life")));
+        }
+        self.remembered_at = tokio::time::Instant::now();
+        ops.extend(waits::remember(&clock::reading()));
         let store = Arc::clone(&self.store);
-        let written = tokio::task::spawn_blocking(move || store.batch(ops)).await.expect("writing does not panic");
+        let written = write_batch(store, ops).await;
         let result = if written.is_ok() { Outcome::Ok } else { Outcome::Error };
         self.metrics.store_commits.get_or_create(&ByOutcome { result }).inc();
-        if let Err(error) = &written {
-            tracing::error!(%error, "what was decided cannot be written down and is not acted on; trying again");
+        let health = self.supervisor.health();
+        match &written {
+            Ok(_) => health.mend(STORE_PART),
+            Err(error) => {
+                tracing::error!(%error, "what was decided cannot be written down and is not acted on; trying again");
+                health.fail(STORE_PART, true);
+            }
         }
         written.is_ok()
     }
@@ -298,7 +362,7 @@ impl Hall {
             match effect {
                 Effect::StartMember(name, access) => {
                     let events = self.member_events.clone();
-                    let task = MemberTask::start(&name, &access, self.source.clone(), events);
+                    let task = MemberTask::start(&name, &access, self.source.clone(), events, &self.supervisor);
                     self.members.insert(name, task);
                 }
                 Effect::StopMember(name) => drop(self.members.remove(&name)),
@@ -330,6 +394,25 @@ impl Hall {
     }
 }
 
+/// Lets waits go on where the life before left them, whatever the clock was set to since.
+fn resume_waits(books: &mut Books, store: &dyn Store) -> crate::store::Result<()> {
+    let seen = records::load::<ClockReading>(store, &records::clock_key())?.map(|record| record.value);
+    let now = clock::reading();
+    let step = waits::correction(seen.as_ref(), &now, waits::newest(books));
+    if step.is_zero() {
+        return Ok(());
+    }
+    let by = waits::words(step);
+    tracing::warn!(
+        by,
+        "the clock of the machine was set since the last life, or too much time passed to tell; waits go on"
+    );
+    let mut ops = waits::shift(books, step)?;
+    ops.push(Op::Journal(waits::entry(now.at, &by, "since the last life")));
+    ops.push(waits::remember(&now)?);
+    store.batch(ops).map(drop)
+}
+
 /// Returns the instant so long after another; the last there is where it would be later.
 fn after(now: Timestamp, pause: Duration) -> Timestamp {
     now.checked_add(pause).unwrap_or(Timestamp::MAX)
@@ -356,15 +439,16 @@ fn member_state(record: &ClusterRecord) -> MemberState {
 }
 
 /// Returns where the hub is, where the configuration names one.
-fn hub_settings(configuration: &Configuration, source: &str) -> Option<HubSettings> {
+fn hub_settings(configuration: &Configuration, source: &SourceName) -> Option<HubSettings> {
     let decisions = configuration.decisions.as_ref()?;
     let kubeconfig = decisions.kubeconfig.as_ref()?;
     Some(HubSettings {
         kubeconfig: kubeconfig.path.clone(),
         context: kubeconfig.context.clone(),
+        allow_exec: kubeconfig.allow_exec.clone(),
         namespace: decisions.namespace.clone(),
         config_map: decisions.config_map.clone(),
-        source: source.to_owned(),
+        source: source.clone(),
     })
 }
 

@@ -11,18 +11,19 @@ use std::time::Duration;
 use backon::ExponentialBackoff;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, watch};
-use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use super::clock;
+use super::{clock, supervise::Supervisor};
 use crate::api::annotations::SOURCE;
 use crate::api::ocm::{GROUP_INDEX_LABEL, GROUP_NAME_LABEL, PLACEMENT_LABEL, SCHEDULING_DISABLED};
 use crate::api::table::OCM_GROUP;
 use crate::cluster::Error;
 use crate::cluster::hub::{Change, Hub, HubKind};
 use crate::model::decisions::{DecisionsRecord, Page, PageWrite};
+use crate::model::work::SourceName;
 use crate::report::decisions::{Exports, reads};
 use crate::report::pages::{page_name, page_of, page_writes, retiring_writes};
+use crate::telemetry::metrics::Part;
 
 /// The label that marks objects as ours, with [`MANAGER`] as value.
 const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
@@ -46,12 +47,14 @@ pub struct HubSettings {
     pub kubeconfig: PathBuf,
     /// The context in it; `None` for the current one.
     pub context: Option<String>,
+    /// Programs that may be started to sign in.
+    pub allow_exec: Vec<String>,
     /// The namespace of Argo CD.
     pub namespace: String,
     /// The ConfigMap that ApplicationSets name.
     pub config_map: String,
     /// Identity of our source: objects of another source are left alone.
-    pub source: String,
+    pub source: SourceName,
 }
 
 /// What the task says of the hub.
@@ -68,7 +71,7 @@ pub struct HubReport {
 /// The running task; ends when dropped.
 pub struct HubTask {
     wanted: watch::Sender<Option<Arc<Exports>>>,
-    task: JoinHandle<()>,
+    task: tokio::task::JoinHandle<()>,
 }
 
 impl Drop for HubTask {
@@ -79,10 +82,13 @@ impl Drop for HubTask {
 
 impl HubTask {
     /// Starts the task. It touches nothing before it is told what to make so.
-    pub fn start(settings: HubSettings, reports: mpsc::UnboundedSender<HubReport>) -> Self {
+    pub fn start(settings: HubSettings, reports: mpsc::UnboundedSender<HubReport>, supervisor: Supervisor) -> Self {
         let (wanted, receiver) = watch::channel(None);
-        let worker = Worker { settings, wanted: receiver, reports, said: BTreeSet::new(), delay: delays() };
-        Self { wanted, task: tokio::spawn(worker.run()) }
+        let begin = move || {
+            let (settings, wanted, reports) = (settings.clone(), receiver.clone(), reports.clone());
+            Worker { settings, wanted, reports, said: BTreeSet::new(), delay: delays() }.run()
+        };
+        Self { wanted, task: tokio::spawn(async move { supervisor.repeat(Part::Hub, begin).await }) }
     }
 
     /// Tells the latest; what was told before and not made so yet is skipped.
@@ -121,8 +127,8 @@ impl Worker {
 
     /// Works with the hub until it fails.
     async fn session(&mut self) -> Error {
-        let HubSettings { kubeconfig, context, namespace, config_map, .. } = &self.settings;
-        let hub = match Hub::connect(kubeconfig, context.as_deref(), namespace).await {
+        let HubSettings { kubeconfig, context, allow_exec, namespace, config_map, .. } = &self.settings;
+        let hub = match Hub::connect(kubeconfig, context.as_deref(), allow_exec, namespace).await {
             Ok(hub) => hub,
             Err(error) => return error,
         };
@@ -346,7 +352,8 @@ impl<'a> Pass<'a> {
         let mut labels = pages.get(number).map_or_else(BTreeMap::new, |object| labels(object));
         let answer = match write {
             PageWrite::Create { .. } => {
-                let metadata = json!({"labels": {MANAGED_BY: MANAGER}, "annotations": {SOURCE: self.settings.source}});
+                let metadata =
+                    json!({"labels": {MANAGED_BY: MANAGER}, "annotations": {SOURCE: self.settings.source.name}});
                 self.hub.create(kind, &name, json!({"metadata": metadata})).await?
             }
             PageWrite::Status { clusters, .. } => {
@@ -376,7 +383,7 @@ impl<'a> Pass<'a> {
 
     fn is_ours(&self, object: &Value) -> bool {
         let source = object.pointer("/metadata/annotations").and_then(|a| a.get(SOURCE)).and_then(Value::as_str);
-        label(object, MANAGED_BY) == Some(MANAGER) && source == Some(&self.settings.source)
+        label(object, MANAGED_BY) == Some(MANAGER) && source.is_some_and(|source| self.settings.source.is(source))
     }
 
     /// Returns the OCM Placements there whose controller is at work.
@@ -432,7 +439,8 @@ impl<'a> Pass<'a> {
             }
             Ok(Some(_)) => self.hub.patch(kind, name, &json!({"data": wanted})).await,
             Ok(None) => {
-                let metadata = json!({"labels": {MANAGED_BY: MANAGER}, "annotations": {SOURCE: self.settings.source}});
+                let metadata =
+                    json!({"labels": {MANAGED_BY: MANAGER}, "annotations": {SOURCE: self.settings.source.name}});
                 self.hub.create(kind, name, json!({"metadata": metadata, "data": wanted})).await
             }
             Err(_) => found.map(Option::unwrap_or_default),

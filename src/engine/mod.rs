@@ -22,4 +22,6 @@ pub mod schedule;
 pub mod simulation;
 pub mod staged;
 pub mod step;
+pub mod supervise;
+pub mod waits;
 pub mod world;

@@ -5,26 +5,28 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
 
 use jiff::Timestamp;
 use serde_json::json;
 
-use super::decide::{Pass, deletion_approvers};
+use super::decide::Pass;
 use super::persist::{self, SOURCE_NAME};
 use super::world::{PlacementState, World};
 use crate::api::annotations::STAGED_UPDATE_STRATEGY;
 use crate::api::placement::StrategyType;
-use crate::model::commands::{Command, Done, Person, Refusal, RefusalReason, Verb};
+use crate::config::Configuration;
+use crate::model::commands::{Command, Done, Person, Refusal, RefusalReason, Verb, WaitingGate};
 use crate::model::id::{ClusterName, CommitId, PlacementKey};
+use crate::model::policy::Floor;
 use crate::model::records::{JournalEntry, Pause, SourceRecord};
-use crate::model::runs::{Approval, ApprovalRules, DELETION_GATE, Gate, RunCause, RunPhase, RunRecord, StagePhase};
+use crate::model::runs::{ApprovalRules, DELETION_GATE, Gate, RunCause, RunPhase, StagePhase};
 use crate::rollout::rights::{Policy, may};
-use crate::rollout::staged::{self, Event, GateName, named_request};
+use crate::rollout::staged::{self, Event, named_request};
 use crate::store::{self, Expected, Op, Store, records};
 
-/// Characters of a digest that must be shown at least.
-const DIGEST_SHOWN_MIN: usize = 7;
+mod gates;
+
+pub use gates::preview;
 
 /// What a command is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,7 +57,7 @@ fn refusal(reason: RefusalReason, message: impl Into<String>) -> Refusal {
 }
 
 /// Finds what a command is about: a run by its name, a gate by its request's, or a placement. A placement stands for the run
-/// that is under way, and for its deletion gate where that is closed.
+/// that is under way; its deletion gate is meant only where it is named.
 ///
 /// # Errors
 /// Nothing has the name, or more than one thing has.
@@ -121,9 +123,9 @@ fn aim_at(key: &PlacementKey, state: &PlacementState, command: &Command) -> Aim 
     // Of a placement that is removed nothing moves: its runs wait for it to come back.
     let active = active.filter(|_| !state.record.removed);
     let waiting = active.and_then(|run| run.stages.iter().find(|stage| is_waiting(stage.phase)));
-    let deletion = state.record.closed_gate().map(|_| DELETION_GATE.to_owned());
-    let gate = waiting.map(|stage| stage.name.clone()).or(deletion);
-    let named = command.stage.clone().or(gate);
+    // Nothing is opened by a guess: a yes needs its stage, and deletions are never what a bare name means.
+    let guessed = waiting.filter(|_| command.verb != Verb::Approve).map(|stage| stage.name.clone());
+    let named = command.stage.clone().or(guessed);
     let is_deletion = named.as_deref() == Some(DELETION_GATE);
     let run = active.filter(|_| !is_deletion).map(|run| run.name.clone());
     Aim { placement: key.clone(), run, stage: named, gate: None }
@@ -145,15 +147,12 @@ pub fn obey(
     person: &Person,
     now: Timestamp,
 ) -> Result<Obeyed, Refusal> {
-    let run = aim.run.as_ref().and_then(|name| state.runs.get(name));
-    let narrowed = match aim.stage.as_deref() {
-        Some(DELETION_GATE) => deletion_approvers(state, world),
-        _ => run.and_then(|run| run.approvers.as_deref()),
-    };
-    let policy = Policy { rules: world.approvals, approvers: &world.approvers, narrowed };
+    let policy = policy(state, world, aim);
     may(person, command.verb, &policy).map_err(|why| refusal(RefusalReason::NotAllowed, why))?;
+    gates::check_specific(state, world, aim, command)?;
     let mut pass = Pass::new(state.clone(), world, now);
     let wish = Wish { aim, command, person, policy, now };
+    let gate = gates::waiting_gate(state, aim).filter(|_| command.verb == Verb::Approve);
     let message = match command.verb {
         Verb::Approve | Verb::Reject if aim.stage.as_deref() == Some(DELETION_GATE) => wish.judge_deletions(&mut pass),
         Verb::Approve => wish.approve(&mut pass),
@@ -162,13 +161,26 @@ pub fn obey(
         Verb::Resume => wish.resume(&mut pass),
         Verb::Retry => wish.retry(&mut pass),
         Verb::Rollback => wish.roll_back(&mut pass),
+        Verb::Adopt => Err(refusal(RefusalReason::NotPossible, "a store is adopted, not a placement; name none")),
     }?;
     let facts = json!({
         "verb": command.verb, "target": command.target, "stage": aim.stage, "person": person.name,
         "surface": person.surface, "reason": command.reason, "message": command.message,
     });
     pass.note("Commanded", None, facts);
-    Ok(Obeyed { state: pass.state, journal: pass.journal, done: Done { message, at: now } })
+    Ok(Obeyed { state: pass.state, journal: pass.journal, done: Done { message, at: now, gate } })
+}
+
+/// Returns who may, as the configuration and the strategy of what is meant say.
+fn policy<'a>(state: &'a PlacementState, world: &'a World, aim: &'a Aim) -> Policy<'a> {
+    let run = aim.run.as_ref().and_then(|name| state.runs.get(name));
+    let of_run = || (run.and_then(|run| run.approvers.as_deref()), run.and_then(|run| run.approvers_before.as_deref()));
+    let (narrowed, narrowed_before) = match (aim.stage.as_deref(), &state.record.deletion_gate) {
+        (Some(DELETION_GATE), Some(gate)) => (gate.approvers.as_deref(), gate.approvers_before.as_deref()),
+        _ => of_run(),
+    };
+    let placement = Some(&aim.placement);
+    Policy { placement, rules: world.approvals, approvers: &world.approvers, narrowed, narrowed_before }
 }
 
 struct Wish<'a> {
@@ -180,102 +192,6 @@ struct Wish<'a> {
 }
 
 impl Wish<'_> {
-    /// Returns the run and the gate that are meant.
-    fn gate(&self, state: &PlacementState) -> Result<(RunRecord, GateName), Refusal> {
-        let nothing = || {
-            let message = format!("nothing of {} waits for a person", self.command.target);
-            refusal(RefusalReason::NotWaiting, message)
-        };
-        let run = self.aim.run.as_ref().and_then(|name| state.runs.get(name)).ok_or_else(nothing)?;
-        let waiting = run.stages.iter().find(|stage| is_waiting(stage.phase)).map(|stage| stage.name.clone());
-        let named = self.aim.stage.clone().or(waiting).ok_or_else(nothing)?;
-        Ok((run.clone(), GateName { run: run.name.clone(), stage: named, gate: self.aim.gate }))
-    }
-
-    fn approve(&self, pass: &mut Pass<'_>) -> Result<String, Refusal> {
-        let (mut run, at) = self.gate(&pass.state)?;
-        let approved = staged::approve(&mut run, &at, self.person, self.command, &self.policy, self.now)?;
-        let digest = run.stages.iter().find(|stage| stage.name == at.stage).map(|stage| stage.digest.clone());
-        let opened = approved.opened;
-        let facts =
-            json!({"run": at.run, "stage": at.stage, "person": self.person.name, "digest": digest, "opened": opened});
-        pass.note("Approved", None, facts);
-        pass.state.runs.insert(run);
-        Ok(if opened {
-            format!("approved: {} goes on after stage {}", at.run, at.stage)
-        } else {
-            format!(
-                "approved: {} of {} approvals of stage {} of {}",
-                approved.given, approved.required, at.stage, at.run
-            )
-        })
-    }
-
-    fn reject(&self, pass: &mut Pass<'_>) -> Result<String, Refusal> {
-        let (mut run, at) = self.gate(&pass.state)?;
-        staged::reject(&mut run, &at, self.person, self.command, self.now)?;
-        let (snapshot, message) = (run.snapshot(), run.message.clone());
-        let is_rollback = matches!(run.cause, RunCause::Rollback { .. });
-        pass.state.runs.insert(run);
-        // Where a rollback would have gone is not what is held, but what it would have left.
-        let is_new = |index: &u64| !is_rollback && !pass.has_succeeded(*index);
-        let what = match snapshot.filter(is_new) {
-            Some(index) => {
-                pass.hold(index, format!("was rejected: {message}"));
-                "its snapshot is held"
-            }
-            None => "its clusters stay as they are",
-        };
-        Ok(format!("rejected: {} ends, and {what} until `gitfleet retry {}`", at.run, self.aim.placement))
-    }
-
-    /// Approves or rejects the deletions that wait.
-    fn judge_deletions(&self, pass: &mut Pass<'_>) -> Result<String, Refusal> {
-        let key = &self.aim.placement;
-        let rules = pass.world.approvals;
-        let Some(gate) = pass.state.record.deletion_gate.as_mut().filter(|gate| gate.opened_at.is_none()) else {
-            return Err(refusal(RefusalReason::NotWaiting, format!("no deletion of {key} waits for a person")));
-        };
-        if let Some(shown) = &self.command.digest
-            && (shown.len() < DIGEST_SHOWN_MIN || !gate.digest.as_str().starts_with(shown.as_str()))
-        {
-            let message = format!(
-                "the deletions that wait have digest {}, not {shown}; look again before approving",
-                gate.digest
-            );
-            return Err(refusal(RefusalReason::DigestMismatch, message));
-        }
-        if self.command.verb == Verb::Reject {
-            gate.approvals.clear();
-            return Ok(format!("the deletions of {key} stay held; revert the commit that wants them"));
-        }
-        let counts = |approval: &Approval| {
-            let age = Duration::try_from(self.now.duration_since(approval.at)).unwrap_or_default();
-            age <= rules.expire_after
-                && !approval.is_by(self.person)
-                && may(&approval.by, Verb::Approve, &self.policy).is_ok()
-        };
-        gate.approvals.retain(counts);
-        gate.approvals.push(Approval {
-            by: self.person.clone(),
-            at: self.now,
-            digest: gate.digest.clone(),
-            reason: self.command.reason.clone(),
-            message: self.command.message.clone(),
-        });
-        let voices = u32::try_from(gate.approvals.len()).unwrap_or(u32::MAX);
-        let (digest, opened) = (gate.digest.clone(), voices >= rules.required);
-        let what = if gate.deletions.is_empty() { "clusters that left" } else { "deletions" };
-        gate.opened_at = opened.then_some(self.now);
-        let facts = json!({"stage": DELETION_GATE, "person": self.person.name, "digest": digest, "opened": opened});
-        pass.note("Approved", None, facts);
-        Ok(if opened {
-            format!("approved: {key} goes on, and the {what} go")
-        } else {
-            format!("approved; the {what} of {key} wait for more approvals, {} in all", rules.required)
-        })
-    }
-
     fn pause(&self, pass: &mut Pass<'_>) -> Result<String, Refusal> {
         let key = &self.aim.placement;
         if let Some(pause) = &pass.state.record.paused {
@@ -329,6 +245,12 @@ impl Wish<'_> {
         }
         for (rejected, by) in pass.ask_for_rejected() {
             what.push(format!("what {rejected} was to do is asked for again by {by}"));
+        }
+        // Rejected without being held, because its snapshot had been everywhere before: nothing else begins it again.
+        let rejected = pass.last_run().filter(|run| run.phase == RunPhase::Rejected && run.cause == RunCause::Snapshot);
+        if let Some(rejected) = rejected.map(|run| run.name.clone()).filter(|_| what.is_empty()) {
+            pass.state.record.last_automatic = None;
+            what.push(format!("what {rejected} was to do is asked for again"));
         }
         let tried = pass.active_run().or_else(|| pass.last_run().filter(|_| is_external)).map(|run| run.name.clone());
         if let Some(run) = tried.and_then(|name| pass.state.runs.get_mut(&name)) {
@@ -433,17 +355,62 @@ impl Wish<'_> {
     }
 }
 
+/// What the configuration says of who may what, for commands where no daemon runs.
+#[derive(Clone, Debug, Default)]
+pub struct Authority {
+    /// What it asks of an approval.
+    pub approvals: ApprovalRules,
+    /// Who may approve by comment.
+    pub approvers: Vec<String>,
+    /// What no commit lowers.
+    pub floor: Floor,
+}
+
+impl Authority {
+    /// Reads them from the configuration.
+    pub fn of(configuration: &Configuration) -> Self {
+        let approvers = configuration.forge.iter().flat_map(|forge| forge.approvals.approvers.clone()).collect();
+        Self { approvals: configuration.approval_rules(), approvers, floor: configuration.floor() }
+    }
+
+    fn world(&self) -> World {
+        World {
+            approvals: self.approvals,
+            approvers: self.approvers.clone(),
+            floor: self.floor.clone(),
+            ..World::default()
+        }
+    }
+}
+
+/// Says what an approval would open, by the records of a store that no daemon holds.
+///
+/// # Errors
+/// The store cannot be read.
+pub fn preview_in_store(
+    store: &dyn Store,
+    authority: &Authority,
+    command: &Command,
+    person: &Person,
+    now: Timestamp,
+) -> store::Result<Result<WaitingGate, Refusal>> {
+    Ok(preview(&persist::load(store)?, &authority.world(), command, person, now))
+}
+
 /// Carries out a command on the records of a store that no daemon holds.
 ///
 /// # Errors
 /// The store cannot be read or written. A command that is not carried out is no error: the answer says why.
 pub fn obey_in_store(
     store: &dyn Store,
-    rules: ApprovalRules,
+    authority: &Authority,
     command: &Command,
     person: &Person,
     now: Timestamp,
 ) -> store::Result<Result<Done, Refusal>> {
+    if command.verb == Verb::Adopt {
+        return persist::adopt_store(store, person, now);
+    }
     if command.target.is_empty() {
         let key = records::source_key(SOURCE_NAME);
         let mut source = records::load::<SourceRecord>(store, &key)?.map(|record| record.value).unwrap_or_default();
@@ -454,7 +421,7 @@ pub fn obey_in_store(
         return Ok(answer.map(|(_, done)| done));
     }
     let placements = persist::load(store)?;
-    let world = World { approvals: rules, ..World::default() };
+    let world = authority.world();
     let obeyed = resolve(&placements, command).and_then(|aim| {
         let state = placements.get(&aim.placement).expect("what was found there is there");
         obey(state, &world, &aim, command, person, now).map(|obeyed| (state, obeyed))
@@ -484,5 +451,8 @@ pub fn let_in(source: &mut SourceRecord, command: &Command, now: Timestamp) -> R
         ));
     };
     source.let_in = Some(commit.clone());
-    Ok((commit.clone(), Done { message: format!("the rewritten history is let in at {}", commit.short()), at: now }))
+    Ok((
+        commit.clone(),
+        Done { message: format!("the rewritten history is let in at {}", commit.short()), at: now, gate: None },
+    ))
 }

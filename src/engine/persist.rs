@@ -3,26 +3,28 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use serde::Serialize;
 
 use super::overrides::Overrides;
 use super::world::PlacementState;
 use crate::model::along::Along;
+use crate::model::commands::{Done, Person, Refusal, RefusalReason};
 use crate::model::decisions::{DecisionsRecord, HubRecord};
 use crate::model::id::{ClusterName, PlacementKey};
 use crate::model::ocm::OcmPlacementRecord;
 use crate::model::overrides::{OverrideRef, OverrideSnapshot};
 use crate::model::records::{
-    Binding, ClusterRecord, PlacementRecord, PolicySnapshot, ResourceSnapshot, SourceRecord, WorkStatus,
+    Binding, ClusterRecord, PlacementRecord, PolicySnapshot, ResourceSnapshot, SourceRecord, StoreRecord, WorkStatus,
 };
 use crate::model::runs::RunRecord;
 use crate::report::decisions::Exports;
 use crate::schedule::ocm::Key;
 use crate::store::records::{
     self, BINDING_PREFIX, CLUSTER_PREFIX, DECISIONS_PREFIX, HUB_PREFIX, OCM_PREFIX, OVERRIDE_PREFIX, PLACEMENT_PREFIX,
-    POLICY_PREFIX, RUN_PREFIX, SNAPSHOT_PREFIX, WORK_PREFIX,
+    POLICY_PREFIX, RUN_PREFIX, SNAPSHOT_PREFIX, STORE_KEY, WORK_PREFIX,
 };
-use crate::store::{Expected, Op, Result, Store};
+use crate::store::{Error, Expected, Op, Result, Store};
 
 /// The name of the one source's record.
 pub const SOURCE_NAME: &str = "source";
@@ -32,6 +34,8 @@ pub const SOURCE_NAME: &str = "source";
 pub struct Books {
     /// What was known of the source.
     pub source: Option<SourceRecord>,
+    /// What the store says of itself; `None` where nothing was decided with it yet.
+    pub store: Option<StoreRecord>,
     /// Placements with everything of theirs; payloads are read from git afterwards.
     pub placements: BTreeMap<PlacementKey, PlacementState>,
     /// Clusters as they stood.
@@ -59,6 +63,7 @@ impl Books {
         let hubs = records::load_all::<HubRecord>(store, HUB_PREFIX)?.into_iter();
         Ok(Self {
             source: source.map(|record| record.value),
+            store: records::load::<StoreRecord>(store, STORE_KEY)?.map(|record| record.value),
             placements: load(store)?,
             clusters: clusters.map(|record| (record.value.name.clone(), record.value)).collect(),
             ocm: ocm.map(|record| record.value).collect(),
@@ -66,6 +71,36 @@ impl Books {
             exports: exports.map(|record| (record.value.key.clone(), Arc::new(record.value))).collect(),
             hubs: hubs.map(|record| (record.value.namespace.clone(), record.value)).collect(),
         })
+    }
+}
+
+/// Lets a store that no daemon holds go on with what members hold, also before any daemon has looked at them.
+///
+/// # Errors
+/// The store cannot be read or written. That there is nothing to adopt is no error: the answer says so.
+pub fn adopt_store(store: &dyn Store, person: &Person, now: Timestamp) -> Result<std::result::Result<Done, Refusal>> {
+    let known = records::load::<StoreRecord>(store, STORE_KEY)?.map(|record| record.value);
+    let is_new = known.as_ref().map_or(store.list(PLACEMENT_PREFIX)?.is_empty(), StoreRecord::waits);
+    if !is_new {
+        let message = "the store is not new: there is nothing to adopt".to_owned();
+        return Ok(Err(Refusal { reason: RefusalReason::NotPossible, message }));
+    }
+    let mut record = known.unwrap_or_else(|| StoreRecord::new(now));
+    record.adopt(&person.name, now);
+    store.batch(vec![records::put(STORE_KEY.to_owned(), &record, Expected::Any)?])?;
+    let message = "adopted: the next `gitfleet run` goes on from what members hold".to_owned();
+    Ok(Ok(Done { message, at: now, gate: None }))
+}
+
+/// Writes a batch on a thread that may block. An error of ours while it is written is an error of the store: what was decided is
+/// not acted on.
+///
+/// # Errors
+/// As [`Store::batch`].
+pub async fn write_batch(store: Arc<dyn Store>, ops: Vec<Op>) -> Result<u64> {
+    match tokio::task::spawn_blocking(move || store.batch(ops)).await {
+        Ok(written) => written,
+        Err(error) => Err(Error::Broken { message: error.to_string() }),
     }
 }
 

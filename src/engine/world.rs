@@ -16,13 +16,14 @@ use crate::model::cluster::Cluster;
 use crate::model::facts;
 use crate::model::id::{ClusterName, Digest, ObjectKey, PlacementKey};
 use crate::model::manifest::Manifest;
+use crate::model::policy::Floor;
 use crate::model::records::{
-    Binding, ClusterRecord, MassLeave, MemberKind, PlacementRecord, PolicySnapshot, ResourceSnapshot, SnapshotResource,
-    WorkStatus,
+    Binding, ClusterRecord, Kept, MassLeave, MemberKind, PlacementRecord, PolicySnapshot, ResourceSnapshot,
+    SnapshotResource, WorkStatus,
 };
 use crate::model::runs::{ApprovalRules, RunRecord, Runs};
 use crate::model::tree::{Placement, Tree};
-use crate::model::work::{Desired, WorkOrder};
+use crate::model::work::{Desired, SourceName, WorkOrder};
 use crate::report::placement::PlacementView;
 use crate::schedule::Fleet;
 use crate::schedule::eligibility::SILENCE_MAX;
@@ -35,7 +36,7 @@ const SILENCE_MARGIN: SignedDuration = SignedDuration::from_millis(1);
 #[derive(Clone, Debug, Default)]
 pub struct World {
     /// Identity of the source, written on inventories.
-    pub source: String,
+    pub source: SourceName,
     /// The accepted commit.
     pub tree: Arc<Tree>,
     /// The fleet as scheduling sees it: the clusters that git names and that have not left.
@@ -44,6 +45,8 @@ pub struct World {
     pub records: BTreeMap<ClusterName, ClusterRecord>,
     /// The newest snapshot that any member holds of a placement: a lost store goes on from it.
     pub held: BTreeMap<PlacementKey, Held>,
+    /// What members keep of pauses and holds, while a store takes it over.
+    pub kept: BTreeMap<PlacementKey, Kept>,
     /// OCM Placements, and what they decided.
     pub ocm: Ocm,
     /// Evictions and disruption budgets of the accepted commit.
@@ -56,6 +59,8 @@ pub struct World {
     pub approvals: ApprovalRules,
     /// Who may approve by comment, as the configuration says; without any, the permission counts.
     pub approvers: Vec<String>,
+    /// What the configuration demands whatever commits say.
+    pub floor: Floor,
 }
 
 impl World {
@@ -126,6 +131,8 @@ impl PlacementState {
             error: None,
             deletion_gate: None,
             unreadable: BTreeSet::new(),
+            guard_off_at: None,
+            asked_before: BTreeMap::new(),
             removed: false,
             halted: None,
             paused: None,

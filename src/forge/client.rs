@@ -45,12 +45,25 @@ pub(super) struct Answer {
     pub body: Bytes,
 }
 
+/// What a path follows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum At {
+    /// The base of the API.
+    #[default]
+    Api,
+    /// The address that people open; asked without the token, which pages do not take.
+    Site,
+    /// The address for GraphQL: GitHub only. The path is empty.
+    GraphQl,
+}
+
 /// One request.
 pub(super) struct Call<'a> {
     /// What it is for, for errors.
     pub what: &'a str,
     pub method: Method,
-    /// Follows the base of the API.
+    pub at: At,
+    /// Follows what `at` says.
     pub path: &'a str,
     pub body: Option<Vec<u8>>,
     /// The tag of the answer that we have: the host answers 304 where it would be the same.
@@ -146,7 +159,7 @@ impl Client {
     async fn follow(&self, what: &str, path: &str, known: Option<String>) -> Result<Answer> {
         let mut path = path.to_owned();
         for _ in 0..=REDIRECTS_MAX {
-            let call = Call { what, method: Method::GET, path: &path, body: None, known: known.clone() };
+            let call = Call { what, method: Method::GET, at: At::Api, path: &path, body: None, known: known.clone() };
             let answer = self.send(call).await?;
             if answer.status == StatusCode::NOT_MODIFIED && known.is_some() {
                 return Ok(answer);
@@ -214,7 +227,19 @@ impl Client {
     /// Writes, once, and returns the answer whatever its status.
     pub async fn try_write(&self, what: &str, method: Method, path: &str, body: &impl Serialize) -> Result<Answer> {
         let body = serde_json::to_vec(body).expect("our own structs have a JSON form");
-        self.send(Call { what, method, path, body: Some(body), known: None }).await
+        self.send(Call { what, method, at: At::Api, path, body: Some(body), known: None }).await
+    }
+
+    /// Asks GitHub in its query language.
+    pub async fn graphql<T: DeserializeOwned>(&self, what: &str, query: &impl Serialize) -> Result<T> {
+        let body = serde_json::to_vec(query).expect("our own structs have a JSON form");
+        let call = Call { what, method: Method::POST, at: At::GraphQl, path: "", body: Some(body), known: None };
+        parsed(what, &checked(what, self.send(call).await?)?)
+    }
+
+    /// Reads what a page of the site asks for; whatever it answers.
+    pub async fn site(&self, what: &str, path: &str) -> Result<Answer> {
+        self.send(Call { what, method: Method::GET, at: At::Site, path, body: None, known: None }).await
     }
 
     /// Writes, once. A redirect is not followed: what was meant for one repository must not reach another.

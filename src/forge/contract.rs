@@ -5,7 +5,7 @@
 use std::fmt::Debug;
 
 use super::{Error, Forge};
-use crate::model::forge::{CommitStatus, Permission, Reaction, StatusState, ThreadNumber};
+use crate::model::forge::{CommitStatus, History, Permission, Reaction, StatusState, ThreadNumber};
 use crate::model::id::CommitId;
 
 /// How a pull request gets into its base.
@@ -42,8 +42,17 @@ pub trait Host: Sync {
     /// Writes a comment as `writer`; returns its id.
     fn say(&self, thread: ThreadNumber, body: &str) -> Outcome<u64>;
 
+    /// Changes a comment as `keeper`.
+    fn edit(&self, id: u64, body: &str) -> Outcome;
+
     /// Deletes a comment.
     fn delete_comment(&self, id: u64) -> Outcome;
+
+    /// Gives a comment a reaction as `writer`.
+    fn react(&self, comment: u64, reaction: Reaction) -> Outcome;
+
+    /// Approves an open pull request as `keeper`, in a review of the commit it ends with.
+    fn approve(&self, number: ThreadNumber) -> Outcome;
 }
 
 /// Runs all cases.
@@ -54,6 +63,8 @@ pub async fn check(host: &dyn Host) -> Outcome {
     pulls(host).await?;
     statuses(host).await?;
     comments(host).await?;
+    texts(host).await?;
+    reviews(host).await?;
     people(host).await?;
     issues(host).await
 }
@@ -88,7 +99,14 @@ async fn pulls(host: &dyn Host) -> Outcome {
             &done(&case, forge.pulls_of_commit(&before.head).await)?,
             &Vec::new(),
         )?;
+        let known = done(&case, forge.commits(&before).await)?;
+        same(&format!("{case}: its commits"), &(known.head.as_ref(), known.all.len()), &(Some(&before.head), commits))?;
+        if known.authors.is_empty() {
+            return Err(format!("{case}: nobody wrote its commits"));
+        }
         let tip = host.merge(number, way)?;
+        let later = done(&case, forge.commits(&before).await)?;
+        same(&format!("{case}: its commits after the merge"), &(later.head, later.all), &(known.head, known.all))?;
         same(&format!("{case}: of its tip"), &done(&case, forge.pulls_of_commit(&tip).await)?, &vec![number])?;
         let after = done(&case, forge.pull(number).await)?.ok_or_else(|| format!("{case}: no pull request"))?;
         let commit = after.merged.as_ref().map(|merge| merge.commit.clone());
@@ -158,6 +176,53 @@ async fn comments(host: &dyn Host) -> Outcome {
         Err(Error::NotFound { .. }) => Ok(()),
         other => Err(format!("a comment on nothing: {other:?}")),
     }
+}
+
+/// Whose text a comment's is, and who gave it a reaction.
+async fn texts(host: &dyn Host) -> Outcome {
+    let forge = host.forge();
+    let me = done("whoami", forge.whoami().await)?;
+    let thread = host.open_pull("texts", 1, false)?;
+    let id = host.say(thread, "I will look tomorrow")?;
+    let read = async |case: &str| done(case, forge.comment(id).await)?.ok_or(format!("{case}: it is gone"));
+    let first = read("as it was written").await?;
+    same("as it was written", &done("history", forge.history(&first).await)?, &History::Untouched)?;
+    // At once: a clock of whole seconds sees nothing.
+    host.edit(id, "/approve canary")?;
+    let second = read("edited by another").await?;
+    same("its author stays", &(second.author.login.as_str(), second.body.as_str()), &("writer", "/approve canary"))?;
+    same("edited by another", &done("history", forge.history(&second).await)?, &History::Edited)?;
+    host.edit(id, "I will look tomorrow")?;
+    let third = read("with its first text again").await?;
+    same("with its first text again", &done("history", forge.history(&third).await)?, &History::Edited)?;
+    let own = done("comment", forge.create_comment(thread, "a gate waits\n\n```text\n/approve canary\n```\n").await)?;
+    same("no reaction yet", &done("reactions", forge.reactions(own.id, Reaction::Rocket).await)?.len(), &0)?;
+    host.react(own.id, Reaction::Rocket)?;
+    host.react(own.id, Reaction::Eyes)?;
+    done("react", forge.react(own.id, Reaction::Rocket).await)?;
+    let mut given = done("reactions", forge.reactions(own.id, Reaction::Rocket).await)?;
+    given.sort_by_key(|given| given.by.login != "writer");
+    let by: Vec<&str> = given.iter().map(|given| given.by.login.as_str()).collect();
+    same("who gave a rocket", &by, &vec!["writer", me.login.as_str()])?;
+    if given.iter().any(|given| given.at < own.created_at) {
+        return Err("a reaction is older than its comment".into());
+    }
+    let after = done("comment", forge.comment(own.id).await)?.ok_or("its reactions made it go")?;
+    same("a reaction changes no text", &(&after.body, after.updated_at), &(&own.body, own.updated_at))
+}
+
+/// Reviews that approve name their commit, and stay after the merge.
+async fn reviews(host: &dyn Host) -> Outcome {
+    let forge = host.forge();
+    let number = host.open_pull("reviews", 1, false)?;
+    let pull = done("pull", forge.pull(number).await)?.ok_or("reviews: no pull request")?;
+    same("no review yet", &done("reviews", forge.approvals(number).await)?, &Vec::new())?;
+    host.approve(number)?;
+    let found = done("reviews", forge.approvals(number).await)?;
+    let words: Vec<_> = found.iter().map(|review| (review.by.login.as_str(), &review.commit)).collect();
+    same("a review", &words, &vec![("keeper", &pull.head)])?;
+    host.merge(number, Way::Merge)?;
+    same("a review after the merge", &done("reviews", forge.approvals(number).await)?, &found)
 }
 
 async fn people(host: &dyn Host) -> Outcome {

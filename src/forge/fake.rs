@@ -10,8 +10,13 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 
 use super::{Error, Forge, Limits, Result};
-use crate::model::forge::{Comment, CommitStatus, ForgeUser, Merge, Permission, PullRequest, Reaction, ThreadNumber};
+use crate::model::forge::{
+    Approval, Comment, CommitStatus, Commits, ForgeUser, History, Merge, Permission, PullRequest, Reacted, Reaction,
+    ThreadNumber,
+};
 use crate::model::id::CommitId;
+
+mod people;
 
 /// The id of the fake's one repository.
 pub const REPOSITORY_ID: u64 = 4711;
@@ -78,7 +83,13 @@ struct State {
     pulls: BTreeMap<ThreadNumber, PullRequest>,
     issues: BTreeMap<ThreadNumber, Issue>,
     comments: BTreeMap<u64, Comment>,
-    reactions: BTreeMap<u64, BTreeSet<Reaction>>,
+    /// What each comment was when it was written.
+    written: BTreeMap<u64, String>,
+    edited: BTreeSet<u64>,
+    hides_history: bool,
+    reactions: BTreeMap<u64, Vec<(Reaction, Reacted)>>,
+    approvals: BTreeMap<ThreadNumber, Vec<Approval>>,
+    pull_commits: BTreeMap<ThreadNumber, Commits>,
     last_comment: u64,
     failures: VecDeque<(&'static str, Moment, Failure)>,
     outage: Option<Failure>,
@@ -198,7 +209,10 @@ impl Fake {
             merged: None,
             url: format!("https://forge.example/o/r/pulls/{number}"),
         };
+        let authors = vec![pull.author.clone()];
+        let commits = Commits { head: Some(head.clone()), all: [head.clone()].into(), authors, pushers: Vec::new() };
         state.pulls.insert(number, pull);
+        state.pull_commits.insert(number, commits);
         number
     }
 
@@ -248,9 +262,9 @@ impl Fake {
         self.state().statuses.iter().filter(|(of, _)| of == commit).map(|(_, status)| status.clone()).collect()
     }
 
-    /// Returns the reactions to a comment.
+    /// Returns the reactions to a comment, whoever gave them.
     pub fn reactions_to(&self, comment: u64) -> BTreeSet<Reaction> {
-        self.state().reactions.get(&comment).cloned().unwrap_or_default()
+        self.state().reactions.get(&comment).into_iter().flatten().map(|(reaction, _)| *reaction).collect()
     }
 
     /// Returns the issues, by number.
@@ -276,12 +290,23 @@ impl State {
         let comment =
             Comment { id, thread, author, body: body.to_owned(), created_at, updated_at, via_app: false, url };
         self.comments.insert(id, comment.clone());
+        self.written.insert(id, body.to_owned());
         comment
+    }
+
+    fn give(&mut self, by: ForgeUser, comment: u64, reaction: Reaction) {
+        let given = self.reactions.entry(comment).or_default();
+        if !given.iter().any(|(known, given)| *known == reaction && given.by == by) {
+            given.push((reaction, Reacted { by, at: self.now }));
+        }
     }
 
     fn edit(&mut self, id: u64, body: &str) -> Option<Comment> {
         let now = self.now;
         let comment = self.comments.get_mut(&id)?;
+        if comment.body != body {
+            self.edited.insert(id);
+        }
         body.clone_into(&mut comment.body);
         comment.updated_at = now;
         Some(comment.clone())
@@ -400,9 +425,34 @@ impl Forge for Fake {
             if !state.comments.contains_key(&comment) {
                 return Err(not_found("react"));
             }
-            state.reactions.entry(comment).or_default().insert(reaction);
+            state.give(state.me(), comment, reaction);
             Ok(())
         })
+    }
+
+    async fn history(&self, comment: &Comment) -> Result<History> {
+        self.call("history", |state| {
+            Ok(match state.edited.contains(&comment.id) {
+                _ if state.hides_history => History::Untold,
+                true => History::Edited,
+                false => History::Untouched,
+            })
+        })
+    }
+
+    async fn reactions(&self, comment: u64, reaction: Reaction) -> Result<Vec<Reacted>> {
+        self.call("reactions", |state| {
+            let given = state.reactions.get(&comment).into_iter().flatten();
+            Ok(given.filter(|(known, _)| *known == reaction).map(|(_, given)| given.clone()).collect())
+        })
+    }
+
+    async fn approvals(&self, pull: ThreadNumber) -> Result<Vec<Approval>> {
+        self.call("approvals", |state| Ok(state.approvals.get(&pull).cloned().unwrap_or_default()))
+    }
+
+    async fn commits(&self, pull: &PullRequest) -> Result<Commits> {
+        self.call("commits", |state| state.pull_commits.get(&pull.number).cloned().ok_or_else(|| not_found("commits")))
     }
 
     async fn permission(&self, login: &str) -> Result<Permission> {

@@ -4,19 +4,24 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use http::header;
+use http::{StatusCode, header};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::Deserialize;
 
-use super::client::{ANSWER_BYTES_MAX, Answer, CONNECT_TIMEOUT, Call, Client, READ_TIMEOUT, USER_AGENT, Wire, segment};
+use super::client::{
+    ANSWER_BYTES_MAX, Answer, At, CONNECT_TIMEOUT, Call, Client, READ_TIMEOUT, USER_AGENT, Wire, segment,
+};
 use super::rest::Rest;
 use super::shapes::PullOfCommit;
 use super::{Error, Limits, Result};
-use crate::model::forge::ThreadNumber;
+use crate::model::forge::{Comment, History, ThreadNumber};
 use crate::model::id::CommitId;
 
 /// Gitea itself has no limits; these are such that its pages stay readable, and that both hosts show the same.
 pub(super) const LIMITS: Limits = Limits { description_chars: 140, comment_chars: 65_000, write_pause: Duration::ZERO };
+
+/// What its API's base ends with.
+const API: &str = "/api/v1";
 
 /// The way over plain HTTP/1.1 or 2.
 pub(super) struct Plain {
@@ -42,9 +47,15 @@ impl Plain {
 
 #[async_trait]
 impl Wire for Plain {
-    async fn send(&self, Call { what, method, path, body, known }: Call<'_>) -> Result<Answer> {
-        let mut request = self.client.request(method, format!("{}{path}", self.base));
-        request = request.bearer_auth(self.token.expose_secret()).header(header::ACCEPT, "application/json");
+    async fn send(&self, Call { what, method, at, path, body, known }: Call<'_>) -> Result<Answer> {
+        let request = match at {
+            At::Site => {
+                let site = self.base.strip_suffix(API).unwrap_or(&self.base);
+                self.client.request(method, format!("{site}{path}"))
+            }
+            _ => self.client.request(method, format!("{}{path}", self.base)).bearer_auth(self.token.expose_secret()),
+        };
+        let mut request = request.header(header::ACCEPT, "application/json");
         if let Some(known) = known {
             request = request.header(header::IF_NONE_MATCH, known);
         }
@@ -75,6 +86,39 @@ fn unreachable(what: &str, error: reqwest::Error) -> Error {
         cause = inner.source();
     }
     Error::Unreachable { what: what.to_owned(), why }
+}
+
+#[derive(Deserialize)]
+struct Overview {
+    /// How many texts there were of each comment that was changed; `null` where it failed to look.
+    #[serde(rename = "editedHistoryCountMap")]
+    counts: Option<std::collections::BTreeMap<String, u64>>,
+}
+
+#[derive(Deserialize)]
+struct Texts {
+    /// `null` where there are none, and where it failed to look.
+    results: Option<Vec<serde::de::IgnoredAny>>,
+}
+
+/// Its pages tell of former texts, its API does not, and the pages take no token: so this is told of repositories that everybody
+/// may read. It keeps the first text before it writes the second, so that a list without any is of a comment never changed.
+///
+/// Source: Gitea v1.26.0, `routers/web/repo/issue_content_history.go`, `services/issue/comments.go` (`UpdateComment`).
+pub(super) async fn history(rest: &Rest, comment: &Comment) -> Result<History> {
+    let what = format!("read whether comment {} was changed", comment.id);
+    let base = format!("/{}/{}/issues/{}/content-history", rest.owner, rest.name, comment.thread);
+    let list = rest.client.site(&what, &format!("{base}/list?comment_id={}", comment.id)).await?;
+    let overview = rest.client.site(&what, &format!("{base}/overview")).await?;
+    if list.status != StatusCode::OK || overview.status != StatusCode::OK {
+        return Ok(History::Untold);
+    }
+    let (list, overview) =
+        (serde_json::from_slice::<Texts>(&list.body), serde_json::from_slice::<Overview>(&overview.body));
+    let (Ok(list), Ok(Overview { counts: Some(counts) })) = (list, overview) else { return Ok(History::Untold) };
+    let has_former = list.results.is_some_and(|texts| !texts.is_empty());
+    let is_counted = counts.contains_key(&comment.id.to_string());
+    Ok(if has_former || is_counted { History::Edited } else { History::Untouched })
 }
 
 /// Tells whether the host knows a commit: it answers a status on one that it does not know with 500 and no words.

@@ -15,12 +15,13 @@ use serde::Deserialize;
 use tokio::sync::OnceCell;
 
 use super::client::{
-    ANSWER_BYTES_MAX, Answer, CONNECT_TIMEOUT, Call, Client, READ_TIMEOUT, USER_AGENT, Wire, checked, parsed, segment,
+    ANSWER_BYTES_MAX, Answer, At, CONNECT_TIMEOUT, Call, Client, READ_TIMEOUT, USER_AGENT, Wire, checked, parsed,
+    segment,
 };
 use super::rest::Rest;
 use super::shapes::{PullOfCommit, User};
 use super::{Error, Limits, Result};
-use crate::model::forge::{ForgeUser, ThreadNumber};
+use crate::model::forge::{Comment, ForgeUser, History, ThreadNumber};
 use crate::model::id::CommitId;
 
 /// Source: GitHub, "REST API endpoints for commit statuses" (140) and "Rate limits" (a second between writes); comments may
@@ -38,10 +39,12 @@ const APP_ROUTE: &str = "/app";
 /// The way through octocrab.
 pub(super) struct Crab {
     account: Account,
+    /// What the route for GraphQL follows, where that is not the base of the API: GitHub Enterprise Server.
+    graphql: Option<String>,
 }
 
 enum Account {
-    Token(Octocrab),
+    Token { crab: Octocrab, token: SecretString },
     App { app: Octocrab, installation: Box<OnceCell<Octocrab>>, repository: String },
 }
 
@@ -49,7 +52,8 @@ impl Crab {
     /// Acts with a token. `base` is that of the API, without a slash at its end.
     pub fn with_token(base: &str, token: &SecretString) -> Result<Self> {
         let builder = builder(base)?.personal_token(token.expose_secret().to_owned());
-        Ok(Self { account: Account::Token(builder.build().map_err(|error| unreachable("prepare", &error))?) })
+        let crab = builder.build().map_err(|error| unreachable("prepare", &error))?;
+        Ok(Self { account: Account::Token { crab, token: token.clone() }, graphql: graphql_base(base) })
     }
 
     /// Acts as an App, in the installation that has the repository, `OWNER/NAME`.
@@ -60,19 +64,25 @@ impl Crab {
             .app_from_rsa_pem(AppId(id), pem.expose_secret().as_bytes())
             .map_err(|_| refused("it is no RSA key in PEM form"))?;
         let app = builder.build().map_err(|error| unreachable("prepare", &error))?;
-        Ok(Self { account: Account::App { app, installation: Box::default(), repository } })
+        let account = Account::App { app, installation: Box::default(), repository };
+        Ok(Self { account, graphql: graphql_base(base) })
     }
 
     /// Returns whom to ask by.
     async fn crab(&self, path: &str) -> Result<&Octocrab> {
         match &self.account {
-            Account::Token(crab) => Ok(crab),
+            Account::Token { crab, .. } => Ok(crab),
             Account::App { app, .. } if path == APP_ROUTE => Ok(app),
             Account::App { app, installation, repository } => {
                 installation.get_or_try_init(|| installed(app, repository)).await
             }
         }
     }
+}
+
+/// Returns the base of the route for GraphQL, where it differs: `HOST/api` beside `HOST/api/v3`.
+fn graphql_base(base: &str) -> Option<String> {
+    base.strip_suffix("/v3").map(str::to_owned)
 }
 
 fn builder(
@@ -104,7 +114,7 @@ struct Installation {
 async fn installed(app: &Octocrab, repository: &str) -> Result<Octocrab> {
     let what = format!("look for the App's installation in {repository}");
     let path = format!("/repos/{repository}/installation");
-    let call = Call { what: &what, method: Method::GET, path: &path, body: None, known: None };
+    let call = Call { what: &what, method: Method::GET, at: At::Api, path: &path, body: None, known: None };
     let answer = exchange(app, call).await?;
     let Installation { id } = parsed(&what, &checked(&what, answer)?)?;
     app.installation(InstallationId(id)).map_err(|error| unreachable(&what, &error))
@@ -113,11 +123,23 @@ async fn installed(app: &Octocrab, repository: &str) -> Result<Octocrab> {
 #[async_trait]
 impl Wire for Crab {
     async fn send(&self, call: Call<'_>) -> Result<Answer> {
-        exchange(self.crab(call.path).await?, call).await
+        let crab = self.crab(call.path).await?;
+        if call.at != At::GraphQl {
+            return exchange(crab, call).await;
+        }
+        let call = Call { path: "/graphql", ..call };
+        let Some(base) = &self.graphql else { return exchange(crab, call).await };
+        // A client knows one base. Commands are rare enough for another client.
+        let token = match &self.account {
+            Account::Token { token, .. } => token.clone(),
+            Account::App { .. } => crab.installation_token().await.map_err(|error| unreachable(call.what, &error))?,
+        };
+        let other = builder(base)?.personal_token(token).build().map_err(|error| unreachable(call.what, &error))?;
+        exchange(&other, call).await
     }
 }
 
-async fn exchange(crab: &Octocrab, Call { what, method, path, body, known }: Call<'_>) -> Result<Answer> {
+async fn exchange(crab: &Octocrab, Call { what, method, path, body, known, .. }: Call<'_>) -> Result<Answer> {
     let mut request = Request::builder()
         .method(method)
         .uri(path)
@@ -173,6 +195,50 @@ pub(super) async fn app_account(client: &Client) -> Result<ForgeUser> {
     let what = format!("look up the account of the App {slug}");
     let login = segment(&what, &format!("{slug}[bot]"))?;
     Ok(client.get::<User>(&what, &format!("/users/{login}")).await?.read())
+}
+
+#[derive(Deserialize)]
+struct Node {
+    node_id: String,
+}
+
+#[derive(Deserialize)]
+struct Queried {
+    data: Option<Data>,
+}
+
+#[derive(Deserialize)]
+struct Data {
+    node: Option<Edits>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Edits {
+    body: String,
+    /// Absent where it was never edited.
+    last_edited_at: Option<String>,
+    includes_created_edit: bool,
+}
+
+/// What its query language tells of a comment's edits, and nothing else does. The text comes with it, so that both are of one
+/// moment.
+const EDITS: &str =
+    "query($id: ID!) { node(id: $id) { ... on IssueComment { body lastEditedAt includesCreatedEdit } } }";
+
+/// Source: GitHub, GraphQL reference, `IssueComment` (`lastEditedAt`, `includesCreatedEdit`, `editor`).
+pub(super) async fn history(rest: &Rest, comment: &Comment) -> Result<History> {
+    let what = format!("read whether comment {} was changed", comment.id);
+    let path = rest.route(&format!("/issues/comments/{}", comment.id));
+    let Some(Node { node_id }) = rest.client.find(&what, &path).await? else { return Ok(History::Edited) };
+    let query = serde_json::json!({"query": EDITS, "variables": {"id": node_id}});
+    let answer: Queried = rest.client.graphql(&what, &query).await?;
+    let Some(edits) = answer.data.and_then(|data| data.node) else {
+        let why = "the host does not say; the token may have to be allowed to read issues and pull requests".to_owned();
+        return Err(Error::Forbidden { what, why });
+    };
+    let is_untouched = edits.last_edited_at.is_none() && !edits.includes_created_edit && edits.body == comment.body;
+    Ok(if is_untouched { History::Untouched } else { History::Edited })
 }
 
 /// It knows every commit that a merge brought; open pull requests among them are left out.

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! A comment is read as markdown, as the host shows it: a command is a line of a paragraph that stands in nothing else. What is
-//! quoted, code, a list, a heading, a table, folded away or marked up commands nothing, because people show each other commands
-//! that way, and replies by mail quote them. `docs/commands.md` says the same to people.
+//! quoted, code, a list, a heading, a table, a formula or marked up, and what stands in any element of HTML, commands nothing:
+//! people show each other commands that way, replies by mail quote them, and hosts hide some of it from its readers. `docs/commands.md` says the same to people.
 //!
 //! Source: bors (a command is markdown's text and nothing else), Prow (an exact word at the beginning of a line).
 
@@ -18,8 +18,10 @@ use std::ops::Range;
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 
 use crate::model::chat::{Chat, ChatCommand, ChatVerb, SHA_CHARS_MIN};
+use html::Apart;
 
 mod arguments;
+mod html;
 
 /// Bytes of a comment that is read; a longer one says nothing.
 pub const COMMENT_BYTES_MAX: usize = 16 << 10;
@@ -32,28 +34,6 @@ pub const REASON_CHARS_MAX: usize = 500;
 const INDENT_MAX: usize = 3;
 /// Stands in a line for what is more than text: markup, an escape. In no name.
 const MARKUP: char = '\u{fffc}';
-/// Elements of HTML whose content is shown otherwise than as a line that somebody says, or not at all.
-const SETTING_APART: [&str; 18] = [
-    "details",
-    "blockquote",
-    "pre",
-    "code",
-    "ul",
-    "ol",
-    "dl",
-    "table",
-    "del",
-    "s",
-    "strike",
-    "q",
-    "samp",
-    "kbd",
-    "div",
-    "span",
-    "sub",
-    "sup",
-];
-
 const VERBS: [(&str, ChatVerb); 8] = [
     ("approve", ChatVerb::Approve),
     ("reject", ChatVerb::Reject),
@@ -155,6 +135,7 @@ fn spoken_lines(body: &str) -> Vec<String> {
         | Options::ENABLE_FOOTNOTES
         | Options::ENABLE_STRIKETHROUGH
         | Options::ENABLE_TASKLISTS
+        | Options::ENABLE_MATH
         | Options::ENABLE_GFM;
     let mut reader = Reader { body, ..Reader::default() };
     for (event, at) in Parser::new_ext(body, options).into_offset_iter() {
@@ -175,7 +156,7 @@ struct Reader<'a> {
     /// HTML of the block that is being read.
     html: String,
     /// Elements of HTML that are open and set apart what is in them.
-    apart: usize,
+    apart: Apart,
     lines: Vec<String>,
 }
 
@@ -219,7 +200,7 @@ impl Reader<'_> {
             Event::Html(html) => self.html.push_str(&html),
             Event::InlineHtml(html) => {
                 self.mark();
-                self.apart = apart(&html, self.apart);
+                self.apart.read(&html);
                 self.read = at.end;
             }
             Event::Code(text) => {
@@ -237,7 +218,7 @@ impl Reader<'_> {
 
     fn begin_line(&mut self) {
         self.line = Some(String::new());
-        if self.apart > 0 {
+        if self.apart.is_open() {
             self.mark();
         }
     }
@@ -247,7 +228,7 @@ impl Reader<'_> {
     }
 
     fn end_html(&mut self) {
-        self.apart = apart(&mem::take(&mut self.html), self.apart);
+        self.apart.read(&mem::take(&mut self.html));
     }
 
     fn mark(&mut self) {
@@ -265,24 +246,6 @@ impl Reader<'_> {
             self.mark();
         }
     }
-}
-
-/// Returns how many elements are open that set apart, after some HTML.
-fn apart(html: &str, mut open: usize) -> usize {
-    let mut rest = html;
-    while let Some(at) = rest.find('<') {
-        rest = &rest[at + 1..];
-        if let Some(comment) = rest.strip_prefix("!--") {
-            rest = comment.find("-->").map_or("", |end| &comment[end..]);
-            continue;
-        }
-        let (name, closes) = rest.strip_prefix('/').map_or((rest, false), |name| (name, true));
-        let end = name.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(name.len());
-        if SETTING_APART.iter().any(|known| name[..end].eq_ignore_ascii_case(known)) {
-            open = if closes { open.saturating_sub(1) } else { open + 1 };
-        }
-    }
-    open
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ mod admin;
 mod client;
 mod gitea;
 mod github;
+mod parts;
 mod rest;
 mod shapes;
 
@@ -26,7 +27,10 @@ use jiff::Timestamp;
 use secrecy::{ExposeSecret as _, SecretString};
 
 use crate::error::{Classify, ErrorClass};
-use crate::model::forge::{Comment, CommitStatus, ForgeUser, Permission, PullRequest, Reaction, ThreadNumber};
+use crate::model::forge::{
+    Approval, Comment, CommitStatus, Commits, ForgeUser, History, Permission, PullRequest, Reacted, Reaction,
+    ThreadNumber,
+};
 use crate::model::id::CommitId;
 
 /// Why a call to a git host failed. Messages hold no answer of the host beyond its own words for people, and never a token.
@@ -152,6 +156,25 @@ pub trait Forge: Send + Sync {
 
     /// Adds a reaction to a comment; one that is there already, or that the host does not offer, is no error.
     async fn react(&self, comment: u64, reaction: Reaction) -> Result<()>;
+
+    /// Tells whether the text of a comment, as it was read, is known to be the one that its author wrote. Must be asked after the
+    /// comment was read: what the host tells then is about the text that was read, too. Whole seconds of a clock prove nothing.
+    ///
+    /// # Errors
+    /// Any: then nobody knows, and no command in it counts.
+    async fn history(&self, comment: &Comment) -> Result<History>;
+
+    /// Returns who gave a comment this reaction, as far as the host takes it.
+    async fn reactions(&self, comment: u64, reaction: Reaction) -> Result<Vec<Reacted>>;
+
+    /// Returns the reviews that approve a pull request and were not dismissed.
+    async fn approvals(&self, pull: ThreadNumber) -> Result<Vec<Approval>>;
+
+    /// Returns what the host knows of a pull request's commits: also after the merge, and after its branch is gone.
+    ///
+    /// # Errors
+    /// `Refused` where there are more commits than the host tells of.
+    async fn commits(&self, pull: &PullRequest) -> Result<Commits>;
 
     /// Returns what an account may do with the repository now.
     ///

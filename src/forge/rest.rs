@@ -7,9 +7,14 @@ use serde_json::json;
 use tokio::sync::OnceCell;
 
 use super::client::{Client, checked, parsed, query, segment};
-use super::shapes::{Combined, CommentShape, Issue, Pull, Repository, RolesOf, Status, User};
-use super::{Error, Forge, Kind, Limits, Result, gitea, github};
-use crate::model::forge::{Comment, CommitStatus, ForgeUser, Permission, PullRequest, Reaction, ThreadNumber};
+use super::shapes::{
+    Combined, CommentShape, Issue, Pull, ReactionShape, Repository, ReviewShape, RolesOf, Status, User,
+};
+use super::{Error, Forge, Kind, Limits, Result, gitea, github, parts};
+use crate::model::forge::{
+    Approval, Comment, CommitStatus, Commits, ForgeUser, History, Permission, PullRequest, Reacted, Reaction,
+    ThreadNumber,
+};
 use crate::model::id::CommitId;
 
 /// A repository over its host's API.
@@ -175,6 +180,36 @@ impl Forge for Rest {
             Err(Error::Forbidden { why, .. }) if self.kind == Kind::Gitea && why.contains("allowed reaction") => Ok(()),
             answer => answer.map(drop),
         }
+    }
+
+    async fn history(&self, comment: &Comment) -> Result<History> {
+        match self.kind {
+            Kind::Gitea => gitea::history(self, comment).await,
+            Kind::GitHub => github::history(self, comment).await,
+        }
+    }
+
+    async fn reactions(&self, comment: u64, reaction: Reaction) -> Result<Vec<Reacted>> {
+        let what = format!("read the reactions to comment {comment}");
+        let path = self.route(&format!("/issues/comments/{comment}/reactions"));
+        let all: Option<Vec<ReactionShape>> = match self.kind {
+            // It answers all of them, whatever page is asked for, and `null` for none.
+            Kind::Gitea => self.client.get(&what, &path).await?,
+            Kind::GitHub => Some(self.client.list(&what, &path).await?),
+        };
+        let wanted = json!(reaction);
+        let given = all.into_iter().flatten().filter(|given| wanted == given.content.as_str());
+        Ok(given.filter_map(ReactionShape::read).collect())
+    }
+
+    async fn approvals(&self, pull: ThreadNumber) -> Result<Vec<Approval>> {
+        let path = self.route(&format!("/pulls/{pull}/reviews"));
+        let all = self.client.list::<ReviewShape>(&format!("read the reviews of #{pull}"), &path).await?;
+        Ok(all.into_iter().filter_map(ReviewShape::read).collect())
+    }
+
+    async fn commits(&self, pull: &PullRequest) -> Result<Commits> {
+        parts::commits(self, pull).await
     }
 
     async fn permission(&self, login: &str) -> Result<Permission> {

@@ -4,7 +4,9 @@
 use jiff::Timestamp;
 use serde::Deserialize;
 
-use crate::model::forge::{Comment, CommitStatus, ForgeUser, Merge, PullRequest, StatusState, ThreadNumber};
+use crate::model::forge::{
+    Approval, Comment, CommitStatus, ForgeUser, Merge, PullRequest, Reacted, StatusState, ThreadNumber,
+};
 use crate::model::id::CommitId;
 
 #[derive(Debug, Deserialize)]
@@ -138,6 +140,110 @@ impl CommentShape {
             url: self.html_url,
         }
     }
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct ReactionShape {
+    pub user: Option<User>,
+    pub content: String,
+    pub created_at: Timestamp,
+}
+
+impl ReactionShape {
+    /// Returns it; nothing where its account is gone.
+    pub fn read(self) -> Option<Reacted> {
+        Some(Reacted { by: self.user?.read(), at: self.created_at }).filter(|given| given.by.id > 0)
+    }
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct ReviewShape {
+    pub id: u64,
+    /// Gitea: absent where a team was asked.
+    pub user: Option<User>,
+    pub state: String,
+    #[serde(default)]
+    pub commit_id: Option<String>,
+    /// Absent of one that is not submitted.
+    #[serde(default)]
+    pub submitted_at: Option<Timestamp>,
+    /// Gitea; GitHub has a state for it.
+    #[serde(default)]
+    pub dismissed: bool,
+    #[serde(default)]
+    pub html_url: String,
+}
+
+impl ReviewShape {
+    /// Returns it where it approves.
+    pub fn read(self) -> Option<Approval> {
+        let (by, commit, at) = (self.user?.read(), CommitId::new(self.commit_id?), self.submitted_at?);
+        let approval = Approval { id: self.id, by, commit, at, url: self.html_url };
+        Some(approval).filter(|given| self.state == "APPROVED" && !self.dismissed && given.by.id > 0)
+    }
+}
+
+/// A commit as lists of a pull request's have it.
+#[derive(Debug, Deserialize)]
+pub(super) struct CommitOfPull {
+    pub sha: String,
+    /// Absent where the host knows no account with the author's address.
+    #[serde(default)]
+    pub author: Option<User>,
+    #[serde(default)]
+    pub committer: Option<User>,
+}
+
+/// GitHub: something that moved a branch.
+#[derive(Debug, Deserialize)]
+pub(super) struct Activity {
+    #[serde(default)]
+    pub after: String,
+    #[serde(default)]
+    pub actor: Option<User>,
+}
+
+/// Gitea: something that happened in a conversation.
+#[derive(Debug, Deserialize)]
+pub(super) struct Happened {
+    #[serde(default, rename = "type")]
+    pub type_: String,
+    #[serde(default)]
+    pub user: Option<User>,
+    #[serde(default)]
+    pub body: Option<String>,
+}
+
+/// Gitea: what the text of a push in a conversation says.
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct PushText {
+    #[serde(default)]
+    pub commit_ids: Vec<String>,
+}
+
+/// Gitea: an entry of a repository's news.
+#[derive(Debug, Deserialize)]
+pub(super) struct NewsItem {
+    #[serde(default)]
+    pub op_type: String,
+    #[serde(default)]
+    pub act_user: Option<User>,
+    #[serde(default)]
+    pub content: Option<String>,
+}
+
+/// Gitea: what the text of a push in a repository's news says.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+pub(super) struct NewsText {
+    pub commits: Option<Vec<NewsCommit>>,
+    pub head_commit: Option<NewsCommit>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+pub(super) struct NewsCommit {
+    pub sha1: String,
 }
 
 #[derive(Debug, Deserialize)]

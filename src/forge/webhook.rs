@@ -1,19 +1,23 @@
 //! Reads what a host says over a webhook: a signature over the bytes as they came, then the few fields that tell where to look.
 //!
-//! Nothing that is signed is believed beyond that: whatever counts is read again. Decides on values alone.
+//! What counts is read again. Two things cannot be read later, and are taken from what is signed: what a comment's text was when it
+//! was written, and who pushed. Decides on values alone.
 
 use hmac::{Hmac, Mac as _};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::Deserialize;
-use sha2::Sha256;
+use sha2::{Digest as _, Sha256};
 
 use super::Kind;
-use crate::model::forge::ForgeEvent;
+use crate::model::forge::{ForgeEvent, ForgeUser, Pushed, Said};
+use crate::model::id::{CommitId, Digest};
 
 /// Largest delivery in bytes. GitHub sends at most 25 MiB, and what is dropped here is found by polling.
 pub const BODY_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Longest name of a branch that is passed on, in bytes; git's own limit is that of file names.
 const BRANCH_BYTES_MAX: usize = 4096;
+/// Longest name of an account that is kept, in bytes; both hosts allow 39 to 40 characters.
+const LOGIN_BYTES_MAX: usize = 255;
 /// Hexadecimal digits of an HMAC-SHA256.
 const SIGNATURE_DIGITS: usize = 64;
 
@@ -101,6 +105,8 @@ struct Payload {
     #[serde(default, rename = "ref")]
     reference: Option<String>,
     #[serde(default)]
+    after: Option<String>,
+    #[serde(default)]
     action: Option<String>,
     #[serde(default)]
     number: Option<u64>,
@@ -109,7 +115,12 @@ struct Payload {
     #[serde(default)]
     issue: Option<Issue>,
     #[serde(default)]
-    comment: Option<Id>,
+    comment: Option<Written>,
+    #[serde(default)]
+    pull_request: Option<Pull>,
+    /// Who did it.
+    #[serde(default)]
+    sender: Option<Account>,
 }
 
 #[derive(Deserialize)]
@@ -122,6 +133,65 @@ struct Issue {
     number: u64,
 }
 
+#[derive(Deserialize)]
+struct Written {
+    id: u64,
+    #[serde(default)]
+    body: Option<String>,
+    #[serde(default)]
+    user: Option<Account>,
+}
+
+#[derive(Deserialize)]
+struct Pull {
+    #[serde(default)]
+    head: Option<Head>,
+}
+
+#[derive(Deserialize)]
+struct Head {
+    #[serde(default)]
+    sha: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Account {
+    /// Gitea: negative for an account that is gone.
+    #[serde(default)]
+    id: i64,
+    #[serde(default)]
+    login: String,
+}
+
+impl Account {
+    fn id(&self) -> Option<u64> {
+        u64::try_from(self.id).ok().filter(|id| *id > 0)
+    }
+}
+
+/// Returns who pushed which commit, where the delivery says both.
+fn pushed(commit: Option<String>, sender: Option<Account>) -> Option<Pushed> {
+    let is_id = |text: &String| {
+        matches!(text.len(), 40 | 64) && text.bytes().all(|b| b.is_ascii_hexdigit()) && text.bytes().any(|b| b != b'0')
+    };
+    let (commit, sender) = (commit.filter(is_id)?, sender?);
+    let login = Some(sender.login.clone()).filter(|login| login.len() <= LOGIN_BYTES_MAX)?;
+    Some(Pushed { commit: CommitId::new(commit), by: ForgeUser { id: sender.id()?, login, is_bot: false } })
+}
+
+/// Returns what a comment was when it was written. Where somebody else sent it than wrote it, nobody vouches for it.
+fn said(comment: &Written, sender: Option<&Account>) -> Option<Said> {
+    let author = comment.user.as_ref().and_then(Account::id)?;
+    let is_other = sender.is_some_and(|sender| sender.id() != Some(author));
+    let body = comment.body.as_ref().filter(|_| !is_other)?;
+    Some(Said { author, body: text_digest(body) })
+}
+
+/// Returns what a comment's text is known by.
+pub fn text_digest(text: &str) -> Digest {
+    Digest::new(format!("{:x}", Sha256::digest(text)))
+}
+
 /// Reads the body of a delivery whose signature is right.
 pub fn parse(event: &str, repository: Option<u64>, body: &[u8]) -> Result<Option<ForgeEvent>, Rejected> {
     if !matches!(event, "push" | "pull_request" | "issue_comment") {
@@ -132,16 +202,23 @@ pub fn parse(event: &str, repository: Option<u64>, body: &[u8]) -> Result<Option
     if repository.is_some_and(|ours| ours != from) {
         return Err(Rejected::OtherRepository);
     }
+    let action = payload.action.as_deref();
     Ok(match event {
         "push" => {
             let branch = payload.reference.as_deref().ok_or(Rejected::Malformed)?.strip_prefix("refs/heads/");
-            let branch = branch.filter(|branch| branch.len() <= BRANCH_BYTES_MAX);
-            branch.map(|branch| ForgeEvent::Push { branch: branch.to_owned() })
+            let branch = branch.filter(|branch| branch.len() <= BRANCH_BYTES_MAX).map(str::to_owned);
+            branch.map(|branch| ForgeEvent::Push { branch, pushed: pushed(payload.after, payload.sender) })
         }
-        "pull_request" => Some(ForgeEvent::PullRequest { number: payload.number.ok_or(Rejected::Malformed)? }),
-        _ if payload.action.as_deref() == Some("created") => {
+        "pull_request" => {
+            let number = payload.number.ok_or(Rejected::Malformed)?;
+            let is_push = matches!(action, Some("synchronize" | "synchronized"));
+            let head = payload.pull_request.and_then(|pull| pull.head?.sha).filter(|_| is_push);
+            Some(ForgeEvent::PullRequest { number, pushed: pushed(head, payload.sender) })
+        }
+        _ if matches!(action, Some("created" | "edited")) => {
             let (issue, comment) = payload.issue.zip(payload.comment).ok_or(Rejected::Malformed)?;
-            Some(ForgeEvent::Comment { thread: issue.number, id: comment.id })
+            let said = said(&comment, payload.sender.as_ref()).filter(|_| action == Some("created"));
+            Some(ForgeEvent::Comment { thread: issue.number, id: comment.id, said })
         }
         _ => None,
     })

@@ -1,14 +1,18 @@
-//! Building a mirror anew: gix has no garbage collection, and every fetch leaves one more pack.
+//! Building a mirror anew: gix has no garbage collection, every fetch leaves one more pack, and a damaged mirror is best
+//! cloned again.
 
+use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use gix::objs::{Kind, Write};
 use gix::refs::transaction::{PreviousValue, RefEdit};
 
-use super::mirror::{Mirror, REPLACED};
-use super::{Error, REF_PREFIX};
+use super::folder::FolderMirror;
+use super::mirror::{Mirror, REPLACED, create_bare};
+use super::repository::{Reader, open_options};
+use super::{Error, REF_PINS, REF_PREFIX, heal};
 
 /// The extension of the mirror that is being built.
 const FRESH: &str = "fresh";
@@ -20,21 +24,73 @@ pub(super) fn compact(mirror: &mut Mirror, packs_max: usize, interrupt: &AtomicB
     if count_packs(&dir).map_err(disk)? <= packs_max {
         return Ok(false);
     }
-    let (fresh_dir, replaced) = (dir.with_extension(FRESH), dir.with_extension(REPLACED));
-    for leftover in [&fresh_dir, &replaced] {
+    let mut fresh = mirror.beside(room_beside(&dir).map_err(disk)?)?;
+    fresh.poll(interrupt)?;
+    copy(&mirror.reader, &fresh.reader, |_, error| Err(error))?;
+    drop(fresh);
+    let old = swap(&dir)?;
+    mirror.reopen()?;
+    fs::remove_dir_all(&old).map_err(disk)?;
+    Ok(true)
+}
+
+/// Clones a damaged mirror again beside it and swaps the two. Returns the pins that could not be kept, with the reasons; the
+/// damaged one is then kept aside.
+pub(super) fn rebuild(mirror: &mut Mirror, interrupt: &AtomicBool) -> Result<Vec<String>, Error> {
+    let dir = mirror.dir.clone();
+    let disk = |source| Error::Disk { path: dir.clone(), source };
+    let mut fresh = mirror.beside(room_beside(&dir).map_err(disk)?)?;
+    fresh.poll(interrupt)?;
+    // What was open still shows packs that are broken.
+    mirror.reopen()?;
+    let lost = copy_what_is_whole(&mirror.reader, &fresh.reader)?;
+    drop(fresh);
+    let old = swap(&dir)?;
+    mirror.reopen()?;
+    put_away(&old, &dir, &lost).map_err(disk)?;
+    Ok(lost)
+}
+
+/// Makes a new repository of a folder's states beside a damaged one and swaps the two; as [`rebuild`] does.
+pub(super) fn rebuild_folder(folder: &mut FolderMirror) -> Result<Vec<String>, Error> {
+    let dir = folder.kept.clone();
+    let disk = |source| Error::Disk { path: dir.clone(), source };
+    let location = folder.reader.location().to_owned();
+    let fresh_dir = room_beside(&dir).map_err(disk)?;
+    create_bare(&fresh_dir, &location)?;
+    let fresh = Reader::open(&fresh_dir, open_options([]), &location, ".")?;
+    let lost = copy_what_is_whole(&folder.reader, &fresh)?;
+    drop(fresh);
+    let old = swap(&dir)?;
+    folder.reader = folder.reader.opened_again(&dir, open_options([]))?;
+    put_away(&old, &dir, &lost).map_err(disk)?;
+    Ok(lost)
+}
+
+/// Returns where a mirror is built, and makes room there.
+fn room_beside(dir: &Path) -> std::io::Result<PathBuf> {
+    for extension in [FRESH, REPLACED] {
+        let leftover = dir.with_extension(extension);
         if leftover.exists() {
-            fs::remove_dir_all(leftover).map_err(disk)?;
+            fs::remove_dir_all(leftover)?;
         }
     }
-    let mut fresh = mirror.beside(fresh_dir.clone())?;
-    fresh.poll(interrupt)?;
-    copy(mirror, &fresh)?;
-    drop(fresh);
-    fs::rename(&dir, &replaced).map_err(disk)?;
-    fs::rename(&fresh_dir, &dir).map_err(disk)?;
-    mirror.reopen()?;
-    fs::remove_dir_all(&replaced).map_err(disk)?;
-    Ok(true)
+    Ok(dir.with_extension(FRESH))
+}
+
+/// Puts the new mirror into the place of the old one, and returns where that is now. It is on the disk before it counts.
+fn swap(dir: &Path) -> Result<PathBuf, Error> {
+    let disk = |source| Error::Disk { path: dir.to_owned(), source };
+    let (fresh, replaced) = (dir.with_extension(FRESH), dir.with_extension(REPLACED));
+    heal::sync_below(&fresh)?;
+    fs::rename(dir, &replaced).map_err(disk)?;
+    fs::rename(&fresh, dir).map_err(disk)?;
+    heal::sync(&[dir])?;
+    Ok(replaced)
+}
+
+fn put_away(old: &Path, dir: &Path, lost: &[String]) -> std::io::Result<()> {
+    if lost.is_empty() { fs::remove_dir_all(old) } else { heal::set_aside(old, dir) }
 }
 
 fn count_packs(dir: &Path) -> std::io::Result<usize> {
@@ -45,44 +101,65 @@ fn count_packs(dir: &Path) -> std::io::Result<usize> {
     Ok(packs)
 }
 
-/// Copies every ref of ours, and what it needs and the new mirror lacks: commits that a force-push took off the branch.
-fn copy(from: &Mirror, to: &Mirror) -> Result<(), Error> {
-    let (old, new) = (from.reader.local(), to.reader.local());
-    let copying = Error::at(from.reader.location(), "compact the mirror of");
+/// Copies what can be read completely, and returns what cannot, of the pins: the other refs are fetched when they are needed.
+fn copy_what_is_whole(from: &Reader, to: &Reader) -> Result<Vec<String>, Error> {
+    let mut lost = Vec::new();
+    let copied = copy(from, to, |name, error| {
+        if name.starts_with(REF_PINS) {
+            lost.push(format!("{name}: {error}"));
+        }
+        Ok(())
+    });
+    match copied {
+        // The refs of the damaged one cannot even be listed.
+        Err(error @ Error::Repository { .. }) => lost.push(error.to_string()),
+        other => other?,
+    }
+    Ok(lost)
+}
+
+/// Copies every ref of ours, and what it needs and the new mirror lacks: commits that a force-push took off the branch. What
+/// becomes of a ref that is not whole, `failed` says.
+fn copy(from: &Reader, to: &Reader, mut failed: impl FnMut(&str, Error) -> Result<(), Error>) -> Result<(), Error> {
+    let (old, new) = (from.local(), to.local());
+    let copying = Error::at(from.location(), "copy the mirror of");
     let refs = old.references().map_err(&copying)?;
     for reference in refs.prefixed(REF_PREFIX).map_err(&copying)? {
         let reference = reference.map_err(&copying)?;
         let Some(id) = reference.try_id().map(gix::Id::detach) else { continue };
-        copy_object(&old, &new, id, from, &copying)?;
+        if let Err(error) = copy_object(&old, &new, id, from, &copying) {
+            failed(&reference.name().as_bstr().to_string(), error)?;
+            continue;
+        }
         // The branch itself may have moved between the two fetches; what is newer stays.
         if new.try_find_reference(reference.name()).map_err(&copying)?.is_none() {
-            let edit = RefEdit::update(reference.name().to_owned(), id, PreviousValue::MustNotExist, "compact");
+            let edit = RefEdit::update(reference.name().to_owned(), id, PreviousValue::MustNotExist, "copy");
             new.edit_reference(edit).map_err(&copying)?;
         }
     }
     Ok(())
 }
 
-/// Copies an object and all it leads to. An object that is there already is complete: it came with a whole pack, or it
-/// was copied in this pass, which counts only when it ends well.
+/// Copies an object and all it leads to, or nothing. An object that is there already is complete: it came with a whole pack,
+/// or it was copied in this pass.
 fn copy_object(
     old: &gix::Repository,
     new: &gix::Repository,
     id: gix::ObjectId,
-    from: &Mirror,
+    from: &Reader,
     copying: &impl Fn(gix::Error) -> Error,
 ) -> Result<(), Error> {
-    let mut open = vec![id];
+    let missing = |id: gix::ObjectId| Error::ObjectMissing { location: from.location().to_owned(), id: id.to_string() };
+    let (mut open, mut needed) = (vec![id], BTreeSet::new());
     while let Some(id) = open.pop() {
-        if new.has_object(id) {
+        if new.has_object(id) || !needed.insert(id) {
             continue;
         }
-        let missing = || Error::ObjectMissing { location: from.reader.location().to_owned(), id: id.to_string() };
-        let object = old.try_find_object(id).map_err(copying)?.ok_or_else(missing)?;
-        let written = new.objects.write_buf(object.kind, &object.data).map_err(copying)?;
-        if written != id {
+        let object = old.try_find_object(id).map_err(copying)?.ok_or_else(|| missing(id))?;
+        let held = gix::objs::compute_hash(id.kind(), object.kind, &object.data).map_err(copying)?;
+        if held != id {
             // The old copy is damaged: what it says is not what its name promises.
-            return Err(missing());
+            return Err(missing(id));
         }
         match object.kind {
             Kind::Commit => {
@@ -98,6 +175,10 @@ fn copy_object(
             Kind::Tag => open.push(object.into_tag().target_id().map_err(copying)?.detach()),
             Kind::Blob => {}
         }
+    }
+    for id in needed {
+        let object = old.try_find_object(id).map_err(copying)?.ok_or_else(|| missing(id))?;
+        new.objects.write_buf(object.kind, &object.data).map_err(copying)?;
     }
     Ok(())
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use secrecy::{ExposeSecret, SecretString};
 
-use super::{BLOB_SIZE_MAX_BYTES, READ_SIZE_MAX_BYTES};
+use super::{BLOB_SIZE_MAX_BYTES, Excess, READ_SIZE_MAX_BYTES};
 use crate::error::{Classify, ErrorClass};
 use crate::model::id::{BlobId, CommitId};
 
@@ -204,6 +204,28 @@ pub enum Error {
         #[source]
         cause: Cause,
     },
+    /// What is to be fetched is more than is fetched.
+    #[error("{what} of {location} is too large to be fetched: {excess}; take large files out of its history")]
+    FetchTooLarge {
+        /// The repository.
+        location: String,
+        /// The branch, or the head of a pull request.
+        what: String,
+        /// Which limit it goes over.
+        excess: Excess,
+    },
+    /// Our copy is damaged, and could not be made again.
+    #[error("our copy of {location} in {} is damaged ({damage}) and cannot be made again now: {why}", dir.display())]
+    Damaged {
+        /// The repository.
+        location: String,
+        /// Our copy.
+        dir: PathBuf,
+        /// What is wrong with it.
+        damage: String,
+        /// Why it could not be made again.
+        why: String,
+    },
     /// An object that should be there is not: payload missing.
     #[error("object {id} is missing from {location}")]
     ObjectMissing {
@@ -275,6 +297,22 @@ impl Error {
         move |error| Self::Repository { location: location.clone(), doing, cause: error.into() }
     }
 
+    /// Writes it with its cause, which it does not repeat.
+    pub fn in_full(&self) -> String {
+        match std::error::Error::source(self) {
+            Some(cause) => format!("{self}: {cause}"),
+            None => self.to_string(),
+        }
+    }
+
+    /// Tells whether damage of our own copy may be behind it, whatever it says: gix reads it while it talks to a server.
+    pub(super) fn may_be_damage(&self) -> bool {
+        matches!(
+            self,
+            Self::Repository { .. } | Self::ObjectMissing { .. } | Self::Remote { .. } | Self::Unreachable { .. }
+        )
+    }
+
     /// Names the path that could not be read; what vanished meanwhile is a change, not a failure.
     pub(super) fn disk(path: &Path, source: std::io::Error) -> Self {
         if source.kind() == std::io::ErrorKind::NotFound {
@@ -326,6 +364,7 @@ impl Classify for Error {
             | Self::Disk { .. }
             | Self::FolderChanged { .. }
             | Self::Watch { .. }
+            | Self::Damaged { .. }
             | Self::Repository { .. } => ErrorClass::Transient,
             Self::UnsupportedLocation { .. }
             | Self::InsecureToken { .. }
@@ -339,6 +378,7 @@ impl Classify for Error {
             | Self::RevisionUnknown { .. }
             | Self::ObjectMissing { .. }
             | Self::BlobTooLarge { .. }
+            | Self::FetchTooLarge { .. }
             | Self::SourceTooLarge { .. } => ErrorClass::Invalid,
             Self::PinName { .. } => ErrorClass::Bug,
         }

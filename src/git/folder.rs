@@ -13,7 +13,7 @@ use rayon::prelude::*;
 
 use super::repository::{Blob, Reader};
 use super::walk::{self, Child, Children, File, Kind, Level, Listing};
-use super::{BLOB_SIZE_MAX_BYTES, ENTRIES_MAX, Error, READ_SIZE_MAX_BYTES, REF_TRACKING};
+use super::{BLOB_SIZE_MAX_BYTES, ENTRIES_MAX, Error, READ_SIZE_MAX_BYTES, REF_TRACKING, compact, heal};
 use crate::model::id::{BlobId, CommitId};
 
 /// The one name starting with a dot that matters.
@@ -162,7 +162,11 @@ fn is_executable(_: &fs::Metadata) -> bool {
 pub(super) struct FolderMirror {
     pub dir: PathBuf,
     pub excluded: Vec<PathBuf>,
+    /// Our repository of its states.
+    pub kept: PathBuf,
     pub reader: Reader,
+    /// What is wrong with our repository and makes it to be made again.
+    pub damage: Option<String>,
 }
 
 /// What is to be written; files by their position in the list of paths.
@@ -179,7 +183,21 @@ impl FolderMirror {
     /// Only what may be read gets in: manifests by their extension, `.gitfleetignore`, links (so that the reader can
     /// refuse them) and the fact that a folder is another repository. The commit carries no time, so that the same
     /// sequence of contents is the same sequence of commits.
-    pub fn poll(&self) -> Result<CommitId, Error> {
+    pub fn poll(&mut self) -> Result<CommitId, Error> {
+        if let Some(damage) = self.damage.take() {
+            tracing::warn!(repository = %self.kept.display(), damage, "our record of the folder is damaged; making it again");
+            for pin in compact::rebuild_folder(self).inspect_err(|_| self.damage = Some(damage))? {
+                tracing::warn!(repository = %self.kept.display(), pin, "it is not whole and could not be kept");
+            }
+        }
+        self.record().inspect_err(|error| {
+            if error.may_be_damage() {
+                self.damage = heal::damage(&self.reader);
+            }
+        })
+    }
+
+    fn record(&self) -> Result<CommitId, Error> {
         let location = self.dir.display().to_string();
         let level = DiskLevel::new(&self.dir, &self.excluded)?;
         let mut collect = Collect { level: &level, paths: Vec::new(), entries: 0 };
@@ -202,12 +220,16 @@ impl FolderMirror {
             collect.paths.par_iter().map_init(|| self.reader.local(), write).collect::<Result<_, _>>()?;
         let repo = self.reader.local();
         let tree = write_tree(&repo, nodes, &blobs, &writing)?;
-        commit(&repo, tree).map_err(&writing)
+        let (commit, is_new) = commit(&repo, tree).map_err(&writing)?;
+        if is_new {
+            heal::sync_below(&self.kept)?;
+        }
+        Ok(commit)
     }
 }
 
-/// Returns the commit that the tree is the newest state of, a new one where it differs from the last.
-fn commit(repo: &gix::Repository, tree: gix::ObjectId) -> gix::Result<CommitId> {
+/// Returns the commit that the tree is the newest state of, a new one where it differs from the last, and whether it is new.
+fn commit(repo: &gix::Repository, tree: gix::ObjectId) -> gix::Result<(CommitId, bool)> {
     let name = gix::refs::FullName::try_from(format!("{REF_TRACKING}folder")).expect("a constant ref name is valid");
     let last = match repo.try_find_reference(name.as_ref())? {
         Some(mut reference) => Some(reference.peel_to_commit()?),
@@ -216,13 +238,13 @@ fn commit(repo: &gix::Repository, tree: gix::ObjectId) -> gix::Result<CommitId> 
     if let Some(last) = &last
         && last.tree_id()?.detach() == tree
     {
-        return Ok(CommitId::new(last.id.to_string()));
+        return Ok((CommitId::new(last.id.to_string()), false));
     }
     let author = gix::actor::SignatureRef { name: AUTHOR.into(), email: EMAIL.into(), time: "0 +0000" };
     let parents = last.iter().map(|commit| commit.id);
     let id = repo.new_commit_as(author, author, "state of the folder", tree, parents)?.id;
     repo.edit_reference(RefEdit::update(name, id, PreviousValue::Any, "state of the folder"))?;
-    Ok(CommitId::new(id.to_string()))
+    Ok((CommitId::new(id.to_string()), true))
 }
 
 struct Collect<'a> {

@@ -15,9 +15,12 @@ use gix::url::Scheme;
 use secrecy::{ExposeSecret, SecretString};
 
 use super::error::Secrets;
+use super::fetch::{Bounds, Excess};
 use super::pull::{pull_head, pull_ref};
 use super::repository::{Reader, open_options};
-use super::{Error, FETCH_TIME_MAX, PULL_FETCH_TIME_MAX, REF_TRACKING, SourceSpec, Tip, WATCHDOG_INTERVAL};
+use super::{
+    Error, FETCH_TIME_MAX, PULL_FETCH_TIME_MAX, REF_TRACKING, SourceSpec, Tip, WATCHDOG_INTERVAL, compact, heal,
+};
 use crate::model::id::CommitId;
 
 /// The user name sent along with a token: forges take any with a personal token, GitHub Apps want this very one.
@@ -35,6 +38,10 @@ pub(super) struct Mirror {
     spec: SourceSpec,
     secrets: Secrets,
     pub reader: Reader,
+    /// What is wrong with it and makes it to be cloned again.
+    damage: Option<String>,
+    /// A tip that is too large: it is not fetched again.
+    too_large: Option<(gix::ObjectId, Excess)>,
 }
 
 /// What the server says the branch is at.
@@ -57,9 +64,9 @@ impl Mirror {
         }
         let options = open_options(overrides);
         let location: Arc<str> = spec.location.as_str().into();
-        create_bare(&dir, &location)?;
-        let reader = Reader::open(&dir, options.clone(), &location, &spec.path)?;
-        Ok(Self { url, location, dir, options, spec: spec.clone(), secrets: Secrets::new(secrets), reader })
+        let (reader, damage) = heal::open(&dir, &options, &location, &spec.path)?;
+        let (spec, secrets) = (spec.clone(), Secrets::new(secrets));
+        Ok(Self { url, location, dir, options, spec, secrets, reader, damage, too_large: None })
     }
 
     /// Opens a second, empty mirror of the same remote.
@@ -73,8 +80,45 @@ impl Mirror {
         Ok(())
     }
 
-    /// Asks where the branch is and fetches it where it moved.
+    /// Asks where the branch is and fetches it where it moved; clones a damaged mirror again before.
     pub fn poll(&mut self, interrupt: &AtomicBool) -> Result<Tip, Error> {
+        if self.damage.is_none() {
+            match self.ask(interrupt) {
+                Err(error) if error.may_be_damage() => {
+                    self.damage = heal::damage(&self.reader);
+                    if self.damage.is_none() {
+                        return Err(error);
+                    }
+                }
+                other => return other,
+            }
+        }
+        self.rebuild(interrupt)?;
+        self.ask(interrupt)
+    }
+
+    /// Has the mirror cloned again with the next poll.
+    pub fn doubt(&mut self, why: String) {
+        self.damage = Some(why);
+    }
+
+    fn rebuild(&mut self, interrupt: &AtomicBool) -> Result<(), Error> {
+        let damage = self.damage.clone().unwrap_or_default();
+        tracing::warn!(mirror = %self.dir.display(), damage, "the mirror is damaged; cloning it again");
+        let lost = compact::rebuild(self, interrupt).map_err(|error| Error::Damaged {
+            location: self.location.to_string(),
+            dir: self.dir.clone(),
+            damage,
+            why: error.in_full(),
+        })?;
+        self.damage = None;
+        for pin in lost {
+            tracing::warn!(mirror = %self.dir.display(), pin, "the remote does not have it and the damaged mirror not whole");
+        }
+        Ok(())
+    }
+
+    fn ask(&mut self, interrupt: &AtomicBool) -> Result<Tip, Error> {
         let repo = self.reader.local();
         let wanted = self.spec.branch.as_deref().map_or_else(|| "HEAD".to_owned(), full_branch_name);
         let (tip, fetched) = if self.spec.branch.is_some() {
@@ -93,7 +137,7 @@ impl Mirror {
     }
 
     /// Returns where the branch is, and whether a pack or a ref had to be fetched for it.
-    fn fetch(&self, repo: &gix::Repository, name: &str, interrupt: &AtomicBool) -> Result<(Seen, bool), Error> {
+    fn fetch(&mut self, repo: &gix::Repository, name: &str, interrupt: &AtomicBool) -> Result<(Seen, bool), Error> {
         match self.fetch_to(repo, name, &tracking_name(name), FETCH_TIME_MAX, interrupt)? {
             Some(found) => Ok(found),
             None => Err(self.absent(repo, name)?),
@@ -102,7 +146,7 @@ impl Mirror {
 
     /// Brings a ref of the remote to where it is there, under a name of ours; `None` where the remote does not have it.
     fn fetch_to(
-        &self,
+        &mut self,
         repo: &gix::Repository,
         name: &str,
         tracking: &str,
@@ -118,18 +162,39 @@ impl Mirror {
         if ref_tip(repo, tracking) == Some(seen.id) && repo.has_object(seen.id) {
             return Ok(Some((seen, false)));
         }
-        let (outcome, stopped) = watched(interrupt, limit, |stop| prepared.receive(gix::progress::Discard, stop));
-        let outcome = outcome.map_err(|error| match stopped {
-            Some(Stopped::Late) => Error::Timeout { location: self.location.to_string(), limit },
-            Some(Stopped::Asked) => Error::Interrupted { location: self.location.to_string() },
-            None => self.failed(&error, false),
-        })?;
-        let (Status::NoPackReceived { update_refs, .. } | Status::Change { update_refs, .. }) = outcome.status;
+        if let Some((_, excess)) = self.too_large.filter(|(id, _)| *id == seen.id) {
+            return Err(self.refused(name, excess));
+        }
+        let bounds = Bounds::new();
+        let (outcome, stopped) = watched(interrupt, limit, &bounds, |stop| prepared.receive(bounds.progress(), stop));
+        let outcome = match outcome {
+            Ok(outcome) => outcome,
+            Err(error) => {
+                if let Some(excess) = bounds.excess_of(&error) {
+                    self.too_large = Some((seen.id, excess));
+                    return Err(self.refused(name, excess));
+                }
+                return Err(match stopped {
+                    Some(Stopped::Late) => Error::Timeout { location: self.location.to_string(), limit },
+                    Some(Stopped::Asked) => Error::Interrupted { location: self.location.to_string() },
+                    None => self.failed(&error, false),
+                });
+            }
+        };
+        let update_refs = match outcome.status {
+            Status::NoPackReceived { update_refs, .. } => update_refs,
+            Status::Change { update_refs, write_pack_bundle, .. } => {
+                let written = [write_pack_bundle.data_path, write_pack_bundle.index_path];
+                heal::sync(&written.iter().flatten().map(AsRef::as_ref).collect::<Vec<_>>())?;
+                update_refs
+            }
+        };
         let taken = |mode: &Mode| matches!(mode, Mode::NoChangeNeeded | Mode::FastForward | Mode::Forced | Mode::New);
         if let Some(update) = update_refs.updates.iter().find(|update| !taken(&update.mode)) {
             let refused = gix::error::Message::new(format!("updating {tracking} was refused: {:?}", update.mode));
             return Err(self.failed(&gix::Error::from_error(refused), false));
         }
+        heal::sync(&[&self.dir.join(tracking)])?;
         Ok(Some((seen, true)))
     }
 
@@ -204,6 +269,10 @@ impl Mirror {
         let token = self.spec.token.clone().filter(|_| self.url.scheme == Scheme::Https);
         let place = place(&self.url);
         Ok(connection.with_credentials(move |action| Ok(answer(&action, token.as_ref(), &place))))
+    }
+
+    fn refused(&self, name: &str, excess: Excess) -> Error {
+        Error::FetchTooLarge { location: self.location.to_string(), what: name.to_owned(), excess }
     }
 
     fn failed(&self, error: &gix::Error, connecting: bool) -> Error {
@@ -319,11 +388,16 @@ enum Stopped {
 /// Runs something that looks at a flag, and raises the flag after `limit`, or when `interrupt` is raised.
 ///
 /// A read that blocks in the kernel sees no flag: it ends by the HTTP client's own limit of 30 s without a byte.
-fn watched<T>(interrupt: &AtomicBool, limit: Duration, work: impl FnOnce(&AtomicBool) -> T) -> (T, Option<Stopped>) {
-    let stop = AtomicBool::new(false);
+fn watched<T>(
+    interrupt: &AtomicBool,
+    limit: Duration,
+    bounds: &Bounds,
+    work: impl FnOnce(&AtomicBool) -> T,
+) -> (T, Option<Stopped>) {
+    let stop = bounds.stop();
     std::thread::scope(|scope| {
         let (done, waiting) = channel::<()>();
-        let flag = &stop;
+        let flag = stop;
         let watchdog = scope.spawn(move || {
             let mut waited = Duration::ZERO;
             loop {
@@ -336,13 +410,14 @@ fn watched<T>(interrupt: &AtomicBool, limit: Duration, work: impl FnOnce(&Atomic
                     flag.store(true, Ordering::Relaxed);
                     return stopped;
                 }
+                bounds.look();
                 if let Err(RecvTimeoutError::Disconnected) = waiting.recv_timeout(WATCHDOG_INTERVAL) {
                     return None;
                 }
                 waited += WATCHDOG_INTERVAL;
             }
         });
-        let result = work(&stop);
+        let result = work(stop);
         drop(done);
         (result, watchdog.join().unwrap_or(None))
     })
@@ -404,9 +479,11 @@ mod tests {
                 std::thread::yield_now();
             }
         };
-        let quick = watched(&AtomicBool::new(false), Duration::MAX, |_| 7);
+        let quick = watched(&AtomicBool::new(false), Duration::MAX, &Bounds::new(), |_| 7);
         assert_eq!(quick, (7, None));
-        assert_eq!(watched(&AtomicBool::new(false), Duration::ZERO, until_stopped).1, Some(Stopped::Late));
-        assert_eq!(watched(&AtomicBool::new(true), Duration::MAX, until_stopped).1, Some(Stopped::Asked));
+        let rows = [(false, Duration::ZERO, Stopped::Late), (true, Duration::MAX, Stopped::Asked)];
+        for (asked, limit, why) in rows {
+            assert_eq!(watched(&AtomicBool::new(asked), limit, &Bounds::new(), until_stopped).1, Some(why));
+        }
     }
 }

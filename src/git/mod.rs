@@ -12,7 +12,9 @@
 
 mod compact;
 mod error;
+mod fetch;
 mod folder;
+mod heal;
 mod mirror;
 mod pull;
 mod repository;
@@ -26,6 +28,7 @@ mod tests;
 use std::time::Duration;
 
 pub use error::{Cause, Error};
+pub use fetch::Excess;
 pub use folder::{Folder, read_folder};
 pub use pull::{Commit, Merged, merged};
 pub use repository::{Blob, Reader, TreeId, discover};
@@ -47,6 +50,10 @@ const REF_PULLS: &str = "refs/gitfleet/pull/";
 pub const BLOB_SIZE_MAX_BYTES: u64 = 5 * 1024 * 1024;
 /// The most that is read at once, in bytes: bounds memory whatever a commit holds.
 pub const READ_SIZE_MAX_BYTES: u64 = 256 * 1024 * 1024;
+/// The largest list of one folder's entries that is read, in bytes: about 400,000 entries.
+pub const TREE_SIZE_MAX_BYTES: u64 = 16 * 1024 * 1024;
+/// The longest path that is read, in bytes: longer names would multiply with the number of files.
+pub const PATH_SIZE_MAX_BYTES: usize = 1024;
 /// The most files of a source that are read.
 pub const FILES_MAX: usize = 20_000;
 /// The most names in a path, file included.
@@ -55,6 +62,14 @@ pub const PATH_DEPTH_MAX: usize = 32;
 pub const ENTRIES_MAX: usize = 1_000_000;
 /// The most problems of one commit that are named: a person fixes a few, and the rest follows.
 pub const ERRORS_MAX: usize = 1_000;
+/// The largest object that a fetch may bring, in bytes: it is made in memory to be checked, whether or not it is read later.
+pub const OBJECT_SIZE_MAX_BYTES: u64 = 64 * 1024 * 1024;
+/// The most objects that one fetch may bring.
+pub const PACK_OBJECTS_MAX: u64 = 1_500_000;
+/// The most bytes that one fetch may receive: they are kept on disk.
+pub const PACK_RECEIVED_MAX_BYTES: u64 = 1024 * 1024 * 1024;
+/// The most bytes that all objects of one fetch may have together once inflated: checking them takes seconds for each GiB.
+pub const PACK_INFLATED_MAX_BYTES: u64 = 64 * 1024 * 1024 * 1024;
 /// How long one poll of a remote may fetch. A first fetch of a large repository takes a minute or two.
 pub const FETCH_TIME_MAX: Duration = Duration::from_mins(10);
 /// How long the head of a pull request may be fetched: nothing else is read meanwhile, and strangers may push anything.

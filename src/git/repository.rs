@@ -11,7 +11,10 @@ use gix::refs::transaction::{PreviousValue, RefEdit};
 use rayon::prelude::*;
 
 use super::walk::{self, Child, Children, File, Kind, Level, Listing};
-use super::{BLOB_SIZE_MAX_BYTES, Error, PACK_SLOTS, READ_SIZE_MAX_BYTES, REF_PINS};
+use super::{
+    BLOB_SIZE_MAX_BYTES, Error, OBJECT_SIZE_MAX_BYTES, PACK_SLOTS, READ_SIZE_MAX_BYTES, REF_PINS, TREE_SIZE_MAX_BYTES,
+    heal,
+};
 use crate::model::id::{BlobId, CommitId};
 use crate::model::manifest::InputError;
 
@@ -90,10 +93,12 @@ pub(super) fn open_options(overrides: impl IntoIterator<Item = String>) -> gix::
         "gitoxide.committer.nameFallback=gitfleet",
         "gitoxide.committer.emailFallback=gitfleet@localhost",
         "http.followRedirects=initial",
-        "pack.threads=2",
+        // One at a time: each holds an object and what it is made from.
+        "pack.threads=1",
     ];
+    let limit = format!("gitoxide.objects.allocLimit={OBJECT_SIZE_MAX_BYTES}");
     gix::open::Options::isolated()
-        .config_overrides(fixed.into_iter().map(str::to_owned).chain(overrides))
+        .config_overrides(fixed.into_iter().map(str::to_owned).chain([limit]).chain(overrides))
         .object_store_slots(gix::odb::store::init::Slots::Given(PACK_SLOTS))
 }
 
@@ -132,6 +137,11 @@ impl Reader {
     pub(super) fn open(path: &Path, options: gix::open::Options, location: &str, subtree: &str) -> Result<Self, Error> {
         let repo = gix::ThreadSafeRepository::open_opts(path, options).map_err(Error::at(location, "open"))?;
         Ok(Self { repo, location: location.into(), subtree: normal_subtree(subtree)?.into() })
+    }
+
+    /// Opens another repository in its place, for the same location and subtree.
+    pub(super) fn opened_again(&self, path: &Path, options: gix::open::Options) -> Result<Self, Error> {
+        Self::open(path, options, &self.location, &self.subtree)
     }
 
     pub(super) fn local(&self) -> gix::Repository {
@@ -318,18 +328,31 @@ impl Reader {
     /// # Errors
     /// `ObjectMissing` as soon as one is gone; `SourceTooLarge` where all together exceed what is read at once.
     pub fn blobs(&self, blobs: &[BlobId]) -> Result<Vec<Blob>, Error> {
+        self.each_blob(blobs, |_, blob| blob)
+    }
+
+    /// Reads many blobs on all cores and keeps what `take` makes of each, by its position in the question; so that no more
+    /// contents than cores are held at once.
+    ///
+    /// # Errors
+    /// As [`Self::blobs`].
+    pub fn each_blob<T: Send>(
+        &self,
+        blobs: &[BlobId],
+        take: impl Fn(usize, Blob) -> T + Sync,
+    ) -> Result<Vec<T>, Error> {
         let total = AtomicU64::new(0);
-        let read = |repo: &mut gix::Repository, blob: &BlobId| {
+        let read = |repo: &mut gix::Repository, (position, blob): (usize, &BlobId)| {
             let size = self.size_in(repo, blob)?;
             if size > BLOB_SIZE_MAX_BYTES {
-                return Ok(Blob::TooLarge(size));
+                return Ok(take(position, Blob::TooLarge(size)));
             }
             if total.fetch_add(size, Ordering::Relaxed) + size > READ_SIZE_MAX_BYTES {
                 return Err(Error::SourceTooLarge { location: self.location.to_string() });
             }
-            Ok(Blob::of(self.find(repo, self.object_id(blob.as_str())?)?.detach().data))
+            Ok(take(position, Blob::of(self.find(repo, self.object_id(blob.as_str())?)?.detach().data)))
         };
-        blobs.par_iter().with_min_len(BLOBS_PER_TASK_MIN).map_init(|| self.local(), read).collect()
+        blobs.par_iter().enumerate().with_min_len(BLOBS_PER_TASK_MIN).map_init(|| self.local(), read).collect()
     }
 
     /// Keeps a commit, and everything it holds, under a name of the caller's; an existing pin moves.
@@ -345,7 +368,7 @@ impl Reader {
         self.find(&repo, id)?;
         let edit = RefEdit::update(pin_name(name)?, id, PreviousValue::Any, "pin");
         repo.edit_reference(edit).map_err(Error::at(&self.location, "write a pin to"))?;
-        Ok(())
+        heal::sync(&[&repo.common_dir().join(format!("{REF_PINS}{name}"))])
     }
 
     /// Removes a pin; a pin that is not there is no error.
@@ -395,6 +418,10 @@ impl Level for CommitLevel<'_> {
 
     fn children(&self, folder: &gix::ObjectId) -> Result<Children<Self>, Error> {
         let reading = Error::at(&self.reader.location, "read a folder of");
+        let size = self.reader.size_in(&self.repo, &BlobId::new(folder.to_string()))?;
+        if size > TREE_SIZE_MAX_BYTES {
+            return Err(Error::SourceTooLarge { location: self.reader.location.to_string() });
+        }
         let tree = self.reader.find(&self.repo, *folder)?.try_into_tree().map_err(&reading)?;
         let tree = tree.decode().map_err(&reading)?;
         let child = |entry: &gix::objs::tree::EntryRef<'_>| {

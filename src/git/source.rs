@@ -9,9 +9,9 @@ use secrecy::SecretString;
 use sha2::{Digest, Sha256};
 
 use super::folder::FolderMirror;
-use super::mirror::{Mirror, create_bare, full_branch_name};
+use super::mirror::{Mirror, full_branch_name};
 use super::repository::{Reader, open_options};
-use super::{Error, PACKS_MAX, REF_PREFIX, compact};
+use super::{Error, PACKS_MAX, REF_PREFIX, compact, heal};
 use crate::model::id::CommitId;
 
 /// How much of a location's digest names its mirror, in bytes.
@@ -49,6 +49,8 @@ pub struct Tip {
 pub struct Source {
     kind: Kind,
     last: Option<Tip>,
+    /// The last commit whose objects were missing from our copy.
+    doubted: Option<CommitId>,
 }
 
 enum Kind {
@@ -80,7 +82,7 @@ impl Source {
         } else {
             open_path(spec, state_dir)?
         };
-        Ok(Self { kind, last: None })
+        Ok(Self { kind, last: None, doubted: None })
     }
 
     /// Looks where the branch is; fetches or records what is new. `None` where it is where the last poll saw it.
@@ -102,6 +104,23 @@ impl Source {
         }
         self.last = Some(tip.clone());
         Ok(Some(tip))
+    }
+
+    /// Has our copy made again with the next poll, because something of a commit could not be read. Once for a commit: what is
+    /// missing afterwards, the remote does not have either. Returns whether it will be made again.
+    pub fn doubt(&mut self, commit: &CommitId, error: &Error) -> bool {
+        if !matches!(error, Error::Repository { .. } | Error::ObjectMissing { .. })
+            || self.doubted.as_ref() == Some(commit)
+        {
+            return false;
+        }
+        self.doubted = Some(commit.clone());
+        match &mut self.kind {
+            Kind::Remote(mirror) => mirror.doubt(error.in_full()),
+            Kind::Folder(folder) => folder.damage = Some(error.in_full()),
+            Kind::Local(_) => return false,
+        }
+        true
     }
 
     /// Builds a remote's mirror anew where fetches have left many packs; tells whether it did.
@@ -195,15 +214,16 @@ fn open_path(spec: SourceSpec, state_dir: &Path) -> Result<Kind, Error> {
             Err(Error::Repository { cause, .. }) => return Err(nothing(cause.to_string())),
             other => other?,
         };
-        return Ok(Kind::Local(Local { path, spec, reader }));
+        let local = Local { path, spec, reader };
+        local.repair();
+        return Ok(Kind::Local(local));
     }
     let dir = path.canonicalize().map_err(|error| nothing(error.to_string()))?;
     let kept = kept_dir(state_dir, "folders", &dir.to_string_lossy());
-    create_bare(&kept, &spec.location)?;
-    let reader = Reader::open(&kept, open_options([]), &spec.location, &spec.path)?;
+    let (reader, damage) = heal::open(&kept, &open_options([]), &spec.location, &spec.path)?;
     let mut excluded = spec.excluded;
     excluded.push(state_dir.to_owned());
-    Ok(Kind::Folder(FolderMirror { dir, excluded, reader }))
+    Ok(Kind::Folder(FolderMirror { dir, excluded, kept, reader, damage }))
 }
 
 /// Returns where our copy of a location is kept. Branch and path do not matter: pins outlive a change of either.
@@ -224,6 +244,14 @@ fn kept_dir(state_dir: &Path, folder: &str, location: &str) -> PathBuf {
 }
 
 impl Local {
+    /// Repairs our own refs in it; everything else in it belongs to somebody else.
+    fn repair(&self) {
+        let dir = self.reader.git_dir();
+        if let Err(error) = heal::repair_own_refs(&dir) {
+            tracing::warn!(repository = %dir.display(), %error, "our refs in it cannot be looked at");
+        }
+    }
+
     /// Opens the repository anew: packs and configuration of the user's repository change under us, and opening is cheap.
     fn reopen(&mut self) -> Result<(), Error> {
         self.reader = match Reader::open(&self.path, open_options([]), &self.spec.location, &self.spec.path) {
@@ -233,6 +261,7 @@ impl Local {
             }
             other => other?,
         };
+        self.repair();
         Ok(())
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{ENTRIES_MAX, ERRORS_MAX, Error, FILES_MAX, PATH_DEPTH_MAX};
+use super::{ENTRIES_MAX, ERRORS_MAX, Error, FILES_MAX, PATH_DEPTH_MAX, PATH_SIZE_MAX_BYTES};
 use crate::model::id::BlobId;
 use crate::model::manifest::InputError;
 
@@ -143,6 +143,11 @@ impl<L: Level> Walk<'_, L> {
         child: Child<L::Folder, L::Content>,
     ) -> Result<Option<(String, L::Folder)>, Error> {
         let text = String::from_utf8_lossy(&child.name);
+        if prefix.len() + text.len() > PATH_SIZE_MAX_BYTES {
+            let message = format!("a path below here has more than {PATH_SIZE_MAX_BYTES} bytes");
+            self.found.errors.push(complaint(prefix.trim_end_matches('/'), message, "use shorter names"));
+            return Ok(None);
+        }
         let path = format!("{prefix}{text}");
         let refused = name_problem(&child.name);
         if refused.is_none() && text.starts_with('.') {

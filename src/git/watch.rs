@@ -1,5 +1,6 @@
 //! Hearing of changes on this machine at once; polling stays, for what a watch may miss.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
@@ -55,7 +56,15 @@ pub fn watch(source: &Source, on_change: impl Fn() + Send + 'static) -> Result<O
         watcher.watch(&path, mode).map_err(|error| failed(error.to_string()))?;
     }
     let builder = std::thread::Builder::new().name("gitfleet-watch".to_owned());
-    builder.spawn(move || debounce(&receiver, at_once, &on_change)).map_err(|error| failed(error.to_string()))?;
+    let run = move || {
+        let ended = catch_unwind(AssertUnwindSafe(|| debounce(&receiver, at_once, &on_change)));
+        if ended.is_err() {
+            tracing::error!(
+                "watching the source for local changes ended by an error of gitfleet's own; it is polled instead. Please report it"
+            );
+        }
+    };
+    builder.spawn(run).map_err(|error| failed(error.to_string()))?;
     Ok(Some(Watch { _watcher: watcher }))
 }
 

@@ -1,42 +1,55 @@
 //! Commands of people: who sends one is told by a bearer token, and whoever carries it out answers.
 
 use axum::Json;
-use axum::body::Bytes;
-use axum::extract::State;
-use axum::extract::rejection::BytesRejection;
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::extract::{Request, State};
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use serde::Serialize;
 use serde_json::json;
+use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 
 use super::Shared;
-use crate::model::commands::{Command, Done, Person, Refusal, RefusalReason};
+use super::bodies::Unread;
+use crate::model::commands::{Command, Done, Person, Refusal, RefusalReason, WaitingGate};
 use crate::model::runs::Surface;
 
 /// Where commands are sent to.
 pub const COMMANDS_PATH: &str = "/api/v1/commands";
+/// Where it is asked what an approval would open. A path of its own: whoever does not know it refuses, and approves nothing.
+pub const PREVIEW_PATH: &str = "/api/v1/commands/preview";
 
 /// Largest command in bytes: names and a message of a few pages.
 pub const COMMAND_BYTES_MAX: usize = 64 * 1024;
 
 /// A command for the engine, from somebody whose token is known.
 #[derive(Debug)]
-pub struct Instruction {
+pub struct Instruction<T = Done> {
     /// What is to be done.
     pub command: Command,
     /// Who wants it.
     pub person: Person,
     /// Where the answer goes.
-    pub reply: oneshot::Sender<Result<Done, Refusal>>,
+    pub reply: oneshot::Sender<Result<T, Refusal>>,
 }
 
+/// A question what an approval would open; nothing changes.
+pub type Preview = Instruction<WaitingGate>;
+
 /// Passes one command on, and answers what came of it.
-pub(super) async fn execute(
-    State(shared): State<Shared>,
-    headers: HeaderMap,
-    body: Result<Bytes, BytesRejection>,
-) -> Response {
-    let name = match shared.commanders.owner(&headers) {
+pub(super) async fn execute(State(shared): State<Shared>, request: Request) -> Response {
+    pass_on(&shared, &shared.instructions, request).await
+}
+
+/// Answers what an approval would open.
+pub(super) async fn preview(State(shared): State<Shared>, request: Request) -> Response {
+    pass_on(&shared, &shared.previews, request).await
+}
+
+/// The token is looked at before a byte of the body is read.
+async fn pass_on<T: Serialize>(shared: &Shared, to: &UnboundedSender<Instruction<T>>, request: Request) -> Response {
+    let (parts, body) = request.into_parts();
+    let name = match shared.commanders.owner(&parts.headers) {
         Ok(name) => name.to_owned(),
         Err((status, words)) => {
             let reason = if status == StatusCode::UNAUTHORIZED { "Unauthenticated" } else { "TokenUnknown" };
@@ -47,17 +60,24 @@ pub(super) async fn execute(
             return answer;
         }
     };
-    let body = match body {
+    let body = match shared.turns.commands.whole(&parts.headers, body).await {
         Ok(body) => body,
-        Err(rejection) => return error(rejection.status(), "TooLarge", &rejection.body_text()),
+        Err(Unread::Large) => {
+            let words = format!("a command has at most {COMMAND_BYTES_MAX} bytes");
+            return error(StatusCode::PAYLOAD_TOO_LARGE, "TooLarge", &words);
+        }
+        Err(Unread::Late) => {
+            return error(StatusCode::REQUEST_TIMEOUT, "TooSlow", "the command did not come in time; send it again");
+        }
     };
     let command = match serde_json::from_slice::<Command>(&body) {
         Ok(command) => command,
         Err(why) => return error(StatusCode::BAD_REQUEST, "Malformed", &format!("this is no command: {why}")),
     };
     let (reply, answer) = oneshot::channel();
-    let person = Person::of(name, Surface::Api);
-    let sent = shared.instructions.send(Instruction { command, person, reply }).is_ok();
+    let grant = shared.grants.get(&name).cloned().unwrap_or_default();
+    let person = Person { grant, ..Person::of(name, Surface::Api) };
+    let sent = to.send(Instruction { command, person, reply }).is_ok();
     match answer.await {
         Ok(Ok(done)) if sent => Json(done).into_response(),
         Ok(Err(refusal)) => (status(refusal.reason), Json(refusal)).into_response(),
@@ -70,9 +90,10 @@ fn status(reason: RefusalReason) -> StatusCode {
         RefusalReason::NotFound => StatusCode::NOT_FOUND,
         RefusalReason::NotAllowed => StatusCode::FORBIDDEN,
         RefusalReason::DigestMismatch | RefusalReason::NotWaiting | RefusalReason::Expired => StatusCode::CONFLICT,
-        RefusalReason::Ambiguous | RefusalReason::SnapshotGone | RefusalReason::NotPossible => {
-            StatusCode::UNPROCESSABLE_ENTITY
-        }
+        RefusalReason::Ambiguous
+        | RefusalReason::NotSpecific
+        | RefusalReason::SnapshotGone
+        | RefusalReason::NotPossible => StatusCode::UNPROCESSABLE_ENTITY,
     }
 }
 

@@ -5,19 +5,22 @@
 //! Source: Argo CD, ApplicationSet plugin generator.
 
 use axum::Json;
-use axum::body::Bytes;
-use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::extract::{Request as HttpRequest, State};
+use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::Shared;
+use super::bodies::Unread;
 use crate::model::decisions::DecisionsRecord;
 use crate::store::records::{self, DECISIONS_PREFIX};
 
 /// Where the generator asks; the path is Argo CD's.
 pub const GETPARAMS_PATH: &str = "/api/v1/getparams.execute";
+
+/// Largest question in bytes: names, and what an ApplicationSet has for its template.
+pub const QUESTION_BYTES_MAX: usize = 64 * 1024;
 
 /// What the generator sends. Parameters that are not ours are for the template.
 #[derive(Deserialize)]
@@ -32,15 +35,24 @@ struct Input {
     parameters: Map<String, Value>,
 }
 
-/// Answers one question.
-pub(super) async fn execute(State(shared): State<Shared>, headers: HeaderMap, body: Bytes) -> Response {
-    if let Err((status, words)) = shared.readers.owner(&headers) {
+/// Answers one question. The token is looked at before a byte of the body is read.
+pub(super) async fn execute(State(shared): State<Shared>, request: HttpRequest) -> Response {
+    let (parts, body) = request.into_parts();
+    if let Err((status, words)) = shared.readers.owner(&parts.headers) {
         let mut answer = refusal(status, words);
         if status == StatusCode::UNAUTHORIZED {
             answer.headers_mut().insert(header::WWW_AUTHENTICATE, header::HeaderValue::from_static("Bearer"));
         }
         return answer;
     }
+    let body = match shared.turns.questions.whole(&parts.headers, body).await {
+        Ok(body) => body,
+        Err(Unread::Large) => {
+            let words = format!("a question has at most {QUESTION_BYTES_MAX} bytes");
+            return refusal(StatusCode::PAYLOAD_TOO_LARGE, &words);
+        }
+        Err(Unread::Late) => return refusal(StatusCode::REQUEST_TIMEOUT, "the question did not come in time"),
+    };
     let parameters = match serde_json::from_slice::<Request>(&body) {
         Ok(request) => request.input.parameters,
         Err(error) => return refusal(StatusCode::BAD_REQUEST, &format!("the request is not the generator's: {error}")),

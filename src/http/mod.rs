@@ -1,15 +1,17 @@
 //! Edge: the daemon's HTTP interface: health, metrics, and the records for `get` and `status`.
 //!
-//! Loopback by default: whoever exposes it puts a proxy with access control in front. Reading needs no token, commands do;
-//! the plugin generator of Argo CD comes with a token of its own, which commands nothing.
+//! Loopback by default: whoever exposes it puts a proxy with TLS in front. Commands need a token, reading needs one where
+//! `http.read` says so; the plugin generator of Argo CD comes with a token of its own, which commands nothing.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::{DefaultBodyLimit, Query as UrlQuery, State};
+use axum::extract::{Query as UrlQuery, State};
 use axum::http::StatusCode;
+use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use serde::Deserialize;
@@ -17,9 +19,11 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot, watch};
 
+use crate::model::commands::Grant;
 use crate::model::explanation::{Explanation, Query};
 use crate::store::Store;
 use crate::store::records::FORGE_PREFIX;
+use crate::telemetry::health::{Health, HealthReport};
 use crate::telemetry::metrics::{CONTENT_TYPE, Metrics};
 
 /// All records, or those whose keys start with `prefix`; none of those below [`FORGE_PREFIX`].
@@ -31,15 +35,24 @@ pub const EXPLAIN_PATH: &str = "/api/v1/explain";
 /// How long a question for changes is kept.
 const CHANGES_WAIT: Duration = Duration::from_secs(30);
 
+mod access;
+mod backup;
+mod bodies;
 mod commands;
 mod getparams;
 mod journal;
+mod serve;
 pub mod tokens;
+mod turns;
 mod webhooks;
 
-pub use commands::{COMMAND_BYTES_MAX, COMMANDS_PATH, Instruction};
+pub use access::Access;
+pub use backup::BACKUP_PATH;
+pub use commands::{COMMAND_BYTES_MAX, COMMANDS_PATH, Instruction, PREVIEW_PATH, Preview};
 pub use getparams::GETPARAMS_PATH;
 pub use journal::{JOURNAL_PAGE, JOURNAL_PATH, Page as JournalPage};
+pub use serve::{CONNECTIONS_MAX, raise_open_files, serve};
+pub use turns::Turns;
 pub use webhooks::{GITEA_PATH, GITHUB_PATH, Hooks};
 
 /// A question to the engine, which alone knows what decides.
@@ -58,18 +71,30 @@ pub struct Shared {
     pub store: Arc<dyn Store>,
     /// The metrics.
     pub metrics: Arc<Metrics>,
+    /// What is wrong inside the daemon.
+    pub health: Arc<Health>,
     /// Counts changes of the records.
     pub changes: watch::Receiver<u64>,
     /// Who explains.
     pub questions: mpsc::UnboundedSender<Question>,
     /// Who may read decisions as a plugin of Argo CD.
     pub readers: Arc<tokens::Tokens>,
-    /// Who may command.
+    /// Who may command, and read.
     pub commanders: Arc<tokens::Tokens>,
+    /// Who may read records, journal and metrics, and no more.
+    pub watchers: Arc<tokens::Tokens>,
     /// Who carries commands out.
     pub instructions: mpsc::UnboundedSender<Instruction>,
+    /// Who says what an approval would open.
+    pub previews: mpsc::UnboundedSender<Preview>,
+    /// What those who command may do, by name; who is not here may everything.
+    pub grants: Arc<BTreeMap<String, Grant>>,
     /// What webhooks are checked with; absent: there are none.
     pub hooks: Option<Hooks>,
+    /// Who may read, and under which names.
+    pub access: Access,
+    /// What costs memory is done in turn.
+    pub turns: Turns,
 }
 
 /// Listens.
@@ -82,36 +107,49 @@ pub async fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {
     Ok(listener)
 }
 
-/// Serves until the process ends.
-pub async fn serve(listener: TcpListener, shared: Shared) {
-    if let Err(error) = axum::serve(listener, router(shared)).await {
-        tracing::error!(%error, "the HTTP interface ended");
-    }
-}
-
-fn router(shared: Shared) -> Router {
-    let commands = post(commands::execute).layer(DefaultBodyLimit::max(COMMAND_BYTES_MAX));
-    Router::new()
-        .route("/healthz", get(|| async { "ok" }))
-        .route("/readyz", get(ready))
-        .route("/metrics", get(metrics))
+/// Returns what is served at `http.listen`: everything, webhooks too unless they have an address of their own.
+pub fn router(shared: Shared, with_webhooks: bool) -> Router {
+    let heavy = Router::new()
         .route(RECORDS_PATH, get(records))
-        .route(CHANGES_PATH, get(changes))
         .route(EXPLAIN_PATH, get(explain))
         .route(JOURNAL_PATH, get(journal::read))
+        .route(BACKUP_PATH, get(backup::read))
+        .route_layer(from_fn_with_state(shared.clone(), turns::in_turn));
+    let guarded = heavy
+        .route("/metrics", get(metrics))
+        .route(CHANGES_PATH, get(changes))
+        .route_layer(from_fn_with_state(shared.clone(), access::may_read))
         .route(GETPARAMS_PATH, post(getparams::execute))
-        .route(COMMANDS_PATH, commands)
-        .route(GITEA_PATH, post(webhooks::gitea))
-        .route(GITHUB_PATH, post(webhooks::github))
-        .with_state(shared)
+        .route(COMMANDS_PATH, post(commands::execute))
+        .route(PREVIEW_PATH, post(commands::preview))
+        .route_layer(from_fn_with_state(shared.clone(), access::names_us));
+    // Probes know no name and no token, and are told nothing but that and which part is missing.
+    let open = Router::new().route("/healthz", get(healthy)).route("/readyz", get(ready));
+    let all = open.merge(guarded).with_state(shared.clone());
+    if with_webhooks { all.merge(webhooks(shared)) } else { all }
 }
 
-/// Ready means that the source was read at least once.
+/// Returns what is served at `http.webhookListen`: deliveries of the git host, which are signed.
+pub fn webhooks(shared: Shared) -> Router {
+    Router::new().route(GITEA_PATH, post(webhooks::gitea)).route(GITHUB_PATH, post(webhooks::github)).with_state(shared)
+}
+
+/// Alive as long as it answers: parts that ended by an error are begun again by the daemon itself, and named here.
+async fn healthy(State(shared): State<Shared>) -> String {
+    std::iter::once("ok".to_owned()).chain(shared.health.report().lines).collect::<Vec<_>>().join("\n")
+}
+
+/// Ready means that the source was read at least once, and that no part which everybody needs is missing.
 async fn ready(State(shared): State<Shared>) -> Response {
-    match *shared.changes.borrow() {
-        0 => (StatusCode::SERVICE_UNAVAILABLE, "the source was not read yet").into_response(),
-        _ => "ok".into_response(),
+    let HealthReport { is_ready, lines } = shared.health.report();
+    if *shared.changes.borrow() == 0 {
+        let lines = std::iter::once("the source was not read yet".to_owned()).chain(lines).collect::<Vec<_>>();
+        return (StatusCode::SERVICE_UNAVAILABLE, lines.join("\n")).into_response();
     }
+    if !is_ready {
+        return (StatusCode::SERVICE_UNAVAILABLE, lines.join("\n")).into_response();
+    }
+    std::iter::once("ok".to_owned()).chain(lines).collect::<Vec<_>>().join("\n").into_response()
 }
 
 async fn metrics(State(shared): State<Shared>) -> Response {

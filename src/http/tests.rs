@@ -22,18 +22,24 @@ pub(super) fn shared(store: Arc<dyn Store>) -> (Shared, mpsc::UnboundedReceiver<
     let shared = Shared {
         store,
         metrics: Arc::new(Metrics::new()),
+        health: Arc::default(),
         changes: watch::channel(1).1,
         questions: mpsc::unbounded_channel().0,
         readers: tokens("reader"),
         commanders: tokens("ann"),
+        watchers: tokens("prometheus"),
         instructions,
+        previews: mpsc::unbounded_channel().0,
+        grants: Arc::default(),
         hooks: None,
+        access: Access { read_needs_token: false, on_loopback: true, hosts: Arc::default() },
+        turns: Turns::default(),
     };
     (shared, received)
 }
 
 async fn answer(shared: Shared, request: Request<Body>) -> (u16, Value) {
-    let response = router(shared).oneshot(request).await.expect("a router always answers");
+    let response = router(shared, true).oneshot(request).await.expect("a router always answers");
     let status = response.status().as_u16();
     let body = response.into_body().collect().await.expect("a body").to_bytes();
     (status, serde_json::from_slice(&body).unwrap_or_else(|_| String::from_utf8_lossy(&body).into()))
@@ -54,7 +60,7 @@ async fn a_command_reaches_the_engine_with_the_name_of_its_token() {
     let obey = tokio::spawn(async move {
         let instruction = received.recv().await.expect("an instruction");
         let at = Timestamp::UNIX_EPOCH;
-        let done = Done { message: format!("{} approved", instruction.command.target), at };
+        let done = Done { message: format!("{} approved", instruction.command.target), at, gate: None };
         instruction.reply.send(Ok(done)).expect("the client waits");
         instruction.person
     });
@@ -150,4 +156,84 @@ async fn the_journal_is_read_page_by_page() {
     assert_eq!((second.entries.len(), second.next), (3, None));
     let of_web = ask(&format!("?placement=web&after={JOURNAL_PAGE}")).await;
     assert_eq!(of_web.entries.iter().map(|(_, e)| e.event.as_str()).collect::<Vec<_>>(), ["Event10000", "Event10002"]);
+}
+
+#[tokio::test]
+async fn d09_a_body_is_not_read_before_its_token_is_known() {
+    for path in [COMMANDS_PATH, GETPARAMS_PATH] {
+        for (token, status) in [(None, 401), (Some("stranger"), 403), (Some("prometheus"), 403)] {
+            // Whoever waits for a piece of this body waits for ever.
+            let body = Body::from_stream(futures::stream::pending::<Result<axum::body::Bytes, std::io::Error>>());
+            let request = token.into_iter().fold(Request::post(path), |request, token: &str| {
+                request.header(header::AUTHORIZATION, format!("Bearer {token}"))
+            });
+            let request = request.body(body).expect("a request");
+            assert_eq!(answer(shared(Arc::new(MemoryStore::new())).0, request).await.0, status, "{path} {token:?}");
+        }
+        let large = Request::post(path).header(header::AUTHORIZATION, "Bearer ann").body("x".repeat(70_000).into());
+        let (mut shared, _received) = shared(Arc::new(MemoryStore::new()));
+        shared.readers = Arc::clone(&shared.commanders);
+        assert_eq!(answer(shared, large.expect("a request")).await.0, 413, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn d09_reading_needs_a_token_where_others_reach_the_daemon_and_health_never_does() {
+    let paths = [RECORDS_PATH, JOURNAL_PATH, EXPLAIN_PATH, CHANGES_PATH, "/metrics"];
+    let ask = async |path: &str, needed: bool, token: Option<&str>, host: &str| {
+        let (mut shared, _received) = shared(Arc::new(MemoryStore::new()));
+        shared.access.read_needs_token = needed;
+        let request = Request::get(format!("{path}?placement=web")).header(header::HOST, host);
+        let request = token
+            .into_iter()
+            .fold(request, |request, token| request.header(header::AUTHORIZATION, format!("Bearer {token}")));
+        answer(shared, request.body(Body::empty()).expect("a request")).await.0
+    };
+    for path in paths {
+        let open = if path == EXPLAIN_PATH { 503 } else { 200 };
+        assert_eq!(ask(path, false, None, "localhost").await, open, "{path}");
+        assert_eq!(ask(path, true, Some("ann"), "localhost").await, open, "{path}");
+        assert_eq!(ask(path, true, Some("prometheus"), "localhost").await, open, "{path}");
+        assert_eq!(ask(path, true, None, "localhost").await, 401, "{path}");
+        assert_eq!(ask(path, true, Some("reader"), "localhost").await, 403, "{path}: the plugin reads decisions only");
+        assert_eq!(ask(path, false, None, "evil.example").await, 421, "{path}");
+    }
+    for path in ["/healthz", "/readyz"] {
+        assert_eq!(ask(path, true, None, "10.1.2.3:8080").await, 200, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn d09_webhooks_with_an_address_of_their_own_are_not_served_at_the_other() {
+    let (shared, _received) = shared(Arc::new(MemoryStore::new()));
+    let ask = async |router: Router, path: &str| {
+        let request = Request::get(path).body(Body::empty()).expect("a request");
+        router.oneshot(request).await.expect("a router always answers").status().as_u16()
+    };
+    for path in [GITEA_PATH, GITHUB_PATH] {
+        assert_eq!(ask(router(shared.clone(), true), path).await, 405, "{path}");
+        assert_eq!(ask(router(shared.clone(), false), path).await, 404, "{path}");
+        assert_eq!(ask(webhooks(shared.clone()), path).await, 405, "{path}");
+    }
+    for path in [RECORDS_PATH, "/metrics", "/healthz"] {
+        assert_eq!(ask(webhooks(shared.clone()), path).await, 404, "{path}: the network decides who gets here");
+    }
+}
+
+#[tokio::test]
+async fn d17_probes_name_the_part_that_is_missing() {
+    let (shared, _received) = shared(Arc::new(MemoryStore::new()));
+    let probe = async |path: &str| {
+        let request = Request::get(path).body(Body::empty()).expect("a request");
+        let (status, body) = answer(shared.clone(), request).await;
+        (status, body.as_str().unwrap_or_default().to_owned())
+    };
+    assert_eq!(probe("/healthz").await, (200, "ok".to_owned()));
+    assert_eq!(probe("/readyz").await, (200, "ok".to_owned()));
+    shared.health.fail("source", true);
+    let line = "source: does not work; the log says why";
+    assert_eq!(probe("/healthz").await, (200, format!("ok\n{line}")), "a restart would not help sooner");
+    assert_eq!(probe("/readyz").await, (503, line.to_owned()));
+    shared.health.begin_again("source");
+    assert_eq!(probe("/readyz").await, (200, "ok\nsource: was begun again; the log says why".to_owned()));
 }

@@ -2,17 +2,16 @@
 //! the hosts show them to whoever may see the hook.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use axum::body::{self, Body, Bytes};
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode};
 use jiff::Timestamp;
 use secrecy::SecretString;
 use tokio::sync::mpsc::error::TrySendError;
-use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::sync::{mpsc, watch};
 
 use super::Shared;
+use super::bodies::{Bodies, Unread};
 use crate::forge::Kind;
 use crate::forge::webhook::{BODY_BYTES_MAX, Delivery, Rejected, read, signature};
 use crate::model::forge::ForgeEvent;
@@ -24,10 +23,6 @@ pub const GITEA_PATH: &str = "/webhooks/gitea";
 pub const GITHUB_PATH: &str = "/webhooks/github";
 /// Hints that wait to be taken. What does not fit is dropped: polling finds the same.
 pub const QUEUE_MAX: usize = 1024;
-/// Bodies that are read at a time: each may take [`BODY_BYTES_MAX`] before its signature can be checked.
-const BODIES_MAX: usize = 8;
-/// How long a body may take to come, waiting for its turn included. Shorter than the hosts' own patience of 5 to 10 s is no use.
-const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What deliveries are checked with, and where their hints go.
 #[derive(Clone)]
@@ -36,8 +31,7 @@ pub struct Hooks {
     secrets: Arc<[SecretString]>,
     repository: watch::Receiver<Option<u64>>,
     events: mpsc::Sender<ForgeEvent>,
-    bodies: Arc<Semaphore>,
-    patience: Duration,
+    bodies: Bodies,
     now: fn() -> Timestamp,
 }
 
@@ -51,8 +45,8 @@ impl Hooks {
         now: fn() -> Timestamp,
     ) -> (Self, mpsc::Receiver<ForgeEvent>) {
         let (events, queue) = mpsc::channel(QUEUE_MAX);
-        let bodies = Arc::new(Semaphore::new(BODIES_MAX));
-        let hooks = Self { kind, secrets: secrets.into(), repository, events, bodies, patience: BODY_TIMEOUT, now };
+        let bodies = Bodies::new(BODY_BYTES_MAX);
+        let hooks = Self { kind, secrets: secrets.into(), repository, events, bodies, now };
         (hooks, queue)
     }
 }
@@ -86,17 +80,10 @@ async fn check(hooks: &Hooks, request: Request) -> (StatusCode, Delivered) {
     if signature(hooks.kind, |name| header(&parts.headers, name)).is_none() {
         return unsigned;
     }
-    let large = (StatusCode::PAYLOAD_TOO_LARGE, Delivered::Malformed);
-    if header(&parts.headers, "content-length")
-        .and_then(|n| n.parse::<usize>().ok())
-        .is_some_and(|n| n > BODY_BYTES_MAX)
-    {
-        return large;
-    }
-    let body = match tokio::time::timeout(hooks.patience, whole(hooks, body)).await {
-        Ok(Some(body)) => body,
-        Ok(None) => return large,
-        Err(_) => return (StatusCode::REQUEST_TIMEOUT, Delivered::Malformed),
+    let body = match hooks.bodies.whole(&parts.headers, body).await {
+        Ok(body) => body,
+        Err(Unread::Large) => return (StatusCode::PAYLOAD_TOO_LARGE, Delivered::Malformed),
+        Err(Unread::Late) => return (StatusCode::REQUEST_TIMEOUT, Delivered::Malformed),
     };
     let repository = *hooks.repository.borrow();
     let delivery = Delivery { header: &|name| header(&parts.headers, name), body: &body };
@@ -110,12 +97,6 @@ async fn check(hooks: &Hooks, request: Request) -> (StatusCode, Delivered) {
         Err(Rejected::OtherHost | Rejected::OtherRepository) => (StatusCode::NOT_FOUND, Delivered::Foreign),
         Err(Rejected::Malformed) => (StatusCode::BAD_REQUEST, Delivered::Malformed),
     }
-}
-
-/// Reads a body in its turn; `None` where it is too large or breaks off.
-async fn whole(hooks: &Hooks, body: Body) -> Option<Bytes> {
-    let _turn = hooks.bodies.acquire().await.expect("nobody closes it");
-    body::to_bytes(body, BODY_BYTES_MAX).await.ok()
 }
 
 fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {

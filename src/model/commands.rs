@@ -1,10 +1,18 @@
 //! What people tell gitfleet to do, whatever surface they say it on, and what it answers.
 
+use std::collections::BTreeSet;
+
 use jiff::Timestamp;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::forge::Credentials;
+use super::glob::glob_matches;
+use super::id::{ClusterName, Digest, PlacementKey};
 use super::runs::Surface;
+
+/// Characters of a digest that people are shown.
+pub const DIGEST_SHOWN: usize = 12;
 
 /// What a person wants done.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,7 +45,7 @@ pub struct Command {
 }
 
 /// What can be done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Verb {
     /// Say yes at a gate.
@@ -52,6 +60,8 @@ pub enum Verb {
     Retry,
     /// Return to an earlier snapshot.
     Rollback,
+    /// Let a new store go on with what members hold.
+    Adopt,
 }
 
 /// Who wants it.
@@ -66,12 +76,44 @@ pub struct Person {
     /// What the forge vouches for; of comments only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credentials: Option<Credentials>,
+    /// What the configuration allows this person; of API tokens only, and only while a command is carried out.
+    #[serde(skip)]
+    pub grant: Grant,
 }
 
 impl Person {
     /// Returns somebody who said it elsewhere than on the forge.
     pub fn of(name: impl Into<String>, surface: Surface) -> Self {
-        Self { name: name.into(), surface, credentials: None }
+        Self { name: name.into(), surface, credentials: None, grant: Grant::default() }
+    }
+}
+
+/// What an API token may do. The default is everything.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Grant {
+    /// The commands; absent: all.
+    pub verbs: Option<BTreeSet<Verb>>,
+    /// The placements, as names or patterns of `NAME` or `NAMESPACE/NAME`; absent: all, and the source.
+    pub placements: Option<Vec<String>>,
+}
+
+impl Grant {
+    /// Says whether a command on a placement is allowed; without a placement it is one on the source.
+    ///
+    /// # Errors
+    /// What the grant covers instead, for people.
+    pub fn check(&self, verb: Verb, placement: Option<&PlacementKey>) -> Result<(), String> {
+        if let Some(verbs) = self.verbs.as_ref().filter(|verbs| !verbs.contains(&verb)) {
+            let allowed: Vec<String> = verbs.iter().map(ToString::to_string).collect();
+            return Err(format!("its token may {} only, not {verb}", allowed.join(", ")));
+        }
+        let Some(patterns) = &self.placements else { return Ok(()) };
+        let name = placement.map(ToString::to_string);
+        if name.as_ref().is_some_and(|name| patterns.iter().any(|pattern| glob_matches(pattern, name))) {
+            return Ok(());
+        }
+        let what = name.map_or_else(|| "the source".to_owned(), |name| format!("placement {name}"));
+        Err(format!("its token is for the placements {} only, not for {what}", patterns.join(", ")))
     }
 }
 
@@ -83,6 +125,37 @@ pub struct Done {
     pub message: String,
     /// When.
     pub at: Timestamp,
+    /// The gate it was about; of `Approve` only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gate: Option<WaitingGate>,
+}
+
+/// A gate that waits for a person, and what it would let through.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WaitingGate {
+    /// The run, or the placement where deletions wait; what `gitfleet approve` takes as its first word.
+    pub name: String,
+    /// The stage; `deletion` for deletions.
+    pub stage: String,
+    /// What an approval binds to.
+    pub digest: Digest,
+    /// The clusters it concerns.
+    pub clusters: Vec<ClusterName>,
+    /// What happens when it opens, for people.
+    pub opens: String,
+}
+
+impl WaitingGate {
+    /// Returns the line that opens exactly this gate.
+    pub fn line(&self, verb: Verb) -> String {
+        format!("gitfleet {verb} {} {} --digest {}", self.name, self.stage, self.digest_shown())
+    }
+
+    /// Returns as much of the digest as people are shown.
+    pub fn digest_shown(&self) -> String {
+        self.digest.as_str().chars().take(DIGEST_SHOWN).collect()
+    }
 }
 
 /// Why a command is not carried out; nothing has changed.
@@ -106,6 +179,8 @@ pub enum RefusalReason {
     NotAllowed,
     /// The gate is for another digest than the one shown.
     DigestMismatch,
+    /// A stage must be named, or a digest: what waits is in the message.
+    NotSpecific,
     /// Nothing waits there.
     NotWaiting,
     /// It was asked for too long ago.
@@ -125,6 +200,7 @@ impl std::fmt::Display for Verb {
             Self::Resume => "resume",
             Self::Retry => "retry",
             Self::Rollback => "rollback",
+            Self::Adopt => "adopt",
         })
     }
 }

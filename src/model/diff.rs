@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 use super::records::Difference;
+use super::secrets::for_each_secret;
 use crate::api::placement::ComparisonOption;
 
 /// Differences reported for one object at most, as KubeFleet limits them.
@@ -39,6 +40,9 @@ const KEYS_IGNORED: [&str; 4] = ["kubernetes.io/", "k8s.io/", "kubernetes-fleet.
 /// Where pod templates stand, whose `creationTimestamp` the server writes as null.
 const TEMPLATES: [&str; 3] = ["/spec/template", "/spec/jobTemplate", "/spec/jobTemplate/spec/template"];
 
+/// Stands before a secret value while it is compared.
+const HIDDEN: &str = "\u{0}secret ";
+
 /// Fields that tell the items of a list apart, the most telling first: mounts repeat their volume's name, ports may have
 /// no name.
 ///
@@ -51,8 +55,8 @@ const LIST_KEYS: [&str; 9] =
 /// `PartialComparison` looks at the fields of the manifest only, so what defaulting and other managers add is no
 /// difference; `FullComparison` reports those too. Lists whose items carry a telling key are compared by it, others by
 /// position. Paths are JSON pointers with the manifest's positions, or the member's for what only the member has. Absent,
-/// null and empty are the same. Values of a Secret's `data` and `stringData` (`secret`) never appear: a marker names key
-/// and side.
+/// null and empty are the same. Values of a Secret's `data` and `stringData` (`secret`), and others that
+/// [`super::secrets`] knows, never appear: a marker names key and side.
 ///
 /// Source: KubeFleet's drift detection, for what is ignored and limited.
 ///
@@ -71,7 +75,13 @@ const LIST_KEYS: [&str; 9] =
 /// ```
 pub fn differences(manifest: &Value, live: &Value, comparison: ComparisonOption, secret: bool) -> Vec<Difference> {
     let mut walk = Walk { full: comparison == ComparisonOption::FullComparison, secret, found: Vec::new() };
-    let (manifest, live) = (prepared(manifest, secret), prepared(live, secret));
+    let (mut manifest, mut live) = (prepared(manifest, secret), prepared(live, secret));
+    if !secret {
+        // Each value is compared as ever and cannot be shown any more.
+        for object in [&mut manifest, &mut live] {
+            for_each_secret(object, &mut |value, _| *value = Value::String(format!("{HIDDEN}{value}")));
+        }
+    }
     walk.compare(&mut String::new(), Some(&manifest), Some(&live));
     walk.found
 }
@@ -187,9 +197,10 @@ impl Walk {
     }
 
     fn report(&mut self, path: &str, hub: Option<&Value>, member: Option<&Value>) {
-        let hidden = self.secret && (path == "/data" || path.starts_with("/data/"));
+        let in_secret = self.secret && (path == "/data" || path.starts_with("/data/"));
         let shown = |value: Option<&Value>, side: &str| {
             let value = value.filter(|v| !v.is_null())?;
+            let hidden = in_secret || value.as_str().is_some_and(|text| text.starts_with(HIDDEN));
             Some(if hidden { format!("(redacted: {path} {side})") } else { shown(value) })
         };
         self.found.push(Difference {
@@ -228,7 +239,18 @@ fn same(hub: Option<&Value>, member: Option<&Value>) -> bool {
     }
 }
 
+/// Returns a value with everything secret in it taken away.
+fn without_hidden(value: &Value) -> Value {
+    match value {
+        Value::String(text) if text.starts_with(HIDDEN) => "(redacted)".into(),
+        Value::Array(items) => items.iter().map(without_hidden).collect(),
+        Value::Object(fields) => fields.iter().map(|(key, value)| (key.clone(), without_hidden(value))).collect(),
+        other => other.clone(),
+    }
+}
+
 fn shown(value: &Value) -> String {
+    let value = &without_hidden(value);
     let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     match text.char_indices().nth(VALUE_CHARS_MAX) {
         Some((end, _)) => format!("{}…", &text[..end]),
@@ -250,6 +272,38 @@ mod tests {
             .into_iter()
             .map(|d| format!("{} git={} member={}", d.path, side(d.value_in_hub), side(d.value_in_member)))
             .collect()
+    }
+
+    #[test]
+    fn d19_what_comments_mask_is_not_in_records_either() {
+        let map = |values: Value| json!({"apiVersion": "v1", "kind": "ConfigMap", "data": values});
+        let pod = |value: &str| {
+            json!({"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [{"name": "c", "env": [
+                {"name": "COLOUR", "value": value}, {"name": "DB_PASSWORD", "value": value},
+            ]}]}})
+        };
+        let rows = [
+            (map(json!({"password": "GITPW1", "key1": "red"})), map(json!({"password": "LIVEPW1", "key1": "blue"}))),
+            (map(json!({"password": "GITPW1"})), map(Value::Null)),
+            (map(Value::Null), map(json!({"api-key": "LIVEPW1", "more": "LIVEPW1 is not secret here"}))),
+            (pod("GITENV1"), pod("LIVEENV1")),
+        ];
+        for (at, (manifest, live)) in rows.iter().enumerate() {
+            let lines = found(manifest, live, FullComparison, false);
+            assert!(!lines.is_empty(), "{at}");
+            let is_shown = |line: &String| {
+                let rest = line.replace("LIVEPW1 is not secret here", "");
+                ["GITPW1", "LIVEPW1"].iter().any(|secret| rest.contains(secret))
+                    || (line.contains("/env/1/") && line.contains("ENV1"))
+            };
+            assert!(!lines.iter().any(is_shown), "{at}: {lines:#?}");
+            assert!(lines.iter().any(|line| line.contains("(redacted")), "{at}: {lines:#?}");
+            assert_eq!(found(manifest, manifest, FullComparison, false), Vec::<String>::new(), "{at}");
+        }
+        let text = found(&rows[0].0, &rows[0].1, FullComparison, false).join("\n");
+        assert!(text.contains("git=red member=blue"), "{text}");
+        let text = found(&rows[3].0, &rows[3].1, FullComparison, false).join("\n");
+        assert!(text.contains("member=LIVEENV1"), "a colour is no secret: {text}");
     }
 
     /// Name, manifest, live object, partial and full differences.

@@ -5,6 +5,9 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::api::RESERVED_NAMESPACE;
+use crate::api::check::{is_dns_label, is_dns_subdomain};
+
 macro_rules! text_id {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
@@ -95,6 +98,11 @@ impl PlacementKey {
         Self { namespace: Some(namespace.into()), name: name.into() }
     }
 
+    /// Tells whether a placement can be called so. What git holds is checked when it is read; what a member says may be anything.
+    pub fn is_wellformed(&self) -> bool {
+        is_dns_subdomain(&self.name) && self.namespace.as_deref().is_none_or(is_dns_label)
+    }
+
     /// Returns the kind that this key names.
     pub fn kind(&self) -> &'static str {
         if self.namespace.is_some() { "ResourcePlacement" } else { "ClusterResourcePlacement" }
@@ -170,7 +178,13 @@ impl ObjectId {
         }
     }
 
-    /// Reads the identity of a Kubernetes object; `None` where `apiVersion`, `kind` or `metadata.name` is missing.
+    /// Tells whether it is gitfleet's own on every member: the namespace of the inventories, or something in it.
+    pub fn is_reserved(&self) -> bool {
+        is_reserved(&self.group, &self.kind, &self.namespace, &self.name)
+    }
+
+    /// Reads the identity that an object claims, unchecked: what a member sends is what is there. What comes from git gets its
+    /// identity from [`crate::api::identity::identify`]. `None` where `apiVersion`, `kind` or `metadata.name` is missing.
     pub fn of(object: &serde_json::Value) -> Option<Self> {
         let api_version = object.get("apiVersion")?.as_str()?;
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
@@ -205,6 +219,17 @@ pub struct ObjectKey {
     pub namespace: String,
     /// `metadata.name`.
     pub name: String,
+}
+
+impl ObjectKey {
+    /// Tells whether it is gitfleet's own on every member: the namespace of the inventories, or something in it.
+    pub fn is_reserved(&self) -> bool {
+        is_reserved(&self.group, &self.kind, &self.namespace, &self.name)
+    }
+}
+
+fn is_reserved(group: &str, kind: &str, namespace: &str, name: &str) -> bool {
+    namespace == RESERVED_NAMESPACE || (group.is_empty() && kind == "Namespace" && name == RESERVED_NAMESPACE)
 }
 
 impl fmt::Display for ObjectKey {

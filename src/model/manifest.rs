@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::id::{BlobId, ObjectId};
+use crate::text::one_line;
 
 /// Where a document stands in the source.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -88,20 +89,21 @@ pub struct InputError {
 
 impl std::fmt::Display for InputError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}", self.path)?;
+        // File names and what stands in files are a stranger's: none of it begins a line of ours.
+        f.write_str(&one_line(&self.path))?;
         if self.line > 0 {
             write!(f, ":{}", self.line)?;
         }
         write!(f, ": ")?;
         if let Some(object) = &self.object {
-            write!(f, "{object}: ")?;
+            write!(f, "{}: ", one_line(object))?;
         }
         if let Some(field) = &self.field {
-            write!(f, "{field}: ")?;
+            write!(f, "{}: ", one_line(field))?;
         }
-        f.write_str(&self.message)?;
+        f.write_str(&one_line(&self.message))?;
         if let Some(hint) = &self.hint {
-            write!(f, " ({hint})")?;
+            write!(f, " ({})", one_line(hint))?;
         }
         Ok(())
     }

@@ -26,7 +26,7 @@ pub struct Plan {
     pub ocm_placements: Vec<OcmPlan>,
     /// Why the tree is refused; there are no placements then.
     pub errors: Vec<InputError>,
-    /// What is written and does nothing: runs of placements that the head does not have.
+    /// What is written and does nothing: runs of placements that the head does not have, documents that are no objects.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<InputError>,
 }

@@ -15,8 +15,14 @@ use crate::api::condition::Condition;
 use crate::api::ocm::ManagedClusterTaint;
 use crate::api::placement::{ApplyStrategy, PlacementPolicy, PlacementSpec};
 
+mod clock;
+mod inventory;
+mod store;
 mod work;
 
+pub use clock::ClockReading;
+pub use inventory::{Glimpse, Inventory};
+pub use store::{Adoption, KEPT_WORDS_MAX, Kept, StoreRecord};
 pub use work::{ApplyOutcome, Availability, Difference, ManifestStatus, WorkStatus};
 
 /// What is known of the source.
@@ -25,6 +31,12 @@ pub use work::{ApplyOutcome, Availability, Difference, ManifestStatus, WorkStatu
 pub struct SourceRecord {
     /// Where it is, without credentials.
     pub url: String,
+    /// What inventories name it by.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub identity: String,
+    /// What they named it by before it moved, as a person said.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub formerly: BTreeSet<String>,
     /// The commit in force.
     pub accepted: Option<CommitId>,
     /// The newest commit seen, in force or not.
@@ -198,6 +210,9 @@ pub struct Binding {
     /// Being removed: its objects are being pruned; the record goes when they are gone.
     #[serde(default)]
     pub deleting: bool,
+    /// The objects that the decisions about its removal knew of: what else turns up goes through the deletion guard first.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub removes: BTreeSet<ObjectKey>,
 }
 
 /// What a placement's record keeps beside its snapshots and bindings.
@@ -229,6 +244,12 @@ pub struct PlacementRecord {
     /// is tried again.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub unreadable: BTreeSet<u64>,
+    /// The commit that switched the deletion guard off: with it the guard still stands, with the next it does not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guard_off_at: Option<CommitId>,
+    /// Approvals that stood before clusters in runs that git has no longer, and that no newer run has asked for.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub asked_before: BTreeMap<ClusterName, usize>,
     /// Gone from git; its objects are being removed, or wait for the deletion gate.
     #[serde(default)]
     pub removed: bool,
@@ -329,6 +350,12 @@ pub struct DeletionGate {
     pub leaving: BTreeSet<ClusterName>,
     /// When it closed.
     pub since: Timestamp,
+    /// Who may open it, as the strategy's annotation says; absent narrows nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approvers: Option<String>,
+    /// The same before the change that wants the deletions, where a rollout of it is under way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approvers_before: Option<String>,
     /// Who approved so far.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub approvals: Vec<Approval>,

@@ -159,6 +159,9 @@ pub struct RunRecord {
     /// Who may approve, as the strategy's annotation said at the last accepted commit; absent narrows nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approvers: Option<String>,
+    /// Who might approve in the run before, where that is another list: both count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approvers_before: Option<String>,
     /// Whether its document lets it go; absent runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<RunState>,
@@ -254,6 +257,9 @@ pub struct TaskRecord {
     /// What it waits for.
     #[serde(rename = "type")]
     pub type_: StageTaskType,
+    /// Who wants it.
+    #[serde(default, skip_serializing_if = "WantedBy::is_strategy")]
+    pub wanted_by: WantedBy,
     /// How long a `TimedWait` waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wait: Option<Duration>,
@@ -266,6 +272,25 @@ pub struct TaskRecord {
     /// Who approved so far.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub approvals: Vec<Approval>,
+}
+
+/// Who wants a task.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum WantedBy {
+    /// The strategy.
+    #[default]
+    Strategy,
+    /// The configuration, whatever the strategy says.
+    Configuration,
+    /// The run before: a change that takes an approval away is asked about once more.
+    RunBefore,
+}
+
+impl WantedBy {
+    /// Tells whether the strategy itself wants it.
+    pub fn is_strategy(&self) -> bool {
+        *self == Self::Strategy
+    }
 }
 
 /// One person's yes to exactly one digest.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::id::{ClusterName, CommitId, PlacementKey};
-use super::manifest::{Manifest, Origin};
+use super::manifest::{InputError, Manifest, Origin};
 use crate::api::cluster::MemberCluster;
 use crate::api::placement::PlacementSpec;
 
@@ -29,6 +29,59 @@ pub enum Scope {
     Cluster,
 }
 
+/// Why a document is not read: it is no Kubernetes object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum NoObject {
+    /// A mapping with neither apiVersion nor kind, such as a file of values.
+    Untyped,
+    /// A list.
+    List,
+    /// A text, a number or another scalar: often a manifest that is indented with tabs or has lost its line breaks.
+    Scalar,
+}
+
+impl NoObject {
+    /// Tells whether it may be meant: a file of values lies in many trees, a text that was to be a manifest is a mistake.
+    pub fn is_odd(self) -> bool {
+        self != Self::Untyped
+    }
+}
+
+impl std::fmt::Display for NoObject {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Untyped => "has neither apiVersion nor kind",
+            Self::List => "is a list and no mapping, hence no Kubernetes object",
+            Self::Scalar => "is plain text and no mapping, hence no Kubernetes object",
+        })
+    }
+}
+
+/// A document that is not read.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Skipped {
+    /// Path from the root of the source's subtree.
+    pub path: String,
+    /// One-based line where the document starts.
+    pub line: u32,
+    /// Why.
+    pub why: NoObject,
+}
+
+impl Skipped {
+    /// Says so as a complaint about the source, where it may be a mistake.
+    pub fn complaint(&self) -> Option<InputError> {
+        self.why.is_odd().then(|| InputError {
+            path: self.path.clone(),
+            line: self.line,
+            object: None,
+            field: None,
+            message: format!("{}; it is not read", self.why),
+            hint: Some("correct it, or add the file to .gitfleetignore".to_owned()),
+        })
+    }
+}
+
 /// Everything a commit says, checked. A commit with any error never becomes a `Tree`.
 #[derive(Clone, Debug, Default)]
 pub struct Tree {
@@ -45,8 +98,8 @@ pub struct Tree {
     /// Documents of our own kinds (placements, strategies, runs, overrides, OCM kinds), MemberClusters apart: checked;
     /// read again where they are used.
     pub inputs: Vec<Manifest>,
-    /// Documents that are not Kubernetes objects, by path and line: skipped, named by `validate`.
-    pub skipped: Vec<(String, u32)>,
+    /// Documents that are not Kubernetes objects, by path and line: named by `validate`, odd ones in plans and logs too.
+    pub skipped: Vec<Skipped>,
     by_namespace: BTreeMap<String, Vec<usize>>,
     by_kind: BTreeMap<(String, String), Vec<usize>>,
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::id::{ClusterName, CommitId, Digest, ObjectId, ObjectKey, PlacementKey};
+use super::records::Kept;
 use crate::api::placement::ApplyStrategy;
 
 /// One manifest of a work, ready to be delivered.
@@ -21,6 +22,28 @@ pub struct Desired {
     pub digest: Digest,
 }
 
+/// What inventories name a source by.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SourceName {
+    /// What is written.
+    pub name: String,
+    /// What it was before the source moved: such inventories are its own, and are written anew.
+    pub formerly: Arc<BTreeSet<String>>,
+}
+
+impl SourceName {
+    /// Tells whether a name on an inventory means this source.
+    pub fn is(&self, name: &str) -> bool {
+        self.name == name || self.formerly.contains(name)
+    }
+}
+
+impl<T: Into<String>> From<T> for SourceName {
+    fn from(name: T) -> Self {
+        Self { name: name.into(), formerly: Arc::default() }
+    }
+}
+
 /// What one member shall hold of one placement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WorkOrder {
@@ -31,7 +54,7 @@ pub struct WorkOrder {
     /// The binding's generation: reports name it.
     pub generation: i64,
     /// Identity of the source, written on the inventory: two sources never share one.
-    pub source: String,
+    pub source: SourceName,
     /// The resource snapshot's index.
     pub snapshot: u64,
     /// The commit that holds the payload.
@@ -44,6 +67,11 @@ pub struct WorkOrder {
     pub manifests: Arc<[Desired]>,
     /// Deletions that wait for a person.
     pub held: BTreeSet<ObjectKey>,
+    /// What may be pruned: the objects that the decision knew of, and let go. Whatever else turns up is reported and decided
+    /// about first.
+    pub prune: BTreeSet<ObjectKey>,
+    /// What people decided of the placement, which its inventory keeps.
+    pub kept: Kept,
     /// The placement leaves this member: after the last object the inventory goes too.
     pub remove: bool,
 }

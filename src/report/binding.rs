@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use super::work::{self, Finding, Mode};
 use crate::api::condition::{Condition, ConditionStatus, find_condition, set_condition};
 use crate::api::placement::ApplyStrategyType;
-use crate::model::records::{Availability, Binding, BindingState, WorkStatus};
+use crate::model::records::{Availability, Binding, BindingState, Inventory, WorkStatus};
 
 /// Conditions that speak of content on the member. They start anew with every generation: an `Available` that stayed true
 /// across two generations would let the wait for untrackable objects count from the older one.
@@ -162,6 +162,9 @@ fn in_progress(current: Option<&WorkStatus>, mode: Mode, online: bool) -> Findin
             )
         }
     };
+    if let Some(complaint) = current.and_then(|work| work.inventory.complaint()) {
+        message = format!("{message}; {complaint}");
+    }
     if !online {
         message.push_str("; the cluster is offline and continues when it answers");
     }
@@ -183,6 +186,12 @@ fn rolled_up(work: &WorkStatus, mode: Mode, online: bool) -> Vec<Finding> {
         };
         if !online {
             finding.message.push_str(", as last seen: the cluster is offline");
+        }
+        if let Inventory::Unknown(glimpse) = &work.inventory
+            && !glimpse.unlisted.is_empty()
+            && let Some(complaint) = work.inventory.complaint()
+        {
+            finding.message = format!("{}, as last seen; {complaint}", finding.message);
         }
         finding
     };
@@ -234,7 +243,7 @@ mod tests {
     use super::super::fixtures::{at, binding, condition, manifest, work};
     use super::*;
     use crate::api::condition::ConditionStatus::{False, True};
-    use crate::model::records::ApplyOutcome;
+    use crate::model::records::{ApplyOutcome, Glimpse};
 
     const STARTED: (&str, ConditionStatus, &str) = ("RolloutStarted", True, "RolloutStarted");
     const PLAIN: (&str, ConditionStatus, &str) = ("Overridden", True, "NoOverrideSpecified");
@@ -447,6 +456,16 @@ mod tests {
             let lists = binding_lists(&bound, Some(&work(generation, manifests)));
             assert_eq!([lists.failed.len(), lists.drifted.len(), lists.diffed.len()], expected, "{name}");
         }
+    }
+
+    #[test]
+    fn d02_words_for_a_kind_that_cannot_be_listed() {
+        let unlisted = [("Secret".to_owned(), "403 Forbidden".to_owned())].into();
+        let inventory = Inventory::Unknown(Glimpse { unlisted, ..Glimpse::default() });
+        let manifests = vec![manifest("a", O::Applied, None), manifest("b", O::Pending, None)];
+        let begun = WorkStatus { complete: false, inventory, ..work(7, manifests) };
+        let conditions = binding_conditions(&binding("east", 3), Some(&begun), true, at(0));
+        insta::assert_snapshot!(conditions[3].message, @"1 of 2 objects applied so far; what it holds is not known, so nothing is deleted there (Secret: 403 Forbidden)");
     }
 
     #[test]

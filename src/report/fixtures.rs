@@ -17,7 +17,7 @@ use crate::model::records::{
 };
 use crate::model::runs::{
     Approval, ClusterPhase, DELETION_STAGE, Frozen, RunCause, RunCluster, RunPhase, RunRecord, Runs, StagePhase,
-    StageRecord, Surface, TaskRecord,
+    StageRecord, Surface, TaskRecord, WantedBy,
 };
 
 /// Returns a moment `seconds` after the tests' beginning of time.
@@ -50,7 +50,8 @@ pub fn manifest(name: &str, applied: ApplyOutcome, availability: Option<Availabi
 }
 
 pub fn work(generation: i64, manifests: Vec<ManifestStatus>) -> WorkStatus {
-    WorkStatus { generation, complete: true, manifests, ..WorkStatus::default() }
+    let inventory = manifests.iter().map(|manifest| manifest.id.key()).collect();
+    WorkStatus { generation, complete: true, manifests, inventory, ..WorkStatus::default() }
 }
 
 pub fn condition(type_: &str, status: ConditionStatus, reason: &str, generation: i64) -> Condition {
@@ -90,6 +91,7 @@ pub fn binding(cluster: &str, snapshot: u64) -> Binding {
         generation: 7,
         conditions: vec![],
         deleting: false,
+        removes: std::collections::BTreeSet::new(),
     }
 }
 
@@ -131,6 +133,7 @@ pub fn stage(name: &str, clusters: &[&str], after: &[StageTaskType]) -> StageRec
     };
     let task = |type_: &StageTaskType| TaskRecord {
         type_: *type_,
+        wanted_by: WantedBy::Strategy,
         wait: (*type_ == StageTaskType::TimedWait).then(|| std::time::Duration::from_hours(1)),
         asked_at: None,
         done_at: None,
@@ -165,6 +168,7 @@ pub fn run() -> RunRecord {
         cause: RunCause::Snapshot,
         strategy: "three-stages".into(),
         approvers: None,
+        approvers_before: None,
         wanted_snapshot: Some(3),
         state: None,
         generation: 4,
@@ -268,6 +272,8 @@ impl Case {
             error: None,
             deletion_gate: None,
             unreadable: BTreeSet::new(),
+            guard_off_at: None,
+            asked_before: BTreeMap::new(),
             removed: false,
             halted: None,
             paused: None,
@@ -347,6 +353,8 @@ impl Case {
             deletions: deletions.collect(),
             leaving: BTreeSet::new(),
             since: at(0),
+            approvers: None,
+            approvers_before: None,
             approvals: vec![],
             opened_at: None,
         });

@@ -445,7 +445,10 @@ fn leftover_line(view: &PlacementView, binding: &Binding, width: usize) -> Vec<L
         (_, Some(offline)) => format!("no longer picked; removed when it answers{}", why(offline)),
         _ if held > 0 => format!("no longer picked; {} held", counted(held, "deletion")),
         _ if binding.deleting => "no longer picked; being removed".to_owned(),
-        _ => "no longer picked; waits for its removal".to_owned(),
+        _ => match view.work(&binding.cluster).and_then(|work| work.inventory.complaint()) {
+            Some(complaint) => format!("no longer picked; {complaint}"),
+            None => "no longer picked; waits for its removal".to_owned(),
+        },
     };
     let name = format!("{:width$}  ", binding.cluster.as_str());
     vec![Line::default().with(Style::Muted, "- ").with(Style::Plain, name).with(Style::Muted, words)]

@@ -1,22 +1,27 @@
 //! Who may what: one table, whatever surface a person speaks on.
 //!
 //! Who a person is and what the forge vouches for was found out before. On the command line and over the API the store's folder
-//! and the tokens of the configuration let people in; a comment can be written by anybody who can read, so there every word is
-//! weighed.
+//! and the tokens of the configuration say who a person is, and a token what it is for; a comment can be written by anybody who
+//! can read, so there the forge is asked, too.
 
 use crate::model::commands::{Person, Verb};
 use crate::model::forge::Permission;
+use crate::model::id::PlacementKey;
 use crate::model::runs::ApprovalRules;
 
 /// Who may, as configuration and strategy say.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Policy<'a> {
+    /// What the command is about; absent is the source.
+    pub placement: Option<&'a PlacementKey>,
     /// What the configuration asks of an approval.
     pub rules: ApprovalRules,
     /// Who may approve by comment, as the configuration says: `user:NAME`, `team:ORG/NAME`. Without any, the permission counts.
     pub approvers: &'a [String],
     /// What the strategy's annotation `approvers` narrows that to; absent narrows nothing.
     pub narrowed: Option<&'a str>,
+    /// What that annotation said before the change that is judged: a change does not choose who approves it.
+    pub narrowed_before: Option<&'a str>,
 }
 
 /// What a verb takes.
@@ -32,7 +37,7 @@ enum Right {
 fn right(verb: Verb) -> Right {
     match verb {
         Verb::Approve => Right::Judge,
-        Verb::Reject | Verb::Resume | Verb::Rollback => Right::Approver,
+        Verb::Reject | Verb::Resume | Verb::Rollback | Verb::Adopt => Right::Approver,
         Verb::Pause | Verb::Retry => Right::Operator,
     }
 }
@@ -42,10 +47,11 @@ fn right(verb: Verb) -> Right {
 /// # Errors
 /// Why not, and who may, for people.
 pub fn may(person: &Person, verb: Verb, policy: &Policy<'_>) -> Result<(), String> {
+    person.grant.check(verb, policy.placement).map_err(|why| format!("{} may not: {why}", person.name))?;
     let Some(credentials) = &person.credentials else {
-        return match verb {
-            Verb::Approve | Verb::Reject => narrowed(person, policy.narrowed),
-            _ => Ok(()),
+        return match right(verb) {
+            Right::Judge | Right::Approver => narrowed(person, policy),
+            Right::Operator => Ok(()),
         };
     };
     let has = |needed: Permission| {
@@ -65,7 +71,7 @@ pub fn may(person: &Person, verb: Verb, policy: &Policy<'_>) -> Result<(), Strin
             }
         }
     }
-    narrowed(person, policy.narrowed)?;
+    narrowed(person, policy)?;
     match &credentials.took_part {
         Some(how) if matches!(right(verb), Right::Judge) && !policy.rules.self_approval => {
             Err(format!("{} {how}; somebody else must approve it", person.name))
@@ -74,28 +80,36 @@ pub fn may(person: &Person, verb: Verb, policy: &Policy<'_>) -> Result<(), Strin
     }
 }
 
-/// Says whether the strategy's annotation lets a person.
-fn narrowed(person: &Person, approvers: Option<&str>) -> Result<(), String> {
-    let Some(approvers) = approvers else { return Ok(()) };
-    if approvers.split(',').map(str::trim).any(|entry| is_named(person, entry)) {
-        return Ok(());
+/// Says whether the strategy's annotation lets a person, as it is and as it was before the change.
+fn narrowed(person: &Person, policy: &Policy<'_>) -> Result<(), String> {
+    let lists = [(policy.narrowed, "names"), (policy.narrowed_before, "named before this change")];
+    for (approvers, verb) in lists {
+        let Some(approvers) = approvers else { continue };
+        if approvers.split(',').map(str::trim).any(|entry| is_named(person, entry)) {
+            continue;
+        }
+        let has_team = approvers.split(',').any(|entry| entry.trim().starts_with("team:"));
+        let teams = if has_team && person.credentials.is_none() {
+            "; who is in a team is known to the forge alone, so its members approve there"
+        } else {
+            ""
+        };
+        return Err(format!(
+            "{} may not approve here: the strategy {verb} {approvers} as approvers{teams}",
+            person.name
+        ));
     }
-    let has_team = approvers.split(',').any(|entry| entry.trim().starts_with("team:"));
-    let teams = if has_team && person.credentials.is_none() {
-        "; who is in a team is known to the forge alone, so its members approve there"
-    } else {
-        ""
-    };
-    Err(format!("{} may not approve here: the strategy names {approvers} as approvers{teams}", person.name))
+    Ok(())
 }
 
-/// Says whether an entry `user:NAME`, `team:ORG/NAME` or `permission:NAME` means a person. Without a forge's word, whoever the
-/// surface let in has every permission, and is in no team.
+/// Says whether an entry `user:NAME`, `token:NAME`, `team:ORG/NAME` or `permission:NAME` means a person. Without a forge's word,
+/// whoever the configuration's tokens or the store's folder let in has every permission, and is in no team; `token:` means those
+/// alone.
 fn is_named(person: &Person, entry: &str) -> bool {
     let Some((kind, name)) = entry.split_once(':') else { return false };
     match (kind, &person.credentials) {
         ("user", Some(_)) => name.eq_ignore_ascii_case(&person.name),
-        ("user", None) => name == person.name,
+        ("user" | "token", None) => name == person.name,
         ("team", Some(credentials)) => credentials.teams.iter().any(|team| team.eq_ignore_ascii_case(name)),
         ("permission", Some(credentials)) => permission(name).is_some_and(|needed| credentials.permission >= needed),
         ("permission", None) => true,
@@ -134,6 +148,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+    use crate::model::commands::Grant;
     use crate::model::forge::Credentials;
     use crate::model::runs::Surface;
 
@@ -178,7 +193,7 @@ mod tests {
         for (name, permission, teams, part, approvers, narrowed, wanted) in rows {
             let person = commenter(name, *permission, teams, *part);
             let approvers: Vec<String> = approvers.iter().map(|entry| (*entry).to_owned()).collect();
-            let policy = Policy { rules: ApprovalRules::default(), approvers: &approvers, narrowed: *narrowed };
+            let policy = Policy { approvers: &approvers, narrowed: *narrowed, ..Policy::default() };
             for verb in all {
                 assert_eq!(may(&person, verb, &policy).is_ok(), wanted.contains(&verb), "{name}: {verb}");
             }
@@ -189,7 +204,7 @@ mod tests {
     fn an_author_may_approve_where_the_configuration_says_so() {
         let rules = ApprovalRules { self_approval: true, ..ApprovalRules::default() };
         let author = commenter("ann", Permission::Write, &[], Some("opened the pull request"));
-        assert_eq!(may(&author, Verb::Approve, &Policy { rules, approvers: &[], narrowed: None }), Ok(()));
+        assert_eq!(may(&author, Verb::Approve, &Policy { rules, ..Policy::default() }), Ok(()));
     }
 
     #[test]
@@ -200,16 +215,69 @@ mod tests {
             (None, None),
             (Some("user:ann"), None),
             (Some("user:Ann"), Some("user:Ann")),
+            (Some("token:ann"), None),
+            (Some("token:bea"), Some("token:bea")),
             (Some("permission:admin"), None),
             (Some("team:o/t"), Some("its members approve there")),
         ] {
-            let policy = Policy { rules: ApprovalRules::default(), approvers: &["user:bea".to_owned()], narrowed };
+            let policy = Policy { approvers: &["user:bea".to_owned()], narrowed, ..Policy::default() };
             match (may(&ann, Verb::Approve, &policy), wanted) {
                 (Ok(()), None) => {}
                 (Err(why), Some(word)) => assert!(why.contains(word), "{why}"),
                 (answer, _) => unreachable!("{narrowed:?}: {answer:?}"),
             }
             assert_eq!(may(&ann, Verb::Retry, &policy), Ok(()));
+        }
+    }
+
+    #[test]
+    fn a_token_of_a_name_is_nobody_on_the_forge() {
+        let ann = commenter("ann", Permission::Admin, &[], None);
+        let policy = Policy { narrowed: Some("token:ann"), ..Policy::default() };
+        assert!(may(&ann, Verb::Approve, &policy).is_err());
+    }
+
+    #[test]
+    fn d18_a_change_does_not_choose_who_approves_it() {
+        // annotation now, annotation before, whether ann may approve
+        for (narrowed, narrowed_before, allowed) in [
+            (None, None, true),
+            (Some("user:ann"), Some("user:bea"), false),
+            (Some("user:bea"), Some("user:ann"), false),
+            (Some("user:ann, user:bea"), Some("user:ann"), true),
+            (None, Some("user:bea"), false),
+        ] {
+            let policy = Policy { narrowed, narrowed_before, ..Policy::default() };
+            for ann in [Person::of("ann", Surface::Api), commenter("ann", Permission::Write, &[], None)] {
+                assert_eq!(may(&ann, Verb::Approve, &policy).is_ok(), allowed, "{narrowed:?} {narrowed_before:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_token_does_what_it_is_for() {
+        use Verb::{Approve, Retry};
+        let (web, api) = (PlacementKey::cluster_scoped("web"), PlacementKey::cluster_scoped("api"));
+        let all = Grant::default();
+        let approves = Grant { verbs: Some([Approve].into()), placements: None };
+        let web_only = Grant { verbs: None, placements: Some(vec!["we*".to_owned()]) };
+        // grant, verb, placement, a word of the refusal
+        for (grant, verb, placement, word) in [
+            (&all, Approve, Some(&web), None),
+            (&all, Retry, None, None),
+            (&approves, Approve, Some(&api), None),
+            (&approves, Retry, Some(&api), Some("its token may approve only, not retry")),
+            (&web_only, Retry, Some(&web), None),
+            (&web_only, Retry, Some(&api), Some("for the placements we* only, not for placement api")),
+            (&web_only, Retry, None, Some("not for the source")),
+        ] {
+            let person = Person { grant: grant.clone(), ..Person::of("ci", Surface::Api) };
+            let policy = Policy { placement, ..Policy::default() };
+            match (may(&person, verb, &policy), word) {
+                (Ok(()), None) => {}
+                (Err(why), Some(word)) => assert!(why.contains(word), "{why}"),
+                (answer, _) => unreachable!("{verb} {placement:?}: {answer:?}"),
+            }
         }
     }
 }

@@ -171,6 +171,7 @@ impl<'a> Classified<'a> {
             generation: 1,
             conditions: Vec::new(),
             deleting: false,
+            removes: std::collections::BTreeSet::new(),
         };
         BindingChange { action: Action::Create, binding }
     }

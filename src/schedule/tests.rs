@@ -79,6 +79,7 @@ fn binding(line: &str) -> Binding {
         started_at: None,
         generation: 5,
         conditions: Vec::new(),
+        removes: std::collections::BTreeSet::new(),
         deleting: words.contains(&"deleting"),
     }
 }

@@ -40,6 +40,10 @@ pub fn enveloped(manifests: &[Manifest], placement: &PlacementKey) -> Result<Vec
         entries.sort_by_cached_key(|(_, object)| Reverse(go_json(object)));
         for (entry, object) in entries {
             let id = ObjectId::of(&object).ok_or_else(|| fail(&entry, "is no object".to_owned()))?;
+            if id.is_reserved() {
+                let why = format!("{id} is reserved: inventories of gitfleet are there; take the entry out");
+                return Err(fail(&entry, why));
+            }
             if placement.namespace.is_some() && id.namespace.is_empty() {
                 let why =
                     format!("{id} lives in no namespace; a ResourcePlacement places objects of its namespace only");
@@ -130,6 +134,16 @@ mod tests {
                 "f: ConfigMap app/a is placed by entry e of ResourceEnvelope",
             ),
             (
+                "d13: the namespace of the inventories",
+                vec![envelope(
+                    "ClusterResourceEnvelope",
+                    "two",
+                    &json!({"e": {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "gitfleet-system"}}}),
+                )],
+                &cluster,
+                "e: Namespace gitfleet-system is reserved",
+            ),
+            (
                 "outside the placement's namespace",
                 vec![envelope("ClusterResourceEnvelope", "two", &json!({"e": role}))],
                 &namespaced,
@@ -139,7 +153,7 @@ mod tests {
         for (name, selected, placement, wanted) in rows {
             let error = enveloped(&selected, placement).unwrap_err();
             assert!(error.contains(wanted), "{name}: {error}");
-            assert!(error.starts_with(wrong) || placement.namespace.is_some(), "{name}: {error}");
+            assert!(error.starts_with(wrong) || error.contains(" two, entry e"), "{name}: {error}");
         }
     }
 }

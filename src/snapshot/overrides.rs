@@ -262,6 +262,11 @@ fn overridden<'s>(
                     failure.why
                 )
             })?;
+            if ObjectId::of(object).as_ref() != Some(&manifest.id) {
+                let (rule, id) = (position + 1, &manifest.id);
+                let why = "group, version, kind, namespace and name cannot be overridden";
+                return Err(format!("{} rule {rule}: it makes another object of {id}; {why}", described(snapshot)));
+            }
             if let Some((field, why)) = malformed_metadata(object) {
                 let (rule, id) = (position + 1, &manifest.id);
                 return Err(format!("{} rule {rule}: it leaves {field} of {id} unusable: {why}", described(snapshot)));

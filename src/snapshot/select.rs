@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::api::RESERVED_NAMESPACE;
 use crate::api::placement::{LabelSelector, ResourceSelector, SelectionScope};
 use crate::api::table::PLACEMENT_GROUP;
 use crate::error::{Classify, ErrorClass};
@@ -46,6 +47,14 @@ pub enum SelectionError {
         field: String,
         /// The namespace.
         namespace: String,
+    },
+    /// Something of gitfleet's own on every member.
+    #[error(
+        "{object} is reserved: inventories of gitfleet are in the namespace {RESERVED_NAMESPACE} of every member; narrow the selectors, or use another namespace"
+    )]
+    Reserved {
+        /// The object, or the placement that lies there.
+        object: String,
     },
     /// `NamespaceWithResourceSelectors` names no namespace of the tree.
     #[error("{field} names the namespace {namespace}, which has no Namespace document; add one, or correct the name")]
@@ -111,6 +120,9 @@ impl Classify for SelectionError {
 /// Source: KubeFleet, resource selection of the placement controller; persistent volume claims are placed, because the
 /// hub here is git and runs no workloads.
 pub fn select(tree: &Tree, placement: &Placement) -> Result<Vec<Manifest>, SelectionError> {
+    if placement.key.namespace.as_deref() == Some(RESERVED_NAMESPACE) {
+        return Err(SelectionError::Reserved { object: format!("ResourcePlacement {}", placement.key) });
+    }
     let selection = Selection::new(tree, placement)?;
     let mut found: Vec<&Manifest> = Vec::new();
     for (index, selector) in placement.spec.resource_selectors.iter().enumerate() {
@@ -119,6 +131,9 @@ pub fn select(tree: &Tree, placement: &Placement) -> Result<Vec<Manifest>, Selec
     found.sort_by(|a, b| a.id.cmp(&b.id));
     if let Some(pair) = found.windows(2).find(|pair| pair[0].id == pair[1].id) {
         return Err(SelectionError::Duplicate { object: pair[0].id.to_string() });
+    }
+    if let Some(reserved) = found.iter().find(|manifest| manifest.id.is_reserved()) {
+        return Err(SelectionError::Reserved { object: reserved.id.to_string() });
     }
     let mut manifests: Vec<Manifest> = found.into_iter().map(sanitised).collect();
     sort_for_snapshot(&mut manifests);
@@ -140,7 +155,10 @@ fn is_namespace(selector: &ResourceSelector) -> bool {
 
 /// Namespaces that are never placed with their resources.
 fn is_reserved(namespace: &str) -> bool {
-    namespace == "default" || namespace.starts_with("kube-") || namespace.starts_with("fleet-")
+    namespace == "default"
+        || namespace == RESERVED_NAMESPACE
+        || namespace.starts_with("kube-")
+        || namespace.starts_with("fleet-")
 }
 
 fn is_disabled(group: &str, kind: &str) -> bool {

@@ -304,3 +304,36 @@ fn envelopes_are_selected_like_payload() {
         assert_eq!(found, wanted, "{name}");
     }
 }
+
+#[test]
+fn d13_the_namespace_of_the_inventories_is_never_placed() {
+    let mut tree = tree();
+    let mut manifests = std::mem::take(&mut tree.manifests);
+    let mut labelled = manifest("v1", "Namespace", "", "gitfleet-system");
+    Arc::make_mut(&mut labelled.object)["metadata"]["labels"] = json!({"own": "x"});
+    manifests.extend([labelled, manifest("v1", "ConfigMap", "gitfleet-system", "crp.web")]);
+    tree.set_manifests(manifests);
+    let namespace = |extra: &str| format!("{{\"group\": \"\", \"version\": \"v1\", \"kind\": \"Namespace\", {extra}}}");
+    let own = "\"name\": \"gitfleet-system\"";
+    let by_label = "\"labelSelector\": {\"matchLabels\": {\"own\": \"x\"}}";
+    let alone = "\"selectionScope\": \"NamespaceOnly\"";
+    let some = "\"selectionScope\": \"NamespaceWithResourceSelectors\"";
+    let config_maps = "{\"group\": \"\", \"version\": \"v1\", \"kind\": \"ConfigMap\"}".to_owned();
+    let (cluster, within) = (PlacementKey::cluster_scoped("p"), PlacementKey::namespaced("gitfleet-system", "p"));
+    let rows = [
+        ("by name", &cluster, vec![namespace(own)]),
+        ("by label", &cluster, vec![namespace(by_label)]),
+        ("by name, alone", &cluster, vec![namespace(&format!("{own}, {alone}"))]),
+        ("by label, alone", &cluster, vec![namespace(&format!("{by_label}, {alone}"))]),
+        ("every namespace, alone", &cluster, vec![namespace(alone)]),
+        ("some kinds of it", &cluster, vec![namespace(&format!("{own}, {some}")), config_maps.clone()]),
+        ("from within", &within, vec![config_maps]),
+    ];
+    for (name, key, selectors) in rows {
+        let spec = serde_json::from_str(&format!("{{\"resourceSelectors\": [{}]}}", selectors.join(","))).unwrap();
+        let origin = tree.manifests[0].origin.clone();
+        let placement = Placement { key: key.clone(), spec, annotations: BTreeMap::new(), origin };
+        let error = select(&tree, &placement).expect_err(name).to_string();
+        assert!(error.contains("reserved") && error.contains("gitfleet-system"), "{name}: {error}");
+    }
+}

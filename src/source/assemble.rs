@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::blob::{ParsedBlob, ParsedDocument};
+use super::budget::COMMIT;
 use super::paths::Selection;
 use crate::api::cluster::MemberCluster;
 use crate::api::ocm::ManagedCluster;
@@ -13,17 +14,21 @@ use crate::api::table::{self, Checked, MEMBER_NAME_LABEL, PLACEMENT_GROUP};
 use crate::model::id::{BlobId, ClusterName, CommitId, ObjectKey, PlacementKey};
 use crate::model::kinds;
 use crate::model::manifest::{InputError, Manifest, Origin};
-use crate::model::tree::{Placement, Scope, Tree};
+use crate::model::tree::{Placement, Scope, Skipped, Tree};
 
 /// Bytes of all files of one source together.
 pub const BYTES_MAX: usize = 256 * 1024 * 1024;
+
+/// Complaints about one commit that are listed: a person fixes a few, and the rest follows.
+pub const ERRORS_MAX: usize = 1_000;
 
 /// Returns the checked tree of a commit.
 ///
 /// `files` are the files that `selection` says to read, in any order: path, blob id, content.
 ///
 /// # Errors
-/// Every complaint about the commit, sorted by path and line. A commit with any is refused whole.
+/// Every complaint about the commit, sorted by path and line, at most about 1,000. A commit with any is refused whole.
+/// Where it holds more than [`COMMIT`] allows, nothing else is looked at.
 pub fn assemble(
     commit: Option<CommitId>,
     selection: &Selection,
@@ -43,11 +48,15 @@ pub fn assemble(
             hint: Some("narrow `source.path`, or add folders to .gitfleetignore".to_owned()),
         });
     }
+    if let Some(refusal) = COMMIT.refusal(files.iter().map(|(path, _, blob)| (path.clone(), blob.weight))) {
+        errors.push(refusal);
+        return Err(limited(errors));
+    }
     let mut tree = Tree::default();
     tree.commit = commit;
     let mut found = Vec::new();
     for (path, id, blob) in &files {
-        tree.skipped.extend(blob.skipped.iter().map(|line| (path.to_string(), *line)));
+        tree.skipped.extend(skipped(path, blob));
         errors.extend(blob.errors.iter().map(|error| InputError {
             path: path.to_string(),
             line: error.line,
@@ -66,12 +75,34 @@ pub fn assemble(
     namespaces(&found, &tree.scopes, &mut errors);
     overrides(&found, &mut errors);
     if !errors.is_empty() {
-        errors.sort();
-        errors.dedup();
-        return Err(errors);
+        return Err(limited(errors));
     }
     fill(&mut tree, found);
     Ok(tree)
+}
+
+/// Returns the documents of a file that are no Kubernetes objects.
+pub fn skipped<'a>(path: &'a str, blob: &'a ParsedBlob) -> impl Iterator<Item = Skipped> + 'a {
+    blob.skipped.iter().map(move |(line, why)| Skipped { path: path.to_owned(), line: *line, why: *why })
+}
+
+/// Puts complaints in order, and leaves those out that are too many.
+fn limited(mut errors: Vec<InputError>) -> Vec<InputError> {
+    errors.sort();
+    errors.dedup();
+    let more = errors.len().saturating_sub(ERRORS_MAX);
+    if more > 0 {
+        errors.truncate(ERRORS_MAX);
+        errors.push(InputError {
+            path: ".".to_owned(),
+            line: 0,
+            object: None,
+            field: None,
+            message: format!("{more} more errors are not listed"),
+            hint: Some("correct the others first".to_owned()),
+        });
+    }
+    errors
 }
 
 struct Found<'a> {

@@ -4,18 +4,26 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::api::FieldError;
+use super::budget::{COMMIT, OBJECTS_MAX, Weight};
+use crate::api::identity::identify;
 use crate::api::table::{self, Checked, GITFLEET_GROUP};
+use crate::api::{FieldError, envelope};
 use crate::model::id::ObjectId;
 use crate::model::manifest::malformed_metadata;
-use crate::model::tree::Scope;
-use crate::yaml;
+use crate::model::tree::{NoObject, Scope};
+use crate::yaml::{self, Cost, Meter};
 
 /// Bytes of one file; manifests of etcd's limit (1.5 MiB) fit several times.
 pub const BLOB_BYTES_MAX: usize = 5 * 1024 * 1024;
 
 /// How every git LFS pointer begins.
 const LFS_POINTER: &[u8] = b"version https://git-lfs.github.com/spec/v1";
+
+/// Complaints about one file that are listed: a person fixes a few, and the rest follows.
+const ERRORS_MAX: usize = 1_000;
+
+/// The longest text of one complaint, in bytes.
+const ERROR_TEXT_MAX_BYTES: usize = 1_000;
 
 /// Complaints of one file for which the exact line is looked up; the others name the document's.
 const EXACT_LINES_MAX: usize = 50;
@@ -27,10 +35,12 @@ pub struct ParsedBlob {
     pub documents: Vec<ParsedDocument>,
     /// Every complaint that needs no other file.
     pub errors: Vec<BlobError>,
-    /// Lines of documents that are no Kubernetes objects.
-    pub skipped: Vec<u32>,
+    /// Documents that are no Kubernetes objects: line, and what they are.
+    pub skipped: Vec<(u32, NoObject)>,
     /// Size of the content.
     pub size_bytes: usize,
+    /// What it takes to hold it.
+    pub weight: Weight,
 }
 
 /// One object.
@@ -65,14 +75,27 @@ pub struct BlobError {
     pub hint: Option<String>,
 }
 
+impl ParsedBlob {
+    fn objects(&self) -> usize {
+        self.documents.len() + self.errors.len() + self.skipped.len()
+    }
+}
+
 impl BlobError {
     fn new(line: u32, message: impl Into<String>, hint: &str) -> Self {
         Self { line, object: None, field: None, message: message.into(), hint: Some(hint.to_owned()) }
     }
 }
 
-/// Returns what a file says: its objects, or why not.
+/// Returns what a file says: its objects, or why not. A file may hold what a commit may.
 pub fn parse_blob(content: &[u8]) -> ParsedBlob {
+    parse_blob_within(content, &COMMIT.meter())
+}
+
+/// Returns what a file says, and counts what it takes to hold it. Where the meter runs over, which may be because of other
+/// files, the answer is incomplete and good for nothing.
+pub fn parse_blob_within(content: &[u8], meter: &Meter<'_>) -> ParsedBlob {
+    let meter = meter.part();
     let mut blob = ParsedBlob { size_bytes: content.len(), ..ParsedBlob::default() };
     let refuse = |message: String, hint: &str| vec![BlobError::new(0, message, hint)];
     if content.len() > BLOB_BYTES_MAX {
@@ -82,7 +105,7 @@ pub fn parse_blob(content: &[u8]) -> ParsedBlob {
         blob.errors = refuse("is a git LFS pointer, not a manifest".to_owned(), "commit the file without LFS");
     } else {
         match std::str::from_utf8(content) {
-            Ok(text) => Reading { text, blob: &mut blob, exact_lines: 0 }.documents(),
+            Ok(text) => Reading { text, blob: &mut blob, meter: &meter, exact_lines: 0 }.documents(),
             Err(error) => {
                 let before = &content[..error.valid_up_to()];
                 let line = before.split(|&b| b == b'\n').count();
@@ -91,6 +114,7 @@ pub fn parse_blob(content: &[u8]) -> ParsedBlob {
             }
         }
     }
+    blob.weight = Weight { cost: meter.sum(), objects: blob.objects() };
     blob
 }
 
@@ -107,12 +131,16 @@ struct Place<'a> {
 struct Reading<'t, 'b> {
     text: &'t str,
     blob: &'b mut ParsedBlob,
+    meter: &'b Meter<'b>,
     exact_lines: usize,
 }
 
 impl Reading<'_, '_> {
     fn documents(&mut self) {
-        for document in yaml::parse_documents(self.text) {
+        for document in yaml::documents(self.text, self.meter) {
+            if self.is_full() {
+                return;
+            }
             match document {
                 Ok(document) => {
                     let place = Place { line: document.line, document: document.line, path: "" };
@@ -129,9 +157,28 @@ impl Reading<'_, '_> {
         }
     }
 
+    /// Tells whether the rest of the file does not matter any more, and says so once.
+    fn is_full(&mut self) -> bool {
+        if self.meter.ran_over() {
+            return true;
+        }
+        let hint = "split the file, or correct what is listed first";
+        let message = if self.blob.errors.len() >= ERRORS_MAX {
+            format!("has more than {ERRORS_MAX} errors; the rest is not read")
+        } else if self.blob.objects() > OBJECTS_MAX {
+            format!("has more than {OBJECTS_MAX} objects, the limit for a commit")
+        } else {
+            return false;
+        };
+        if self.blob.errors.last().is_none_or(|last| last.message != message) {
+            self.blob.errors.push(BlobError::new(0, message, hint));
+        }
+        true
+    }
+
     fn object(&mut self, value: Value, place: Place<'_>, item_lines: &[u32]) {
         let (api_version, kind) = match (value.get("apiVersion"), value.get("kind")) {
-            (None, None) => return self.blob.skipped.push(place.line),
+            (None, None) => return self.blob.skipped.push((place.line, no_object(&value))),
             (Some(Value::String(api_version)), Some(Value::String(kind))) => (api_version.clone(), kind.clone()),
             (None, Some(_)) => {
                 return self.field_error(place, None, FieldError::new("apiVersion", "required and missing"));
@@ -145,11 +192,10 @@ impl Reading<'_, '_> {
         if is_list {
             return self.list(value, &api_version, &kind, place, item_lines);
         }
-        let (group, version) = api_version.split_once('/').unwrap_or(("", &api_version));
-        if group == GITFLEET_GROUP && kind == "Configuration" {
+        if kind == "Configuration" && api_version.split_once('/').is_some_and(|(group, _)| group == GITFLEET_GROUP) {
             return;
         }
-        match identify(&value, group, version, &kind) {
+        match identify(&value) {
             Ok(id) => self.identified(value, id, place),
             Err(error) => self.field_error(place, Some(&kind), error),
         }
@@ -162,6 +208,9 @@ impl Reading<'_, '_> {
             Some(_) => return self.field_error(place, Some(kind), FieldError::new("items", "must be a list")),
         };
         for (index, mut item) in items.into_iter().enumerate() {
+            if self.is_full() {
+                return;
+            }
             let line = item_lines.get(index).copied().unwrap_or(place.line);
             let path = format!("{}items[{index}].", place.path);
             let place = Place { line, path: &path, ..place };
@@ -172,6 +221,9 @@ impl Reading<'_, '_> {
             };
             // A typed list says once what its elements are.
             if let Some(element) = kind.strip_suffix("List").filter(|element| !element.is_empty()) {
+                if !self.meter.count(Cost::text(api_version).and(Cost::text(element))) {
+                    return;
+                }
                 fields.entry("apiVersion").or_insert_with(|| api_version.into());
                 fields.entry("kind").or_insert_with(|| element.into());
             }
@@ -183,22 +235,17 @@ impl Reading<'_, '_> {
         let name = id.to_string();
         let checked = match table::find(&id.group, &id.version, &id.kind) {
             Err(error) => return self.field_error(place, Some(&name), error),
-            Ok(None) => match malformed_metadata(&value) {
-                None => None,
-                Some((field, why)) => {
-                    let hint = "write a map of texts; put numbers, true and false in quotes";
-                    return self.field_error(place, Some(&name), FieldError::new(field, why).hint(hint));
+            Ok(None) => payload_errors(&value).map(|()| None),
+            Ok(Some(kind)) => kind.check(&value).map(Some),
+        };
+        let checked = match checked {
+            Ok(checked) => checked,
+            Err(errors) => {
+                for error in errors {
+                    self.field_error(place, Some(&name), error);
                 }
-            },
-            Ok(Some(kind)) => match kind.check(&value) {
-                Ok(checked) => Some(checked),
-                Err(errors) => {
-                    for error in errors {
-                        self.field_error(place, Some(&name), error);
-                    }
-                    return;
-                }
-            },
+                return;
+            }
         };
         let ordinal = u32::try_from(self.blob.documents.len()).unwrap_or(u32::MAX);
         let defines = definition(&id, &value);
@@ -215,45 +262,40 @@ impl Reading<'_, '_> {
         }
         self.blob.errors.push(BlobError {
             line,
-            object: object.map(str::to_owned),
-            field: Some(error.field).filter(|field| !field.is_empty()),
-            message: error.message,
-            hint: error.hint,
+            object: object.map(|object| shortened(object.to_owned())),
+            field: Some(error.field).filter(|field| !field.is_empty()).map(shortened),
+            message: shortened(error.message),
+            hint: error.hint.map(shortened),
         });
     }
 }
 
-/// Returns the identity of an object, or which part of it is missing.
-fn identify(value: &Value, group: &str, version: &str, kind: &str) -> Result<ObjectId, FieldError> {
-    let text = |field: &str| match value.get("metadata").and_then(|m| m.get(field)) {
-        None | Some(Value::Null) => Ok(String::new()),
-        Some(Value::String(text)) => Ok(text.clone()),
-        Some(other) => {
-            let error = FieldError::new(format!("metadata.{field}"), format!("{other} is not text"));
-            Err(error.hint("put it in quotes"))
-        }
-    };
-    let name = text("name")?;
-    if name.is_empty() {
-        if !text("generateName")?.is_empty() {
-            let error =
-                FieldError::new("metadata.generateName", "a name that changes with every apply cannot be kept in git");
-            return Err(error.hint("set metadata.name"));
-        }
-        return Err(FieldError::new("metadata.name", "required and missing"));
+fn no_object(value: &Value) -> NoObject {
+    match value {
+        Value::Object(_) => NoObject::Untyped,
+        Value::Array(_) => NoObject::List,
+        _ => NoObject::Scalar,
     }
-    for (field, part) in [("kind", kind), ("apiVersion", version)] {
-        if part.is_empty() {
-            return Err(FieldError::new(field, "must not be empty"));
-        }
+}
+
+/// Cuts what a complaint repeats of a file: a thousand complaints may repeat one name.
+fn shortened(mut text: String) -> String {
+    if text.len() > ERROR_TEXT_MAX_BYTES {
+        let end = (0..=ERROR_TEXT_MAX_BYTES).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0);
+        text.truncate(end);
+        text.push_str("...");
     }
-    Ok(ObjectId {
-        group: group.to_owned(),
-        version: version.to_owned(),
-        kind: kind.to_owned(),
-        namespace: text("namespace")?,
-        name,
-    })
+    text
+}
+
+/// Checks a manifest that is none of our kinds: what is in its spec is for the members to judge.
+fn payload_errors(value: &Value) -> Result<(), Vec<FieldError>> {
+    if let Some((field, why)) = malformed_metadata(value) {
+        let hint = "write a map of texts; put numbers, true and false in quotes";
+        return Err(vec![FieldError::new(field, why).hint(hint)]);
+    }
+    let errors = envelope::identity_errors(value);
+    if errors.is_empty() { Ok(()) } else { Err(errors) }
 }
 
 fn definition(id: &ObjectId, value: &Value) -> Option<(String, String, Scope)> {

@@ -6,8 +6,10 @@
 
 mod assemble;
 mod blob;
+mod budget;
 mod paths;
 
-pub use assemble::{BYTES_MAX, assemble};
-pub use blob::{BLOB_BYTES_MAX, BlobError, ParsedBlob, ParsedDocument, parse_blob};
+pub use assemble::{BYTES_MAX, assemble, skipped};
+pub use blob::{BLOB_BYTES_MAX, BlobError, ParsedBlob, ParsedDocument, parse_blob, parse_blob_within};
+pub use budget::{Budget, COMMIT, OBJECTS_MAX, PULL, Weight};
 pub use paths::{FILES_MAX, Filter, IGNORE_FILE, PATH_DEPTH_MAX, Selection, select};

@@ -15,6 +15,12 @@ pub const FILES_MAX: usize = 20_000;
 /// Folders a path may go through.
 pub const PATH_DEPTH_MAX: usize = 32;
 
+/// Bytes of [`IGNORE_FILE`]: each pattern becomes a machine of many times its length.
+pub const IGNORE_BYTES_MAX: usize = 32 * 1024;
+
+/// Patterns of [`IGNORE_FILE`]: each is tried on every path.
+pub const IGNORE_PATTERNS_MAX: usize = 1_000;
+
 /// Ends of the names that are read.
 const EXTENSIONS: [&str; 3] = [".yaml", ".yml", ".json"];
 
@@ -109,6 +115,14 @@ fn ignore_rules(content: &[u8], errors: &mut Vec<InputError>) -> Gitignore {
         errors.push(complaint(IGNORE_FILE, "is not UTF-8 text".to_owned(), "save it as UTF-8"));
         return Gitignore::empty();
     };
+    let is_pattern = |line: &&str| !line.trim().is_empty() && !line.starts_with('#');
+    let patterns = text.lines().filter(is_pattern).count();
+    let over = [(content.len(), IGNORE_BYTES_MAX, "bytes"), (patterns, IGNORE_PATTERNS_MAX, "patterns")];
+    if let Some((held, max, of_what)) = over.into_iter().find(|(held, max, _)| held > max) {
+        let hint = "name folders instead of files, or narrow `source.path`";
+        errors.push(complaint(IGNORE_FILE, format!("has {held} {of_what}, the limit is {max}"), hint));
+        return Gitignore::empty();
+    }
     let mut builder = GitignoreBuilder::new("");
     for (number, line) in (1u32..).zip(text.lines()) {
         if let Err(error) = builder.add_line(None, line) {
@@ -166,6 +180,20 @@ fn escaped(path: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn d05_too_many_patterns_are_refused_with_the_number() {
+        let globs = "**/x*?[ab]*/**\n".repeat(60_000);
+        let many = "a\n".repeat(IGNORE_PATTERNS_MAX + 1);
+        for (ignore, expected) in
+            [(&globs, "bytes, the limit is 32768"), (&many, "has 1001 patterns, the limit is 1000")]
+        {
+            let errors = select(["a.yaml"], Some(ignore.as_bytes())).errors;
+            assert!(errors.len() == 1 && errors[0].message.contains(expected), "{errors:?}");
+            assert!(Filter::new(Some(ignore.as_bytes())).reads("a.yaml"), "what cannot be used ignores nothing");
+        }
+        assert_eq!(select(["b.yaml"], Some("a\n".repeat(IGNORE_PATTERNS_MAX).as_bytes())).errors, []);
+    }
 
     fn read(listing: &[&str], ignore: &str) -> Vec<String> {
         let selection = select(listing.iter().copied(), Some(ignore.as_bytes()));

@@ -5,6 +5,7 @@
 //!
 //! All calls block: the engine makes them from its own thread or from `spawn_blocking`.
 
+pub mod backup;
 #[cfg(test)]
 pub mod conformance;
 pub mod embedded;
@@ -13,7 +14,7 @@ pub mod records;
 
 use std::fmt;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::error::{Classify, ErrorClass};
 use crate::model::records::JournalEntry;
@@ -157,7 +158,7 @@ pub enum Error {
         source: io::Error,
     },
     /// The file is no database, or a damaged one.
-    #[error("store {} is damaged: {message}; move its database file away, then the state is rebuilt from the members", path.display())]
+    #[error("store {} is damaged: {message}; {}", path.display(), rescue(path))]
     Corrupt {
         /// The store's folder.
         path: PathBuf,
@@ -187,7 +188,7 @@ pub enum Error {
         path: PathBuf,
     },
     /// A record is not what its key promises. It is left as it is.
-    #[error("record {key:?} of the store cannot be read")]
+    #[error("record {key:?} of the store cannot be read: it is damaged; {}", rescue(Path::new("")))]
     Unreadable {
         /// The record.
         key: String,
@@ -227,6 +228,12 @@ pub enum Error {
         #[source]
         source: io::Error,
     },
+    /// A write ended by an error of gitfleet's own: whether it was kept is not known.
+    #[error("a write to the store ended by an error of gitfleet's own ({message}); please report it")]
+    Broken {
+        /// What the panic said.
+        message: String,
+    },
     /// The database was used in a way it does not allow.
     #[error("the database of store {} refused: {message}", path.display())]
     Refused {
@@ -245,11 +252,23 @@ impl Classify for Error {
             Self::Corrupt { .. } | Self::Newer { .. } | Self::Missing { .. } | Self::Unreadable { .. } => {
                 ErrorClass::Invalid
             }
-            Self::ReadOnly { .. } | Self::Unwritable { .. } | Self::TooLarge { .. } | Self::Refused { .. } => {
-                ErrorClass::Bug
-            }
+            Self::Broken { .. }
+            | Self::ReadOnly { .. }
+            | Self::Unwritable { .. }
+            | Self::TooLarge { .. }
+            | Self::Refused { .. } => ErrorClass::Bug,
         }
     }
+}
+
+/// Says what to do about a damaged store.
+fn rescue(folder: &Path) -> String {
+    let file = folder.join(embedded::DATABASE_FILE);
+    format!(
+        "nothing on members is changed by that; stop the daemon and restore a backup with `gitfleet store restore FILE --force`, \
+         or without one move {} away and take over what members hold with `gitfleet store adopt`",
+        file.display()
+    )
 }
 
 fn found_text(found: Option<u64>) -> String {

@@ -14,6 +14,8 @@ use crate::model::decisions::DecisionsKey;
 use crate::model::id::{ClusterName, PlacementKey};
 use crate::model::overrides::OverrideRef;
 
+/// The key of what the store says of itself.
+pub const STORE_KEY: &str = "store";
 /// Prefix of source records.
 pub const SOURCE_PREFIX: &str = "source/";
 /// Prefix of placement records.
@@ -45,6 +47,11 @@ pub const FORGE_PREFIX: &str = "forge/";
 
 /// Digits of an index in a key: enough for every `u64`, so that byte order is number order.
 const INDEX_DIGITS: usize = 20;
+
+/// Returns the key of the last reading of the clock.
+pub fn clock_key() -> String {
+    "clock/seen".to_owned()
+}
 
 /// Returns the key of a source's record.
 pub fn source_key(name: &str) -> String {
@@ -222,7 +229,6 @@ pub fn unescape(text: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
 
     use proptest::prelude::*;
 
@@ -307,7 +313,7 @@ mod tests {
         let id = ObjectId { version: "v1".into(), kind: "ConfigMap".into(), name: "c".into(), ..ObjectId::default() };
         let status = WorkStatus {
             generation: 3,
-            inventory: BTreeSet::from([ObjectKey { kind: "ConfigMap".into(), ..id.key() }]),
+            inventory: [ObjectKey { kind: "ConfigMap".into(), ..id.key() }].into_iter().collect(),
             manifests: vec![ManifestStatus {
                 id,
                 applied: ApplyOutcome::Applied,

@@ -1,16 +1,18 @@
 //! Logs on stderr: text for people, JSON for machines.
 
 use std::ffi::OsStr;
-use std::io::IsTerminal as _;
+use std::io::{self, IsTerminal as _};
 
 use tracing::Subscriber;
 use tracing_subscriber::filter::{EnvFilter, ParseError};
 use tracing_subscriber::fmt::{self, MakeWriter};
 use tracing_subscriber::util::{SubscriberInitExt as _, TryInitError};
 
+use crate::text::one_line;
+
 /// What is logged where nothing is asked for: our own changes, and other people's trouble. What `kube_runtime` warns of, a
-/// watch that is refused, is told by us, once.
-pub const FILTER_DEFAULT: &str = "warn,kube_runtime=error,gitfleet=info";
+/// watch that is refused, is told by us, once; that a server's certificate is not checked, too, with the cluster's name.
+pub const FILTER_DEFAULT: &str = "warn,kube_runtime=error,kube_client::client::tls=error,gitfleet=info";
 
 /// The environment variable with the filter, in the syntax of `tracing`'s `EnvFilter`.
 pub const FILTER_VARIABLE: &str = "GITFLEET_LOG";
@@ -74,14 +76,62 @@ where
     let filter = EnvFilter::try_new(filter).map_err(|source| Error::Filter { filter: filter.to_owned(), source })?;
     let builder = fmt::Subscriber::builder().with_env_filter(filter).with_writer(writer);
     Ok(match format {
-        LogFormat::Text => Box::new(builder.with_ansi(colour).finish()),
+        // What an event says may be a stranger's, such as the name of a file: it begins no line. JSON has escapes of its own.
+        LogFormat::Text => Box::new(builder.with_ansi(colour).map_writer(|writer| Lines { writer, colour }).finish()),
         LogFormat::Json => Box::new(builder.json().flatten_event(true).finish()),
     })
 }
 
+/// Colours and styles that the library writes; none of them hides or moves anything, so they may be a stranger's, too.
+const STYLES: [&str; 9] = ["[0m", "[1m", "[2m", "[3m", "[31m", "[32m", "[33m", "[34m", "[35m"];
+
+/// Returns an event as one line, with its line end.
+fn one_event(text: &str, colour: bool) -> String {
+    let mut pieces = text.trim_end_matches('\n').split('\u{1b}');
+    let mut line = one_line(pieces.next().unwrap_or_default()).into_owned();
+    for piece in pieces {
+        let is_style = colour && STYLES.iter().any(|style| piece.starts_with(style));
+        line.push_str(if is_style { "\u{1b}" } else { "\\u{1b}" });
+        line.push_str(&one_line(piece));
+    }
+    line.push('\n');
+    line
+}
+
+/// Makes writers that keep each event on a line of its own.
+struct Lines<W> {
+    writer: W,
+    colour: bool,
+}
+
+impl<'a, W: MakeWriter<'a>> MakeWriter<'a> for Lines<W> {
+    type Writer = Line<W::Writer>;
+
+    fn make_writer(&'a self) -> Self::Writer {
+        Line { writer: self.writer.make_writer(), colour: self.colour }
+    }
+}
+
+/// Writes an event, which comes whole with its line end, as one line.
+struct Line<W> {
+    writer: W,
+    colour: bool,
+}
+
+impl<W: io::Write> io::Write for Line<W> {
+    fn write(&mut self, event: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(event);
+        self.writer.write_all(one_event(&text, self.colour).as_bytes())?;
+        Ok(event.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.writer.flush()
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use std::io;
     use std::sync::{Arc, Mutex};
 
     use super::*;
@@ -125,6 +175,23 @@ mod tests {
         assert!(!text.contains('\u{1b}'), "{text}");
         assert!(logged(LogFormat::Text, FILTER_DEFAULT, true).contains('\u{1b}'));
         assert!(logged(LogFormat::Text, "debug", false).contains("batch written"));
+    }
+
+    #[test]
+    fn d19_a_file_name_with_a_newline_forges_no_line() {
+        let forged = "a.yaml\n2026-01-01T00:00:00Z  INFO gitfleet: Approved\u{2028}\u{1b}[2K\r";
+        for colour in [false, true] {
+            let sink = Sink::default();
+            let writer = sink.clone();
+            let subscriber = subscriber(LogFormat::Text, "info", colour, move || writer.clone()).unwrap();
+            tracing::subscriber::with_default(subscriber, || {
+                tracing::warn!(target: "gitfleet::source", path = %forged, text = forged, "refused: {forged}");
+            });
+            let text = String::from_utf8(sink.0.lock().unwrap().clone()).unwrap();
+            assert_eq!(text.lines().count(), 1, "{text:?}");
+            assert!(!text.contains(['\r', '\u{2028}']) && !text.contains("\u{1b}[2K"), "{text:?}");
+            assert!(text.contains("a.yaml\\n2026") && text.ends_with('\n'), "{text:?}");
+        }
     }
 
     #[test]

@@ -212,6 +212,24 @@ label_values!(
     }
 );
 
+label_values!(
+    /// A task or thread of the daemon.
+    Part {
+        /// Follows the source.
+        Source = "source",
+        /// Reads payloads from git.
+        Payloads = "payloads",
+        /// Talks with the git host.
+        Console = "console",
+        /// Writes decisions to the hub.
+        Hub = "hub",
+        /// Delivers to one member.
+        Member = "member",
+        /// Serves the HTTP interface.
+        Http = "http",
+    }
+);
+
 macro_rules! label_sets {
     ($($(#[$doc:meta])* $name:ident { $($label:ident: $values:ty),+ })+) => {
         $(
@@ -244,6 +262,8 @@ label_sets! {
     ByDrift { result: Drift }
     /// Labels of webhooks.
     ByDelivery { result: Delivered }
+    /// Labels of tasks.
+    ByPart { part: Part }
     /// Labels of requests to the git host.
     ByForgeCall { method: ForgeMethod, result: ForgeAnswer }
 }
@@ -308,12 +328,20 @@ metrics! {
         "gitfleet_cluster_drift", ByDrift::NAMES, "Objects found changed on a member by what was done about it";
     source_polls: Family<ByPoll, Counter> = Family::default(), Counter,
         "gitfleet_source_polls", ByPoll::NAMES, "Times the source was asked by what came of it";
+    connections: Gauge = Gauge::default(), Gauge,
+        "gitfleet_http_connections", &[], "Connections to the daemon that are open";
+    connections_closed: Counter = Counter::default(), Counter,
+        "gitfleet_http_connections_closed", &[], "Connections that were closed to make room for a new one: the daemon is asked by too many at a time";
     webhooks: Family<ByDelivery, Counter> = Family::default(), Counter,
         "gitfleet_http_webhooks", ByDelivery::NAMES, "Deliveries of the git host by what came of them";
     webhook_last_verified: Gauge = Gauge::default(), Gauge,
         "gitfleet_http_webhook_last_verified_timestamp", &[], "When the last delivery with a right signature came, in seconds since 1970; 0 for never";
     forge_calls: Family<ByForgeCall, Counter> = Family::default(), Counter,
         "gitfleet_forge_calls", ByForgeCall::NAMES, "Requests to the git host's API by method and answer; fetching from git is not one";
+    task_restarts: Family<ByPart, Counter> = Family::default(), Counter,
+        "gitfleet_task_restarts", ByPart::NAMES, "Tasks and threads that ended by an error of gitfleet's own and were begun again";
+    store_waits: Gauge = Gauge::default(), Gauge,
+        "gitfleet_store_waits_for_adoption", &[], "1 while the store is new though members hold inventories of this source, and nothing begins until a person adopts it";
     store_commits: Family<ByOutcome, Counter> = Family::default(), Counter,
         "gitfleet_store_commits", ByOutcome::NAMES, "Batches written to the store";
     store_commit_seconds: Histogram = seconds(), Histogram,
@@ -358,6 +386,7 @@ mod tests {
         metrics.webhooks.get_or_create(&ByDelivery { result: Delivered::Queued }).inc();
         let call = ByForgeCall { method: ForgeMethod::Get, result: ForgeAnswer::Ok };
         metrics.forge_calls.get_or_create(&call).inc();
+        metrics.task_restarts.get_or_create(&ByPart { part: Part::Source }).inc();
         metrics.store_commits.get_or_create(&ByOutcome { result: Outcome::Ok }).inc();
         metrics.store_commit_seconds.observe(0.001);
         metrics

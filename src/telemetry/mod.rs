@@ -1,4 +1,5 @@
-//! Logs and metrics.
+//! Logs, metrics and health.
 
+pub mod health;
 pub mod log;
 pub mod metrics;

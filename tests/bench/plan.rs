@@ -89,7 +89,7 @@ pub fn child(folder: &Path) -> Result<()> {
     let tree = Arc::new(read_folder(folder)?);
     let read = started.elapsed();
     let now = Timestamp::now();
-    let mut world = World { source: "bench".to_owned(), ..World::default() };
+    let mut world = World { source: "bench".to_owned().into(), ..World::default() };
     let mut states = BTreeMap::new();
     let works = pass(&mut world, &mut states, &tree, now);
     let cold = started.elapsed();

@@ -29,6 +29,8 @@ fn help() {
       rollback    Return a placement to an earlier snapshot
       retry       Try failed clusters again, or a snapshot that was rolled back or rejected
       export      Print what other tools need of the records
+      source      Say that a source that moved is the same one
+      store       Back the store up, restore it, or go on after it was lost
       member      Prepare a member cluster
       forge       Connect the git host: statuses, comments, webhooks
       crd         Print the CustomResourceDefinitions of the kinds that gitfleet reads

@@ -8,11 +8,15 @@
     reason = "tables of literals are read by place, and their values are used once"
 )]
 
+mod approve;
 mod basics;
 mod daemon;
+mod edges;
 mod examples;
 mod explain;
 mod export;
+mod identities;
+mod memory;
 mod ocm;
 mod overrides;
 mod plan;
@@ -21,7 +25,9 @@ mod schedule;
 mod schedule_ocm;
 mod scratch;
 mod simulate;
+mod sources;
 mod staged;
+mod store;
 mod tell;
 mod validate;
 

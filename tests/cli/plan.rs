@@ -201,7 +201,7 @@ fn what_goes_and_who_must_approve_it() {
       deletes from east: ConfigMap web/b, ConfigMap web/c, ConfigMap web/d
       deletes from west: ConfigMap web/a, ConfigMap web/b, ConfigMap web/c, ConfigMap web/d, Namespace web
       ! a person must approve this first: Namespace web would be deleted from west
-        to do without, annotate the placement with gitfleet.io/deletion-guard: "Off"
+        once it is in force: gitfleet approve web deletion
 
     1 placement, 1 changed, 8 deletions
     "#);
@@ -210,7 +210,8 @@ fn what_goes_and_who_must_approve_it() {
     scratch.write("placement.yaml", &off);
     scratch.commit("third");
     let found = plan(&scratch, &["--base", "HEAD~2", "-o", "json"]).json(0);
-    assert!(found["placements"][0].get("deletionGuard").is_none());
+    // What switches the guard off does not go past it with its own deletions.
+    assert!(found["placements"][0].get("deletionGuard").is_some());
     assert_eq!(found["placements"][0]["deletions"].as_array().map(Vec::len), Some(2));
 }
 

@@ -73,6 +73,7 @@ fn a_lost_store_is_rebuilt_by_looking() {
     once(&scratch).text(0);
     let before = times(&scratch, "east");
     fs::remove_dir_all(scratch.path("store")).expect("the store is lost");
+    scratch.run(&["store", "adopt", "-c", CONFIG]).text(0);
     once(&scratch).text(0);
     assert_eq!(times(&scratch, "east"), before, "what is there is not written again");
     let snapshots = scratch.run(&["get", "snapshots", "-c", CONFIG, "-o", "name"]);
@@ -117,15 +118,12 @@ fn without_the_guard_what_is_dropped_goes() {
     let scratch = fleet();
     once(&scratch).text(0);
     let only_east = "  policy: {placementType: PickFixed, clusterNames: [east]}\n";
-    scratch.write("placement.yaml", &placement("web", "web", only_east));
+    let off = |policy| annotated_placement("web", "{gitfleet.io/deletion-guard: \"Off\"}", "web", policy);
+    scratch.write("placement.yaml", &off(""));
+    scratch.commit("no guard");
+    once(&scratch).text(0);
+    scratch.write("placement.yaml", &off(only_east));
     scratch.commit("east only");
-    assert_eq!(once(&scratch).code, 3);
-    assert_eq!(scratch.member("west"), ALL);
-    scratch.write(
-        "placement.yaml",
-        &annotated_placement("web", "{gitfleet.io/deletion-guard: \"Off\"}", "web", only_east),
-    );
-    scratch.commit("and I mean it");
     once(&scratch).text(0);
     assert_eq!(scratch.member("west"), Vec::<String>::new());
     assert_eq!(scratch.member("east"), ALL);

@@ -8,17 +8,17 @@ use serde_json::{Value, json};
 use crate::daemon::Daemon;
 use crate::scratch::{CONFIG, Outcome, Scratch, cluster, namespace};
 
-const ONCE: [&str; 4] = ["run", "-c", CONFIG, "--once"];
+pub const ONCE: [&str; 4] = ["run", "-c", CONFIG, "--once"];
 /// How long a daemon may take to get anywhere before a test gives up.
-const LIMIT: Duration = Duration::from_mins(1);
+pub const LIMIT: Duration = Duration::from_mins(1);
 
 /// Three stages, each with one cluster: time passes after the first, a person says yes after the second.
-const STRATEGY: &str = "---\napiVersion: placement.kubernetes-fleet.io/v1beta1\nkind: ClusterStagedUpdateStrategy\n\
+pub const STRATEGY: &str = "---\napiVersion: placement.kubernetes-fleet.io/v1beta1\nkind: ClusterStagedUpdateStrategy\n\
     metadata: {name: steps}\nspec:\n  stages:\n    - name: dev\n      labelSelector: {matchLabels: {region: dev}}\n      \
     afterStageTasks: [{type: TimedWait, waitTime: 1s}]\n    - name: staging\n      labelSelector: {matchLabels: {region: staging}}\n      \
     afterStageTasks: [{type: Approval}]\n    - name: production\n      labelSelector: {matchLabels: {region: prod}}\n      maxConcurrency: 50%\n";
 
-fn placement(annotations: &str) -> String {
+pub fn placement(annotations: &str) -> String {
     format!(
         "---\napiVersion: placement.kubernetes-fleet.io/v1\nkind: ClusterResourcePlacement\nmetadata:\n  name: web\n  \
          annotations: {{{annotations}}}\nspec:\n  resourceSelectors:\n    - {{group: '', version: v1, kind: Namespace, name: web}}\n  \
@@ -26,9 +26,9 @@ fn placement(annotations: &str) -> String {
     )
 }
 
-const AUTOMATIC: &str = "gitfleet.io/staged-update-strategy: steps";
+pub const AUTOMATIC: &str = "gitfleet.io/staged-update-strategy: steps";
 
-fn fleet() -> Scratch {
+pub fn fleet() -> Scratch {
     let scratch = Scratch::new();
     scratch.configure();
     let clusters = [cluster("d", "dev"), cluster("p1", "prod"), cluster("p2", "prod"), cluster("s", "staging")];
@@ -40,12 +40,12 @@ fn fleet() -> Scratch {
     scratch
 }
 
-fn told(scratch: &Scratch, args: &[&str]) -> Outcome {
+pub fn told(scratch: &Scratch, args: &[&str]) -> Outcome {
     scratch.run(&[args, &["-c", CONFIG]].concat())
 }
 
 /// Returns what a member holds under the key of the ConfigMap.
-fn value(scratch: &Scratch, member: &str) -> String {
+pub fn value(scratch: &Scratch, member: &str) -> String {
     let text = fs::read_to_string(scratch.path(&format!("members/{member}/configmap..web.a.yaml"))).unwrap_or_default();
     let line = text.lines().find(|line| line.trim_start().starts_with("key:")).unwrap_or_default();
     line.trim_start().trim_start_matches("key:").trim_matches([' ', '\'', '"']).to_owned()

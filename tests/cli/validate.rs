@@ -40,7 +40,8 @@ fn every_error_in_order_with_file_and_line() {
     for ((path, line), text) in lines.iter().zip(found.out.lines()) {
         assert!(text.starts_with(&format!("{}:{line}: ", path.as_str().unwrap_or_default())), "{text}");
     }
-    assert_eq!(json["skipped"], json!([{"path": "values.yaml", "line": 1}]));
+    let skipped = json!([{"path": "values.yaml", "line": 1, "reason": "has neither apiVersion nor kind"}]);
+    assert_eq!(json["skipped"], skipped);
 }
 
 #[test]

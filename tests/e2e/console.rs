@@ -11,18 +11,18 @@ use crate::daemon::{Daemon, World, access, namespace};
 use crate::fleet::{Account, BOT_SCOPES, Gitea, MergeWay, PERSON_SCOPES, git, http};
 use crate::shared;
 
-fn gitea() -> &'static Gitea {
+pub fn gitea() -> &'static Gitea {
     shared().gitea().expect("the fleet has a Gitea")
 }
 
 /// A person with a token.
-struct Person {
-    account: Account,
-    token: String,
+pub struct Person {
+    pub account: Account,
+    pub token: String,
 }
 
 impl Person {
-    fn new(name: &str, repo: &str, permission: Option<&str>, scopes: &[&str]) -> Self {
+    pub fn new(name: &str, repo: &str, permission: Option<&str>, scopes: &[&str]) -> Self {
         let account = gitea().user(name).expect("an account");
         if let Some(permission) = permission {
             gitea().collaborator(repo, &account.name, permission).expect("a collaborator");
@@ -33,19 +33,19 @@ impl Person {
 }
 
 /// A repository on Gitea, the people around it, and a world that follows it.
-struct Stage {
+pub struct Stage {
     /// `owner/name`.
-    repo: String,
-    name: String,
-    world: World,
-    author: Person,
-    approver: Person,
+    pub repo: String,
+    pub name: String,
+    pub world: World,
+    pub author: Person,
+    pub approver: Person,
     stranger: Person,
 }
 
 impl Stage {
     /// `poll` is how often the daemon looks by itself.
-    fn new(name: &str, poll: &str) -> Self {
+    pub fn new(name: &str, poll: &str) -> Self {
         let gitea = gitea();
         gitea.create_repo(name).expect("a repository");
         let repo = format!("{}/{name}", gitea.user);
@@ -70,32 +70,39 @@ impl Stage {
         Self { repo, name: name.to_owned(), world, author, approver, stranger }
     }
 
+    /// Connects the webhook.
+    pub fn hook(&self) {
+        let url = format!("http://127.0.0.1:{}/webhooks/gitea", self.world.port());
+        let setup = self.world.gitfleet(&["forge", "setup", "-c", "gitfleet.yaml", "--url", &url]);
+        assert!(setup.status.success(), "{}", String::from_utf8_lossy(&setup.stderr));
+    }
+
     /// Writes the fleet, and a version of what is rolled out.
-    fn write(&self, version: &str) {
+    pub fn write(&self, version: &str) {
         self.world.write("fleet.yaml", &clusters());
         self.world.write("app.yaml", &app(&self.name, version));
     }
 
     /// Commits and pushes to a branch.
-    fn push(&self, branch: &str, message: &str) -> String {
+    pub fn push(&self, branch: &str, message: &str) -> String {
         self.world.commit(message);
         gitea().push(&self.world.repo(), &self.name, branch).expect("a push")
     }
 
     /// Makes a branch from what is on the server's main.
-    fn branch(&self, name: &str) {
+    pub fn branch(&self, name: &str) {
         let remote = gitea().address_for(&self.repo, &self.author.account.name, &self.author.token);
         git(&self.world.repo(), &["fetch", "-q", &remote, "main"]).expect("git fetch");
         git(&self.world.repo(), &["checkout", "-q", "-B", name, "FETCH_HEAD"]).expect("git checkout");
     }
 
-    fn comments(&self, thread: u64) -> Vec<String> {
+    pub fn comments(&self, thread: u64) -> Vec<String> {
         let comments = gitea().comments(&self.repo, thread).expect("comments");
         comments.iter().map(|comment| comment["body"].as_str().unwrap_or_default().to_owned()).collect()
     }
 
     /// Waits for a comment that holds all these words; returns it.
-    fn await_comment(&self, daemon: &Daemon<'_>, thread: u64, words: &[&str]) -> String {
+    pub fn await_comment(&self, daemon: &Daemon<'_>, thread: u64, words: &[&str]) -> String {
         let mut found = String::new();
         daemon.until(&format!("a comment on #{thread} says {words:?}"), || {
             let comments = self.comments(thread);
@@ -111,25 +118,25 @@ impl Stage {
         statuses.iter().map(|s| (text(&s["context"]), text(&s["status"]), text(&s["description"]))).collect()
     }
 
-    fn await_status(&self, daemon: &Daemon<'_>, commit: &str, context: &str, state: &str, word: &str) {
+    pub fn await_status(&self, daemon: &Daemon<'_>, commit: &str, context: &str, state: &str, word: &str) {
         daemon.until(&format!("{context} of {commit} is {state}: {word}"), || {
             let statuses = self.statuses(commit);
             statuses.iter().any(|(c, s, d)| c == context && s == state && d.contains(word))
         });
     }
 
-    fn say(&self, person: &Person, thread: u64, body: &str) -> u64 {
+    pub fn say(&self, person: &Person, thread: u64, body: &str) -> u64 {
         gitea().comment(&person.token, &self.repo, thread, body).expect("a comment")
     }
 
-    fn await_reaction(&self, daemon: &Daemon<'_>, comment: u64, reaction: &str) {
+    pub fn await_reaction(&self, daemon: &Daemon<'_>, comment: u64, reaction: &str) {
         daemon.until(&format!("comment {comment} has {reaction}"), || {
             gitea().reactions(&self.repo, comment).expect("reactions").iter().any(|found| found == reaction)
         });
     }
 
     /// Returns what each member holds.
-    fn held(&self) -> Vec<String> {
+    pub fn held(&self) -> Vec<String> {
         let value = |member: &crate::fleet::Member| {
             let object = member.get(&self.name, "configmap", "settings").ok().flatten();
             object.and_then(|object| object["data"]["version"].as_str().map(str::to_owned)).unwrap_or_default()
@@ -137,7 +144,7 @@ impl Stage {
         shared().members.iter().map(value).collect()
     }
 
-    fn await_held(&self, daemon: &Daemon<'_>, versions: &[&str]) {
+    pub fn await_held(&self, daemon: &Daemon<'_>, versions: &[&str]) {
         daemon.until(&format!("members hold {versions:?}"), || self.held() == versions);
     }
 }
@@ -190,9 +197,7 @@ fn the_pull_request_is_the_console_with_polling_only() {
 fn the_pull_request_is_the_console_with_webhooks() {
     // Nothing is looked for within the test's time: what happens was told by the hook.
     let stage = Stage::new("console-hooks", "1h");
-    let url = format!("http://127.0.0.1:{}/webhooks/gitea", stage.world.port());
-    let setup = stage.world.gitfleet(&["forge", "setup", "-c", "gitfleet.yaml", "--url", &url]);
-    assert!(setup.status.success(), "{}", String::from_utf8_lossy(&setup.stderr));
+    stage.hook();
     story(&stage);
 }
 

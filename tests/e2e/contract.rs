@@ -148,6 +148,8 @@ async fn keeps_every_promise(target: &dyn Target) {
     watch.until("its end is seen", std::collections::BTreeMap::is_empty).await;
     assert_eq!(target.delete(&id(&a), &uid(&second)).await.expect("twice is no error"), Deletion::Gone);
 
+    d14_every_legal_name_is_an_object_of_its_own(target).await;
+
     // Inventory: written without its namespace being there, listed by its label.
     let parent = json!({
         "apiVersion": "v1", "kind": "ConfigMap",
@@ -165,6 +167,27 @@ async fn keeps_every_promise(target: &dyn Target) {
     let found = target.get(&id(&parent)).await.expect("an answer").expect("it is there");
     target.delete(&id(&parent), &uid(&found)).await.expect("it goes");
     assert!(!is_ours(&target.parents().await.expect("an answer")));
+}
+
+/// Names that Kubernetes takes and that mean something else in a path, in a URL or on a file system that folds case.
+async fn d14_every_legal_name_is_an_object_of_its_own(target: &dyn Target) {
+    let names = ["team:read", "team_read", "Team:Read", "what else? #1&dryRun=All", "a+b", ".hidden", "w\\x"];
+    let role = |name: &str, label: &str| {
+        json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
+            "metadata": {"name": name, "namespace": "contract", "labels": {"is": label}}})
+    };
+    for (label, name) in names.iter().enumerate() {
+        target.apply(&role(name, &format!("n{label}")), WRITE).await.unwrap_or_else(|error| panic!("{name}: {error}"));
+    }
+    for (label, name) in names.iter().enumerate() {
+        let found = target.get(&id(&role(name, ""))).await.expect("an answer").expect("it is there");
+        assert_eq!(
+            (&found["metadata"]["name"], &found["metadata"]["labels"]["is"]),
+            (&json!(name), &json!(format!("n{label}")))
+        );
+        target.delete(&id(&found), &uid(&found)).await.expect("it goes");
+        assert_eq!(target.get(&id(&found)).await.expect("an answer"), None, "{name}");
+    }
 }
 
 fn run(promises: impl Future<Output = ()>) {
@@ -244,7 +267,8 @@ fn a_directory_member_is_kept_as_git_says_against_changes_by_hand() {
 
     // What nobody can read is told; with it out of the way all is well again.
     std::fs::write(file("b"), "a: b: c: [").expect("a file that is no manifest");
-    daemon.await_status("move it away");
+    daemon
+        .until("the log says what to do", || world.log().iter().any(|line| line.to_string().contains("move it away")));
     std::fs::remove_file(file("b")).expect("it is moved away");
     daemon.until("it is made again", || read("b").contains("ours"));
 

@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use serde_json::{Value, json};
 
@@ -90,6 +91,9 @@ fn what_is_deployed_fits_together() {
     let configuration = gitfleet::config::Configuration::parse(text, folder, &std::collections::BTreeMap::new());
     let configuration = configuration.expect("the daemon takes it");
     assert_eq!(json!(configuration.http.listen.port()), container["ports"][0]["containerPort"]);
+    let webhooks = configuration.http.webhook_listen.expect("webhooks have a port of their own").port();
+    assert_eq!(json!(webhooks), container["ports"][1]["containerPort"]);
+    assert!(configuration.http.read_needs_token(), "others than this machine reach the daemon");
     // The only folder that is written to is the volume; what is read from is mounted.
     let mounts = container["volumeMounts"].as_array().expect("mounts");
     let mounted = |path: &Path, read_only: bool| {
@@ -98,13 +102,17 @@ fn what_is_deployed_fits_together() {
     };
     assert!(mounted(&configuration.store.path, false), "{:?}", configuration.store.path);
     let forge = configuration.forge.expect("a forge");
-    for file in [configuration.source.token_file, forge.token_file, forge.webhook_secret_file] {
+    let metrics = configuration.http.read_tokens.first().map(|token| token.token_file.clone());
+    let metrics_key = metrics.as_deref().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
+    for file in [configuration.source.token_file, forge.token_file, forge.webhook_secret_file, metrics] {
         let file = file.expect("a file");
         assert!(mounted(&file, true), "{file:?}");
     }
     let monitored = rendered(member, "overlays/prometheus");
     let monitor = kind(&monitored, "ServiceMonitor");
     assert_eq!(monitor["spec"]["endpoints"][0]["port"], kind(&monitored, "Service")["spec"]["ports"][0]["name"]);
+    let credentials = &monitor["spec"]["endpoints"][0]["authorization"]["credentials"];
+    assert_eq!(credentials, &json!({"name": "gitfleet-secrets", "key": metrics_key}));
     assert_eq!(monitored.len(), objects.len() + 1);
 }
 
@@ -138,7 +146,7 @@ fn the_daemon_works_with_exactly_the_printed_rights() {
     let refusals = || [wide, narrow].map(|member| forbidden_count(&member.metrics().expect("metrics")));
     let (name, clusters) = ("bootstrap", [wide.name.as_str(), narrow.name.as_str()]);
     let world = World::new(None, &[]);
-    let wide_config = bootstrap(&world, wide, &[], &[]);
+    let wide_config = bootstrap(&world, wide, &["--all-kinds"], &[]);
     let narrowing = ["--resources", "namespaces,Deployment.apps,configmaps", "--namespaces", name];
     let narrow_config = bootstrap(&world, narrow, &narrowing, &["--token-lifetime", "1h"]);
     world.configure(None, &[(clusters[0], &wide_config), (clusters[1], &narrow_config)]);
@@ -199,8 +207,51 @@ fn the_daemon_works_with_exactly_the_printed_rights() {
         assert!(found.contains(words), "{args:?}: {found}");
     }
     assert!(refusals().iter().zip(before).all(|(after, before)| *after >= before + 2), "refusals are counted");
-    bootstrap(&world, wide, &["--allow-rbac"], &[]);
+    bootstrap(&world, wide, &["--all-kinds", "--allow-rbac"], &[]);
     let grant = ["create", "clusterrole", "bootstrap-more", "--verb=update", "--resource=pods"];
     assert_eq!(refusal(wide, &wide_config, &grant), None, "with --allow-rbac it may grant what it has not");
     wide.kubectl(&["delete", "clusterrole", "bootstrap-more"]).expect("the role goes");
+}
+
+#[test]
+fn c14_the_rights_that_follow_from_the_example_tree_deliver_it() {
+    // A fleet of its own: its API server counts refusals of all users together.
+    let fleet = Fleet::start(Options::members(1).with_controller_manager()).expect("a fleet starts");
+    let member = &fleet.members[0];
+    let refusals = || forbidden_count(&member.metrics().expect("metrics"));
+    let world = World::new(None, &[]);
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples-repo");
+    for folder in ["apps", "clusters", "placements", "platform", "strategies"] {
+        let copied = Command::new("cp").arg("-r").arg(examples.join(folder)).arg(world.repo()).status();
+        assert!(copied.expect("cp runs").success(), "{folder}");
+    }
+    let repo = world.repo();
+    let least = ["--repo", repo.to_str().expect("a path"), "--allow-rbac"];
+    let kubeconfig = bootstrap(&world, member, &least, &[]);
+    world.configure(None, &[("dev-eu", &kubeconfig)]);
+    world.commit("Deliver the example");
+    let before = refusals();
+    let daemon = world.start();
+    for object in [
+        ["namespace", "platform"].as_slice(),
+        &["-n", "platform", "networkpolicy", "deny-ingress"],
+        &["-n", "platform", "resourcequota", "compute"],
+        &["priorityclass", "batch"],
+        &["clusterrolebinding", "log-collector"],
+        &["namespace", "load-test"],
+    ] {
+        let get = [&["get"], object].concat();
+        daemon.until(&format!("{object:?} is there"), || member.kubectl(&get).is_ok());
+    }
+    assert_eq!(refusals(), before, "no request of the daemon was refused");
+    for (args, words) in [
+        (["-n", "platform", "get", "secrets"].as_slice(), "cannot list"),
+        (&["-n", "default", "create", "configmap", "x"], "cannot create"),
+        (&["create", "namespace", "other"], "cannot create"),
+        (&["delete", "namespace", "kube-system"], "cannot delete"),
+        (&["-n", "platform", "exec", "pod/x", "--", "id"], "cannot get"),
+    ] {
+        let found = refusal(member, &kubeconfig, args).unwrap_or_else(|| panic!("{args:?} is let through"));
+        assert!(found.contains(words), "{args:?}: {found}");
+    }
 }

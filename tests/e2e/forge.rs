@@ -11,9 +11,9 @@ use std::sync::{Arc, Mutex, OnceLock};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use gitfleet::forge::contract::{Host, Outcome, Way, check};
-use gitfleet::forge::webhook::{Delivery, read};
+use gitfleet::forge::webhook::{Delivery, read, text_digest};
 use gitfleet::forge::{Auth, Forge, Kind, Settings, connect};
-use gitfleet::model::forge::{ForgeEvent, ThreadNumber};
+use gitfleet::model::forge::{ForgeEvent, Pushed, Reaction, Said, ThreadNumber};
 use gitfleet::model::id::CommitId;
 use secrecy::SecretString;
 use serde_json::{Value, json};
@@ -133,6 +133,21 @@ impl Host for Repository {
     fn say(&self, thread: ThreadNumber, body: &str) -> Outcome<u64> {
         let path = format!("{}/issues/{thread}/comments?sudo=writer", self.path);
         Ok(api("POST", &path, &json!({"body": body}))["id"].as_u64().unwrap())
+    }
+
+    fn edit(&self, id: u64, body: &str) -> Outcome {
+        let path = format!("{}/issues/comments/{id}?sudo=keeper", self.path);
+        gitea().api("PATCH", &path, Some(&json!({"body": body}))).map(drop).map_err(|error| error.to_string())
+    }
+
+    fn react(&self, comment: u64, reaction: Reaction) -> Outcome {
+        let path = format!("{}/issues/comments/{comment}/reactions?sudo=writer", self.path);
+        gitea().api("POST", &path, Some(&json!({"content": reaction}))).map(drop).map_err(|error| error.to_string())
+    }
+
+    fn approve(&self, number: ThreadNumber) -> Outcome {
+        let path = format!("{}/pulls/{number}/reviews?sudo=keeper", self.path);
+        gitea().api("POST", &path, Some(&json!({"event": "APPROVED"}))).map(drop).map_err(|error| error.to_string())
     }
 
     fn delete_comment(&self, id: u64) -> Outcome {
@@ -278,14 +293,36 @@ fn setup_makes_a_webhook_that_brings_comments_on_pull_requests() {
     let issue = api("POST", &format!("{}/issues", repository.path), &json!({"title": "t"}))["number"].as_u64().unwrap();
     let on_issue = repository.say(issue, "hello").unwrap();
     let secret = SecretString::from(text.trim());
-    let comment = |thread, id| ForgeEvent::Comment { thread, id };
+    let id_of = |login: &str| gitea().api("GET", &format!("/users/{login}"), None).unwrap()["id"].as_u64().unwrap();
+    let said = |text: &str| Some(Said { author: id_of("writer"), body: text_digest(text) });
+    let on_pull = ForgeEvent::Comment { thread: number, id: on_pull, said: said("/approve canary") };
+    let on_issue = ForgeEvent::Comment { thread: issue, id: on_issue, said: said("hello") };
     until("the deliveries", LIMIT, || {
         let (all, few) = (ours.hints(&secret), narrow.hints(&secret));
-        let both = [comment(number, on_pull), comment(issue, on_issue)].iter().all(|hint| all.contains(hint));
-        Ok((both && all.contains(&ForgeEvent::PullRequest { number }) && !few.is_empty()).then_some(()))
+        let both = [&on_pull, &on_issue].iter().all(|hint| all.contains(hint));
+        let is_opened = |hint: &ForgeEvent| matches!(hint, ForgeEvent::PullRequest { number: n, .. } if *n == number);
+        Ok((both && all.iter().any(is_opened) && !few.is_empty()).then_some(()))
     })
     .unwrap();
-    assert_eq!(narrow.hints(&secret), [comment(issue, on_issue)], "`issue_comment` alone leaves pull requests out");
+    assert_eq!(narrow.hints(&secret), [on_issue], "`issue_comment` alone leaves pull requests out");
+
+    // Who pushes is told, of a branch and of a pull request.
+    let before = ours.hints(&secret).len();
+    let content = json!({"content": BASE64_STANDARD.encode("more"), "message": "more", "branch": "topic"});
+    let answer = api("POST", &format!("{}/contents/more?sudo=keeper", repository.path), &content);
+    let commit = CommitId::from(answer["commit"]["sha"].as_str().unwrap());
+    let keeper = id_of("keeper");
+    until("the deliveries of a push", LIMIT, || {
+        let later = ours.hints(&secret).split_off(before);
+        let by_keeper = |pushed: &Option<Pushed>| {
+            pushed.as_ref().is_some_and(|pushed| pushed.by.id == keeper && pushed.commit == commit)
+        };
+        let to_branch = later.iter().any(|hint| matches!(hint, ForgeEvent::Push { pushed, .. } if by_keeper(pushed)));
+        let to_pull =
+            later.iter().any(|hint| matches!(hint, ForgeEvent::PullRequest { pushed, .. } if by_keeper(pushed)));
+        Ok((to_branch && to_pull).then_some(()))
+    })
+    .unwrap();
 }
 
 #[test]

@@ -11,6 +11,7 @@ mod fleet;
 #[expect(dead_code, reason = "shared with the tests of pages, which look at Applications as well")]
 mod argo;
 
+mod approvals;
 mod console;
 mod contract;
 mod daemon;

@@ -257,6 +257,23 @@ impl Gitea {
         list(self.api("GET", &format!("/repos/{repo}/issues/{number}/comments"), None)?)
     }
 
+    /// Gives a comment a reaction.
+    ///
+    /// # Errors
+    /// When Gitea refuses.
+    pub fn react(&self, token: &str, repo: &str, comment: u64, reaction: &str) -> Result<()> {
+        let path = format!("/repos/{repo}/issues/comments/{comment}/reactions");
+        self.api_as(token, "POST", &path, Some(&json!({ "content": reaction }))).map(drop)
+    }
+
+    /// Lets only those with a permission read a repository.
+    ///
+    /// # Errors
+    /// When Gitea refuses.
+    pub fn make_private(&self, repo: &str) -> Result<()> {
+        self.api("PATCH", &format!("/repos/{repo}"), Some(&json!({ "private": true }))).map(drop)
+    }
+
     /// Returns the words of the reactions to a comment.
     ///
     /// # Errors

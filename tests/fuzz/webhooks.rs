@@ -41,7 +41,7 @@ fuzz_target!(|input: &[u8]| {
     match ask(&signed, body) {
         Ok(Some(ForgeEvent::PullRequest { .. })) => assert_eq!(event, "pull_request"),
         Ok(Some(ForgeEvent::Comment { .. })) => assert_eq!(event, "issue_comment"),
-        Ok(Some(ForgeEvent::Push { branch })) => assert!(event == "push" && branch.len() < body.len()),
+        Ok(Some(ForgeEvent::Push { branch, .. })) => assert!(event == "push" && branch.len() < body.len()),
         Ok(None) => {}
         Err(why) => assert_ne!(why, Rejected::Signature, "what is signed is read"),
     }

@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use gitfleet::api::condition::ConditionStatus;
-use gitfleet::api::placement::{ApplyStrategyType, IntOrPercent, StrategyType};
+use gitfleet::api::placement::{ApplyStrategy, ApplyStrategyType, IntOrPercent, StrategyType};
 use gitfleet::deliver::inventory::applyset_id;
 use gitfleet::engine::simulation::{Fact, Simulation};
+use gitfleet::engine::waits::{STEP_MIN, shift_run};
 use gitfleet::model::commands::Verb;
 use gitfleet::model::id::{ClusterName, CommitId, Digest, ObjectKey, PlacementKey};
 use gitfleet::model::records::{
@@ -18,7 +19,7 @@ use gitfleet::model::work::WorkOrder;
 use gitfleet::store::records::{
     BINDING_PREFIX, CLUSTER_PREFIX, PLACEMENT_PREFIX, RUN_PREFIX, SNAPSHOT_PREFIX, SOURCE_PREFIX, placement_of,
 };
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
 
 use super::runs::{Rules, Word};
@@ -36,6 +37,8 @@ struct Binding {
     #[serde(default)]
     conditions: Vec<Condition>,
     deleting: bool,
+    #[serde(default)]
+    removes: BTreeSet<ObjectKey>,
 }
 
 /// A condition, without its words.
@@ -55,7 +58,9 @@ struct Condition {
 pub(super) struct PlacementRecord {
     generation: i64,
     spec: PlacementSpec,
-    deletion_gate: Option<DeletionGate>,
+    #[serde(default)]
+    annotations: BTreeMap<String, String>,
+    pub(super) deletion_gate: Option<DeletionGate>,
     #[serde(default)]
     pub(super) removed: bool,
     paused: Option<Pause>,
@@ -63,6 +68,13 @@ pub(super) struct PlacementRecord {
 }
 
 impl PlacementRecord {
+    /// Deletions of it wait for nobody: the guard is off, or it only reports.
+    pub(super) fn is_unguarded(&self) -> bool {
+        let reports = |strategy: &ApplyStrategy| strategy.type_ == ApplyStrategyType::ReportDiff;
+        let is_off = self.annotations.get("gitfleet.io/deletion-guard").is_some_and(|value| value == "Off");
+        is_off || self.spec.strategy.applies.as_ref().is_some_and(reports)
+    }
+
     /// Staged runs move it.
     pub(super) fn is_external(&self) -> bool {
         self.spec.strategy.type_ == Some(StrategyType::External)
@@ -79,6 +91,8 @@ struct PlacementSpec {
 struct Strategy {
     #[serde(rename = "type")]
     type_: Option<StrategyType>,
+    #[serde(rename = "applyStrategy")]
+    applies: Option<ApplyStrategy>,
     rolling_update: Option<RollingUpdate>,
 }
 
@@ -166,6 +180,12 @@ pub struct Checker {
     pub rules: Rules,
     /// The true time.
     pub now: Timestamp,
+    /// The time as the daemon has it.
+    pub clock: Timestamp,
+    /// How much too early a wait may end: what a clock was set by that nobody could tell from time.
+    pub early: SignedDuration,
+    /// Waits for time and the true time they began at.
+    pub(super) began: BTreeMap<(String, String, usize), Timestamp>,
     /// Since when nothing went wrong.
     pub calm_since: Timestamp,
     /// This life has told no member yet what to hold, so none has said how it stands.
@@ -198,6 +218,8 @@ pub struct Checker {
     /// Clusters that do not answer, or are suspended: nobody hears how they are.
     pub(super) silent: BTreeSet<ClusterName>,
     in_flight: BTreeMap<Spot, ((u64, u64), i64, usize)>,
+    /// What may be deleted, as far as it needs a person.
+    pub(super) deletions: super::deletions::Deletions,
     seen: u64,
 }
 
@@ -242,7 +264,8 @@ impl Checker {
                 if std::mem::take(&mut self.is_blind) {
                     self.calm_since = self.now;
                 }
-                self.ordered(order)
+                self.ordered(order)?;
+                self.may_prune(order)
             }
             Fact::Sent { order, connection } => self.sent(order, *connection),
             Fact::Answered { order, connection } => {
@@ -274,12 +297,41 @@ impl Checker {
                 Ok(())
             }
             Fact::Crashed => self.crashed(),
+            Fact::Corrected(by) => {
+                self.corrected(*by);
+                Ok(())
+            }
             Fact::Began | Fact::StoreRefused | Fact::Reachable(..) => {
-                self.is_blind |= matches!(fact, Fact::Began);
+                if matches!(fact, Fact::Began) {
+                    self.is_blind = true;
+                    self.early += STEP_MIN;
+                }
                 self.calm_since = self.now;
                 Ok(())
             }
-            Fact::Mark(_) => Ok(()),
+            Fact::ListFailed { .. } | Fact::Restored(_) => {
+                self.calm_since = self.now;
+                Ok(())
+            }
+            // Stores are lost in `lost.rs` alone, which has promises of its own.
+            Fact::Mark(_) | Fact::StoreLost(_) => Ok(()),
+        }
+    }
+
+    /// A life moved every instant that something is measured from.
+    fn corrected(&mut self, by: SignedDuration) {
+        let moved = |at: &mut Timestamp| *at = at.checked_add(by).unwrap_or(*at);
+        self.words.iter_mut().for_each(|word| moved(&mut word.at));
+        self.runs.values_mut().for_each(|run| shift_run(run, by));
+        self.bindings.values_mut().filter_map(|binding| binding.started_at.as_mut()).for_each(moved);
+        for record in self.placements.values_mut() {
+            record.held.iter_mut().for_each(|held| moved(&mut held.since));
+            record.paused.iter_mut().for_each(|pause| moved(&mut pause.at));
+            let gate = record.deletion_gate.iter_mut();
+            gate.for_each(|gate| {
+                gate.opened_at.iter_mut().for_each(moved);
+                gate.approvals.iter_mut().for_each(|approval| moved(&mut approval.at));
+            });
         }
     }
 
@@ -354,6 +406,7 @@ impl Checker {
             return Err(format!("3: the deletion gate of {placement} is open, and nobody approved {}", gate.digest));
         }
         self.keeps_word(&placement, &record)?;
+        self.note_guard(&placement, &record);
         if let Some(IntOrPercent::Int(limit)) =
             record.spec.strategy.rolling_update.as_ref().and_then(|rolling| rolling.max_unavailable.clone())
         {
@@ -422,6 +475,9 @@ impl Checker {
             return Ok(());
         };
         let binding: Binding = parse(key, value)?;
+        if binding.deleting {
+            self.note_removal((binding.placement.clone(), binding.cluster.clone()), &binding.removes);
+        }
         let before = self.bindings.get(key);
         if let Some(before) = before.filter(|before| before.generation > binding.generation) {
             return Err(format!("7: binding {key} goes back from {} to {}", before.generation, binding.generation));
@@ -638,6 +694,7 @@ impl Checker {
 
     /// 4: what is deleted carried our label, and the order did not want it.
     fn deleted(&mut self, order: &WorkOrder, object: &ObjectKey, holder: Option<&PlacementKey>) -> Verdict {
+        super::deletions::was_decided(order, object)?;
         if holder != Some(&order.placement) {
             return Err(format!("4: {object} was deleted on {} and is not of {}", order.cluster, order.placement));
         }

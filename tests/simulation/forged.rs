@@ -14,18 +14,20 @@ use super::runs::Word;
 
 const AT: &str = "2026-01-01T00:00:00Z";
 
-fn order(cluster: &str, generation: i64) -> Arc<WorkOrder> {
+pub(super) fn order(cluster: &str, generation: i64) -> Arc<WorkOrder> {
     Arc::new(WorkOrder {
         placement: PlacementKey::cluster_scoped("p"),
         cluster: cluster.into(),
         generation,
-        source: String::new(),
+        source: String::new().into(),
         snapshot: 0,
         commit: "1".into(),
         digest: "d".into(),
         strategy: gitfleet::api::placement::ApplyStrategy::default(),
         manifests: Arc::from([]),
         held: BTreeSet::new(),
+        prune: BTreeSet::new(),
+        kept: gitfleet::model::records::Kept::default(),
         remove: false,
     })
 }
@@ -50,6 +52,15 @@ fn placement(generation: i64, gate: &Value) -> Fact {
     let value = json!({
         "key": "p", "spec": {"resourceSelectors": [], "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1}}},
         "annotations": {}, "generation": generation, "createdAt": "2026-01-01T00:00:00Z", "deletionGate": gate,
+    });
+    kept("placement/p", &value)
+}
+
+/// The record of a placement that is gone from git.
+fn removed() -> Fact {
+    let value = json!({
+        "key": "p", "spec": {"resourceSelectors": [], "strategy": {"type": "RollingUpdate"}}, "annotations": {},
+        "generation": 1, "createdAt": AT, "removed": true,
     });
     kept("placement/p", &value)
 }
@@ -172,6 +183,7 @@ fn checker() -> Checker {
     let mut checker = Checker::default();
     checker.wishes = wishes.into();
     checker.now = "2026-01-02T00:00:00Z".parse().unwrap();
+    checker.clock = AT.parse().unwrap();
     checker.words = vec![Word { person: "ann".to_owned(), digest: "g".into(), at: AT.parse().unwrap() }];
     checker
 }
@@ -212,8 +224,17 @@ fn of_runs() -> Vec<Row> {
         ("a stage that is over with clusters left", vec![phases("Succeeded", "Pending")], Some("2:")),
         ("a wait", vec![with_task(&waited("2026-01-01T00:00:30Z"))], None),
         ("a wait that was cut short", vec![with_task(&waited("2026-01-01T00:00:29Z"))], Some("2:")),
+        (
+            "d15: a wait that a clock cut short",
+            vec![
+                with_task(&json!({"type": "TimedWait", "wait": {"secs": 30, "nanos": 0}, "askedAt": AT})),
+                with_task(&waited("2026-01-01T00:00:30Z")),
+            ],
+            Some("2:"),
+        ),
         ("a gate that a person opened", vec![with_task(&approved("ann", AT))], None),
         ("a gate that a stranger opened", vec![with_task(&approved("eve", AT))], Some("3:")),
+        ("a gate that who pushed the change opened", vec![with_task(&approved("dan", AT))], Some("3:")),
         ("a gate opened by a word too old", vec![with_task(&approved("ann", "2026-02-01T00:00:00Z"))], Some("3:")),
         (
             "an approval that is lost",
@@ -268,8 +289,15 @@ fn every_broken_promise_is_caught() {
     let open = json!({"digest": "g", "reason": "", "deletions": {}, "since": "2026-01-01T00:00:00Z", "openedAt": "2026-01-01T00:00:00Z"});
     let waiting = json!({"digest": "g", "reason": "", "deletions": {"a": [object()]}, "since": "2026-01-01T00:00:00Z"});
     let sent = |generation| Fact::Sent { order: order("a", generation), connection: (1, 1) };
+    let pruning = |prune: &[ObjectKey], remove: bool| {
+        let prune = prune.iter().cloned().collect();
+        Arc::new(WorkOrder { prune, remove, ..WorkOrder::clone(&order("a", 1)) })
+    };
+    let precious = || ObjectKey { group: String::new(), kind: "Namespace".into(), ..object() };
+    let undecided =
+        Fact::Deleted { order: order("a", 1), object: object(), holder: Some(PlacementKey::cluster_scoped("p")) };
     let deleted = |holder: Option<&str>| Fact::Deleted {
-        order: order("a", 1),
+        order: pruning(&[object()], false),
         object: object(),
         holder: holder.map(PlacementKey::cluster_scoped),
     };
@@ -287,6 +315,22 @@ fn every_broken_promise_is_caught() {
             Some("3:"),
         ),
         ("what is ours is deleted", vec![deleted(Some("p"))], None),
+        ("what no decision knew of is deleted", vec![undecided], Some("3:")),
+        (
+            "what needs no gate is to go",
+            vec![placement(1, &closed()), binding("a", 1, false), Fact::Ordered(pruning(&[object()], false))],
+            None,
+        ),
+        (
+            "a namespace is to go without a gate",
+            vec![placement(1, &closed()), binding("a", 1, false), Fact::Ordered(pruning(&[precious()], false))],
+            Some("3:"),
+        ),
+        (
+            "a removed placement is to go without a gate",
+            vec![removed(), binding("a", 1, true), Fact::Ordered(pruning(&[object()], true))],
+            Some("3:"),
+        ),
         ("what is nobody's is deleted", vec![deleted(None)], Some("4:")),
         ("what is another's is deleted", vec![deleted(Some("q"))], Some("4:")),
         (
@@ -329,6 +373,15 @@ fn a_wrong_failure_is_caught() {
     checker.now += jiff::SignedDuration::from_mins(5);
     let why = checker.see(&frozen("Failed")).unwrap_err();
     assert!(why.starts_with("6:"), "{why}");
+}
+
+/// A placement is not removed everywhere while a member holds an object of it.
+#[test]
+fn d02_an_orphaned_object_is_caught() {
+    let (checker, p, a, key) = (checker(), PlacementKey::cluster_scoped("p"), ClusterName::from("a"), object());
+    assert_eq!(checker.is_gone(&p, std::iter::empty()), Ok(()));
+    let why = checker.is_gone(&p, std::iter::once((&a, &key))).unwrap_err();
+    assert!(why.starts_with("4: p counts as removed everywhere"), "{why}");
 }
 
 /// What is wanted and nobody has is not at rest, nor is a commit that is not in force.

@@ -6,11 +6,13 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on shall fail")]
 
 mod check;
+mod deletions;
 mod forged;
+mod lost;
 mod runs;
 mod story;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::env;
 use std::path::Path;
 use std::sync::Mutex;
@@ -18,11 +20,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use gitfleet::config::Configuration;
+use gitfleet::deliver::inventory::applyset_id;
+use gitfleet::engine::core::Core;
 use gitfleet::engine::simulation::{Detail, Dice, Fact, Faults, SimulatedMember, Simulation};
+use gitfleet::engine::waits::DOWN_MAX;
 use gitfleet::model::commands::{Command, Person, RefusalReason, Verb};
 use gitfleet::model::forge::{Credentials, Permission};
 use gitfleet::model::id::{ClusterName, CommitId, Digest, ObjectKey, PlacementKey};
+use gitfleet::model::records::WorkStatus;
 use gitfleet::model::runs::{ClusterPhase, DELETION_GATE, RunPhase, StagePhase, Surface};
+use gitfleet::store::records::{PLACEMENT_PREFIX, placement_of};
 use jiff::{SignedDuration, Timestamp};
 
 use check::{Checker, Verdict};
@@ -40,9 +47,9 @@ const SETTLE: Duration = Duration::from_hours(3);
 const REST: Duration = Duration::from_hours(2);
 /// How often a person looks after what waits, once faults have stopped.
 const HELP_PAUSE: Duration = Duration::from_secs(30);
-/// How far the daemon's clock jumps at most: forwards, and back. What waits for time waits as much longer.
-const JUMP_MAX_S: u64 = 6 * 3600;
-const JUMP_BACK_MAX_S: u64 = 3600;
+/// How far the machine's clock is set at most, ahead and back. No wait becomes longer or shorter by it.
+const JUMP_MAX_S: u64 = 400 * 24 * 3600;
+const JUMP_BACK_MAX_S: u64 = 400 * 24 * 3600;
 /// Failing seeds whose trace is shown; the others are named.
 const REPORTS_MAX: usize = 1;
 /// Lines of the trace that a failure shows.
@@ -112,7 +119,7 @@ fn idle() -> Simulation {
     simulation(None, 0)
 }
 
-/// The people of the fleet: two over the API, and by comment one who may push, one who may read, and one who opened the change.
+/// The people of the fleet: two over the API, and by comment one who may push, one who may read, and one who pushed the change.
 fn person(number: u64) -> Person {
     let by_comment = |name: &str, id: u64, permission, took_part: Option<&str>| Person {
         credentials: Some(Credentials {
@@ -128,7 +135,7 @@ fn person(number: u64) -> Person {
         0 => Person::of("ann", Surface::Api),
         1 => Person::of("bob", Surface::Api),
         2 => by_comment("cyd", 3, Permission::Write, None),
-        3 => by_comment("dan", 4, Permission::Write, Some("opened the pull request")),
+        3 => by_comment("dan", 4, Permission::Write, Some("pushed a commit of #7")),
         _ => by_comment("eve", 5, Permission::Read, None),
     }
 }
@@ -151,6 +158,7 @@ fn faults(dice: &mut Dice) -> Faults {
         report_twice: some(300),
         slow_delete: some(600),
         stale_list: some(600),
+        list_fails: some(500),
         source_fails: some(200),
         restore_fails: some(500),
         payload_late: some(300),
@@ -211,16 +219,30 @@ impl Run {
         while !facts.is_empty() {
             for fact in std::mem::take(&mut facts) {
                 self.trace.0.push((self.simulation.now(), Line::Seen(fact.clone())));
-                self.checker.now = self.simulation.now();
+                (self.checker.now, self.checker.clock) = (self.simulation.now(), self.simulation.clock());
                 self.checker.see(&fact)?;
-                if let Fact::Mark(mark) = fact {
-                    self.mark(mark)?;
+                match fact {
+                    Fact::Mark(mark) => self.mark(mark)?,
+                    Fact::Kept { key, value: None } => self.is_gone(&key)?,
+                    _ => {}
                 }
             }
             facts = self.simulation.facts();
         }
         self.checker.may_begin()?;
         Ok(true)
+    }
+
+    /// 4: a placement that is removed everywhere is on no member any more; one that left the fleet keeps what it has.
+    fn is_gone(&self, key: &str) -> Verdict {
+        let Some(placement) = placement_of(key, PLACEMENT_PREFIX) else { return Ok(()) };
+        let label = applyset_id(&placement);
+        let members = self.simulation.members().iter().filter(|(name, _)| !self.left.contains(*name));
+        let left = members.flat_map(|(name, member)| {
+            let ours = member.objects().iter().filter(|(_, live)| *live.applyset == *label);
+            ours.map(move |(key, _)| (name, key))
+        });
+        self.checker.is_gone(&placement, left)
     }
 
     fn mark(&mut self, mark: u64) -> Verdict {
@@ -249,6 +271,10 @@ impl Run {
                 let away = self.story.dice.chance(600);
                 self.simulation.set_reachable(&cluster, !away);
             }
+            2 if self.story.dice.chance(300) => {
+                self.checker.early += DOWN_MAX;
+                self.simulation.reboot();
+            }
             2 => self.simulation.crash(),
             3 => {
                 let is_large = self.story.dice.chance(300);
@@ -259,6 +285,10 @@ impl Run {
                     SignedDuration::from_secs(i64::try_from(self.story.dice.below(ahead)).unwrap_or(0))
                 };
                 self.simulation.set_skew(skew);
+                // Only a new life sees it.
+                if self.story.dice.chance(700) {
+                    self.simulation.crash();
+                }
             }
             4 => self.meddle(&cluster),
             _ => {
@@ -276,12 +306,21 @@ impl Run {
         if !records.and_then(|records| records.get(cluster)).is_some_and(|record| record.online) {
             return;
         }
+        // Before its first orders of a life nobody watches: docs/design/003 says what that means.
+        let is_new = self.simulation.core().is_none_or(|core| core.queue_depth() > 0);
         let Some(member) = self.simulation.members().get(cluster) else { return };
         let is_ours =
             |key: &&ObjectKey| !member.objects()[*key].applyset.is_empty() && !member.objects()[*key].terminating;
         let held: Vec<ObjectKey> = member.objects().keys().filter(is_ours).cloned().collect();
         let Some(key) = self.story.dice.pick(&held).cloned() else { return };
-        if !self.meddled.insert((cluster.clone(), key.clone())) {
+        // What was never reported has nothing that a change could be compared with: docs/design/003 says so.
+        let is_reported = |status: &WorkStatus| {
+            let is_seen = status.inventory.known().is_some();
+            is_seen && status.manifests.iter().any(|m| m.id.key() == key && m.owned.is_some())
+        };
+        let placements = self.simulation.core().map(Core::placements).into_iter().flat_map(BTreeMap::values);
+        let mut works = placements.filter_map(|state| state.works.get(cluster));
+        if is_new || !works.any(|status| is_reported(status)) || !self.meddled.insert((cluster.clone(), key.clone())) {
             return;
         }
         self.trace.0.push((self.simulation.now(), Line::Said(format!("somebody meddles with {key} on {cluster}"))));
@@ -316,10 +355,15 @@ impl Run {
     }
 
     fn command(&mut self, command: &Command, person: &Person) -> Verdict {
+        let mut command = command.clone();
+        // Most people name the stage that waits.
+        if command.verb == Verb::Approve && command.stage.is_none() && self.story.dice.chance(900) {
+            command.stage = self.waiting(&command.target);
+        }
         let (verb, target) = (command.verb, &command.target);
         let placement = PlacementKey::cluster_scoped(target.as_str());
         let shown = self.shown(target, command.stage.as_deref()).filter(|_| verb == Verb::Approve);
-        let answer = self.simulation.obey(command, person);
+        let answer = self.simulation.obey(&command, person);
         let words = match &answer {
             None => "no answer",
             Some(Ok(done)) => done.message.as_str(),
@@ -332,17 +376,30 @@ impl Run {
             return Ok(());
         }
         let is_taken = matches!(answer, Some(Ok(_)));
+        if verb == Verb::Approve && is_taken && command.stage.is_none() {
+            return Err(format!("3: {} approved {target} without naming a stage: {words}", person.name));
+        }
         if verb == Verb::Approve && is_taken && (is_stranger(person) || command.digest.as_deref() == Some("0000000")) {
             return Err(format!("3: {} approved {target}: {words}", person.name));
         }
         let word = shown.map(|digest| Word { person: person.name.clone(), digest, at: self.simulation.clock() });
         self.checker.words.extend(word.clone());
+        (self.checker.now, self.checker.clock) = (self.simulation.now(), self.simulation.clock());
         self.checker.commands.insert((placement.clone(), verb));
         for fact in self.simulation.facts() {
             self.trace.0.push((self.simulation.now(), Line::Seen(fact.clone())));
             self.checker.see(&fact)?;
         }
         word.filter(|_| is_taken).map_or(Ok(()), |word| self.checker.has_word(&placement, &word))
+    }
+
+    /// Returns the stage of a placement that waits for a person, or for time.
+    fn waiting(&self, target: &str) -> Option<String> {
+        let placement = self.simulation.core()?.placements().get(&PlacementKey::cluster_scoped(target))?;
+        let runs = placement.runs.values().filter(|run| run.frozen.is_some() && !run.phase.is_final());
+        let mut stages = runs.flat_map(|run| &run.stages);
+        let waits = |phase| matches!(phase, StagePhase::WaitingBefore | StagePhase::WaitingAfter);
+        stages.find(|stage| waits(stage.phase)).map(|stage| stage.name.clone())
     }
 
     /// Returns the digest of what a person is shown who asks what waits: a stage, or else the deletions.
@@ -407,9 +464,12 @@ impl Run {
             let clusters = run.stages.iter().flat_map(|stage| &stage.clusters);
             run.phase == RunPhase::Halted || clusters.into_iter().any(|cluster| cluster.phase == ClusterPhase::Failed)
         };
-        state.is_some_and(|state| {
-            state.record.held.is_some() || state.record.halted.is_some() || state.runs.values().any(has_failed)
-        })
+        // Whoever said no to the newest run said no to all it was to do.
+        let newest = state.and_then(|state| state.runs.values().max_by_key(|run| run.sequence));
+        newest.is_some_and(|run| run.phase == RunPhase::Rejected)
+            || state.is_some_and(|state| {
+                state.record.held.is_some() || state.record.halted.is_some() || state.runs.values().any(has_failed)
+            })
     }
 
     /// Tells whether a run of the placement waits for another.

@@ -79,10 +79,47 @@ impl Checker {
                 self.keeps_words(&run, stage, known)?;
             }
             self.turns_out(&run, stage, known)?;
+            self.takes_its_time(key, &run, stage, known)?;
             all_done &= stage.phase.is_done()
                 && stage.after.iter().all(|task| task.done_at.is_some() || stage.clusters.is_empty());
         }
         self.runs.insert(key.to_owned(), run);
+        Ok(())
+    }
+
+    /// 2: a wait lasts as long as it is to, by the true time, whatever the clock was set to.
+    fn takes_its_time(
+        &mut self,
+        key: &str,
+        run: &RunRecord,
+        stage: &StageRecord,
+        known: Option<&StageRecord>,
+    ) -> Verdict {
+        for (at, task) in tasks(stage).enumerate().filter(|_| !stage.clusters.is_empty()) {
+            let Some((wait, asked)) = task.wait.zip(task.asked_at) else { continue };
+            let wait = SignedDuration::try_from(wait).unwrap_or(SignedDuration::MAX);
+            let place = (key.to_owned(), stage.name.clone(), at);
+            let before = known.and_then(|known| tasks(known).nth(at));
+            let is_new = before.is_none_or(|before| before.asked_at != task.asked_at);
+            match task.done_at {
+                // What the store kept unsaid is seen late.
+                None if is_new && asked == self.clock => {
+                    self.began.insert(place, self.now);
+                }
+                None if is_new => {
+                    self.began.remove(&place);
+                }
+                None => {}
+                Some(_) => {
+                    let Some(began) = self.began.remove(&place) else { continue };
+                    let lasted = self.now.duration_since(began);
+                    if lasted + self.early < wait {
+                        let (stage, run) = (&stage.name, &run.name);
+                        return Err(format!("2: stage {stage} of {run} waited {lasted:#} instead of {wait:#}"));
+                    }
+                }
+            }
+        }
         Ok(())
     }
 

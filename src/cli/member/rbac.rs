@@ -1,10 +1,11 @@
 //! The rights of gitfleet on a member, as objects. The verbs are those of the requests that `cluster` makes, no others.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
 use crate::api::check::is_dns_label;
+use crate::engine::plan::needs::{Named, Needs};
 use crate::model::kinds::{self, BUILT_IN};
 use crate::model::tree::Scope;
 
@@ -78,31 +79,7 @@ pub struct Grant<'a> {
 impl Grant<'_> {
     /// Returns the objects to apply, in an order that can be applied.
     pub fn objects(&self) -> Vec<Value> {
-        let account = json!({"name": ACCOUNT, "namespace": NAMESPACE});
-        let mut objects = vec![json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})];
-        let named = self.namespaces.iter().filter(|name| *name != NAMESPACE);
-        objects.extend(named.map(|name| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})));
-        objects.push(json!({
-            "apiVersion": "v1", "kind": "ServiceAccount", "metadata": account, "automountServiceAccountToken": false,
-        }));
-        objects.push(json!({
-            "apiVersion": "v1",
-            "kind": "Secret",
-            "type": "kubernetes.io/service-account-token",
-            "metadata": {
-                "name": TOKEN_SECRET,
-                "namespace": NAMESPACE,
-                "annotations": {"kubernetes.io/service-account.name": ACCOUNT},
-            },
-        }));
-        objects.push(role("ClusterRole", None, &self.cluster_rules()));
-        objects.push(binding("ClusterRole", None));
-        let inventory = vec![rule(&[""], &["configmaps"], &[WRITE.as_slice(), &["list"]].concat())];
-        for (namespace, rules) in self.namespace_rules(inventory) {
-            objects.push(role("Role", Some(&namespace), &rules));
-            objects.push(binding("Role", Some(&namespace)));
-        }
-        objects
+        objects(self.namespaces.iter().map(String::as_str), &self.cluster_rules(), self.namespace_rules())
     }
 
     fn cluster_rules(&self) -> Vec<Value> {
@@ -137,10 +114,10 @@ impl Grant<'_> {
         self.resources.is_empty() || self.resources.iter().any(|r| r.group.is_empty() && r.plural == "namespaces")
     }
 
-    fn namespace_rules(&self, inventory: Vec<Value>) -> BTreeMap<String, Vec<Value>> {
-        let mut rules = BTreeMap::from([(NAMESPACE.to_owned(), inventory)]);
+    fn namespace_rules(&self) -> BTreeMap<String, Vec<Value>> {
+        let mut rules = BTreeMap::new();
         for namespace in self.namespaces {
-            let own = rules.entry(namespace.clone()).or_default();
+            let own: &mut Vec<Value> = rules.entry(namespace.clone()).or_default();
             own.extend(self.of(&WRITE, |resource| resource.scope == Scope::Namespaced));
             if self.allow_rbac {
                 own.push(rule(&[RBAC_GROUP], &["roles"], &["escalate", "bind"]));
@@ -154,12 +131,89 @@ impl Grant<'_> {
         if self.resources.is_empty() {
             return vec![rule(&["*"], &["*"], verbs)];
         }
-        let mut groups: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-        for resource in self.resources.iter().filter(|resource| wanted(resource)) {
-            groups.entry(&resource.group).or_default().push(&resource.plural);
-        }
-        groups.into_iter().map(|(group, resources)| rule(&[group], &resources, verbs)).collect()
+        let named: Vec<Named> = self
+            .resources
+            .iter()
+            .filter(|resource| wanted(resource))
+            .map(|resource| (resource.group.clone(), resource.plural.clone()))
+            .collect();
+        by_group(&named, verbs)
     }
+}
+
+/// Returns the objects that grant exactly what is needed: each resource is written where it is delivered, and nowhere else.
+/// `allow_rbac` and `facts` are as in [`Grant`].
+pub fn least(needs: &Needs, allow_rbac: bool, facts: bool) -> Vec<Value> {
+    let all = [WRITE.as_slice(), &WATCH].concat();
+    let namespaced = needs.namespaced();
+    let mut cluster = by_group(namespaced.iter().copied(), &WATCH);
+    cluster.extend(by_group(&needs.cluster_wide, &all));
+    if !needs.namespaces.is_empty() {
+        cluster.push(rule(&[""], &["namespaces"], &WATCH));
+        let mut own = rule(&[""], &["namespaces"], &WRITE);
+        own["resourceNames"] = json!(needs.namespaces);
+        cluster.push(own);
+    }
+    if facts {
+        cluster.push(rule(&[""], &["nodes", "pods"], &WATCH));
+    }
+    // A binding in a namespace may name a role of the cluster.
+    if allow_rbac && needs.has_rbac() {
+        cluster.push(rule(&[RBAC_GROUP], &["clusterroles"], &["escalate", "bind"]));
+    }
+    let mut rules = BTreeMap::new();
+    for (namespace, resources) in &needs.in_namespaces {
+        let mut own = by_group(resources, &WRITE);
+        if allow_rbac && resources.iter().any(|(group, _)| group == RBAC_GROUP) {
+            own.push(rule(&[RBAC_GROUP], &["roles"], &["escalate", "bind"]));
+        }
+        rules.insert(namespace.clone(), own);
+    }
+    let named: BTreeSet<&str> = needs.in_namespaces.keys().chain(&needs.namespaces).map(String::as_str).collect();
+    objects(named.into_iter(), &cluster, rules)
+}
+
+/// Returns one rule for each API group.
+fn by_group<'a>(resources: impl IntoIterator<Item = &'a Named>, verbs: &[&str]) -> Vec<Value> {
+    let mut groups: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for (group, plural) in resources {
+        groups.entry(group).or_default().push(plural);
+    }
+    groups.into_iter().map(|(group, resources)| rule(&[group], &resources, verbs)).collect()
+}
+
+/// Returns the namespaces, the account with its token, and roles with their bindings; the inventory is always written.
+fn objects<'a>(
+    namespaces: impl Iterator<Item = &'a str>,
+    cluster_rules: &[Value],
+    mut namespace_rules: BTreeMap<String, Vec<Value>>,
+) -> Vec<Value> {
+    let account = json!({"name": ACCOUNT, "namespace": NAMESPACE});
+    let mut objects = vec![json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})];
+    let named = namespaces.filter(|name| *name != NAMESPACE);
+    objects.extend(named.map(|name| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})));
+    objects.push(json!({
+        "apiVersion": "v1", "kind": "ServiceAccount", "metadata": account, "automountServiceAccountToken": false,
+    }));
+    objects.push(json!({
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "type": "kubernetes.io/service-account-token",
+        "metadata": {
+            "name": TOKEN_SECRET,
+            "namespace": NAMESPACE,
+            "annotations": {"kubernetes.io/service-account.name": ACCOUNT},
+        },
+    }));
+    objects.push(role("ClusterRole", None, cluster_rules));
+    objects.push(binding("ClusterRole", None));
+    let inventory = rule(&[""], &["configmaps"], &[WRITE.as_slice(), &["list"]].concat());
+    namespace_rules.entry(NAMESPACE.to_owned()).or_default().insert(0, inventory);
+    for (namespace, rules) in namespace_rules {
+        objects.push(role("Role", Some(&namespace), &rules));
+        objects.push(binding("Role", Some(&namespace)));
+    }
+    objects
 }
 
 fn rule(groups: &[&str], resources: &[&str], verbs: &[&str]) -> Value {

@@ -1,12 +1,16 @@
 use serde_json::Value;
 
-use super::rbac::{Grant, Resource, namespace};
+use super::rbac::{Grant, Resource, least, namespace};
+use crate::engine::plan::needs::Needs;
 
 /// Writes rules as `namespace or - / groups / resources [/ names]: verbs`.
 fn rules(resources: &[&str], namespaces: &[&str], allow_rbac: bool, facts: bool) -> Vec<String> {
     let resources: Vec<Resource> = resources.iter().map(|text| Resource::parse(text).expect("a resource")).collect();
     let namespaces: Vec<String> = namespaces.iter().map(|text| (*text).to_owned()).collect();
-    let objects = Grant { resources: &resources, namespaces: &namespaces, allow_rbac, facts }.objects();
+    lines(&Grant { resources: &resources, namespaces: &namespaces, allow_rbac, facts }.objects())
+}
+
+fn lines(objects: &[Value]) -> Vec<String> {
     let words = |value: &Value| {
         let words = value.as_array().into_iter().flatten().filter_map(Value::as_str);
         words.map(|word| if word.is_empty() { "core" } else { word }).collect::<Vec<_>>().join(",")
@@ -102,4 +106,47 @@ fn names() {
         assert!(Resource::parse(right).is_ok(), "{right:?}");
     }
     assert!(namespace("Not A Name").is_err());
+}
+
+#[test]
+fn c14_least_rights_are_those_of_what_is_delivered() {
+    let named = |list: &[(&str, &str)]| list.iter().map(|(g, p)| ((*g).to_owned(), (*p).to_owned())).collect();
+    let rbac = "rbac.authorization.k8s.io";
+    let needs = Needs {
+        in_namespaces: [
+            ("web".to_owned(), named(&[("", "configmaps"), ("apps", "deployments")])),
+            ("shop".to_owned(), named(&[("", "configmaps"), (rbac, "rolebindings")])),
+        ]
+        .into(),
+        cluster_wide: named(&[(rbac, "clusterroles")]),
+        namespaces: ["web".to_owned()].into(),
+    };
+    let inventory = "gitfleet-system core/configmaps: get,create,patch,delete,list";
+    let cluster = [
+        "- core/configmaps: list,watch",
+        "- apps/deployments: list,watch",
+        "- rbac.authorization.k8s.io/rolebindings: list,watch",
+        "- rbac.authorization.k8s.io/clusterroles: get,create,patch,delete,list,watch",
+        "- core/namespaces: list,watch",
+        "- core/namespaces/web: get,create,patch,delete",
+        "- core/nodes,pods: list,watch",
+    ];
+    let shop = [
+        "shop core/configmaps: get,create,patch,delete",
+        "shop rbac.authorization.k8s.io/rolebindings: get,create,patch,delete",
+    ];
+    let web = ["web core/configmaps: get,create,patch,delete", "web apps/deployments: get,create,patch,delete"];
+    assert_eq!(lines(&least(&needs, false, true)), [cluster.as_slice(), &[inventory], &shop, &web].concat());
+    let all = [
+        cluster.as_slice(),
+        &["- rbac.authorization.k8s.io/clusterroles: escalate,bind", inventory],
+        &shop,
+        &["shop rbac.authorization.k8s.io/roles: escalate,bind"],
+        &web,
+    ];
+    assert_eq!(lines(&least(&needs, true, true)), all.concat());
+    assert_eq!(lines(&least(&Needs::default(), true, false)), [inventory], "nothing is delivered");
+    for line in lines(&least(&needs, true, true)) {
+        assert!(!line.contains('*'), "{line}");
+    }
 }

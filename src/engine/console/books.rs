@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
+use super::deliveries::Deliveries;
 use super::outbox::Entry;
 use super::story::Story;
 use crate::model::forge::ThreadNumber;
@@ -19,6 +20,9 @@ const PULL: &str = "forge/pull/";
 
 /// How long a heard comment is remembered: longer than a comment may be old when it is first read.
 const HEARD_KEPT: SignedDuration = SignedDuration::from_hours(24 * 30);
+
+/// Comments that are remembered; beyond, the oldest are forgotten. A forgotten one is judged anew, and counts no easier.
+const HEARD_MAX: usize = 20_000;
 
 /// A comment that was dealt with: it is never dealt with again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,6 +40,9 @@ pub struct Heard {
     pub body: Digest,
     /// What came of it, for people.
     pub outcome: String,
+    /// It was no command: it is remembered so that a later change of its text makes it none.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ignored: bool,
     /// The comment whose answer in words is this one's too; absent where there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<u64>,
@@ -65,6 +72,8 @@ pub struct Books {
     pub heard: BTreeMap<u64, Heard>,
     /// Open pull requests.
     pub pulls: BTreeMap<ThreadNumber, Planned>,
+    /// What deliveries told.
+    pub deliveries: Deliveries,
 }
 
 impl Books {
@@ -79,6 +88,7 @@ impl Books {
             stories: load_all::<Story>(store, STORY)?.into_iter().map(|record| record.value).collect(),
             heard: load_all::<Heard>(store, HEARD)?.into_iter().map(|r| (r.value.id, r.value)).collect(),
             pulls: load_all::<Planned>(store, PULL)?.into_iter().map(|r| (r.value.number, r.value)).collect(),
+            deliveries: Deliveries::read(store)?,
         })
     }
 }
@@ -112,7 +122,16 @@ pub fn heard_op(heard: &Heard) -> Result<Op> {
 
 /// Drops comments that were heard so long ago that they would not be taken any more, and returns the deletions.
 pub fn forget_heard(heard: &mut BTreeMap<u64, Heard>, now: Timestamp) -> Vec<Op> {
-    let old: Vec<u64> = heard.values().filter(|h| now.duration_since(h.at) > HEARD_KEPT).map(|h| h.id).collect();
+    let mut by_age: Vec<(Timestamp, u64)> = heard.values().map(|h| (h.at, h.id)).collect();
+    by_age.sort_unstable();
+    let extra = by_age.len().saturating_sub(HEARD_MAX);
+    let is_old = |position, at| position < extra || now.duration_since(at) > HEARD_KEPT;
+    let old: Vec<u64> = by_age
+        .into_iter()
+        .enumerate()
+        .filter(|(position, (at, _))| is_old(*position, *at))
+        .map(|(_, (_, id))| id)
+        .collect();
     let forget = |id| {
         heard.remove(&id);
         Op::Delete { key: format!("{HEARD}{id}"), expected: Expected::Any }

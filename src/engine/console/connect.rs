@@ -84,8 +84,16 @@ pub fn connect(
         poll_interval: configuration.source.poll_interval,
         notify: forge.notify.iter().copied().collect(),
         plans: forge.plans,
-        voice: Voice { short: forge.short_commands, approvers },
+        voice: Voice {
+            short: forge.short_commands,
+            approvers,
+            // GitHub tells whether a comment was changed; elsewhere the delivery of its creation does.
+            comments_count: forge.type_ == ForgeType::Github || forge.webhook_secret_file.is_some(),
+            // Gitea takes no approving review of what is merged.
+            reviews_count: forge.type_ == ForgeType::Github,
+        },
         approvers: approvals.approvers.clone(),
+        parts: approvals.parts.iter().map(|part| (*part).into()).collect(),
         mask: mask_key(store)?,
         fetches: configuration.source.local().is_none(),
     };

@@ -1,37 +1,33 @@
 //! Listens to comments: reads them, finds out about their authors, and hands commands to the hall.
 
-use std::collections::BTreeSet;
-
 use jiff::{SignedDuration, Timestamp};
-use sha2::{Digest as _, Sha256};
 use tokio::sync::oneshot;
 
 use super::Console;
 use super::books::{self, Heard};
+use super::origin::{Origin, origin};
 use super::outbox::{Saying, Slot};
 use super::story::Story;
-use super::weigh::{Answer, Meaning, Verdict, meaning, verdict};
+use super::weigh::{Answer, Meaning, Verdict, is_old, meaning, verdict};
 use super::words::EDIT_PAUSE;
-use crate::forge::Error;
+use crate::forge::webhook::text_digest;
 use crate::http::Instruction;
-use crate::model::chat::ChatCommand;
+use crate::model::chat::{ChatCommand, ChatVerb};
 use crate::model::commands::{Command, Person, Refusal, Verb};
-use crate::model::forge::{Comment, Credentials, ForgeUser, Permission, Reaction, ThreadNumber};
-use crate::model::id::Digest;
-use crate::model::runs::Surface;
+use crate::model::forge::{Comment, Reaction, ThreadNumber};
 
 /// Answers in words within an hour, in one conversation: machines that answer each other must come to an end.
-const ANSWERS_MAX: usize = 10;
+pub(super) const ANSWERS_MAX: usize = 10;
 /// The time in which they are counted, and in which one person gets one answer, which is edited.
 const ANSWERS_WITHIN: SignedDuration = SignedDuration::from_hours(1);
-/// Teams one strategy may name and be asked about.
-const TEAMS_MAX: usize = 10;
+/// How long the delivery of a comment's creation may take: hosts queue them, and polling may be faster.
+const DELIVERY_PATIENCE: SignedDuration = SignedDuration::from_secs(30);
 
 /// Comments within that time, in one conversation, that get signs: each sign is a call, and goes before everything else.
 const SIGNS_MAX: usize = 100;
 
 fn is_recent(heard: &Heard, thread: ThreadNumber, now: Timestamp) -> bool {
-    heard.thread == thread && now.duration_since(heard.at) < ANSWERS_WITHIN
+    !heard.ignored && heard.thread == thread && now.duration_since(heard.at) < ANSWERS_WITHIN
 }
 
 /// What became of a comment.
@@ -49,10 +45,42 @@ impl Meaning {
     }
 }
 
+/// Why a changed comment commands nothing.
+const EDITED: &str = "a comment that was edited is not carried out; write the command in a new one";
+
+/// Whether a command counts as its author's.
+enum Vouched {
+    /// It does.
+    Own,
+    /// The delivery of its creation may still come.
+    NotYet,
+    /// It does not.
+    Refused(Answer),
+}
+
+/// Says what to do instead of a command that nobody vouches for.
+fn unknown_words(is_hooked: bool, asks_approval: bool) -> &'static str {
+    match (is_hooked, asks_approval) {
+        (true, _) => {
+            "nobody vouches that this text is its author's: the webhook did not tell of the comment when it was written; write \
+             the command again, in a new comment"
+        }
+        (false, true) => {
+            "nobody vouches that this text is its author's: this host does not tell us whether a comment was changed, and no \
+             webhook told of it; react with 🚀 to the comment that asks for the approval instead"
+        }
+        (false, false) => {
+            "nobody vouches that this text is its author's: this host does not tell us whether a comment was changed, and no \
+             webhook told of it; use the command line, or have a webhook connected (gitfleet forge setup)"
+        }
+    }
+}
+
 impl Console {
     /// Reads one comment that a hint named.
     pub(super) async fn read_comment(&mut self, thread: ThreadNumber, id: u64) {
-        if self.heard.contains_key(&id) {
+        if self.heard.get(&id).is_some_and(|heard| !heard.ignored) {
+            self.awaited.remove(&id);
             return;
         }
         match self.doors.forge.comment(id).await {
@@ -60,11 +88,13 @@ impl Console {
                 (self.read_failures, self.read_after) = (0, None);
                 // What was deleted is nobody's word any more. Where it stands is the host's word, and not the hint's: whoever has
                 // the webhook's secret must not move a word from one conversation to another.
-                if let Some(comment) = comment.filter(|comment| comment.thread == thread) {
-                    self.hear(thread, &comment).await;
+                match comment.filter(|comment| comment.thread == thread) {
+                    Some(comment) => self.hear(thread, &comment).await,
+                    None => drop(self.awaited.remove(&id)),
                 }
             }
             Err(error) => {
+                self.awaited.remove(&id);
                 let _ = self.read::<()>(Err(error));
                 // The others get their turn: one comment that cannot be read silences nobody else.
                 self.to_list.insert(thread);
@@ -78,9 +108,13 @@ impl Console {
         let Some(mut comments) = self.read(self.doors.forge.comments(thread, since).await) else { return };
         let newest = comments.iter().map(|comment| comment.updated_at).max();
         comments.sort_by_key(|comment| comment.id);
-        comments.retain(|comment| !self.heard.contains_key(&comment.id));
+        comments.retain(|comment| self.heard.get(&comment.id).is_none_or(|heard| heard.ignored));
         for comment in comments {
             self.hear(thread, &comment).await;
+        }
+        if self.awaited.values().any(|(of, _)| *of == thread) {
+            // A life that begins now must find them again.
+            return;
         }
         let commit = self.stories.told_in(thread).map(|story| story.commit.clone());
         if let (Some(newest), Some(commit)) = (newest.filter(|newest| since.is_none_or(|at| at < *newest)), commit)
@@ -94,24 +128,76 @@ impl Console {
     async fn hear(&mut self, thread: ThreadNumber, comment: &Comment) {
         let Some(me) = self.me.clone() else { return };
         let now = self.now();
+        let body = text_digest(&comment.body);
+        let was_ignored = self.heard.get(&comment.id).map(|heard| heard.body == body);
+        if was_ignored == Some(true) {
+            return;
+        }
+        let mut ignored = false;
         let dealt = match verdict(comment, &me, self.settings.voice.short, now) {
-            // Nothing is kept of what concerns nobody: it is as quickly told again.
-            Verdict::Ignore(_) => return,
+            // What was no command when it was heard is none now, and need not be told again. Our own words and old ones never are.
+            Verdict::Ignore(_) if was_ignored.is_some() || comment.author.id == me.id || is_old(comment, now) => return,
+            Verdict::Ignore(why) => {
+                ignored = true;
+                Dealt { outcome: why.to_owned(), answer: None }
+            }
+            _ if was_ignored.is_some() => self.answer(thread, comment, &Answer::of(EDITED), now),
             Verdict::Answer(answer) => self.answer(thread, comment, &answer, now),
-            Verdict::Commands(commands) => self.commands(thread, comment, &commands, now).await,
+            Verdict::Commands(commands) => match self.vouch(thread, comment, &commands, now).await {
+                Vouched::Own => self.commands(thread, comment, &commands, now).await,
+                Vouched::Refused(answer) => self.answer(thread, comment, &answer, now),
+                Vouched::NotYet => return,
+            },
         };
-        let heard = Heard {
-            id: comment.id,
-            thread,
-            author: comment.author.id,
-            at: now,
-            body: Digest::new(format!("{:x}", Sha256::digest(&comment.body))),
-            outcome: dealt.outcome,
-            answer: dealt.answer,
-        };
-        tracing::info!(thread, person = comment.author.login, outcome = heard.outcome, "comment dealt with");
+        let (id, author) = (comment.id, comment.author.id);
+        let (outcome, answer) = (dealt.outcome, dealt.answer);
+        let heard = Heard { id, thread, author, at: now, body, outcome, ignored, answer };
+        if !ignored {
+            tracing::info!(thread, person = comment.author.login, outcome = heard.outcome, "comment dealt with");
+        }
         self.write(vec![books::heard_op(&heard)]).await;
         self.heard.insert(heard.id, heard);
+        self.awaited.remove(&id);
+        self.deliveries.drop_comment(id);
+    }
+
+    /// Finds out whether commands stand in a text that is known to be its author's. Showing things and stopping need no proof:
+    /// whoever could forge that may do it in their own name.
+    async fn vouch(
+        &mut self,
+        thread: ThreadNumber,
+        comment: &Comment,
+        chats: &[ChatCommand],
+        now: Timestamp,
+    ) -> Vouched {
+        if chats.iter().all(|chat| matches!(chat.verb, ChatVerb::Status | ChatVerb::Help | ChatVerb::Pause)) {
+            return Vouched::Own;
+        }
+        let history = match self.doors.forge.history(comment).await {
+            Ok(history) => history,
+            Err(error) => {
+                let person = &comment.author.login;
+                tracing::warn!(person, reason = %error, "a command is refused: who wrote it cannot be looked up");
+                return Vouched::Refused(Answer::of(
+                    "whether somebody changed this comment could not be looked up, so nothing was done; write the command \
+                     again in a moment",
+                ));
+            }
+        };
+        let delivered = self.deliveries.comment(comment.id).map(|delivered| (delivered.thread, &delivered.said));
+        match origin(comment, delivered, history) {
+            Origin::Own => Vouched::Own,
+            Origin::Changed => Vouched::Refused(Answer::of(EDITED)),
+            Origin::Unknown => {
+                let hooked = self.doors.hints.is_some();
+                let (_, until) = *self.awaited.entry(comment.id).or_insert((thread, now + DELIVERY_PATIENCE));
+                if hooked && now < until {
+                    return Vouched::NotYet;
+                }
+                let asks = chats.iter().any(|chat| chat.verb == ChatVerb::Approve);
+                Vouched::Refused(Answer::of(unknown_words(hooked && self.hooked_at.is_some(), asks)))
+            }
+        }
     }
 
     /// Carries out the commands of a comment: all of them, or none.
@@ -124,7 +210,7 @@ impl Console {
     ) -> Dealt {
         let Some(story) = self.stories.told_in(thread).cloned() else {
             if self.pulls.is_open(thread) {
-                let asks = chats.iter().all(|chat| chat.verb == crate::model::chat::ChatVerb::Status);
+                let asks = chats.iter().all(|chat| chat.verb == ChatVerb::Status);
                 if asks {
                     self.pulls.again(thread, now);
                     self.react(comment, Reaction::Rocket, now);
@@ -149,7 +235,10 @@ impl Console {
         let commands: Vec<&Command> = meant.iter().filter_map(Meaning::command).collect();
         let mut done = Vec::new();
         if !commands.is_empty() {
-            let person = match self.person(&story, comment, commands.iter().any(|c| c.verb == Verb::Approve)).await {
+            let person = match self
+                .person(&story, &comment.author, &comment.url, commands.iter().any(|c| c.verb == Verb::Approve))
+                .await
+            {
                 Ok(person) => person,
                 Err(answer) => return self.answer(thread, comment, &answer, now),
             };
@@ -188,7 +277,7 @@ impl Console {
         }
     }
 
-    async fn instruct(&self, command: Command, person: Person) -> Result<String, Refusal> {
+    pub(super) async fn instruct(&self, command: Command, person: Person) -> Result<String, Refusal> {
         let (reply, answer) = oneshot::channel();
         let gone = || Refusal {
             reason: crate::model::commands::RefusalReason::NotPossible,
@@ -196,65 +285,6 @@ impl Console {
         };
         self.doors.instructions.send(Instruction { command, person, reply }).map_err(|_| gone())?;
         answer.await.map_err(|_| gone())?.map(|done| done.message)
-    }
-
-    /// Finds out about the author, now: what they may do, which teams they are in, whether the change is their own. What cannot
-    /// be found out counts as no.
-    async fn person(&self, story: &Story, comment: &Comment, judges: bool) -> Result<Person, Answer> {
-        let author = &comment.author;
-        let cannot = |what: &str, error: &Error| {
-            tracing::warn!(person = author.login, reason = %error, "a command is refused, because {what} cannot be looked up");
-            Answer::of(format!(
-                "{what} could not be looked up, so nothing was done; write the command again in a moment"
-            ))
-        };
-        let forge = &self.doors.forge;
-        let permission = match forge.permission(&author.login).await {
-            // Where approvers are named, our account need not be one that may ask. Nobody has a permission then.
-            Err(Error::Forbidden { .. }) if !self.settings.approvers.is_empty() => Permission::None,
-            answer => answer.map_err(|error| cannot("what you may do here", &error))?,
-        };
-        let mut teams = BTreeSet::new();
-        for team in self.teams(story) {
-            // Who cannot be asked about is in no team: other words may still let them.
-            match forge.is_team_member(&team, &author.login).await {
-                Ok(true) => drop(teams.insert(team)),
-                Ok(false) => {}
-                Err(error) => tracing::warn!(team, reason = %error, "who is in a team cannot be looked up"),
-            }
-        }
-        let mut took_part = None;
-        if judges {
-            for number in self.stories.carried(story) {
-                let pull = forge.pull(number).await.map_err(|error| cannot("who made this change", &error))?;
-                let Some(pull) = pull else {
-                    return Err(cannot("who made this change", &Self::unknown("pull request")));
-                };
-                if self.branch.as_ref().is_some_and(|branch| pull.base != *branch) {
-                    return Err(Answer::of(format!(
-                        "this pull request goes into {}, which is not rolled out",
-                        pull.base
-                    )));
-                }
-                let merger = pull.merged.and_then(|merge| merge.by);
-                let is_author = |user: &ForgeUser| user.id == author.id;
-                if is_author(&pull.author) {
-                    took_part = Some(format!("opened #{number}"));
-                } else if merger.as_ref().is_some_and(is_author) {
-                    took_part = took_part.or_else(|| Some(format!("merged #{number}")));
-                }
-            }
-        }
-        let credentials = Credentials { id: author.id, permission, teams, took_part, comment: comment.url.clone() };
-        Ok(Person { name: author.login.clone(), surface: Surface::Comment, credentials: Some(credentials) })
-    }
-
-    /// Returns the teams that are named as approvers, by the configuration or by a strategy whose gate waits.
-    fn teams(&self, story: &Story) -> BTreeSet<String> {
-        let narrowed = story.gates().filter_map(|(_, _, gate)| gate.approvers.as_deref());
-        let entries = narrowed.flat_map(|all| all.split(',')).chain(self.settings.approvers.iter().map(String::as_str));
-        let teams = entries.filter_map(|entry| entry.trim().strip_prefix("team:"));
-        teams.map(str::to_owned).collect::<BTreeSet<_>>().into_iter().take(TEAMS_MAX).collect()
     }
 
     fn react(&mut self, comment: &Comment, reaction: Reaction, now: Timestamp) {

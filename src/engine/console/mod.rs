@@ -12,15 +12,15 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio::task::JoinHandle;
 
 use super::clock;
 use super::follow::Request;
+use super::persist::write_batch;
 use super::plan::Basis;
 use crate::config::{Notify, Plans};
-use crate::forge::{Error, Forge};
+use crate::forge::Forge;
 use crate::http::Instruction;
-use crate::model::forge::{ForgeEvent, ForgeUser, ThreadNumber};
+use crate::model::forge::{ForgeEvent, ForgeUser, Part, Pushed, ThreadNumber};
 use crate::model::id::CommitId;
 use crate::model::records::SourceRecord;
 use crate::report::console::words::Voice;
@@ -29,12 +29,18 @@ use crate::store::Store;
 
 mod books;
 mod connect;
+mod deliveries;
 mod listen;
+mod look;
+pub mod origin;
 pub mod outbox;
+mod person;
 mod pulls;
 mod send;
 pub mod story;
+mod task;
 mod threads;
+mod votes;
 mod weigh;
 mod words;
 
@@ -43,9 +49,11 @@ mod tests;
 
 use books::{Books, Heard};
 pub use connect::{Error as ConnectError, connect, forge_settings, kind};
+use deliveries::Deliveries;
 use outbox::{Next, Outbox};
 use pulls::Pulls;
 use story::{Stories, Told};
+pub use task::ConsoleTask;
 
 /// The longest the task sleeps where nothing is due.
 const FAR: SignedDuration = SignedDuration::from_hours(1);
@@ -81,6 +89,8 @@ pub struct Settings {
     pub voice: Voice,
     /// Who may approve by the configuration: its teams are asked about.
     pub approvers: Vec<String>,
+    /// What counts as a part in a change: who had one does not approve it.
+    pub parts: BTreeSet<Part>,
     /// What marks hidden values in plans.
     pub mask: MaskKey,
     /// Pull requests can be fetched from the source.
@@ -119,46 +129,6 @@ enum Message {
     Finish(oneshot::Sender<()>),
 }
 
-/// The running task; ends when dropped.
-pub struct ConsoleTask {
-    messages: mpsc::UnboundedSender<Message>,
-    task: JoinHandle<()>,
-}
-
-impl Drop for ConsoleTask {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
-
-impl ConsoleTask {
-    /// Starts the task.
-    ///
-    /// # Errors
-    /// Its records cannot be read.
-    pub fn start(settings: Settings, doors: Doors) -> crate::store::Result<Self> {
-        let books = Books::read(doors.store.as_ref())?;
-        let (messages, inbox) = mpsc::unbounded_channel();
-        let console = Console::begin(settings, doors, books, inbox, clock::now);
-        Ok(Self { messages, task: tokio::spawn(console.run()) })
-    }
-
-    /// Tells it something.
-    pub fn tell(&self, news: News) {
-        // It ends only with us.
-        drop(self.messages.send(Message::News(news)));
-    }
-
-    /// Waits until nothing is left to say, or so long.
-    pub async fn finish(&self, patience: Duration) {
-        let (done, finished) = oneshot::channel();
-        drop(self.messages.send(Message::Finish(done)));
-        if tokio::time::timeout(patience, finished).await.is_err() {
-            tracing::warn!("the forge was not told everything; the next start goes on");
-        }
-    }
-}
-
 struct Console {
     /// Reads the time.
     clock: fn() -> Timestamp,
@@ -169,6 +139,9 @@ struct Console {
     stories: Stories,
     pulls: Pulls,
     heard: BTreeMap<u64, Heard>,
+    deliveries: Deliveries,
+    /// Commands nobody vouches for yet, with their conversations, and until when the delivery of their creation may come.
+    awaited: BTreeMap<u64, (ThreadNumber, Timestamp)>,
     /// Comments to be read, with their conversations.
     to_read: VecDeque<(ThreadNumber, u64)>,
     /// Who we are, once the forge said.
@@ -186,6 +159,8 @@ struct Console {
     hooked_at: Option<Timestamp>,
     /// Conversations whose comments are to be listed.
     to_list: BTreeSet<ThreadNumber>,
+    /// Stories whose reactions and reviews are to be read.
+    to_count: BTreeSet<CommitId>,
     /// When what nobody asks for any more is forgotten next.
     tidy_at: Timestamp,
     /// Stories whose thread is to be looked for, and when.
@@ -225,6 +200,8 @@ impl Console {
             outbox,
             stories,
             heard: books.heard,
+            deliveries: books.deliveries,
+            awaited: BTreeMap::new(),
             to_read: VecDeque::new(),
             me: None,
             branch: None,
@@ -234,6 +211,7 @@ impl Console {
             look_at: now,
             hooked_at: None,
             to_list: BTreeSet::new(),
+            to_count: BTreeSet::new(),
             tidy_at: now,
             to_find,
             finishing: None,
@@ -243,7 +221,7 @@ impl Console {
 
     /// # Cancel safety
     /// May be dropped at any point: what was begun is written down before, and the next life asks what came of it.
-    async fn run(mut self) {
+    async fn run(&mut self) {
         loop {
             if self.turn().await {
                 continue;
@@ -259,6 +237,12 @@ impl Console {
                 () = tokio::time::sleep(pause) => {}
             }
         }
+    }
+
+    /// Begins anew with what is written down; only what is not told again is kept of the life before.
+    fn begin_again(self, books: Books) -> Self {
+        let Self { settings, doors, inbox, clock, accepted, finishing, .. } = self;
+        Self { accepted, finishing, ..Self::begin(settings, doors, books, inbox, clock) }
     }
 
     fn now(&self) -> Timestamp {
@@ -304,23 +288,38 @@ impl Console {
         }
     }
 
-    /// Takes in a hint: what happened is read later, and not taken from it.
+    /// Takes in a hint: what happened is read later. What cannot be read later is noted.
     fn hint(&mut self, event: ForgeEvent) {
         let now = self.now();
         self.hooked_at = Some(now);
         match event {
-            ForgeEvent::Push { branch } => {
+            ForgeEvent::Push { branch, pushed } => {
+                self.note_push(pushed, now);
                 if self.branch.as_ref().is_none_or(|followed| *followed == branch) {
                     // Without its thread the source is not followed any more, which is told elsewhere.
                     drop(self.doors.requests.send(Request::Poll));
                 }
             }
-            ForgeEvent::PullRequest { number } => self.pulls.look_at(number),
-            ForgeEvent::Comment { thread, id } => {
+            ForgeEvent::PullRequest { number, pushed } => {
+                self.note_push(pushed, now);
+                self.pulls.look_at(number);
+            }
+            // Each of our own edits comes back as news.
+            ForgeEvent::Comment { id, said: None, .. } if self.outbox.is_own(id) => {}
+            ForgeEvent::Comment { thread, id, said } => {
+                if let Some(said) = said.filter(|_| !self.heard.contains_key(&id)) {
+                    self.deliveries.take_comment(thread, id, said, now);
+                }
                 if self.to_read.len() < HINTS_MAX && !self.to_read.contains(&(thread, id)) {
                     self.to_read.push_back((thread, id));
                 }
             }
+        }
+    }
+
+    fn note_push(&mut self, pushed: Option<Pushed>, now: Timestamp) {
+        if let Some(pushed) = pushed {
+            self.deliveries.take_push(pushed, now);
         }
     }
 
@@ -334,6 +333,7 @@ impl Console {
         if self.tidy_at <= now {
             self.tidy_at = now + TIDY_EVERY;
             self.tidy(now);
+            self.deliveries.forget(now);
         }
         let mut ops = Vec::new();
         for (commit, story) in self.stories.take_changed() {
@@ -344,6 +344,7 @@ impl Console {
         }
         ops.extend(self.outbox.take_changed().iter().map(|(slot, entry)| books::outbox_op(slot, entry.as_ref())));
         ops.extend(self.pulls.take_changed().iter().map(|(number, pull)| books::pull_op(*number, pull.as_ref())));
+        ops.extend(self.deliveries.take_changed());
         ops.extend(books::forget_heard(&mut self.heard, now).into_iter().map(Ok));
         self.write(ops).await;
     }
@@ -363,7 +364,7 @@ impl Console {
         let mut delays = clock::delays(Duration::from_secs(1), Duration::from_secs(30));
         loop {
             let (store, ops) = (Arc::clone(&self.doors.store), known.clone());
-            match tokio::task::spawn_blocking(move || store.batch(ops)).await.expect("writing does not panic") {
+            match write_batch(store, ops).await {
                 Ok(_) => return,
                 Err(error) => {
                     tracing::error!(%error, "what is said on the forge cannot be written down; trying again");
@@ -392,6 +393,11 @@ impl Console {
             self.read_comment(thread, id).await;
             return true;
         }
+        if let Some((id, (thread, _))) = self.awaited.iter().find(|(_, (_, until))| *until <= now) {
+            let (thread, id) = (*thread, *id);
+            self.read_comment(thread, id).await;
+            return true;
+        }
         if let Some((commit, _)) = self.to_find.iter().find(|(_, at)| **at <= now) {
             let commit = commit.clone();
             // Where it cannot be found out, such as on a host without issues, the others get their turn first.
@@ -405,6 +411,10 @@ impl Console {
         }
         if let Some(thread) = self.to_list.pop_first() {
             self.list_comments(thread).await;
+            return true;
+        }
+        if let Some(commit) = self.to_count.pop_first() {
+            self.count_votes(&commit).await;
             return true;
         }
         self.pulls_act(now).await
@@ -423,8 +433,10 @@ impl Console {
         };
         // Nothing can be planned before the commit in force is known.
         let pulls = self.pulls.next_wake().filter(|_| self.accepted.is_some());
-        let read = self.to_find.values().copied().chain([self.look_at]).chain(pulls).min();
-        let has_reading = !self.to_read.is_empty() || !self.to_list.is_empty() || self.me.is_none();
+        let awaited = self.awaited.values().map(|(_, until)| *until);
+        let read = self.to_find.values().copied().chain([self.look_at]).chain(pulls).chain(awaited).min();
+        let has_reading =
+            !self.to_read.is_empty() || !self.to_list.is_empty() || !self.to_count.is_empty() || self.me.is_none();
         let read = read.filter(|_| !has_reading).or(Some(now));
         // What failed is not tried again before its pause is over.
         let read = read.max(self.read_after);
@@ -434,66 +446,5 @@ impl Console {
     /// Tells whether nothing is left to be said that can be said now.
     fn is_done(&self) -> bool {
         self.outbox.waiting() == 0 && self.to_find.is_empty() && !self.pulls.is_busy()
-    }
-
-    /// Asks who we are, which repository it is and which branch is followed.
-    async fn introduce(&mut self) -> bool {
-        if let Some(id) = self.read(self.doors.forge.repository_id().await)
-            && let Some(me) = self.read(self.doors.forge.whoami().await)
-        {
-            self.doors.repository.send_replace(Some(id));
-            tracing::info!(account = me.login, "talking with the forge");
-            self.me = Some(me);
-        }
-        true
-    }
-
-    /// Looks for news that no webhook brought.
-    async fn look(&mut self, now: Timestamp) {
-        let hooked = self.hooked_at.is_some_and(|at| now.duration_since(at) < HOOKED_FOR);
-        let pause = if hooked {
-            (self.settings.poll_interval * HOOKED_POLL_FACTOR).min(HOOKED_POLL_MAX).max(self.settings.poll_interval)
-        } else {
-            self.settings.poll_interval
-        };
-        self.look_at = now + SignedDuration::try_from(pause).unwrap_or(FAR);
-        self.to_list.extend(self.spoken_in());
-        self.list_pulls().await;
-    }
-
-    /// Takes in what came of a read. A failure is logged and pauses all reading.
-    fn read<T>(&mut self, answer: crate::forge::Result<T>) -> Option<T> {
-        match answer {
-            Ok(value) => {
-                (self.read_failures, self.read_after) = (0, None);
-                Some(value)
-            }
-            Err(error) => {
-                let now = self.now();
-                self.read_failures += 1;
-                let pause = READ_RETRY_FIRST.saturating_mul(1 << self.read_failures.min(10).saturating_sub(1));
-                let pause = match &error {
-                    Error::RateLimited { wait, .. } => SignedDuration::try_from(*wait).unwrap_or(READ_RETRY_MAX),
-                    _ => pause.min(READ_RETRY_MAX),
-                };
-                self.read_after = now.checked_add(pause).ok();
-                // The pause that a host wants is from all calls.
-                if let (Error::RateLimited { .. }, Some(at)) = (&error, self.read_after) {
-                    self.outbox.pause_until(at);
-                }
-                self.warn(&error, now);
-                None
-            }
-        }
-    }
-
-    /// Logs a failure, a lasting one once an hour.
-    fn warn(&mut self, error: &Error, now: Timestamp) {
-        let words = error.to_string();
-        self.said.retain(|_, at| now.duration_since(*at) < SignedDuration::from_hours(1));
-        if let std::collections::btree_map::Entry::Vacant(entry) = self.said.entry(words) {
-            tracing::warn!(reason = entry.key(), "the forge cannot be talked with; trying again");
-            entry.insert(now);
-        }
     }
 }

@@ -201,6 +201,11 @@ impl Outbox {
         self.entries.get(slot)
     }
 
+    /// Tells whether a comment is known to be one of ours.
+    pub fn is_own(&self, comment: u64) -> bool {
+        self.entries.values().any(|entry| entry.comment == Some(comment))
+    }
+
     /// Returns how many things wait to be said.
     pub fn waiting(&self) -> usize {
         self.entries.values().filter(|entry| entry.wanted.is_some()).count()

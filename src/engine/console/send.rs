@@ -1,9 +1,13 @@
 //! Carries out what is due to be said: one call, or one look and one call where nobody knows what came of the last.
 
+use std::collections::BTreeMap;
+
 use jiff::{SignedDuration, Timestamp};
 
 use super::Console;
+use super::origin::shown_digest;
 use super::outbox::{Outcome, Saying, Slot, Write, says_already};
+use super::story::Asked;
 use crate::forge::{Error, Result};
 use crate::model::forge::{Comment, ThreadNumber};
 use crate::model::id::CommitId;
@@ -22,7 +26,7 @@ impl Console {
                 let text = format!("{}{body}", marker(id, write.sequence));
                 match self.put_comment(&write, id, *thread, &text).await {
                     Ok(Some(comment)) => {
-                        self.note_comment(id, &comment);
+                        self.note_comment(id, &comment, &text);
                         Outcome::Stands { comment: Some(comment.id) }
                     }
                     Ok(None) => Outcome::Gone,
@@ -63,7 +67,11 @@ impl Console {
         if write.unsure
             && let Some(found) = self.find_comment(id, thread).await?
         {
-            return forge.update_comment(found.id, text).await;
+            // A host's answer to an edit may still have the time from before it.
+            return match forge.update_comment(found.id, text).await? {
+                Some(updated) => forge.comment(updated.id).await,
+                None => Ok(None),
+            };
         }
         forge.create_comment(thread, text).await.map(Some)
     }
@@ -84,13 +92,38 @@ impl Console {
     }
 
     /// Notes what a comment of ours shows, and since when, by the forge's clock.
-    fn note_comment(&mut self, id: &str, comment: &Comment) {
+    fn note_comment(&mut self, id: &str, comment: &Comment, text: &str) {
+        self.note_asked(id, comment, text);
         let told = self.stories.iter().find(|story| self.rollout_slot(&story.commit) == id);
         let Some(commit) = told.map(|story| story.commit.clone()) else { return };
         let now: Timestamp = comment.updated_at;
         if let Some(story) = self.stories.get_mut(&commit) {
             story.note_shown(now);
             story.url = Some(comment.url.clone());
+        }
+    }
+
+    /// Notes that a comment of ours asks for a gate's approval, and what it says.
+    fn note_asked(&mut self, id: &str, comment: &Comment, text: &str) {
+        let asks = self.stories.iter().find_map(|story| {
+            let mut gates = story.gates();
+            let (key, _, gate) = gates.find(|(key, _, gate)| self.gate_slot(&story.commit, key, gate) == id)?;
+            let asked = Asked {
+                placement: key.clone(),
+                stage: gate.stage.clone(),
+                digest: gate.digest.clone(),
+                since: gate.since,
+                comment: comment.id,
+                text: shown_digest(text),
+                at: comment.updated_at,
+                heard: BTreeMap::new(),
+            };
+            Some((story.commit.clone(), asked))
+        });
+        if let Some((commit, asked)) = asks
+            && let Some(story) = self.stories.get_mut(&commit)
+        {
+            story.note_asked(asked);
         }
     }
 

@@ -69,6 +69,36 @@ impl Shown {
     }
 }
 
+/// A comment of ours that asks for the approval of one gate: a reaction to it, or a review after it, is about this gate alone.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Asked {
+    /// The placement.
+    pub placement: PlacementKey,
+    /// The stage, or `deletion`.
+    pub stage: String,
+    /// What an approval is an approval of.
+    pub digest: Digest,
+    /// Since when the gate waits, by our clock.
+    pub since: Timestamp,
+    /// The comment.
+    pub comment: u64,
+    /// SHA-256 of its text as we wrote it.
+    pub text: Digest,
+    /// When it was written, by the forge's clock.
+    pub at: Timestamp,
+    /// Accounts whose reaction was dealt with, and when it was given: one that is given anew counts anew.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub heard: BTreeMap<u64, Timestamp>,
+}
+
+impl Asked {
+    /// Tells whether this is what a gate of a placement asks for now.
+    pub fn is_of(&self, placement: &PlacementKey, gate: &GateProgress) -> bool {
+        (&self.placement, &self.stage, &self.digest, self.since) == (placement, &gate.stage, &gate.digest, gate.since)
+    }
+}
+
 /// A commit and what became of it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -101,6 +131,12 @@ pub struct Story {
     /// What was shown.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shown: Vec<Shown>,
+    /// Comments that ask for approvals of what waits.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub asked: Vec<Asked>,
+    /// Reviews that were dealt with.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub reviewed: BTreeSet<u64>,
     /// The page of the comment it is told in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
@@ -128,6 +164,8 @@ impl Story {
             lookups: 0,
             began_at: now,
             shown: Vec::new(),
+            asked: Vec::new(),
+            reviewed: BTreeSet::new(),
             url: None,
             help: false,
             read_until: BTreeMap::new(),
@@ -154,6 +192,14 @@ impl Story {
             let is_it = |known: &Shown| known.placement == *placement && known.is_of(gate);
             !self.shown.iter().any(is_it)
         })
+    }
+
+    /// Notes the comment that asks for a gate's approval, and forgets those of gates that wait no more.
+    pub fn note_asked(&mut self, asked: Asked) {
+        let waiting: Vec<(PlacementKey, GateProgress)> =
+            self.gates().map(|(key, _, gate)| (key.clone(), gate.clone())).collect();
+        self.asked.retain(|known| waiting.iter().any(|(key, gate)| known.is_of(key, gate) && !asked.is_of(key, gate)));
+        self.asked.push(asked);
     }
 
     /// Notes that what the gates ask for could be seen from `from` on, by the forge's clock.

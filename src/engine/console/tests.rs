@@ -1,6 +1,8 @@
 //! The console with the real core, a fake forge with real state, and time that is handed in.
 
+mod forged;
 mod gates;
 mod outages;
 mod sayings;
+mod votes;
 mod world;

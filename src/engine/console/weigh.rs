@@ -50,6 +50,11 @@ pub enum Verdict {
     Commands(Vec<ChatCommand>),
 }
 
+/// Tells whether a comment is too old to command anything.
+pub fn is_old(comment: &Comment, now: Timestamp) -> bool {
+    now.duration_since(comment.created_at) > COMMENT_AGE_MAX
+}
+
 /// Says what a comment is, before anybody is asked about its author.
 pub fn verdict(comment: &Comment, me: &ForgeUser, short: bool, now: Timestamp) -> Verdict {
     if comment.author.id == me.id {
@@ -58,7 +63,7 @@ pub fn verdict(comment: &Comment, me: &ForgeUser, short: bool, now: Timestamp) -
     if comment.author.is_bot || comment.via_app {
         return Verdict::Ignore("a machine wrote it");
     }
-    if now.duration_since(comment.created_at) > COMMENT_AGE_MAX {
+    if is_old(comment, now) {
         return Verdict::Ignore("it is too old");
     }
     match parse(&comment.body, &me.login, short) {
@@ -193,11 +198,13 @@ fn gates(
     let line = |(key, _, gate): &(&PlacementKey, &Progress, &GateProgress)| line(story, key, gate, verb);
     let instead = |why: String| Err(Answer { lines: waiting.iter().map(line).collect(), ..Answer::of(why) });
     let of_stage: Vec<_> = match &chat.stage {
-        None if chat.all => waiting.clone(),
+        // Whoever means deletions says so.
+        None if chat.all => waiting.iter().filter(|(_, _, gate)| gate.stage != DELETION_GATE).copied().collect(),
         None => return instead(format!("{verb} needs a stage; what waits:")),
         Some(stage) => waiting.iter().filter(|(_, _, gate)| gate.stage == *stage).copied().collect(),
     };
     match (of_stage.len(), &chat.stage) {
+        (0, None) => return instead(format!("only deletions wait, and they have to be named to {verb}; what waits:")),
         (0, Some(stage)) => return instead(format!("stage {stage} waits for nobody; what waits:")),
         (2.., Some(stage)) if !chat.all => {
             return instead(format!("stage {stage} waits in more than one placement; write one of these:"));

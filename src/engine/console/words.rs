@@ -12,9 +12,9 @@ use super::story::{Story, Trouble};
 use super::weigh::Answer;
 use crate::config::Notify;
 use crate::model::forge::{CommitStatus, StatusState, ThreadNumber};
-use crate::model::id::CommitId;
-use crate::model::progress::{Progress, ProgressState};
-use crate::report::console::notice::{notice, to_copy};
+use crate::model::id::{CommitId, PlacementKey};
+use crate::model::progress::GateProgress;
+use crate::report::console::notice::{Need, needs, notice, to_copy};
 use crate::report::console::reply;
 use crate::report::console::rollout::{RolloutStory, marker, rollout_comment};
 use crate::report::console::safe::{code, prose};
@@ -143,22 +143,35 @@ impl Console {
     fn tell_needs(&mut self, story: &Story, thread: ThreadNumber, now: Timestamp) {
         let many = story.placements.len() > 1;
         for progress in story.placements.values() {
-            let Some((kind, what)) = need(progress) else { continue };
-            if !self.settings.notify.contains(&kind) {
-                continue;
-            }
-            // The line to copy is refused as long as the story's comment does not show what it is about.
-            if kind == Notify::Approval && story.has_unshown() {
-                continue;
-            }
-            let Some(body) = notice(&story.commit, progress, many, &self.settings.voice) else { continue };
-            let key = progress.placement.to_string();
-            let slot = Slot::Comment { id: self.mark(&["notice", story.commit.as_str(), &key, &what]) };
-            // Once for each need: what it says later is said in the story's comment.
-            if self.outbox.entry(&slot).is_none() {
-                self.outbox.say(slot, Saying::Comment { thread, body }, now);
+            let waits = needs(progress).iter().any(|need| matches!(need, Need::Gate { .. }));
+            for need in needs(progress) {
+                let id = match need {
+                    // The line to copy is refused as long as the story's comment does not show what it is about.
+                    Need::Gate { .. } if story.has_unshown() => continue,
+                    Need::Gate { gate, .. } if self.settings.notify.contains(&Notify::Approval) => {
+                        self.gate_slot(&story.commit, &progress.placement, gate)
+                    }
+                    // Whoever is asked for an approval sees the failure, too.
+                    Need::Failure { .. } if self.settings.notify.contains(&Notify::Failure) && !waits => {
+                        let what = format!("failed {}", progress.run.as_deref().unwrap_or_default());
+                        self.mark(&["notice", story.commit.as_str(), &progress.placement.to_string(), &what])
+                    }
+                    _ => continue,
+                };
+                // Once for each need: what it says later is said in the story's comment.
+                let slot = Slot::Comment { id };
+                if self.outbox.entry(&slot).is_none() {
+                    let body = notice(&story.commit, progress, need, many, &self.settings.voice);
+                    self.outbox.say(slot, Saying::Comment { thread, body }, now);
+                }
             }
         }
+    }
+
+    /// Returns the marker of the comment that asks for a gate's approval: another each time that the gate waits anew.
+    pub(super) fn gate_slot(&self, commit: &CommitId, placement: &PlacementKey, gate: &GateProgress) -> String {
+        let (key, since) = (placement.to_string(), gate.since.as_nanosecond().to_string());
+        self.mark(&["gate", commit.as_str(), &key, &gate.stage, gate.digest.as_str(), &since])
     }
 
     /// Forgets what was said long ago and will not be said again: answers, signs, notices. What tells a story or holds a plan is
@@ -187,17 +200,6 @@ impl Console {
         let slot = Slot::Comment { id: self.rollout_slot(commit) };
         self.outbox.release(&slot);
     }
-}
-
-/// Returns what a person is needed for, and what tells one need from the next.
-fn need(progress: &Progress) -> Option<(Notify, String)> {
-    let gates = progress.stages.iter().filter_map(|stage| stage.gate.as_ref()).chain(&progress.deletions);
-    let gates: Vec<String> = gates.map(|gate| format!("{} {}", gate.stage, gate.digest)).collect();
-    if !gates.is_empty() {
-        return Some((Notify::Approval, gates.join(" ")));
-    }
-    matches!(progress.state, ProgressState::Failed | ProgressState::Error)
-        .then(|| (Notify::Failure, format!("failed {}", progress.run.as_deref().unwrap_or_default())))
 }
 
 /// Returns title and text of the issue of a commit that no pull request brought.

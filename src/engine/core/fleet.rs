@@ -1,6 +1,6 @@
 //! The members' side: who is talked to, what they say, what they are told, and what is known of each cluster.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -14,8 +14,8 @@ use crate::api::cluster::MemberCluster;
 use crate::config::MemberAccess;
 use crate::model::along::Along;
 use crate::model::facts::{self, Facts, KUBERNETES_VERSION};
-use crate::model::id::{ClusterName, ObjectKey, PlacementKey};
-use crate::model::records::{ClusterRecord, MemberKind, WorkStatus};
+use crate::model::id::{ClusterName, PlacementKey};
+use crate::model::records::{ClusterRecord, Inventory, MemberKind, WorkStatus};
 use crate::model::tree::Tree;
 use crate::model::work::WorkOrder;
 use crate::store::records;
@@ -103,10 +103,11 @@ impl Core {
     /// Takes in what a member says.
     pub(super) fn hear_member(&mut self, event: Event, now: Timestamp) {
         match event {
-            Event::Online { cluster, version, holds, inventory } => {
+            Event::Online { cluster, version, holds, kept, inventory } => {
                 if !self.members.contains_key(&cluster) {
                     return;
                 }
+                self.note_holder(&cluster, holds.len(), kept, now);
                 tracing::info!(cluster = %cluster, version, "cluster answers");
                 // A first decision without its properties would place by what is not known yet.
                 if self.world.records.get(&cluster).is_none_or(knows_facts) {
@@ -119,6 +120,7 @@ impl Core {
                         self.world.held.insert(key, held);
                     }
                 }
+                self.tell_forgotten(&cluster, &inventory);
                 self.note_inventory(&cluster, inventory);
                 self.stand(&cluster, true, None, version, now);
             }
@@ -162,8 +164,18 @@ impl Core {
         self.unseen.remove(cluster);
     }
 
+    /// Says what a member holds of placements that nothing is decided about any more, as one does that was restored from a
+    /// backup: nobody removes it.
+    fn tell_forgotten(&self, cluster: &ClusterName, inventory: &BTreeMap<PlacementKey, Inventory>) {
+        let is_forgotten = |key: &&PlacementKey| !self.placements.contains_key(key) && self.source_seen;
+        for placement in inventory.keys().filter(is_forgotten) {
+            tracing::warn!(cluster = %cluster, placement = %placement,
+                "holds objects of a placement that is not in git any more; remove them by hand, or bring the placement back");
+        }
+    }
+
     /// What a member holds is known before anything is ordered of it.
-    fn note_inventory(&mut self, cluster: &ClusterName, inventory: BTreeMap<PlacementKey, BTreeSet<ObjectKey>>) {
+    fn note_inventory(&mut self, cluster: &ClusterName, inventory: BTreeMap<PlacementKey, Inventory>) {
         for (key, inventory) in inventory {
             // What was reported and is not written down yet is newer than what is.
             let reported = self.reports.get(&key).and_then(|reports| reports.get(cluster));
@@ -319,6 +331,8 @@ fn same_order(a: &WorkOrder, b: &WorkOrder) -> bool {
         strategy,
         manifests,
         held,
+        prune,
+        kept,
         remove,
     } = a;
     let same_manifests = Arc::ptr_eq(manifests, &b.manifests)
@@ -331,6 +345,8 @@ fn same_order(a: &WorkOrder, b: &WorkOrder) -> bool {
         && *strategy == b.strategy
         && same_manifests
         && *held == b.held
+        && *prune == b.prune
+        && *kept == b.kept
         && *remove == b.remove
 }
 

@@ -3,11 +3,11 @@
 use jiff::Timestamp;
 
 use super::super::explain::explain;
-use super::super::obey::{let_in, obey, resolve};
+use super::super::obey::{let_in, obey, preview, resolve};
 use super::super::persist::{self, SOURCE_NAME};
 use super::super::plan::Basis;
 use super::{Batch, Core, write_down};
-use crate::model::commands::{Command, Done, Person, Refusal, RefusalReason};
+use crate::model::commands::{Command, Done, Person, Refusal, RefusalReason, Verb, WaitingGate};
 use crate::model::explanation::{Explanation, Query};
 use crate::rollout::rights::{Policy, may};
 use crate::store::{Op, records};
@@ -26,6 +26,14 @@ impl Core {
         explain(&self.world, &self.placements, query, now).map_err(|error| error.to_string())
     }
 
+    /// Says what an approval would open, and changes nothing.
+    ///
+    /// # Errors
+    /// Why nothing would be opened.
+    pub fn preview(&self, command: &Command, person: &Person, now: Timestamp) -> Result<WaitingGate, Refusal> {
+        preview(&self.placements, &self.world, command, person, now)
+    }
+
     /// Takes a person's command. Returns what is to be written down, and the answer for when it is: as with
     /// [`Core::decide`], the batch must come back before anything else is decided.
     ///
@@ -36,9 +44,20 @@ impl Core {
         if self.outstanding {
             return Err(busy("something else is being written down; try again"));
         }
+        if command.verb == Verb::Adopt {
+            let policy = Policy { rules: self.world.approvals, approvers: &self.world.approvers, ..Policy::default() };
+            may(person, command.verb, &policy)
+                .map_err(|message| Refusal { reason: RefusalReason::NotAllowed, message })?;
+            let adopted = self.adopt(person, now)?;
+            self.outstanding = true;
+            return Ok(adopted);
+        }
+        if let Some(complaint) = self.adoption_complaint().filter(|_| command.verb != Verb::Pause) {
+            return Err(busy(&complaint));
+        }
         let mut batch = Batch::default();
         let done = if command.target.is_empty() {
-            let policy = Policy { rules: self.world.approvals, approvers: &self.world.approvers, narrowed: None };
+            let policy = Policy { rules: self.world.approvals, approvers: &self.world.approvers, ..Policy::default() };
             may(person, command.verb, &policy)
                 .map_err(|message| Refusal { reason: RefusalReason::NotAllowed, message })?;
             let mut source = self.source.clone();

@@ -18,6 +18,15 @@ impl Core {
         if let Some(source) = batch.source {
             self.stored_source = source;
         }
+        if batch.takes_over {
+            self.end_taking_over(true);
+        }
+        if batch.adopts {
+            self.store.clone_from(&batch.store);
+        }
+        if batch.store.is_some() {
+            self.stored_store = batch.store;
+        }
         if batch.hub.is_some() {
             self.stored_hub = batch.hub;
         }
@@ -52,6 +61,9 @@ impl Core {
     /// The store did not keep the batch, or did not say so. Everything in it is decided again after a pause.
     pub fn refused(&mut self, batch: Batch, now: Timestamp) {
         self.outstanding = false;
+        if batch.takes_over {
+            self.end_taking_over(false);
+        }
         for picked in batch.picked.iter().rev() {
             self.world.ocm.hold_again(&picked.key, picked.known.clone());
         }

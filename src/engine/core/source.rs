@@ -13,9 +13,13 @@ use super::super::world::{Payload, PlacementState};
 use super::{Batch, Core, Effect, PAYLOAD_RETRY, write_down};
 use crate::config::Configuration;
 use crate::model::id::PlacementKey;
-use crate::model::records::ResourceSnapshot;
-use crate::model::tree::Tree;
+use crate::model::records::{ResourceSnapshot, SourceRecord};
+use crate::model::tree::{Skipped, Tree};
+use crate::model::work::SourceName;
 use crate::store::records;
+
+/// Documents that are no objects named in the log for one commit; the rest is counted.
+const SKIPPED_NAMED_MAX: usize = 20;
 
 impl Core {
     /// Takes in what the source says.
@@ -117,6 +121,7 @@ impl Core {
         for orphan in self.world.staged.orphans(tree) {
             tracing::warn!("{orphan}");
         }
+        tell_skipped(tree);
         self.world.overrides.follow(tree, &overrides::named(self.placements.values()), now);
         let disruptions = std::mem::replace(&mut self.world.disruptions, Disruptions::of(tree));
         self.note_members(&before, now);
@@ -199,8 +204,50 @@ impl Core {
     }
 }
 
-/// Returns what inventories name the source by: where it is and which part of it is read.
+/// Says which documents of a commit are not read, so that a manifest that became plain text by an accident is not missed.
+fn tell_skipped(tree: &Tree) {
+    let odd: Vec<_> = tree.skipped.iter().filter_map(Skipped::complaint).collect();
+    for complaint in odd.iter().take(SKIPPED_NAMED_MAX) {
+        tracing::warn!("{complaint}");
+    }
+    if odd.len() > SKIPPED_NAMED_MAX {
+        let more = odd.len() - SKIPPED_NAMED_MAX;
+        tracing::warn!(more, "more documents are no Kubernetes objects; `gitfleet validate` names all of them");
+    }
+    let untyped = tree.skipped.len() - odd.len();
+    if untyped > 0 {
+        tracing::info!(documents = untyped, "documents with neither apiVersion nor kind are not read");
+    }
+}
+
+/// Returns what inventories name the source by: what the configuration calls it, else where it is and which part of it is read.
 pub fn identity(configuration: &Configuration) -> String {
+    configuration.source.identity.clone().unwrap_or_else(|| derived(configuration))
+}
+
+/// Returns what names the source, and what named it before it moved: what the store remembers, and where it is now, which is its
+/// name while the configuration gives none.
+pub fn source_name(configuration: &Configuration, known: &SourceRecord) -> SourceName {
+    let name = identity(configuration);
+    let mut formerly = known.formerly.clone();
+    formerly.insert(derived(configuration));
+    formerly.remove(&name);
+    SourceName { name, formerly: Arc::new(formerly) }
+}
+
+/// Returns the record of the source that a life begins with: that of the store, where it is of this source.
+pub(super) fn begin(configuration: &Configuration, known: &SourceRecord) -> SourceRecord {
+    let name = source_name(configuration, known);
+    let is_same = known.url == configuration.source.url || name.is(&known.identity);
+    let base = if is_same {
+        known.clone()
+    } else {
+        SourceRecord { formerly: known.formerly.clone(), ..SourceRecord::default() }
+    };
+    SourceRecord { url: configuration.source.url.clone(), identity: name.name, ..base }
+}
+
+fn derived(configuration: &Configuration) -> String {
     let source = &configuration.source;
     let branch = source.branch.as_deref().unwrap_or("HEAD");
     format!("{}#{branch}:{}", source.url.trim_end_matches('/'), source.path)

@@ -4,8 +4,10 @@ use jiff::Timestamp;
 
 use super::super::world::PlacementState;
 use super::Core;
+use crate::api::placement::ApplyStrategyType;
 use crate::model::id::PlacementKey;
 use crate::model::records::JournalEntry;
+use crate::model::work::WorkOrder;
 use crate::report::converge::{Converged, converged};
 
 impl Core {
@@ -44,6 +46,9 @@ impl Core {
 
     /// Returns how the whole fleet stands: the worst of its placements, or of the source.
     pub fn standing(&self, now: Timestamp) -> Converged {
+        if let Some(complaint) = self.adoption_complaint() {
+            return Converged::WaitingForPerson(complaint);
+        }
         let mut worst = Converged::AllAtTarget;
         for state in self.placements.values() {
             worst = worse(worst, self.converged(state, now));
@@ -67,9 +72,32 @@ impl Core {
         worst
     }
 
+    /// Tells whether a member that answers was told to keep a pause or hold, or to keep it no more, and has not said yet that it
+    /// does.
+    fn is_keeping(&self) -> bool {
+        let is_untold = |placement: &PlacementKey, order: &WorkOrder| {
+            let reported = self.reports.get(placement).and_then(|reports| reports.get(&order.cluster));
+            let written = || self.placements.get(placement).and_then(|state| state.works.get(&order.cluster));
+            let work = reported.or_else(written);
+            let writes = !order.remove && order.strategy.type_ != ApplyStrategyType::ReportDiff;
+            let is_failing = work.is_none_or(|work| work.failure.is_some());
+            writes
+                && !is_failing
+                && work.is_some_and(|work| work.kept != order.kept)
+                && self.world.is_online(&order.cluster)
+        };
+        self.sent.iter().any(|(placement, sent)| sent.values().any(|order| is_untold(placement, order)))
+    }
+
     /// Returns how things stand if nothing is left to wait for before the deadline of a single pass.
     pub fn finished(&self, now: Timestamp, deadline: Timestamp) -> Option<Converged> {
-        if !self.source_seen || !self.unseen.is_empty() || !self.agenda.is_empty() {
+        if !self.source_seen || !self.unseen.is_empty() {
+            return None;
+        }
+        if !self.agenda.is_empty() && (self.adoption_complaint().is_none() || self.store != self.stored_store) {
+            return None;
+        }
+        if self.is_keeping() {
             return None;
         }
         match self.standing(now) {
@@ -106,6 +134,8 @@ pub(super) fn tell(entry: &JournalEntry) {
     let sentence = match entry.event.as_str() {
         "SnapshotCreated" => "snapshot created",
         "SnapshotFound" => "snapshot found on members",
+        "PauseFound" => "paused, as members keep it",
+        "HoldFound" => "snapshot held, as members keep it",
         "SnapshotHeld" => "snapshot held: it is not rolled out again by itself",
         "ClusterPicked" => "cluster picked",
         "ClusterDropped" => "cluster no longer picked",

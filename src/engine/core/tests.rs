@@ -77,8 +77,16 @@ impl Life {
     }
 
     fn answers(&mut self, cluster: &str, inventory: BTreeSet<ObjectKey>) {
-        let (inventory, holds) = (BTreeMap::from([(p(), inventory)]), BTreeMap::new());
-        self.take_in(Event::Member(member::Event::Online { cluster: cluster.into(), version: None, holds, inventory }));
+        let kept = BTreeMap::new();
+        let (inventory, holds) =
+            (BTreeMap::from([(p(), crate::model::records::Inventory::Known(inventory))]), BTreeMap::new());
+        self.take_in(Event::Member(member::Event::Online {
+            cluster: cluster.into(),
+            version: None,
+            holds,
+            kept,
+            inventory,
+        }));
     }
 
     fn offline(&mut self) {

@@ -180,7 +180,10 @@ impl Pass<'_> {
                         && b.overrides == cluster.overrides
                 }),
                 taken: taken.contains(&cluster.name),
-                online: answers && !of.iter().any(|b| b.deleting && speaking.is_some()),
+                // What leaves a cluster must be known before it is removed there.
+                online: answers
+                    && !of.iter().any(|b| b.deleting && speaking.is_some())
+                    && (speaking.is_some() || of.iter().all(|b| b.deleting) || self.knows_inventory(&cluster.name)),
                 health,
                 unavailable: is_bound && !is_ready && !health.failed,
                 removed: of.is_empty(),

@@ -16,7 +16,7 @@ use crate::model::overrides::PickedOverrides;
 use crate::model::records::{Binding, BindingState};
 use crate::model::runs::{
     ClusterPhase, DELETION_STAGE, Frozen, RunCause, RunCluster, RunPhase, RunRecord, StagePhase, StageRecord,
-    TaskRecord,
+    TaskRecord, WantedBy,
 };
 use crate::rollout::staged::{PlannedStage, stages};
 
@@ -75,6 +75,7 @@ impl Pass<'_> {
         };
         let (planned, to_delete) = self.planned(run, &frozen.strategy, &to_update, to_delete)?;
         run.stages = planned.iter().map(|stage| self.stage_record(stage, &frozen.strategy, run, snapshot)).collect();
+        self.keep_approvals(run, snapshot);
         run.deletion = Some(self.deletion_stage(&to_delete));
         run.frozen = Some(frozen);
         self.digest_stages(run);
@@ -157,6 +158,7 @@ impl Pass<'_> {
             let tasks = stage.into_iter().flat_map(of);
             let record = |task: &crate::api::staged::StageTask| TaskRecord {
                 type_: task.type_,
+                wanted_by: WantedBy::Strategy,
                 wait: task.wait(),
                 asked_at: None,
                 done_at: None,
@@ -206,7 +208,7 @@ impl Pass<'_> {
 
     /// Tells whether a snapshot passed the gates of a stage once: it succeeded everywhere, or a run of it did, and had clusters
     /// there. A stage without clusters asks nobody.
-    fn has_passed(&self, snapshot: u64, stage: &str) -> bool {
+    pub(super) fn has_passed(&self, snapshot: u64, stage: &str) -> bool {
         let runs = self.state.runs.values();
         let mut runs = runs.filter(|run| run.phase == RunPhase::Succeeded && run.snapshot() == Some(snapshot));
         let has_passed = |found: &StageRecord| found.name == stage && found.phase == StagePhase::Succeeded;

@@ -58,6 +58,7 @@ impl Pass<'_> {
         for (_, name, _) in begun.iter().filter(|(_, _, is_over)| !is_over) {
             self.end_run(name, RunPhase::Failed, why);
         }
+        self.pause_without_stages();
         if let Some((newest, ..)) = begun.iter().max() {
             self.leave_behind(*newest);
             self.state.record.last_automatic = None;
@@ -123,6 +124,7 @@ impl Pass<'_> {
             |run: &&RunRecord| matches!(run.cause, RunCause::Written { .. }) && !written.contains_key(&run.name);
         let gone: Vec<String> = self.state.runs.values().filter(is_gone).map(|run| run.name.clone()).collect();
         for name in gone {
+            self.remember_approvals(&name);
             if let Some(run) = self.state.runs.remove(&name)
                 && run.frozen.is_some()
             {
@@ -170,6 +172,7 @@ impl Pass<'_> {
             strategy,
             wanted_snapshot,
             approvers: None,
+            approvers_before: self.newest_run().and_then(|run| run.approvers.clone()),
             state,
             generation: 1,
             created_at: self.now,
@@ -372,7 +375,7 @@ pub(super) enum Unready {
 
 /// Returns who may judge the deletions of a placement, as its strategy says at the last commit that had it: that of the run
 /// under way, of the annotation, or of the newest run. Absent narrows nothing.
-pub(in crate::engine) fn deletion_approvers<'a>(state: &'a PlacementState, world: &'a World) -> Option<&'a str> {
+pub(super) fn deletion_approvers<'a>(state: &'a PlacementState, world: &'a World) -> Option<&'a str> {
     let record = &state.record;
     if record.spec.strategy.type_ != StrategyType::External {
         return None;

@@ -158,7 +158,11 @@ impl Pass<'_> {
         let before: BTreeSet<String> = record.evictions.keys().cloned().collect();
         let removed = self.world.disruptions.judge(record, bindings, failed, self.now);
         for name in &removed {
-            let Some(cluster) = self.state.bindings.get(name).map(|binding| binding.cluster.clone()) else { continue };
+            let Some(binding) = self.state.bindings.get_mut(name).map(Arc::make_mut) else { continue };
+            // A person asked for it by name: what is known to be there goes.
+            let held = self.state.works.get(&binding.cluster).and_then(|work| work.inventory.known());
+            binding.removes = held.cloned().unwrap_or_default();
+            let cluster = binding.cluster.clone();
             self.note("RemovalStarted", Some(&cluster), json!({"binding": name}));
         }
         let judged: Vec<(String, ClusterName, bool)> = self

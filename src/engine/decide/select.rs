@@ -7,11 +7,24 @@ use serde_json::json;
 use super::super::world::{Payload, Selected};
 use super::Pass;
 use crate::model::manifest::Manifest;
-use crate::model::records::ResourceSnapshot;
+use crate::model::records::{Kept, ResourceSnapshot};
 use crate::model::tree::Placement;
 use crate::snapshot::{Frozen, Next, freeze, next_snapshot, select};
 
 impl Pass<'_> {
+    /// Takes over what members keep of pauses and holds: the store that knew of them was lost, or is older.
+    pub(super) fn take_over(&mut self) {
+        let Some(Kept { paused, held }) = self.world.kept.get(&self.state.record.key).cloned() else { return };
+        if let Some(pause) = paused.filter(|_| self.state.record.paused.is_none()) {
+            self.note("PauseFound", None, json!({"by": pause.by, "reason": pause.reason}));
+            self.state.record.paused = Some(pause);
+        }
+        if let Some(held) = held.filter(|_| self.state.record.held.is_none()) {
+            self.note("HoldFound", None, json!({"index": held.index, "why": held.why}));
+            self.state.record.held = Some(held);
+        }
+    }
+
     /// Selects, freezes and schedules. An error concerns this placement alone: it keeps its last good state.
     pub(super) fn freeze_and_schedule(&mut self) {
         let selected = self.selected();
@@ -70,8 +83,9 @@ impl Pass<'_> {
     fn take_snapshot(&mut self, frozen: &Frozen, payload: &Arc<Payload>) {
         let key = self.state.record.key.clone();
         let mut existing: Vec<_> = self.state.snapshots.values().map(|s| (s.index, s.hash.clone())).collect();
-        if existing.is_empty()
-            && let Some(held) = self.world.held.get(&key)
+        // The highest index wins: the store may be new, or older than what members hold.
+        if let Some(held) = self.world.held.get(&key)
+            && existing.iter().all(|(index, _)| *index < held.index)
         {
             existing.push((held.index, held.digest.clone()));
         }

@@ -11,7 +11,7 @@ use crate::api::condition::{Condition, ConditionStatus, set_condition};
 use crate::model::along::Along;
 use crate::model::id::{ClusterName, Digest, ObjectKey};
 use crate::model::overrides::{OverrideRef, PickedOverrides};
-use crate::model::records::{Binding, BindingState};
+use crate::model::records::{Binding, BindingState, Kept};
 use crate::model::work::{Desired, WorkOrder};
 
 impl Pass<'_> {
@@ -114,7 +114,8 @@ impl Pass<'_> {
         let mut all = BTreeMap::new();
         for binding in bindings.values().filter(|b| !b.deleting && b.state != BindingState::Unscheduled) {
             let cluster = &binding.cluster;
-            let Some(work) = held.get(cluster) else { continue };
+            // Nothing is pruned of what is not known, so nothing of it is lost.
+            let Some(inventory) = held.get(cluster).and_then(|work| work.inventory.known()) else { continue };
             let told = binding.snapshot.filter(|_| binding.state == BindingState::Bound);
             let mut may_hold: Vec<_> = told.map(|index| (index, binding.overrides.clone())).into_iter().collect();
             for index in aims {
@@ -127,17 +128,17 @@ impl Pass<'_> {
             for (index, picked) in may_hold {
                 if let Some(keys) = common.get(&index).filter(|_| picked.is_empty()) {
                     // Nearly always, and cheaper to tell than what is lost.
-                    if work.inventory.is_subset(keys) {
+                    if inventory.is_subset(keys) {
                         continue;
                     }
-                    lost.extend(work.inventory.iter().filter(|key| !keys.contains(*key)));
+                    lost.extend(inventory.iter().filter(|key| !keys.contains(*key)));
                 } else if let Some(Ok(objects)) = self.objects(cluster, index, &picked) {
                     let keys: BTreeSet<&ObjectKey> = objects.iter().map(|object| object.key.as_ref()).collect();
-                    lost.extend(work.inventory.iter().filter(|key| !keys.contains(key)));
+                    lost.extend(inventory.iter().filter(|key| !keys.contains(key)));
                 }
             }
             if !lost.is_empty() {
-                let kept = work.inventory.iter().filter(|key| !lost.contains(key)).cloned().collect();
+                let kept = inventory.iter().filter(|key| !lost.contains(key)).cloned().collect();
                 all.insert(cluster.clone(), kept);
             }
         }
@@ -150,11 +151,63 @@ impl Pass<'_> {
         self.state.bindings().any(|b| !b.deleting && b.state == BindingState::Unscheduled)
     }
 
+    /// Tells whether what a cluster holds is known: what nobody has said anything about there is nothing of.
+    pub(super) fn knows_inventory(&self, cluster: &ClusterName) -> bool {
+        self.state.works.get(cluster).is_none_or(|work| work.inventory.known().is_some())
+    }
+
+    /// Returns what clusters hold that no decision about their removal knew of.
+    pub(super) fn turned_up(&self) -> BTreeMap<ClusterName, BTreeSet<ObjectKey>> {
+        let more = |binding: &Binding| -> Option<(ClusterName, BTreeSet<ObjectKey>)> {
+            let held = self.state.works.get(&binding.cluster)?.inventory.known()?;
+            let more: BTreeSet<ObjectKey> = held.difference(&binding.removes).cloned().collect();
+            (!more.is_empty()).then(|| (binding.cluster.clone(), more))
+        };
+        self.state.bindings().filter(|binding| binding.deleting).filter_map(more).collect()
+    }
+
+    /// Writes down what is removed with each binding that goes: what is known to be there and waits for nobody.
+    fn note_removals(&mut self) {
+        let turned_up = self.turned_up();
+        let gate = self.state.record.closed_gate().map(|gate| gate.deletions.clone()).unwrap_or_default();
+        for binding in self.state.bindings.values_mut().filter(|binding| binding.deleting) {
+            let held = gate.get(&binding.cluster);
+            let more = turned_up.get(&binding.cluster).into_iter().flatten();
+            let more: Vec<&ObjectKey> = more.filter(|key| !held.is_some_and(|held| held.contains(*key))).collect();
+            if !more.is_empty() {
+                Arc::make_mut(binding).removes.extend(more.into_iter().cloned());
+            }
+        }
+    }
+
+    /// Returns what may be pruned of a cluster's objects: what the decision knows of, and neither its order wants nor anybody
+    /// has to agree to.
+    fn pruned(
+        &self,
+        binding: &Binding,
+        manifests: Option<&[Desired]>,
+        held: &BTreeSet<ObjectKey>,
+    ) -> BTreeSet<ObjectKey> {
+        if binding.deleting {
+            return binding.removes.difference(held).cloned().collect();
+        }
+        // Nearly always nothing is left over, and cheaper to tell than what is.
+        if binding.state != BindingState::Unscheduled && !self.losing.contains(&binding.cluster) {
+            return BTreeSet::new();
+        }
+        let known = self.state.works.get(&binding.cluster).and_then(|work| work.inventory.known());
+        let wanted: BTreeSet<&ObjectKey> = manifests.into_iter().flatten().map(|d| d.key.as_ref()).collect();
+        let left_over = known.into_iter().flatten().filter(|key| !wanted.contains(key) && !held.contains(*key));
+        left_over.cloned().collect()
+    }
+
     /// Returns what each member shall hold, in order of the members. A binding that is being removed comes before a newer one of
     /// its cluster. An order that says nothing new is the one before.
     pub(super) fn orders(&mut self) -> Arc<Vec<Arc<WorkOrder>>> {
+        self.note_removals();
         let before = std::mem::take(&mut self.state.orders);
         let bindings = std::mem::take(&mut self.state.bindings);
+        let kept = Kept::of(&self.state.record);
         let mut orders: Vec<Arc<WorkOrder>> = Vec::with_capacity(bindings.len());
         // Nearly always the next binding's cluster is the next of those that have an order.
         let mut guess = 0;
@@ -163,7 +216,7 @@ impl Pass<'_> {
             let found = || before.binary_search_by(|order| order.cluster.cmp(&binding.cluster)).ok();
             let place = before.get(guess).filter(is_of).map(|_| guess).or_else(found);
             guess = place.map_or(guess, |place| place + 1);
-            orders.extend(self.order(binding, place.map(|place| &before[place])));
+            orders.extend(self.order(binding, place.map(|place| &before[place]), &kept));
         }
         self.state.bindings = bindings;
         orders.sort_by(|a, b| a.cluster.cmp(&b.cluster));
@@ -180,7 +233,7 @@ impl Pass<'_> {
 
     /// Returns a binding's order; `None` where the payload is missing or cannot be made for its cluster, which then keeps what
     /// it has.
-    fn order(&mut self, binding: &Binding, known: Option<&Arc<WorkOrder>>) -> Option<Arc<WorkOrder>> {
+    fn order(&mut self, binding: &Binding, known: Option<&Arc<WorkOrder>>, kept: &Kept) -> Option<Arc<WorkOrder>> {
         let snapshot = binding.snapshot.and_then(|index| self.state.snapshots.get(&index)).cloned();
         let manifests: Option<Arc<[Desired]>> = match (binding.deleting, &snapshot) {
             (true, _) => None,
@@ -190,6 +243,7 @@ impl Pass<'_> {
         let record = &self.state.record;
         let nothing = BTreeSet::new();
         let held = record.closed_gate().and_then(|gate| gate.deletions.get(&binding.cluster)).unwrap_or(&nothing);
+        let prune = self.pruned(binding, manifests.as_deref(), held);
         let snapshot = snapshot.as_deref();
         let says_this = |known: &&Arc<WorkOrder>| {
             let same_manifests = match &manifests {
@@ -204,6 +258,8 @@ impl Pass<'_> {
                     .is_none_or(|s| (known.snapshot, &known.commit, &known.digest) == (s.index, &s.commit, &s.hash))
                 && known.strategy == binding.apply_strategy
                 && known.held == *held
+                && known.prune == prune
+                && known.kept == *kept
         };
         if let Some(known) = known.filter(says_this) {
             return Some(Arc::clone(known));
@@ -219,6 +275,8 @@ impl Pass<'_> {
             strategy: binding.apply_strategy.clone(),
             manifests: manifests.unwrap_or_else(|| Arc::from([])),
             held: held.clone(),
+            prune,
+            kept: kept.clone(),
             remove: binding.deleting,
         }))
     }

@@ -71,7 +71,8 @@ fn begin(dir: &TempDir, accepted: Option<CommitId>) -> (Followed, mpsc::Unbounde
     let spec = spec(dir);
     let settings = Settings { spec, poll_interval, on_rewrite: HistoryRewrite::Hold, let_in: None, accepted };
     let (sender, news) = mpsc::unbounded_channel();
-    (follow(settings, &dir.path().join("state"), sender).unwrap(), news)
+    let supervisor = Supervisor::without_pauses();
+    (follow(settings, &dir.path().join("state"), sender, &supervisor).unwrap(), news)
 }
 
 /// Says what news there is, with commits by the names they have here.
@@ -197,6 +198,43 @@ fn why_a_pull_request_cannot_be_read() {
 }
 
 #[test]
+fn d05_a_refused_pull_request_is_not_read_again_until_something_changes() {
+    let place = Place::following(&[("c.yaml", CLUSTER)]);
+    let list = |alias: &str, times: usize| vec![alias; times].join(",");
+    let one =
+        |n: usize| format!("{}a: &a [{}]\nb: [{}]\n---\n", map(&format!("m{n}"), "x"), list("0", 900), list("*a", 100));
+    let bomb: String = (0..12).map(one).collect();
+    let head = place.pull(2, "main", &[("bomb.yaml", &bomb)]);
+    let refused = |place: &Place, head: &CommitId| match place.candidate(2, head, true) {
+        Err(CandidateError::Refused(errors)) => errors,
+        other => unreachable!("{other:?}"),
+    };
+    let errors = refused(&place, &head);
+    let said = errors[0].to_string();
+    assert!(said.starts_with("bomb.yaml: with this file there are 1,"), "{said}");
+    assert!(said.contains("the limit for what a pull request adds or changes is 1,000,000"), "{said}");
+    // Without the repository nothing can be read: the answer is the one from before.
+    let away = place.repo().with_extension("away");
+    fs::rename(place.repo(), &away).unwrap();
+    assert_eq!(refused(&place, &head), errors);
+    fs::rename(&away, place.repo()).unwrap();
+    let good = place.pull(2, "main", &[("x.yaml", &map("x", "1"))]);
+    assert!(place.candidate(2, &good, true).is_ok(), "it changed");
+}
+
+#[test]
+fn d08_the_thread_has_ended_when_what_follows_is_dropped() {
+    let place = Place::following(&[("c.yaml", CLUSTER)]);
+    let requests = place.followed.requests.clone();
+    drop(place.followed);
+    let deadline = std::time::Instant::now() + PATIENCE;
+    while requests.send(Request::Poll).is_ok() {
+        assert!(std::time::Instant::now() < deadline, "somebody is there who may still hold a lock");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
 fn what_is_in_force_stays_parsed() {
     let mut place = Place::following(&[("c.yaml", CLUSTER), ("x.yaml", &map("x", "1"))]);
     let object = |tree: &Tree| Arc::clone(&tree.manifests[0].object);
@@ -298,4 +336,32 @@ fn what_was_accepted_after_the_hall_last_heard_stays_pinned() {
         let pins = mirror.reader().pins().unwrap();
         assert_eq!(pins.values().collect::<BTreeSet<_>>(), wanted.iter().copied().collect(), "{name}");
     }
+}
+
+#[test]
+fn d17_a_payload_whose_reading_panics_is_answered_and_the_next_is_read() {
+    let (sender, inbox) = channel();
+    let (news, mut told) = mpsc::unbounded_channel();
+    let read = |snapshot: &ResourceSnapshot| {
+        assert!(snapshot.index > 0, "the trap snapped");
+        Ok(Payload::default())
+    };
+    let life = payload_answers(inbox, news, read);
+    let supervisor = Supervisor::without_pauses();
+    let thread = supervisor.thread(Part::Payloads, "test", life).unwrap();
+    for index in 0..2 {
+        let snapshot = serde_json::json!({
+            "placement": "web", "index": index, "commit": "c", "hash": "h", "resources": [], "parts": [0],
+            "createdAt": "2026-01-01T00:00:00Z",
+        });
+        sender.send(Arc::new(serde_json::from_value(snapshot).unwrap())).unwrap();
+    }
+    drop(sender);
+    thread.join().unwrap();
+    let mut answers = Vec::new();
+    while let Some(News::Payload(snapshot, payload)) = told.blocking_recv() {
+        answers.push((snapshot.index, payload.is_ok()));
+    }
+    assert_eq!(answers, [(0, false), (1, true)]);
+    assert!(supervisor.health().report().lines[0].starts_with("payloads: was begun again"));
 }

@@ -1,33 +1,26 @@
 //! Members' tasks, and what is done when one ends by an error of ours.
 
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::time::Duration;
 
-use futures::FutureExt as _;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
-use tokio::time::Instant;
 
-use super::super::clock;
 use super::super::member::{Command, Event, Member};
+use super::super::supervise::{Supervisor, Watcher};
 use crate::cluster::Target;
 use crate::cluster::directory::Directory;
 use crate::cluster::live::{Inventory, Live};
 use crate::config::MemberAccess;
 use crate::deliver::inventory::{ID_LABEL, NAMESPACE, PART_OF_LABEL};
 use crate::model::id::ClusterName;
+use crate::model::work::SourceName;
+use crate::telemetry::metrics::Part;
 
 #[cfg(test)]
 mod tests;
 
 /// Label and namespace of the inventory, as the edges are told.
 const INVENTORY: Inventory = Inventory { namespace: NAMESPACE, id_label: ID_LABEL, part_of_label: PART_OF_LABEL };
-/// First pause before a task that ended by an error of ours is begun anew; doubles up to [`RESTART_MAX`].
-const RESTART_FIRST: Duration = Duration::from_secs(1);
-/// Longest such pause. A task that lived longer begins with the first again.
-const RESTART_MAX: Duration = Duration::from_mins(5);
-
 /// The running task of one member; ends when dropped.
 pub(super) struct MemberTask {
     commands: mpsc::UnboundedSender<Command>,
@@ -45,21 +38,23 @@ impl MemberTask {
     pub(super) fn start(
         name: &ClusterName,
         access: &MemberAccess,
-        source: String,
+        source: SourceName,
         events: mpsc::UnboundedSender<Event>,
+        supervisor: &Supervisor,
     ) -> Self {
         let (commands, inbox) = mpsc::unbounded_channel();
         let (cluster, access) = (name.clone(), access.clone());
         let target = move || -> Arc<dyn Target> {
             match &access {
-                MemberAccess::Live { kubeconfig, context } => {
-                    Arc::new(Live::new(cluster.as_str(), kubeconfig.clone(), context.clone(), INVENTORY))
-                }
+                MemberAccess::Live { kubeconfig, context, allow_exec } => Arc::new(
+                    Live::new(cluster.as_str(), kubeconfig.clone(), context.clone(), INVENTORY)
+                        .allowing(allow_exec.clone()),
+                ),
                 MemberAccess::Directory { path } => Arc::new(Directory::new(cluster.as_str(), path.clone(), INVENTORY)),
             }
         };
-        let delays = || clock::delays(RESTART_FIRST, RESTART_MAX);
-        Self { commands, task: tokio::spawn(supervise(name.clone(), source, target, inbox, events, delays)) }
+        let watcher = supervisor.over(Part::Member, Some(name.as_str()));
+        Self { commands, task: tokio::spawn(supervise(name.clone(), source, target, inbox, events, watcher)) }
     }
 
     /// Tells the member.
@@ -72,27 +67,24 @@ impl MemberTask {
 /// Lets a member's task live, and begins it anew after a pause where it ends by an error of ours: nobody else would, and the
 /// cluster would stand still without a word. The hall hears that the cluster does not answer and why, and after the pause that
 /// the new task knows no orders.
-async fn supervise<Delays: Iterator<Item = Duration>>(
+async fn supervise(
     name: ClusterName,
-    source: String,
+    source: SourceName,
     target: impl Fn() -> Arc<dyn Target>,
     mut inbox: mpsc::UnboundedReceiver<Command>,
     events: mpsc::UnboundedSender<Event>,
-    delays: impl Fn() -> Delays,
+    mut watcher: Watcher,
 ) {
-    let mut pauses = delays();
     loop {
         let (commands, orders) = mpsc::unbounded_channel();
         let member = Member::new(name.clone(), source.clone(), target(), orders, events.clone());
-        let born = Instant::now();
-        let life = AssertUnwindSafe(member.run()).catch_unwind();
-        tokio::pin!(life);
-        let panic = loop {
+        let mut life = Box::pin(watcher.live(member.run()));
+        let end = loop {
             tokio::select! {
                 biased;
-                ended = &mut life => match ended {
-                    Ok(()) => return,
-                    Err(panic) => break panic,
+                end = &mut life => match end {
+                    None => return,
+                    Some(end) => break end,
                 },
                 command = inbox.recv() => match command {
                     // What is not taken any more is ordered anew after the restart.
@@ -101,27 +93,13 @@ async fn supervise<Delays: Iterator<Item = Duration>>(
                 },
             }
         };
-        if born.elapsed() > RESTART_MAX {
-            pauses = delays();
-        }
-        let pause = pauses.next().unwrap_or(RESTART_MAX);
-        let reason = format!(
-            "its task ended by an error of gitfleet's own ({}) and is begun anew after {:.0} s; please report it",
-            words_of(panic.as_ref()),
-            pause.as_secs_f64()
-        );
-        tracing::error!(cluster = %name, reason, "a member's task ended");
+        drop(life);
         // The hall is gone only when everything ends.
-        drop(events.send(Event::Offline { cluster: name.clone(), reason }));
-        tokio::time::sleep(pause).await;
+        drop(events.send(Event::Offline { cluster: name.clone(), reason: end.reason }));
+        tokio::time::sleep(end.pause).await;
+        watcher.begin_again();
         // Everything is ordered anew, and then with what the fields were before.
         while inbox.try_recv().is_ok() {}
         drop(events.send(Event::Restarted { cluster: name.clone() }));
     }
-}
-
-/// Returns what a panic says.
-fn words_of(panic: &(dyn std::any::Any + Send)) -> &str {
-    let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("it says no more")
 }

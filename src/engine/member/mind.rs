@@ -2,7 +2,7 @@
 //!
 //! The member's task drives it with an API server or a folder, the simulation with a made-up member.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -11,12 +11,13 @@ use super::super::step::StepResult;
 use super::{Command, Event};
 use crate::deliver::holdings::{Holdings, Wanted};
 use crate::deliver::inventory::{Parent, applyset_id};
+use crate::deliver::lists::{Lists, Unlisted, kind_of};
 use crate::deliver::live::LiveObject;
 use crate::deliver::look::Look;
 use crate::deliver::plan::{Attempt, MemberView, Plan, Progress, RETRY_MAX, Step, plan};
 use crate::model::id::{ClusterName, Digest, ObjectId, ObjectKey, PlacementKey};
-use crate::model::records::{ApplyOutcome, Availability, WorkStatus};
-use crate::model::work::WorkOrder;
+use crate::model::records::{ApplyOutcome, Availability, Glimpse, Inventory, WorkStatus};
+use crate::model::work::{SourceName, WorkOrder};
 
 /// Pause before a deletion that was refused is tried again.
 const DELETE_RETRY: jiff::SignedDuration = jiff::SignedDuration::from_secs(30);
@@ -56,10 +57,14 @@ pub struct Task {
 #[derive(Debug)]
 pub struct Mind {
     cluster: ClusterName,
-    source: String,
+    source: SourceName,
     has_health: bool,
     deliveries: BTreeMap<PlacementKey, Delivery>,
-    live: Holdings,
+    pub(super) live: Holdings,
+    /// Which kinds were listed completely.
+    pub(super) lists: Lists,
+    /// Kinds whose watches are to be begun, or begun anew, with the version to watch them in.
+    pub(super) unwatched: BTreeMap<String, Option<String>>,
     parents: BTreeMap<PlacementKey, Parent>,
     wanted: Wanted,
     placements: BTreeMap<String, PlacementKey>,
@@ -68,13 +73,15 @@ pub struct Mind {
 impl Mind {
     /// Begins without orders. `source` is the identity that inventories name ours by; without `has_health` what is written is
     /// available at once.
-    pub fn new(cluster: ClusterName, source: String, has_health: bool) -> Self {
+    pub fn new(cluster: ClusterName, source: SourceName, has_health: bool) -> Self {
         Self {
             cluster,
             source,
             has_health,
             deliveries: BTreeMap::new(),
             live: Holdings::default(),
+            lists: Lists::default(),
+            unwatched: BTreeMap::new(),
             parents: BTreeMap::new(),
             wanted: Wanted::default(),
             placements: BTreeMap::new(),
@@ -84,15 +91,28 @@ impl Mind {
     /// Begins a new connection: inventories are told anew with [`Mind::take_parent`], steps on their way are given up.
     pub fn connect(&mut self) {
         self.parents.clear();
+        self.lists.clear();
+        self.unwatched.clear();
+        let orders: Vec<Arc<WorkOrder>> = self.orders().cloned().collect();
+        for order in &orders {
+            self.expect(order);
+        }
         for delivery in self.deliveries.values_mut() {
             delivery.touch();
             delivery.in_flight = 0;
+            // A restored backup brings deleted objects back under the same uids.
+            delivery.progress.deleted.clear();
         }
     }
 
     /// Takes an inventory that was found. One that names no placement is not ours.
     pub fn take_parent(&mut self, parent: Parent) {
         let Some(placement) = parent.placement.clone() else { return };
+        for kind in &parent.group_kinds {
+            if self.lists.expect(kind) {
+                self.unwatched.insert(kind.clone(), None);
+            }
+        }
         self.placements.insert(applyset_id(&placement), placement.clone());
         self.parents.insert(placement, parent);
     }
@@ -104,19 +124,41 @@ impl Mind {
 
     /// Says what the member holds.
     pub fn announce(&self, version: Option<String>) -> Event {
-        let ours = || self.parents.iter().filter(|(_, parent)| parent.source == self.source);
+        let ours = || self.parents.iter().filter(|(_, parent)| self.source.is(&parent.source));
         let holds = ours().map(|(key, parent)| (key.clone(), parent.holds.clone())).collect();
         let inventory = ours().map(|(key, _)| (key.clone(), self.inventory(key))).collect();
-        Event::Online { cluster: self.cluster.clone(), version, holds, inventory }
+        let kept = ours().map(|(key, parent)| (key.clone(), parent.kept.clone())).collect();
+        Event::Online { cluster: self.cluster.clone(), version, holds, kept, inventory }
     }
 
     /// Returns the objects that carry a placement's label.
-    pub(super) fn inventory(&self, placement: &PlacementKey) -> BTreeSet<ObjectKey> {
-        self.labelled(&applyset_id(placement))
+    fn inventory(&self, placement: &PlacementKey) -> Inventory {
+        self.labelled(&applyset_id(placement), self.unlisted(placement))
     }
 
-    fn labelled(&self, applyset: &str) -> BTreeSet<ObjectKey> {
-        self.live.labelled(applyset).map(|(key, _)| key.clone()).collect()
+    fn labelled(&self, applyset: &str, unlisted: Unlisted) -> Inventory {
+        let seen = self.live.labelled(applyset).map(|(key, _)| key.clone()).collect();
+        if unlisted.is_empty() {
+            Inventory::Known(seen)
+        } else {
+            Inventory::Unknown(Glimpse { seen, unlisted: unlisted.into_reasons() })
+        }
+    }
+
+    /// Returns the kinds that a placement may have objects of and that were not listed completely.
+    fn unlisted(&self, placement: &PlacementKey) -> Unlisted {
+        let parent = self.parents.get(placement).into_iter().flat_map(|parent| &parent.group_kinds);
+        let order = self.deliveries.get(placement).into_iter().flat_map(|delivery| kinds_of(&delivery.order));
+        self.lists.unlisted(parent.cloned().chain(order.map(|(kind, _)| kind)))
+    }
+
+    /// Sees to it that everything that an order is about is listed.
+    fn expect(&mut self, order: &WorkOrder) {
+        for (kind, version) in kinds_of(order) {
+            if self.lists.expect(&kind) || version.is_some() && self.unwatched.contains_key(&kind) {
+                self.unwatched.insert(kind, version.map(str::to_owned));
+            }
+        }
     }
 
     /// Takes a command of the hall.
@@ -132,6 +174,7 @@ impl Mind {
     }
 
     fn take_order(&mut self, order: Arc<WorkOrder>, reported: Option<Arc<WorkStatus>>) {
+        self.expect(&order);
         let before = self.deliveries.get(&order.placement).map(|delivery| Arc::clone(&delivery.order));
         if !before.as_ref().is_some_and(|before| Arc::ptr_eq(&before.manifests, &order.manifests)) {
             if let Some(before) = before {
@@ -178,20 +221,21 @@ impl Mind {
         }
     }
 
-    /// Plans what is stale. Returns the steps that begin now; what came of each is told with [`Mind::settle`]. `is_listed`
-    /// tells whether everything that an order is about was looked at.
-    pub fn tasks(&mut self, now: Timestamp, mut is_listed: impl FnMut(&WorkOrder) -> bool) -> Vec<Task> {
+    /// Plans what is stale. Returns the steps that begin now; what came of each is told with [`Mind::settle`]. An order waits
+    /// until everything that it is about was looked at, or could not be.
+    pub fn tasks(&mut self, now: Timestamp) -> Vec<Task> {
         let mut tasks = Vec::new();
         let due: Vec<PlacementKey> =
             self.deliveries.iter().filter(|(_, d)| d.stale && d.in_flight == 0).map(|(key, _)| key.clone()).collect();
         for placement in due {
+            let unlisted = self.unlisted(&placement);
             let Some(delivery) = self.deliveries.get_mut(&placement) else { continue };
             let order = Arc::clone(&delivery.order);
-            if !is_listed(&order) {
+            if self.lists.any_pending() && kinds_of(&order).any(|(kind, _)| self.lists.is_pending(&kind)) {
                 continue;
             }
             let (parent, ours) = (self.parents.get(&placement), &delivery.applyset);
-            let view = MemberView { live: &self.live, wanted: &self.wanted, parent, ours };
+            let view = MemberView { live: &self.live, wanted: &self.wanted, parent, unlisted: &unlisted, ours };
             delivery.plan = plan(&order, &view, &delivery.progress, now);
             delivery.stale = false;
             delivery.rechecks = delivery.plan.rechecks;
@@ -208,7 +252,8 @@ impl Mind {
     /// Takes in what came of a step. Returns why the member does not answer, where that came of it.
     pub fn settle(&mut self, placement: &PlacementKey, result: StepResult, now: Timestamp) -> Option<String> {
         if let StepResult::Applied { live: Some(live), .. } = &result {
-            self.remember(live.clone());
+            self.note_served(&live.id);
+            self.see(live.clone());
         }
         if let StepResult::Deleted { key, uid, gone: true } = &result
             && self.live.get(key).is_some_and(|live| live.uid == *uid)
@@ -231,7 +276,8 @@ impl Mind {
 
     /// Returns when time alone changes what is to be done.
     pub fn wake_at(&self) -> Option<Timestamp> {
-        self.deliveries.values().filter_map(|d| d.plan.wake_at).min()
+        // What is stale is planned as soon as its steps and lists are answered: an instant that has passed wakes nobody for it.
+        self.deliveries.values().filter(|d| !d.stale).filter_map(|d| d.plan.wake_at).min()
     }
 
     /// Takes up what has fallen due.
@@ -265,29 +311,26 @@ impl Mind {
     /// Returns what became of an order so far.
     fn status(&self, placement: &PlacementKey, now: Timestamp) -> Option<WorkStatus> {
         let delivery = self.deliveries.get(placement)?;
-        let (parent, ours) = (self.parents.get(placement), &delivery.applyset);
-        let view = MemberView { live: &self.live, wanted: &self.wanted, parent, ours };
-        Some(delivery.status(&view, self.labelled(ours), now))
+        let (parent, ours, unlisted) = (self.parents.get(placement), &delivery.applyset, self.unlisted(placement));
+        let view = MemberView { live: &self.live, wanted: &self.wanted, parent, unlisted: &unlisted, ours };
+        let inventory = self.labelled(ours, unlisted.clone());
+        Some(delivery.status(&view, inventory, now))
     }
 
     /// Looks again at every order.
-    pub fn mark_stale(&mut self) {
+    pub(super) fn mark_stale(&mut self) {
         self.deliveries.values_mut().for_each(Delivery::touch);
     }
 
-    /// Forgets the objects that are not there any more, as a complete list or a new connection shows.
-    pub fn retain(&mut self, is_there: impl Fn(&ObjectKey) -> bool) {
-        self.live.retain(is_there);
-    }
-
-    /// Keeps the newest that is known of an object.
-    pub fn remember(&mut self, mut live: LiveObject) {
+    /// Keeps what is known of an object: the newest where `by_version`, else what is told now.
+    pub(super) fn remember(&mut self, mut live: LiveObject, by_version: bool) {
         if !self.has_health {
             live.availability = Availability::Available;
         }
         let key = live.id.key();
         let known = self.live.get(&key);
-        if known.is_some_and(|known| known.resource_version > live.resource_version || *known == live) {
+        let is_newer = |known: &LiveObject| by_version && known.resource_version > live.resource_version;
+        if known.is_some_and(|known| is_newer(known) || *known == live) {
             return;
         }
         let before = known.map(|known| Arc::clone(&known.applyset));
@@ -385,6 +428,14 @@ fn baselines(order: &WorkOrder, reported: Option<&WorkStatus>) -> BTreeMap<Arc<O
     };
     let manifests = reported.into_iter().flat_map(|reported| &reported.manifests).enumerate();
     manifests.filter_map(|(position, m)| Some((key(position, &m.id), m.owned.clone()?))).collect()
+}
+
+/// Returns the kinds that an order is about, with the version its manifests are written in: what is to be there, what may be
+/// pruned, and what is held.
+pub(super) fn kinds_of(order: &WorkOrder) -> impl Iterator<Item = (String, Option<&str>)> {
+    let name = |key: &ObjectKey| kind_of(key);
+    let wanted = order.manifests.iter().map(move |d| (name(&d.key), Some(d.id.version.as_str())));
+    wanted.chain(order.prune.iter().chain(&order.held).map(move |key| (name(key), None)))
 }
 
 /// Returns the object an apply or comparison is about.

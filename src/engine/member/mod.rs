@@ -5,11 +5,12 @@
 
 mod mind;
 mod observe;
+mod seen;
 mod status;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,9 +25,9 @@ use super::step::{self, StepResult};
 use crate::cluster::{self, OBSERVATIONS_MAX, Observation, Target, WatchHandle, WatchedKind};
 use crate::deliver::inventory::{Held, Parent};
 use crate::model::facts::Facts;
-use crate::model::id::{ClusterName, ObjectId, ObjectKey, PlacementKey};
-use crate::model::records::WorkStatus;
-use crate::model::work::WorkOrder;
+use crate::model::id::{ClusterName, PlacementKey};
+use crate::model::records::{Inventory, Kept, WorkStatus};
+use crate::model::work::{SourceName, WorkOrder};
 
 pub use mind::{Mind, Task};
 
@@ -35,12 +36,15 @@ const REPORT_INTERVAL: Duration = Duration::from_millis(50);
 /// Pause between two reports of a work that is being carried out: a report costs what the work holds, here, in the decision
 /// and in the store, and nothing is decided by a part of it.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
-/// How long the first lists of a member may take before it counts as not answering.
+/// How long nothing may be heard of the first lists of a member before the kinds without an answer count as unknown.
 const LIST_TIMEOUT: Duration = Duration::from_mins(1);
 /// First pause before a member that did not answer is tried again; doubles up to [`RECONNECT_MAX`].
 const RECONNECT_FIRST: Duration = Duration::from_secs(1);
 /// Longest such pause.
 const RECONNECT_MAX: Duration = Duration::from_secs(30);
+/// How long a member must have been served before the pauses begin with the first again: one that answers and fails at once
+/// would be connected to and listed again and again.
+const STEADY_AFTER: Duration = Duration::from_mins(1);
 
 /// What the hall tells a member's task.
 #[derive(Debug)]
@@ -67,8 +71,10 @@ pub enum Event {
         version: Option<String>,
         /// Placements by what it holds of them completely.
         holds: BTreeMap<PlacementKey, Option<Held>>,
+        /// What people decided of placements, as inventories keep it.
+        kept: BTreeMap<PlacementKey, Kept>,
         /// Placements by what carries their label.
-        inventory: BTreeMap<PlacementKey, BTreeSet<ObjectKey>>,
+        inventory: BTreeMap<PlacementKey, Inventory>,
     },
     /// The member does not answer.
     Offline {
@@ -109,20 +115,11 @@ pub struct Member {
     mind: Mind,
     /// Not before this instant, where the work is still being carried out.
     next_progress: BTreeMap<PlacementKey, Instant>,
-    watches: BTreeMap<WatchedKind, Watch>,
+    watches: BTreeMap<WatchedKind, WatchHandle>,
     facts: Option<WatchHandle>,
     sink: mpsc::Sender<Observation>,
     observations: mpsc::Receiver<Observation>,
     offline: Option<String>,
-}
-
-/// A watch and the list it is in.
-struct Watch {
-    _handle: WatchHandle,
-    /// A first list is complete, or cannot be had.
-    listed: bool,
-    /// While a list is under way, the first or a later one: the objects it named, or that we wrote since it began.
-    listing: Option<BTreeSet<ObjectKey>>,
 }
 
 type Work = FuturesUnordered<BoxFuture<'static, (PlacementKey, StepResult)>>;
@@ -131,7 +128,7 @@ impl Member {
     /// Makes the task of a member; [`Member::run`] is its life.
     pub fn new(
         cluster: ClusterName,
-        source: String,
+        source: SourceName,
         target: Arc<dyn Target>,
         commands: mpsc::UnboundedReceiver<Command>,
         events: mpsc::UnboundedSender<Event>,
@@ -163,12 +160,15 @@ impl Member {
         loop {
             match self.connect().await {
                 Ok(version) => {
-                    delay = delays();
                     // The hall is gone only when everything ends.
                     drop(self.events.send(self.mind.announce(version)));
                     self.facts = Some(self.target.watch_facts(self.sink.clone()));
+                    let since = Instant::now();
                     if self.serve().await.is_none() {
                         return;
+                    }
+                    if since.elapsed() >= STEADY_AFTER {
+                        delay = delays();
                     }
                 }
                 Err(error) => self.offline = Some(error.to_string()),
@@ -193,42 +193,25 @@ impl Member {
         }
     }
 
-    /// Connects and looks: afterwards everything that carries a label of ours is known.
+    /// Connects and looks: afterwards everything that carries a label of ours is known, or is known not to be.
     async fn connect(&mut self) -> Result<Option<String>, cluster::Error> {
         let version = self.target.connect().await?;
         while self.observations.try_recv().is_ok() {}
         self.mind.connect();
-        let mut kinds: BTreeMap<WatchedKind, Option<String>> = BTreeMap::new();
         for parent in self.target.parents().await?.iter().map(Parent::read) {
-            for group_kind in parent.group_kinds.iter().filter(|_| parent.placement.is_some()) {
-                let (kind, group) = group_kind.split_once('.').unwrap_or((group_kind, ""));
-                kinds.entry(WatchedKind { group: group.to_owned(), kind: kind.to_owned() }).or_default();
-            }
             self.mind.take_parent(parent);
         }
-        for order in self.mind.orders() {
-            kinds.extend(kinds_of(order));
-        }
-        for (kind, version) in kinds {
-            self.watch(kind, version.as_deref());
-        }
-        let deadline = Instant::now() + LIST_TIMEOUT;
-        while self.watches.values().any(|watch| !watch.listed) {
-            match tokio::time::timeout_at(deadline, self.observations.recv()).await {
+        self.watch_expected();
+        while self.mind.is_listing() {
+            match tokio::time::timeout(LIST_TIMEOUT, self.observations.recv()).await {
                 Ok(Some(observation)) => self.observe(observation),
-                _ => {
-                    return Err(cluster::Error::Unreachable {
-                        cluster: self.cluster.to_string(),
-                        reason: format!("its objects were not listed within {} s", LIST_TIMEOUT.as_secs()),
-                    });
-                }
+                _ => self.mind.give_up_listing(&format!("it was not listed within {} s", LIST_TIMEOUT.as_secs())),
             }
             if let Some(reason) = self.offline.take() {
                 return Err(cluster::Error::Unreachable { cluster: self.cluster.to_string(), reason });
             }
         }
-        let watches = &self.watches;
-        self.mind.retain(|key| watches.contains_key(&WatchedKind { group: key.group.clone(), kind: key.kind.clone() }));
+        self.mind.forget_unlisted();
         Ok(version)
     }
 
@@ -279,32 +262,23 @@ impl Member {
 
     /// Plans what is stale and starts the steps.
     fn start_steps(&mut self, work: &mut Work) {
-        let Self { mind, watches, target, sink, .. } = self;
-        let tasks = mind.tasks(clock::now(), |order| {
-            let mut listed = true;
-            for (kind, version) in kinds_of(order) {
-                let watch =
-                    watches.entry(kind).or_insert_with_key(|kind| Watch::start(target, kind, version.as_deref(), sink));
-                listed &= watch.listed;
-            }
-            listed
-        });
-        for Task { order, step, before } in tasks {
-            let (target, placement) = (Arc::clone(target), order.placement.clone());
+        self.watch_expected();
+        for Task { order, step, before } in self.mind.tasks(clock::now()) {
+            let (target, placement) = (Arc::clone(&self.target), order.placement.clone());
             work.push(Box::pin(async move { (placement, step::perform(target.as_ref(), &order, step, before).await) }));
         }
     }
 
-    fn watch(&mut self, kind: WatchedKind, version: Option<&str>) {
-        let Self { target, sink, .. } = self;
-        self.watches.entry(kind).or_insert_with_key(|kind| Watch::start(target, kind, version, sink));
+    /// Begins the watches that are missing, and begins anew those that have something to look for again.
+    fn watch_expected(&mut self) {
+        for (kind, version) in self.mind.take_unwatched() {
+            let handle = self.target.watch(&kind, version.as_deref(), self.sink.clone());
+            self.watches.insert(kind, handle);
+        }
     }
 
     /// Takes in what came of a step.
     fn settle(&mut self, placement: &PlacementKey, result: StepResult) {
-        if let StepResult::Applied { live: Some(live), .. } = &result {
-            self.note_listed(&live.id.key());
-        }
         if let Some(reason) = self.mind.settle(placement, result, clock::now()) {
             self.offline = Some(reason);
         }
@@ -323,21 +297,4 @@ impl Member {
             self.next_progress.insert(placement, instant + PROGRESS_INTERVAL);
         }
     }
-}
-
-impl Watch {
-    fn start(
-        target: &Arc<dyn Target>,
-        kind: &WatchedKind,
-        version: Option<&str>,
-        sink: &mpsc::Sender<Observation>,
-    ) -> Self {
-        Self { _handle: target.watch(kind, version, sink.clone()), listed: false, listing: Some(BTreeSet::new()) }
-    }
-}
-
-/// Returns the kinds of an order, with the version its manifests are written in.
-fn kinds_of(order: &WorkOrder) -> BTreeMap<WatchedKind, Option<String>> {
-    let kind = |id: &ObjectId| WatchedKind { group: id.group.clone(), kind: id.kind.clone() };
-    order.manifests.iter().map(|d| (kind(&d.id), Some(d.id.version.clone()))).collect()
 }

@@ -1,27 +1,34 @@
 //! What a delivery looks like to the hall: pure.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
 use super::mind::Delivery;
 use crate::deliver::plan::{MemberView, State, verdict};
-use crate::model::id::{ObjectId, ObjectKey};
-use crate::model::records::{ApplyOutcome, Availability, Difference, ManifestStatus, WorkStatus};
+use crate::model::id::ObjectId;
+use crate::model::records::{ApplyOutcome, Availability, Difference, Inventory, ManifestStatus, WorkStatus};
 use crate::model::work::Desired;
 
 impl Delivery {
     /// Returns what became of the order so far; `inventory` is what carries its placement's label.
-    pub(super) fn status(&self, view: &MemberView<'_>, inventory: BTreeSet<ObjectKey>, now: Timestamp) -> WorkStatus {
+    ///
+    /// While a kind of it cannot be listed, work that was reported complete stays as it was reported: what is not seen is
+    /// neither gone nor failed.
+    pub(super) fn status(&self, view: &MemberView<'_>, inventory: Inventory, now: Timestamp) -> WorkStatus {
+        let before = self.reported.as_ref().or(self.inherited.as_ref());
+        let is_unseen = !view.unlisted.is_empty();
+        if let Some(known) = before.filter(|b| is_unseen && b.complete && b.generation == self.order.generation) {
+            return WorkStatus { inventory, ..known.as_ref().clone() };
+        }
         let mut manifests: Vec<ManifestStatus> =
             self.order.manifests.iter().map(|desired| manifest_status(self, desired, view, now)).collect();
         let complete = self.plan.complete && (self.rechecks || (self.in_flight == 0 && !self.stale));
-        let before = self.reported.as_ref().or(self.inherited.as_ref());
         date_differences(&mut manifests, before.map_or(&[], |before| &before.manifests), complete, now);
         let settled = |m: &ManifestStatus| m.availability.is_some_and(|a| a != Availability::ManifestNotAvailableYet);
         let available = complete && manifests.iter().all(settled);
         let since = self.reported.as_ref().filter(|r| r.generation == self.order.generation);
-        let held_deletions = self.order.held.intersection(&inventory).cloned().collect();
+        let held_deletions = self.order.held.intersection(inventory.seen()).cloned().collect();
         WorkStatus {
             generation: self.order.generation,
             complete,
@@ -30,6 +37,7 @@ impl Delivery {
             manifests,
             inventory,
             held_deletions,
+            kept: view.parent.map(|parent| parent.kept.clone()).unwrap_or_default(),
         }
     }
 }

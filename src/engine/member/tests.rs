@@ -1,6 +1,6 @@
 //! A member's task against a member that does as told: what a real API server does too rarely to wait for.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
@@ -13,10 +13,11 @@ use crate::cluster::{ApplyOptions, Deletion, Error};
 use crate::deliver::inventory::applyset_id;
 use crate::deliver::live::LiveObject;
 use crate::deliver::plan::Step;
-use crate::model::id::Digest;
+use crate::model::id::{Digest, ObjectId, ObjectKey};
 use crate::model::records::{ApplyOutcome, Availability};
-use crate::model::work::Desired;
+use crate::model::work::{Desired, WorkOrder};
 
+mod lists;
 mod rechecks;
 
 /// Longest wait for anything; only a failure takes that long.
@@ -29,6 +30,8 @@ struct Memory {
     requests: Mutex<Vec<String>>,
     watches: Mutex<BTreeMap<WatchedKind, mpsc::Sender<Observation>>>,
     refuse_comparing: Mutex<usize>,
+    /// Kinds whose lists fail, and with what.
+    unlisted: Mutex<BTreeMap<String, u16>>,
 }
 
 impl Memory {
@@ -54,6 +57,11 @@ impl Memory {
     }
 
     fn lists(&self, kind: &WatchedKind) -> Vec<Observation> {
+        if let Some(code) = self.unlisted.lock().unwrap().get(&kind.kind).copied() {
+            let (object, message) = (format!("the list of {}", kind.kind), "no".to_owned());
+            let error = Error::Refused { object, code, reason: "No".to_owned(), message };
+            return vec![Observation::ListStarted(kind.clone()), Observation::Failed(kind.clone(), error)];
+        }
         std::iter::once(Observation::ListStarted(kind.clone()))
             .chain(self.labelled(kind).into_iter().map(Observation::Listed))
             .chain([Observation::ListDone(kind.clone())])
@@ -148,7 +156,9 @@ impl Stage {
         Self { member, commands, events }
     }
 
-    fn order(&self, order: WorkOrder) {
+    /// Orders something; whatever it does not want may be pruned.
+    fn order(&self, mut order: WorkOrder) {
+        order.prune = (0..6).map(|n| map(&format!("c{n}"), "")).filter_map(|o| Some(ObjectId::of(&o)?.key())).collect();
         let command = Command::Order { order: Arc::new(order), reported: None };
         self.commands.send(command).expect("the member listens");
     }
@@ -165,6 +175,16 @@ impl Stage {
         };
         tokio::time::timeout(LIMIT, found).await.expect("the report comes")
     }
+}
+
+/// Lets a kind be listed completely.
+fn list(mind: &mut Mind, kind: &WatchedKind, objects: impl IntoIterator<Item = LiveObject>) {
+    mind.take_unwatched();
+    mind.list_begun(kind);
+    for live in objects {
+        mind.see(live);
+    }
+    mind.list_done(kind);
 }
 
 fn maps() -> WatchedKind {
@@ -196,6 +216,8 @@ fn order(generation: i64, objects: &[Value]) -> WorkOrder {
         strategy: crate::api::placement::ApplyStrategy::default(),
         manifests: objects.iter().map(desired).collect(),
         held: BTreeSet::new(),
+        prune: BTreeSet::new(),
+        kept: crate::model::records::Kept::default(),
         remove: false,
     }
 }
@@ -219,14 +241,14 @@ fn what_was_found_right_is_put_back_when_somebody_changes_it() {
     };
     let mut mind = Mind::new("m".into(), "s".into(), true);
     mind.connect();
-    mind.remember(live("ours", 1));
     mind.command(Command::Order { order: Arc::clone(&order), reported: None });
-    let steps = |mind: &mut Mind| mind.tasks(now, |_| true).into_iter().map(|task| task.step).collect::<Vec<_>>();
+    list(&mut mind, &maps(), [live("ours", 1)]);
+    let steps = |mind: &mut Mind| mind.tasks(now).into_iter().map(|task| task.step).collect::<Vec<_>>();
     while let [Step::WriteParent(parent)] = &steps(&mut mind)[..] {
         mind.settle(&placement, StepResult::Parent(Some(parent.clone())), now);
     }
     mind.report(&placement, now).expect("there is something to report");
-    mind.remember(live("somebody's", 2));
+    mind.see(live("somebody's", 2));
     let steps = steps(&mut mind);
     assert!(matches!(steps[..], [Step::Apply { position: 0, put_back: true, .. }]), "{steps:?}");
 }
@@ -241,7 +263,7 @@ async fn a_second_list_forgets_nothing_that_is_there() {
     stage.member.list_again(&maps()).await;
     stage.order(order(2, &[&objects[..], &[map("c5", "1")]].concat()));
     let work = stage.report(2, |work| work.complete).await;
-    assert_eq!(work.inventory.len(), 6);
+    assert_eq!(work.inventory.known().map(BTreeSet::len), Some(6));
     let mut requests = stage.member.take_requests();
     requests.retain(|request| !request.contains("gitfleet-system"));
     assert_eq!(requests, ["apply ConfigMap n/c5"], "what was there is neither written nor lost");
@@ -257,7 +279,7 @@ async fn a_second_list_shows_what_went_meanwhile() {
     stage.member.objects.lock().unwrap().remove(&gone);
     stage.member.list_again(&maps()).await;
     stage.order(order(2, &[map("a", "1"), map("b", "1")]));
-    stage.report(2, |work| work.complete && work.inventory.len() == 2).await;
+    stage.report(2, |work| work.complete && work.inventory.seen().len() == 2).await;
     assert!(stage.member.take_requests().contains(&"apply ConfigMap n/b".to_owned()));
 }
 
@@ -268,7 +290,7 @@ async fn what_came_back_under_the_same_uid_is_pruned_again() {
         let objects: Vec<Value> = (0..objects).map(|n| map(&format!("c{n}"), "1")).collect();
         stage.order(order(generation, &objects));
         let work = stage.report(generation, |work| work.complete).await;
-        assert_eq!(work.inventory.len(), objects.len(), "generation {generation}");
+        assert_eq!(work.inventory.known().map(BTreeSet::len), Some(objects.len()), "generation {generation}");
     }
     let requests = stage.member.take_requests();
     assert_eq!(requests.iter().filter(|r| *r == "delete ConfigMap n/c1").count(), 2);

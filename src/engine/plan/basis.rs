@@ -135,17 +135,19 @@ fn with_fleet(
     let named = newest.chain(named.iter().cloned()).collect();
     overrides.follow(tree, &named, now);
     World {
-        source: "plan".to_owned(),
+        source: "plan".into(),
         tree: Arc::clone(tree),
         clusters,
         records,
         held: BTreeMap::new(),
+        kept: BTreeMap::new(),
         ocm,
         disruptions: Disruptions::of(tree),
         overrides,
         staged: Staged::of(tree),
         approvals: ApprovalRules::default(),
         approvers: Vec::new(),
+        floor: before.map(|world| world.floor.clone()).unwrap_or_default(),
     }
 }
 

@@ -5,6 +5,7 @@
 //! what only members can say.
 
 mod basis;
+pub mod needs;
 pub mod pull;
 mod secrets;
 mod stages;
@@ -24,12 +25,13 @@ use super::world::{PlacementState, World};
 use crate::api::condition::find_condition;
 use crate::deliver::guard;
 use crate::model::id::{ClusterName, ObjectKey, PlacementKey};
+use crate::model::manifest::InputError;
 use crate::model::ocm::OcmPlacementRecord;
 use crate::model::plan::{
     Changes, ClusterChanges, DeletionPlan, OcmPlan, PlacementPlan, Plan, Resource, ResourceChanges, SnapshotPlan,
 };
-use crate::model::records::{MassLeave, PlacementRecord, ResourceSnapshot};
-use crate::model::tree::Tree;
+use crate::model::records::{MassLeave, ResourceSnapshot};
+use crate::model::tree::{Skipped, Tree};
 use crate::schedule::ocm::Key;
 pub use basis::Basis;
 pub(super) use basis::{imagined, rolled_out};
@@ -83,9 +85,15 @@ impl Planned {
             placements: placements.collect(),
             ocm_placements: ocm_plans(&world.ocm, basis.map(|basis| &basis.world.ocm)),
             errors: Vec::new(),
-            warnings: world.staged.orphans(&world.tree).collect(),
+            warnings: warnings(world),
         }
     }
+}
+
+/// Returns what is written and does nothing: runs of placements that are not there, and documents that are no objects.
+fn warnings(world: &World) -> Vec<InputError> {
+    let odd = world.tree.skipped.iter().filter_map(Skipped::complaint);
+    world.staged.orphans(&world.tree).chain(odd).collect()
 }
 
 /// Decides about every placement that base or head has.
@@ -153,7 +161,7 @@ fn placement_plan(
         rollout: stages::rollout_plan(outlook.state, outlook.world),
         works: outlook.works(outlooks),
         deletions: old.map(|(old, world)| deletions(outlook, outlooks, old, world)).unwrap_or_default(),
-        deletion_guard: deletion_guard(record, state, leaving),
+        deletion_guard: deletion_guard(outlook, state, leaving),
         changes: basis.map(|_| Changes {
             resources: resource_changes(state.and_then(PlacementState::newest), in_force),
             clusters: cluster_changes(state, outlook),
@@ -164,14 +172,16 @@ fn placement_plan(
 
 /// Says why a person must look first: at clusters of the placement that leave with more than half of the fleet, at deletions.
 fn deletion_guard(
-    record: &PlacementRecord,
+    outlook: &Outlook<'_>,
     old: Option<&PlacementState>,
     leaving: &BTreeMap<ClusterName, MassLeave>,
 ) -> Option<String> {
     let bound: BTreeSet<&ClusterName> =
         old.into_iter().flat_map(PlacementState::bindings).map(|binding| &binding.cluster).collect();
     let left: Vec<&MassLeave> = bound.into_iter().filter_map(|cluster| leaving.get(cluster)).collect();
-    let leave = left.first().filter(|_| is_guarded(record)).map(|with| guard::leave_words(**with, left.len()));
+    let record = &outlook.state.record;
+    let is_guarded = is_guarded(record, outlook.world);
+    let leave = left.first().filter(|_| is_guarded).map(|with| guard::leave_words(**with, left.len()));
     let deletions = record.closed_gate().map(|gate| gate.reason.clone());
     leave.into_iter().chain(deletions).reduce(|all, more| format!("{all}; {more}"))
 }
@@ -194,7 +204,8 @@ fn deletions(outlook: &Outlook<'_>, outlooks: &Outlooks<'_>, old: &PlacementStat
             target.is_some_and(|target| target.keys.contains(key))
                 || outlooks.other_holder(outlook, cluster, key).is_some()
         };
-        let mut gone: BTreeSet<&ObjectKey> = work.inventory.iter().filter(|key| !stays(key)).collect();
+        // Of an unknown inventory what was seen is told: the daemon prunes it once it knows all.
+        let mut gone: BTreeSet<&ObjectKey> = work.inventory.seen().iter().filter(|key| !stays(key)).collect();
         if !gone.is_empty() {
             let before = before.get_or_insert_with(|| Outlook::new(old, world));
             gone.retain(|key| before.keeps(cluster, key));

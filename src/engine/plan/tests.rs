@@ -398,10 +398,10 @@ mod from_records {
         let status = WorkStatus::clone(&works[&ClusterName::from("b")]);
         let old =
             ObjectKey { kind: "ConfigMap".into(), namespace: "web".into(), name: "old".into(), ..ObjectKey::default() };
-        let mut inventory = status.inventory.clone();
+        let mut inventory = status.inventory.known().expect("it is known").clone();
         inventory.retain(|key| key.name != "o");
         inventory.insert(old);
-        works.insert("b".into(), Arc::new(WorkStatus { inventory, ..status }));
+        works.insert("b".into(), Arc::new(WorkStatus { inventory: inventory.into_iter().collect(), ..status }));
         let plan = plan_from(&basis, &tree(&with(&[("m", "1"), ("nn", "1")])), NOW);
         let p = of(&plan, "p");
         let gone: Vec<_> = p.deletions.iter().map(|d| (d.cluster_name.as_str(), names(&d.resources))).collect();

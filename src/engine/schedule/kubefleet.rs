@@ -222,6 +222,7 @@ fn binding(key: &PlacementKey, policy: &InForce, object: &BindingObject, leaving
             reason: spec.cluster_decision.reason.clone(),
         },
         snapshot: None,
+        removes: std::collections::BTreeSet::new(),
         apply_strategy: ApplyStrategy::default(),
         overrides: PickedOverrides::default(),
         started_at: None,

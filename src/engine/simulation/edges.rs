@@ -8,6 +8,7 @@ use jiff::Timestamp;
 
 use super::member::Sight;
 use super::{Detail, Event, Fact, Fate, Happening, News, Simulation, Source, later};
+use crate::cluster::WatchedKind;
 use crate::config::MemberAccess;
 use crate::deliver::live::LiveObject;
 use crate::engine::member::{self, Mind, Task};
@@ -19,6 +20,7 @@ use crate::model::manifest::Manifest;
 use crate::model::records::{Availability, ResourceSnapshot};
 use crate::model::tree::Tree;
 use crate::snapshot;
+use crate::store::MemoryStore;
 
 /// Pause before a report, as members' tasks make it.
 const REPORT_PAUSE: Duration = Duration::from_millis(50);
@@ -28,6 +30,12 @@ const PROGRESS_PAUSE: Duration = Duration::from_secs(1);
 const RECONNECT_FIRST: Duration = Duration::from_secs(1);
 /// Longest such pause.
 const RECONNECT_MAX: Duration = Duration::from_secs(30);
+/// Longest pause before a list that failed is tried again.
+const LIST_RETRY_MAX: Duration = Duration::from_mins(1);
+/// What a list fails with; 0 is an answer that broke off.
+const LIST_FAILURES: [u16; 5] = [0, 403, 404, 410, 500];
+/// A list that fails has named fewer objects than so many.
+const LIST_CUT_MAX: u64 = 4;
 /// Pause before a source that could not be read is polled again.
 const POLL_PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 /// How long a payload takes that is late.
@@ -116,6 +124,18 @@ impl Simulation {
     }
 }
 
+/// The store's side.
+impl Simulation {
+    /// Ends the daemon's life, and its store is lost with it: the next one begins with an empty one.
+    pub fn lose_store(&mut self) {
+        self.crash();
+        self.store = MemoryStore::new();
+        let held = self.members.iter().filter(|(_, member)| !member.parents.is_empty());
+        let holders = held.map(|(name, member)| (name.clone(), member.parents.clone())).collect();
+        self.facts.push(Fact::StoreLost(holders));
+    }
+}
+
 impl Source {
     /// Tells whether a tip descends from the commit in force: history was not rewritten since that was pushed.
     fn descends(&self, tip: &CommitId) -> bool {
@@ -178,26 +198,68 @@ impl Simulation {
         for parent in member.parents.values() {
             mind.take_parent(parent.clone());
         }
-        let is_stale = self.dice.chance(self.faults.stale_list);
-        let listed = if is_stale { &member.earlier } else { &member.objects };
-        mind.retain(|key| listed.contains_key(key));
-        for live in listed.values().filter(|live| !live.applyset.is_empty()) {
-            mind.remember(live.clone());
-        }
-        let keys = member.earlier.keys().chain(member.objects.keys());
-        let unseen: BTreeSet<ObjectKey> =
-            keys.filter(|key| is_stale && member.earlier.get(*key) != member.objects.get(*key)).cloned().collect();
+        self.list_expected(cluster);
+        let Some(mind) = self.members.get_mut(cluster).and_then(|member| member.mind.as_mut()) else { return };
+        mind.forget_unlisted();
         let online = mind.announce(Some("v1.36.0".to_owned()));
         let nodes = NodeFacts { count: NODES, ..NodeFacts::default() };
         let facts = Box::new(Facts { nodes: Ok(nodes), requested: Ok(Totals::default()) });
         self.tell(cluster, online);
         self.tell(cluster, member::Event::Facts { cluster: cluster.clone(), facts });
+        self.pump(cluster);
+    }
+
+    /// Lists the kinds that a member's task begins to watch.
+    fn list_expected(&mut self, cluster: &ClusterName) {
+        let mind = |this: &mut Self| {
+            this.members.get_mut(cluster).and_then(|member| member.mind.as_mut().map(Mind::take_unwatched))
+        };
+        while let Some(kinds) = mind(self).filter(|kinds| !kinds.is_empty()) {
+            for (kind, _) in kinds {
+                self.list(cluster, &kind, 0);
+            }
+        }
+    }
+
+    /// Lists a kind, or fails to: from the beginning, or after some objects. A list may show what was there a while ago; what
+    /// came since is seen later.
+    fn list(&mut self, cluster: &ClusterName, kind: &WatchedKind, failures: u32) {
+        let fails = self.dice.chance(self.faults.list_fails);
+        let cut = if fails { self.dice.below(LIST_CUT_MAX) } else { u64::MAX };
+        let code = *self.dice.pick(&LIST_FAILURES).expect("there are some");
+        let is_stale = self.dice.chance(self.faults.stale_list);
+        let Some(member) = self.members.get_mut(cluster) else { return };
+        let (epoch, Some(mind)) = (member.epoch, &mut member.mind) else { return };
+        let of_kind = |key: &ObjectKey| key.group == kind.group && key.kind == kind.kind;
+        let listed = if is_stale { &member.earlier } else { &member.objects };
+        let there = listed.iter().filter(|(key, live)| of_kind(key) && !live.applyset.is_empty());
+        mind.list_begun(kind);
+        for (_, live) in there.take(usize::try_from(cut).unwrap_or(usize::MAX)) {
+            mind.see(live.clone());
+        }
+        if fails {
+            mind.list_failed(kind, format!("the list of {}: the API server refused it ({code})", kind.kind));
+            self.facts.push(Fact::ListFailed { cluster: cluster.clone(), kind: kind.kind.clone(), code });
+            let at = later(self.now, RECONNECT_FIRST.saturating_mul(1 << failures.min(6)).min(LIST_RETRY_MAX));
+            return self.push_at(at, Happening::List(cluster.clone(), epoch, kind.clone(), failures + 1));
+        }
+        mind.list_done(kind);
+        let keys = member.earlier.keys().chain(member.objects.keys()).filter(|key| is_stale && of_kind(key));
+        let unseen: BTreeSet<ObjectKey> =
+            keys.filter(|key| member.earlier.get(*key) != member.objects.get(*key)).cloned().collect();
         for key in unseen {
             if let Some(sight) = self.members.get(cluster).map(|member| member.sight(&key)) {
                 self.observe(cluster, sight);
             }
         }
-        self.pump(cluster);
+    }
+
+    /// A list that failed is tried again.
+    pub(super) fn list_again(&mut self, cluster: &ClusterName, epoch: u64, kind: &WatchedKind, failures: u32) {
+        if self.members.get(cluster).is_some_and(|member| member.epoch == epoch && member.connected) {
+            self.list(cluster, kind, failures);
+            self.pump(cluster);
+        }
     }
 
     /// Lets the daemon hear what a member's task says, in the order it is said.
@@ -212,11 +274,15 @@ impl Simulation {
     /// Lets a member's task plan, and sees to it that it reports and looks again.
     pub(super) fn pump(&mut self, cluster: &ClusterName) {
         let clock = self.clock();
-        let Some(member) = self.members.get_mut(cluster).filter(|member| member.connected) else { return };
+        if !self.members.get(cluster).is_some_and(|member| member.connected) {
+            return;
+        }
+        self.list_expected(cluster);
+        let Some(member) = self.members.get_mut(cluster) else { return };
         let Some(mind) = &mut member.mind else { return };
         let epoch = member.epoch;
         mind.mark_due(clock);
-        let tasks = mind.tasks(clock, |_| true);
+        let tasks = mind.tasks(clock);
         let connection = (self.life, epoch);
         let steps = if self.detail == Detail::Orders && tasks.len() > 1 {
             (Duration::ZERO, Duration::ZERO)
@@ -232,7 +298,7 @@ impl Simulation {
 
     /// Sees to it that a member's task reports what is unreported, and wakes up when something is due.
     fn arrange(&mut self, cluster: &ClusterName) {
-        let (now, skew) = (self.now, self.skew);
+        let (now, skew) = (self.now, self.begun_with);
         let Some(member) = self.members.get_mut(cluster) else { return };
         let Some(mind) = &member.mind else { return };
         let epoch = member.epoch;
@@ -356,7 +422,7 @@ impl Simulation {
         match sight {
             Sight::There(live) => {
                 if !live.applyset.is_empty() {
-                    mind.remember(*live);
+                    mind.see(*live);
                 }
             }
             Sight::Gone(key, version) => mind.forget(&key, version),

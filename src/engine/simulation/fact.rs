@@ -1,8 +1,12 @@
 //! What is seen to happen in a simulation, for checkers, traces and timelines.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use jiff::SignedDuration;
+
+use crate::deliver::inventory::Parent;
 use crate::model::id::{ClusterName, CommitId, Digest, ObjectKey, PlacementKey};
 use crate::model::work::WorkOrder;
 
@@ -13,6 +17,10 @@ pub enum Fact {
     Began,
     /// The daemon's life ended: between any two effects.
     Crashed,
+    /// The daemon began a life with a clock that was set, and moved its instants as far.
+    Corrected(SignedDuration),
+    /// The store was lost with the daemon's life: what members held of inventories then.
+    StoreLost(BTreeMap<ClusterName, BTreeMap<PlacementKey, Parent>>),
     /// The store kept a record; `None` was removed.
     Kept {
         /// Its key.
@@ -90,6 +98,17 @@ pub enum Fact {
         /// The object.
         object: ObjectKey,
     },
+    /// The list of a kind failed on a member.
+    ListFailed {
+        /// The member.
+        cluster: ClusterName,
+        /// The kind.
+        kind: String,
+        /// What the API server answered; 0 where the answer broke off.
+        code: u16,
+    },
+    /// A member was restored to what it held a while ago.
+    Restored(ClusterName),
     /// A member answers, or stopped to.
     Reachable(ClusterName, bool),
     /// An instant that was asked for has come: see `Simulation::at`.
@@ -110,6 +129,8 @@ impl fmt::Display for Fact {
         match self {
             Self::Began => f.write_str("began"),
             Self::Crashed => f.write_str("CRASHED"),
+            Self::Corrected(by) => write!(f, "clock CORRECTED by {by:#}"),
+            Self::StoreLost(holders) => write!(f, "LOST its store; {} members hold something", holders.len()),
             Self::Kept { key, value: Some(value) } => write!(f, "kept {key} {}", String::from_utf8_lossy(value)),
             Self::Kept { key, value: None } => write!(f, "kept {key} no more"),
             Self::KeptUnsaid { key, .. } => write!(f, "kept {key} and did NOT say so"),
@@ -139,6 +160,8 @@ impl fmt::Display for Fact {
                 write!(f, " holds {holds:?}")
             }
             Self::Available { cluster, object } => write!(f, "available on {cluster}: {object}"),
+            Self::ListFailed { cluster, kind, code } => write!(f, "the list of {kind} FAILED on {cluster} ({code})"),
+            Self::Restored(cluster) => write!(f, "RESTORED {cluster} from a backup"),
             Self::Reachable(cluster, true) => write!(f, "{cluster} answers"),
             Self::Reachable(cluster, false) => write!(f, "{cluster} does not answer"),
             Self::Mark(mark) => write!(f, "mark {mark}"),

@@ -1,14 +1,14 @@
 //! The daemon on virtual time: the real core, the real planner of deliveries and a real store's semantics over made-up
 //! members and a made-up source. Pure: the same seed gives the same facts, byte for byte.
 //!
-//! Somebody pushes commits and asks for marks, calls [`Simulation::step`] until nothing is left to happen, and looks at the
-//! [`Fact`]s. What goes wrong, and how often, is in [`Faults`].
+//! Somebody pushes commits, calls [`Simulation::step`] until nothing is left to happen, and looks at the [`Fact`]s.
 
 mod dice;
 mod edges;
 mod fact;
 mod member;
 pub mod scenario;
+mod time;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,10 +21,12 @@ use super::follow::News;
 use super::member::{Command, Task};
 use super::persist::Books;
 use super::step::StepResult;
+use crate::cluster::WatchedKind;
 use crate::config::Configuration;
 use crate::model::commands::{self, Done, Person, Refusal};
 use crate::model::id::{ClusterName, CommitId, ObjectKey, PlacementKey};
 use crate::model::manifest::InputError;
+use crate::model::records::ClockReading;
 use crate::model::tree::Tree;
 use crate::model::work::Desired;
 use crate::store::{MemoryStore, Op, Store as _};
@@ -88,8 +90,10 @@ pub struct Faults {
     pub report_twice: u64,
     /// A deletion takes a while.
     pub slow_delete: u64,
-    /// A new connection lists what was there a while ago; what came since is seen later.
+    /// A list shows what was there a while ago; what came since is seen later.
     pub stale_list: u64,
+    /// The list of a kind fails, from the beginning or after some objects.
+    pub list_fails: u64,
     /// A poll of the source fails, and reading a payload does.
     pub source_fails: u64,
     /// The commit in force cannot be read again at the beginning of a life.
@@ -110,7 +114,7 @@ pub enum Detail {
 /// Decides how an object turns out on a cluster.
 pub type FateOf = Box<dyn Fn(&ClusterName, &Desired) -> Fate + Send>;
 
-/// What the daemon's next life begins with, apart from the store.
+/// The source, which outlives the daemon.
 struct Source {
     commits: BTreeMap<CommitId, Result<Arc<Tree>, Vec<InputError>>>,
     tip: Option<CommitId>,
@@ -138,6 +142,7 @@ enum Happening {
     Poll(u64),
     Hear(u64, Box<Event>),
     Connect(ClusterName, u64),
+    List(ClusterName, u64, WatchedKind, u32),
     Land(ClusterName, u64, Box<Task>),
     Answer(ClusterName, u64, PlacementKey, Box<StepResult>),
     See(ClusterName, u64, Sight),
@@ -158,8 +163,14 @@ pub struct Simulation {
     fate: FateOf,
     dice: Dice,
     now: Timestamp,
-    /// How far the daemon's clock is from the true one.
+    /// How far the machine's clock is from the true one.
     skew: SignedDuration,
+    /// How far it was when this life began: a life measures time and does not look it up.
+    begun_with: SignedDuration,
+    /// The time that was written down last, with the true one.
+    remembered: Option<ClockReading>,
+    /// Counts starts of the machine.
+    boots: u64,
     queue: BTreeMap<(Timestamp, u64), Happening>,
     queued: u64,
     /// Counts the daemon's lives.
@@ -198,6 +209,9 @@ impl Simulation {
             dice: Dice::new(seed),
             now: start,
             skew: SignedDuration::ZERO,
+            begun_with: SignedDuration::ZERO,
+            remembered: None,
+            boots: 0,
             queue: BTreeMap::new(),
             queued: 0,
             life: 0,
@@ -227,21 +241,9 @@ impl Simulation {
         self.core.as_ref()
     }
 
-    /// Returns the time as the daemon's clock shows it.
-    pub fn clock(&self) -> Timestamp {
-        self.now + self.skew
-    }
-
     /// Returns the members that the daemon ever talked to.
     pub fn members(&self) -> &BTreeMap<ClusterName, SimulatedMember> {
         &self.members
-    }
-
-    /// Sets the daemon's clock so far from the true one.
-    pub fn set_skew(&mut self, skew: SignedDuration) {
-        self.skew = skew;
-        self.wake_at = None;
-        self.wake();
     }
 
     /// Makes a commit the tip of the source, or says with what errors it is refused.
@@ -293,7 +295,7 @@ impl Simulation {
 
     /// Returns when the next thing happens.
     pub fn next_at(&self) -> Option<Timestamp> {
-        self.queue.first_key_value().map(|((at, _), _)| *at)
+        Some(self.queue.first_key_value()?.0.0)
     }
 
     /// Lets the next thing happen, and what follows from it at once. Returns what was seen; `None` where nothing is left to
@@ -324,15 +326,12 @@ impl Simulation {
     fn happen(&mut self, happening: Happening) {
         match happening {
             Happening::Restart => self.begin(),
-            Happening::Wake(life) => {
-                if life == self.life {
-                    self.wake_at = None;
-                }
-            }
+            Happening::Wake(life) if life == self.life => self.wake_at = None,
             Happening::Poll(life) if life == self.life => self.poll(),
             Happening::Hear(life, event) if life == self.life => self.hear(*event),
-            Happening::Poll(_) | Happening::Hear(..) => {}
+            Happening::Wake(_) | Happening::Poll(_) | Happening::Hear(..) => {}
             Happening::Connect(cluster, epoch) => self.connect(&cluster, epoch),
+            Happening::List(cluster, epoch, kind, failures) => self.list_again(&cluster, epoch, &kind, failures),
             Happening::Land(cluster, epoch, task) => self.land(&cluster, epoch, &task),
             Happening::Answer(cluster, epoch, placement, result) => self.answer(&cluster, epoch, &placement, *result),
             Happening::See(cluster, epoch, sight) => self.see(&cluster, epoch, sight),
@@ -345,8 +344,10 @@ impl Simulation {
 
     /// Starts the daemon: the store is all it remembers.
     fn begin(&mut self) {
-        let books = Books::read(&self.store).expect("a store in memory can be read");
+        let mut books = Books::read(&self.store).expect("a store in memory can be read");
         self.life += 1;
+        self.begun_with = self.skew;
+        self.resume_waits(&mut books);
         self.wake_at = None;
         let (core, effects) = Core::begin(self.configuration.clone(), books, self.clock());
         self.facts.push(Fact::Began);
@@ -446,12 +447,13 @@ impl Simulation {
             }
         }
         self.store.batch(ops).expect("a store in memory takes what the core writes");
+        self.remembered = Some(self.reading());
     }
 
     /// Sees to it that the core is asked again when time alone changes something.
     fn wake(&mut self) {
         let Some(at) = self.core.as_ref().and_then(Core::next_wake) else { return };
-        let at = at.checked_sub(self.skew).unwrap_or(Timestamp::MAX).max(self.now);
+        let at = at.checked_sub(self.begun_with).unwrap_or(Timestamp::MAX).max(self.now);
         if self.wake_at.is_none_or(|known| at < known) {
             self.wake_at = Some(at);
             self.push_at(at, Happening::Wake(self.life));
@@ -491,7 +493,7 @@ impl Simulation {
     }
 }
 
-/// Returns the instant so long after another; the last there is where it would be later.
+/// Returns the instant so long after another, or the last there is.
 fn later(now: Timestamp, pause: Duration) -> Timestamp {
     now.checked_add(pause).unwrap_or(Timestamp::MAX)
 }

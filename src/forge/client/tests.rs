@@ -14,6 +14,8 @@ use crate::forge::{Auth, Forge, Meter, Settings, connect};
 use crate::model::forge::{CommitStatus, ForgeUser, Permission, Reaction, StatusState};
 use crate::model::id::CommitId;
 
+mod witnesses;
+
 const PULL: &str = include_str!("../recorded/pull.json");
 const COMMENT: &str = include_str!("../recorded/comment.json");
 const COMMIT: &str = "6dcb09b5b57875f334f61aebed695e2e4193db5e";

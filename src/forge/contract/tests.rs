@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use super::*;
 use crate::error::{Classify as _, ErrorClass};
 use crate::forge::fake::{Failure, Fake, Moment};
+use crate::model::forge::Part;
 
 struct InMemory {
     fake: Fake,
@@ -39,8 +40,15 @@ impl Host for InMemory {
         &self.fake
     }
 
-    fn open_pull(&self, branch: &str, _: usize, _: bool) -> Outcome<ThreadNumber> {
-        Ok(self.fake.open_pull("writer", branch, "main", branch, &self.commit()))
+    fn open_pull(&self, branch: &str, commits: usize, _: bool) -> Outcome<ThreadNumber> {
+        let mut head = self.commit();
+        let number = self.fake.open_pull("writer", branch, "main", branch, &head);
+        for _ in 1..commits {
+            head = self.commit();
+            self.fake.commit_as("writer", number, &head, Part::Pushed);
+        }
+        self.fake.edit_pull(number, |pull| pull.head = head);
+        Ok(number)
     }
 
     fn merge(&self, number: ThreadNumber, way: Way) -> Outcome<CommitId> {
@@ -55,8 +63,25 @@ impl Host for InMemory {
         Ok(self.fake.say("writer", thread, body))
     }
 
+    fn edit(&self, id: u64, body: &str) -> Outcome {
+        self.fake.edit_comment(id, body);
+        Ok(())
+    }
+
     fn delete_comment(&self, id: u64) -> Outcome {
         self.fake.delete_comment(id);
+        Ok(())
+    }
+
+    fn react(&self, comment: u64, reaction: Reaction) -> Outcome {
+        self.fake.react_as("writer", comment, reaction);
+        Ok(())
+    }
+
+    fn approve(&self, number: ThreadNumber) -> Outcome {
+        let mut head = None;
+        self.fake.edit_pull(number, |pull| head = Some(pull.head.clone()));
+        self.fake.review("keeper", number, &head.ok_or("no pull request")?);
         Ok(())
     }
 }

@@ -67,8 +67,11 @@ fn only_what_is_signed_with_a_secret_of_ours_is_read() {
         ("an empty secret", &[""], &empty_secret, PUSH, false),
         ("no secret", &[], &empty_secret, PUSH, false),
     ] {
-        let expected =
-            if is_good { Ok(Some(ForgeEvent::Push { branch: "main".into() })) } else { Err(Rejected::Signature) };
+        let expected = if is_good {
+            Ok(Some(ForgeEvent::Push { branch: "main".into(), pushed: None }))
+        } else {
+            Err(Rejected::Signature)
+        };
         assert_eq!(read_with(Kind::Gitea, secrets, &gitea_headers("push", gitea), signed), expected, "gitea: {name}");
         assert_eq!(
             read_with(Kind::GitHub, secrets, &github_headers("push", gitea), signed),
@@ -121,8 +124,8 @@ fn one_host_cannot_speak_as_the_other() {
 
 #[test]
 fn payloads_become_hints() {
-    let push = |branch: &str| Ok(Some(ForgeEvent::Push { branch: branch.into() }));
-    let pull = Ok(Some(ForgeEvent::PullRequest { number: 12 }));
+    let push = |branch: &str| Ok(Some(ForgeEvent::Push { branch: branch.into(), pushed: None }));
+    let pull = Ok(Some(ForgeEvent::PullRequest { number: 12, pushed: None }));
     let long = format!(r#"{{"ref": "refs/heads/{}", "repository": {{"id": 7}}}}"#, "x".repeat(BRANCH_BYTES_MAX + 1));
     for (name, event, body, expected) in [
         ("push", "push", r#"{"ref": "refs/heads/a/b", "repository": {"id": 7}}"#, push("a/b")),
@@ -163,19 +166,19 @@ fn payloads_become_hints() {
             "a comment on GitHub",
             "issue_comment",
             r#"{"action": "created", "issue": {"number": 12, "pull_request": {}}, "comment": {"id": 99, "body": "/approve canary"}, "repository": {"id": 7}}"#,
-            Ok(Some(ForgeEvent::Comment { thread: 12, id: 99 })),
+            Ok(Some(ForgeEvent::Comment { thread: 12, id: 99, said: None })),
         ),
         (
             "a comment on Gitea",
             "issue_comment",
             r#"{"action": "created", "is_pull": true, "issue": {"id": 1, "number": 12}, "comment": {"id": 99}, "repository": {"id": 7}}"#,
-            Ok(Some(ForgeEvent::Comment { thread: 12, id: 99 })),
+            Ok(Some(ForgeEvent::Comment { thread: 12, id: 99, said: None })),
         ),
         (
             "an edit",
             "issue_comment",
-            r#"{"action": "edited", "issue": {"number": 12}, "comment": {"id": 99}, "repository": {"id": 7}}"#,
-            Ok(None),
+            r#"{"action": "edited", "issue": {"number": 12}, "comment": {"id": 99, "body": "x", "user": {"id": 3}}, "sender": {"id": 3}, "repository": {"id": 7}}"#,
+            Ok(Some(ForgeEvent::Comment { thread: 12, id: 99, said: None })),
         ),
         (
             "a deletion",
@@ -210,4 +213,53 @@ fn payloads_become_hints() {
     assert_eq!(parse("push", None, other), push("a"), "as long as our own id is not known");
     let deep = "[".repeat(100_000);
     assert_eq!(parse("push", None, deep.as_bytes()), Err(Rejected::Malformed), "deep nesting is no overflow");
+}
+
+/// What deliveries bear witness of, beside the hint: of a comment's first text, and of who pushed.
+#[test]
+fn deliveries_tell_a_comments_first_text_and_who_pushed() {
+    let commit = "6dcb09b5b57875f334f61aebed695e2e4193db5e";
+    let zeros = "0".repeat(40);
+    let pushed = |id: u64, login: &str| {
+        let by = ForgeUser { id, login: login.into(), is_bot: false };
+        Some(Pushed { commit: CommitId::from(commit), by })
+    };
+    let said = Some(Said { author: 3, body: text_digest("/approve é") });
+    let comment = |user: &str, sender: &str, body: &str| {
+        format!(
+            r#"{{"action": "created", "issue": {{"number": 12}}, "comment": {{"id": 99, {body} "user": {user}}}, {sender} "repository": {{"id": 7}}}}"#
+        )
+    };
+    let text = r#""body": "/approve é","#;
+    for (name, body, expected) in [
+        ("its author sent it", comment(r#"{"id": 3, "login": "ann"}"#, r#""sender": {"id": 3},"#, text), said.clone()),
+        ("nobody is named as sender", comment(r#"{"id": 3}"#, "", text), said),
+        ("another sent it", comment(r#"{"id": 3}"#, r#""sender": {"id": 4},"#, text), None),
+        ("an account that is gone", comment(r#"{"id": -1}"#, r#""sender": {"id": -1},"#, text), None),
+        ("no author", comment("null", "", text), None),
+        ("no text", comment(r#"{"id": 3}"#, "", ""), None),
+    ] {
+        let wanted = Ok(Some(ForgeEvent::Comment { thread: 12, id: 99, said: expected }));
+        assert_eq!(parse("issue_comment", Some(7), body.as_bytes()), wanted, "{name}");
+    }
+    let ann = r#"{"id": 3, "login": "ann"}"#;
+    for (name, after, sender, expected) in [
+        ("a push", commit, ann, pushed(3, "ann")),
+        ("a deletion", zeros.as_str(), ann, None),
+        ("no commit", "main", ann, None),
+        ("nobody", commit, "null", None),
+        ("an account that is gone", commit, r#"{"id": -1, "login": "ghost"}"#, None),
+    ] {
+        let body =
+            format!(r#"{{"ref": "refs/heads/x", "after": "{after}", "sender": {sender}, "repository": {{"id": 7}}}}"#);
+        let wanted = Ok(Some(ForgeEvent::Push { branch: "x".into(), pushed: expected.clone() }));
+        assert_eq!(parse("push", Some(7), body.as_bytes()), wanted, "{name}");
+        for (action, is_push) in [("synchronize", true), ("synchronized", true), ("opened", false), ("closed", false)] {
+            let body = format!(
+                r#"{{"action": "{action}", "number": 12, "pull_request": {{"head": {{"sha": "{after}"}}}}, "sender": {sender}, "repository": {{"id": 7}}}}"#
+            );
+            let wanted = ForgeEvent::PullRequest { number: 12, pushed: expected.clone().filter(|_| is_push) };
+            assert_eq!(parse("pull_request", Some(7), body.as_bytes()), Ok(Some(wanted)), "{name}: {action}");
+        }
+    }
 }

@@ -1,5 +1,6 @@
 //! Against repositories that the real git made.
 
+mod damage;
 mod following;
 mod pulls;
 mod reading;

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use super::{Inventory, Kept};
 use crate::model::id::{Digest, ObjectId, ObjectKey};
 
 /// What became of one manifest on a member.
@@ -126,8 +127,11 @@ pub struct WorkStatus {
     pub available_since: Option<Timestamp>,
     /// Objects on the member that carry this placement's inventory label.
     #[serde(default)]
-    pub inventory: BTreeSet<ObjectKey>,
+    pub inventory: Inventory,
     /// Deletions that wait for a person.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub held_deletions: BTreeSet<ObjectKey>,
+    /// What its inventory keeps of pauses and holds.
+    #[serde(default, skip_serializing_if = "Kept::is_empty")]
+    pub kept: Kept,
 }

@@ -26,7 +26,7 @@ pub fn commit() -> CommitId {
 }
 
 pub fn voice() -> Voice {
-    Voice { short: true, approvers: "permission:write".into() }
+    Voice { short: true, approvers: "permission:write".into(), comments_count: true, reviews_count: false }
 }
 
 pub fn stage(name: &str, state: ProgressState, done: usize, total: usize) -> StageProgress {

@@ -57,13 +57,27 @@ pub fn needs(progress: &Progress) -> Vec<Need<'_>> {
     needs
 }
 
-/// Returns the comment that tells people that they are needed for a placement; `None` where nobody is. `is_one_of_many` says
-/// that the commit moves other placements as well, so that lines to copy name this one.
-pub fn notice(commit: &CommitId, progress: &Progress, is_one_of_many: bool, voice: &Voice) -> Option<String> {
-    let needs = needs(progress);
-    let texts: Vec<String> =
-        needs.iter().map(|need| need_text(commit, progress, *need, is_one_of_many, voice)).collect();
-    (!texts.is_empty()).then(|| texts.join("\n"))
+/// Returns the comment that tells people that they are needed. `is_one_of_many` says that the commit moves other placements as
+/// well, so that lines to copy name this one.
+pub fn notice(commit: &CommitId, progress: &Progress, need: Need<'_>, is_one_of_many: bool, voice: &Voice) -> String {
+    let text = need_text(commit, progress, need, is_one_of_many, voice);
+    match need {
+        Need::Gate { stage, .. } => format!("{text}\n{}\n", ways(stage.is_some(), voice)),
+        Need::Failure { .. } => text,
+    }
+}
+
+/// Says how to approve, in a comment that reactions are read of.
+fn ways(is_stage: bool, voice: &Voice) -> String {
+    let review = if is_stage && voice.reviews_count { ", or approve this pull request in a review" } else { "" };
+    if voice.comments_count {
+        format!("To approve, write this line in a new comment, or react to this comment with 🚀{review}.")
+    } else {
+        format!(
+            "To approve, react to this comment with 🚀{review}. The line in a comment counts only where it can be known that \
+             nobody changed it."
+        )
+    }
 }
 
 /// Returns one paragraph on what is needed, and the lines to copy in a code block.

@@ -18,6 +18,8 @@ use std::fmt::Write as _;
 
 use unicode_segmentation::UnicodeSegmentation as _;
 
+use crate::text::is_unseen;
+
 /// Characters that [`code`] and [`code_cell`] take.
 pub const CODE_CHARS_MAX: usize = 200;
 /// Characters that [`fenced`] takes.
@@ -96,17 +98,9 @@ pub fn cell(text: &str) -> String {
     escaped(&shorten(&words(text), CELL_CHARS_MAX))
 }
 
-/// What would not be seen, or would turn the text around: dropped.
-fn is_hidden(c: char) -> bool {
-    let is_format = matches!(c,
-        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
-        | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}');
-    is_format || (c.is_control() && !c.is_whitespace())
-}
-
 /// Returns the words of a text, one blank between them.
 fn words(text: &str) -> String {
-    let seen: String = text.chars().filter(|c| !is_hidden(*c)).collect();
+    let seen: String = text.chars().filter(|c| !is_unseen(*c)).collect();
     seen.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
@@ -117,7 +111,7 @@ fn line(text: &str) -> String {
 /// Returns the lines of a text; blanks and tabs stay.
 fn block(text: &str) -> String {
     let text = text.replace("\r\n", "\n");
-    let seen = text.chars().filter(|c| !is_hidden(*c));
+    let seen = text.chars().filter(|c| !is_unseen(*c));
     let plain = seen.map(|c| match c {
         '\n' | '\t' => c,
         '\r' | '\u{b}' | '\u{c}' | '\u{85}' | '\u{2028}' | '\u{2029}' => '\n',

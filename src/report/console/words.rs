@@ -12,6 +12,10 @@ pub struct Voice {
     pub short: bool,
     /// Who may approve where a strategy does not say: the names of the configuration, or the permission that is needed.
     pub approvers: String,
+    /// A command in a comment counts, because it can be known that nobody changed it.
+    pub comments_count: bool,
+    /// The host takes approving reviews of what is merged.
+    pub reviews_count: bool,
 }
 
 impl Voice {

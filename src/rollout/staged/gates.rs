@@ -195,6 +195,16 @@ fn waiting<'a>(run: &'a mut RunRecord, at: &GateName) -> Result<&'a mut StageRec
     Ok(stage)
 }
 
+/// Tells whether a stage waits for a person's yes.
+pub fn waits_for_person(stage: &StageRecord) -> bool {
+    let tasks = match stage.phase {
+        StagePhase::WaitingBefore => &stage.before,
+        StagePhase::WaitingAfter => &stage.after,
+        _ => return false,
+    };
+    tasks.iter().any(|task| task.type_ == StageTaskType::Approval && task.done_at.is_none())
+}
+
 /// Returns the approval that a waiting stage still waits for.
 fn open_task(stage: &mut StageRecord) -> Option<&mut TaskRecord> {
     let tasks = if stage.phase == StagePhase::WaitingBefore { &mut stage.before } else { &mut stage.after };

@@ -15,6 +15,6 @@ mod stages;
 #[cfg(test)]
 mod tests;
 
-pub use gates::{Approved, GateName, approve, named_request, reject};
+pub use gates::{Approved, GateName, approve, named_request, reject, waits_for_person};
 pub use machine::{Event, Note, Seen, Situation, Step, advance, catch_up, forgive, owes, reached, retry};
 pub use stages::{PlannedStage, StageError, stages};

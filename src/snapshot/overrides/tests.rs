@@ -301,6 +301,21 @@ fn what_an_override_may_not_leave() {
             "unusable: the value of a is not text",
         ),
         (
+            "d03: another kind",
+            patch("replace", "/kind", &json!("../prod/secret")),
+            "it makes another object of Deployment.apps app/web",
+        ),
+        (
+            "d03: no name",
+            patch("remove", "/metadata/name", &json!(null)),
+            "it makes another object of Deployment.apps app/web",
+        ),
+        (
+            "d13: another namespace",
+            patch("replace", "/metadata", &json!({"name": "web", "namespace": "gitfleet-system"})),
+            "it makes another object of Deployment.apps app/web",
+        ),
+        (
             "annotations that are a list",
             patch("add", "/metadata/annotations", &json!(["secret"])),
             "metadata.annotations",

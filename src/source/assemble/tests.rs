@@ -1,4 +1,5 @@
 use super::*;
+use crate::model::tree::NoObject;
 use crate::source::{BLOB_BYTES_MAX, parse_blob, select};
 
 fn tree(files: &[(&str, &[u8])]) -> Result<Tree, Vec<InputError>> {
@@ -34,7 +35,7 @@ fn bad_input_is_named() {
     let typo = format!("---\na: 1\n---{PLACEMENT}  strategy:\n    rollingUpdate: {{maxUnavailabel: 1}}\n");
     let bad_and_good = format!("a: [\n---{}", PLACEMENT.replace("spec:", "spec:\n  zzz: 1"));
     let configs = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: ns}\n";
-    let table: &[(&str, &[(&str, &[u8])], &[&str])] = &[
+    let table: &[Bad<'_>] = &[
         ("not YAML", &[("a.yaml", b"a: 1\nb: [\n")], &["a.yaml:2: not YAML"]),
         (
             "one bad document hides no other",
@@ -113,6 +114,12 @@ fn bad_input_is_named() {
             &["b.yaml:1: ClusterResourceOverride.placement.kubernetes-fleet.io two: spec.clusterResourceSelectors[0]: one at a.yaml:1 overrides Namespace ns too"],
         ),
     ];
+    are_named(table);
+}
+
+type Bad<'a> = (&'a str, &'a [(&'a str, &'a [u8])], &'a [&'a str]);
+
+fn are_named(table: &[Bad<'_>]) {
     for (name, files, expected) in table {
         let errors: Vec<String> = tree(files).expect_err(name).iter().map(ToString::to_string).collect();
         assert_eq!(errors.len(), expected.len(), "{name}: {errors:#?}");
@@ -120,6 +127,37 @@ fn bad_input_is_named() {
             assert!(error.starts_with(expected), "{name}: {error}");
         }
     }
+}
+
+#[test]
+fn d03_identities_that_kubernetes_refuses_are_named() {
+    are_named(&[
+        (
+            "d03: a kind, a namespace and a name that lead elsewhere",
+            &[
+                ("a.yaml", b"apiVersion: v1\nkind: ../prod/secret\nmetadata: {name: db, namespace: app}\n"),
+                ("b.yaml", b"apiVersion: v1\nkind: Secret\nmetadata:\n  name: db\n  namespace: ../prod\n"),
+                ("c.yaml", b"apiVersion: v1\nkind: ConfigMapList\nitems:\n- metadata:\n    namespace: app\n    name: oops a space\n"),
+            ],
+            &[
+                "a.yaml:2: ../prod/secret: kind: \"../prod/secret\" is no kind",
+                "b.yaml:5: Secret: metadata.namespace: \"../prod\" is no namespace",
+                "c.yaml:6: ConfigMap: metadata.name: \"oops a space\" cannot be the name of a ConfigMap",
+            ],
+        ),
+        (
+            "d03: in an annotated ConfigMap",
+            &[("a.yaml", b"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: e\n  namespace: app\n  annotations: {kubernetes-fleet.io/envelope-configmap: \"true\"}\n\
+                data:\n  x: |\n    {apiVersion: v1, kind: \"../x\", metadata: {name: a, namespace: app}}\n")],
+            &["a.yaml:8: ConfigMap app/e: data.x: kind: \"../x\" is no kind"],
+        ),
+        (
+            "d03: in an envelope",
+            &[("a.yaml", b"apiVersion: placement.kubernetes-fleet.io/v1beta1\nkind: ClusterResourceEnvelope\nmetadata: {name: e}\n\
+                data:\n  x: {apiVersion: v1, kind: \"../x\", metadata: {name: a}}\n")],
+            &["a.yaml:5: ClusterResourceEnvelope.placement.kubernetes-fleet.io e: data.x: kind: \"../x\" is no kind"],
+        ),
+    ]);
 }
 
 #[test]
@@ -173,7 +211,8 @@ fn a_tree_knows_what_is_what() {
     assert_eq!(ids, ["ConfigMap ns/a", "ConfigMap ns/b", "Namespace ns", "Odd.e.io o"]);
     assert_eq!(tree.manifests[0].origin.ordinal, 1);
     assert_eq!(tree.placements.keys().map(ToString::to_string).collect::<Vec<_>>(), ["p"]);
-    assert_eq!(tree.skipped, [("values.yaml".to_owned(), 1), ("values.yaml".to_owned(), 3)]);
+    let skipped: Vec<_> = tree.skipped.iter().map(|s| (s.path.as_str(), s.line, s.why)).collect();
+    assert_eq!(skipped, [("values.yaml", 1, NoObject::Untyped), ("values.yaml", 3, NoObject::List)]);
     let one = &tree.clusters["one"];
     assert_eq!((one.labels["env"].as_str(), one.labels["x"].as_str()), ("a", "z"));
     assert_eq!(one.labels[MEMBER_NAME_LABEL], "one");
@@ -205,4 +244,25 @@ fn the_examples_are_read_unedited() {
     let others = ["ClusterStagedUpdateRun", "ClusterStagedUpdateStrategy"];
     assert_eq!(inputs, [&["Placement"][..], &placements, &others].concat());
     assert_eq!(tree.manifests.len(), 1);
+}
+
+/// A typed list names once what its elements are, and each element is given it.
+#[test]
+fn d05_what_a_list_gives_its_elements_is_counted() {
+    let text = format!("apiVersion: {}\nkind: ThingList\nitems: [{}{{}}]\n", "x".repeat(1_000_000), "{},".repeat(400));
+    let errors = tree(&[("a.yaml", text.as_bytes())]).unwrap_err();
+    assert_eq!(errors.len(), 1, "{}", errors.len());
+    let said = errors[0].to_string();
+    assert!(said.starts_with("a.yaml: with this file there are 20") && said.contains("bytes of memory"), "{said}");
+}
+
+#[test]
+fn d05_complaints_are_counted_and_cut() {
+    let name = "n".repeat(500_000);
+    let wrong = format!("apiVersion: v1\nkind: {name}\nmetadata: {{name: [1]}}\n---\n").repeat(5);
+    let many = "kind: x\n---\n".repeat(3_000);
+    let errors = tree(&[("a.yaml", wrong.as_bytes()), ("b.yaml", many.as_bytes())]).unwrap_err();
+    assert!(errors.len() <= super::ERRORS_MAX + 1, "{}", errors.len());
+    assert!(errors.iter().map(|error| error.to_string().len()).sum::<usize>() < 2_000_000);
+    assert!(errors.iter().any(|error| error.message.contains("more than 1000 errors")), "what is left out is said");
 }

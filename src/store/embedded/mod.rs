@@ -3,8 +3,8 @@
 //! The folder holds `records.redb` and `lock`. Whoever writes holds `lock` exclusively and leaves its process id in it; readers
 //! without a daemon share it. The system drops the lock with the process, so a killed daemon leaves nothing to clean up.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, Read as _, Seek as _, Write as _};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError, RwLock};
 
@@ -17,17 +17,18 @@ use super::{Error, JOURNAL_ENTRIES_MAX, Op, Result, Store, Versioned, check_expe
 use crate::model::records::JournalEntry;
 
 mod doubt;
+mod guard;
+mod lock;
 
 use doubt::Doubt;
+use guard::guarded;
+use lock::Lock;
 
 /// The format written here. It grows when an older gitfleet could misread what is written.
 pub const SCHEMA_VERSION: u64 = 1;
 
 /// The database file in the store's folder.
 pub const DATABASE_FILE: &str = "records.redb";
-
-/// The lock file in the store's folder.
-pub const LOCK_FILE: &str = "lock";
 
 /// Memory in bytes that redb may use for pages; its own default of 1 GiB is the machine of a small edge site.
 pub const CACHE_BYTES_MAX: usize = 64 * 1024 * 1024;
@@ -70,6 +71,8 @@ enum Failure {
     Database(redb::Error),
     /// The handle is broken by an earlier call, and this one did nothing yet.
     Stale,
+    /// The database panicked: what a page of it says cannot be.
+    Nonsense,
 }
 
 impl<E: Into<redb::Error>> From<E> for Failure {
@@ -109,8 +112,10 @@ impl EmbeddedStore {
             let lock = Lock::shared(folder)?;
             let file = file.clone();
             let open: Opener = Box::new(move || Ok(Handle::ReadOnly(builder().open_read_only(&file)?)));
-            let handle = open().map_err(Failure::Database);
-            let checked = handle.and_then(|handle| check_schema(folder, &handle.read()?).map(|()| handle));
+            let checked = guarded(|| {
+                let handle = open().map_err(Failure::Database);
+                handle.and_then(|handle| check_schema(folder, &handle.read()?).map(|()| handle))
+            });
             Ok((lock, open, checked))
         };
         let (mut lock, mut open, mut checked) = read()?;
@@ -123,19 +128,31 @@ impl EmbeddedStore {
         Ok(Self::new(folder, JOURNAL_ENTRIES_MAX, open, handle, Some(lock)))
     }
 
-    fn open_with(folder: &Path, journal_max: usize) -> Result<Self> {
+    /// As [`EmbeddedStore::open`], with a journal of at most so many entries.
+    ///
+    /// # Errors
+    /// As [`EmbeddedStore::open`].
+    pub fn open_with(folder: &Path, journal_max: usize) -> Result<Self> {
         make_folder(folder).map_err(|source| Failure::from(source).told(folder, "making the folder"))?;
         let lock = Lock::exclusive(folder)?;
         let file = folder.join(DATABASE_FILE);
-        let open = Box::new(move || Ok(Handle::Writable(builder().create(&file)?)));
+        let open = Box::new(move || {
+            let mut database = builder().create(&file)?;
+            // A damaged page is found now, while a backup can be restored, and not by the batch that happens to need it.
+            if !database.check_integrity()? {
+                tracing::warn!(file = %file.display(), "the store's database was damaged and was brought in order from its last good state");
+            }
+            Ok(Handle::Writable(database))
+        });
         Self::with_opener(folder, journal_max, open, Some(lock))
     }
 
     fn with_opener(path: &Path, journal_max: usize, open: Opener, lock: Option<Lock>) -> Result<Self> {
-        let handle = open()
-            .map_err(Failure::Database)
-            .and_then(|handle| handle.prepare(path).map(|()| handle))
-            .map_err(|failure| failure.told(path, "opening the database"))?;
+        let opened = guarded(|| {
+            let handle = open().map_err(Failure::Database)?;
+            handle.prepare(path).map(|()| handle)
+        });
+        let handle = opened.map_err(|failure| failure.told(path, "opening the database"))?;
         Ok(Self::new(path, journal_max, open, handle, lock))
     }
 
@@ -152,30 +169,40 @@ impl EmbeddedStore {
 
     /// Calls with the database, opened again where an earlier call left it broken.
     fn with<T>(&self, action: &'static str, call: impl Fn(&Handle) -> Result<T, Failure>) -> Result<T> {
-        let mut answer = None;
-        if let Some(handle) = &*self.handle.read().unwrap_or_else(PoisonError::into_inner) {
-            answer = Some(call(handle));
-        }
-        let answer = match answer {
+        let first = {
+            let handle = self.handle.read().unwrap_or_else(PoisonError::into_inner);
+            handle.as_ref().map(|handle| guarded(|| call(handle)))
+        };
+        let answer = match first {
             // Nothing was done yet: it is safe to do it on a new handle.
-            None | Some(Err(Failure::Stale)) => {
-                self.reopen().and_then(|()| match &*self.handle.read().unwrap_or_else(PoisonError::into_inner) {
-                    Some(handle) => call(handle),
-                    None => Err(Failure::Stale),
-                })
-            }
+            None | Some(Err(Failure::Stale)) => guarded(|| self.reopen()).and_then(|()| {
+                let handle = self.handle.read().unwrap_or_else(PoisonError::into_inner);
+                handle.as_ref().map_or(Err(Failure::Stale), |handle| guarded(|| call(handle)))
+            }),
             Some(answer) => answer,
         };
-        if let Err(Failure::Stale | Failure::Database(redb::Error::Io(_) | redb::Error::PreviousIo)) = &answer {
-            *self.handle.write().unwrap_or_else(PoisonError::into_inner) = None;
+        if let Err(
+            Failure::Stale | Failure::Nonsense | Failure::Database(redb::Error::Io(_) | redb::Error::PreviousIo),
+        ) = &answer
+        {
+            self.close();
         }
         answer.map_err(|failure| failure.told(&self.path, action))
     }
 
+    /// Gives the database up; the next call opens it again.
+    fn close(&self) {
+        let closed = self.handle.write().unwrap_or_else(PoisonError::into_inner).take();
+        // What panicked before may panic again while it is put away, which changes nothing.
+        let _ = guarded(|| {
+            drop(closed);
+            Ok(())
+        });
+    }
+
     fn reopen(&self) -> Result<(), Failure> {
-        let mut handle = self.handle.write().unwrap_or_else(PoisonError::into_inner);
         // The file lock of the old handle has to go before the new one can have it.
-        *handle = None;
+        self.close();
         let new = (self.open)()?;
         new.prepare(&self.path)?;
         let mut doubt = self.doubt.lock().unwrap_or_else(PoisonError::into_inner);
@@ -183,8 +210,14 @@ impl EmbeddedStore {
             batch.settle(&new)?;
         }
         *doubt = None;
-        *handle = Some(new);
+        *self.handle.write().unwrap_or_else(PoisonError::into_inner) = Some(new);
         Ok(())
+    }
+}
+
+impl Drop for EmbeddedStore {
+    fn drop(&mut self) {
+        self.close();
     }
 }
 
@@ -390,67 +423,13 @@ impl Failure {
                 | redb::Error::TableIsMultimap(_)
                 | redb::Error::TableDoesNotExist(_)),
             ) => Error::Corrupt { path, message: error.to_string() },
+            Self::Nonsense => {
+                let message = format!("{action} met a page that makes no sense");
+                Error::Corrupt { path, message }
+            }
             Self::Database(redb::Error::DatabaseAlreadyOpen) => Error::Locked { path, pid: None },
             Self::Database(error) => Error::Refused { path, message: error.to_string() },
         }
-    }
-}
-
-/// Holds the lock file of a folder.
-struct Lock {
-    file: File,
-    exclusive: bool,
-}
-
-impl Lock {
-    fn exclusive(folder: &Path) -> Result<Self> {
-        let mut file = lock_file(folder)?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(error) => return Err(lock_error(folder, &mut file, error)),
-        }
-        // The number is a help for people only: a full disk must not keep the store shut.
-        let _ = file.set_len(0).and_then(|()| write!(file, "{}", std::process::id()));
-        Ok(Self { file, exclusive: true })
-    }
-
-    fn shared(folder: &Path) -> Result<Self> {
-        let mut file = lock_file(folder)?;
-        match file.try_lock_shared() {
-            Ok(()) => Ok(Self { file, exclusive: false }),
-            Err(error) => Err(lock_error(folder, &mut file, error)),
-        }
-    }
-}
-
-impl Drop for Lock {
-    fn drop(&mut self) {
-        if self.exclusive {
-            // So that the next one to wait, for a reader perhaps, is not told of a process long gone.
-            let _ = self.file.set_len(0);
-        }
-        let _ = self.file.unlock();
-    }
-}
-
-fn lock_file(folder: &Path) -> Result<File> {
-    OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .open(folder.join(LOCK_FILE))
-        .map_err(|source| Failure::from(source).told(folder, "opening the lock file"))
-}
-
-fn lock_error(folder: &Path, file: &mut File, error: TryLockError) -> Error {
-    match error {
-        TryLockError::WouldBlock => {
-            let mut text = String::new();
-            let read = file.rewind().and_then(|()| file.read_to_string(&mut text));
-            Error::Locked { path: folder.to_owned(), pid: read.ok().and_then(|_| text.trim().parse().ok()) }
-        }
-        TryLockError::Error(source) => Failure::from(source).told(folder, "locking"),
     }
 }
 

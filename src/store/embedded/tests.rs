@@ -306,3 +306,80 @@ fn a_handle_broken_by_another_call_is_replaced_at_once() {
         assert_eq!(keys, ["new", "old"]);
     }
 }
+
+/// Pages of a store that are damaged, one at a time.
+const DAMAGES: u64 = 160;
+/// What redb divides its file into.
+const PAGE: usize = 4096;
+
+/// Fills a store so that every table has several levels, and closes it.
+fn filled(folder: &Path) -> Vec<u8> {
+    let store = EmbeddedStore::open(folder).unwrap();
+    for round in 0..8 {
+        let records = (0..60).flat_map(|n| put(&format!("record/{n}"), &format!("{round}-{n}").repeat(80)));
+        store.batch(records.chain(said(round * 40 + 1..=round * 40 + 40)).collect()).unwrap();
+    }
+    drop(store);
+    fs::read(folder.join(DATABASE_FILE)).unwrap()
+}
+
+/// Opens a store and asks it for everything that it can do.
+fn use_all(folder: &Path) -> Vec<Error> {
+    let mut errors = Vec::new();
+    let mut note = |result: Result<()>| errors.extend(result.err());
+    match EmbeddedStore::open_read_only(folder) {
+        Ok(store) => note(store.list("").map(drop)),
+        Err(error) => note(Err(error)),
+    }
+    match EmbeddedStore::open(folder) {
+        Ok(store) => {
+            note(store.list("").map(drop));
+            note(store.journal(0, usize::MAX).map(drop));
+            for n in 0..60 {
+                note(store.get(&format!("record/{n}")).map(drop));
+            }
+            note(store.batch([put("record/7", "new"), put("another", "1"), said(1..=1)].concat()).map(drop));
+            note(store.batch(put("record/8", &"x".repeat(50_000))).map(drop));
+        }
+        Err(error) => note(Err(error)),
+    }
+    errors
+}
+
+/// D12: whatever page is damaged, and however, the answer is what was asked for or says that the store is damaged and what to do.
+#[test]
+fn d12_a_damaged_page_is_no_panic() {
+    let intact = tempfile::tempdir().unwrap();
+    let bytes = filled(intact.path());
+    let mut random = 0x9E37_79B9_7F4A_7C15_u64;
+    let mut next = || {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        random
+    };
+    let pages = bytes.len() / PAGE;
+    let mut found = 0;
+    for round in 0..DAMAGES {
+        let mut damaged = bytes.clone();
+        let page = usize::try_from(next()).unwrap() % pages;
+        let whole = &mut damaged[page * PAGE..(page + 1) * PAGE];
+        match round % 4 {
+            0 => whole.fill_with(|| next().to_le_bytes()[0]),
+            1 => whole.fill(0),
+            2 => whole[..16].fill_with(|| next().to_le_bytes()[0]),
+            _ => whole[usize::try_from(next()).unwrap() % PAGE] ^= 0x40,
+        }
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join(DATABASE_FILE), &damaged).unwrap();
+        let errors = use_all(folder.path());
+        found += usize::from(!errors.is_empty());
+        for error in errors {
+            let is_told = matches!(error, Error::Corrupt { .. } | Error::Unreadable { .. });
+            assert!(is_told, "page {page} in round {round}: {error:?}");
+            let words = error.to_string();
+            assert!(words.contains("gitfleet store restore") && words.contains(DATABASE_FILE), "{words}");
+        }
+    }
+    assert!(found > 20, "only {found} damages of {DAMAGES} were found: the test shows little");
+}

@@ -90,7 +90,7 @@ async fn what_cannot_be_looked_up_is_no() {
     let limited = RateLimited(std::time::Duration::from_secs(3));
     for beginning in BOTH {
         for failure in [Forbidden, Refused, Unauthenticated, Unreachable, limited] {
-            for method in ["permission", "pull"] {
+            for method in ["permission", "pull", "history", "commits"] {
                 let (mut world, pull) = waiting(beginning).await;
                 world.fake.fail(method, Moment::Before, failure);
                 let id = world.say("bob", pull, "/approve one").await;
@@ -181,7 +181,7 @@ async fn strangers_do_not_make_us_flood_a_conversation() {
     for round in 0..20 {
         for (position, name) in strangers.iter().enumerate() {
             let id = world.fake.say(name, pull, "/approve one");
-            world.hint(ForgeEvent::Comment { thread: pull, id });
+            world.hint(ForgeEvent::Comment { thread: pull, id, said: world.fake.said(id) });
             if position % 25 == 0 {
                 world.settle().await;
             }
@@ -222,11 +222,11 @@ async fn what_was_done_before_a_refusal_is_named() {
 async fn a_retargeted_pull_request_has_no_plan_any_more() {
     let (mut world, _) = waiting(BOTH[0]).await;
     let number = world.fake.open_pull("ann", "another", "main", "another", &commit('f'));
-    world.hint(ForgeEvent::PullRequest { number });
+    world.hint(ForgeEvent::PullRequest { number, pushed: None });
     world.later(10).await;
     assert!(world.ours(number)[0].body.contains("x.yaml"), "{:?}", world.ours(number));
     world.fake.edit_pull(number, |pull| pull.base = "other".into());
-    world.hint(ForgeEvent::PullRequest { number });
+    world.hint(ForgeEvent::PullRequest { number, pushed: None });
     world.later(10).await;
     let ours = world.ours(number);
     assert_eq!(ours.len(), 1);

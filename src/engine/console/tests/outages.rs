@@ -1,8 +1,19 @@
 //! A forge that does not answer delays words, and no rollout.
 
-use super::world::{Beginning, World, commit};
+use std::cell::Cell;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tokio::sync::oneshot;
+
+use super::super::Message;
+use super::super::task::supervise;
+use super::world::{Beginning, World, commit, now};
+use crate::engine::supervise::Supervisor;
 use crate::forge::fake::Failure;
 use crate::model::forge::StatusState;
+use crate::telemetry::metrics::Part;
 
 const BOTH: [Beginning; 2] = [
     Beginning { hooked: true, required: 1, approvers: "", open: true },
@@ -58,4 +69,37 @@ async fn a_revoked_token_is_tried_now_and_then() {
         let last = world.fake.statuses_of(&commit('1')).into_iter().rfind(|status| status.context == "gitfleet/p");
         assert_eq!(last.map(|status| status.state), Some(StatusState::Success));
     }
+}
+
+thread_local! {
+    /// Looks at the clock before it is as it should be.
+    static BROKEN_LOOKS: Cell<u32> = const { Cell::new(1) };
+}
+
+/// A clock that panics the first time.
+fn broken_clock() -> Timestamp {
+    let left = BROKEN_LOOKS.get();
+    BROKEN_LOOKS.set(left.saturating_sub(1));
+    assert!(left == 0, "the clock is broken");
+    now()
+}
+
+#[tokio::test]
+async fn d17_a_console_that_panics_is_begun_again() {
+    let world = World::begin(BOTH[1]);
+    let fake = Arc::clone(&world.fake);
+    let (mut console, messages) = world.into_console();
+    console.clock = broken_clock;
+    let supervisor = Supervisor::without_pauses();
+    let task = tokio::spawn(supervise(console, supervisor.over(Part::Console, None)));
+    // What a life had taken in when it ended is lost with it.
+    let (lost, _) = oneshot::channel();
+    messages.send(Message::Finish(lost)).expect("it listens");
+    let (done, finished) = oneshot::channel();
+    messages.send(Message::Finish(done)).expect("it listens");
+    tokio::time::timeout(Duration::from_secs(20), finished).await.expect("it goes on").expect("it says so");
+    assert!(fake.count("whoami") > 0, "it talks with the forge");
+    let report = supervisor.health().report();
+    assert!(report.is_ready && report.lines[0].starts_with("console: was begun again"), "{report:?}");
+    task.abort();
 }

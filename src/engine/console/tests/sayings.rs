@@ -20,7 +20,7 @@ async fn a_whole_rollout_takes_few_calls() {
     for seconds in [0, 1, 4, 8, 30] {
         let mut world = World::begin(OPEN);
         world.settle().await;
-        world.hint(crate::model::forge::ForgeEvent::Push { branch: "main".into() });
+        world.hint(crate::model::forge::ForgeEvent::Push { branch: "main".into(), pushed: None });
         world.settle().await;
         let before = world.fake.calls().len();
         if seconds > 0 {

@@ -95,6 +95,16 @@ impl Hall {
         self.decide();
     }
 
+    /// Tells whether deletions of the placement wait for a person.
+    pub fn waits_for_deletions(&self) -> bool {
+        let told = |news: &News| match news {
+            News::Placement(told) => told.ways.iter().any(|way| way.deletions.is_some()),
+            News::Source(_) => false,
+        };
+        let mut all = self.known.iter().chain(&self.told);
+        all.rfind(|news| matches!(news, News::Placement(_))).is_some_and(told)
+    }
+
     fn obey(&mut self, instruction: Instruction) {
         let Instruction { command, person, reply } = instruction;
         let answer = self.core.obey(&command, &person, now()).map(|(mut batch, done)| {
@@ -109,7 +119,13 @@ impl Hall {
 }
 
 fn online(cluster: ClusterName) -> member::Event {
-    member::Event::Online { cluster, version: None, holds: BTreeMap::new(), inventory: BTreeMap::new() }
+    member::Event::Online {
+        cluster,
+        version: None,
+        holds: BTreeMap::new(),
+        kept: BTreeMap::new(),
+        inventory: BTreeMap::new(),
+    }
 }
 
 fn carried_out(order: &WorkOrder) -> member::Event {
@@ -286,7 +302,7 @@ impl World {
     /// Gets to know a comment.
     pub async fn heard(&mut self, thread: ThreadNumber, id: u64) {
         if self.hints.is_some() {
-            self.hint(ForgeEvent::Comment { thread, id });
+            self.hint(ForgeEvent::Comment { thread, id, said: self.fake.said(id) });
             self.settle().await;
         } else {
             self.later(POLL).await;
@@ -358,6 +374,11 @@ impl World {
         run.phase == RunPhase::Succeeded || run.stages[0].after.iter().any(|task| task.done_at.is_some())
     }
 
+    /// Returns the console and how it is told something.
+    pub fn into_console(self) -> (Console, mpsc::UnboundedSender<Message>) {
+        (self.console, self.messages)
+    }
+
     /// Returns our comments in a conversation.
     pub fn ours(&self, thread: ThreadNumber) -> Vec<Comment> {
         let me = self.fake.add_user("gitfleet");
@@ -402,8 +423,9 @@ fn life(fake: &Arc<Fake>, store: &Arc<MemoryStore>, hall: &Arc<Mutex<Hall>>, hoo
         poll_interval: Duration::from_secs(POLL.unsigned_abs()),
         notify: [Notify::Approval, Notify::Failure].into(),
         plans: Plans::default(),
-        voice: Voice { short: true, approvers: "permission:write".into() },
+        voice: Voice { short: true, approvers: "permission:write".into(), comments_count: true, reviews_count: true },
         approvers: vec![],
+        parts: [Part::Opened, Part::Authored, Part::Pushed, Part::Merged].into(),
         mask: MaskKey::new([7; 32]),
         fetches: true,
     };

@@ -116,6 +116,8 @@ fn story(ways: Vec<Progress>) -> Story {
         lookups: 0,
         began_at: at(0),
         shown: vec![],
+        asked: vec![],
+        reviewed: [].into(),
         url: None,
         help: false,
         read_until: BTreeMap::new(),

@@ -30,7 +30,7 @@ fn each_rollout_says_once_how_far_it_is() {
             story.content(content);
             story.settle();
             if document.contains("External") {
-                story.say(Verb::Approve, "p").expect("the gate opens");
+                story.say(Verb::Approve, "p one").expect("the gate opens");
                 story.settle();
             }
             story.later(600);
@@ -54,7 +54,7 @@ fn what_no_cluster_holds_is_not_announced() {
         story.content(content);
         story.settle();
         assert_eq!(events(&mut story), [""; 0], "{content}: it waits for a person");
-        story.say(Verb::Approve, "p").expect("the gate opens");
+        story.say(Verb::Approve, "p one").expect("the gate opens");
         story.settle();
         assert_eq!(events(&mut story), all(content));
     }

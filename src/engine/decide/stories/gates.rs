@@ -52,9 +52,14 @@ fn what_is_refused() {
 
 #[test]
 fn a_gate_has_more_names_than_one() {
-    for words in ["p-0 one", "p-0-after-one", "p-0-one", "p-0", "p"] {
+    for words in ["p-0 one", "p-0-after-one", "p-0-one", "p one"] {
         let mut story = Story::of(&[]);
         story.settle();
+        for bare in ["p-0", "p"] {
+            let refusal = story.say(Verb::Approve, bare).expect_err("nothing is guessed");
+            assert_eq!(refusal.reason, RefusalReason::NotSpecific, "{bare}");
+            assert!(refusal.message.contains("gitfleet approve p-0 one --digest "), "{}", refusal.message);
+        }
         story.say(Verb::Approve, words).unwrap_or_else(|refusal| panic!("{words}: {refusal}"));
         assert_eq!(story.settle(), "a0 b0 c0 d0", "{words}");
     }
@@ -162,7 +167,11 @@ fn deletions_wait_for_a_person_and_nothing_else_does() {
     let gate = story.state.record.closed_gate().expect("removing a placement waits").clone();
     let wrong = story.say_as("ann", Verb::Approve, "p deletion", Some("0000000000"), None).expect_err("another digest");
     assert_eq!(wrong.reason, RefusalReason::DigestMismatch);
-    story.say_as("ann", Verb::Approve, "p", Some(&gate.digest.as_str()[..12]), None).expect("the gate opens");
+    let bare =
+        story.say_as("ann", Verb::Approve, "p", Some(&gate.digest.as_str()[..12]), None).expect_err("a bare name");
+    assert_eq!(bare.reason, RefusalReason::NotSpecific);
+    let shown = &gate.digest.as_str()[..12];
+    story.say_as("ann", Verb::Approve, "p deletion", Some(shown), None).expect("the gate opens");
     story.work();
     assert_eq!(story.settle(), "", "everything is gone");
 }

@@ -17,7 +17,7 @@ fn with_volumes(value: &str, volumes: &[&str]) -> String {
 /// Returns the volumes that a cluster holds.
 fn volumes(story: &Story, cluster: &str) -> String {
     let work = story.state.works.get(&ClusterName::from(cluster)).expect("it was told something");
-    let volumes = work.inventory.iter().filter(|key| key.kind == "PersistentVolumeClaim");
+    let volumes = work.inventory.seen().iter().filter(|key| key.kind == "PersistentVolumeClaim");
     volumes.map(|key| key.name.as_str()).collect::<Vec<_>>().join(" ")
 }
 

@@ -106,6 +106,8 @@ fn a_deferral_is_forgotten_when_a_placement_moves_by_itself() {
     assert_eq!(story.settle(), "a1 b0 c1 d1");
     story.commit(&[("p.yaml", rolling("")), ("x.yaml", payload("2"))]);
     story.goes("b", true);
+    story.settle();
+    story.say(Verb::Resume, "p").expect("it was paused");
     story.later(600);
     assert_eq!(story.later(600), "a2 b2 c2 d2");
     story.goes("b", false);
@@ -135,6 +137,8 @@ fn a_rejected_snapshot_stays_held_when_the_placement_moves_by_itself() {
     story.say(Verb::Reject, "p-1 one").expect("she may");
     assert_eq!(story.settle(), "a1 b0 c0 d0");
     story.commit(&[("p.yaml", rolling(""))]);
+    story.settle();
+    story.say(Verb::Resume, "p").expect("it was paused");
     story.later(600);
     assert_eq!(story.later(600), "a0 b0 c0 d0", "it goes to what succeeded last");
     story.say(Verb::Retry, "p").expect("it is held");

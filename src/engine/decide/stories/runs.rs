@@ -160,8 +160,10 @@ fn a_placement_that_moves_by_itself_again_ends_its_runs() {
     story.settle();
     let rolling = super::super::super::fixtures::placement("p", "", "");
     story.commit(&[("p.yaml", rolling)]);
-    assert_eq!(story.settle(), "a0 b0 c0 d0");
+    assert_eq!(story.settle(), "a0 b- c- d-", "a person was to be asked");
     assert_eq!(story.run("p-0").phase, RunPhase::Failed);
+    story.say(Verb::Resume, "p").expect("it was paused");
+    assert_eq!(story.settle(), "a0 b0 c0 d0");
 }
 
 #[test]
@@ -197,6 +199,10 @@ fn finished_runs_are_forgotten_after_a_while() {
     for content in 1..30 {
         story.content(&content.to_string());
         story.settle();
+        if content == 1 {
+            story.say(Verb::Approve, "p-1 two").expect("a person agrees that nobody is asked any more");
+            story.settle();
+        }
     }
     assert_eq!(story.state.runs.values().count(), 10);
     assert!(story.phases().ends_with("p-29 Succeeded"), "{}", story.phases());

@@ -139,7 +139,7 @@ fn a_rollback_by_hand_goes_to_any_snapshot_that_is_kept() {
     for content in ["1", "2"] {
         story.content(content);
         story.settle();
-        story.say(Verb::Approve, "p").expect("the gate opens");
+        story.say(Verb::Approve, "p one").expect("the gate opens");
         story.settle();
     }
     assert_eq!(story.places(), "a2 b2 c2 d2");
@@ -163,7 +163,7 @@ fn pruned_snapshots_cannot_be_returned_to() {
     for content in ["1", "2", "3"] {
         story.content(content);
         story.settle();
-        story.say(Verb::Approve, "p").expect("the gate opens");
+        story.say(Verb::Approve, "p one").expect("the gate opens");
         story.settle();
     }
     let gone = story.say_as("ann", Verb::Rollback, "p", None, Some(0)).expect_err("it was pruned");

@@ -1,6 +1,7 @@
 //! A task that ends by an error of ours, with a member that makes it do so.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use serde_json::Value;
@@ -57,8 +58,8 @@ async fn a_task_that_panics_is_told_of_and_begun_anew() {
     let (commands, inbox) = mpsc::unbounded_channel();
     let (sender, mut events) = mpsc::unbounded_channel();
     let target = move || -> Arc<dyn Target> { Arc::new(Trap { left: Arc::clone(&left) }) };
-    let task =
-        tokio::spawn(supervise("m".into(), "s".into(), target, inbox, sender, || [Duration::ZERO; 2].into_iter()));
+    let watcher = Supervisor::without_pauses().over(Part::Member, Some("m"));
+    let task = tokio::spawn(supervise("m".into(), "s".into(), target, inbox, sender, watcher));
     let mut said = Vec::new();
     while said.last().is_none_or(|last| last != "answers") {
         let event = tokio::time::timeout(LIMIT, events.recv()).await.expect("it goes on").expect("somebody speaks");

@@ -18,6 +18,7 @@ fn start() -> Timestamp {
 fn mind(order: &WorkOrder, reported: Option<Arc<WorkStatus>>) -> Mind {
     let mut mind = Mind::new("m".into(), "s".into(), true);
     mind.command(Command::Order { order: Arc::new(order.clone()), reported });
+    list(&mut mind, &maps(), []);
     mind
 }
 
@@ -31,14 +32,14 @@ fn report(mind: &mut Mind, order: &WorkOrder, now: Timestamp) -> Option<Arc<Work
 /// Lets every comparison that is due find this.
 fn compare(mind: &mut Mind, differences: &[Difference], now: Timestamp) -> usize {
     mind.mark_due(now);
-    let tasks = mind.tasks(now, |_| true);
+    let tasks = mind.tasks(now);
     for task in &tasks {
         let outcome = if differences.is_empty() { ApplyOutcome::NoDiffFound } else { ApplyOutcome::FoundDiff };
         let answer = Answer { differences: differences.to_vec(), ..Answer::refused(outcome, String::new()) };
         let result = tried(&task.order.manifests[0], answer, false, task.before.as_deref(), now);
         mind.settle(&task.order.placement, result, now);
     }
-    mind.tasks(now, |_| true);
+    mind.tasks(now);
     tasks.len()
 }
 
@@ -57,13 +58,13 @@ fn a_report_of_differences_is_made_again_and_told_where_it_changed() {
 
     let second = start() + RECHECK_INTERVAL;
     mind.mark_due(second);
-    let tasks = mind.tasks(second, |_| true);
+    let tasks = mind.tasks(second);
     assert_eq!(tasks.len(), 1);
     assert_eq!(report(&mut mind, &order, second), None, "what was told holds while it is looked at again");
     let answer = Answer { differences: differs.to_vec(), ..Answer::refused(ApplyOutcome::FoundDiff, String::new()) };
     let same = tried(&order.manifests[0], answer, false, None, second);
     mind.settle(&order.placement, same, second);
-    mind.tasks(second, |_| true);
+    mind.tasks(second);
     assert_eq!(report(&mut mind, &order, second), None, "and afterwards, where it is the same");
 
     let third = second + RECHECK_INTERVAL;
@@ -81,7 +82,7 @@ fn a_new_order_is_not_complete_by_looks_at_the_old_one() {
     compare(&mut mind, &[], start());
     let later = start() + RECHECK_INTERVAL;
     mind.mark_due(later);
-    assert_eq!(mind.tasks(later, |_| true).len(), 1);
+    assert_eq!(mind.tasks(later).len(), 1);
     let next = WorkOrder { generation: 2, ..report_diff };
     mind.command(Command::Order { order: Arc::new(next.clone()), reported: None });
     let status = report(&mut mind, &next, later).expect("it is another generation");
@@ -99,10 +100,11 @@ fn dates_survive_a_restart_and_a_new_generation() {
 
     let hour = start() + SignedDuration::from_hours(1);
     let mut after = mind(&order, Some(reported));
-    assert_eq!(after.tasks(hour, |_| true).len(), 1);
+    assert_eq!(after.tasks(hour).len(), 1);
     let interim = report(&mut after, &order, hour).expect("it is being compared");
     assert_eq!((interim.complete, interim.manifests[0].differs_since), (false, Some(start())));
     after.connect();
+    list(&mut after, &maps(), []);
     compare(&mut after, &differs, hour);
     let again = report(&mut after, &order, hour).expect("it was compared");
     assert_eq!((again.manifests[0].differs_since, again.manifests[0].observed_at), (Some(start()), Some(hour)));
@@ -121,7 +123,7 @@ fn dates_survive_a_restart_and_a_new_generation() {
 async fn settle(mind: &mut Mind, member: &Memory, now: Timestamp) -> Vec<String> {
     mind.mark_due(now);
     loop {
-        let tasks = mind.tasks(now, |_| true);
+        let tasks = mind.tasks(now);
         if tasks.is_empty() {
             let mut requests = member.take_requests();
             requests.retain(|request| !request.contains("gitfleet-system"));
@@ -143,7 +145,7 @@ fn change(mind: &mut Mind, member: &Memory, version: u64, owned: &str, change: i
     object["metadata"]["resourceVersion"] = Value::from(version.to_string());
     member.insert(object.clone());
     let live = LiveObject::read(&object).expect("an object");
-    mind.remember(LiveObject { owned: Digest::from(owned), ..live });
+    mind.see(LiveObject { owned: Digest::from(owned), ..live });
 }
 
 #[tokio::test]
@@ -160,7 +162,7 @@ async fn drift_that_was_taken_back_by_hand_is_no_drift_any_more() {
     assert_eq!(drifted.manifests[0].applied, ApplyOutcome::FoundDrifts);
     assert_eq!(drifted.manifests[0].differences[0].path, "/data/v");
     change(&mut mind, &member, 2, "without v", |object| object["data"]["v"] = "1".into());
-    assert_eq!(mind.tasks(now, |_| true).len(), 0, "not at once");
+    assert_eq!(mind.tasks(now).len(), 0, "not at once");
     assert_eq!(mind.wake_at(), Some(now + LOOK_PAUSE));
     let later = now + LOOK_PAUSE;
     assert_eq!(settle(&mut mind, &member, later).await, ["compare ConfigMap n/a", "apply ConfigMap n/a"]);

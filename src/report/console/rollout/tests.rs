@@ -89,7 +89,7 @@ fn deletions_wait() {
     way.stages.clear();
     let what = vec!["more than half of the objects would go".into(), "east: 1 object: ConfigMap web/a".into()];
     way.deletions = Some(crate::model::progress::GateProgress { what, approvers: None, ..gate("deletion") });
-    insta::assert_snapshot!(notice(&commit(), &way, false, &voice()).expect("somebody is needed"), @r"
+    insta::assert_snapshot!(notices(&way, &voice()), @r"
     ✋ **`web`**: deletions wait for approval
 
     Waits since 2026-03-01 12:01 UTC; digest `0a1b2c3d4e5f`; 1 of 2 approvals; `permission:write` may approve.
@@ -100,7 +100,43 @@ fn deletions_wait() {
     ```text
     /approve deletion sha=abc1234
     ```
+
+    To approve, write this line in a new comment, or react to this comment with 🚀.
     ");
+}
+
+fn notices(way: &Progress, voice: &Voice) -> String {
+    needs(way).into_iter().map(|need| notice(&commit(), way, need, false, voice)).collect()
+}
+
+#[test]
+fn each_gate_is_asked_for_in_a_comment_of_its_own_that_says_how() {
+    let mut way = waiting();
+    way.deletions = Some(gate("deletion"));
+    // whether comments count, whether reviews do, what is said of the stage, what of the deletions
+    for (comments_count, reviews_count, stage, deletion) in [
+        (true, false, "write this line in a new comment, or react to this comment with 🚀.", "comment with 🚀."),
+        (true, true, "with 🚀, or approve this pull request in a review.", "or react to this comment with 🚀."),
+        (
+            false,
+            false,
+            "To approve, react to this comment with 🚀. The line in a comment counts only where",
+            "🚀. The line",
+        ),
+        (
+            false,
+            true,
+            "with 🚀, or approve this pull request in a review. The line",
+            "react to this comment with 🚀. The",
+        ),
+    ] {
+        let voice = Voice { comments_count, reviews_count, ..voice() };
+        let texts: Vec<String> =
+            needs(&way).into_iter().map(|need| notice(&commit(), &way, need, false, &voice)).collect();
+        assert_eq!(texts.len(), 2);
+        assert!(texts[0].contains(stage) && !texts[0].contains("deletion"), "{}", texts[0]);
+        assert!(texts[1].contains(deletion) && !texts[1].contains("review"), "{}", texts[1]);
+    }
 }
 
 #[test]
@@ -170,8 +206,8 @@ fn all_texts(hostile: &str) -> Vec<(&'static str, String)> {
     for state in states {
         let way = with_text_everywhere(hostile, &state);
         let (subject, help) = (Some(hostile.to_owned()), true);
-        let voice = Voice { short: true, approvers: hostile.into() };
-        texts.extend(notice(&commit, &way, true, &voice).map(|text| ("notice", text)));
+        let voice = Voice { approvers: hostile.into(), ..voice() };
+        texts.extend(needs(&way).into_iter().map(|need| ("notice", notice(&commit, &way, need, true, &voice))));
         let placements = vec![way, waiting()];
         texts.push((
             "rollout",

@@ -37,7 +37,7 @@ pub fn minute(minute: i64) -> Timestamp {
 fn task(word: &str) -> TaskRecord {
     let wait = word.strip_prefix("wait=").map(|minutes| Duration::from_mins(minutes.parse().unwrap()));
     let type_ = if wait.is_some() { StageTaskType::TimedWait } else { StageTaskType::Approval };
-    TaskRecord { type_, wait, asked_at: None, done_at: None, approvals: Vec::new() }
+    TaskRecord { type_, wait, wanted_by: WantedBy::Strategy, asked_at: None, done_at: None, approvals: Vec::new() }
 }
 
 /// `NAME[/MAX-CONCURRENCY] [before] [after] [wait=MINUTES]: CLUSTER...`
@@ -107,6 +107,7 @@ impl World {
             cause: RunCause::Snapshot,
             strategy: "careful".to_owned(),
             approvers: None,
+            approvers_before: None,
             wanted_snapshot: None,
             state: None,
             generation: 1,
@@ -200,7 +201,7 @@ impl World {
     ) -> Result<Approved, Refusal> {
         let at = GateName { run: self.run.name.clone(), stage: stage.to_owned(), gate };
         let (person, command) = said(Verb::Approve, person, shown);
-        let policy = Policy { rules: self.rules, approvers: &[], narrowed: None };
+        let policy = Policy { rules: self.rules, ..Policy::default() };
         approve(&mut self.run, &at, &person, &command, &policy, self.now)
     }
 

@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# Builds the image on base images named by digest: looks up what the tags in deploy/Containerfile stand for at this moment.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+readonly USAGE=64
+
+help() {
+    cat <<'HELP'
+Builds the image of the daemon.
+
+Usage: deploy/build.sh [--push] IMAGE[:TAG]
+
+  --push      pushes it as well
+  -h, --help  this text
+
+Needs docker with buildx. Prints the digests of the base images it was built on; the image carries them as labels
+org.opencontainers.image.base.digest and gitfleet.build.digest.
+HELP
+}
+
+push=false
+image=
+for argument in "$@"; do
+    case "$argument" in
+        --push) push=true ;;
+        -h | --help) help && exit 0 ;;
+        -*) printf 'deploy/build.sh: unknown option %s; see --help\n' "$argument" >&2 && exit "$USAGE" ;;
+        *) image=$argument ;;
+    esac
+done
+[[ -n $image ]] || { help >&2 && exit "$USAGE"; }
+
+# The base image that a build argument of the Containerfile names, with the digest the registry gives for it.
+pinned() {
+    local reference digest
+    reference=$(sed -n "s/^ARG $1=//p" deploy/Containerfile)
+    digest=$(docker buildx imagetools inspect --format '{{.Manifest.Digest}}' "$reference")
+    [[ $digest =~ ^sha256:[0-9a-f]{64}$ ]] || { printf 'no digest of %s: %s\n' "$reference" "$digest" >&2 && return 1; }
+    printf '%s@%s\n' "$reference" "$digest"
+}
+
+build_image=$(pinned BUILD_IMAGE)
+run_image=$(pinned RUN_IMAGE)
+printf 'built on %s\nruns on %s\n' "$build_image" "$run_image"
+docker buildx build --file deploy/Containerfile --tag "$image" \
+    --build-arg BUILD_IMAGE="$build_image" --build-arg RUN_IMAGE="$run_image" \
+    --label org.opencontainers.image.base.name="${run_image%@*}" \
+    --label org.opencontainers.image.base.digest="${run_image#*@}" \
+    --label gitfleet.build.digest="${build_image#*@}" \
+    "$($push && echo --push || echo --load)" .

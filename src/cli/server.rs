@@ -1,0 +1,147 @@
+//! The daemon as the command line asks it: over plain HTTP, with the person's token.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use bytes::Bytes;
+use http::header::{AUTHORIZATION, CONTENT_TYPE};
+use http::{HeaderValue, StatusCode};
+use secrecy::{ExposeSecret as _, SecretString};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::http::{COMMANDS_PATH, EXPLAIN_PATH, PREVIEW_PATH, RECORDS_PATH};
+use crate::model::commands::{Command, Done, Refusal, WaitingGate};
+use crate::model::explanation::{Explained, Query};
+
+/// How long one answer of the daemon may take, long polls excepted.
+pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+/// How a token is named.
+const TOKEN_ADVICE: &str = "name a token with --token-file or GITFLEET_TOKEN, or the daemon's configuration with -c, whose store \
+                            holds one for the user that runs the daemon unless people are named under `http.tokens`";
+
+/// A running daemon.
+pub struct Server {
+    /// Host and port.
+    address: String,
+    token: Option<SecretString>,
+}
+
+impl Server {
+    /// Takes an address, with or without a scheme, and the token to be known by.
+    pub fn new(address: &str, token: Option<SecretString>) -> Self {
+        Self { address: address.trim_start_matches("http://").trim_end_matches('/').to_owned(), token }
+    }
+
+    /// Reads all records.
+    ///
+    /// # Errors
+    /// The daemon does not answer, or with no records.
+    pub fn records(&self) -> anyhow::Result<Vec<(String, Value)>> {
+        let answer = self.ask(RECORDS_PATH, ANSWER_TIMEOUT)?;
+        serde_json::from_value(answer["records"].clone()).context("the daemon's answer is not a list of records")
+    }
+
+    /// Asks for a path, and takes every answer but success for an error.
+    ///
+    /// # Errors
+    /// The daemon does not answer so, or not with JSON.
+    pub fn ask(&self, path: &str, timeout: Duration) -> anyhow::Result<Value> {
+        let address = &self.address;
+        let (status, body) = self.send(http::Request::get(self.uri(path)?), Bytes::new(), timeout)?;
+        if matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
+            let words = if self.token.is_some() { "it does not know the token; " } else { "reading needs a token; " };
+            bail!("asking the daemon at {address}: it answered {status}: {words}{TOKEN_ADVICE}");
+        }
+        anyhow::ensure!(
+            status.is_success(),
+            "asking the daemon at {address}: it answered {status}: {}",
+            String::from_utf8_lossy(&body)
+        );
+        serde_json::from_slice(&body).with_context(|| format!("the answer of the daemon at {address} is not JSON"))
+    }
+
+    /// Tells the daemon to do something; returns what came of it, or why it refused.
+    ///
+    /// # Errors
+    /// The daemon does not answer, does not know the token, or does not understand.
+    pub fn tell(&self, command: &Command) -> anyhow::Result<Result<Done, Refusal>> {
+        self.post(COMMANDS_PATH, command)
+    }
+
+    /// Asks what an approval would open, or why it would be refused.
+    ///
+    /// # Errors
+    /// As [`Server::tell`]; a daemon of an earlier version does not know the question.
+    pub fn preview(&self, command: &Command) -> anyhow::Result<Result<WaitingGate, Refusal>> {
+        self.post(PREVIEW_PATH, command)
+    }
+
+    fn post<T: DeserializeOwned>(&self, path: &str, command: &Command) -> anyhow::Result<Result<T, Refusal>> {
+        anyhow::ensure!(
+            self.token.is_some(),
+            "a command needs a token, and there is none for this user: {TOKEN_ADVICE}"
+        );
+        let request = http::Request::post(self.uri(path)?).header(CONTENT_TYPE, "application/json");
+        let (status, body) = self.send(request, serde_json::to_vec(command)?.into(), ANSWER_TIMEOUT)?;
+        if status.is_success() {
+            return Ok(Ok(serde_json::from_slice(&body).context("the daemon's answer is not understood")?));
+        }
+        if let Ok(refusal) = serde_json::from_slice::<Refusal>(&body) {
+            return Ok(Err(refusal));
+        }
+        let said: Value = serde_json::from_slice(&body).unwrap_or_default();
+        let words = said["message"].as_str().map_or_else(|| String::from_utf8_lossy(&body).into_owned(), str::to_owned);
+        bail!("the daemon at {} answered {status}: {words}", self.address)
+    }
+
+    /// Asks the daemon why a placement has the clusters it has.
+    ///
+    /// # Errors
+    /// The daemon does not answer, or knows no such placement.
+    pub fn explain(&self, query: &Query) -> anyhow::Result<Explained> {
+        let mut parameters = form_urlencoded::Serializer::new(String::new());
+        parameters.append_pair("placement", &query.placement);
+        if let Some(kind) = &query.kind {
+            parameters.append_pair("kind", kind);
+        }
+        let answer = self.ask(&format!("{EXPLAIN_PATH}?{}", parameters.finish()), ANSWER_TIMEOUT)?;
+        serde_json::from_value(answer).context("the daemon's answer is no explanation")
+    }
+
+    fn uri(&self, path: &str) -> anyhow::Result<http::Uri> {
+        let address = &self.address;
+        format!("http://{address}{path}").parse().with_context(|| format!("{address} is no address"))
+    }
+
+    /// Sends a request. Plain HTTP: whoever exposes the daemon puts a proxy with TLS in front.
+    fn send(
+        &self,
+        request: http::request::Builder,
+        body: Bytes,
+        timeout: Duration,
+    ) -> anyhow::Result<(StatusCode, Bytes)> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let request = match &self.token {
+            None => request,
+            Some(token) => {
+                let mut bearer = HeaderValue::try_from(format!("Bearer {}", token.expose_secret()))
+                    .map_err(|_| anyhow::anyhow!("the token has characters that no token has"))?;
+                bearer.set_sensitive(true);
+                request.header(AUTHORIZATION, bearer)
+            }
+        };
+        let request = request.body(http_body_util::Full::new(body))?;
+        let question = async {
+            let client = hyper_util::client::legacy::Client::builder(hyper_util::rt::TokioExecutor::new()).build_http();
+            let answer = client.request(request).await?;
+            let status = answer.status();
+            anyhow::Ok((status, http_body_util::BodyExt::collect(answer.into_body()).await?.to_bytes()))
+        };
+        let asked = runtime.block_on(async { tokio::time::timeout(timeout, question).await });
+        asked.map_err(|_| anyhow::anyhow!("no answer within {} s", timeout.as_secs())).flatten().with_context(|| {
+            let address = &self.address;
+            format!("asking the daemon at {address} (is `gitfleet run` running there? name its configuration with -c, or its address with --server)")
+        })
+    }
+}

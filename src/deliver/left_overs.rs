@@ -1,0 +1,54 @@
+//! What a member holds of a placement and shall not hold any more.
+
+use std::collections::BTreeSet;
+
+use super::live::LiveObject;
+use super::plan::{MemberView, Progress, Step};
+use super::waves::wave;
+use crate::model::id::ObjectKey;
+use crate::model::work::WorkOrder;
+
+/// What is not desired, and what becomes of it.
+pub(super) struct LeftOvers {
+    /// The deletions that are due now.
+    pub(super) deletes: Vec<Step>,
+    /// Objects with our label that are not desired: held, or accepted for deletion and not gone yet.
+    pub(super) staying: Vec<ObjectKey>,
+    /// Some of them are on their way out.
+    pub(super) leaving: bool,
+    /// Some of them were not known when the order was decided: they are reported, and left alone until they are.
+    pub(super) undecided: bool,
+}
+
+/// Returns the objects of the inventory that are no longer desired: the last wave first. They stay where a manifest is
+/// `refused`: what was to come in their stead may be what did not.
+pub(super) fn left_overs(order: &WorkOrder, view: &MemberView<'_>, progress: &Progress, refused: bool) -> LeftOvers {
+    let desired: BTreeSet<&ObjectKey> = order.manifests.iter().map(|d| d.key.as_ref()).collect();
+    let mut found = LeftOvers { deletes: Vec::new(), staying: Vec::new(), leaving: false, undecided: false };
+    let mut due: Vec<(u16, &LiveObject)> = Vec::new();
+    for (key, live) in view.live.labelled(view.ours).filter(|(key, _)| !desired.contains(key)) {
+        let taken = view.wanted.by(key).iter().any(|placement| **placement != order.placement);
+        if taken && !order.held.contains(key) {
+            continue;
+        }
+        found.staying.push(key.clone());
+        if refused || order.held.contains(key) {
+            continue;
+        }
+        if !order.prune.contains(key) && !live.terminating {
+            found.undecided = true;
+            continue;
+        }
+        found.leaving = true;
+        if !live.terminating && !progress.deleted.contains(&live.uid) {
+            due.push((wave(&live.id.group, &live.id.kind), live));
+        }
+    }
+    let last = due.iter().map(|(wave, _)| *wave).max();
+    found.deletes = due
+        .into_iter()
+        .filter(|(wave, _)| Some(*wave) == last)
+        .map(|(_, live)| Step::Delete { object: live.clone() })
+        .collect();
+    found
+}

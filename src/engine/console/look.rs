@@ -1,0 +1,71 @@
+//! Looking for news that nobody brought, and what a failure to read means for the reads after it.
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::{Console, FAR, HOOKED_FOR, HOOKED_POLL_FACTOR, HOOKED_POLL_MAX, READ_RETRY_FIRST, READ_RETRY_MAX};
+use crate::forge::Error;
+
+impl Console {
+    /// Asks who we are, which repository it is and which branch is followed.
+    pub(super) async fn introduce(&mut self) -> bool {
+        if let Some(id) = self.read(self.doors.forge.repository_id().await)
+            && let Some(me) = self.read(self.doors.forge.whoami().await)
+        {
+            self.doors.repository.send_replace(Some(id));
+            tracing::info!(account = me.login, "talking with the forge");
+            self.me = Some(me);
+        }
+        true
+    }
+
+    /// Looks for news that no webhook brought.
+    pub(super) async fn look(&mut self, now: Timestamp) {
+        let hooked = self.hooked_at.is_some_and(|at| now.duration_since(at) < HOOKED_FOR);
+        let pause = if hooked {
+            (self.settings.poll_interval * HOOKED_POLL_FACTOR).min(HOOKED_POLL_MAX).max(self.settings.poll_interval)
+        } else {
+            self.settings.poll_interval
+        };
+        self.look_at = now + SignedDuration::try_from(pause).unwrap_or(FAR);
+        self.to_list.extend(self.spoken_in());
+        self.to_count
+            .extend(self.stories.iter().filter(|story| !story.asked.is_empty()).map(|story| story.commit.clone()));
+        self.list_pulls().await;
+    }
+
+    /// Takes in what came of a read. A failure is logged and pauses all reading.
+    pub(super) fn read<T>(&mut self, answer: crate::forge::Result<T>) -> Option<T> {
+        match answer {
+            Ok(value) => {
+                (self.read_failures, self.read_after) = (0, None);
+                Some(value)
+            }
+            Err(error) => {
+                let now = self.now();
+                self.read_failures += 1;
+                let pause = READ_RETRY_FIRST.saturating_mul(1 << self.read_failures.min(10).saturating_sub(1));
+                let pause = match &error {
+                    Error::RateLimited { wait, .. } => SignedDuration::try_from(*wait).unwrap_or(READ_RETRY_MAX),
+                    _ => pause.min(READ_RETRY_MAX),
+                };
+                self.read_after = now.checked_add(pause).ok();
+                // The pause that a host wants is from all calls.
+                if let (Error::RateLimited { .. }, Some(at)) = (&error, self.read_after) {
+                    self.outbox.pause_until(at);
+                }
+                self.warn(&error, now);
+                None
+            }
+        }
+    }
+
+    /// Logs a failure, a lasting one once an hour.
+    pub(super) fn warn(&mut self, error: &Error, now: Timestamp) {
+        let words = error.to_string();
+        self.said.retain(|_, at| now.duration_since(*at) < SignedDuration::from_hours(1));
+        if let std::collections::btree_map::Entry::Vacant(entry) = self.said.entry(words) {
+            tracing::warn!(reason = entry.key(), "the forge cannot be talked with; trying again");
+            entry.insert(now);
+        }
+    }
+}

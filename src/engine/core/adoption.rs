@@ -1,0 +1,131 @@
+//! A store that is new while members are not: an earlier one was lost, and with it what people had decided. Nothing begins then
+//! until a person says so.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde_json::json;
+
+use super::{Batch, Core, write_down};
+use crate::config::OnEmptyStore;
+use crate::deliver::inventory::Held;
+use crate::model::commands::{Done, Person, Refusal, RefusalReason};
+use crate::model::id::{ClusterName, CommitId, PlacementKey};
+use crate::model::records::{JournalEntry, Kept, StoreRecord};
+use crate::store::Op;
+use crate::store::records::STORE_KEY;
+
+/// Whom the journal names where the configuration adopts.
+const BY_CONFIGURATION: &str = "store.onEmpty: Adopt";
+
+impl Core {
+    /// Returns why nothing begins before a person has adopted the store; `None` where nothing waits for that.
+    pub fn adoption_complaint(&self) -> Option<String> {
+        self.store.as_ref().and_then(StoreRecord::complaint)
+    }
+
+    /// Tells whether nothing begins before a person has adopted the store.
+    pub(super) fn waits_for_adoption(&self) -> bool {
+        self.store.as_ref().is_some_and(StoreRecord::waits)
+    }
+
+    /// Takes in how many inventories of this source a member holds. A store that is new, or has not seen the member since it
+    /// was, wrote none of them.
+    pub(super) fn note_holder(
+        &mut self,
+        cluster: &ClusterName,
+        inventories: usize,
+        kept: BTreeMap<PlacementKey, Kept>,
+        now: Timestamp,
+    ) {
+        self.answered.insert(cluster.clone());
+        for (key, kept) in kept {
+            if let Some(held) = &kept.held {
+                let known = self.world.held.get(&key);
+                if known.is_none_or(|known| known.index < held.index) {
+                    let commit = known.map_or_else(|| CommitId::from(""), |known| known.commit.clone());
+                    let held = Held { index: held.index, commit, digest: held.hash.clone() };
+                    self.world.held.insert(key.clone(), held);
+                }
+            }
+            self.kept.entry(key).or_default().join(kept);
+        }
+        let is_unknown = self
+            .store
+            .as_ref()
+            .is_none_or(|store| store.adopted.is_none() && (store.waits() || store.unseen.contains(cluster)));
+        if let Some(store) = &mut self.store {
+            store.unseen.remove(cluster);
+        }
+        if !is_unknown || inventories == 0 {
+            return;
+        }
+        let store = self.store.get_or_insert_with(|| StoreRecord::new(now));
+        let is_new = store.found.insert(cluster.clone(), inventories).is_none();
+        if self.configuration.store.on_empty == OnEmptyStore::Adopt {
+            store.adopt(BY_CONFIGURATION, now);
+            tracing::warn!(
+                cluster = %cluster,
+                "the store is new, but members hold what this source delivered before; it goes on from that, because \
+                 store.onEmpty says Adopt"
+            );
+        } else if let Some(complaint) = store.complaint().filter(|_| is_new) {
+            tracing::warn!("{complaint}");
+        }
+    }
+
+    /// Writes down what the store says of itself, where that is new.
+    pub(super) fn write_store(&self, batch: &mut Batch) {
+        if let Some(store) = self.store.as_ref().filter(|_| self.store != self.stored_store)
+            && write_down(batch, STORE_KEY.to_owned(), store)
+        {
+            batch.store = Some(store.clone());
+        }
+    }
+
+    /// Something is decided: from now on the store is not new any more. What members keep is taken over by these decisions, where
+    /// a person said so.
+    pub(super) fn begin_store(&mut self, batch: &mut Batch, now: Timestamp) {
+        let unseen = || self.members.keys().filter(|name| !self.answered.contains(*name)).cloned().collect();
+        let store = self.store.get_or_insert_with(|| StoreRecord { unseen: unseen(), ..StoreRecord::new(now) });
+        if std::mem::take(&mut store.takes_over) {
+            batch.takes_over = true;
+            self.world.kept = self.kept.clone();
+            let by = store.adopted.as_ref().map(|adopted| adopted.by.clone());
+            let members: Vec<&ClusterName> = store.found.keys().collect();
+            let facts = json!({"by": by, "members": members});
+            let entry =
+                JournalEntry { at: now, event: "StoreAdopted".to_owned(), placement: None, cluster: None, facts };
+            batch.ops.push(Op::Journal(entry));
+        }
+    }
+
+    /// The batch in which members' words were taken over is written, or was refused.
+    pub(super) fn end_taking_over(&mut self, is_written: bool) {
+        if is_written {
+            self.world.kept.clear();
+        } else if let Some(store) = &mut self.store {
+            store.takes_over = true;
+        }
+    }
+
+    /// Lets a person adopt the store.
+    ///
+    /// # Errors
+    /// There is nothing to adopt.
+    pub(super) fn adopt(&mut self, person: &Person, now: Timestamp) -> Result<(Batch, Done), Refusal> {
+        let Some(mut store) = self.store.clone().filter(StoreRecord::waits) else {
+            let message = "the store is not new: there is nothing to adopt".to_owned();
+            return Err(Refusal { reason: RefusalReason::NotPossible, message });
+        };
+        store.adopt(&person.name, now);
+        let mut batch = Batch::default();
+        if !write_down(&mut batch, STORE_KEY.to_owned(), &store) {
+            let message = "it cannot be written down; the daemon's log says why".to_owned();
+            return Err(Refusal { reason: RefusalReason::NotPossible, message });
+        }
+        let message = format!("adopted: it goes on from what {} members hold", store.found.len());
+        (batch.store, batch.adopts) = (Some(store), true);
+        Ok((batch, Done { message, at: now, gate: None }))
+    }
+}

@@ -1,0 +1,125 @@
+//! What a commit cannot take away from the rollout of itself: approvals that stood before its clusters, and what the
+//! configuration demands.
+
+use std::collections::BTreeMap;
+
+use serde_json::json;
+
+use super::Pass;
+use crate::api::staged::StageTaskType;
+use crate::model::id::ClusterName;
+use crate::model::records::{BindingState, Pause};
+use crate::model::runs::{RunCause, RunRecord, TaskRecord, WantedBy};
+
+/// Who pauses a placement that is no longer rolled out by stages.
+const ITSELF: &str = "gitfleet";
+
+impl Pass<'_> {
+    /// Adds approvals to a run that is about to begin: those that the configuration demands, and those that stood before a
+    /// cluster in its last run and that the strategy asks for no more. Of the latter a person is asked once.
+    pub(super) fn keep_approvals(&mut self, run: &mut RunRecord, snapshot: u64) {
+        let is_rollback = matches!(run.cause, RunCause::Rollback { .. });
+        let before = self.approvals_before();
+        let mut given = 0;
+        for stage in &mut run.stages {
+            let own = approvals(&stage.before);
+            let wanted = stage.clusters.iter().filter_map(|cluster| before.get(&cluster.name)).max();
+            let is_less = !is_rollback && wanted.is_some_and(|wanted| given + own < *wanted);
+            let passed = is_rollback && self.has_passed(snapshot, &stage.name);
+            let clusters = stage.clusters.iter().map(|cluster| cluster.name.as_str());
+            let is_demanded = !passed && self.world.floor.asks_before(&stage.name, clusters);
+            given += own;
+            if own > 0 || stage.clusters.is_empty() || !(is_less || is_demanded) {
+                given += approvals(&stage.after);
+                continue;
+            }
+            let wanted_by = if is_demanded { WantedBy::Configuration } else { WantedBy::RunBefore };
+            stage.before.push(TaskRecord {
+                type_: StageTaskType::Approval,
+                wanted_by,
+                wait: None,
+                asked_at: None,
+                done_at: None,
+                approvals: Vec::new(),
+            });
+            given += 1 + approvals(&stage.after);
+            let facts = json!({"run": run.name, "stage": stage.name, "wantedBy": wanted_by});
+            self.note("ApprovalKept", None, facts);
+        }
+        let reached = run.stages.iter().flat_map(|stage| &stage.clusters);
+        for cluster in reached {
+            self.state.record.asked_before.remove(&cluster.name);
+        }
+    }
+
+    /// Returns how many approvals stood before each cluster, in the last run that was to move it.
+    fn approvals_before(&self) -> BTreeMap<ClusterName, usize> {
+        let mut before = self.state.record.asked_before.clone();
+        let mut runs: Vec<&RunRecord> = self.state.runs.values().filter(|run| counts(run)).collect();
+        runs.sort_by_key(|run| run.sequence);
+        for run in runs {
+            before.extend(asked(run));
+        }
+        before
+    }
+
+    /// Remembers the approvals of a run that git takes back.
+    pub(super) fn remember_approvals(&mut self, name: &str) {
+        let Some(run) = self.state.runs.get(name).filter(|run| counts(run)) else { return };
+        let asked: Vec<_> = asked(run).into_iter().filter(|(_, count)| *count > 0).collect();
+        self.state.record.asked_before.extend(asked);
+    }
+
+    /// A placement whose stages had approvals and that moves by itself now does so after a person has resumed it.
+    pub(super) fn pause_without_stages(&mut self) {
+        let asked = |run: &RunRecord| asked(run).values().any(|count| *count > 0);
+        let was_asked = self.last_run().is_some_and(|run| counts(run) && asked(run));
+        let record = &mut self.state.record;
+        let was_asked = was_asked || !record.asked_before.is_empty();
+        record.asked_before.clear();
+        if !was_asked || record.paused.is_some() {
+            return;
+        }
+        let reason = "it was rolled out by stages with approvals and is not any more; resume it where that is meant";
+        record.paused = Some(Pause { by: ITSELF.to_owned(), at: self.now, reason: Some(reason.to_owned()) });
+        self.note("ApprovalKept", None, json!({"paused": reason}));
+    }
+
+    /// Says why a placement that moves by itself may not, where the configuration wants a person asked before one of its
+    /// clusters.
+    pub(super) fn lacks_stages(&self) -> Option<String> {
+        let mut picked = self.state.bindings().filter(|b| !b.deleting && b.state != BindingState::Unscheduled);
+        let cluster = &picked.find(|binding| self.world.floor.asks_for(binding.cluster.as_str()))?.cluster;
+        Some(format!(
+            "the configuration (policy.clusters) wants an approval before {cluster}, and this placement is not rolled out by \
+             stages; set strategy.type External and name a staged update strategy"
+        ))
+    }
+}
+
+/// Tells whether a run says what a later one is measured by.
+fn counts(run: &RunRecord) -> bool {
+    run.frozen.is_some() && !matches!(run.cause, RunCause::Rollback { .. })
+}
+
+/// Returns how many approvals stand before each cluster of a run.
+fn asked(run: &RunRecord) -> BTreeMap<ClusterName, usize> {
+    let (mut count, mut asked) = (0, BTreeMap::new());
+    for stage in &run.stages {
+        count += approvals(&stage.before);
+        asked.extend(stage.clusters.iter().map(|cluster| (cluster.name.clone(), count)));
+        count += approvals(&stage.after);
+    }
+    asked
+}
+
+/// Counts the approvals among tasks. One that the configuration demands is demanded of every run anyway, and one that the
+/// strategy no longer asks for is not asked for again once it was given.
+fn approvals(tasks: &[TaskRecord]) -> usize {
+    let counts = |task: &&TaskRecord| match task.wanted_by {
+        WantedBy::Strategy => true,
+        WantedBy::RunBefore => task.done_at.is_none(),
+        WantedBy::Configuration => false,
+    };
+    tasks.iter().filter(|task| task.type_ == StageTaskType::Approval).filter(counts).count()
+}

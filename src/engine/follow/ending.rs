@@ -1,0 +1,41 @@
+//! The end of the source's thread.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::Duration;
+
+use super::Request;
+
+/// How long the end of the process waits for the source's thread; a read that blocks in the kernel may take longer.
+const END_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// Ends the source's thread and waits for it: a fetch or a ref that is written stops where nothing is left half done.
+pub(super) struct Ending {
+    stop: Arc<AtomicBool>,
+    requests: Sender<Request>,
+    /// Its other end goes with the thread.
+    ended: Receiver<()>,
+}
+
+impl Ending {
+    /// Returns it, the flag it raises, and what must go with the thread.
+    pub fn of(requests: Sender<Request>) -> (Self, Arc<AtomicBool>, Sender<()>) {
+        let stop = Arc::new(AtomicBool::new(false));
+        let (alive, ended) = channel();
+        (Self { stop: Arc::clone(&stop), requests, ended }, stop, alive)
+    }
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        // It may have ended before.
+        drop(self.requests.send(Request::End));
+        if self.ended.recv_timeout(END_TIME_MAX) == Err(RecvTimeoutError::Timeout) {
+            tracing::warn!(
+                "the source is still being read while the process ends; the next start puts right what is left"
+            );
+        }
+    }
+}

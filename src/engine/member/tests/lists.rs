@@ -1,0 +1,218 @@
+//! What is concluded from lists: from those that fail, from those of another history, and from none.
+
+use super::*;
+use crate::deliver::inventory::Parent;
+use crate::model::records::Inventory;
+
+const NOW: &str = "2026-01-01T00:00:00Z";
+
+fn now() -> jiff::Timestamp {
+    NOW.parse().unwrap()
+}
+
+fn key(name: &str) -> ObjectKey {
+    ObjectId::of(&map(name, "")).expect("an object").key()
+}
+
+/// An object of placement `p` as the member has it.
+fn live(name: &str, value: &str, resource_version: u64) -> LiveObject {
+    let object = map(name, value);
+    LiveObject {
+        id: ObjectId::of(&object).expect("an object"),
+        uid: format!("uid of {name}"),
+        resource_version,
+        applyset: applyset_id(&PlacementKey::cluster_scoped("p")).into(),
+        manifest: Some(Digest::new(object.to_string())),
+        owned: Digest::new(value),
+        terminating: false,
+        availability: Availability::Available,
+    }
+}
+
+/// The inventory of placement `p` as it says that the member holds an order completely.
+fn parent(order: &WorkOrder) -> Parent {
+    let holds = crate::deliver::inventory::Held {
+        index: order.snapshot,
+        commit: order.commit.clone(),
+        digest: order.digest.clone(),
+    };
+    Parent { holds: Some(holds), ..Parent::default().widened(order) }
+}
+
+/// A mind that is connected to a member with an inventory.
+fn connected(order: &WorkOrder) -> Mind {
+    let mut mind = Mind::new("m".into(), "s".into(), true);
+    mind.connect();
+    mind.take_parent(parent(order));
+    mind
+}
+
+fn inventory(mind: &Mind) -> Inventory {
+    match mind.announce(None) {
+        Event::Online { mut inventory, .. } => {
+            inventory.remove(&PlacementKey::cluster_scoped("p")).expect("it is ours")
+        }
+        event => unreachable!("{event:?}"),
+    }
+}
+
+fn tell(mind: &mut Mind, order: &WorkOrder) {
+    mind.command(Command::Order { order: Arc::new(order.clone()), reported: None });
+}
+
+fn steps(mind: &mut Mind) -> Vec<Step> {
+    mind.tasks(now()).into_iter().map(|task| task.step).collect()
+}
+
+#[test]
+fn d02_a_failed_list_is_not_an_empty_one() {
+    let both = order(1, &[map("a", "1"), map("b", "1")]);
+    let mut mind = connected(&both);
+    mind.take_unwatched();
+    mind.list_begun(&maps());
+    mind.see(live("a", "1", 1));
+    assert!(mind.list_failed(&maps(), "500".to_owned()));
+    let unknown = inventory(&mind);
+    assert_eq!((unknown.known(), unknown.seen().len()), (None, 1), "half a list is none");
+    assert!(unknown.complaint().is_some_and(|why| why.contains("ConfigMap: 500")));
+    let mut leave = order(2, &[]);
+    (leave.remove, leave.prune) = (true, [key("a"), key("b")].into());
+    tell(&mut mind, &leave);
+    assert_eq!(steps(&mut mind), []);
+    let Some(Event::Work { status, .. }) = mind.report(&leave.placement, now()) else { panic!("it is reported") };
+    assert!(!status.complete && status.inventory.known().is_none() && status.failure.is_none());
+    list(&mut mind, &maps(), [live("a", "1", 1), live("b", "1", 2)]);
+    assert_eq!(inventory(&mind).known().map(BTreeSet::len), Some(2));
+    assert_eq!(steps(&mut mind).len(), 2, "both are pruned");
+}
+
+#[test]
+fn d02_what_turns_up_after_a_decision_is_reported_and_not_pruned() {
+    let mut one = order(1, &[map("a", "1")]);
+    let mut mind = connected(&one);
+    tell(&mut mind, &one);
+    list(&mut mind, &maps(), [live("a", "1", 1), live("stranger", "1", 2)]);
+    assert_eq!(steps(&mut mind), []);
+    let Some(Event::Work { status, .. }) = mind.report(&one.placement, now()) else { panic!("it is reported") };
+    assert!(!status.complete && status.inventory.seen().contains(&key("stranger")));
+    one.prune.insert(key("stranger"));
+    tell(&mut mind, &one);
+    assert!(matches!(&steps(&mut mind)[..], [Step::Delete { object }] if object.id.key() == key("stranger")));
+}
+
+#[test]
+fn d02_one_kind_that_is_not_listed_stops_no_other_placement() {
+    let mut mind = connected(&order(1, &[map("a", "1")]));
+    mind.take_unwatched();
+    mind.list_failed(&maps(), "403".to_owned());
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": "n"}});
+    let other = WorkOrder { placement: PlacementKey::cluster_scoped("q"), ..order(1, &[secret]) };
+    tell(&mut mind, &other);
+    let secrets = WatchedKind { group: String::new(), kind: "Secret".into() };
+    assert_eq!(mind.take_unwatched(), [(secrets.clone(), Some("v1".to_owned()))]);
+    assert_eq!(steps(&mut mind), [], "its own kind is listed first");
+    list(&mut mind, &secrets, []);
+    assert!(matches!(steps(&mut mind)[..], [Step::WriteParent(_)]));
+}
+
+#[test]
+fn d07_a_list_after_a_restored_backup_replaces_what_was_known() {
+    let second = WorkOrder { snapshot: 1, ..order(2, &[map("a", "2")]) };
+    let mut mind = connected(&second);
+    tell(&mut mind, &second);
+    list(&mut mind, &maps(), [live("a", "2", 90)]);
+    assert_eq!(steps(&mut mind), [], "everything is as it is to be");
+    // The member goes back to before the second snapshot: object, inventory and versions.
+    let first = order(1, &[map("a", "1")]);
+    mind.connect();
+    mind.take_parent(parent(&first));
+    list(&mut mind, &maps(), [live("a", "1", 10)]);
+    assert!(
+        matches!(steps(&mut mind)[..], [Step::Apply { position: 0, put_back: false, .. }]),
+        "and not an inventory that claims it"
+    );
+}
+
+#[test]
+fn d07_what_a_backup_brought_back_is_deleted_again() {
+    let mut less = order(2, &[]);
+    less.prune.insert(key("a"));
+    let mut mind = connected(&order(1, &[map("a", "1")]));
+    tell(&mut mind, &less);
+    list(&mut mind, &maps(), [live("a", "1", 10)]);
+    assert!(matches!(steps(&mut mind)[..], [Step::Delete { .. }]));
+    let accepted = StepResult::Deleted { key: key("a"), uid: "uid of a".into(), gone: false };
+    mind.settle(&less.placement, accepted, now());
+    mind.forget(&key("a"), 11);
+    mind.connect();
+    mind.take_parent(parent(&order(1, &[map("a", "1")])));
+    list(&mut mind, &maps(), [live("a", "1", 10)]);
+    assert!(matches!(steps(&mut mind)[..], [Step::Delete { .. }]), "though its uid is the same");
+}
+
+#[test]
+fn within_one_history_an_older_sight_does_not_replace_a_newer_one() {
+    let one = order(1, &[map("a", "2")]);
+    let mut mind = connected(&one);
+    tell(&mut mind, &one);
+    mind.take_unwatched();
+    mind.list_begun(&maps());
+    // Written since the list began, which read the member before that.
+    mind.see(live("a", "2", 20));
+    mind.see(live("a", "1", 10));
+    mind.list_done(&maps());
+    mind.see(live("a", "1", 15));
+    mind.forget(&key("a"), 16);
+    assert_eq!(steps(&mut mind), [], "it stays the newest");
+}
+
+#[test]
+fn a_kind_that_is_not_served_is_looked_for_again_when_it_is_there() {
+    let widget = json!({"apiVersion": "x.org/v1", "kind": "Widget", "metadata": {"name": "w"}});
+    let one = order(1, std::slice::from_ref(&widget));
+    let widgets = WatchedKind { group: "x.org".into(), kind: "Widget".into() };
+    let mut mind = connected(&order(1, &[]));
+    tell(&mut mind, &one);
+    assert_eq!(mind.take_unwatched(), [(widgets.clone(), Some("v1".to_owned()))]);
+    mind.kind_absent(&widgets);
+    assert_eq!(inventory(&mind).known(), Some(&BTreeSet::new()), "of what is not served nothing is there");
+    assert!(mind.take_unwatched().is_empty());
+    let definition = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "widgets.x.org"}});
+    let definition = LiveObject::read(&definition).expect("an object");
+    mind.see(LiveObject { availability: Availability::ManifestNotAvailableYet, ..definition.clone() });
+    assert!(mind.take_unwatched().is_empty(), "it is not established yet");
+    let established = LiveObject { availability: Availability::Available, resource_version: 2, ..definition };
+    mind.see(established.clone());
+    assert_eq!(mind.take_unwatched(), [(widgets.clone(), Some("v1".to_owned()))]);
+    mind.see(LiveObject { resource_version: 3, ..established });
+    assert!(mind.take_unwatched().is_empty(), "once");
+    mind.note_served(&ObjectId::of(&widget).expect("an object"));
+    assert_eq!(mind.take_unwatched().len(), 1, "or it was written");
+}
+
+/// Of a member whose first list fails the inventory is unknown, and known once a list is complete.
+#[tokio::test]
+async fn d02_the_member_says_that_a_kind_is_not_known_until_it_is() {
+    let member = Memory::default();
+    let before = order(1, &[map("c0", "1"), map("c1", "1")]);
+    member.insert(parent(&before).object(&before.placement));
+    for name in ["c0", "c1"] {
+        let mut object = map(name, "1");
+        object["metadata"]["labels"] = json!({"applyset.kubernetes.io/part-of": applyset_id(&before.placement)});
+        object["metadata"]["uid"] = name.into();
+        member.insert(object);
+    }
+    member.unlisted.lock().unwrap().insert("ConfigMap".into(), 500);
+    let mut stage = Stage::new(member);
+    let online = tokio::time::timeout(LIMIT, stage.events.recv()).await.expect("it answers").expect("it lives");
+    let Event::Online { inventory, .. } = online else { panic!("{online:?}") };
+    assert!(inventory[&before.placement].known().is_none());
+    stage.order(order(2, &[map("c0", "1")]));
+    stage.report(2, |work| !work.complete && work.inventory.known().is_none()).await;
+    assert_eq!(stage.member.take_requests(), [""; 0]);
+    stage.member.unlisted.lock().unwrap().clear();
+    stage.member.list_again(&maps()).await;
+    let work = stage.report(2, |work| work.complete).await;
+    assert_eq!(work.inventory.known(), Some(&[key("c0")].into()));
+}

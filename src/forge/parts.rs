@@ -1,0 +1,108 @@
+//! Who made a pull request, as far as a host tells: authors by the addresses in commits, pushers by what it noted of pushes.
+
+use std::collections::BTreeSet;
+
+use super::client::{query, segment};
+use super::rest::Rest;
+use super::shapes::{Activity, CommitOfPull, Happened, NewsItem, NewsText, PushText, User};
+use super::{Error, Kind, Result};
+use crate::model::forge::{Commits, ForgeUser, PullRequest};
+use crate::model::id::CommitId;
+
+/// Commits of a pull request that GitHub lists; what else it has cannot be known.
+///
+/// Source: GitHub, "REST API endpoints for pull requests", "List commits on a pull request".
+const GITHUB_COMMITS_MAX: usize = 250;
+/// Pages of a conversation that are read for pushes, of 50 entries each.
+const TIMELINE_PAGES_MAX: u32 = 40;
+/// Pages of a repository's news that are read for pushes, the newest first, of 50 entries each.
+const NEWS_PAGES_MAX: u32 = 4;
+/// Pages without an entry after which a conversation counts as read: Gitea leaves entries out of pages, and says no total.
+const EMPTY_PAGES_MAX: u32 = 4;
+
+/// Returns what a host knows of a pull request's commits.
+pub(super) async fn commits(rest: &Rest, pull: &PullRequest) -> Result<Commits> {
+    let what = format!("read the commits of #{}", pull.number);
+    let fields = if rest.kind == Kind::Gitea { "?verification=false&files=false" } else { "" };
+    let path = rest.route(&format!("/pulls/{}/commits{fields}", pull.number));
+    let listed = rest.client.list::<CommitOfPull>(&what, &path).await?;
+    if rest.kind == Kind::GitHub && listed.len() >= GITHUB_COMMITS_MAX {
+        let why = format!(
+            "the host tells of {GITHUB_COMMITS_MAX} commits at most, and this pull request has as many or more"
+        );
+        return Err(Error::Refused { what, why });
+    }
+    let head = match rest.kind {
+        Kind::Gitea => listed.first(),
+        Kind::GitHub => listed.last(),
+    };
+    let head = head.map(|commit| CommitId::new(commit.sha.as_str()));
+    let all: BTreeSet<CommitId> = listed.iter().map(|commit| CommitId::new(commit.sha.as_str())).collect();
+    let people = listed.into_iter().flat_map(|commit| [commit.author, commit.committer]);
+    let authors = distinct(people.flatten());
+    let pushers = match rest.kind {
+        Kind::Gitea => gitea_pushers(rest, pull, &all).await?,
+        Kind::GitHub => github_pushers(rest, pull, &all).await?,
+    };
+    Ok(Commits { head, all, authors, pushers })
+}
+
+fn distinct(users: impl Iterator<Item = User>) -> Vec<ForgeUser> {
+    let known: BTreeSet<ForgeUser> = users.map(User::read).filter(|user| user.id > 0).collect();
+    known.into_iter().collect()
+}
+
+/// What moved the branch, of a branch of our own repository. Another's does not tell us.
+async fn github_pushers(rest: &Rest, pull: &PullRequest, all: &BTreeSet<CommitId>) -> Result<Vec<ForgeUser>> {
+    if pull.is_fork {
+        return Ok(Vec::new());
+    }
+    let what = format!("read who pushed to #{}", pull.number);
+    let path = rest.route(&format!("/activity?ref={}", query(&format!("refs/heads/{}", pull.head_ref))));
+    // Linked pages, not numbered: the newest hundred.
+    match rest.client.find::<Vec<Activity>>(&what, &rest.client.page(&path, 1)).await {
+        Ok(found) => {
+            let of_pull = |moved: &Activity| all.contains(&CommitId::new(moved.after.as_str()));
+            Ok(distinct(found.into_iter().flatten().filter(of_pull).filter_map(|moved| moved.actor)))
+        }
+        // An older server does not have it, or the token may not; deliveries tell then.
+        Err(Error::Forbidden { .. } | Error::Refused { .. }) => Ok(Vec::new()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Pushes are noted in the conversation once it is open, and in the repository's news before.
+async fn gitea_pushers(rest: &Rest, pull: &PullRequest, all: &BTreeSet<CommitId>) -> Result<Vec<ForgeUser>> {
+    let what = format!("read who pushed to #{}", pull.number);
+    let has = |commit: &str| all.contains(&CommitId::new(commit));
+    let mut found = Vec::new();
+    let path = rest.route(&format!("/issues/{}/timeline", segment(&what, &pull.number.to_string())?));
+    let mut empty = 0;
+    for page in 1..=TIMELINE_PAGES_MAX {
+        let happened: Option<Vec<Happened>> = rest.client.get(&what, &rest.client.page(&path, page)).await?;
+        let happened = happened.unwrap_or_default();
+        empty = if happened.is_empty() { empty + 1 } else { 0 };
+        for push in happened.into_iter().filter(|happened| happened.type_ == "pull_push") {
+            let text: PushText = serde_json::from_str(push.body.as_deref().unwrap_or_default()).unwrap_or_default();
+            found.extend(push.user.filter(|_| text.commit_ids.iter().any(|commit| has(commit))));
+        }
+        if empty >= EMPTY_PAGES_MAX {
+            break;
+        }
+    }
+    let path = rest.route("/activities/feeds");
+    for page in 1..=NEWS_PAGES_MAX {
+        // Forgejo and older servers may not have it; deliveries tell then.
+        let Some(news) = rest.client.find::<Vec<NewsItem>>(&what, &rest.client.page(&path, page)).await? else { break };
+        let is_last = news.is_empty();
+        for push in news.into_iter().filter(|item| item.op_type == "commit_repo") {
+            let text: NewsText = serde_json::from_str(push.content.as_deref().unwrap_or_default()).unwrap_or_default();
+            let commits = text.commits.into_iter().flatten().chain(text.head_commit);
+            found.extend(push.act_user.filter(|_| commits.into_iter().any(|commit| has(&commit.sha1))));
+        }
+        if is_last {
+            break;
+        }
+    }
+    Ok(distinct(found.into_iter()))
+}

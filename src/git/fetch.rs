@@ -1,0 +1,282 @@
+//! How much one fetch may bring: gix tells what it receives while it receives, and stops where it is told to.
+//!
+//! gix itself refuses to make an object larger than [`OBJECT_SIZE_MAX_BYTES`] in memory; what is here says which limit it was,
+//! and bounds what all objects are together. See docs/design/018-memory-for-what-people-push.md.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+use gix::progress::{Count, Id, MessageLevel, NestedProgress, Progress, Step, StepShared, UNKNOWN, Unit};
+
+use super::{OBJECT_SIZE_MAX_BYTES, PACK_INFLATED_MAX_BYTES, PACK_OBJECTS_MAX, PACK_RECEIVED_MAX_BYTES};
+
+/// Bytes of the pack as they arrive.
+///
+/// Source: gix-pack, `bundle::write::ProgressId::ReadPackBytes`.
+const RECEIVED: Id = *b"BWRB";
+/// Objects of the pack; their number is known before the first.
+///
+/// Source: gix-pack, `index::write::ProgressId::IndexObjects`.
+const OBJECTS: Id = *b"IWIO";
+/// Bytes of each entry once it is inflated, entry by entry; and of each object once it is put together, summed up.
+///
+/// Source: gix-pack, `index::write::ProgressId::DecompressedBytes` and `DecodedBytes`, which share an id.
+const INFLATED: Id = *b"IWDB";
+
+/// How much memory the process may grow by while it fetches, in bytes. What is counted bounds each object; a chain of objects
+/// that are made from each other may hold many at once, which only the sum shows.
+const MEMORY_GROWTH_MAX_BYTES: u64 = 384 * 1024 * 1024;
+
+/// Which limit a fetch went over, and what it held when that was seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Excess {
+    /// One object is too large.
+    Object(u64),
+    /// The objects are too many.
+    Objects(u64),
+    /// Too many bytes came over the network.
+    Received(u64),
+    /// The objects are too large together, once inflated.
+    Inflated(u64),
+    /// Checking the objects takes too much memory.
+    Memory(u64),
+}
+
+impl fmt::Display for Excess {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Object(0) => write!(f, "an object has more than {OBJECT_SIZE_MAX_BYTES} bytes"),
+            Self::Object(held) => {
+                write!(f, "an object has {held} bytes or more, and {OBJECT_SIZE_MAX_BYTES} are the limit")
+            }
+            Self::Objects(0) => write!(f, "there are more than {PACK_OBJECTS_MAX} objects"),
+            Self::Memory(held) => {
+                write!(
+                    f,
+                    "checking its objects took {held} bytes of memory, and {MEMORY_GROWTH_MAX_BYTES} are the limit"
+                )
+            }
+            Self::Objects(held) => write!(f, "there are {held} objects, and {PACK_OBJECTS_MAX} are the limit"),
+            Self::Received(held) => {
+                write!(f, "there are {held} bytes or more to receive, and {PACK_RECEIVED_MAX_BYTES} are the limit")
+            }
+            Self::Inflated(held) => {
+                write!(f, "the objects have {held} bytes or more, and {PACK_INFLATED_MAX_BYTES} are the limit")
+            }
+        }
+    }
+}
+
+/// What a fetch has brought so far, and the flag that ends it.
+#[derive(Debug, Default)]
+struct Brought {
+    stop: AtomicBool,
+    received: AtomicU64,
+    /// Bytes that were received when the last object was complete.
+    complete: AtomicU64,
+    inflated: AtomicU64,
+    objects: AtomicU64,
+    /// The largest entry that was inflated.
+    largest: AtomicU64,
+    /// Memory that the process got since the beginning.
+    grown: AtomicU64,
+}
+
+/// Bounds one fetch.
+#[derive(Clone, Debug)]
+pub(super) struct Bounds {
+    brought: Arc<Brought>,
+    /// Sum of the objects that were put together; gix counts on it without asking.
+    decoded: StepShared,
+    /// Memory of the process at the beginning, in bytes; absent where that cannot be known.
+    before: Option<u64>,
+}
+
+impl Bounds {
+    pub fn new() -> Self {
+        Self { brought: Arc::default(), decoded: Arc::new(AtomicUsize::new(0)), before: anonymous_bytes() }
+    }
+
+    /// Looks at what nobody tells: asked for time and again while the fetch runs.
+    pub fn look(&self) {
+        if let (Some(before), Some(now)) = (self.before, anonymous_bytes()) {
+            self.brought.grown.fetch_max(now.saturating_sub(before), Ordering::Relaxed);
+        }
+        self.check();
+    }
+
+    /// Returns which limit an error comes from: one of ours, or the one for single objects that gix keeps.
+    pub fn excess_of(&self, error: &gix::Error) -> Option<Excess> {
+        let of_gix = || {
+            let text = format!("{error:?} {error:#}");
+            let exhausted = error.is_resource_exhausted() || text.contains("too large to fit in memory");
+            exhausted.then_some(if text.contains("delta tree") { Excess::Objects(0) } else { Excess::Object(0) })
+        };
+        self.excess().or_else(of_gix)
+    }
+
+    /// Returns the progress to fetch with.
+    pub fn progress(&self) -> Watched {
+        Watched { bounds: self.clone(), id: UNKNOWN, step: Arc::default() }
+    }
+
+    /// Returns the flag that ends the fetch; others may raise it, too.
+    pub fn stop(&self) -> &AtomicBool {
+        &self.brought.stop
+    }
+
+    /// Tells which limit was gone over.
+    pub fn excess(&self) -> Option<Excess> {
+        let brought = &self.brought;
+        let decoded = u64::try_from(self.decoded.load(Ordering::Relaxed)).unwrap_or(u64::MAX);
+        let received = brought.received.load(Ordering::Relaxed);
+        let unfinished = received.saturating_sub(brought.complete.load(Ordering::Relaxed));
+        let largest = brought.largest.load(Ordering::Relaxed).max(unfinished);
+        let (objects, inflated) = (brought.objects.load(Ordering::Relaxed), brought.inflated.load(Ordering::Relaxed));
+        let (inflated, grown) = (inflated.max(decoded), brought.grown.load(Ordering::Relaxed));
+        let rows = [
+            (largest, OBJECT_SIZE_MAX_BYTES, Excess::Object(largest)),
+            (objects, PACK_OBJECTS_MAX, Excess::Objects(objects)),
+            (received, PACK_RECEIVED_MAX_BYTES, Excess::Received(received)),
+            (inflated, PACK_INFLATED_MAX_BYTES, Excess::Inflated(inflated)),
+            (grown, MEMORY_GROWTH_MAX_BYTES, Excess::Memory(grown)),
+        ];
+        rows.into_iter().find_map(|(held, max, excess)| (held > max).then_some(excess))
+    }
+
+    fn check(&self) {
+        if self.excess().is_some() {
+            self.brought.stop.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Returns the memory of this process that no file stands behind.
+///
+/// Source: proc_pid_status(5); other systems have no such file.
+fn anonymous_bytes() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let kib: u64 =
+        status.lines().find_map(|line| line.strip_prefix("RssAnon:"))?.trim().strip_suffix(" kB")?.parse().ok()?;
+    Some(kib * 1024)
+}
+
+/// One line of progress.
+pub(super) struct Watched {
+    bounds: Bounds,
+    id: Id,
+    step: StepShared,
+}
+
+impl Count for Watched {
+    fn set(&self, step: Step) {
+        self.step.store(step, Ordering::Relaxed);
+    }
+
+    fn step(&self) -> Step {
+        self.step.load(Ordering::Relaxed)
+    }
+
+    fn inc_by(&self, step: Step) {
+        self.step.fetch_add(step, Ordering::Relaxed);
+        let (brought, more) = (&self.bounds.brought, u64::try_from(step).unwrap_or(u64::MAX));
+        match self.id {
+            RECEIVED => {
+                brought.received.fetch_add(more, Ordering::Relaxed);
+            }
+            INFLATED => {
+                brought.complete.store(brought.received.load(Ordering::Relaxed), Ordering::Relaxed);
+                brought.inflated.fetch_add(more, Ordering::Relaxed);
+                brought.largest.fetch_max(more, Ordering::Relaxed);
+            }
+            _ => return,
+        }
+        self.bounds.check();
+    }
+
+    fn counter(&self) -> StepShared {
+        // Who asks for the counter counts sums on it: the objects that are put together.
+        if self.id == INFLATED { Arc::clone(&self.bounds.decoded) } else { Arc::clone(&self.step) }
+    }
+}
+
+impl Progress for Watched {
+    fn init(&mut self, max: Option<Step>, _: Option<Unit>) {
+        if let (OBJECTS, Some(max)) = (self.id, max) {
+            self.bounds.brought.objects.store(u64::try_from(max).unwrap_or(u64::MAX), Ordering::Relaxed);
+            self.bounds.check();
+        }
+    }
+
+    fn set_name(&mut self, _: String) {}
+
+    fn name(&self) -> Option<String> {
+        None
+    }
+
+    fn id(&self) -> Id {
+        self.id
+    }
+
+    fn message(&self, _: MessageLevel, _: String) {}
+}
+
+impl NestedProgress for Watched {
+    type SubProgress = Self;
+
+    fn add_child(&mut self, _: impl Into<String>) -> Self {
+        self.add_child_with_id("", UNKNOWN)
+    }
+
+    fn add_child_with_id(&mut self, _: impl Into<String>, id: Id) -> Self {
+        Self { bounds: self.bounds.clone(), id, step: Arc::default() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is counted how, and what is said then.
+    type Row = (fn(&mut Watched, usize), Id, usize, &'static str);
+
+    #[test]
+    fn d06_every_limit_of_a_fetch_stops_it_and_is_named() {
+        let mib = 1024 * 1024;
+        let object = usize::try_from(OBJECT_SIZE_MAX_BYTES).unwrap();
+        let count: fn(&mut Watched, usize) = |progress, step| progress.inc_by(step);
+        let rows: [Row; 6] = [
+            (count, INFLATED, object, ""),
+            (count, INFLATED, 2 * 1024 * mib, "an object has 2147483648 bytes or more"),
+            (count, RECEIVED, object + 1, "an object has"),
+            (|progress, step| progress.init(Some(step), None), OBJECTS, 5_000_000, "there are 5000000 objects"),
+            (
+                |progress, step| progress.counter().store(step, Ordering::Relaxed),
+                INFLATED,
+                usize::MAX / 2,
+                "the objects have",
+            ),
+            (|_, _| (), RECEIVED, 0, ""),
+        ];
+        for (does, id, step, expected) in rows {
+            let bounds = Bounds::new();
+            let mut child = bounds.progress().add_child_with_id("", id);
+            does(&mut child, step);
+            let said = bounds.excess().map(|excess| excess.to_string()).unwrap_or_default();
+            assert!(said.contains(expected) && said.is_empty() == expected.is_empty(), "{said:?} {expected:?}");
+        }
+        // Many objects, each complete, are together what counts.
+        let bounds = Bounds::new();
+        let (received, inflated) =
+            (bounds.progress().add_child_with_id("", RECEIVED), bounds.progress().add_child_with_id("", INFLATED));
+        for _ in 0..u64::MAX {
+            received.inc_by(object / 2);
+            inflated.inc_by(object / 2);
+            if bounds.stop().load(Ordering::Relaxed) {
+                break;
+            }
+        }
+        assert!(matches!(bounds.excess(), Some(Excess::Received(_))), "{:?}", bounds.excess());
+    }
+}

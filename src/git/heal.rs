@@ -1,0 +1,268 @@
+//! Repairing the repositories that are ours: what a dead process left behind, what a power cut made of files, and what is
+//! missing. A remote's mirror is cloned again beside the damaged one; docs/design/018-memory-for-what-people-push.md says why.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::mirror::create_bare;
+use super::repository::Reader;
+use super::{Error, REF_PREFIX};
+
+/// The extension of a damaged mirror that is kept, because something in it could not be taken along. There is one at most.
+pub(super) const DAMAGED: &str = "damaged";
+
+/// The extension of an index whose pack is broken.
+const BROKEN: &str = "idx-of-broken-pack";
+
+/// How old a lock below our refs in somebody else's repository must be before we remove it: one is held for milliseconds, and
+/// another gitfleet may write there, too.
+pub(super) const LOCK_STALE_AFTER: Duration = Duration::from_mins(1);
+
+/// How names of pins start that say their commit.
+const PIN_OF_COMMIT: &str = "commit-";
+
+/// What a bare repository's configuration says that says nothing.
+const CONFIG: &str = "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = true\n";
+
+/// Bytes of a checksum at the end of packs and their indices.
+const CHECKSUM_BYTES: usize = 20;
+
+/// Folders below refs that are looked into.
+const REF_DEPTH_MAX: usize = 8;
+
+/// Opens a bare repository that is ours alone, or creates it, and puts right what can be put right here. The second answer is
+/// the damage that remains.
+pub(super) fn open(
+    dir: &Path,
+    options: &gix::open::Options,
+    location: &str,
+    subtree: &str,
+) -> Result<(Reader, Option<String>), Error> {
+    let failed = |source| Error::Disk { path: dir.to_owned(), source };
+    create_bare(dir, location)?;
+    remove_leftovers(dir).map_err(failed)?;
+    let opened = || Reader::open(dir, options.clone(), location, subtree);
+    let reader = match opened() {
+        Ok(reader) => reader,
+        Err(error @ Error::Repository { .. }) => {
+            tracing::warn!(mirror = %dir.display(), "HEAD or config of the mirror is damaged and is written anew: {error}");
+            restore_frame(dir).map_err(failed)?;
+            match opened() {
+                Err(Error::Repository { cause, .. }) => {
+                    tracing::warn!(mirror = %dir.display(), %cause, "the mirror cannot be opened; it is set aside");
+                    set_aside(dir, dir).map_err(failed)?;
+                    create_bare(dir, location)?;
+                    opened()?
+                }
+                other => other?,
+            }
+        }
+        Err(error) => return Err(error),
+    };
+    repair_refs(dir).map_err(failed)?;
+    let damage = damage(&reader);
+    Ok((reader, damage))
+}
+
+/// Keeps a damaged repository, instead of the one that was kept before.
+pub(super) fn set_aside(from: &Path, dir: &Path) -> io::Result<()> {
+    let kept = dir.with_extension(DAMAGED);
+    if kept.exists() {
+        fs::remove_dir_all(&kept)?;
+    }
+    fs::rename(from, kept)
+}
+
+/// Returns the first damage of a repository that is ours, for people.
+///
+/// An index whose pack is broken is renamed, so that nothing reads beyond the end of the pack: its objects are missing then.
+pub(super) fn damage(reader: &Reader) -> Option<String> {
+    let dir = reader.git_dir();
+    let packs = broken_pack(&dir).and_then(|found| {
+        let Some((index, damage)) = found else { return Ok(None) };
+        if index.exists() {
+            fs::rename(&index, index.with_extension(BROKEN))?;
+        }
+        Ok(Some(damage))
+    });
+    match packs {
+        Ok(found) => found.or_else(|| missing_target(reader)),
+        Err(error) => Some(format!("objects/pack cannot be read: {error}")),
+    }
+}
+
+/// Removes the locks and half-written files of a process that died. Only for a repository that nobody else writes.
+fn remove_leftovers(dir: &Path) -> io::Result<()> {
+    let mut stale = locks(dir, 1)?;
+    stale.extend(locks(&dir.join("refs"), REF_DEPTH_MAX)?);
+    for folder in ["objects", "objects/pack"] {
+        stale.extend(
+            files(&dir.join(folder), 1)?
+                .into_iter()
+                .filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(".tmp"))),
+        );
+    }
+    for path in stale {
+        tracing::info!(path = %path.display(), "removing what a process left that ended too early");
+        fs::remove_file(path)?;
+    }
+    Ok(())
+}
+
+/// Repairs our refs in a repository of somebody else: old locks below them, and refs that hold nothing.
+pub(super) fn repair_own_refs(git_dir: &Path) -> io::Result<()> {
+    for lock in locks(&git_dir.join(REF_PREFIX), REF_DEPTH_MAX)? {
+        let age = fs::metadata(&lock)?.modified()?.elapsed().unwrap_or_default();
+        if age > LOCK_STALE_AFTER {
+            tracing::info!(path = %lock.display(), "removing the lock of a process that ended too early");
+            fs::remove_file(lock)?;
+        }
+    }
+    repair_refs(git_dir)
+}
+
+/// Writes refs of ours that hold no id anew where their name says it, and removes the others: they are fetched again.
+fn repair_refs(git_dir: &Path) -> io::Result<()> {
+    for path in files(&git_dir.join(REF_PREFIX), REF_DEPTH_MAX)? {
+        if path.extension().is_some_and(|extension| extension == "lock") {
+            continue;
+        }
+        let text = fs::read(&path)?;
+        if is_id(&String::from_utf8_lossy(&text)) || text.starts_with(b"ref: ") {
+            continue;
+        }
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if let Some(id) = name.strip_prefix(PIN_OF_COMMIT).filter(|id| is_id(id)) {
+            tracing::warn!(path = %path.display(), "a pin held no commit; it is written anew from its name");
+            fs::write(&path, format!("{id}\n"))?;
+        } else {
+            tracing::warn!(path = %path.display(), "a ref of ours held no commit and is removed");
+            fs::remove_file(&path)?;
+        }
+    }
+    Ok(())
+}
+
+fn is_id(text: &str) -> bool {
+    gix::ObjectId::from_hex(text.trim_end().as_bytes()).is_ok()
+}
+
+/// Writes what every bare repository has and what says nothing about its content.
+fn restore_frame(dir: &Path) -> io::Result<()> {
+    for folder in ["objects/pack", "objects/info", "refs"] {
+        fs::create_dir_all(dir.join(folder))?;
+    }
+    fs::write(dir.join("HEAD"), "ref: refs/heads/main\n")?;
+    fs::write(dir.join("config"), CONFIG)
+}
+
+/// Returns what is wrong with the packs, as far as a few bytes of each show it: a pack's last bytes are its checksum, and its
+/// index repeats them. The first answer is the index.
+fn broken_pack(git_dir: &Path) -> io::Result<Option<(PathBuf, String)>> {
+    for path in files(&git_dir.join("objects/pack"), 1)? {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let broken = match path.extension().and_then(|extension| extension.to_str()) {
+            Some("pack") if !path.with_extension("idx").exists() => Some("has no index"),
+            Some("idx") if !path.with_extension("pack").exists() => Some("has no pack"),
+            Some(BROKEN) => Some("belongs to a pack that was broken"),
+            Some("pack") => {
+                let (own, index) = (tail(&path, 1)?, tail(&path.with_extension("idx"), 2)?);
+                let same = own.zip(index).is_some_and(|(own, index)| own[..] == index[..CHECKSUM_BYTES]);
+                (!same).then_some("is truncated or overwritten")
+            }
+            _ => None,
+        };
+        if let Some(how) = broken {
+            return Ok(Some((path.with_extension("idx"), format!("{name} {how}"))));
+        }
+    }
+    Ok(None)
+}
+
+/// Returns the last checksums of a file; `None` where it is shorter.
+fn tail(path: &Path, checksums: usize) -> io::Result<Option<Vec<u8>>> {
+    let mut file = File::open(path)?;
+    let mut bytes = vec![0; checksums * CHECKSUM_BYTES];
+    let length = i64::try_from(bytes.len()).expect("a few bytes");
+    if file.metadata()?.len() < bytes.len() as u64 {
+        return Ok(None);
+    }
+    file.seek(SeekFrom::End(-length))?;
+    file.read_exact(&mut bytes)?;
+    Ok(Some(bytes))
+}
+
+/// Returns a ref of ours that leads to something that is not there.
+fn missing_target(reader: &Reader) -> Option<String> {
+    let repo = reader.local();
+    let unreadable = |error: gix::Error| format!("its refs cannot be read: {error}");
+    let targets = || -> gix::Result<Option<String>> {
+        for reference in repo.references()?.prefixed(REF_PREFIX)? {
+            let reference = reference?;
+            let Some(id) = reference.try_id() else { continue };
+            let complete = repo
+                .try_find_object(id.detach())?
+                .and_then(|object| object.try_into_commit().ok())
+                .and_then(|commit| commit.tree_id().ok())
+                .is_some_and(|tree| repo.has_object(tree.detach()));
+            if !complete {
+                return Ok(Some(format!("{} leads to {id}, which is missing", reference.name().as_bstr())));
+            }
+        }
+        Ok(None)
+    };
+    targets().unwrap_or_else(|error| Some(unreadable(error)))
+}
+
+fn locks(folder: &Path, depth: usize) -> io::Result<Vec<PathBuf>> {
+    let mut found = files(folder, depth)?;
+    found.retain(|path| path.extension().is_some_and(|extension| extension == "lock"));
+    Ok(found)
+}
+
+/// Returns the files below a folder, so many levels deep; none where there is no folder.
+fn files(folder: &Path, depth: usize) -> io::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    let mut open = vec![(folder.to_owned(), depth)];
+    while let Some((folder, depth)) = open.pop() {
+        let entries = match fs::read_dir(&folder) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(error),
+        };
+        for entry in entries {
+            let entry = entry?;
+            let kind = entry.file_type()?;
+            if kind.is_file() {
+                found.push(entry.path());
+            } else if kind.is_dir() && depth > 1 {
+                open.push((entry.path(), depth - 1));
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// Has files and the folders they stand in written to the disk, in this order.
+pub(super) fn sync(paths: &[&Path]) -> Result<(), Error> {
+    for path in paths {
+        let failed = |source| Error::Disk { path: (*path).to_owned(), source };
+        File::open(path).and_then(|file| file.sync_all()).map_err(failed)?;
+        if let Some(folder) = path.parent() {
+            File::open(folder).and_then(|file| file.sync_all()).map_err(failed)?;
+        }
+    }
+    Ok(())
+}
+
+/// Has everything written to the disk that was written below a folder: many small files, such as loose objects.
+pub(super) fn sync_below(dir: &Path) -> Result<(), Error> {
+    let failed = |source| Error::Disk { path: dir.to_owned(), source };
+    let folder = File::open(dir).map_err(failed)?;
+    #[cfg(target_os = "linux")]
+    nix::unistd::syncfs(&folder).map_err(|error| failed(error.into()))?;
+    folder.sync_all().map_err(failed)
+}

@@ -1,0 +1,117 @@
+//! Who may read, and by which names the daemon may be called.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse as _, Response};
+
+use super::Shared;
+
+/// Who may read, and by which names the daemon may be called.
+#[derive(Clone, Debug)]
+pub struct Access {
+    /// Records, journal, explanations and metrics need a token.
+    pub read_needs_token: bool,
+    /// Only this machine reaches the daemon: it answers only to this machine's names and to `hosts`.
+    pub on_loopback: bool,
+    /// Names that it answers to as well; without any, one that is reached from elsewhere answers to every name.
+    pub hosts: Arc<[String]>,
+}
+
+impl Access {
+    /// Tells whether a request may call the daemon so: a page in somebody's browser can give its own name this machine's address,
+    /// and would read the answers as its own. Only browsers are the danger, and they always say whom they mean.
+    fn answers_to(&self, headers: &HeaderMap) -> bool {
+        let Some(host) = headers.get(header::HOST) else { return true };
+        if !self.on_loopback && self.hosts.is_empty() {
+            return true;
+        }
+        let Ok(host) = host.to_str() else { return false };
+        let name = without_port(host);
+        if let Ok(address) = name.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>() {
+            return address.is_loopback() || !self.on_loopback || self.is_named(name);
+        }
+        name.eq_ignore_ascii_case("localhost") || self.is_named(name)
+    }
+
+    fn is_named(&self, name: &str) -> bool {
+        self.hosts.iter().any(|known| known.eq_ignore_ascii_case(name))
+    }
+}
+
+/// Returns the name or address of a `Host`; an IPv6 address keeps its brackets.
+fn without_port(host: &str) -> &str {
+    let is_port = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    match host.rsplit_once(':') {
+        Some((name, port)) if is_port(port) && (!name.contains(':') || name.ends_with(']')) => name,
+        _ => host,
+    }
+}
+
+/// Lets requests pass that call the daemon by one of its names.
+pub(super) async fn names_us(State(shared): State<Shared>, request: Request, next: Next) -> Response {
+    if shared.access.answers_to(request.headers()) {
+        return next.run(request).await;
+    }
+    let words = "the daemon is not called so; ask for localhost, or add the name to http.hosts of gitfleet.yaml";
+    (StatusCode::MISDIRECTED_REQUEST, words).into_response()
+}
+
+/// Lets requests pass that may read.
+pub(super) async fn may_read(State(shared): State<Shared>, request: Request, next: Next) -> Response {
+    if !shared.access.read_needs_token {
+        return next.run(request).await;
+    }
+    let headers = request.headers();
+    match shared.commanders.owner(headers).or_else(|_| shared.watchers.owner(headers)) {
+        Ok(_) => next.run(request).await,
+        Err((status, words)) => {
+            let mut answer = (status, words).into_response();
+            if status == StatusCode::UNAUTHORIZED {
+                answer.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+            }
+            answer
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn d09_a_name_that_is_not_ours_is_not_answered_on_loopback() {
+        let access = |on_loopback, hosts: &[&str]| Access {
+            read_needs_token: false,
+            on_loopback,
+            hosts: hosts.iter().map(|host| (*host).to_owned()).collect(),
+        };
+        let answers = |access: &Access, host: &str| {
+            access.answers_to(&HeaderMap::from_iter([(header::HOST, HeaderValue::from_str(host).expect("a host"))]))
+        };
+        let own = access(true, &[]);
+        for host in ["localhost", "LOCALHOST:8080", "127.0.0.1:8080", "127.0.0.2", "[::1]", "[::1]:8080"] {
+            assert!(answers(&own, host), "{host}");
+        }
+        let strange =
+            ["evil.example", "evil.example:8080", "localhost.evil.example", "192.0.2.1", "[2001:db8::1]:80", ""];
+        for host in strange {
+            assert!(!answers(&own, host), "{host}");
+            assert!(answers(&access(false, &[]), host), "{host}: reached from elsewhere, where a token is needed");
+        }
+        assert!(own.answers_to(&HeaderMap::new()), "no browser leaves it out");
+        for on_loopback in [true, false] {
+            let named = access(on_loopback, &["fleet.example"]);
+            assert!(answers(&named, "Fleet.Example:443"));
+            assert!(!answers(&named, "evil.example"));
+            assert_eq!(
+                answers(&named, "192.0.2.1:8080"),
+                !on_loopback,
+                "an address is no name that somebody could move"
+            );
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! Everything the store holds, for a backup: only for who may command, because nothing in it is left out.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use serde_json::json;
+
+use super::Shared;
+use crate::store::backup;
+
+/// Where backups are read from.
+pub const BACKUP_PATH: &str = "/api/v1/backup";
+
+/// Answers with the text of a backup.
+pub(super) async fn read(State(shared): State<Shared>, headers: HeaderMap) -> Response {
+    if let Err((status, words)) = shared.commanders.owner(&headers) {
+        return (status, words).into_response();
+    }
+    let store = shared.store;
+    match tokio::task::spawn_blocking(move || backup::write(store.as_ref())).await {
+        Ok(Ok(text)) => Json(json!({"backup": text})).into_response(),
+        Ok(Err(error)) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+    }
+}

@@ -1,0 +1,62 @@
+//! What costs memory by what it is about, and not by what is asked, is done in turn.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::{self, Body, Bytes};
+use axum::extract::{Request, State};
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse as _, Response};
+use futures::stream;
+use tokio::sync::Semaphore;
+
+use super::Shared;
+use super::bodies::Bodies;
+use super::commands::COMMAND_BYTES_MAX;
+use super::getparams::QUESTION_BYTES_MAX;
+
+/// Large answers that are made or sent at a time: each may hold every record, or a page of the journal.
+const READS_MAX: usize = 4;
+/// How long a question for one waits for its turn.
+const TURN_TIME: Duration = Duration::from_secs(10);
+/// Bytes of an answer that are handed over at a time: a turn ends when the last of them is taken.
+const PIECE_BYTES: usize = 64 * 1024;
+
+/// Whose turn it is. Each kind of request has turns of its own, so that strangers take none of those whose token is known.
+#[derive(Clone)]
+pub struct Turns {
+    reads: Arc<Semaphore>,
+    pub(super) commands: Bodies,
+    pub(super) questions: Bodies,
+}
+
+impl Default for Turns {
+    fn default() -> Self {
+        Self {
+            reads: Arc::new(Semaphore::new(READS_MAX)),
+            commands: Bodies::new(COMMAND_BYTES_MAX),
+            questions: Bodies::new(QUESTION_BYTES_MAX),
+        }
+    }
+}
+
+/// Makes a large answer when it is its turn, which lasts until the answer is sent.
+pub(super) async fn in_turn(State(shared): State<Shared>, request: Request, next: Next) -> Response {
+    let turn = tokio::time::timeout(TURN_TIME, Arc::clone(&shared.turns.reads).acquire_owned()).await;
+    let Ok(Ok(turn)) = turn else {
+        let words = format!("{READS_MAX} others are being answered; ask again in a moment");
+        return (StatusCode::SERVICE_UNAVAILABLE, words).into_response();
+    };
+    let (mut parts, body) = next.run(request).await.into_parts();
+    let Ok(whole) = body::to_bytes(body, usize::MAX).await else {
+        return StatusCode::INTERNAL_SERVER_ERROR.into_response();
+    };
+    parts.headers.insert(header::CONTENT_LENGTH, HeaderValue::from(whole.len()));
+    let pieces = stream::unfold((whole, turn), |(mut rest, turn)| async move {
+        let piece: Bytes = rest.split_to(rest.len().min(PIECE_BYTES));
+        (!piece.is_empty()).then_some((Ok::<_, Infallible>(piece), (rest, turn)))
+    });
+    Response::from_parts(parts, Body::from_stream(pieces))
+}

@@ -1,0 +1,109 @@
+//! What a member is seen to hold of a placement, and whether that is all of it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::id::ObjectKey;
+
+/// Kinds that a complaint names before it only counts.
+const NAMED_KINDS_MAX: usize = 3;
+
+/// The objects on a member that carry a placement's inventory label.
+///
+/// A type and not a set, because a set that was not read completely looks like one with fewer objects: nothing may be
+/// concluded from what an unknown inventory does not name.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Inventory {
+    /// Every kind was listed completely: these objects, and no others.
+    Known(BTreeSet<ObjectKey>),
+    /// Some kind was not: these objects, and perhaps others.
+    Unknown(Glimpse),
+}
+
+/// What was seen of an inventory that was not listed completely.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Glimpse {
+    /// The objects that were seen.
+    #[serde(default)]
+    pub seen: BTreeSet<ObjectKey>,
+    /// Why a kind was not listed, for people, by `Kind.group`. Empty where nobody has looked.
+    #[serde(default)]
+    pub unlisted: BTreeMap<String, String>,
+}
+
+impl Default for Inventory {
+    /// Nobody has looked.
+    fn default() -> Self {
+        Self::Unknown(Glimpse::default())
+    }
+}
+
+impl FromIterator<ObjectKey> for Inventory {
+    /// Makes an inventory that was listed completely.
+    fn from_iter<T: IntoIterator<Item = ObjectKey>>(objects: T) -> Self {
+        Self::Known(objects.into_iter().collect())
+    }
+}
+
+impl Inventory {
+    /// Returns the objects where they are known to be all.
+    pub fn known(&self) -> Option<&BTreeSet<ObjectKey>> {
+        match self {
+            Self::Known(objects) => Some(objects),
+            Self::Unknown(_) => None,
+        }
+    }
+
+    /// Returns the objects that were seen. Others may be there: what this does not name is not known to be gone.
+    pub fn seen(&self) -> &BTreeSet<ObjectKey> {
+        match self {
+            Self::Known(objects) => objects,
+            Self::Unknown(glimpse) => &glimpse.seen,
+        }
+    }
+
+    /// Tells whether it is known that nothing is there.
+    pub fn is_known_empty(&self) -> bool {
+        self.known().is_some_and(BTreeSet::is_empty)
+    }
+
+    /// Returns why the inventory is unknown, for people; `None` where it is known.
+    pub fn complaint(&self) -> Option<String> {
+        let Self::Unknown(glimpse) = self else { return None };
+        let said = glimpse.unlisted.iter().take(NAMED_KINDS_MAX);
+        let mut said: Vec<String> = said.map(|(kind, why)| format!("{kind}: {why}")).collect();
+        let more = glimpse.unlisted.len().saturating_sub(NAMED_KINDS_MAX);
+        if more > 0 {
+            said.push(format!("{more} more kinds"));
+        }
+        if said.is_empty() {
+            said.push("nobody has looked yet".to_owned());
+        }
+        Some(format!("what it holds is not known, so nothing is deleted there ({})", said.join("; ")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_record_of_before_is_known_and_an_unknown_one_says_why() {
+        let key = json!({"group": "", "kind": "ConfigMap", "namespace": "n", "name": "a"});
+        let before: Inventory = serde_json::from_value(json!([key])).expect("a list of objects");
+        assert_eq!(before.known().map(BTreeSet::len), Some(1));
+        assert_eq!(before.complaint(), None);
+        let unlisted = BTreeMap::from([("Secret".to_owned(), "403 Forbidden".to_owned())]);
+        let unknown = Inventory::Unknown(Glimpse { seen: before.seen().clone(), unlisted });
+        assert!(unknown.known().is_none() && !unknown.is_known_empty());
+        let said = unknown.complaint().expect("it says why");
+        assert!(said.contains("Secret: 403 Forbidden"), "{said}");
+        let again: Inventory = serde_json::from_value(serde_json::to_value(&unknown).expect("JSON")).expect("JSON");
+        assert_eq!(again, unknown);
+        assert_eq!(Inventory::default().known(), None, "nobody has looked: that is not empty");
+    }
+}

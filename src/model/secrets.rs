@@ -1,0 +1,212 @@
+//! Which values of an object are secret. One rule for comments, records and plans:
+//!
+//! | where | what |
+//! |---|---|
+//! | Secret (v1) | every value of `data` and `stringData` |
+//! | ConfigMap (v1) | values of `data` and `binaryData` whose key speaks of a secret |
+//! | anywhere | `value` of an entry of a list `env` whose name speaks of a secret |
+//! | anywhere | the annotation in which kubectl keeps the object as it was applied, which repeats all of the above |
+//!
+//! An object inside another, such as in an envelope, is judged the same. What SOPS or a SealedSecret has encrypted is not secret.
+
+use serde_json::{Map, Value};
+
+/// Words of names that speak of a secret, in lower case and in the singular.
+const WORDS: [&str; 13] = [
+    "pass",
+    "password",
+    "passwd",
+    "passphrase",
+    "pwd",
+    "token",
+    "secret",
+    "key",
+    "cred",
+    "credential",
+    "dsn",
+    "cert",
+    "certificate",
+];
+/// Ends of words that are written together, such as `dbpassword` and `apikey`. `key` alone is not among them: `monkey`.
+const ENDS: [&str; 12] = [
+    "password",
+    "passwd",
+    "passphrase",
+    "token",
+    "secret",
+    "credential",
+    "apikey",
+    "accesskey",
+    "privatekey",
+    "secretkey",
+    "signingkey",
+    "sshkey",
+];
+/// The word that counts only as it is: `key1` numbers the keys of a map.
+const UNNUMBERED: &str = "key";
+/// Where kubectl keeps an object as it was applied.
+///
+/// Source: kubectl, client-side apply.
+pub const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+/// How a value begins that SOPS has encrypted, and the field that says so.
+///
+/// Source: SOPS, its format of encrypted files.
+const SOPS: (&str, &str) = ("sops", "ENC[");
+
+/// Visits every secret value of an object, and tells whether it is base64. What takes a value's place must be no map and no list.
+pub fn for_each_secret(object: &mut Value, visit: &mut dyn FnMut(&mut Value, bool)) {
+    match object {
+        Value::Array(list) => list.iter_mut().for_each(|one| for_each_secret(one, visit)),
+        Value::Object(map) => in_map(map, visit),
+        _ => {}
+    }
+}
+
+fn in_map(map: &mut Map<String, Value>, visit: &mut dyn FnMut(&mut Value, bool)) {
+    let is_core = map.get("apiVersion").is_some_and(|version| version == "v1");
+    let kind = map.get("kind").and_then(Value::as_str).filter(|_| is_core).unwrap_or_default();
+    let fields: &[(&str, bool)] = match kind {
+        "Secret" => &[("data", true), ("stringData", false)],
+        "ConfigMap" => &[("data", false), ("binaryData", true)],
+        _ => &[],
+    };
+    let hides_all = kind == "Secret";
+    let encrypted = map.contains_key(SOPS.0);
+    for (field, is_base64) in fields {
+        match map.get_mut(*field) {
+            Some(Value::Object(entries)) => {
+                for (_, value) in entries.iter_mut().filter(|(name, _)| hides_all || speaks_of_secrets(name)) {
+                    let is_encrypted = encrypted && value.as_str().is_some_and(|text| text.starts_with(SOPS.1));
+                    if !is_encrypted && !value.is_null() {
+                        visit(value, *is_base64);
+                    }
+                }
+            }
+            // No map: nobody knows what it is.
+            Some(other) if hides_all && !other.is_null() => visit(other, *is_base64),
+            _ => {}
+        }
+    }
+    for (name, value) in map.iter_mut() {
+        match (name.as_str(), value) {
+            ("annotations", Value::Object(annotations)) => {
+                annotations.get_mut(LAST_APPLIED).into_iter().for_each(|applied| visit(applied, false));
+            }
+            ("env", Value::Array(entries)) => {
+                let named = entries.iter_mut().filter_map(Value::as_object_mut);
+                let speaking =
+                    named.filter(|entry| entry.get("name").and_then(Value::as_str).is_some_and(speaks_of_secrets));
+                for entry in speaking {
+                    entry.get_mut("value").filter(|value| !value.is_null()).into_iter().for_each(|v| visit(v, false));
+                }
+            }
+            _ => {}
+        }
+    }
+    // What was visited is a text by now, and has nothing below it.
+    map.iter_mut().for_each(|(_, value)| for_each_secret(value, visit));
+}
+
+/// Tells whether a name says that its value is secret: by its words, so that `monkey` and `key1` are not, and `apiKey` is.
+pub fn speaks_of_secrets(name: &str) -> bool {
+    words(name).iter().any(|word| {
+        let bare = word.trim_end_matches(|c: char| c.is_ascii_digit());
+        let singular = bare.strip_suffix('s').unwrap_or(bare);
+        let is_word = |text: &str| WORDS.contains(&text) && (text != UNNUMBERED || bare.len() == word.len());
+        is_word(bare) || is_word(singular) || ENDS.iter().any(|end| bare.ends_with(end) || singular.ends_with(end))
+    })
+}
+
+/// Splits a name where its writer did: at signs, before a capital, and before the last of several capitals.
+fn words(name: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let letters: Vec<char> = name.chars().collect();
+    for (at, c) in letters.iter().enumerate() {
+        let before = at.checked_sub(1).map(|at| letters[at]);
+        let is_hump = c.is_uppercase()
+            && before.is_some_and(|before| {
+                !before.is_uppercase() || letters.get(at + 1).is_some_and(|after| after.is_lowercase())
+            });
+        if !c.is_alphanumeric() || is_hump {
+            words.push(String::new());
+        }
+        if c.is_alphanumeric() {
+            words.last_mut().expect("there is always one").extend(c.to_lowercase());
+        }
+    }
+    words.retain(|word| !word.is_empty());
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn d19_names_speak_by_their_words() {
+        for name in [
+            "password",
+            "PASSWORD",
+            "DB_PassWord",
+            "db-password",
+            "dbpassword",
+            "DBPASSWORD",
+            "password1",
+            "passwords",
+            "api-key",
+            "apiKey",
+            "API_KEY",
+            "apikey",
+            "APIKey",
+            "API_KEYS",
+            "key",
+            "tls.key",
+            "ssh/key",
+            "privateKey",
+            "token",
+            "accessToken",
+            "GITHUB_TOKEN",
+            "token2",
+            "clientSecret",
+            "secrets",
+            "cred",
+            "CREDENTIALS",
+            "dsn",
+            "DATABASE_DSN",
+            "tls.cert",
+            "caCertificate",
+            "DB_PASS",
+            "pwd",
+            "passphrase",
+            "PASSWD",
+        ] {
+            assert!(speaks_of_secrets(name), "{name}");
+        }
+        for name in [
+            "key1",
+            "KEY_1x",
+            "monkey",
+            "MONKEY",
+            "keyboard",
+            "keyboardLayout",
+            "turkey",
+            "tokenizer",
+            "secretary",
+            "compass",
+            "passenger",
+            "colour",
+            "certain",
+            "concert",
+            "passive",
+            "bypass",
+            "keystone",
+            "",
+            "---",
+            "hotkeyed",
+        ] {
+            let speaks = speaks_of_secrets(name);
+            // `KEY_1x` has the word `key` of its own.
+            assert_eq!(speaks, name == "KEY_1x", "{name}");
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! How much one commit may hold, and how much a pull request may add, so that memory is bounded whatever people push.
+//!
+//! A process has three trees at once: that of the commit in force, that of a new one, and that of a pull request. Files that
+//! did not change are shared between them.
+
+use std::sync::Arc;
+
+use crate::model::manifest::InputError;
+use crate::yaml::{Cost, Meter, TEXT_COST_MAX};
+
+/// Objects of one commit, and of one file: documents, elements of lists, and documents with errors.
+pub const OBJECTS_MAX: usize = 50_000;
+
+/// How much files may hold together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Budget {
+    /// YAML values and bytes of memory, after aliases are expanded.
+    pub cost: Cost,
+    /// Objects.
+    pub objects: usize,
+    /// Whose it is, for people.
+    owner: &'static str,
+}
+
+/// What all files of a commit may hold.
+pub const COMMIT: Budget = Budget { cost: TEXT_COST_MAX, objects: OBJECTS_MAX, owner: "a commit" };
+
+/// What the files may hold that a pull request brings and the commit in force does not have.
+pub const PULL: Budget = Budget {
+    cost: Cost { nodes: COMMIT.cost.nodes / 2, bytes: COMMIT.cost.bytes / 2 },
+    objects: COMMIT.objects / 2,
+    owner: "what a pull request adds or changes",
+};
+
+/// What one file holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Weight {
+    /// YAML values and bytes of memory.
+    pub cost: Cost,
+    /// Objects.
+    pub objects: usize,
+}
+
+impl Budget {
+    /// Makes the meter that files are read with.
+    pub const fn meter(&self) -> Meter<'static> {
+        Meter::new(self.cost)
+    }
+
+    /// Returns the complaint about the first file with which all so far hold too much; `files` are in the order of their paths.
+    pub fn refusal(&self, files: impl IntoIterator<Item = (Arc<str>, Weight)>) -> Option<InputError> {
+        let mut sum = Weight::default();
+        for (path, weight) in files {
+            sum = Weight { cost: sum.cost.and(weight.cost), objects: sum.objects.saturating_add(weight.objects) };
+            let counts = [
+                (sum.cost.nodes, self.cost.nodes, "YAML values after aliases"),
+                (sum.cost.bytes, self.cost.bytes, "bytes of memory for its YAML values"),
+                (sum.objects, self.objects, "objects"),
+            ];
+            if let Some((held, max, of_what)) = counts.into_iter().find(|(held, max, _)| held > max) {
+                return Some(self.complaint(&path, &format!("{} {of_what}", grouped(held)), max));
+            }
+        }
+        None
+    }
+
+    /// Says that a file is one too many.
+    pub fn complaint(&self, path: &str, holds: &str, max: usize) -> InputError {
+        InputError {
+            path: path.to_owned(),
+            line: 0,
+            object: None,
+            field: None,
+            message: format!("with this file there are {holds}; the limit for {} is {}", self.owner, grouped(max)),
+            hint: Some("take large files out, narrow `source.path`, or add folders to .gitfleetignore".to_owned()),
+        }
+    }
+}
+
+/// Writes a number with commas, for people who compare two of them.
+fn grouped(number: usize) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (position, digit) in digits.chars().enumerate() {
+        if position > 0 && (digits.len() - position).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Row = (Vec<(Arc<str>, Weight)>, &'static str);
+
+    #[test]
+    fn d05_a_commit_is_refused_with_the_number_and_the_file() {
+        let file =
+            |path: &str, nodes, objects| (Arc::from(path), Weight { cost: Cost { nodes, bytes: nodes * 64 }, objects });
+        let half = COMMIT.cost.nodes / 2;
+        let rows: [Row; 4] = [
+            (vec![file("a", half, 1), file("b", half, 1)], ""),
+            (
+                vec![file("a", half, 1), file("b", half, 1), file("c", 1, 1), file("d", 1, 1)],
+                "c: with this file there are 2,000,001 YAML values after aliases; the limit for a commit is 2,000,000",
+            ),
+            (vec![file("a", 0, OBJECTS_MAX), file("b", 0, 1)], "b: with this file there are 50,001 objects"),
+            (
+                vec![(Arc::from("a"), Weight { cost: Cost { nodes: 1, bytes: usize::MAX }, objects: 1 })],
+                "bytes of memory for its YAML values; the limit for a commit is 201,326,592",
+            ),
+        ];
+        for (files, expected) in rows {
+            let refusal = COMMIT.refusal(files).map(|error| error.to_string()).unwrap_or_default();
+            assert!(refusal.contains(expected) && refusal.is_empty() == expected.is_empty(), "{refusal}");
+        }
+    }
+}

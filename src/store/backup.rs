@@ -1,0 +1,124 @@
+//! A store as one file, and back: lines of JSON between a line that names the format and one that holds the checksum of all others.
+//!
+//! It is made from one consistent read of the records, also while a daemon writes. The journal may hold a few entries more than
+//! the records follow from.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use super::{Expected, Op, Result, Store};
+use crate::model::records::JournalEntry;
+
+/// How a backup begins; the number grows when an older gitfleet could not read what is written.
+const HEADER: &str = "gitfleet-backup 1";
+/// What the last line begins with.
+const CHECKSUM: &str = "sha256 ";
+/// How every backup begins, whatever its version.
+const MAGIC: &str = "gitfleet-backup ";
+
+/// One line of a backup.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+enum Line {
+    /// A record: its key, and its bytes in base64.
+    Record(String, String),
+    /// An entry of the journal, oldest first.
+    Journal(JournalEntry),
+}
+
+/// Returns everything a store holds as the text of a backup.
+///
+/// # Errors
+/// The store cannot be read.
+#[expect(clippy::missing_panics_doc, reason = "keys, text and journal entries are JSON")]
+pub fn write(store: &dyn Store) -> Result<String> {
+    let records = store.list("")?;
+    let journal = store.journal(0, usize::MAX)?;
+    let mut text = format!("{HEADER}\n");
+    let records = records.into_iter().map(|(key, found)| Line::Record(key, STANDARD.encode(found.value)));
+    for line in records.chain(journal.into_iter().map(|(_, entry)| Line::Journal(entry))) {
+        text.push_str(&serde_json::to_string(&line).expect("a line is JSON"));
+        text.push('\n');
+    }
+    let checksum = format!("{CHECKSUM}{:x}\n", Sha256::digest(&text));
+    text.push_str(&checksum);
+    Ok(text)
+}
+
+/// Returns the steps that fill an empty store with what a backup holds.
+///
+/// # Errors
+/// The text is no backup, of a newer gitfleet, cut or changed; for people.
+pub fn read(text: &str) -> std::result::Result<Vec<Op>, String> {
+    let Some(version) = text.lines().next().filter(|line| line.starts_with(MAGIC)) else {
+        return Err("it is no backup of gitfleet's".to_owned());
+    };
+    if version != HEADER {
+        return Err(format!("it is a {version:?} and this gitfleet reads {HEADER:?}; use the gitfleet that wrote it"));
+    }
+    let (body, last) = text.trim_end_matches('\n').rsplit_once('\n').ok_or("it is cut: it has one line")?;
+    let body = format!("{body}\n");
+    let checksum = last.strip_prefix(CHECKSUM).ok_or("it is cut: its last line is no checksum")?;
+    if checksum != format!("{:x}", Sha256::digest(&body)) {
+        return Err("it is damaged: its checksum is not that of its content".to_owned());
+    }
+    let op = |line: &str| {
+        Ok(match serde_json::from_str(line).map_err(|error| format!("a line of it cannot be read: {error}"))? {
+            Line::Record(key, value) => {
+                let value = STANDARD.decode(value).map_err(|error| format!("record {key}: {error}"))?;
+                Op::Put { key, value, expected: Expected::Absent }
+            }
+            Line::Journal(entry) => Op::Journal(entry),
+        })
+    };
+    body.lines().skip(1).map(op).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::MemoryStore;
+
+    fn filled() -> MemoryStore {
+        let store = MemoryStore::new();
+        let entry = |event: &str| {
+            Op::Journal(JournalEntry {
+                at: jiff::Timestamp::UNIX_EPOCH,
+                event: event.into(),
+                placement: None,
+                cluster: None,
+                facts: serde_json::json!({}),
+            })
+        };
+        let put = |key: &str, value: &[u8]| Op::Put { key: key.into(), value: value.into(), expected: Expected::Any };
+        store.batch(vec![put("a", b"{}"), put("forge/key", &[0, 255, 10]), entry("one"), entry("two")]).unwrap();
+        store
+    }
+
+    #[test]
+    fn d11_a_backup_holds_everything() {
+        let text = write(&filled()).unwrap();
+        let restored = MemoryStore::new();
+        restored.batch(read(&text).unwrap()).unwrap();
+        assert_eq!(write(&restored).unwrap(), text);
+        assert_eq!(restored.journal(0, 9).unwrap(), filled().journal(0, 9).unwrap());
+    }
+
+    #[test]
+    fn d11_what_is_no_whole_backup_is_refused() {
+        let text = write(&filled()).unwrap();
+        let cut = &text[..text.len() / 2];
+        for (name, bad, wanted) in [
+            ("empty", "", "no backup"),
+            ("another file", "apiVersion: v1\n", "no backup"),
+            ("newer", &text.replacen("backup 1", "backup 2", 1), "use the gitfleet that wrote it"),
+            ("cut", cut, "cut"),
+            ("changed", &text.replacen("\"a\"", "\"b\"", 1), "checksum"),
+        ] {
+            let error = read(bad).unwrap_err();
+            assert!(error.contains(wanted), "{name}: {error}");
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! Foreign text where people read lines: logs and errors. What would not be seen, or would begin a line that nobody wrote, is shown
+//! as an escape.
+
+use std::borrow::Cow;
+
+/// Tells whether a character is not seen, turns text around or moves what stands beside it.
+pub fn is_unseen(c: char) -> bool {
+    let is_format = matches!(c,
+        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
+        | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}');
+    is_format || (c.is_control() && !c.is_whitespace())
+}
+
+/// Tells whether a character ends a line for somebody who reads it.
+fn ends_line(c: char) -> bool {
+    matches!(c, '\n' | '\r' | '\u{b}' | '\u{c}' | '\u{85}' | '\u{2028}' | '\u{2029}')
+}
+
+/// Returns a text as one line, with what is unseen and what would end it as escapes: `\n`, `\u{1b}`.
+pub fn one_line(text: &str) -> Cow<'_, str> {
+    escaped(text, |_| false)
+}
+
+/// As [`one_line`], but lines stay lines: for texts whose line ends are our own.
+pub fn lines(text: &str) -> Cow<'_, str> {
+    escaped(text, |c| c == '\n')
+}
+
+fn escaped(text: &str, keep: impl Fn(char) -> bool) -> Cow<'_, str> {
+    let is_escaped = |c: char| (is_unseen(c) || ends_line(c) || c == '\t') && !keep(c);
+    if !text.contains(is_escaped) {
+        return Cow::Borrowed(text);
+    }
+    let mut line = String::with_capacity(text.len() + 8);
+    for c in text.chars() {
+        if is_escaped(c) { line.extend(c.escape_default()) } else { line.push(c) }
+    }
+    Cow::Owned(line)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_would_begin_a_line_or_is_not_seen_is_an_escape() {
+        for (text, line) in [
+            ("plain ünïcode 漢字", "plain ünïcode 漢字"),
+            ("a\nb\r\n", "a\\nb\\r\\n"),
+            ("tab\there", "tab\\there"),
+            ("\u{1b}[31mred\u{7}", "\\u{1b}[31mred\\u{7}"),
+            ("a\u{2028}b\u{85}c", "a\\u{2028}b\\u{85}c"),
+            ("user\u{202e}nimda", "user\\u{202e}nimda"),
+            ("zero\u{200b}width", "zero\\u{200b}width"),
+        ] {
+            assert_eq!(one_line(text), line);
+            assert_eq!(one_line(line), line, "an escape stays what it is");
+        }
+        assert_eq!(lines("a\nb\u{1b}"), "a\nb\\u{1b}");
+    }
+}

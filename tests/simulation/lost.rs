@@ -1,0 +1,221 @@
+//! Stores that are lost: nothing begins before a person adopts the new one, and what people decided before stands.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use gitfleet::deliver::inventory::Parent;
+use gitfleet::engine::core::Core;
+use gitfleet::engine::simulation::{Dice, Fact, Simulation};
+use gitfleet::model::commands::Verb;
+use gitfleet::model::id::{ClusterName, Digest, PlacementKey};
+
+use super::check::Verdict;
+use super::story::{PLACEMENTS_MAX, Story};
+use super::{SEEDS_DEFAULT, faults, number, order, person, simulation};
+
+/// Of the seeds of a run so many are run here: one of this number.
+const SHARE: u64 = 4;
+const CHANGE: u64 = 0;
+const PERSON: u64 = 1;
+const LOSE: u64 = 2;
+const ADOPT: u64 = 3;
+const END: u64 = 4;
+
+/// What was lost, and what has to stand all the same.
+#[derive(Default)]
+struct Lost {
+    /// What members held then; `None` while no store was lost.
+    holders: Option<BTreeMap<ClusterName, BTreeMap<PlacementKey, Parent>>>,
+    adopted: bool,
+    /// Placements that were paused as members know it that are of the fleet.
+    paused: BTreeSet<PlacementKey>,
+    /// What was not to be rolled out again, likewise; unless a member holds it.
+    held: BTreeMap<PlacementKey, Digest>,
+}
+
+impl Lost {
+    fn see(&mut self, fact: &Fact) -> Verdict {
+        if let Fact::StoreLost(holders) = fact {
+            *self = Self { holders: Some(holders.clone()), ..Self::default() };
+        }
+        let (Fact::Ordered(order), Some(holders)) = (fact, &self.holders) else { return Ok(()) };
+        let (placement, cluster) = (&order.placement, &order.cluster);
+        if !self.adopted && holders.contains_key(cluster) {
+            return Err(format!(
+                "{placement} begins on {cluster}, which held something, before anybody adopted the store"
+            ));
+        }
+        if !order.remove && self.held.get(placement) == Some(&order.digest) {
+            return Err(format!(
+                "{placement} goes to {cluster} as {}, which was held before the store was lost",
+                order.digest
+            ));
+        }
+        Ok(())
+    }
+
+    /// A person adopted the store: what the members say that can be asked has to stand.
+    fn adopt(&mut self, core: &Core) {
+        self.adopted = true;
+        let holders = self.holders.iter().flatten();
+        let records = &core.world().records;
+        let asked: Vec<_> =
+            holders.filter(|(name, _)| records.get(*name).is_some_and(|record| record.online)).collect();
+        let parents = || asked.iter().flat_map(|(_, parents)| parents.iter());
+        self.paused =
+            parents().filter(|(_, parent)| parent.kept.paused.is_some()).map(|(key, _)| key.clone()).collect();
+        let is_there = |key: &PlacementKey, hash: &Digest| {
+            parents().any(|(of, parent)| of == key && parent.holds.as_ref().is_some_and(|holds| holds.digest == *hash))
+        };
+        let held = parents().filter_map(|(key, parent)| Some((key.clone(), parent.kept.held.clone()?)));
+        let mut newest: BTreeMap<PlacementKey, (u64, Digest)> = BTreeMap::new();
+        for (key, held) in held {
+            let known = newest.entry(key).or_insert((held.index, held.hash.clone()));
+            if known.0 < held.index {
+                *known = (held.index, held.hash);
+            }
+        }
+        let newest = newest.into_iter().filter(|(key, (_, hash))| !is_there(key, hash));
+        self.held = newest.map(|(key, (_, hash))| (key, hash)).collect();
+    }
+
+    /// A pause stands until somebody says otherwise, which nobody does here.
+    fn stands(&self, core: &Core) -> Verdict {
+        for key in &self.paused {
+            let Some(state) = core.placements().get(key).filter(|state| state.record.generation > 0) else { continue };
+            if state.record.paused.is_none() {
+                return Err(format!("{key} was paused before the store was lost, and is not any more"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What a seed has shown.
+#[derive(Default)]
+struct Shown {
+    adopted: bool,
+    paused: usize,
+    held: usize,
+}
+
+fn play(seed: u64) -> Result<Shown, String> {
+    let mut story = Story::begin(Dice::new(seed ^ 0x105e));
+    let mut simulation = simulation(None, seed);
+    simulation.faults = faults(&mut story.dice);
+    let mut lost = Lost::default();
+    push(&mut simulation, &mut story);
+    let lose_at = story.dice.between(60, 700);
+    for _ in 0..story.dice.between(4, 14) {
+        let what = if story.dice.chance(300) { CHANGE } else { PERSON };
+        simulation.at(Duration::from_secs(story.dice.below(lose_at)), what);
+    }
+    simulation.at(Duration::from_secs(lose_at), LOSE);
+    simulation.at(Duration::from_secs(lose_at + story.dice.between(1, 300)), ADOPT);
+    simulation.at(Duration::from_secs(lose_at + 1800), END);
+    while let Some(mut facts) = simulation.step() {
+        let mut is_over = false;
+        while !facts.is_empty() {
+            for fact in std::mem::take(&mut facts) {
+                lost.see(&fact)?;
+                match fact {
+                    Fact::Mark(CHANGE) => {
+                        story.change();
+                        push(&mut simulation, &mut story);
+                    }
+                    Fact::Mark(PERSON) => {
+                        let verbs = [Verb::Pause, Verb::Rollback, Verb::Approve, Verb::Reject];
+                        let verb = *story.dice.pick(&verbs).ok_or("there are some")?;
+                        let placement = format!("p{}", story.dice.below(PLACEMENTS_MAX));
+                        drop(simulation.obey(&order(verb, &placement), &person(0)));
+                    }
+                    Fact::Mark(LOSE) => {
+                        // What the store kept without saying so would be an adoption that nobody here knows of.
+                        (simulation.faults.store_unsure, simulation.faults.store_crashes) = (0, 0);
+                        simulation.lose_store();
+                    }
+                    Fact::Mark(ADOPT) => adopt(&mut simulation, &mut lost),
+                    Fact::Mark(END) => is_over = true,
+                    _ => {}
+                }
+            }
+            facts = simulation.facts();
+        }
+        if let Some(core) = simulation.core() {
+            lost.stands(core)?;
+        }
+        if is_over {
+            break;
+        }
+    }
+    Ok(Shown { adopted: lost.adopted, paused: lost.paused.len(), held: lost.held.len() })
+}
+
+fn push(simulation: &mut Simulation, story: &mut Story) {
+    let (commit, tree, _) = story.commit(false);
+    simulation.push(commit, tree);
+}
+
+/// A person adopts the store as soon as it says that it waits for that; else looks again later.
+fn adopt(simulation: &mut Simulation, lost: &mut Lost) {
+    let waits = simulation.core().and_then(Core::adoption_complaint).is_some();
+    let answer = if waits { simulation.obey(&order(Verb::Adopt, ""), &person(0)) } else { None };
+    match (answer, simulation.core()) {
+        (Some(Ok(_)), Some(core)) => lost.adopt(core),
+        // It was written down, and the daemon ended at the next effect.
+        (Some(Ok(_)), None) => lost.adopted = true,
+        _ => simulation.at(Duration::from_secs(10), ADOPT),
+    }
+}
+
+/// D11: in every seed nothing begins before the adoption, and pauses and holds stand after it.
+#[test]
+fn d11_a_lost_store_undoes_nothing() {
+    let first = number("GITFLEET_SEED_FIRST").unwrap_or(0);
+    let count = number("GITFLEET_SEEDS").unwrap_or(SEEDS_DEFAULT) / SHARE;
+    let (adopted, paused, held) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+    let next = AtomicU64::new(first);
+    let failures = std::sync::Mutex::new(Vec::new());
+    let work = || {
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= first + count {
+                return;
+            }
+            match play(seed) {
+                Ok(shown) => {
+                    adopted.fetch_add(u64::from(shown.adopted), Ordering::Relaxed);
+                    paused.fetch_add(shown.paused as u64, Ordering::Relaxed);
+                    held.fetch_add(shown.held as u64, Ordering::Relaxed);
+                }
+                Err(why) => failures.lock().unwrap().push((seed, why)),
+            }
+        }
+    };
+    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    std::thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(work))));
+    let failures = failures.into_inner().unwrap();
+    assert!(failures.is_empty(), "{} of {count} seeds fail: {:?}", failures.len(), &failures[..failures.len().min(5)]);
+    let shown = (adopted.into_inner(), paused.into_inner(), held.into_inner());
+    println!("of {count} seeds {} adopted; {} pauses and {} holds stood", shown.0, shown.1, shown.2);
+    assert!(shown.0 > 0 && shown.1 > 0 && shown.2 > 0, "the seeds show little: {shown:?}");
+}
+
+/// Forged violations are caught.
+#[test]
+fn d11_what_begins_too_early_is_caught() {
+    let told = super::forged::order("a", 1);
+    let parent = Parent { placement: Some(told.placement.clone()), ..Parent::default() };
+    let holders = BTreeMap::from([(told.cluster.clone(), BTreeMap::from([(told.placement.clone(), parent)]))]);
+    let mut lost = Lost::default();
+    lost.see(&Fact::Ordered(told.clone())).expect("nothing was lost");
+    lost.see(&Fact::StoreLost(holders)).expect("that happens");
+    let early = lost.see(&Fact::Ordered(told.clone())).expect_err("nobody adopted it");
+    assert!(early.contains("before anybody adopted"), "{early}");
+    lost.adopted = true;
+    lost.see(&Fact::Ordered(told.clone())).expect("somebody did");
+    lost.held.insert(told.placement.clone(), told.digest.clone());
+    let again = lost.see(&Fact::Ordered(told)).expect_err("it was held");
+    assert!(again.contains("was held before"), "{again}");
+}
