@@ -114,11 +114,7 @@ impl Core {
                     self.unseen.remove(&cluster);
                 }
                 for (key, held) in holds {
-                    let Some(held) = held else { continue };
-                    let known = self.world.held.get(&key);
-                    if known.is_none_or(|known| known.index < held.index) {
-                        self.world.held.insert(key, held);
-                    }
+                    held.into_iter().for_each(|held| self.note_held(&cluster, key.clone(), held));
                 }
                 self.tell_forgotten(&cluster, &inventory);
                 self.note_inventory(&cluster, inventory);
@@ -262,7 +258,9 @@ impl Core {
         for order in orders {
             let known = sent.get(&order.cluster);
             let is_told = known.is_some_and(|known| Arc::ptr_eq(known, order) || same_order(known, order));
-            if is_told || !self.members.contains_key(&order.cluster) {
+            // What a member holds is known before anything is ordered of it: its first answer asks for a decision.
+            let may_be_told = self.members.contains_key(&order.cluster) && self.answered.contains(&order.cluster);
+            if is_told || !may_be_told {
                 continue;
             }
             let reported = if known.is_some() { None } else { self.reported(order, works) };

@@ -10,7 +10,7 @@ use super::super::overrides;
 use super::super::persist::{self, SOURCE_NAME};
 use super::super::staged::Staged;
 use super::super::world::{Payload, PlacementState};
-use super::{Batch, Core, Effect, PAYLOAD_RETRY, write_down};
+use super::{Batch, Core, Effect, FIRST_LOOK_MAX, PAYLOAD_RETRY, write_down};
 use crate::config::Configuration;
 use crate::model::id::PlacementKey;
 use crate::model::records::{ResourceSnapshot, SourceRecord};
@@ -18,6 +18,8 @@ use crate::model::tree::{Skipped, Tree};
 use crate::model::work::SourceName;
 use crate::store::records;
 
+/// What is said where the source could not be read since the start.
+const NOTHING_NEW: &str = "; it was not read since gitfleet started, so nothing new begins until it is";
 /// Documents that are no objects named in the log for one commit; the rest is counted.
 const SKIPPED_NAMED_MAX: usize = 20;
 
@@ -42,6 +44,10 @@ impl Core {
         }
         self.source.failure = None;
         self.source_seen = true;
+        match &news {
+            News::Failed(reason) => self.go_on_without_source(Some(reason)),
+            _ => self.source_answers(),
+        }
         match news {
             News::Restored(_) | News::Payload(..) => {}
             News::Accepted(tree) => self.accept(&tree, now),
@@ -73,8 +79,32 @@ impl Core {
             }
             News::Failed(reason) => {
                 tracing::error!(reason, "the source cannot be read; nothing changes");
-                self.source.failure = Some(reason);
+                let nothing_new = if self.world.source_unread { NOTHING_NEW } else { "" };
+                self.source.failure = Some(format!("{reason}{nothing_new}"));
             }
+        }
+    }
+
+    /// The source was looked at in this life.
+    fn source_answers(&mut self) {
+        self.source_awaited = false;
+        if std::mem::take(&mut self.world.source_unread) {
+            self.agenda.placements.extend(self.placements.keys().cloned());
+        }
+    }
+
+    /// Goes on with what was begun, where the source cannot be read for now: a newer commit may stop or correct what the one in
+    /// force would begin.
+    pub(super) fn go_on_without_source(&mut self, failure: Option<&str>) {
+        if !std::mem::take(&mut self.source_awaited) {
+            return;
+        }
+        self.world.source_unread = true;
+        if failure.is_none() {
+            let waited = FIRST_LOOK_MAX.as_secs();
+            let words = format!("it has not answered within {waited} s{NOTHING_NEW}");
+            tracing::warn!("the source cannot be read: {words}");
+            self.source.failure = Some(words);
         }
     }
 
