@@ -130,6 +130,17 @@ struct Picked {
 /// What members said of placements.
 type Reports = BTreeMap<PlacementKey, BTreeMap<ClusterName, Arc<WorkStatus>>>;
 
+/// Whether the source was looked at in this life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SourceLook {
+    /// It has neither answered nor failed yet.
+    Awaited,
+    /// It was silent for as long as is waited for.
+    Silent,
+    /// It answered or failed: what is known of it is not from a life before.
+    Seen,
+}
+
 /// Everything that is decided with.
 #[derive(Debug)]
 pub struct Core {
@@ -172,10 +183,7 @@ pub struct Core {
     has_decided: bool,
     /// The commit in force when the source was last told which commits are to be kept.
     retained: Option<CommitId>,
-    /// The source was looked at: what the store says of it is not from a life before.
-    source_seen: bool,
-    /// The source has neither answered nor failed yet.
-    source_awaited: bool,
+    source_look: SourceLook,
     /// A batch is with the store.
     outstanding: bool,
     effects: Vec<Effect>,
@@ -239,8 +247,7 @@ impl Core {
             reading: BTreeSet::new(),
             has_decided: false,
             retained: None,
-            source_seen: false,
-            source_awaited: true,
+            source_look: SourceLook::Awaited,
             outstanding: false,
             effects: Vec::new(),
             listener,
@@ -287,7 +294,7 @@ impl Core {
         if self.is_due() && !self.agenda.waits() && self.can_decide() {
             return Some(self.started_at);
         }
-        let awaits = !self.unseen.is_empty() || self.source_awaited;
+        let awaits = !self.unseen.is_empty() || self.source_look == SourceLook::Awaited;
         let first_look = awaits.then(|| self.started_at + FIRST_LOOK_MAX);
         self.agenda.next_wake().into_iter().chain(first_look).min()
     }
@@ -303,7 +310,7 @@ impl Core {
     /// payloads as well: what one placement gives up may be what another is to take over, and orders alone say so to a member.
     fn can_decide(&self) -> bool {
         let knows_payloads = self.has_decided || self.reading.is_empty();
-        let may_begin = self.unseen.is_empty() && !self.source_awaited && !self.waits_for_adoption();
+        let may_begin = self.unseen.is_empty() && self.source_look != SourceLook::Awaited && !self.waits_for_adoption();
         may_begin && knows_payloads && self.world.tree.commit.is_some() && !self.outstanding
     }
 
@@ -326,7 +333,7 @@ impl Core {
         // While the store is left alone too: an instant that has passed would be waited for without end, and without a pause.
         if now >= self.started_at + FIRST_LOOK_MAX {
             self.unseen.clear();
-            self.go_on_without_source(None);
+            self.give_up_source();
         }
         self.read_again(now);
         if self.outstanding || self.agenda.waits() {

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use super::super::member::{Command, Event};
 use super::super::ocm::dated_taints;
 use super::super::world::{cluster, clusters, mark_leavers, members, ocm_facts, silence_ends};
-use super::{Batch, Core, Effect, write_down};
+use super::{Batch, Core, Effect, SourceLook, write_down};
 use crate::api::annotations::SUSPENDED;
 use crate::api::cluster::MemberCluster;
 use crate::config::MemberAccess;
@@ -114,7 +114,9 @@ impl Core {
                     self.unseen.remove(&cluster);
                 }
                 for (key, held) in holds {
-                    held.into_iter().for_each(|held| self.note_held(&cluster, key.clone(), held));
+                    if let Some(held) = held {
+                        self.note_held(&cluster, key, held);
+                    }
                 }
                 self.tell_forgotten(&cluster, &inventory);
                 self.note_inventory(&cluster, inventory);
@@ -163,7 +165,8 @@ impl Core {
     /// Says what a member holds of placements that nothing is decided about any more, as one does that was restored from a
     /// backup: nobody removes it.
     fn tell_forgotten(&self, cluster: &ClusterName, inventory: &BTreeMap<PlacementKey, Inventory>) {
-        let is_forgotten = |key: &&PlacementKey| !self.placements.contains_key(key) && self.source_seen;
+        let is_forgotten =
+            |key: &&PlacementKey| !self.placements.contains_key(key) && self.source_look == SourceLook::Seen;
         for placement in inventory.keys().filter(is_forgotten) {
             tracing::warn!(cluster = %cluster, placement = %placement,
                 "holds objects of a placement that is not in git any more; remove them by hand, or bring the placement back");

@@ -10,7 +10,7 @@ use super::super::overrides;
 use super::super::persist::{self, SOURCE_NAME};
 use super::super::staged::Staged;
 use super::super::world::{Payload, PlacementState};
-use super::{Batch, Core, Effect, FIRST_LOOK_MAX, PAYLOAD_RETRY, write_down};
+use super::{Batch, Core, Effect, FIRST_LOOK_MAX, PAYLOAD_RETRY, SourceLook, write_down};
 use crate::config::Configuration;
 use crate::model::id::PlacementKey;
 use crate::model::records::{ResourceSnapshot, SourceRecord};
@@ -43,11 +43,12 @@ impl Core {
             News::Readable | News::Failed(_) => {}
         }
         self.source.failure = None;
-        self.source_seen = true;
-        match &news {
-            News::Failed(reason) => self.go_on_without_source(Some(reason)),
-            _ => self.source_answers(),
+        if matches!(news, News::Failed(_)) {
+            self.go_on_without_source();
+        } else if std::mem::take(&mut self.world.source_unread) {
+            self.agenda.placements.extend(self.placements.keys().cloned());
         }
+        self.source_look = SourceLook::Seen;
         match news {
             News::Restored(_) | News::Payload(..) => {}
             News::Accepted(tree) => self.accept(&tree, now),
@@ -85,27 +86,22 @@ impl Core {
         }
     }
 
-    /// The source was looked at in this life.
-    fn source_answers(&mut self) {
-        self.source_awaited = false;
-        if std::mem::take(&mut self.world.source_unread) {
-            self.agenda.placements.extend(self.placements.keys().cloned());
-        }
+    /// Goes on with what was begun, where the source could not be read in this life: a newer commit may stop or correct what the
+    /// one in force would begin.
+    fn go_on_without_source(&mut self) {
+        self.world.source_unread |= self.source_look == SourceLook::Awaited;
     }
 
-    /// Goes on with what was begun, where the source cannot be read for now: a newer commit may stop or correct what the one in
-    /// force would begin.
-    pub(super) fn go_on_without_source(&mut self, failure: Option<&str>) {
-        if !std::mem::take(&mut self.source_awaited) {
+    /// The source was silent for as long as is waited for.
+    pub(super) fn give_up_source(&mut self) {
+        if self.source_look != SourceLook::Awaited {
             return;
         }
-        self.world.source_unread = true;
-        if failure.is_none() {
-            let waited = FIRST_LOOK_MAX.as_secs();
-            let words = format!("it has not answered within {waited} s{NOTHING_NEW}");
-            tracing::warn!("the source cannot be read: {words}");
-            self.source.failure = Some(words);
-        }
+        self.go_on_without_source();
+        self.source_look = SourceLook::Silent;
+        let words = format!("it has not answered within {} s{NOTHING_NEW}", FIRST_LOOK_MAX.as_secs());
+        tracing::warn!("the source cannot be read: {words}");
+        self.source.failure = Some(words);
     }
 
     /// Writes down what is known of the source, where that is new.

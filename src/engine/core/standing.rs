@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 
 use super::super::world::PlacementState;
-use super::Core;
+use super::{Core, SourceLook};
 use crate::api::placement::ApplyStrategyType;
 use crate::model::id::PlacementKey;
 use crate::model::records::JournalEntry;
@@ -91,7 +91,7 @@ impl Core {
 
     /// Returns how things stand if nothing is left to wait for before the deadline of a single pass.
     pub fn finished(&self, now: Timestamp, deadline: Timestamp) -> Option<Converged> {
-        if !self.source_seen || !self.unseen.is_empty() {
+        if self.source_look != SourceLook::Seen || !self.unseen.is_empty() {
             return None;
         }
         let has_work = if self.world.source_unread { self.is_due() } else { !self.agenda.is_empty() };

@@ -412,9 +412,12 @@ fn w1_a_start_decides_nothing_before_the_source_was_looked_at() {
     assert!(content.contains("\"2\"") && !content.contains("\"1\""), "{content}");
 }
 
+/// Makes something happen to a life.
+type Happens = fn(&mut Life);
+
 #[test]
 fn w1_where_the_source_does_not_answer_nothing_new_begins_and_what_is_held_is_kept_right() {
-    let fails: [(&str, fn(&mut Life)); 2] = [
+    let fails: [(&str, Happens); 2] = [
         ("it fails", |life| life.hear(News::Failed("no route".to_owned()))),
         ("it does not answer", |life| life.now += FIRST_LOOK_MAX),
     ];
