@@ -142,6 +142,7 @@ fn nothing_is_pruned(faults: &[(&str, Fault)]) {
         // The order arrived and is carried out as far as it can be: where nothing were guarded, it would be pruned, too.
         daemon.until(&format!("{name}: what is known is applied"), || value(member, name, "settings") == "2");
         daemon.until(&format!("{name}: the list is tried again"), || proxy.hits(NAMESPACES) >= 2);
+        assert!(world.logged("pruned").is_empty(), "not known is not gone: {:?}", world.logged("pruned"));
         daemon.until(&format!("{name}: the binding says why"), || {
             applied_words(&daemon, name).contains("nothing is deleted there (Namespace: ")
         });
@@ -178,7 +179,10 @@ fn nothing_is_forgotten(faults: &[(&str, Fault)]) {
     world.commit("Nothing");
     let daemon = world.start();
     for case in &cases {
-        daemon.until(&format!("{}: a person is asked", case.name), || case.waits(&daemon, "the placement was removed"));
+        daemon.until(&format!("{}: a person is asked", case.name), || {
+            assert!(world.logged("removed everywhere").is_empty(), "not known is not gone");
+            case.waits(&daemon, "the placement was removed")
+        });
         assert_eq!([NAMESPACES, CONFIG_MAPS].map(|list| case.proxy.hits(list)), [1, 1], "{}: lists failed", case.name);
         assert!(case.has_second() && case.has_inventory(), "{}: nothing goes before the answer", case.name);
     }
@@ -198,7 +202,7 @@ fn nothing_is_forgotten(faults: &[(&str, Fault)]) {
 
 const REFUSED: [(&str, Fault); 3] =
     [("403", Fault::Status(403)), ("404", Fault::Status(404)), ("410", Fault::Status(410))];
-const BROKEN: [(&str, Fault); 2] = [("500", Fault::Status(500)), ("cut", Fault::Cut)];
+const BROKEN: [(&str, Fault); 3] = [("500", Fault::Status(500)), ("cut", Fault::Cut), ("page", Fault::SecondPage(410))];
 
 #[test]
 fn d02_a_refused_list_does_not_open_the_deletion_gate() {

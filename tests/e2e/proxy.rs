@@ -34,6 +34,8 @@ pub enum Fault {
     Status(u16),
     /// It is forwarded, and the connection ends in the middle of the answer.
     Cut,
+    /// Of a list the first page is forwarded, with one object only, and the second is answered with this status.
+    SecondPage(u16),
     /// It is forwarded after this time.
     Slow(Duration),
 }
@@ -174,10 +176,15 @@ fn judge(request: &Request<Incoming>, state: &Mutex<State>) -> Result<Option<Fau
     *state.requests.entry(format!("{method} {path}")).or_default() += 1;
     let mut rules = state.rules.iter_mut();
     let rule = rules.find(|rule| rule.times > rule.hits && rule.method == method && rule.path == path);
-    Ok(rule.map(|rule| {
-        rule.hits += 1;
-        rule.fault
-    }))
+    let Some(rule) = rule else { return Ok(None) };
+    let is_second = request.uri().query().is_some_and(|query| query.contains("continue="));
+    let fault = match rule.fault {
+        Fault::SecondPage(_) if !is_second => return Ok(Some(rule.fault)),
+        Fault::SecondPage(code) => Fault::Status(code),
+        fault => fault,
+    };
+    rule.hits += 1;
+    Ok(Some(fault))
 }
 
 /// Answers a request; an error ends the connection.
@@ -191,9 +198,12 @@ async fn answer(request: Request<Incoming>, upstream: Client, state: Arc<Mutex<S
             tokio::time::sleep(time).await;
             state.lock().expect("no thread panicked with it").delayed -= 1;
         }
-        Some(Fault::Cut) | None => {}
+        Some(Fault::Cut | Fault::SecondPage(_)) | None => {}
     }
     let (mut parts, body) = request.into_parts();
+    if let Some(Fault::SecondPage(_)) = fault {
+        parts.uri = parts.uri.to_string().replace("limit=500", "limit=1").parse()?;
+    }
     let body = body.collect().await?.to_bytes();
     let patch = (parts.method == Method::PATCH).then(|| (parts.uri.path().to_owned(), body.clone()));
     parts.headers.remove(HOST);
