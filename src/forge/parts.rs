@@ -1,6 +1,7 @@
 //! Who made a pull request, as far as a host tells: authors by the addresses in commits, pushers by what it noted of pushes.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use super::client::{query, segment};
 use super::rest::Rest;
@@ -17,6 +18,10 @@ const GITHUB_COMMITS_MAX: usize = 250;
 const TIMELINE_PAGES_MAX: u32 = 40;
 /// Pages of a repository's news that are read for pushes, the newest first, of 50 entries each.
 const NEWS_PAGES_MAX: u32 = 4;
+/// How often it is looked for the push of a pull request's last commit that a host has not noted yet.
+const PUSH_LOOKS_MAX: u32 = 5;
+/// Pause between two such looks.
+const PUSH_LOOK_PAUSE: Duration = Duration::from_secs(2);
 /// Pages without an entry after which a conversation counts as read: Gitea leaves entries out of pages, and says no total.
 const EMPTY_PAGES_MAX: u32 = 4;
 
@@ -71,11 +76,56 @@ async fn github_pushers(rest: &Rest, pull: &PullRequest, all: &BTreeSet<CommitId
     }
 }
 
-/// Pushes are noted in the conversation once it is open, and in the repository's news before.
+/// Gitea notes a push some time after it took it, and none in a conversation that was merged meanwhile. So where it says nothing
+/// of the last commit it is asked again. Where all it ever noted was read, nobody knows the pusher in the end; otherwise the push
+/// may be older than what is read.
 async fn gitea_pushers(rest: &Rest, pull: &PullRequest, all: &BTreeSet<CommitId>) -> Result<Vec<ForgeUser>> {
+    for look in 1..=PUSH_LOOKS_MAX {
+        let noted = gitea_pushes(rest, pull, all).await?;
+        let is_over = match noted.news {
+            News::Absent => true,
+            News::Newest => look == PUSH_LOOKS_MAX,
+            News::All => false,
+        };
+        if pull.is_fork || noted.has_head || is_over {
+            return Ok(distinct(noted.pushers.into_iter()));
+        }
+        if look < PUSH_LOOKS_MAX {
+            tokio::time::sleep(PUSH_LOOK_PAUSE).await;
+        }
+    }
+    Err(Error::Refused {
+        what: format!("read who pushed to #{}", pull.number),
+        why: format!("the host has not noted yet who pushed commit {}", pull.head.short()),
+    })
+}
+
+/// What Gitea noted of pushes to a pull request.
+struct Noted {
+    pushers: Vec<User>,
+    /// The push of its last commit is among them.
+    has_head: bool,
+    news: News,
+}
+
+/// What was read of a repository's news.
+enum News {
+    /// The host has none.
+    Absent,
+    /// As much as is read.
+    Newest,
+    /// Everything.
+    All,
+}
+
+/// Pushes are noted in the conversation once it is open, and in the repository's news before.
+async fn gitea_pushes(rest: &Rest, pull: &PullRequest, all: &BTreeSet<CommitId>) -> Result<Noted> {
     let what = format!("read who pushed to #{}", pull.number);
-    let has = |commit: &str| all.contains(&CommitId::new(commit));
-    let mut found = Vec::new();
+    let mut noted = Noted { pushers: Vec::new(), has_head: false, news: News::Absent };
+    let mut note = |user: Option<User>, commits: Vec<CommitId>| {
+        noted.has_head |= commits.contains(&pull.head);
+        noted.pushers.extend(user.filter(|_| commits.iter().any(|commit| all.contains(commit))));
+    };
     let path = rest.route(&format!("/issues/{}/timeline", segment(&what, &pull.number.to_string())?));
     let mut empty = 0;
     for page in 1..=TIMELINE_PAGES_MAX {
@@ -84,25 +134,26 @@ async fn gitea_pushers(rest: &Rest, pull: &PullRequest, all: &BTreeSet<CommitId>
         empty = if happened.is_empty() { empty + 1 } else { 0 };
         for push in happened.into_iter().filter(|happened| happened.type_ == "pull_push") {
             let text: PushText = serde_json::from_str(push.body.as_deref().unwrap_or_default()).unwrap_or_default();
-            found.extend(push.user.filter(|_| text.commit_ids.iter().any(|commit| has(commit))));
+            note(push.user, text.commit_ids.iter().map(|commit| CommitId::new(commit.as_str())).collect());
         }
         if empty >= EMPTY_PAGES_MAX {
             break;
         }
     }
     let path = rest.route("/activities/feeds");
+    let mut read = News::Absent;
     for page in 1..=NEWS_PAGES_MAX {
         // Forgejo and older servers may not have it; deliveries tell then.
         let Some(news) = rest.client.find::<Vec<NewsItem>>(&what, &rest.client.page(&path, page)).await? else { break };
-        let is_last = news.is_empty();
+        read = if news.is_empty() { News::All } else { News::Newest };
         for push in news.into_iter().filter(|item| item.op_type == "commit_repo") {
             let text: NewsText = serde_json::from_str(push.content.as_deref().unwrap_or_default()).unwrap_or_default();
             let commits = text.commits.into_iter().flatten().chain(text.head_commit);
-            found.extend(push.act_user.filter(|_| commits.into_iter().any(|commit| has(&commit.sha1))));
+            note(push.act_user, commits.map(|commit| CommitId::new(commit.sha1.as_str())).collect());
         }
-        if is_last {
+        if matches!(read, News::All) {
             break;
         }
     }
-    Ok(distinct(found.into_iter()))
+    Ok(Noted { news: read, ..noted })
 }

@@ -162,3 +162,29 @@ async fn gitea_tells_of_pushers_in_the_conversation_and_in_the_news() {
     assert_eq!(logins(&known.authors), ["ann"]);
     assert_eq!(logins(&known.pushers), ["ann", "bo", "cyd"]);
 }
+
+#[tokio::test]
+async fn d10_a_push_that_gitea_has_not_noted_yet_is_looked_for_again() {
+    let bo = r#"{"id": 12, "login": "bo"}"#;
+    let content = format!(r#"{{\"Commits\":[{{\"Sha1\":\"{COMMIT}\"}}],\"HeadCommit\":null}}"#);
+    let push = format!(r#"[{{"op_type": "commit_repo", "act_user": {bo}, "content": "{content}"}}]"#);
+    let commits = || (200, vec![("x-total-count", "1".to_owned())], format!(r#"[{{"sha": "{COMMIT}"}}]"#));
+    let quiet = || [ok("[]"), ok("[]"), ok("[]"), ok("[]")];
+    let nothing_yet = || quiet().into_iter().chain([ok("[]")]);
+    let mut answers = vec![ok(PULL), commits()];
+    answers.extend(nothing_yet());
+    answers.extend(quiet().into_iter().chain([ok(&push), ok("[]")]));
+    // For ever nothing: whoever it was may be the one who approves.
+    answers.push(commits());
+    answers.extend((0..5).flat_map(|_| nothing_yet()));
+    // A fork's pushes are noted elsewhere.
+    answers.push(commits());
+    answers.extend(nothing_yet());
+    let (_, forge, _) = host(Kind::Gitea, answers).await;
+    let pull = PullRequest { is_fork: false, ..forge.pull(42).await.unwrap().unwrap() };
+    let known = forge.commits(&pull).await.unwrap();
+    assert_eq!(known.pushers.iter().map(|user| user.id).collect::<Vec<_>>(), [12]);
+    let unknown = forge.commits(&pull).await.unwrap_err();
+    assert!(matches!(&unknown, Error::Refused { why, .. } if why.contains("has not noted yet")), "{unknown}");
+    assert!(forge.commits(&PullRequest { is_fork: true, ..pull }).await.unwrap().pushers.is_empty());
+}
