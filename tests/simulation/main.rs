@@ -9,6 +9,7 @@ mod check;
 mod deletions;
 mod forged;
 mod lost;
+mod restored;
 mod runs;
 mod story;
 
@@ -60,6 +61,8 @@ const FAULT: u64 = 1;
 const PERSON: u64 = 2;
 const END: u64 = 3;
 const HELP: u64 = 4;
+const BACK_UP: u64 = 5;
+const RESTORE: u64 = 6;
 
 /// What happened, in order; written out only where somebody reads it.
 #[derive(Default)]
@@ -90,6 +93,8 @@ struct Run {
     clusters: BTreeSet<ClusterName>,
     /// Objects that were changed or taken behind the daemon's back: each once.
     meddled: BTreeSet<(ClusterName, ObjectKey)>,
+    /// A member that is restored from a backup.
+    restored: Option<restored::Plan>,
     /// An approval came too late: it is to be asked for again.
     expired: bool,
 }
@@ -112,11 +117,6 @@ fn configuration(rules: Option<Rules>) -> Configuration {
 fn simulation(rules: Option<Rules>, seed: u64) -> Simulation {
     let start: Timestamp = "2026-01-01T00:00:00Z".parse().expect("an instant");
     Simulation::new(configuration(rules), seed, start, Detail::Steps, Box::new(fate))
-}
-
-/// A daemon to which nothing has happened.
-fn idle() -> Simulation {
-    simulation(None, 0)
 }
 
 /// The people of the fleet: two over the API, and by comment one who may push, one who may read, and one who pushed the change.
@@ -186,6 +186,7 @@ impl Run {
             last: None,
             clusters: BTreeSet::new(),
             meddled: BTreeSet::new(),
+            restored: restored::Plan::of(seed),
             expired: false,
         };
         run.push(false);
@@ -193,6 +194,10 @@ impl Run {
             let after = Duration::from_millis(run.story.dice.between(0, 600_000));
             let what = [CHANGE, CHANGE, FAULT, PERSON, PERSON][usize::try_from(run.story.dice.below(5)).unwrap_or(0)];
             run.simulation.at(after, what);
+        }
+        if let Some(plan) = &run.restored {
+            run.simulation.at(plan.backed_up, BACK_UP);
+            run.simulation.at(plan.restored, RESTORE);
         }
         run.simulation.at(Duration::from_mins(11), END);
         run
@@ -242,6 +247,7 @@ impl Run {
             let ours = member.objects().iter().filter(|(_, live)| *live.applyset == *label);
             ours.map(move |(key, _)| (name, key))
         });
+        let left = left.filter(|(name, _)| !self.checker.forgotten.contains(&(placement.clone(), (*name).clone())));
         self.checker.is_gone(&placement, left)
     }
 
@@ -258,6 +264,8 @@ impl Run {
                 return self.say(verb, &placement);
             }
             END => self.end(),
+            BACK_UP => self.restored.iter().for_each(|plan| plan.back_up(&mut self.simulation)),
+            RESTORE => self.restored.iter().for_each(|plan| plan.restore(&mut self.simulation)),
             _ => return self.help(),
         }
         Ok(())
@@ -513,7 +521,7 @@ impl Run {
             }
         }
         let last = self.last.clone().expect("something was pushed");
-        self.checker.is_at_rest(&self.simulation, &last, &self.left)?;
+        self.checker.is_at_rest(&restored::fleet(&self.simulation), &last, &self.left)?;
         let writes = |run: &Self| run.simulation.members().values().map(SimulatedMember::writes).sum::<u64>();
         let before = writes(self);
         while self.simulation.next_at().is_some_and(|at| at < settled + REST) {
@@ -571,6 +579,7 @@ fn seeds() {
     let count = number("GITFLEET_SEEDS").unwrap_or(SEEDS_DEFAULT);
     let next = AtomicU64::new(first);
     let failures = Mutex::new(Vec::new());
+    let restored = AtomicU64::new(0);
     let work = || {
         loop {
             let seed = next.fetch_add(1, Ordering::Relaxed);
@@ -586,7 +595,11 @@ fn seeds() {
                     let why = "8: it is not the same twice";
                     Some((why.to_owned(), report(seed, why, &trace)))
                 }
-                Ok(_) => None,
+                Ok(trace) => {
+                    let is_restored = |(_, line): &(_, Line)| matches!(line, Line::Seen(Fact::Restored { .. }));
+                    restored.fetch_add(u64::from(trace.0.iter().any(is_restored)), Ordering::Relaxed);
+                    None
+                }
             };
             failures.lock().unwrap().extend(failure.map(|(why, text)| (seed, why, text)));
         }
@@ -602,6 +615,9 @@ fn seeds() {
     let shown: Vec<&str> = failures.iter().take(REPORTS_MAX).map(|(_, _, text)| text.as_str()).collect();
     let all: Vec<String> = failures.iter().map(|(seed, why, _)| format!("{seed}: {why:.200}")).collect();
     assert!(failures.is_empty(), "{}\n{} of {count} seeds fail:\n{}", shown.join("\n"), all.len(), all.join("\n"));
+    let restored = restored.into_inner();
+    println!("in {restored} of {count} seeds a member was restored from a backup");
+    assert!(restored > 0, "the seeds restore no member");
 }
 
 /// One seed, with its whole trace where `--nocapture` shows it.

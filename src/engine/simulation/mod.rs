@@ -3,6 +3,7 @@
 //!
 //! Somebody pushes commits, calls [`Simulation::step`] until nothing is left to happen, and looks at the [`Fact`]s.
 
+mod backup;
 mod dice;
 mod edges;
 mod fact;
