@@ -568,8 +568,9 @@ impl Checker {
     fn may_delete(&self, order: &WorkOrder) -> Verdict {
         let gate = self.placements.get(&order.placement).and_then(|record| record.deletion_gate.as_ref());
         let waiting = gate.filter(|gate| gate.opened_at.is_none()).and_then(|gate| gate.deletions.get(&order.cluster));
-        let stays = |key: &ObjectKey| order.held.contains(key) || order.manifests.iter().any(|m| *m.key == *key);
-        match waiting.into_iter().flatten().find(|key| order.remove || !stays(key)) {
+        // What turned up after the removal was decided is not named, and stays.
+        let goes = |key: &ObjectKey| order.prune.contains(key) && !order.held.contains(key);
+        match waiting.into_iter().flatten().find(|key| goes(key)) {
             None => Ok(()),
             Some(key) => Err(format!(
                 "3: {} is told to delete {key} of {}, and the gate is closed",

@@ -325,7 +325,7 @@ fn every_broken_promise_is_caught() {
         ("deletions nobody approved", vec![placement(1, &open)], Some("3:")),
         (
             "deletions behind a closed gate",
-            vec![placement(1, &waiting), binding("a", 1, false), Fact::Ordered(order("a", 1))],
+            vec![placement(1, &waiting), binding("a", 1, false), Fact::Ordered(pruning(&[object()], false))],
             Some("3:"),
         ),
         ("what is ours is deleted", vec![deleted(Some("p"))], None),

@@ -63,6 +63,7 @@ const END: u64 = 3;
 const HELP: u64 = 4;
 const BACK_UP: u64 = 5;
 const RESTORE: u64 = 6;
+const WRITE: u64 = 7;
 
 /// What happened, in order; written out only where somebody reads it.
 #[derive(Default)]
@@ -159,6 +160,7 @@ fn faults(dice: &mut Dice) -> Faults {
         slow_delete: some(600),
         stale_list: some(600),
         list_fails: some(500),
+        watch_ends: 0,
         source_fails: some(200),
         restore_fails: some(500),
         payload_late: some(300),
@@ -189,6 +191,11 @@ impl Run {
             restored: restored::Plan::of(seed),
             expired: false,
         };
+        // Dice of its own leave all other seeds as they are.
+        let mut dice = Dice::new(seed ^ 0x3a7c);
+        if dice.chance(200) {
+            run.simulation.faults.watch_ends = dice.between(1, 100);
+        }
         run.push(false);
         for _ in 0..run.story.dice.between(3, 12) {
             let after = Duration::from_millis(run.story.dice.between(0, 600_000));
@@ -197,6 +204,7 @@ impl Run {
         }
         if let Some(plan) = &run.restored {
             run.simulation.at(plan.backed_up, BACK_UP);
+            run.simulation.at(plan.written, WRITE);
             run.simulation.at(plan.restored, RESTORE);
         }
         run.simulation.at(Duration::from_mins(11), END);
@@ -226,6 +234,7 @@ impl Run {
                 self.trace.0.push((self.simulation.now(), Line::Seen(fact.clone())));
                 (self.checker.now, self.checker.clock) = (self.simulation.now(), self.simulation.clock());
                 self.checker.see(&fact)?;
+                self.is_true(&fact)?;
                 match fact {
                     Fact::Mark(mark) => self.mark(mark)?,
                     Fact::Kept { key, value: None } => self.is_gone(&key)?,
@@ -236,6 +245,21 @@ impl Run {
         }
         self.checker.may_begin()?;
         Ok(true)
+    }
+
+    /// 6: an inventory that is written on a member that was restored claims what is there. Lists that show what was there a while
+    /// ago, and what somebody takes away, may be seen too late for that.
+    fn is_true(&self, fact: &Fact) -> Verdict {
+        let Fact::Inventory { order, holds: Some(index) } = fact else { return Ok(()) };
+        let is_exact = self.simulation.faults.stale_list == 0 && !self.checker.is_lenient && self.meddled.is_empty();
+        let is_restored = self.restored.as_ref().is_some_and(|plan| plan.cluster == order.cluster);
+        let Some(member) = self.simulation.members().get(&order.cluster).filter(|_| is_exact && is_restored) else {
+            return Ok(());
+        };
+        if *index == order.snapshot {
+            return restored::has_all(order, member.objects());
+        }
+        Ok(())
     }
 
     /// 4: a placement that is removed everywhere is on no member any more; one that left the fleet keeps what it has.
@@ -264,6 +288,10 @@ impl Run {
                 return self.say(verb, &placement);
             }
             END => self.end(),
+            WRITE => {
+                self.story.write_all();
+                self.push(true);
+            }
             BACK_UP => self.restored.iter().for_each(|plan| plan.back_up(&mut self.simulation)),
             RESTORE => self.restored.iter().for_each(|plan| plan.restore(&mut self.simulation)),
             _ => return self.help(),
@@ -300,8 +328,8 @@ impl Run {
             }
             4 => self.meddle(&cluster),
             _ => {
-                let late_write = self.simulation.faults.late_write;
-                self.simulation.faults = Faults { late_write, ..faults(&mut self.story.dice) };
+                let Faults { late_write, watch_ends, .. } = self.simulation.faults;
+                self.simulation.faults = Faults { late_write, watch_ends, ..faults(&mut self.story.dice) };
             }
         }
     }
@@ -502,10 +530,17 @@ impl Run {
         })
     }
 
-    /// Runs to the end: everything has come to rest, and stays there.
+    /// Runs to the end, and once more where a member that is at rest is restored from its backup.
     fn finish(&mut self) -> Result<(), String> {
+        self.come_to_rest(self.simulation.now() + Duration::from_mins(12))?;
+        let Some(plan) = self.restored.as_ref().filter(|plan| plan.again) else { return Ok(()) };
+        plan.restore(&mut self.simulation);
+        self.come_to_rest(self.simulation.now() + HELP_PAUSE)
+    }
+
+    /// Runs until everything has come to rest, and stays there. From an instant on a person helps.
+    fn come_to_rest(&mut self, mut next_help: Timestamp) -> Result<(), String> {
         let settled = self.simulation.now() + SETTLE;
-        let mut next_help = self.simulation.now() + Duration::from_mins(12);
         for steps in 0.. {
             if next_help < settled && self.waits() && self.simulation.next_at().is_none_or(|at| at >= next_help) {
                 let after = next_help.duration_since(self.simulation.now());

@@ -9,6 +9,7 @@ use gitfleet::deliver::live::LiveObject;
 use gitfleet::engine::simulation::{Dice, Fact, Simulation};
 use gitfleet::model::id::{ClusterName, Digest, ObjectKey, PlacementKey};
 use gitfleet::model::records::Availability;
+use gitfleet::model::work::{Desired, WorkOrder};
 use gitfleet::store::records::snapshot_key;
 
 use super::check::{Checker, Spot, Verdict, Wish, owned};
@@ -23,9 +24,13 @@ const UNTIL_S: u64 = 600;
 pub struct Plan {
     pub cluster: ClusterName,
     pub backed_up: Duration,
+    /// Somebody gives all objects new content, or changes something else.
+    pub written: Duration,
     pub restored: Duration,
     /// The daemon is down at that moment.
     pub unseen: bool,
+    /// It happens once more when everything has come to rest.
+    pub again: bool,
 }
 
 impl Plan {
@@ -35,12 +40,15 @@ impl Plan {
         if !dice.chance(SHARE) {
             return None;
         }
-        let backed_up = dice.between(5, UNTIL_S - 60);
+        let backed_up = dice.between(5, UNTIL_S / 2);
+        let written = dice.between(backed_up, backed_up + 60);
         Some(Self {
             cluster: ClusterName::new(format!("c{}", dice.below(CLUSTERS_MAX))),
             backed_up: Duration::from_secs(backed_up),
-            restored: Duration::from_secs(dice.between(backed_up + 5, UNTIL_S)),
+            written: Duration::from_secs(written),
+            restored: Duration::from_secs(dice.between(written + 5, UNTIL_S)),
             unseen: dice.chance(300),
+            again: dice.chance(500),
         })
     }
 
@@ -59,6 +67,21 @@ impl Plan {
             simulation.crash();
         }
         simulation.restore_member(&self.cluster);
+    }
+}
+
+/// 6: a member that is said to hold an order has all objects of it.
+pub fn has_all(order: &WorkOrder, objects: &BTreeMap<ObjectKey, LiveObject>) -> Verdict {
+    let has = |desired: &&Desired| {
+        let live = objects.get(&*desired.key);
+        live.is_some_and(|live| live.manifest.as_ref() == Some(&desired.digest))
+    };
+    match order.manifests.iter().find(|desired| !has(desired)) {
+        None => Ok(()),
+        Some(lacking) => Err(format!(
+            "6: the inventory of {} on {} claims snapshot {} and the member lacks {}",
+            order.placement, order.cluster, order.snapshot, lacking.key
+        )),
     }
 }
 
@@ -202,6 +225,15 @@ fn d07_what_a_restored_member_may_keep() {
     assert!(claims(&checker, &nothing).unwrap_err().starts_with("6: b claims snapshot 0 of p, and lacks"));
     let (old, _) = holding("before", 0);
     assert!(claims(&checker, &old).unwrap_err().starts_with("6: b claims snapshot 0 of p, and lacks"));
+
+    let key = objects.keys().next().unwrap();
+    let id = objects[key].id.clone();
+    let desired =
+        Desired { id, key: Arc::new(key.clone()), object: Arc::new(serde_json::Value::Null), digest: "d".into() };
+    let order = WorkOrder { manifests: [desired].into(), ..WorkOrder::clone(&super::forged::order("b", 1)) };
+    assert_eq!(has_all(&order, &objects), Ok(()));
+    let why = has_all(&order, &old).unwrap_err();
+    assert!(why.starts_with("6: the inventory of p on b claims snapshot 0"), "{why}");
 
     let spot = (PlacementKey::cluster_scoped("p"), b.clone());
     for (name, bound) in [("a placement that is there", true), ("a placement that left it", false)] {
