@@ -1,5 +1,7 @@
 //! How errors are treated: by class, not by place.
 
+use std::any::Any;
+
 /// What to do about an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ErrorClass {
@@ -19,4 +21,10 @@ pub enum ErrorClass {
 pub trait Classify {
     /// Returns the class.
     fn class(&self) -> ErrorClass;
+}
+
+/// Returns what a panic says.
+pub fn panic_words(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("it says no more")
 }

@@ -16,8 +16,9 @@ use super::exit::Exit;
 use super::{person, proxy};
 use crate::config::{self, Configuration, read_secret, read_webhook_secrets};
 use crate::engine::hall::{Asked, Hall};
-use crate::engine::supervise::{Supervisor, words_of};
+use crate::engine::supervise::Supervisor;
 use crate::engine::{clock, console};
+use crate::error::panic_words;
 use crate::http::tokens::Tokens;
 use crate::http::{self, Access, Hooks, Shared, Turns};
 use crate::model::commands::Grant;
@@ -74,7 +75,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let ended = catch_unwind(AssertUnwindSafe(|| runtime.block_on(live(configuration, store, once))));
     runtime.shutdown_timeout(SHUTDOWN_MAX);
     let standing = ended.unwrap_or_else(|panic| {
-        let words = words_of(panic.as_ref());
+        let words = panic_words(panic.as_ref());
         anyhow::bail!("the daemon ended by an error of gitfleet's own ({words}); what it decided is in its store: start it again, and please report it")
     })?;
     if !args.once {

@@ -112,7 +112,7 @@ fn takes_over(ops: &mut Vec<Op>) -> anyhow::Result<()> {
         Some(Op::Put { value, .. }) => serde_json::from_slice(&value).context("what the backup says of its store")?,
         _ => StoreRecord::new(clock::now()),
     };
-    record.takes_over = true;
+    record.adopt("gitfleet store restore", clock::now());
     ops.push(records::put(STORE_KEY.to_owned(), &record, Expected::Any)?);
     Ok(())
 }

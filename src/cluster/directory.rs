@@ -316,7 +316,7 @@ impl Target for Directory {
     }
 
     fn watch(&self, kind: &WatchedKind, _version: Option<&str>, sink: mpsc::Sender<Observation>) -> WatchHandle {
-        WatchHandle(Some(tokio::spawn(follow(self.clone(), kind.clone(), sink))))
+        WatchHandle::start(sink.clone(), Observation::panicked, follow(self.clone(), kind.clone(), sink))
     }
 }
 

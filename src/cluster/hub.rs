@@ -173,7 +173,7 @@ impl Hub {
         let api: Api<PartialObjectMeta<DynamicObject>> =
             Api::namespaced_with(self.client.clone(), &self.namespace, &kind.resource());
         let mut events = Box::pin(watcher::watcher(api, config));
-        WatchHandle::of(tokio::spawn(async move {
+        WatchHandle::start(sink.clone(), panicked, async move {
             loop {
                 let change = match events.try_next().await {
                     Ok(Some(Event::Init | Event::InitDone)) => continue,
@@ -195,7 +195,7 @@ impl Hub {
                     return;
                 }
             }
-        }))
+        })
     }
 
     /// Returns the channel that watches write to.
@@ -222,6 +222,12 @@ impl Hub {
             Ok(Ok(value)) => Ok(value),
         }
     }
+}
+
+fn panicked(words: &str) -> Change {
+    Change::Failed(unreachable(format!(
+        "a watch ended by an error of gitfleet's own ({words}) and is begun again; please report it"
+    )))
 }
 
 fn unreachable(reason: String) -> Error {

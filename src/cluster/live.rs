@@ -217,14 +217,14 @@ impl Target for Live {
             known: built_in(&kind.group, version, &kind.kind),
             version: version.map(str::to_owned),
             selector: self.inventory.part_of_label,
-            sink,
+            sink: sink.clone(),
         };
-        WatchHandle(Some(tokio::spawn(watch.run())))
+        WatchHandle::start(sink, Observation::panicked, watch.run())
     }
 
     fn watch_facts(&self, sink: mpsc::Sender<Observation>) -> WatchHandle {
         let Ok(wire) = self.wire() else { return WatchHandle(None) };
-        WatchHandle(Some(tokio::spawn(facts::follow(wire, sink))))
+        WatchHandle::start(sink.clone(), Observation::panicked, facts::follow(wire, sink))
     }
 }
 

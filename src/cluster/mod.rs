@@ -11,12 +11,15 @@ pub mod hub;
 pub mod live;
 mod wire;
 
+use std::panic::AssertUnwindSafe;
+
 use async_trait::async_trait;
+use futures::FutureExt as _;
 use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use crate::error::{Classify, ErrorClass};
+use crate::error::{Classify, ErrorClass, panic_words};
 use crate::model::facts::Facts;
 use crate::model::id::{ObjectId, ObjectKey};
 
@@ -175,6 +178,15 @@ pub enum Observation {
     Facts(Box<Facts>),
     /// The member stopped answering about its nodes and pods.
     FactsFailed(Error),
+    /// A watch ended by an error of gitfleet's own; the panic's words.
+    Panicked(String),
+}
+
+impl Observation {
+    /// Returns what is told where a watch panicked.
+    pub fn panicked(words: &str) -> Self {
+        Self::Panicked(words.to_owned())
+    }
 }
 
 /// How an apply is made.
@@ -200,9 +212,19 @@ pub enum Deletion {
 pub struct WatchHandle(Option<JoinHandle<()>>);
 
 impl WatchHandle {
-    /// Makes the handle of a watch that is a task.
-    pub fn of(task: JoinHandle<()>) -> Self {
-        Self(Some(task))
+    /// Starts a watch as a task. Where it panics, whoever listens at `sink` is told what `panicked` makes of the panic's words:
+    /// nothing else would say that nobody looks any more.
+    pub fn start<T: Send + 'static>(
+        sink: mpsc::Sender<T>,
+        panicked: fn(&str) -> T,
+        watch: impl Future<Output = ()> + Send + 'static,
+    ) -> Self {
+        Self(Some(tokio::spawn(async move {
+            if let Err(panic) = AssertUnwindSafe(watch).catch_unwind().await {
+                // Whoever listened may have gone.
+                drop(sink.send(panicked(panic_words(panic.as_ref()))).await);
+            }
+        })))
     }
 }
 

@@ -114,6 +114,7 @@ pub struct Batch {
     store: Option<StoreRecord>,
     takes_over: bool,
     adopts: bool,
+    ahead: BTreeMap<PlacementKey, BTreeSet<ClusterName>>,
     let_in: Option<CommitId>,
 }
 
@@ -128,6 +129,17 @@ struct Picked {
 
 /// What members said of placements.
 type Reports = BTreeMap<PlacementKey, BTreeMap<ClusterName, Arc<WorkStatus>>>;
+
+/// Whether the source was looked at in this life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SourceLook {
+    /// It has neither answered nor failed yet.
+    Awaited,
+    /// It was silent for as long as is waited for.
+    Silent,
+    /// It answered or failed: what is known of it is not from a life before.
+    Seen,
+}
 
 /// Everything that is decided with.
 #[derive(Debug)]
@@ -171,8 +183,7 @@ pub struct Core {
     has_decided: bool,
     /// The commit in force when the source was last told which commits are to be kept.
     retained: Option<CommitId>,
-    /// The source was looked at: what the store says of it is not from a life before.
-    source_seen: bool,
+    source_look: SourceLook,
     /// A batch is with the store.
     outstanding: bool,
     effects: Vec<Effect>,
@@ -236,7 +247,7 @@ impl Core {
             reading: BTreeSet::new(),
             has_decided: false,
             retained: None,
-            source_seen: false,
+            source_look: SourceLook::Awaited,
             outstanding: false,
             effects: Vec::new(),
             listener,
@@ -283,7 +294,8 @@ impl Core {
         if self.is_due() && !self.agenda.waits() && self.can_decide() {
             return Some(self.started_at);
         }
-        let first_look = (!self.unseen.is_empty()).then(|| self.started_at + FIRST_LOOK_MAX);
+        let awaits = !self.unseen.is_empty() || self.source_look == SourceLook::Awaited;
+        let first_look = awaits.then(|| self.started_at + FIRST_LOOK_MAX);
         self.agenda.next_wake().into_iter().chain(first_look).min()
     }
 
@@ -292,19 +304,21 @@ impl Core {
         self.agenda.placements.len()
     }
 
-    /// Nothing is decided before the source was read and every member was looked at: what a member holds is the inventory
+    /// Nothing is decided before the source and every member were looked at: a newer commit may stop what the one in force
+    /// would begin, and what a member holds is the inventory
     /// that deletions are compared with, and the index that a lost store goes on from. The first decisions of a life wait for all
     /// payloads as well: what one placement gives up may be what another is to take over, and orders alone say so to a member.
     fn can_decide(&self) -> bool {
         let knows_payloads = self.has_decided || self.reading.is_empty();
-        let may_begin = self.unseen.is_empty() && !self.waits_for_adoption();
+        let may_begin = self.unseen.is_empty() && self.source_look != SourceLook::Awaited && !self.waits_for_adoption();
         may_begin && knows_payloads && self.world.tree.commit.is_some() && !self.outstanding
     }
 
     /// Tells whether something on the agenda can be decided: a placement waits for its own payloads.
     fn is_due(&self) -> bool {
         let is_due = |key: &PlacementKey| !self.is_reading(key);
-        !self.agenda.clusters.is_empty() || !self.agenda.ocm.is_empty() || self.agenda.placements.iter().any(is_due)
+        let is_ocm_due = !self.agenda.ocm.is_empty() && !self.world.source_unread;
+        !self.agenda.clusters.is_empty() || is_ocm_due || self.agenda.placements.iter().any(is_due)
     }
 
     fn is_reading(&self, key: &PlacementKey) -> bool {
@@ -319,6 +333,7 @@ impl Core {
         // While the store is left alone too: an instant that has passed would be waited for without end, and without a pause.
         if now >= self.started_at + FIRST_LOOK_MAX {
             self.unseen.clear();
+            self.give_up_source();
         }
         self.read_again(now);
         if self.outstanding || self.agenda.waits() {
@@ -336,7 +351,9 @@ impl Core {
             self.refresh_clusters(&mut batch, now);
         }
         if self.can_decide() {
-            self.decide_ocm(&mut batch, now);
+            if !self.world.source_unread {
+                self.decide_ocm(&mut batch, now);
+            }
             self.decide_placements(&mut batch, now);
             self.has_decided = true;
         }
@@ -387,6 +404,9 @@ impl Core {
                 }
             }
             batch.ops.extend(decision.journal.iter().cloned().map(Op::Journal));
+            if let Some(ahead) = self.world.ahead.remove(&key) {
+                batch.ahead.insert(key.clone(), ahead);
+            }
             if let Some(reports) = self.reports.get(&key) {
                 batch.reports.insert(key.clone(), reports.clone());
             }

@@ -7,6 +7,7 @@ mod advance;
 mod floor;
 mod follow_up;
 mod freeze;
+mod git;
 mod progress;
 mod runs;
 mod schedule;
@@ -30,7 +31,7 @@ use crate::model::along::Along;
 use crate::model::id::{ClusterName, ObjectKey};
 use crate::model::overrides::PickedOverrides;
 use crate::model::records::{
-    Binding, BindingState, ClusterRecord, DeletionGate, JournalEntry, MassLeave, PlacementRecord, WorkStatus,
+    Binding, BindingState, ClusterRecord, DeletionGate, JournalEntry, PlacementRecord, WorkStatus,
 };
 use crate::model::runs::RunRecord;
 use crate::model::work::WorkOrder;
@@ -61,26 +62,8 @@ pub struct Decision {
 pub fn decide(state: PlacementState, world: &World, now: Timestamp) -> Decision {
     let mut pass = Pass::new(state, world, now);
     pass.settle_removed_bindings();
-    pass.follow_git();
-    pass.take_over();
-    pass.leave();
-    if pass.state.record.removed {
-        pass.unschedule_all();
-    } else {
-        pass.freeze_and_schedule();
-    }
-    pass.load_newest_payload();
-    pass.find_candidates();
-    pass.judge_bindings();
-    if pass.evict() {
-        pass.reschedule();
-    }
-    let aims = pass.aims();
-    pass.guard(&aims);
-    pass.roll();
-    let new_aims = pass.aims();
-    if new_aims != aims {
-        pass.guard(&new_aims);
+    if !world.source_unread {
+        pass.go_on();
     }
     pass.judge_bindings();
     let orders = pass.orders();
@@ -113,6 +96,32 @@ impl<'a> Pass<'a> {
 }
 
 impl Pass<'_> {
+    /// Follows the accepted commit: what is begun, moved and removed.
+    fn go_on(&mut self) {
+        self.follow_git();
+        self.take_over();
+        self.unbind_clusters_ahead();
+        self.leave();
+        if self.state.record.removed {
+            self.unschedule_all();
+        } else {
+            self.freeze_and_schedule();
+        }
+        self.load_newest_payload();
+        self.find_candidates();
+        self.judge_bindings();
+        if self.evict() {
+            self.reschedule();
+        }
+        let aims = self.aims();
+        self.guard(&aims);
+        self.roll();
+        let new_aims = self.aims();
+        if new_aims != aims {
+            self.guard(&new_aims);
+        }
+    }
+
     pub(super) fn note(&mut self, event: &str, cluster: Option<&ClusterName>, facts: serde_json::Value) {
         self.journal.push(JournalEntry {
             at: self.now,
@@ -137,66 +146,6 @@ impl Pass<'_> {
             self.note("BindingRemoved", Some(&binding.cluster), json!({"binding": binding.name}));
             self.forget.push(binding.cluster);
         }
-    }
-
-    /// Takes spec and annotations from the accepted commit.
-    fn follow_git(&mut self) {
-        let record = &mut self.state.record;
-        match self.world.tree.placements.get(&record.key) {
-            None => record.removed = true,
-            Some(placement) => {
-                record.removed = false;
-                record.origin = Some(placement.origin.clone());
-                if record.generation == 0
-                    || record.spec != placement.spec
-                    || record.annotations != placement.annotations
-                {
-                    let is_off = |annotations: &BTreeMap<String, String>| {
-                        annotations.get(DELETION_GUARD).is_some_and(|value| value == "Off")
-                    };
-                    if record.generation > 0 && is_off(&placement.annotations) != is_off(&record.annotations) {
-                        record.guard_off_at = self.world.tree.commit.clone().filter(|_| is_off(&placement.annotations));
-                    }
-                    record.spec = placement.spec.clone();
-                    record.annotations.clone_from(&placement.annotations);
-                    record.generation += 1;
-                }
-            }
-        }
-    }
-
-    /// A cluster that left the fleet keeps what it has: its binding goes, and nothing on it is touched. Where more than half of
-    /// the fleet left at once, bindings wait for a person.
-    fn leave(&mut self) {
-        let left: Vec<Binding> = self.state.bindings().filter(|b| !self.is_of_fleet(&b.cluster)).cloned().collect();
-        for binding in left {
-            self.state.bindings.remove(&binding.name);
-            self.state.works.remove(&binding.cluster);
-            self.note("ClusterLeft", Some(&binding.cluster), json!({"binding": binding.name}));
-            self.forget.push(binding.cluster);
-        }
-    }
-
-    /// Tells whether a cluster is of the fleet, or counts as such until a person has agreed that it left.
-    pub(super) fn is_of_fleet(&self, cluster: &ClusterName) -> bool {
-        self.world.clusters.contains(cluster.as_str()) || self.mass_leave(cluster).is_some()
-    }
-
-    /// Returns with whom a cluster left, where that waits for a person.
-    fn mass_leave(&self, cluster: &ClusterName) -> Option<MassLeave> {
-        let record = self
-            .world
-            .records
-            .get(cluster)
-            .filter(|record| record.left && is_guarded(&self.state.record, self.world))?;
-        let gate = self.state.record.deletion_gate.as_ref().filter(|gate| gate.opened_at.is_some());
-        record.left_with.filter(|_| !gate.is_some_and(|gate| gate.leaving.contains(cluster)))
-    }
-
-    /// Returns the clusters of this placement whose leaving waits for a person.
-    pub(super) fn leaving(&self) -> BTreeMap<ClusterName, MassLeave> {
-        let leaves = |b: &Binding| Some((b.cluster.clone(), self.mass_leave(&b.cluster)?));
-        self.state.bindings().filter_map(leaves).collect()
     }
 
     fn unschedule_all(&mut self) {

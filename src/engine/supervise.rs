@@ -13,6 +13,7 @@ use futures::FutureExt as _;
 use tokio::time::Instant;
 
 use super::clock;
+use crate::error::panic_words;
 use crate::telemetry::health::Health;
 use crate::telemetry::metrics::{ByPart, Metrics, Part};
 
@@ -127,7 +128,7 @@ impl Watcher {
         self.pause = self.pause.saturating_mul(2).min(RESTART_MAX);
         let reason = format!(
             "its task ended by an error of gitfleet's own ({}) and is begun anew after {:.0} s; please report it",
-            words_of(panic),
+            panic_words(panic),
             pause.as_secs_f64()
         );
         tracing::error!(part = self.words, reason, "a part of the daemon ended");
@@ -136,12 +137,6 @@ impl Watcher {
         metrics.task_restarts.get_or_create(&ByPart { part: self.part }).inc();
         End { reason, pause }
     }
-}
-
-/// Returns what a panic says.
-pub fn words_of(panic: &(dyn Any + Send)) -> &str {
-    let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("it says no more")
 }
 
 #[cfg(test)]

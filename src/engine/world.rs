@@ -47,6 +47,8 @@ pub struct World {
     pub held: BTreeMap<PlacementKey, Held>,
     /// What members keep of pauses and holds, while a store takes it over.
     pub kept: BTreeMap<PlacementKey, Kept>,
+    /// Clusters that hold a snapshot which the store does not have and that is newer than what it says they were told.
+    pub ahead: BTreeMap<PlacementKey, BTreeSet<ClusterName>>,
     /// OCM Placements, and what they decided.
     pub ocm: Ocm,
     /// Evictions and disruption budgets of the accepted commit.
@@ -61,6 +63,8 @@ pub struct World {
     pub approvers: Vec<String>,
     /// What the configuration demands whatever commits say.
     pub floor: Floor,
+    /// The source could not be read since this life began: what was begun goes on, and nothing new begins.
+    pub source_unread: bool,
 }
 
 impl World {

@@ -69,7 +69,9 @@ pub fn converged(view: &PlacementView) -> Converged {
     let any = |wanted: fn(&Standing) -> bool| standings.iter().any(wanted);
     let until = time_gate(view);
     let queued = any(|s| matches!(s, Standing::Queued));
-    let goes = until.is_none() && record.halted.is_none() && record.paused.is_none();
+    // After a lost store nothing may be known that clusters could go back to.
+    let has_goal = record.goal.is_some() || staged::held(view).is_none();
+    let goes = until.is_none() && record.halted.is_none() && record.paused.is_none() && has_goal;
     if any(|s| matches!(s, Standing::Moving)) || (queued && goes) {
         return Converged::Progressing;
     }

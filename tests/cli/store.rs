@@ -59,7 +59,8 @@ fn d11_a_rollback_survives_a_lost_store() {
         assert_eq!(held(&scratch, "east"), good, "nothing begins");
     }
     scratch.run(&["store", "adopt", "-c", CONFIG]).text(0);
-    once(&scratch);
+    let held_back = once(&scratch);
+    assert!(held_back.code == 1 && held_back.err.contains("is held until"), "{}: {}", held_back.code, held_back.err);
     assert_eq!((held(&scratch, "east"), held(&scratch, "west")), (good.clone(), good.clone()), "the bad one is held");
     change(&scratch, "3");
     once(&scratch).text(0);
@@ -119,18 +120,51 @@ fn d11_a_backup_brings_everything_back() {
     scratch.run(&["store", "backup", backup, "-c", CONFIG]).text(0);
     let again = scratch.run(&["store", "backup", backup, "-c", CONFIG]);
     assert_eq!(again.code, 2, "no backup is written over another: {}", again.err);
-    // The pause comes after the backup and is on the members alone.
-    scratch.run(&["pause", "web", "-c", CONFIG]).text(0);
-    once(&scratch);
     let refused = scratch.run(&["store", "restore", backup, "-c", CONFIG]);
     assert!(refused.code == 2 && refused.err.contains("not empty"), "{}", refused.err);
     lose(&scratch);
     scratch.run(&["store", "restore", backup, "-c", CONFIG]).text(0);
-    change(&scratch, "2");
     let before = held(&scratch, "east");
-    once(&scratch);
-    assert_eq!(held(&scratch, "east"), before, "the pause came after the backup, and stands");
-    scratch.run(&["resume", "web", "-c", CONFIG]).text(0);
+    once(&scratch).text(0);
+    assert_eq!(held(&scratch, "east"), before);
+    change(&scratch, "2");
     once(&scratch).text(0);
     assert_ne!(held(&scratch, "east"), before, "the change is delivered");
+}
+
+#[test]
+fn d11_an_older_backup_sends_nobody_back() {
+    let scratch = fleet();
+    let backup = scratch.path("backup");
+    let backup = backup.to_str().expect("a path");
+    scratch.run(&["store", "backup", backup, "-c", CONFIG]).text(0);
+    // Snapshot 1 and the pause come after the backup: only members know of them.
+    change(&scratch, "2");
+    once(&scratch).text(0);
+    scratch.run(&["pause", "web", "--reason", "incident", "-c", CONFIG]).text(0);
+    once(&scratch);
+    let newer = held(&scratch, "east");
+    assert!(index(&scratch).contains("\"1\""), "{}", index(&scratch));
+    lose(&scratch);
+    scratch.run(&["store", "restore", backup, "-c", CONFIG]).text(0);
+    let paused = once(&scratch);
+    assert_eq!(paused.code, 3, "the pause stands: {}", paused.err);
+    assert!(paused.err.contains("holds a snapshot that the store does not have"), "{}", paused.err);
+    assert_eq!((held(&scratch, "east"), held(&scratch, "west")), (newer.clone(), newer.clone()));
+    change(&scratch, "3");
+    assert_eq!(once(&scratch).code, 3);
+    assert_eq!(held(&scratch, "east"), newer, "it is paused still");
+    scratch.run(&["resume", "web", "-c", CONFIG]).text(0);
+    once(&scratch).text(0);
+    assert_ne!(held(&scratch, "east"), newer, "the change is delivered");
+    assert!(index(&scratch).contains("\"2\""), "the index of snapshot 1 is used: {}", index(&scratch));
+}
+
+/// Returns the line of a member's inventory that names its snapshot.
+fn index(scratch: &Scratch) -> String {
+    let files = fs::read_dir(scratch.path("members/east")).expect("the member's folder");
+    let texts = files.filter_map(|file| fs::read_to_string(file.expect("a file").path()).ok());
+    let mut inventories = texts.filter(|text| text.contains("gitfleet.io/snapshot-index"));
+    let inventory = inventories.next().expect("an inventory").replace('\'', "\"");
+    inventory.lines().find(|line| line.contains("snapshot-index")).expect("an index").to_owned()
 }

@@ -17,6 +17,7 @@
 
 mod binaries;
 mod console;
+mod data;
 mod git;
 mod gitea;
 mod kind;
@@ -146,7 +147,7 @@ pub struct Fleet {
     // The order is that of ending: whoever uses a server ends before it, the folder goes last.
     pub members: Vec<Member>,
     gitea: Option<Gitea>,
-    etcd: Option<Process>,
+    etcd: Option<(Process, u16)>,
     home: Home,
 }
 
@@ -166,7 +167,7 @@ impl Fleet {
         let folder = fleet.folder().to_owned();
         if provider == Provider::Processes && !options.names.is_empty() {
             let (etcd, port) = servers::etcd(&binaries, &folder, options.fsync)?;
-            fleet.etcd = Some(etcd);
+            fleet.etcd = Some((etcd, port));
             for name in &options.names {
                 fleet.members.push(Member::start(&binaries, &folder, name, port)?);
             }
@@ -227,7 +228,7 @@ impl Fleet {
     /// When the state cannot be written; then everything ends, as without the call.
     pub fn detach(mut self) -> Result<State> {
         let state = State::write(&mut self)?;
-        for process in self.etcd.iter().chain(self.gitea.iter().map(|gitea| &gitea.server)) {
+        for process in self.etcd.iter().map(|(etcd, _)| etcd).chain(self.gitea.iter().map(|gitea| &gitea.server)) {
             process.release();
         }
         for member in &self.members {

@@ -41,10 +41,17 @@ pub fn etcd(binaries: &Binaries, folder: &Path, fsync: bool) -> Result<(Process,
         .flag("log-level", "warn")
         .flag("unsafe-no-fsync", !fsync);
     let etcd = spec.spawn()?;
-    etcd.until("etcd to be healthy", READY, || {
-        Ok(http("GET", client, "/health", &[], "").ok().filter(|(status, _)| *status == 200))
-    })?;
+    await_etcd(&etcd, client)?;
     Ok((etcd, client))
+}
+
+/// Waits until an etcd serves at its port.
+///
+/// # Errors
+/// When it ended, or does not serve in time.
+pub fn await_etcd(etcd: &Process, port: u16) -> Result<()> {
+    let look = || Ok(http("GET", port, "/health", &[], "").ok().filter(|(status, _)| *status == 200));
+    etcd.until("etcd to be healthy", READY, look).map(drop)
 }
 
 /// Describes the API server of one member. Its data live below the member's own prefix of the common etcd.

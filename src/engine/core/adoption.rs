@@ -11,7 +11,7 @@ use crate::config::OnEmptyStore;
 use crate::deliver::inventory::Held;
 use crate::model::commands::{Done, Person, Refusal, RefusalReason};
 use crate::model::id::{ClusterName, CommitId, PlacementKey};
-use crate::model::records::{JournalEntry, Kept, StoreRecord};
+use crate::model::records::{Binding, JournalEntry, Kept, StoreRecord};
 use crate::store::Op;
 use crate::store::records::STORE_KEY;
 
@@ -71,6 +71,29 @@ impl Core {
             );
         } else if let Some(complaint) = store.complaint().filter(|_| is_new) {
             tracing::warn!("{complaint}");
+        }
+    }
+
+    /// Takes in which snapshot of a placement a member holds. What is written down comes before what members are told, so one that
+    /// holds a newer snapshot than the store has was told so after the backup that the store was restored from.
+    pub(super) fn note_held(&mut self, cluster: &ClusterName, key: PlacementKey, held: Held) {
+        let is_of = |binding: &&Binding| binding.cluster == *cluster;
+        if let Some(state) = self.placements.get(&key)
+            && state.bindings().filter(is_of).any(|binding| binding.snapshot.is_some_and(|told| told < held.index))
+            && state.snapshots.get(&held.index).is_none_or(|known| known.hash != held.digest)
+        {
+            tracing::warn!(
+                cluster = %cluster,
+                placement = %key,
+                snapshot = held.index,
+                "holds a snapshot that the store does not have: the store is older; the cluster keeps it until it is its turn"
+            );
+            self.world.ahead.entry(key.clone()).or_default().insert(cluster.clone());
+            self.agenda.placements.insert(key.clone());
+        }
+        let known = self.world.held.get(&key);
+        if known.is_none_or(|known| known.index < held.index) {
+            self.world.held.insert(key, held);
         }
     }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 
 use super::super::console::{News, story::Told};
-use super::{Core, Effect};
+use super::{Core, Effect, SourceLook};
 use crate::model::id::{CommitId, PlacementKey};
 use crate::model::progress::Progress;
 use crate::model::records::SourceRecord;
@@ -47,7 +47,7 @@ impl Core {
     /// Tells how the source stands, where nobody knows yet.
     pub(super) fn tell_source(&mut self) {
         let Some(listener) = &mut self.listener else { return };
-        if self.source_seen && listener.source != self.source {
+        if self.source_look == SourceLook::Seen && listener.source != self.source {
             listener.source = self.source.clone();
             self.effects.push(Effect::Console(News::Source(Box::new(self.source.clone()))));
         }

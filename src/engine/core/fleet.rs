@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use super::super::member::{Command, Event};
 use super::super::ocm::dated_taints;
 use super::super::world::{cluster, clusters, mark_leavers, members, ocm_facts, silence_ends};
-use super::{Batch, Core, Effect, write_down};
+use super::{Batch, Core, Effect, SourceLook, write_down};
 use crate::api::annotations::SUSPENDED;
 use crate::api::cluster::MemberCluster;
 use crate::config::MemberAccess;
@@ -114,10 +114,8 @@ impl Core {
                     self.unseen.remove(&cluster);
                 }
                 for (key, held) in holds {
-                    let Some(held) = held else { continue };
-                    let known = self.world.held.get(&key);
-                    if known.is_none_or(|known| known.index < held.index) {
-                        self.world.held.insert(key, held);
+                    if let Some(held) = held {
+                        self.note_held(&cluster, key, held);
                     }
                 }
                 self.tell_forgotten(&cluster, &inventory);
@@ -167,7 +165,8 @@ impl Core {
     /// Says what a member holds of placements that nothing is decided about any more, as one does that was restored from a
     /// backup: nobody removes it.
     fn tell_forgotten(&self, cluster: &ClusterName, inventory: &BTreeMap<PlacementKey, Inventory>) {
-        let is_forgotten = |key: &&PlacementKey| !self.placements.contains_key(key) && self.source_seen;
+        let is_forgotten =
+            |key: &&PlacementKey| !self.placements.contains_key(key) && self.source_look == SourceLook::Seen;
         for placement in inventory.keys().filter(is_forgotten) {
             tracing::warn!(cluster = %cluster, placement = %placement,
                 "holds objects of a placement that is not in git any more; remove them by hand, or bring the placement back");
@@ -262,7 +261,9 @@ impl Core {
         for order in orders {
             let known = sent.get(&order.cluster);
             let is_told = known.is_some_and(|known| Arc::ptr_eq(known, order) || same_order(known, order));
-            if is_told || !self.members.contains_key(&order.cluster) {
+            // What a member holds is known before anything is ordered of it: its first answer asks for a decision.
+            let may_be_told = self.members.contains_key(&order.cluster) && self.answered.contains(&order.cluster);
+            if is_told || !may_be_told {
                 continue;
             }
             let reported = if known.is_some() { None } else { self.reported(order, works) };

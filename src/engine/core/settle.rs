@@ -64,6 +64,9 @@ impl Core {
         if batch.takes_over {
             self.end_taking_over(false);
         }
+        for (key, clusters) in batch.ahead {
+            self.world.ahead.entry(key).or_default().extend(clusters);
+        }
         for picked in batch.picked.iter().rev() {
             self.world.ocm.hold_again(&picked.key, picked.known.clone());
         }

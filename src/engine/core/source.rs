@@ -10,7 +10,7 @@ use super::super::overrides;
 use super::super::persist::{self, SOURCE_NAME};
 use super::super::staged::Staged;
 use super::super::world::{Payload, PlacementState};
-use super::{Batch, Core, Effect, PAYLOAD_RETRY, write_down};
+use super::{Batch, Core, Effect, FIRST_LOOK_MAX, PAYLOAD_RETRY, SourceLook, write_down};
 use crate::config::Configuration;
 use crate::model::id::PlacementKey;
 use crate::model::records::{ResourceSnapshot, SourceRecord};
@@ -18,6 +18,8 @@ use crate::model::tree::{Skipped, Tree};
 use crate::model::work::SourceName;
 use crate::store::records;
 
+/// What is said where the source could not be read since the start.
+const NOTHING_NEW: &str = "; it was not read since gitfleet started, so nothing new begins until it is";
 /// Documents that are no objects named in the log for one commit; the rest is counted.
 const SKIPPED_NAMED_MAX: usize = 20;
 
@@ -41,7 +43,12 @@ impl Core {
             News::Readable | News::Failed(_) => {}
         }
         self.source.failure = None;
-        self.source_seen = true;
+        if matches!(news, News::Failed(_)) {
+            self.go_on_without_source();
+        } else if std::mem::take(&mut self.world.source_unread) {
+            self.agenda.placements.extend(self.placements.keys().cloned());
+        }
+        self.source_look = SourceLook::Seen;
         match news {
             News::Restored(_) | News::Payload(..) => {}
             News::Accepted(tree) => self.accept(&tree, now),
@@ -73,9 +80,28 @@ impl Core {
             }
             News::Failed(reason) => {
                 tracing::error!(reason, "the source cannot be read; nothing changes");
-                self.source.failure = Some(reason);
+                let nothing_new = if self.world.source_unread { NOTHING_NEW } else { "" };
+                self.source.failure = Some(format!("{reason}{nothing_new}"));
             }
         }
+    }
+
+    /// Goes on with what was begun, where the source could not be read in this life: a newer commit may stop or correct what the
+    /// one in force would begin.
+    fn go_on_without_source(&mut self) {
+        self.world.source_unread |= self.source_look == SourceLook::Awaited;
+    }
+
+    /// The source was silent for as long as is waited for.
+    pub(super) fn give_up_source(&mut self) {
+        if self.source_look != SourceLook::Awaited {
+            return;
+        }
+        self.go_on_without_source();
+        self.source_look = SourceLook::Silent;
+        let words = format!("it has not answered within {} s{NOTHING_NEW}", FIRST_LOOK_MAX.as_secs());
+        tracing::warn!("the source cannot be read: {words}");
+        self.source.failure = Some(words);
     }
 
     /// Writes down what is known of the source, where that is new.

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 
 use super::super::world::PlacementState;
-use super::Core;
+use super::{Core, SourceLook};
 use crate::api::placement::ApplyStrategyType;
 use crate::model::id::PlacementKey;
 use crate::model::records::JournalEntry;
@@ -91,10 +91,11 @@ impl Core {
 
     /// Returns how things stand if nothing is left to wait for before the deadline of a single pass.
     pub fn finished(&self, now: Timestamp, deadline: Timestamp) -> Option<Converged> {
-        if !self.source_seen || !self.unseen.is_empty() {
+        if self.source_look != SourceLook::Seen || !self.unseen.is_empty() {
             return None;
         }
-        if !self.agenda.is_empty() && (self.adoption_complaint().is_none() || self.store != self.stored_store) {
+        let has_work = if self.world.source_unread { self.is_due() } else { !self.agenda.is_empty() };
+        if has_work && (self.adoption_complaint().is_none() || self.store != self.stored_store) {
             return None;
         }
         if self.is_keeping() {
@@ -135,6 +136,7 @@ pub(super) fn tell(entry: &JournalEntry) {
         "SnapshotCreated" => "snapshot created",
         "SnapshotFound" => "snapshot found on members",
         "PauseFound" => "paused, as members keep it",
+        "NewerSnapshotFound" => "a newer snapshot found on a member; it stays until the rollout comes to it",
         "HoldFound" => "snapshot held, as members keep it",
         "SnapshotHeld" => "snapshot held: it is not rolled out again by itself",
         "ClusterPicked" => "cluster picked",

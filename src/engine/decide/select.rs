@@ -7,7 +7,8 @@ use serde_json::json;
 use super::super::world::{Payload, Selected};
 use super::Pass;
 use crate::model::manifest::Manifest;
-use crate::model::records::{Kept, ResourceSnapshot};
+use crate::model::overrides::PickedOverrides;
+use crate::model::records::{Binding, BindingState, Kept, ResourceSnapshot};
 use crate::model::tree::Placement;
 use crate::snapshot::{Frozen, Next, freeze, next_snapshot, select};
 
@@ -22,6 +23,26 @@ impl Pass<'_> {
         if let Some(held) = held.filter(|_| self.state.record.held.is_none()) {
             self.note("HoldFound", None, json!({"index": held.index, "why": held.why}));
             self.state.record.held = Some(held);
+        }
+    }
+
+    /// Clusters that hold something newer than the store knows of were told so after the backup that it was restored from. They
+    /// keep it until they are bound anew: the old binding would send them back.
+    pub(super) fn unbind_clusters_ahead(&mut self) {
+        let Some(ahead) = self.world.ahead.get(&self.state.record.key) else { return };
+        let is_ahead = |b: &&mut Arc<Binding>| b.snapshot.is_some() && !b.deleting && ahead.contains(&b.cluster);
+        let mut found = Vec::new();
+        for binding in self.state.bindings.values_mut().filter(is_ahead).map(Arc::make_mut) {
+            found.push((binding.cluster.clone(), json!({"binding": binding.name, "from": binding.snapshot})));
+            if binding.state == BindingState::Bound {
+                binding.state = BindingState::Scheduled;
+            }
+            (binding.snapshot, binding.started_at) = (None, None);
+            binding.overrides = PickedOverrides::default();
+            binding.generation += 1;
+        }
+        for (cluster, facts) in found {
+            self.note("NewerSnapshotFound", Some(&cluster), facts);
         }
     }
 

@@ -1,5 +1,7 @@
 //! What a member is seen to hold.
 
+use std::panic::resume_unwind;
+
 use super::{Event, Member};
 use crate::cluster::{Error, Observation};
 use crate::deliver::live::LiveObject;
@@ -20,6 +22,8 @@ impl Member {
                 // The hall is gone only when everything ends.
                 drop(self.events.send(Event::Facts { cluster: self.cluster.clone(), facts }));
             }
+            // Its panic is this task's: both are begun again together.
+            Observation::Panicked(words) => resume_unwind(Box::new(words)),
             Observation::FactsFailed(error) => self.offline = Some(error.to_string()),
             Observation::Failed(kind, error) if error.is_offline() => {
                 tracing::debug!(cluster = %self.cluster, kind = kind.kind, %error, "a watch failed");

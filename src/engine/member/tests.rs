@@ -131,11 +131,11 @@ impl Target for Memory {
     fn watch(&self, kind: &WatchedKind, _version: Option<&str>, sink: mpsc::Sender<Observation>) -> WatchHandle {
         let lists = self.lists(kind);
         self.watches.lock().unwrap().insert(kind.clone(), sink.clone());
-        WatchHandle::of(tokio::spawn(async move {
+        WatchHandle::start(sink.clone(), Observation::panicked, async move {
             for observation in lists {
                 drop(sink.send(observation).await);
             }
-        }))
+        })
     }
 }
 

@@ -141,6 +141,7 @@ fn with_fleet(
         records,
         held: BTreeMap::new(),
         kept: BTreeMap::new(),
+        ahead: BTreeMap::new(),
         ocm,
         disruptions: Disruptions::of(tree),
         overrides,
@@ -148,6 +149,7 @@ fn with_fleet(
         approvals: ApprovalRules::default(),
         approvers: Vec::new(),
         floor: before.map(|world| world.floor.clone()).unwrap_or_default(),
+        source_unread: false,
     }
 }
 

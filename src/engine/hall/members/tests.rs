@@ -1,6 +1,6 @@
 //! A task that ends by an error of ours, with a member that makes it do so.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -13,9 +13,10 @@ use crate::model::id::{ObjectId, PlacementKey};
 /// Longest wait for anything; only a failure takes that long.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// A member that panics when it is connected to, the first few times.
+/// A member that panics when it is connected to, the first few times, and in a watch after that.
 struct Trap {
     left: Arc<AtomicUsize>,
+    watch_panics: Arc<AtomicBool>,
 }
 
 #[async_trait]
@@ -47,28 +48,37 @@ impl Target for Trap {
         Ok(Deletion::Gone)
     }
 
-    fn watch(&self, _kind: &WatchedKind, _version: Option<&str>, _sink: mpsc::Sender<Observation>) -> WatchHandle {
-        WatchHandle::of(tokio::spawn(async {}))
+    fn watch(&self, _kind: &WatchedKind, _version: Option<&str>, sink: mpsc::Sender<Observation>) -> WatchHandle {
+        WatchHandle::start(sink, Observation::panicked, async {})
+    }
+
+    fn watch_facts(&self, sink: mpsc::Sender<Observation>) -> WatchHandle {
+        let panics = self.watch_panics.fetch_and(false, Ordering::Relaxed);
+        WatchHandle::start(sink, Observation::panicked, async move {
+            assert!(!panics, "the watch snapped");
+        })
     }
 }
 
 #[tokio::test]
-async fn a_task_that_panics_is_told_of_and_begun_anew() {
+async fn d17_a_task_or_watch_that_panics_is_said_and_begun_anew() {
     let left = Arc::new(AtomicUsize::new(2));
     let (commands, inbox) = mpsc::unbounded_channel();
     let (sender, mut events) = mpsc::unbounded_channel();
-    let target = move || -> Arc<dyn Target> { Arc::new(Trap { left: Arc::clone(&left) }) };
+    let watch_panics = Arc::new(AtomicBool::new(true));
+    let trap = move || Trap { left: Arc::clone(&left), watch_panics: Arc::clone(&watch_panics) };
+    let target = move || -> Arc<dyn Target> { Arc::new(trap()) };
     let watcher = Supervisor::without_pauses().over(Part::Member, Some("m"));
     let task = tokio::spawn(supervise("m".into(), "s".into(), target, inbox, sender, watcher));
     let mut said = Vec::new();
-    while said.last().is_none_or(|last| last != "answers") {
+    while said.iter().filter(|said| *said == "answers").count() < 2 {
         let event = tokio::time::timeout(LIMIT, events.recv()).await.expect("it goes on").expect("somebody speaks");
         said.push(match event {
             Event::Offline { cluster, reason } => {
-                assert!(
-                    cluster == "m".into() && reason.contains("an error of gitfleet's own (the trap snapped)"),
-                    "{reason}"
-                );
+                let snapped =
+                    if said.iter().any(|said| said == "answers") { "the watch snapped" } else { "the trap snapped" };
+                let words = format!("an error of gitfleet's own ({snapped})");
+                assert!(cluster == "m".into() && reason.contains(&words), "{reason}");
                 "ended".to_owned()
             }
             Event::Restarted { .. } => "begun anew".to_owned(),
@@ -76,7 +86,7 @@ async fn a_task_that_panics_is_told_of_and_begun_anew() {
             other => format!("{other:?}"),
         });
     }
-    assert_eq!(said, ["ended", "begun anew", "ended", "begun anew", "answers"]);
+    assert_eq!(said, ["ended", "begun anew", "ended", "begun anew", "answers", "ended", "begun anew", "answers"]);
     commands.send(Command::Forget(PlacementKey::cluster_scoped("p"))).expect("the new task is told");
     drop(commands);
     tokio::time::timeout(LIMIT, task).await.expect("it ends with the hall").expect("without an error");

@@ -1,0 +1,72 @@
+//! What the accepted commit says of a placement and of the fleet.
+
+use std::collections::BTreeMap;
+
+use serde_json::json;
+
+use super::{Pass, is_guarded};
+use crate::api::annotations::DELETION_GUARD;
+use crate::model::id::ClusterName;
+use crate::model::records::{Binding, MassLeave};
+
+impl Pass<'_> {
+    /// Takes spec and annotations from the accepted commit.
+    pub(super) fn follow_git(&mut self) {
+        let record = &mut self.state.record;
+        match self.world.tree.placements.get(&record.key) {
+            None => record.removed = true,
+            Some(placement) => {
+                record.removed = false;
+                record.origin = Some(placement.origin.clone());
+                if record.generation == 0
+                    || record.spec != placement.spec
+                    || record.annotations != placement.annotations
+                {
+                    let is_off = |annotations: &BTreeMap<String, String>| {
+                        annotations.get(DELETION_GUARD).is_some_and(|value| value == "Off")
+                    };
+                    if record.generation > 0 && is_off(&placement.annotations) != is_off(&record.annotations) {
+                        record.guard_off_at = self.world.tree.commit.clone().filter(|_| is_off(&placement.annotations));
+                    }
+                    record.spec = placement.spec.clone();
+                    record.annotations.clone_from(&placement.annotations);
+                    record.generation += 1;
+                }
+            }
+        }
+    }
+
+    /// A cluster that left the fleet keeps what it has: its binding goes, and nothing on it is touched. Where more than half of
+    /// the fleet left at once, bindings wait for a person.
+    pub(super) fn leave(&mut self) {
+        let left: Vec<Binding> = self.state.bindings().filter(|b| !self.is_of_fleet(&b.cluster)).cloned().collect();
+        for binding in left {
+            self.state.bindings.remove(&binding.name);
+            self.state.works.remove(&binding.cluster);
+            self.note("ClusterLeft", Some(&binding.cluster), json!({"binding": binding.name}));
+            self.forget.push(binding.cluster);
+        }
+    }
+
+    /// Tells whether a cluster is of the fleet, or counts as such until a person has agreed that it left.
+    pub(super) fn is_of_fleet(&self, cluster: &ClusterName) -> bool {
+        self.world.clusters.contains(cluster.as_str()) || self.mass_leave(cluster).is_some()
+    }
+
+    /// Returns with whom a cluster left, where that waits for a person.
+    fn mass_leave(&self, cluster: &ClusterName) -> Option<MassLeave> {
+        let record = self
+            .world
+            .records
+            .get(cluster)
+            .filter(|record| record.left && is_guarded(&self.state.record, self.world))?;
+        let gate = self.state.record.deletion_gate.as_ref().filter(|gate| gate.opened_at.is_some());
+        record.left_with.filter(|_| !gate.is_some_and(|gate| gate.leaving.contains(cluster)))
+    }
+
+    /// Returns the clusters of this placement whose leaving waits for a person.
+    pub(super) fn leaving(&self) -> BTreeMap<ClusterName, MassLeave> {
+        let leaves = |b: &Binding| Some((b.cluster.clone(), self.mass_leave(&b.cluster)?));
+        self.state.bindings().filter_map(leaves).collect()
+    }
+}
