@@ -3,7 +3,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-readonly TARGETS=(manifests identities commits mirrors commands webhooks comments stores)
+readonly TARGETS=(manifests identities commits mirrors commands webhooks comments stores lists)
 readonly USAGE=64
 
 help() {

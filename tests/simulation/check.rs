@@ -7,7 +7,7 @@ use std::sync::Arc;
 use gitfleet::api::condition::ConditionStatus;
 use gitfleet::api::placement::{ApplyStrategy, ApplyStrategyType, IntOrPercent, StrategyType};
 use gitfleet::deliver::inventory::applyset_id;
-use gitfleet::engine::simulation::{Fact, Simulation};
+use gitfleet::engine::simulation::Fact;
 use gitfleet::engine::waits::{STEP_MIN, shift_run};
 use gitfleet::model::commands::Verb;
 use gitfleet::model::id::{ClusterName, CommitId, Digest, ObjectKey, PlacementKey};
@@ -22,6 +22,7 @@ use gitfleet::store::records::{
 use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
 
+use super::restored::Fleet;
 use super::runs::{Rules, Word};
 
 /// A binding's record, as far as promises are about it: reading all of every record costs as much as a third of the deciding.
@@ -146,7 +147,7 @@ impl Default for Who {
 }
 
 /// Returns what made members say of the fields we own where nobody else touched them.
-fn owned(manifest: &Digest) -> Digest {
+pub(super) fn owned(manifest: &Digest) -> Digest {
     Digest::new(format!("owned-{manifest}"))
 }
 
@@ -213,8 +214,10 @@ pub struct Checker {
     /// When each binding was last given something new, by the count of facts.
     moved: BTreeMap<Spot, u64>,
     pub(super) unavailable: BTreeMap<Spot, BTreeSet<ObjectKey>>,
-    was_complete: BTreeSet<Spot>,
-    down: BTreeSet<Spot>,
+    pub(super) was_complete: BTreeSet<Spot>,
+    pub(super) down: BTreeSet<Spot>,
+    /// What restored members may keep: nobody decides about it any more.
+    pub(super) forgotten: BTreeSet<Spot>,
     /// Clusters that do not answer, or are suspended: nobody hears how they are.
     pub(super) silent: BTreeSet<ClusterName>,
     in_flight: BTreeMap<Spot, ((u64, u64), i64, usize)>,
@@ -309,7 +312,11 @@ impl Checker {
                 self.calm_since = self.now;
                 Ok(())
             }
-            Fact::ListFailed { .. } | Fact::Restored(_) => {
+            Fact::Restored { cluster, objects, inventories } => {
+                self.note_restored(cluster, objects, inventories);
+                Ok(())
+            }
+            Fact::ListFailed { .. } => {
                 self.calm_since = self.now;
                 Ok(())
             }
@@ -498,6 +505,9 @@ impl Checker {
         if let Some(snapshot) = binding.snapshot.filter(|_| before.and_then(|b| b.snapshot) != binding.snapshot) {
             self.moves.push(((binding.placement.clone(), binding.cluster.clone()), snapshot));
         }
+        if !binding.deleting {
+            self.forgotten.remove(&(binding.placement.clone(), binding.cluster.clone()));
+        }
         if is_new {
             self.moved.insert((binding.placement.clone(), binding.cluster.clone()), self.seen);
         }
@@ -558,8 +568,9 @@ impl Checker {
     fn may_delete(&self, order: &WorkOrder) -> Verdict {
         let gate = self.placements.get(&order.placement).and_then(|record| record.deletion_gate.as_ref());
         let waiting = gate.filter(|gate| gate.opened_at.is_none()).and_then(|gate| gate.deletions.get(&order.cluster));
-        let stays = |key: &ObjectKey| order.held.contains(key) || order.manifests.iter().any(|m| *m.key == *key);
-        match waiting.into_iter().flatten().find(|key| order.remove || !stays(key)) {
+        // What turned up after the removal was decided is not named, and stays.
+        let goes = |key: &ObjectKey| order.prune.contains(key) && !order.held.contains(key);
+        match waiting.into_iter().flatten().find(|key| goes(key)) {
             None => Ok(()),
             Some(key) => Err(format!(
                 "3: {} is told to delete {key} of {}, and the gate is closed",
@@ -621,6 +632,11 @@ impl Checker {
     fn binding(&self, spot: &Spot) -> Option<&Binding> {
         let here = |b: &&Binding| (&b.placement, &b.cluster) == (&spot.0, &spot.1);
         self.bindings.values().filter(here).min_by_key(|binding| binding.deleting)
+    }
+
+    /// Tells whether a placement is to be on a cluster, as far as is written down.
+    pub(super) fn is_bound(&self, spot: &Spot) -> bool {
+        self.binding(spot).is_some_and(|binding| !binding.deleting)
     }
 
     /// 1: as many clusters of a placement may be down as a limit said since the first of them was moved.
@@ -711,7 +727,7 @@ impl Checker {
     }
 
     /// 6: everything that the commit in force wants is where it wants it, available, and nothing else is.
-    pub fn is_at_rest(&self, simulation: &Simulation, last: &CommitId, returned: &BTreeSet<ClusterName>) -> Verdict {
+    pub fn is_at_rest(&self, fleet: &Fleet<'_>, last: &CommitId, returned: &BTreeSet<ClusterName>) -> Verdict {
         if self.accepted.as_ref() != Some(last) {
             return Err(format!("6: {last} is not in force, {:?} is", self.accepted));
         }
@@ -720,20 +736,21 @@ impl Checker {
             let label = applyset_id(placement);
             let mut holders = BTreeSet::new();
             for cluster in &wish.clusters {
-                let Some(member) = simulation.members().get(cluster) else {
+                let Some(member) = fleet.get(cluster) else {
                     return Err(format!("6: nobody ever talked to {cluster}"));
                 };
-                let held = member.objects().iter().filter(|(_, live)| *live.applyset == *label);
+                let held = member.objects.iter().filter(|(_, live)| *live.applyset == *label);
                 let held: BTreeMap<_, _> = held.map(|(key, live)| (key.clone(), live)).collect();
                 let is_there = !held.is_empty();
-                let is_bound = self.binding(&(placement.clone(), cluster.clone())).is_some_and(|b| !b.deleting);
+                let spot = (placement.clone(), cluster.clone());
+                let is_bound = self.is_bound(&spot);
                 let wanted = match &want.who {
                     Who::Exactly(clusters) => clusters.contains(cluster),
                     Who::AtLeast(clusters) => clusters.contains(cluster) || is_bound,
                     Who::So(_) => is_bound,
                 };
                 if !wanted {
-                    if is_there && !returned.contains(cluster) {
+                    if is_there && !returned.contains(cluster) && !self.forgotten.contains(&spot) {
                         return Err(format!("6: {cluster} still holds {:?} of {placement}", held.keys()));
                     }
                     continue;
@@ -752,8 +769,8 @@ impl Checker {
                 {
                     return Err(format!("6: {} on {cluster} was changed by somebody, and is not put back", live.id));
                 }
-                let binding = self.binding(&(placement.clone(), cluster.clone()));
-                let holds = member.inventories().get(placement).and_then(|parent| parent.holds.as_ref());
+                let binding = self.binding(&spot);
+                let holds = member.inventories.get(placement).and_then(|parent| parent.holds.as_ref());
                 if holds.map(|holds| holds.index) != binding.and_then(|b| b.snapshot) {
                     return Err(format!("6: the inventory of {placement} on {cluster} does not say what it holds"));
                 }
@@ -768,19 +785,22 @@ impl Checker {
                 return Err(format!("6: {placement} is on {holders:?}, wanted on {count} clusters"));
             }
         }
-        for (cluster, member) in simulation.members().iter().filter(|(name, _)| wish.clusters.contains(*name)) {
-            if returned.contains(cluster) {
+        for (cluster, member) in fleet.iter().filter(|(name, _)| wish.clusters.contains(**name)) {
+            if returned.contains(*cluster) {
                 continue;
             }
+            let may_stay = |of: &PlacementKey| self.forgotten.contains(&(of.clone(), (*cluster).clone()));
             let is_known = |of: &&PlacementKey| wish.placements.contains_key(*of);
-            if let Some(gone) = member.inventories().keys().find(|of| !is_known(of)) {
+            if let Some(gone) = member.inventories.keys().find(|of| !is_known(of) && !may_stay(of)) {
                 return Err(format!("6: {cluster} still has the inventory of {gone}, which is gone"));
             }
-            let known: BTreeSet<String> = wish.placements.keys().map(applyset_id).chain([String::new()]).collect();
-            if let Some(live) = member.objects().values().find(|live| !known.contains(&*live.applyset)) {
+            let stay = member.inventories.keys().filter(|of| may_stay(of));
+            let known = wish.placements.keys().chain(stay).map(applyset_id).chain([String::new()]);
+            let known: BTreeSet<String> = known.collect();
+            if let Some(live) = member.objects.values().find(|live| !known.contains(&*live.applyset)) {
                 return Err(format!("6: {cluster} still holds {} of a placement that is gone", live.id));
             }
         }
-        Ok(())
+        self.claims_are_true(fleet, wish, returned)
     }
 }

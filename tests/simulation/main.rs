@@ -9,6 +9,7 @@ mod check;
 mod deletions;
 mod forged;
 mod lost;
+mod restored;
 mod runs;
 mod story;
 
@@ -60,6 +61,9 @@ const FAULT: u64 = 1;
 const PERSON: u64 = 2;
 const END: u64 = 3;
 const HELP: u64 = 4;
+const BACK_UP: u64 = 5;
+const RESTORE: u64 = 6;
+const WRITE: u64 = 7;
 
 /// What happened, in order; written out only where somebody reads it.
 #[derive(Default)]
@@ -90,6 +94,8 @@ struct Run {
     clusters: BTreeSet<ClusterName>,
     /// Objects that were changed or taken behind the daemon's back: each once.
     meddled: BTreeSet<(ClusterName, ObjectKey)>,
+    /// A member that is restored from a backup.
+    restored: Option<restored::Plan>,
     /// An approval came too late: it is to be asked for again.
     expired: bool,
 }
@@ -112,11 +118,6 @@ fn configuration(rules: Option<Rules>) -> Configuration {
 fn simulation(rules: Option<Rules>, seed: u64) -> Simulation {
     let start: Timestamp = "2026-01-01T00:00:00Z".parse().expect("an instant");
     Simulation::new(configuration(rules), seed, start, Detail::Steps, Box::new(fate))
-}
-
-/// A daemon to which nothing has happened.
-fn idle() -> Simulation {
-    simulation(None, 0)
 }
 
 /// The people of the fleet: two over the API, and by comment one who may push, one who may read, and one who pushed the change.
@@ -159,6 +160,7 @@ fn faults(dice: &mut Dice) -> Faults {
         slow_delete: some(600),
         stale_list: some(600),
         list_fails: some(500),
+        watch_ends: 0,
         source_fails: some(200),
         restore_fails: some(500),
         payload_late: some(300),
@@ -186,13 +188,24 @@ impl Run {
             last: None,
             clusters: BTreeSet::new(),
             meddled: BTreeSet::new(),
+            restored: restored::Plan::of(seed),
             expired: false,
         };
+        // Dice of its own leave all other seeds as they are.
+        let mut dice = Dice::new(seed ^ 0x3a7c);
+        if dice.chance(200) {
+            run.simulation.faults.watch_ends = dice.between(1, 100);
+        }
         run.push(false);
         for _ in 0..run.story.dice.between(3, 12) {
             let after = Duration::from_millis(run.story.dice.between(0, 600_000));
             let what = [CHANGE, CHANGE, FAULT, PERSON, PERSON][usize::try_from(run.story.dice.below(5)).unwrap_or(0)];
             run.simulation.at(after, what);
+        }
+        if let Some(plan) = &run.restored {
+            run.simulation.at(plan.backed_up, BACK_UP);
+            run.simulation.at(plan.written, WRITE);
+            run.simulation.at(plan.restored, RESTORE);
         }
         run.simulation.at(Duration::from_mins(11), END);
         run
@@ -221,6 +234,7 @@ impl Run {
                 self.trace.0.push((self.simulation.now(), Line::Seen(fact.clone())));
                 (self.checker.now, self.checker.clock) = (self.simulation.now(), self.simulation.clock());
                 self.checker.see(&fact)?;
+                self.is_true(&fact)?;
                 match fact {
                     Fact::Mark(mark) => self.mark(mark)?,
                     Fact::Kept { key, value: None } => self.is_gone(&key)?,
@@ -233,6 +247,21 @@ impl Run {
         Ok(true)
     }
 
+    /// 6: an inventory that is written on a member that was restored claims what is there. Lists that show what was there a while
+    /// ago, and what somebody takes away, may be seen too late for that.
+    fn is_true(&self, fact: &Fact) -> Verdict {
+        let Fact::Inventory { order, holds: Some(index) } = fact else { return Ok(()) };
+        let is_exact = self.simulation.faults.stale_list == 0 && !self.checker.is_lenient && self.meddled.is_empty();
+        let is_restored = self.restored.as_ref().is_some_and(|plan| plan.cluster == order.cluster);
+        let Some(member) = self.simulation.members().get(&order.cluster).filter(|_| is_exact && is_restored) else {
+            return Ok(());
+        };
+        if *index == order.snapshot {
+            return restored::has_all(order, member.objects());
+        }
+        Ok(())
+    }
+
     /// 4: a placement that is removed everywhere is on no member any more; one that left the fleet keeps what it has.
     fn is_gone(&self, key: &str) -> Verdict {
         let Some(placement) = placement_of(key, PLACEMENT_PREFIX) else { return Ok(()) };
@@ -242,6 +271,7 @@ impl Run {
             let ours = member.objects().iter().filter(|(_, live)| *live.applyset == *label);
             ours.map(move |(key, _)| (name, key))
         });
+        let left = left.filter(|(name, _)| !self.checker.forgotten.contains(&(placement.clone(), (*name).clone())));
         self.checker.is_gone(&placement, left)
     }
 
@@ -258,6 +288,12 @@ impl Run {
                 return self.say(verb, &placement);
             }
             END => self.end(),
+            WRITE => {
+                self.story.write_all();
+                self.push(true);
+            }
+            BACK_UP => self.restored.iter().for_each(|plan| plan.back_up(&mut self.simulation)),
+            RESTORE => self.restored.iter().for_each(|plan| plan.restore(&mut self.simulation)),
             _ => return self.help(),
         }
         Ok(())
@@ -292,8 +328,8 @@ impl Run {
             }
             4 => self.meddle(&cluster),
             _ => {
-                let late_write = self.simulation.faults.late_write;
-                self.simulation.faults = Faults { late_write, ..faults(&mut self.story.dice) };
+                let Faults { late_write, watch_ends, .. } = self.simulation.faults;
+                self.simulation.faults = Faults { late_write, watch_ends, ..faults(&mut self.story.dice) };
             }
         }
     }
@@ -494,10 +530,17 @@ impl Run {
         })
     }
 
-    /// Runs to the end: everything has come to rest, and stays there.
+    /// Runs to the end, and once more where a member that is at rest is restored from its backup.
     fn finish(&mut self) -> Result<(), String> {
+        self.come_to_rest(self.simulation.now() + Duration::from_mins(12))?;
+        let Some(plan) = self.restored.as_ref().filter(|plan| plan.again) else { return Ok(()) };
+        plan.restore(&mut self.simulation);
+        self.come_to_rest(self.simulation.now() + HELP_PAUSE)
+    }
+
+    /// Runs until everything has come to rest, and stays there. From an instant on a person helps.
+    fn come_to_rest(&mut self, mut next_help: Timestamp) -> Result<(), String> {
         let settled = self.simulation.now() + SETTLE;
-        let mut next_help = self.simulation.now() + Duration::from_mins(12);
         for steps in 0.. {
             if next_help < settled && self.waits() && self.simulation.next_at().is_none_or(|at| at >= next_help) {
                 let after = next_help.duration_since(self.simulation.now());
@@ -513,7 +556,7 @@ impl Run {
             }
         }
         let last = self.last.clone().expect("something was pushed");
-        self.checker.is_at_rest(&self.simulation, &last, &self.left)?;
+        self.checker.is_at_rest(&restored::fleet(&self.simulation), &last, &self.left)?;
         let writes = |run: &Self| run.simulation.members().values().map(SimulatedMember::writes).sum::<u64>();
         let before = writes(self);
         while self.simulation.next_at().is_some_and(|at| at < settled + REST) {
@@ -571,6 +614,7 @@ fn seeds() {
     let count = number("GITFLEET_SEEDS").unwrap_or(SEEDS_DEFAULT);
     let next = AtomicU64::new(first);
     let failures = Mutex::new(Vec::new());
+    let restored = AtomicU64::new(0);
     let work = || {
         loop {
             let seed = next.fetch_add(1, Ordering::Relaxed);
@@ -586,7 +630,11 @@ fn seeds() {
                     let why = "8: it is not the same twice";
                     Some((why.to_owned(), report(seed, why, &trace)))
                 }
-                Ok(_) => None,
+                Ok(trace) => {
+                    let is_restored = |(_, line): &(_, Line)| matches!(line, Line::Seen(Fact::Restored { .. }));
+                    restored.fetch_add(u64::from(trace.0.iter().any(is_restored)), Ordering::Relaxed);
+                    None
+                }
             };
             failures.lock().unwrap().extend(failure.map(|(why, text)| (seed, why, text)));
         }
@@ -602,6 +650,9 @@ fn seeds() {
     let shown: Vec<&str> = failures.iter().take(REPORTS_MAX).map(|(_, _, text)| text.as_str()).collect();
     let all: Vec<String> = failures.iter().map(|(seed, why, _)| format!("{seed}: {why:.200}")).collect();
     assert!(failures.is_empty(), "{}\n{} of {count} seeds fail:\n{}", shown.join("\n"), all.len(), all.join("\n"));
+    let restored = restored.into_inner();
+    println!("in {restored} of {count} seeds a member was restored from a backup");
+    assert!(restored > 0, "the seeds restore no member");
 }
 
 /// One seed, with its whole trace where `--nocapture` shows it.

@@ -254,6 +254,15 @@ impl Story {
         }
     }
 
+    /// Gives most objects new content, and takes one away now and then.
+    pub fn write_all(&mut self) {
+        (0..PLACEMENTS_MAX).for_each(|namespace| self.write(namespace));
+        let key = (self.dice.below(PLACEMENTS_MAX), self.dice.below(8));
+        if self.dice.chance(500) {
+            self.objects.remove(&key);
+        }
+    }
+
     /// Somebody writes a run, or lets it go or stop.
     fn write_run(&mut self, placement: u64) {
         let state = one_of(&mut self.dice, ["", "Run", "Initialize", "Stop"]);

@@ -418,6 +418,14 @@ impl Simulation {
 
     pub(super) fn see(&mut self, cluster: &ClusterName, epoch: u64, sight: Sight) {
         let Some(member) = self.members.get_mut(cluster).filter(|m| m.epoch == epoch && m.connected) else { return };
+        if self.faults.watch_ends > 0 && self.dice.chance(self.faults.watch_ends) {
+            let (group, kind) = match sight {
+                Sight::There(live) => (live.id.group, live.id.kind),
+                Sight::Gone(key, _) => (key.group, key.kind),
+            };
+            self.list(cluster, &WatchedKind { group, kind }, 0);
+            return self.pump(cluster);
+        }
         let Some(mind) = &mut member.mind else { return };
         match sight {
             Sight::There(live) => {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use jiff::SignedDuration;
 
 use crate::deliver::inventory::Parent;
+use crate::deliver::live::LiveObject;
 use crate::model::id::{ClusterName, CommitId, Digest, ObjectKey, PlacementKey};
 use crate::model::work::WorkOrder;
 
@@ -107,8 +108,15 @@ pub enum Fact {
         /// What the API server answered; 0 where the answer broke off.
         code: u16,
     },
-    /// A member was restored to what it held a while ago.
-    Restored(ClusterName),
+    /// A member was restored from a backup.
+    Restored {
+        /// The member.
+        cluster: ClusterName,
+        /// The objects that it holds now.
+        objects: Arc<BTreeMap<ObjectKey, LiveObject>>,
+        /// The inventories that it holds now.
+        inventories: Arc<BTreeMap<PlacementKey, Parent>>,
+    },
     /// A member answers, or stopped to.
     Reachable(ClusterName, bool),
     /// An instant that was asked for has come: see `Simulation::at`.
@@ -161,7 +169,10 @@ impl fmt::Display for Fact {
             }
             Self::Available { cluster, object } => write!(f, "available on {cluster}: {object}"),
             Self::ListFailed { cluster, kind, code } => write!(f, "the list of {kind} FAILED on {cluster} ({code})"),
-            Self::Restored(cluster) => write!(f, "RESTORED {cluster} from a backup"),
+            Self::Restored { cluster, objects, inventories } => {
+                let (objects, inventories) = (objects.len(), inventories.len());
+                write!(f, "RESTORED {cluster} to {objects} objects and {inventories} inventories of a backup")
+            }
             Self::Reachable(cluster, true) => write!(f, "{cluster} answers"),
             Self::Reachable(cluster, false) => write!(f, "{cluster} does not answer"),
             Self::Mark(mark) => write!(f, "mark {mark}"),

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 
 use super::super::member::{Mind, Task};
 use super::super::step::{Answer, StepResult, tried};
+use super::backup::Backup;
 use super::fact::Fact;
 use crate::api::placement::WhenToTakeOver;
 use crate::deliver::health::availability;
@@ -58,7 +59,8 @@ pub struct SimulatedMember {
     pub(super) seen_until: Timestamp,
     pub(super) reporting: bool,
     pub(super) waking: Option<Timestamp>,
-    version: u64,
+    pub(super) backup: Option<Backup>,
+    pub(super) version: u64,
     writes: u64,
 }
 
@@ -96,6 +98,15 @@ impl SimulatedMember {
     pub(super) fn steal(&mut self, key: &ObjectKey) {
         self.version += 1;
         self.objects.remove(key);
+    }
+
+    /// Goes back to what it held a while ago.
+    pub(super) fn go_back(&mut self, backup: &Backup) {
+        let Backup { objects, parents, version, .. } = backup;
+        self.objects.clone_from(objects);
+        self.earlier.clone_from(objects);
+        self.parents.clone_from(parents);
+        self.version = *version;
     }
 
     /// Carries a step out. Returns what it answers, the objects it changed, and what is seen to have happened.
@@ -195,7 +206,8 @@ impl SimulatedMember {
         let same = known.filter(|known| known.manifest.as_ref() == Some(&desired.digest));
         let live = LiveObject {
             id: desired.id.clone(),
-            uid: known.map_or_else(|| format!("u{}", self.version), |known| known.uid.clone()),
+            // Versions go back with a backup, and name nothing for good.
+            uid: known.map_or_else(|| format!("u{}", self.writes), |known| known.uid.clone()),
             resource_version: self.version,
             applyset: ours.into(),
             manifest: Some(desired.digest.clone()),

@@ -3,6 +3,7 @@
 //!
 //! Somebody pushes commits, calls [`Simulation::step`] until nothing is left to happen, and looks at the [`Fact`]s.
 
+mod backup;
 mod dice;
 mod edges;
 mod fact;
@@ -37,6 +38,7 @@ pub(in crate::engine) use edges::payload_of;
 pub use fact::Fact;
 use member::Sight;
 pub use member::{Fate, SimulatedMember};
+use time::later;
 
 /// How long things take: shortest and longest.
 #[derive(Clone, Copy, Debug)]
@@ -94,6 +96,8 @@ pub struct Faults {
     pub stale_list: u64,
     /// The list of a kind fails, from the beginning or after some objects.
     pub list_fails: u64,
+    /// A watch ends instead of telling of a change: its kind is listed anew on the same connection.
+    pub watch_ends: u64,
     /// A poll of the source fails, and reading a payload does.
     pub source_fails: u64,
     /// The commit in force cannot be read again at the beginning of a life.
@@ -491,9 +495,4 @@ impl Simulation {
             }
         }
     }
-}
-
-/// Returns the instant so long after another, or the last there is.
-fn later(now: Timestamp, pause: Duration) -> Timestamp {
-    now.checked_add(pause).unwrap_or(Timestamp::MAX)
 }

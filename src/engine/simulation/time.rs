@@ -43,3 +43,8 @@ impl Simulation {
         self.keep(ops);
     }
 }
+
+/// Returns the instant so long after another, or the last there is.
+pub(super) fn later(now: Timestamp, pause: Duration) -> Timestamp {
+    now.checked_add(pause).unwrap_or(Timestamp::MAX)
+}

@@ -1,0 +1,56 @@
+//! Members that are restored from a backup: objects, inventories and versions are those of a while ago.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::{Fact, Happening, Simulation};
+use crate::deliver::inventory::Parent;
+use crate::deliver::live::LiveObject;
+use crate::model::id::{ClusterName, ObjectKey, PlacementKey};
+
+/// What a member held at an instant.
+#[derive(Clone, Debug)]
+pub(super) struct Backup {
+    pub(super) objects: Arc<BTreeMap<ObjectKey, LiveObject>>,
+    pub(super) parents: Arc<BTreeMap<PlacementKey, Parent>>,
+    pub(super) version: u64,
+    /// Objects that were about to become available, or to go, with their versions.
+    ripening: Vec<(ObjectKey, u64)>,
+}
+
+impl Simulation {
+    /// Saves what a member holds; an earlier backup of it is forgotten. Returns whether it holds anything of ours.
+    pub fn back_up(&mut self, cluster: &ClusterName) -> bool {
+        let ripening = self.queue.values().filter_map(|happening| match happening {
+            Happening::Ripen(of, key, version) if of == cluster => Some((key.clone(), *version)),
+            _ => None,
+        });
+        let ripening = ripening.collect();
+        let Some(member) = self.members.get_mut(cluster).filter(|member| !member.parents.is_empty()) else {
+            return false;
+        };
+        member.backup = Some(Backup {
+            objects: Arc::new(member.objects.clone()),
+            parents: Arc::new(member.parents.clone()),
+            version: member.version,
+            ripening,
+        });
+        true
+    }
+
+    /// Puts a member back to its backup: its versions go back too, and all connections to it break. Returns whether there is one.
+    pub fn restore_member(&mut self, cluster: &ClusterName) -> bool {
+        let Some(member) = self.members.get_mut(cluster) else { return false };
+        let Some(backup) = member.backup.clone() else { return false };
+        member.go_back(&backup);
+        // Nothing of what happened since is going on there.
+        self.queue.retain(|_, happening| !matches!(happening, Happening::Ripen(of, ..) if of == cluster));
+        let Backup { objects, parents: inventories, ripening, version: _ } = backup;
+        self.facts.push(Fact::Restored { cluster: cluster.clone(), objects, inventories });
+        for (key, version) in ripening {
+            self.push_in(self.latencies.available, Happening::Ripen(cluster.clone(), key, version));
+        }
+        self.disconnect(cluster, "it was restored from a backup");
+        true
+    }
+}
