@@ -130,6 +130,14 @@ struct Picked {
 /// What members said of placements.
 type Reports = BTreeMap<PlacementKey, BTreeMap<ClusterName, Arc<WorkStatus>>>;
 
+/// What a member was told.
+#[derive(Debug)]
+struct Sent {
+    order: Arc<WorkOrder>,
+    /// In this life it said that it has tried all of it: what is known of it is not from a life before.
+    is_tried: bool,
+}
+
 /// Whether the source was looked at in this life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SourceLook {
@@ -162,7 +170,7 @@ pub struct Core {
     /// Members that have neither answered nor failed yet.
     unseen: BTreeSet<ClusterName>,
     /// What members were told last, by placement.
-    sent: BTreeMap<PlacementKey, BTreeMap<ClusterName, Arc<WorkOrder>>>,
+    sent: BTreeMap<PlacementKey, BTreeMap<ClusterName, Sent>>,
     agenda: Agenda,
     /// What members said and no decision that is written down has taken in: it is not in the placements yet.
     reports: Reports,

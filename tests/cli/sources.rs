@@ -64,8 +64,6 @@ fn d16_a_source_that_moved_is_the_same_when_a_person_says_so() {
     let wrong = scratch.run(&["source", "rename", &old, "third", "-c", CONFIG]);
     assert_eq!((wrong.code, wrong.err.contains("not third")), (2, true), "{}", wrong.err);
     assert!(scratch.run(&["source", "rename", &old, "-c", CONFIG]).text(0).contains("from the next start on"));
-    // The clusters refused the other name and count as failed until a person says so.
-    scratch.run(&["retry", "web", "-c", CONFIG]).text(0);
     let found = scratch.run(&ONCE);
     assert_eq!(found.code, 0, "{}", found.err);
     let after = inventory(&scratch, "east");

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use super::super::member::{Command, Event};
 use super::super::ocm::dated_taints;
 use super::super::world::{cluster, clusters, mark_leavers, members, ocm_facts, silence_ends};
-use super::{Batch, Core, Effect, SourceLook, write_down};
+use super::{Batch, Core, Effect, Sent, SourceLook, write_down};
 use crate::api::annotations::SUSPENDED;
 use crate::api::cluster::MemberCluster;
 use crate::config::MemberAccess;
@@ -130,13 +130,14 @@ impl Core {
                 self.stand(&cluster, false, Some(reason), None, now);
             }
             // A member that was stopped, or has nothing to do with the placement any more, may still have had its say.
-            Event::Work { cluster, placement, status }
-                if self.sent.get(&placement).is_some_and(|sent| sent.contains_key(&cluster)) =>
-            {
+            Event::Work { cluster, placement, status } => {
+                let sent = self.sent.get_mut(&placement).and_then(|sent| sent.get_mut(&cluster));
+                let Some(sent) = sent else { return };
+                let is_end = status.complete || status.failure.is_some();
+                sent.is_tried |= is_end && status.generation == sent.order.generation;
                 self.reports.entry(placement.clone()).or_default().insert(cluster, status);
                 self.agenda.placements.insert(placement);
             }
-            Event::Work { .. } => {}
             Event::Restarted { cluster } => {
                 self.sent.values_mut().for_each(|sent| drop(sent.remove(&cluster)));
                 self.agenda.concerns_holders(&cluster);
@@ -260,7 +261,8 @@ impl Core {
         let mut new = Vec::new();
         for order in orders {
             let known = sent.get(&order.cluster);
-            let is_told = known.is_some_and(|known| Arc::ptr_eq(known, order) || same_order(known, order));
+            let same = |known: &Sent| Arc::ptr_eq(&known.order, order) || same_order(&known.order, order);
+            let is_told = known.is_some_and(same);
             // What a member holds is known before anything is ordered of it: its first answer asks for a decision.
             let may_be_told = self.members.contains_key(&order.cluster) && self.answered.contains(&order.cluster);
             if is_told || !may_be_told {
@@ -269,7 +271,9 @@ impl Core {
             let reported = if known.is_some() { None } else { self.reported(order, works) };
             let command = Command::Order { order: Arc::clone(order), reported };
             self.effects.push(Effect::Tell(order.cluster.clone(), command));
-            new.push((order.cluster.clone(), Arc::clone(order)));
+            // Of the same generation nothing new need be said.
+            let is_tried = known.is_some_and(|known| known.is_tried && known.order.generation == order.generation);
+            new.push((order.cluster.clone(), Sent { order: Arc::clone(order), is_tried }));
         }
         if !new.is_empty() {
             self.sent.entry(placement.clone()).or_default().extend(new);

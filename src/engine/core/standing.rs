@@ -3,9 +3,9 @@
 use jiff::Timestamp;
 
 use super::super::world::PlacementState;
-use super::{Core, SourceLook};
+use super::{Core, Sent, SourceLook};
 use crate::api::placement::ApplyStrategyType;
-use crate::model::id::PlacementKey;
+use crate::model::id::{ClusterName, PlacementKey};
 use crate::model::records::JournalEntry;
 use crate::model::work::WorkOrder;
 use crate::report::converge::{Converged, converged};
@@ -86,7 +86,13 @@ impl Core {
                 && work.is_some_and(|work| work.kept != order.kept)
                 && self.world.is_online(&order.cluster)
         };
-        self.sent.iter().any(|(placement, sent)| sent.values().any(|order| is_untold(placement, order)))
+        self.sent.iter().any(|(placement, sent)| sent.values().any(|sent| is_untold(placement, &sent.order)))
+    }
+
+    /// Tells whether a member that answers has not said yet, in this life, what became of all that it was told.
+    fn is_trying(&self) -> bool {
+        let is_untried = |(cluster, sent): (&ClusterName, &Sent)| !sent.is_tried && self.world.is_online(cluster);
+        self.sent.values().any(|sent| sent.iter().any(is_untried))
     }
 
     /// Returns how things stand if nothing is left to wait for before the deadline of a single pass.
@@ -103,6 +109,8 @@ impl Core {
         }
         match self.standing(now) {
             Converged::Progressing => None,
+            // What an earlier life wrote down of failures may be over.
+            Converged::AllAtTarget | Converged::Failed(_) if self.is_trying() => None,
             Converged::WaitingForTime(Some(at)) if at < deadline => None,
             standing => Some(standing),
         }
