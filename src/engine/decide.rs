@@ -191,7 +191,8 @@ impl Pass<'_> {
 
     /// Writes down the deletions that wait for a person, if any, on the way to the snapshots that clusters may come to.
     fn guard(&mut self, aims: &BTreeSet<u64>) {
-        let kept = self.kept(aims);
+        // What only reports prunes nothing of a cluster that stays. One that leaves may hold what was applied before.
+        let kept = if only_reports(&self.state.record) { BTreeMap::new() } else { self.kept(aims) };
         let gate = self.guarded(&kept);
         self.losing = kept.into_keys().collect();
         self.state.record.deletion_gate = gate.map(|gate| {
@@ -425,15 +426,18 @@ impl Pass<'_> {
     }
 }
 
-/// Tells whether deletions of a placement wait for a person. What only reports deletes nothing. A guard that is switched off
-/// stands for the commit that does so, and for as long as a gate that it closed.
+/// Tells whether a placement writes nothing to its clusters.
+pub(super) fn only_reports(record: &PlacementRecord) -> bool {
+    let strategy = record.spec.strategy.apply_strategy.as_ref().map(|strategy| strategy.type_);
+    !record.removed && strategy == Some(ApplyStrategyType::ReportDiff)
+}
+
+/// Tells whether deletions of a placement wait for a person. A guard that is switched off stands for the commit that does so, and
+/// for as long as a gate that it closed.
 pub(super) fn is_guarded(record: &PlacementRecord, world: &World) -> bool {
-    let reports_only =
-        record.spec.strategy.apply_strategy.as_ref().map(|s| s.type_) == Some(ApplyStrategyType::ReportDiff);
     let is_off = record.annotations.get(DELETION_GUARD).is_some_and(|value| value == "Off");
     let is_new = record.guard_off_at.is_some() && record.guard_off_at == world.tree.commit;
-    let is_off = is_off && !world.floor.deletion_guard && !is_new && record.closed_gate().is_none();
-    !is_off && (!reports_only || record.removed)
+    !is_off || world.floor.deletion_guard || is_new || record.closed_gate().is_some()
 }
 
 type Deletions = BTreeMap<ClusterName, BTreeSet<ObjectKey>>;

@@ -217,6 +217,21 @@ fn d18_what_switches_the_guard_off_is_held_by_it() {
 }
 
 #[test]
+fn d18_what_only_reports_from_now_on_leaves_no_cluster_unasked() {
+    let scratch = deleting();
+    let reports_on_b = "  strategy: {applyStrategy: {type: ReportDiff}}\n  \
+                        policy: {placementType: PickFixed, clusterNames: [b]}\n";
+    scratch.write("placement.yaml", &annotated_placement("web", "{}", "web", reports_on_b));
+    scratch.commit("only report, and on another cluster");
+    let found = scratch.run(&ONCE);
+    assert_eq!(found.code, 3, "{}", found.err);
+    assert!(scratch.member("a").iter().any(|name| name.contains("configmap")), "{:?}", scratch.member("a"));
+    told(&scratch, &["approve", "web", "deletion"]).text(0);
+    scratch.run(&ONCE);
+    assert!(!scratch.member("a").iter().any(|name| name.contains("configmap")), "{:?}", scratch.member("a"));
+}
+
+#[test]
 fn d18_no_annotation_goes_below_the_configuration() {
     let scratch = deleting();
     configure(&scratch, "policy: {deletionGuard: required}\n");

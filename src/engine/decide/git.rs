@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 
-use super::{Pass, is_guarded};
+use super::{Pass, is_guarded, only_reports};
 use crate::api::annotations::DELETION_GUARD;
 use crate::model::id::ClusterName;
 use crate::model::records::{Binding, MassLeave};
@@ -55,11 +55,11 @@ impl Pass<'_> {
 
     /// Returns with whom a cluster left, where that waits for a person.
     fn mass_leave(&self, cluster: &ClusterName) -> Option<MassLeave> {
-        let record = self
-            .world
-            .records
-            .get(cluster)
-            .filter(|record| record.left && is_guarded(&self.state.record, self.world))?;
+        let placement = &self.state.record;
+        let record = self.world.records.get(cluster).filter(|record| record.left)?;
+        if only_reports(placement) || !is_guarded(placement, self.world) {
+            return None;
+        }
         let gate = self.state.record.deletion_gate.as_ref().filter(|gate| gate.opened_at.is_some());
         record.left_with.filter(|_| !gate.is_some_and(|gate| gate.leaving.contains(cluster)))
     }

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use rayon::prelude::*;
 
-use super::decide::{decide, is_guarded};
+use super::decide::{decide, is_guarded, only_reports};
 use super::ocm::Ocm;
 use super::world::{PlacementState, World};
 use crate::api::condition::find_condition;
@@ -180,7 +180,7 @@ fn deletion_guard(
         old.into_iter().flat_map(PlacementState::bindings).map(|binding| &binding.cluster).collect();
     let left: Vec<&MassLeave> = bound.into_iter().filter_map(|cluster| leaving.get(cluster)).collect();
     let record = &outlook.state.record;
-    let is_guarded = is_guarded(record, outlook.world);
+    let is_guarded = is_guarded(record, outlook.world) && !only_reports(record);
     let leave = left.first().filter(|_| is_guarded).map(|with| guard::leave_words(**with, left.len()));
     let deletions = record.closed_gate().map(|gate| gate.reason.clone());
     leave.into_iter().chain(deletions).reduce(|all, more| format!("{all}; {more}"))
