@@ -114,7 +114,9 @@ fn play(seed: u64) -> Result<(usize, usize), String> {
         simulation.at(Duration::from_secs(story.dice.below(restored)), what);
     }
     let marks = [(backed_up, BACK_UP), (written, WRITE), (restored, RESTORE), (restored + 900, END)];
-    marks.iter().for_each(|(at, mark)| simulation.at(Duration::from_secs(*at), *mark));
+    for (at, mark) in marks {
+        simulation.at(Duration::from_secs(at), mark);
+    }
     if story.dice.chance(400) {
         simulation.at(Duration::from_secs(restored + story.dice.between(30, 300)), CHANGE);
     }
