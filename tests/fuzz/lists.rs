@@ -115,7 +115,7 @@ fn named(name: &str) -> usize {
 fn id(of: u8, number: usize) -> ObjectId {
     let (group, kind) = KINDS[number % KINDS.len()];
     let name = format!("{}{}", placement(of).name, number / KINDS.len() % NAMES);
-    ObjectId { group: group.into(), version: "v1".into(), kind: kind.into(), namespace: "n".into(), name: name.into() }
+    ObjectId { group: group.into(), version: "v1".into(), kind: kind.into(), namespace: "n".into(), name }
 }
 
 fn desired(of: u8, number: usize, content: u8) -> Desired {
@@ -157,7 +157,7 @@ impl Story {
             8 => self.take_away(about),
             9 => self.serve(kind),
             10 => self.connect(),
-            11 if about % 2 == 0 => self.backup = self.server.clone(),
+            11 if about.is_multiple_of(2) => self.backup = self.server.clone(),
             11 => {
                 self.server = self.backup.clone();
                 self.connect();
@@ -212,12 +212,11 @@ impl Story {
         if kind.reading != Reading::Listing {
             return;
         }
-        match kind.left.pop_front() {
-            Some(live) => self.mind.see(live),
-            None => {
-                (kind.reading, kind.complete) = (Reading::Watching, true);
-                self.mind.list_done(&watched(at));
-            }
+        if let Some(live) = kind.left.pop_front() {
+            self.mind.see(live);
+        } else {
+            (kind.reading, kind.complete) = (Reading::Watching, true);
+            self.mind.list_done(&watched(at));
         }
     }
 
@@ -426,7 +425,9 @@ impl Story {
     fn serve(&mut self, at: usize) {
         self.kinds[at].unserved ^= true;
         let gone: Vec<ObjectKey> = self.server.objects.keys().filter(|key| kind_of(key) == at).cloned().collect();
-        gone.iter().for_each(|key| self.remove(key));
+        for key in &gone {
+            self.remove(key);
+        }
     }
 
     /// What is called known was listed completely; where nothing is on its way it is what the server holds.

@@ -152,7 +152,7 @@ fn play(seed: u64) -> Result<Shown, String> {
     Ok(Shown { adopted: lost.adopted, paused: lost.paused.len(), held: lost.held.len() })
 }
 
-fn push(simulation: &mut Simulation, story: &mut Story) {
+pub(super) fn push(simulation: &mut Simulation, story: &mut Story) {
     let (commit, tree, _) = story.commit(false);
     simulation.push(commit, tree);
 }

@@ -10,6 +10,7 @@ mod deletions;
 mod forged;
 mod lost;
 mod restored;
+mod restored_store;
 mod runs;
 mod story;
 

@@ -1,0 +1,218 @@
+//! D11: stores that are put back to a backup older than what members hold: nobody is sent back, and pauses stay.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use gitfleet::deliver::inventory::Parent;
+use gitfleet::engine::core::Core;
+use gitfleet::engine::simulation::{Dice, Fact, Simulation};
+use gitfleet::model::commands::Verb;
+use gitfleet::model::id::{ClusterName, PlacementKey};
+use gitfleet::model::records::StoreRecord;
+use gitfleet::model::runs::RunCause;
+use gitfleet::store::backup;
+use gitfleet::store::records::STORE_KEY;
+
+use super::check::{Spot, Verdict};
+use super::lost::push;
+use super::story::{PLACEMENTS_MAX, Story};
+use super::{SEEDS_DEFAULT, faults, number, order, person, simulation};
+
+/// Of the seeds of a run so many are run here: one of this number.
+const SHARE: u64 = 4;
+const CHANGE: u64 = 0;
+const PERSON: u64 = 1;
+const BACK_UP: u64 = 2;
+const WRITE: u64 = 3;
+const RESTORE: u64 = 4;
+const END: u64 = 5;
+
+/// What members held when the store was put back, and what has to stand.
+#[derive(Default)]
+struct Restored {
+    /// The snapshots that members held then, as long as nobody said that they go back.
+    floors: BTreeMap<Spot, u64>,
+    /// Spots whose member held something that the backup did not know of.
+    ahead: usize,
+    /// Placements that were paused as members know it.
+    paused: BTreeSet<PlacementKey>,
+    /// The store has taken over what members keep.
+    taken_over: bool,
+}
+
+impl Restored {
+    fn begin(holders: &BTreeMap<ClusterName, BTreeMap<PlacementKey, Parent>>) -> Self {
+        let all = || holders.iter().flat_map(|(name, parents)| parents.iter().map(move |(key, of)| (name, key, of)));
+        // What was rolled back or rejected before the store was lost goes back after it, too.
+        let held: BTreeSet<&PlacementKey> =
+            all().filter(|(_, _, of)| of.kept.held.is_some()).map(|(_, key, _)| key).collect();
+        let stays = all().filter(|(_, key, _)| !held.contains(key));
+        let floors = stays.filter_map(|(name, key, of)| Some(((key.clone(), name.clone()), of.holds.as_ref()?.index)));
+        let paused = all().filter(|(_, _, of)| of.kept.paused.is_some()).map(|(_, key, _)| key.clone());
+        Self { floors: floors.collect(), paused: paused.collect(), ..Self::default() }
+    }
+
+    fn see(&mut self, fact: &Fact) -> Verdict {
+        match fact {
+            Fact::Ordered(order) => {
+                let spot = (order.placement.clone(), order.cluster.clone());
+                if order.remove {
+                    // What comes there next is a first delivery.
+                    self.floors.remove(&spot);
+                }
+                match self.floors.get(&spot) {
+                    Some(floor) if order.snapshot < *floor => Err(format!(
+                        "{} on {} is told snapshot {}, and held {floor} when the store was put back",
+                        spot.0, spot.1, order.snapshot
+                    )),
+                    _ => Ok(()),
+                }
+            }
+            Fact::Kept { key, value: Some(value) } if key == STORE_KEY => {
+                let store: StoreRecord = super::check::parse(key, value)?;
+                self.taken_over |= !store.takes_over;
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A snapshot that people or a failed rollout said no to is left, and whoever writes a run in git names the snapshot.
+    fn note_words(&mut self, core: &Core) {
+        let is_said = |key: &PlacementKey| {
+            let Some(state) = core.placements().get(key) else { return true };
+            let is_written = |cause: &RunCause| matches!(cause, RunCause::Written { .. });
+            state.record.held.is_some() || state.runs.values().any(|run| is_written(&run.cause))
+        };
+        self.floors.retain(|(key, _), _| !is_said(key));
+    }
+
+    /// A pause stands until somebody says otherwise, which nobody does here.
+    fn stands(&self, core: &Core) -> Verdict {
+        for key in self.paused.iter().filter(|_| self.taken_over) {
+            let Some(state) = core.placements().get(key).filter(|state| state.record.generation > 0) else { continue };
+            if state.record.paused.is_none() {
+                return Err(format!("{key} was paused before the store was put back, and is not any more"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What a seed has shown: members that held something newer than the backup, and pauses.
+fn play(seed: u64) -> Result<(usize, usize), String> {
+    let mut story = Story::begin(Dice::new(seed ^ 0xbac2));
+    let mut simulation = simulation(None, seed);
+    simulation.faults = faults(&mut story.dice);
+    push(&mut simulation, &mut story);
+    let backed_up = story.dice.between(30, 400);
+    let written = story.dice.between(backed_up, backed_up + 100);
+    let restored = story.dice.between(written + 5, written + 300);
+    for _ in 0..story.dice.between(2, 8) {
+        let what = if story.dice.chance(600) { CHANGE } else { PERSON };
+        simulation.at(Duration::from_secs(story.dice.below(restored)), what);
+    }
+    let marks = [(backed_up, BACK_UP), (written, WRITE), (restored, RESTORE), (restored + 900, END)];
+    for (at, mark) in marks {
+        simulation.at(Duration::from_secs(at), mark);
+    }
+    if story.dice.chance(400) {
+        simulation.at(Duration::from_secs(restored + story.dice.between(30, 300)), CHANGE);
+    }
+    let (mut saved, mut state) = (None, Restored::default());
+    while let Some(mut facts) = simulation.step() {
+        while !facts.is_empty() {
+            for fact in std::mem::take(&mut facts) {
+                if let Some(core) = simulation.core() {
+                    state.note_words(core);
+                }
+                state.see(&fact)?;
+                match fact {
+                    Fact::Mark(CHANGE) => {
+                        story.change();
+                        push(&mut simulation, &mut story);
+                    }
+                    Fact::Mark(WRITE) => {
+                        story.write_all();
+                        push(&mut simulation, &mut story);
+                    }
+                    Fact::Mark(PERSON) => {
+                        let verb = *story.dice.pick(&[Verb::Pause, Verb::Approve, Verb::Rollback]).ok_or("some")?;
+                        let placement = format!("p{}", story.dice.below(PLACEMENTS_MAX));
+                        drop(simulation.obey(&order(verb, &placement), &person(0)));
+                    }
+                    Fact::Mark(BACK_UP) => saved = Some(save(&simulation)?),
+                    Fact::Mark(RESTORE) => {
+                        let (text, known) = saved.take().ok_or("it was saved before")?;
+                        simulation.restore_store(&text)?;
+                        state = Restored::begin(&holders(&simulation));
+                        state.ahead = state.floors.iter().filter(|(spot, at)| known.get(spot) < Some(at)).count();
+                    }
+                    Fact::Mark(END) => return Ok((state.ahead, state.paused.len())),
+                    _ => {}
+                }
+            }
+            facts = simulation.facts();
+        }
+        if let Some(core) = simulation.core() {
+            state.stands(core)?;
+        }
+    }
+    Ok((0, 0))
+}
+
+fn holders(simulation: &Simulation) -> BTreeMap<ClusterName, BTreeMap<PlacementKey, Parent>> {
+    let members = simulation.members().iter();
+    members.map(|(name, member)| (name.clone(), member.inventories().clone())).collect()
+}
+
+/// Makes a backup of the store. Returns it with what members held meanwhile.
+fn save(simulation: &Simulation) -> Result<(String, BTreeMap<Spot, u64>), String> {
+    let text = backup::write(simulation.store()).map_err(|error| error.to_string())?;
+    Ok((text, Restored::begin(&holders(simulation)).floors))
+}
+
+/// D11: in every seed nobody is sent back by a store that was put back, and what was paused stays so.
+#[test]
+fn d11_an_older_store_sends_nobody_back() {
+    let first = number("GITFLEET_SEED_FIRST").unwrap_or(0);
+    let count = number("GITFLEET_SEEDS").unwrap_or(SEEDS_DEFAULT) / SHARE;
+    let (ahead, paused) = (AtomicU64::new(0), AtomicU64::new(0));
+    let next = AtomicU64::new(first);
+    let failures = std::sync::Mutex::new(Vec::new());
+    let work = || {
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= first + count {
+                return;
+            }
+            match play(seed) {
+                Ok(shown) => {
+                    ahead.fetch_add(u64::from(shown.0 > 0), Ordering::Relaxed);
+                    paused.fetch_add(shown.1 as u64, Ordering::Relaxed);
+                }
+                Err(why) => failures.lock().unwrap().push((seed, why)),
+            }
+        }
+    };
+    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    std::thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(work))));
+    let failures = failures.into_inner().unwrap();
+    assert!(failures.is_empty(), "{} of {count} seeds fail: {:?}", failures.len(), &failures[..failures.len().min(5)]);
+    let shown = (ahead.into_inner(), paused.into_inner());
+    println!("in {} of {count} seeds members were ahead of the store; {} pauses stood", shown.0, shown.1);
+    assert!(shown.0 > 0 && shown.1 > 0, "the seeds show little: {shown:?}");
+}
+
+/// Forged violations are caught.
+#[test]
+fn d11_who_is_sent_back_is_caught() {
+    let told = super::forged::order("a", 1);
+    let spot = (told.placement.clone(), told.cluster.clone());
+    let mut state = Restored { floors: [(spot.clone(), 0)].into(), ..Restored::default() };
+    state.see(&Fact::Ordered(told.clone())).expect("it is what it holds");
+    state.floors.insert(spot, 1);
+    let back = state.see(&Fact::Ordered(told)).expect_err("it held something newer");
+    assert!(back.contains("told snapshot 0, and held 1"), "{back}");
+}
