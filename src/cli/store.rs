@@ -15,10 +15,8 @@ use crate::config;
 use crate::engine::clock;
 use crate::http::BACKUP_PATH;
 use crate::model::commands::Verb;
-use crate::model::records::StoreRecord;
 use crate::store::embedded::{DATABASE_FILE, EmbeddedStore};
-use crate::store::records::{self, STORE_KEY};
-use crate::store::{self, Expected, Op, Store as _, backup};
+use crate::store::{self, Store as _, backup};
 
 /// How long the daemon may take to answer with a backup.
 const BACKUP_TIMEOUT: Duration = Duration::from_mins(2);
@@ -79,7 +77,8 @@ fn write_backup(file: &Path, daemon: &Daemon) -> anyhow::Result<Exit> {
 
 fn restore(file: &Path, config: &Path, force: bool) -> anyhow::Result<Exit> {
     let text = fs::read_to_string(file).with_context(|| format!("reading the backup {}", file.display()))?;
-    let mut ops = backup::read(&text).map_err(|why| anyhow::anyhow!("{} cannot be restored: {why}", file.display()))?;
+    let ops = backup::restore(&text, "gitfleet store restore", clock::now())
+        .map_err(|why| anyhow::anyhow!("{} cannot be restored: {why}", file.display()))?;
     let settings = load_configuration(config)?.store;
     let path = settings.path.clone();
     let store = match run::open_store(&settings) {
@@ -95,26 +94,12 @@ fn restore(file: &Path, config: &Path, force: bool) -> anyhow::Result<Exit> {
         ),
         Err(error) => return Err(error.into()),
     };
-    takes_over(&mut ops)?;
     let count = ops.len();
     store.batch(ops)?;
     output::print(&format!(
         "restored {count} records and journal entries into {}; the next `gitfleet run` takes over what members hold beyond them\n",
         path.display()
     ))
-}
-
-/// Members may know of pauses and holds that came after the backup: the next life takes them over.
-fn takes_over(ops: &mut Vec<Op>) -> anyhow::Result<()> {
-    let is_it = |op: &Op| matches!(op, Op::Put { key, .. } if key == STORE_KEY);
-    let known = ops.iter().position(is_it).map(|at| ops.remove(at));
-    let mut record = match known {
-        Some(Op::Put { value, .. }) => serde_json::from_slice(&value).context("what the backup says of its store")?,
-        _ => StoreRecord::new(clock::now()),
-    };
-    record.adopt("gitfleet store restore", clock::now());
-    ops.push(records::put(STORE_KEY.to_owned(), &record, Expected::Any)?);
-    Ok(())
 }
 
 /// Moves a database aside, and opens a new one in its place.

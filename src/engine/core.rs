@@ -112,9 +112,9 @@ pub struct Batch {
     overrides: BTreeSet<OverrideRef>,
     obeyed: Option<Box<PlacementState>>,
     store: Option<StoreRecord>,
-    takes_over: bool,
     adopts: bool,
-    ahead: BTreeMap<PlacementKey, BTreeSet<ClusterName>>,
+    kept: BTreeMap<PlacementKey, Kept>,
+    ahead: BTreeMap<PlacementKey, BTreeMap<ClusterName, u64>>,
     let_in: Option<CommitId>,
 }
 
@@ -165,8 +165,6 @@ pub struct Core {
     stored_store: Option<StoreRecord>,
     /// Members that have answered in this life.
     answered: BTreeSet<ClusterName>,
-    /// What members keep of pauses and holds.
-    kept: BTreeMap<PlacementKey, Kept>,
     /// Members that have neither answered nor failed yet.
     unseen: BTreeSet<ClusterName>,
     /// What members were told last, by placement.
@@ -198,6 +196,8 @@ pub struct Core {
     /// Who is told for the forge; absent without one.
     listener: Option<console::Listener>,
     started_at: Timestamp,
+    /// When this life began to look at its members: with its first commit.
+    members_from: Timestamp,
 }
 
 impl Core {
@@ -237,7 +237,6 @@ impl Core {
             store: books.store.clone().or_else(|| is_old.then(|| StoreRecord::new(now))),
             stored_store: books.store,
             answered: BTreeSet::new(),
-            kept: BTreeMap::new(),
             placements: books.placements,
             source,
             stored_source,
@@ -260,6 +259,7 @@ impl Core {
             effects: Vec::new(),
             listener,
             started_at: now,
+            members_from: now,
         };
         (core, effects)
     }
@@ -302,9 +302,9 @@ impl Core {
         if self.is_due() && !self.agenda.waits() && self.can_decide() {
             return Some(self.started_at);
         }
-        let awaits = !self.unseen.is_empty() || self.source_look == SourceLook::Awaited;
-        let first_look = awaits.then(|| self.started_at + FIRST_LOOK_MAX);
-        self.agenda.next_wake().into_iter().chain(first_look).min()
+        let source = (self.source_look == SourceLook::Awaited).then(|| self.started_at + FIRST_LOOK_MAX);
+        let members = (!self.unseen.is_empty()).then(|| self.members_from + FIRST_LOOK_MAX);
+        self.agenda.next_wake().into_iter().chain(source).chain(members).min()
     }
 
     /// Returns how many placements wait for a decision.
@@ -340,8 +340,10 @@ impl Core {
         self.agenda.mark_due(now);
         // While the store is left alone too: an instant that has passed would be waited for without end, and without a pause.
         if now >= self.started_at + FIRST_LOOK_MAX {
-            self.unseen.clear();
             self.give_up_source();
+        }
+        if now >= self.members_from + FIRST_LOOK_MAX {
+            self.unseen.clear();
         }
         self.read_again(now);
         if self.outstanding || self.agenda.waits() {
@@ -412,9 +414,8 @@ impl Core {
                 }
             }
             batch.ops.extend(decision.journal.iter().cloned().map(Op::Journal));
-            if let Some(ahead) = self.world.ahead.remove(&key) {
-                batch.ahead.insert(key.clone(), ahead);
-            }
+            batch.ahead.extend(self.world.ahead.remove_entry(&key));
+            batch.kept.extend(self.world.kept.remove_entry(&key));
             if let Some(reports) = self.reports.get(&key) {
                 batch.reports.insert(key.clone(), reports.clone());
             }

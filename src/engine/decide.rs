@@ -62,6 +62,9 @@ pub struct Decision {
 pub fn decide(state: PlacementState, world: &World, now: Timestamp) -> Decision {
     let mut pass = Pass::new(state, world, now);
     pass.settle_removed_bindings();
+    // Both only stop what would happen otherwise, so they wait for no source.
+    pass.take_over();
+    pass.unbind_clusters_ahead();
     if !world.source_unread {
         pass.go_on();
     }
@@ -99,8 +102,6 @@ impl Pass<'_> {
     /// Follows the accepted commit: what is begun, moved and removed.
     fn go_on(&mut self) {
         self.follow_git();
-        self.take_over();
-        self.unbind_clusters_ahead();
         self.leave();
         if self.state.record.removed {
             self.unschedule_all();

@@ -87,7 +87,8 @@ pub fn adopt_store(store: &dyn Store, person: &Person, now: Timestamp) -> Result
     }
     let mut record = known.unwrap_or_else(|| StoreRecord::new(now));
     record.adopt(&person.name, now);
-    store.batch(vec![records::put(STORE_KEY.to_owned(), &record, Expected::Any)?])?;
+    let entry = record.adoption_entry().map(Op::Journal);
+    store.batch([records::put(STORE_KEY.to_owned(), &record, Expected::Any)?].into_iter().chain(entry).collect())?;
     let message = "adopted: the next `gitfleet run` goes on from what members hold".to_owned();
     Ok(Ok(Done { message, at: now, gate: None }))
 }

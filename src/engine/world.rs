@@ -45,10 +45,12 @@ pub struct World {
     pub records: BTreeMap<ClusterName, ClusterRecord>,
     /// The newest snapshot that any member holds of a placement: a lost store goes on from it.
     pub held: BTreeMap<PlacementKey, Held>,
-    /// What members keep of pauses and holds, while a store takes it over.
+    /// What members keep of pauses and holds and the store may not know, because it was lost or is older: taken over with the next
+    /// decision about a placement.
     pub kept: BTreeMap<PlacementKey, Kept>,
-    /// Clusters that hold a snapshot which the store does not have and that is newer than what it says they were told.
-    pub ahead: BTreeMap<PlacementKey, BTreeSet<ClusterName>>,
+    /// Clusters that hold a newer snapshot than the store says they were told, because it is that of an older backup; by the
+    /// snapshot's index.
+    pub ahead: BTreeMap<PlacementKey, BTreeMap<ClusterName, u64>>,
     /// OCM Placements, and what they decided.
     pub ocm: Ocm,
     /// Evictions and disruption budgets of the accepted commit.

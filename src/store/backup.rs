@@ -5,11 +5,13 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
+use super::records::{self, CLUSTER_PREFIX, STORE_KEY};
 use super::{Expected, Op, Result, Store};
-use crate::model::records::JournalEntry;
+use crate::model::records::{JournalEntry, StoreRecord};
 
 /// How a backup begins; the number grows when an older gitfleet could not read what is written.
 const HEADER: &str = "gitfleet-backup 1";
@@ -74,6 +76,29 @@ pub fn read(text: &str) -> std::result::Result<Vec<Op>, String> {
         })
     };
     body.lines().skip(1).map(op).collect()
+}
+
+/// Returns the steps that fill an empty store with what a backup holds, so that the next life takes over what members hold beyond
+/// it: snapshots, pauses and holds. `by` is who restores it.
+///
+/// # Errors
+/// As [`read`].
+pub fn restore(text: &str, by: &str, now: Timestamp) -> std::result::Result<Vec<Op>, String> {
+    let mut ops = read(text)?;
+    let is_it = |op: &Op| matches!(op, Op::Put { key, .. } if key == STORE_KEY);
+    let mut record = match ops.iter().position(is_it).map(|at| ops.remove(at)) {
+        Some(Op::Put { value, .. }) => serde_json::from_slice(&value)
+            .map_err(|error| format!("what it says of its store cannot be read: {error}"))?,
+        _ => StoreRecord::new(now),
+    };
+    let clusters = ops.iter().filter_map(|op| match op {
+        Op::Put { key, .. } => records::cluster_of(key, CLUSTER_PREFIX),
+        _ => None,
+    });
+    record.restore(clusters, by, now);
+    ops.extend(record.adoption_entry().map(Op::Journal));
+    ops.push(records::put(STORE_KEY.to_owned(), &record, Expected::Any).map_err(|error| error.to_string())?);
+    Ok(ops)
 }
 
 #[cfg(test)]

@@ -149,7 +149,7 @@ fn d11_an_older_backup_sends_nobody_back() {
     scratch.run(&["store", "restore", backup, "-c", CONFIG]).text(0);
     let paused = once(&scratch);
     assert_eq!(paused.code, 3, "the pause stands: {}", paused.err);
-    assert!(paused.err.contains("holds a snapshot that the store does not have"), "{}", paused.err);
+    assert!(paused.err.contains("holds a newer snapshot than the store says"), "{}", paused.err);
     assert_eq!((held(&scratch, "east"), held(&scratch, "west")), (newer.clone(), newer.clone()));
     change(&scratch, "3");
     assert_eq!(once(&scratch).code, 3);

@@ -1,17 +1,16 @@
 //! A store that is new while members are not: an earlier one was lost, and with it what people had decided. Nothing begins then
 //! until a person says so.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
-use serde_json::json;
 
 use super::{Batch, Core, write_down};
 use crate::config::OnEmptyStore;
 use crate::deliver::inventory::Held;
 use crate::model::commands::{Done, Person, Refusal, RefusalReason};
 use crate::model::id::{ClusterName, CommitId, PlacementKey};
-use crate::model::records::{Binding, JournalEntry, Kept, StoreRecord};
+use crate::model::records::{Binding, Kept, StoreRecord};
 use crate::store::Op;
 use crate::store::records::STORE_KEY;
 
@@ -39,7 +38,10 @@ impl Core {
         now: Timestamp,
     ) {
         self.answered.insert(cluster.clone());
-        for (key, kept) in kept {
+        // In every other life the store knows what people decided, and a member that was away may have missed their last word.
+        let is_asked =
+            self.store.as_ref().is_none_or(|store| store.waits() || store.takes_over || store.unseen.contains(cluster));
+        for (key, kept) in kept.into_iter().filter(|_| is_asked) {
             if let Some(held) = &kept.held {
                 let known = self.world.held.get(&key);
                 if known.is_none_or(|known| known.index < held.index) {
@@ -48,13 +50,15 @@ impl Core {
                     self.world.held.insert(key.clone(), held);
                 }
             }
-            self.kept.entry(key).or_default().join(kept);
+            self.agenda.placements.extend(Some(key.clone()).filter(|key| self.placements.contains_key(key)));
+            self.world.kept.entry(key).or_default().join(kept);
         }
         let is_unknown = self
             .store
             .as_ref()
             .is_none_or(|store| store.adopted.is_none() && (store.waits() || store.unseen.contains(cluster)));
-        if let Some(store) = &mut self.store {
+        // What one holds beyond a backup is in no record before something was decided with it.
+        if let Some(store) = self.store.as_mut().filter(|store| store.adopted.is_none()) {
             store.unseen.remove(cluster);
         }
         if !is_unknown || inventories == 0 {
@@ -75,20 +79,21 @@ impl Core {
     }
 
     /// Takes in which snapshot of a placement a member holds. What is written down comes before what members are told, so one that
-    /// holds a newer snapshot than the store has was told so after the backup that the store was restored from.
-    pub(super) fn note_held(&mut self, cluster: &ClusterName, key: PlacementKey, held: Held) {
+    /// holds a newer snapshot than the store has was told so after the backup that the store was restored from. Where nobody has
+    /// looked since it was, so was one that holds a newer snapshot than the store says it was told.
+    pub(super) fn note_held(&mut self, cluster: &ClusterName, key: PlacementKey, held: Held, is_unseen: bool) {
         let is_of = |binding: &&Binding| binding.cluster == *cluster;
         if let Some(state) = self.placements.get(&key)
             && state.bindings().filter(is_of).any(|binding| binding.snapshot.is_some_and(|told| told < held.index))
-            && state.snapshots.get(&held.index).is_none_or(|known| known.hash != held.digest)
+            && (is_unseen || state.snapshots.get(&held.index).is_none_or(|known| known.hash != held.digest))
         {
             tracing::warn!(
                 cluster = %cluster,
                 placement = %key,
                 snapshot = held.index,
-                "holds a snapshot that the store does not have: the store is older; the cluster keeps it until it is its turn"
+                "holds a newer snapshot than the store says: the store is older; the cluster keeps it until it is its turn"
             );
-            self.world.ahead.entry(key.clone()).or_default().insert(cluster.clone());
+            self.world.ahead.entry(key.clone()).or_default().insert(cluster.clone(), held.index);
             self.agenda.placements.insert(key.clone());
         }
         let known = self.world.held.get(&key);
@@ -106,29 +111,23 @@ impl Core {
         }
     }
 
-    /// Something is decided: from now on the store is not new any more. What members keep is taken over by these decisions, where
-    /// a person said so.
+    /// Something is decided: from now on the store is not new any more.
     pub(super) fn begin_store(&mut self, batch: &mut Batch, now: Timestamp) {
-        let unseen = || self.members.keys().filter(|name| !self.answered.contains(*name)).cloned().collect();
-        let store = self.store.get_or_insert_with(|| StoreRecord { unseen: unseen(), ..StoreRecord::new(now) });
-        if std::mem::take(&mut store.takes_over) {
-            batch.takes_over = true;
-            self.world.kept = self.kept.clone();
-            let by = store.adopted.as_ref().map(|adopted| adopted.by.clone());
-            let members: Vec<&ClusterName> = store.found.keys().collect();
-            let facts = json!({"by": by, "members": members});
-            let entry =
-                JournalEntry { at: now, event: "StoreAdopted".to_owned(), placement: None, cluster: None, facts };
-            batch.ops.push(Op::Journal(entry));
-        }
+        let is_new = self.store.as_ref().is_none_or(|store| store.takes_over);
+        let store = self.store.get_or_insert_with(|| StoreRecord::new(now));
+        let unseen = self.members.keys().filter(|name| is_new && !self.answered.contains(*name));
+        store.unseen.extend(unseen.cloned());
+        let is_written = self.stored_store.as_ref().is_some_and(|stored| stored.adopted == store.adopted);
+        batch.ops.extend(store.adoption_entry().filter(|_| !is_written).map(Op::Journal));
     }
 
-    /// The batch in which members' words were taken over is written, or was refused.
-    pub(super) fn end_taking_over(&mut self, is_written: bool) {
-        if is_written {
-            self.world.kept.clear();
-        } else if let Some(store) = &mut self.store {
-            store.takes_over = true;
+    /// What members keep of placements that were decided about is taken over.
+    pub(super) fn end_taking_over(&mut self) {
+        let is_left = self.world.kept.keys().any(|key| self.placements.contains_key(key));
+        if let Some(store) = self.store.as_mut().filter(|_| self.has_decided && !is_left) {
+            store.takes_over = false;
+            let ahead: BTreeSet<&ClusterName> = self.world.ahead.values().flat_map(BTreeMap::keys).collect();
+            store.unseen.retain(|cluster| !self.answered.contains(cluster) || ahead.contains(cluster));
         }
     }
 
@@ -147,6 +146,7 @@ impl Core {
             let message = "it cannot be written down; the daemon's log says why".to_owned();
             return Err(Refusal { reason: RefusalReason::NotPossible, message });
         }
+        batch.ops.extend(store.adoption_entry().map(Op::Journal));
         let message = format!("adopted: it goes on from what {} members hold", store.found.len());
         (batch.store, batch.adopts) = (Some(store), true);
         Ok((batch, Done { message, at: now, gate: None }))

@@ -107,6 +107,7 @@ impl Core {
                 if !self.members.contains_key(&cluster) {
                     return;
                 }
+                let is_unseen = self.store.as_ref().is_some_and(|store| store.unseen.contains(&cluster));
                 self.note_holder(&cluster, holds.len(), kept, now);
                 tracing::info!(cluster = %cluster, version, "cluster answers");
                 // A first decision without its properties would place by what is not known yet.
@@ -115,7 +116,7 @@ impl Core {
                 }
                 for (key, held) in holds {
                     if let Some(held) = held {
-                        self.note_held(&cluster, key, held);
+                        self.note_held(&cluster, key, held, is_unseen);
                     }
                 }
                 self.tell_forgotten(&cluster, &inventory);

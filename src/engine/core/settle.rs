@@ -18,9 +18,6 @@ impl Core {
         if let Some(source) = batch.source {
             self.stored_source = source;
         }
-        if batch.takes_over {
-            self.end_taking_over(true);
-        }
         if batch.adopts {
             self.store.clone_from(&batch.store);
         }
@@ -52,6 +49,7 @@ impl Core {
         for (key, decision) in batch.decided {
             self.act(&key, decision, now);
         }
+        self.end_taking_over();
         if self.retained != self.world.tree.commit {
             self.retain();
         }
@@ -61,8 +59,8 @@ impl Core {
     /// The store did not keep the batch, or did not say so. Everything in it is decided again after a pause.
     pub fn refused(&mut self, batch: Batch, now: Timestamp) {
         self.outstanding = false;
-        if batch.takes_over {
-            self.end_taking_over(false);
+        for (key, kept) in batch.kept {
+            self.world.kept.entry(key).or_default().join(kept);
         }
         for (key, clusters) in batch.ahead {
             self.world.ahead.entry(key).or_default().extend(clusters);

@@ -162,6 +162,7 @@ impl Core {
         let wishes = self.world.ocm.follow(tree);
         self.agenda.ocm.extend(wishes);
         if before.commit.is_none() {
+            self.members_from = now;
             // The first commit of this life: what was decided before may have been decided of another.
             self.agenda.placements.extend(self.placements.keys().cloned());
         } else {

@@ -74,6 +74,19 @@ impl Pass<'_> {
         }
     }
 
+    /// Ends the runs of snapshots before one, and makes history of them.
+    pub(super) fn leave_older_runs_behind(&mut self, snapshot: u64, why: &str) {
+        let older = self.state.runs.values().filter(|run| run.snapshot().is_some_and(|index| index < snapshot));
+        let older: Vec<(u64, String, bool)> =
+            older.map(|run| (run.sequence, run.name.clone(), run.phase.is_final())).collect();
+        for (_, name, _) in older.iter().filter(|(_, _, is_over)| !is_over) {
+            self.end_run(name, RunPhase::Failed, why);
+        }
+        if let Some((newest, ..)) = older.iter().max() {
+            self.leave_behind(*newest);
+        }
+    }
+
     /// Makes history of the runs up to a sequence: clusters are not where those brought them, and are not to be taken back.
     fn leave_behind(&mut self, sequence: u64) {
         let record = &mut self.state.record;

@@ -30,7 +30,9 @@ impl Pass<'_> {
     /// keep it until they are bound anew: the old binding would send them back.
     pub(super) fn unbind_clusters_ahead(&mut self) {
         let Some(ahead) = self.world.ahead.get(&self.state.record.key) else { return };
-        let is_ahead = |b: &&mut Arc<Binding>| b.snapshot.is_some() && !b.deleting && ahead.contains(&b.cluster);
+        let is_ahead = |b: &&mut Arc<Binding>| {
+            !b.deleting && b.snapshot.is_some_and(|told| ahead.get(&b.cluster).is_some_and(|held| told < *held))
+        };
         let mut found = Vec::new();
         for binding in self.state.bindings.values_mut().filter(is_ahead).map(Arc::make_mut) {
             found.push((binding.cluster.clone(), json!({"binding": binding.name, "from": binding.snapshot})));
@@ -40,6 +42,12 @@ impl Pass<'_> {
             (binding.snapshot, binding.started_at) = (None, None);
             binding.overrides = PickedOverrides::default();
             binding.generation += 1;
+        }
+        if let Some(newest) = ahead.values().max().filter(|_| !found.is_empty()) {
+            self.leave_older_runs_behind(
+                *newest,
+                "the store was restored from a backup that is older than what clusters hold",
+            );
         }
         for (cluster, facts) in found {
             self.note("NewerSnapshotFound", Some(&cluster), facts);

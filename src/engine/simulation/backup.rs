@@ -7,9 +7,7 @@ use super::{Fact, Happening, Simulation};
 use crate::deliver::inventory::Parent;
 use crate::deliver::live::LiveObject;
 use crate::model::id::{ClusterName, ObjectKey, PlacementKey};
-use crate::model::records::StoreRecord;
-use crate::store::records::{self, STORE_KEY};
-use crate::store::{Expected, MemoryStore, Store as _, backup};
+use crate::store::{MemoryStore, Store as _, backup};
 
 /// What a member held at an instant.
 #[derive(Clone, Debug)]
@@ -63,14 +61,7 @@ impl Simulation {
     /// Why the backup cannot be read.
     pub fn restore_store(&mut self, text: &str) -> Result<(), String> {
         let store = MemoryStore::new();
-        store.batch(backup::read(text)?).map_err(|error| error.to_string())?;
-        let known = store.get(STORE_KEY).map_err(|error| error.to_string())?;
-        let known = known.map(|known| serde_json::from_slice(&known.value)).transpose();
-        let mut record: StoreRecord =
-            known.map_err(|error| error.to_string())?.unwrap_or_else(|| StoreRecord::new(self.clock()));
-        record.takes_over = true;
-        let op = records::put(STORE_KEY.to_owned(), &record, Expected::Any).map_err(|error| error.to_string())?;
-        store.batch(vec![op]).map_err(|error| error.to_string())?;
+        store.batch(backup::restore(text, "a person", self.clock())?).map_err(|error| error.to_string())?;
         self.crash();
         self.store = store;
         Ok(())

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
-use super::{HeldSnapshot, Pause, PlacementRecord};
+use super::{HeldSnapshot, JournalEntry, Pause, PlacementRecord};
 use crate::model::id::ClusterName;
 
 /// Characters of a person's words that an inventory keeps.
@@ -19,8 +20,8 @@ const NAMED_MAX: usize = 5;
 pub struct StoreRecord {
     /// Since when it is used.
     pub since: Timestamp,
-    /// Members that did not answer when it was begun: one of them that turns out to hold something shows that an earlier store
-    /// was lost.
+    /// Members that have not answered since it was begun or restored: what one of them turns out to hold shows that an earlier
+    /// store was lost, or was newer.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub unseen: BTreeSet<ClusterName>,
     /// Members that hold inventories of this source though this store never wrote one, with the number of them.
@@ -59,6 +60,25 @@ impl StoreRecord {
     pub fn adopt(&mut self, by: &str, now: Timestamp) {
         self.adopted = Some(Adoption { by: by.to_owned(), at: now });
         self.takes_over = true;
+    }
+
+    /// Returns what the journal says of its adoption, where it was adopted.
+    pub fn adoption_entry(&self) -> Option<JournalEntry> {
+        let adopted = self.adopted.as_ref()?;
+        let members: Vec<&ClusterName> = self.found.keys().collect();
+        Some(JournalEntry {
+            at: adopted.at,
+            event: "StoreAdopted".to_owned(),
+            placement: None,
+            cluster: None,
+            facts: json!({"by": adopted.by, "members": members}),
+        })
+    }
+
+    /// Says that its records are those of a backup: what these members hold may be newer, and is looked at when they answer.
+    pub fn restore(&mut self, members: impl IntoIterator<Item = ClusterName>, by: &str, now: Timestamp) {
+        self.adopt(by, now);
+        self.unseen.extend(members);
     }
 
     /// Returns what is wrong and what to do, for people; `None` where nothing waits.
