@@ -108,7 +108,7 @@ fn play(seed: u64) -> Result<Shown, String> {
     push(&mut simulation, &mut story);
     let lose_at = story.dice.between(60, 700);
     for _ in 0..story.dice.between(4, 14) {
-        let what = if story.dice.chance(300) { CHANGE } else { PERSON };
+        let what = if story.dice.chance(400) { CHANGE } else { PERSON };
         simulation.at(Duration::from_secs(story.dice.below(lose_at)), what);
     }
     simulation.at(Duration::from_secs(lose_at), LOSE);
@@ -125,7 +125,7 @@ fn play(seed: u64) -> Result<Shown, String> {
                         push(&mut simulation, &mut story);
                     }
                     Fact::Mark(PERSON) => {
-                        let verbs = [Verb::Pause, Verb::Rollback, Verb::Approve, Verb::Reject];
+                        let verbs = [Verb::Pause, Verb::Rollback, Verb::Rollback, Verb::Rollback, Verb::Reject];
                         let verb = *story.dice.pick(&verbs).ok_or("there are some")?;
                         let placement = format!("p{}", story.dice.below(PLACEMENTS_MAX));
                         drop(simulation.obey(&order(verb, &placement), &person(0)));
