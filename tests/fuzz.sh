@@ -43,6 +43,8 @@ examples=()
 for target in "${wanted[@]}"; do examples+=(--example "fuzz-$target"); done
 cargo build -q --locked "${examples[@]}"
 
+# A program of Rust ignores it from its start on; one that libFuzzer starts would end where a process it talks to does.
+trap '' PIPE
 for target in "${wanted[@]}"; do
     own="target/fuzz/$target"
     mkdir -p "$own/found"

@@ -256,4 +256,31 @@ mod tests {
             assert_eq!(SignIn::Any.check(file, context), Ok(()), "{name}");
         }
     }
+
+    #[tokio::test]
+    async fn a_member_behind_a_proxy_is_asked_through_it() {
+        // Another test may have been first.
+        drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
+        let folder = tempfile::tempdir().expect("a folder");
+        for (scheme, greeting) in [("http", &b"CONNECT member.invalid:6443 HTTP/1.1\r\n"[..]), ("socks5", &[5])] {
+            let proxy = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+            let url = format!("{scheme}://{}", proxy.local_addr().expect("an address"));
+            let text = format!(
+                "apiVersion: v1\nkind: Config\ncurrent-context: a\n\
+                 clusters: [{{name: c, cluster: {{server: 'https://member.invalid:6443', proxy-url: '{url}'}}}}]\n\
+                 contexts: [{{name: a, context: {{cluster: c, user: u}}}}]\nusers: [{{name: u, user: {{token: t}}}}]\n"
+            );
+            let path = folder.path().join(scheme);
+            std::fs::write(&path, text).expect("it is written");
+            let asked = async {
+                let (mut stream, _) = proxy.accept().await.expect("somebody comes");
+                let mut first = vec![0; greeting.len()];
+                tokio::io::AsyncReadExt::read_exact(&mut stream, &mut first).await.expect("it says something");
+                first
+            };
+            let (first, answer) = tokio::join!(asked, connect("m", &path, None, SignIn::Any));
+            assert_eq!(first, greeting, "{scheme}");
+            assert!(matches!(answer, Err(Error::Unreachable { .. })), "{scheme}: the proxy hung up");
+        }
+    }
 }

@@ -114,6 +114,8 @@ pub struct Batch {
     store: Option<StoreRecord>,
     adopts: bool,
     kept: BTreeMap<PlacementKey, Kept>,
+    /// What the store said before this batch ended the taking over.
+    took_over: Option<StoreRecord>,
     ahead: BTreeMap<PlacementKey, BTreeMap<ClusterName, u64>>,
     let_in: Option<CommitId>,
 }
@@ -353,7 +355,6 @@ impl Core {
         if self.can_decide() {
             self.begin_store(&mut batch, now);
         }
-        self.write_store(&mut batch);
         self.write_source(&mut batch);
         self.write_hub(&mut batch);
         self.write_overrides(&mut batch);
@@ -366,7 +367,9 @@ impl Core {
             }
             self.decide_placements(&mut batch, now);
             self.has_decided = true;
+            self.end_taking_over(&mut batch);
         }
+        self.write_store(&mut batch);
         let is_idle = batch.ops.is_empty()
             && !batch.refreshed
             && batch.picked.is_empty()

@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use crate::daemon::Daemon;
 use crate::scratch::{CONFIG, Outcome, Scratch, cluster, namespace, placement};
 
 const ONCE: [&str; 4] = ["run", "-c", CONFIG, "--once"];
@@ -130,6 +131,21 @@ fn d11_a_backup_brings_everything_back() {
     change(&scratch, "2");
     once(&scratch).text(0);
     assert_ne!(held(&scratch, "east"), before, "the change is delivered");
+}
+
+#[test]
+fn d11_a_backup_is_made_beside_a_running_daemon() {
+    let scratch = fleet();
+    let backup = scratch.path("backup");
+    let backup = backup.to_str().expect("a path");
+    let daemon = Daemon::start(&scratch);
+    scratch.run(&["store", "backup", backup, "--server", &daemon.address, "-c", CONFIG]).text(0);
+    let refused = scratch.run(&["store", "restore", backup, "--force", "-c", CONFIG]);
+    assert_eq!(refused.code, 2, "a daemon holds the store: {}", refused.err);
+    drop(daemon);
+    lose(&scratch);
+    scratch.run(&["store", "restore", backup, "-c", CONFIG]).text(0);
+    once(&scratch).text(0);
 }
 
 #[test]

@@ -121,14 +121,16 @@ impl Core {
         batch.ops.extend(store.adoption_entry().filter(|_| !is_written).map(Op::Journal));
     }
 
-    /// What members keep of placements that were decided about is taken over.
-    pub(super) fn end_taking_over(&mut self) {
+    /// What members keep of the placements that this batch decides about is taken over with it.
+    pub(super) fn end_taking_over(&mut self, batch: &mut Batch) {
         let is_left = self.world.kept.keys().any(|key| self.placements.contains_key(key));
-        if let Some(store) = self.store.as_mut().filter(|_| self.has_decided && !is_left) {
-            store.takes_over = false;
-            let ahead: BTreeSet<&ClusterName> = self.world.ahead.values().flat_map(BTreeMap::keys).collect();
-            store.unseen.retain(|cluster| !self.answered.contains(cluster) || ahead.contains(cluster));
-        }
+        let is_restored = |store: &&mut StoreRecord| store.adopted.is_some() && !is_left;
+        let Some(store) = self.store.as_mut().filter(is_restored) else { return };
+        let ahead: BTreeSet<&ClusterName> = self.world.ahead.values().flat_map(BTreeMap::keys).collect();
+        let before = store.clone();
+        store.takes_over = false;
+        store.unseen.retain(|cluster| !self.answered.contains(cluster) || ahead.contains(cluster));
+        batch.took_over = (*store != before).then_some(before);
     }
 
     /// Lets a person adopt the store.

@@ -167,11 +167,18 @@ impl Core {
     /// Says what a member holds of placements that nothing is decided about any more, as one does that was restored from a
     /// backup: nobody removes it.
     fn tell_forgotten(&self, cluster: &ClusterName, inventory: &BTreeMap<PlacementKey, Inventory>) {
-        let is_forgotten =
-            |key: &&PlacementKey| !self.placements.contains_key(key) && self.source_look == SourceLook::Seen;
-        for placement in inventory.keys().filter(is_forgotten) {
+        if self.source_look != SourceLook::Seen {
+            return;
+        }
+        for placement in inventory.keys() {
+            let state = self.placements.get(placement);
+            let is_undecided = state.is_some_and(|state| state.record.generation == 0);
+            if is_undecided || state.is_some_and(|state| state.bindings().any(|binding| binding.cluster == *cluster)) {
+                continue;
+            }
+            let why = if state.is_some() { "does not go there any more" } else { "is not in git any more" };
             tracing::warn!(cluster = %cluster, placement = %placement,
-                "holds objects of a placement that is not in git any more; remove them by hand, or bring the placement back");
+                "holds objects of a placement that {why}; remove them by hand, or bring the placement back");
         }
     }
 

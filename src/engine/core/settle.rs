@@ -49,7 +49,6 @@ impl Core {
         for (key, decision) in batch.decided {
             self.act(&key, decision, now);
         }
-        self.end_taking_over();
         if self.retained != self.world.tree.commit {
             self.retain();
         }
@@ -61,6 +60,10 @@ impl Core {
         self.outstanding = false;
         for (key, kept) in batch.kept {
             self.world.kept.entry(key).or_default().join(kept);
+        }
+        if let Some((store, before)) = self.store.as_mut().zip(batch.took_over) {
+            store.takes_over |= before.takes_over;
+            store.unseen.extend(before.unseen);
         }
         for (key, clusters) in batch.ahead {
             self.world.ahead.entry(key).or_default().extend(clusters);
