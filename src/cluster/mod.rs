@@ -116,7 +116,7 @@ impl Error {
                 "; allow `list` and `watch` of it to the account that gitfleet uses there (`gitfleet member bootstrap` prints \
                  the rules)"
             }
-            Self::Unsendable { .. } => "; move it away or mend it",
+            Self::Unsendable { .. } => "; move it away or correct it",
             _ => "; it is tried again by itself",
         }
     }

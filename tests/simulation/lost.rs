@@ -1,7 +1,6 @@
 //! Stores that are lost: nothing begins before a person adopts the new one, and what people decided before stands.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use gitfleet::deliver::inventory::Parent;
@@ -12,7 +11,7 @@ use gitfleet::model::id::{ClusterName, Digest, PlacementKey};
 
 use super::check::Verdict;
 use super::story::{PLACEMENTS_MAX, Story};
-use super::{SEEDS_DEFAULT, faults, number, order, person, simulation};
+use super::{faults, order, person, play_all, simulation};
 
 /// Of the seeds of a run so many are run here: one of this number.
 const SHARE: u64 = 4;
@@ -172,32 +171,11 @@ fn adopt(simulation: &mut Simulation, lost: &mut Lost) {
 /// D11: in every seed nothing begins before the adoption, and pauses and holds stand after it.
 #[test]
 fn d11_a_lost_store_undoes_nothing() {
-    let first = number("GITFLEET_SEED_FIRST").unwrap_or(0);
-    let count = number("GITFLEET_SEEDS").unwrap_or(SEEDS_DEFAULT) / SHARE;
-    let (adopted, paused, held) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
-    let next = AtomicU64::new(first);
-    let failures = std::sync::Mutex::new(Vec::new());
-    let work = || {
-        loop {
-            let seed = next.fetch_add(1, Ordering::Relaxed);
-            if seed >= first + count {
-                return;
-            }
-            match play(seed) {
-                Ok(shown) => {
-                    adopted.fetch_add(u64::from(shown.adopted), Ordering::Relaxed);
-                    paused.fetch_add(shown.paused as u64, Ordering::Relaxed);
-                    held.fetch_add(shown.held as u64, Ordering::Relaxed);
-                }
-                Err(why) => failures.lock().unwrap().push((seed, why)),
-            }
-        }
-    };
-    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    std::thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(work))));
-    let failures = failures.into_inner().unwrap();
-    assert!(failures.is_empty(), "{} of {count} seeds fail: {:?}", failures.len(), &failures[..failures.len().min(5)]);
-    let shown = (adopted.into_inner(), paused.into_inner(), held.into_inner());
+    let (count, shown) = play_all(SHARE, play);
+    let adopted = shown.iter().filter(|shown| shown.adopted).count();
+    let paused: usize = shown.iter().map(|shown| shown.paused).sum();
+    let held: usize = shown.iter().map(|shown| shown.held).sum();
+    let shown = (adopted, paused, held);
     println!("of {count} seeds {} adopted; {} pauses and {} holds stood", shown.0, shown.1, shown.2);
     assert!(shown.0 > 0 && shown.1 > 0 && shown.2 > 0, "the seeds show little: {shown:?}");
 }

@@ -608,6 +608,31 @@ fn number(name: &str) -> Option<u64> {
     env::var(name).ok().map(|text| text.parse().expect("it is a number"))
 }
 
+/// Plays one of so many seeds of a run on all cores; fails where one does. Returns how many were played, and what they showed.
+fn play_all<Shown: Send>(one_of: u64, play: impl Fn(u64) -> Result<Shown, String> + Sync) -> (u64, Vec<Shown>) {
+    let first = number("GITFLEET_SEED_FIRST").unwrap_or(0);
+    let count = number("GITFLEET_SEEDS").unwrap_or(SEEDS_DEFAULT) / one_of;
+    let next = AtomicU64::new(first);
+    let (failures, shown) = (Mutex::new(Vec::new()), Mutex::new(Vec::new()));
+    let work = || {
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= first + count {
+                return;
+            }
+            match play(seed) {
+                Ok(of_seed) => shown.lock().unwrap().push(of_seed),
+                Err(why) => failures.lock().unwrap().push((seed, why)),
+            }
+        }
+    };
+    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    std::thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(work))));
+    let failures = failures.into_inner().unwrap();
+    assert!(failures.is_empty(), "{} of {count} seeds fail: {:?}", failures.len(), &failures[..failures.len().min(5)]);
+    (count, shown.into_inner().unwrap())
+}
+
 /// The promises hold in every seed, and every seed is the same twice.
 #[test]
 fn seeds() {

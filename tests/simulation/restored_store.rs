@@ -1,7 +1,6 @@
 //! D11: stores that are put back to a backup older than what members hold: nobody is sent back, and pauses stay.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use gitfleet::deliver::inventory::Parent;
@@ -17,7 +16,7 @@ use gitfleet::store::records::STORE_KEY;
 use super::check::{Spot, Verdict};
 use super::lost::push;
 use super::story::{PLACEMENTS_MAX, Story};
-use super::{SEEDS_DEFAULT, faults, number, order, person, simulation};
+use super::{faults, order, person, play_all, simulation};
 
 /// Of the seeds of a run so many are run here: one of this number.
 const SHARE: u64 = 4;
@@ -176,31 +175,9 @@ fn save(simulation: &Simulation) -> Result<(String, BTreeMap<Spot, u64>), String
 /// D11: in every seed nobody is sent back by a store that was put back, and what was paused stays so.
 #[test]
 fn d11_an_older_store_sends_nobody_back() {
-    let first = number("GITFLEET_SEED_FIRST").unwrap_or(0);
-    let count = number("GITFLEET_SEEDS").unwrap_or(SEEDS_DEFAULT) / SHARE;
-    let (ahead, paused) = (AtomicU64::new(0), AtomicU64::new(0));
-    let next = AtomicU64::new(first);
-    let failures = std::sync::Mutex::new(Vec::new());
-    let work = || {
-        loop {
-            let seed = next.fetch_add(1, Ordering::Relaxed);
-            if seed >= first + count {
-                return;
-            }
-            match play(seed) {
-                Ok(shown) => {
-                    ahead.fetch_add(u64::from(shown.0 > 0), Ordering::Relaxed);
-                    paused.fetch_add(shown.1 as u64, Ordering::Relaxed);
-                }
-                Err(why) => failures.lock().unwrap().push((seed, why)),
-            }
-        }
-    };
-    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    std::thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(work))));
-    let failures = failures.into_inner().unwrap();
-    assert!(failures.is_empty(), "{} of {count} seeds fail: {:?}", failures.len(), &failures[..failures.len().min(5)]);
-    let shown = (ahead.into_inner(), paused.into_inner());
+    let (count, shown) = play_all(SHARE, play);
+    let ahead = shown.iter().filter(|(ahead, _)| *ahead > 0).count();
+    let shown = (ahead, shown.iter().map(|(_, paused)| paused).sum::<usize>());
     println!("in {} of {count} seeds members were ahead of the store; {} pauses stood", shown.0, shown.1);
     assert!(shown.0 > 0 && shown.1 > 0, "the seeds show little: {shown:?}");
 }
