@@ -1,5 +1,6 @@
 //! Who approves, and how it is known, on a real Gitea: forged texts, approvals without a command, and parts in a change.
 
+use gitfleet::engine::clock;
 use serde_json::json;
 
 use crate::console::{Person, Stage, gitea};
@@ -22,9 +23,13 @@ fn waiting(stage: &Stage, daemon: &Daemon<'_>, pushes: &[&Person]) -> (u64, u64)
     stage.await_comment(daemon, pull, &["To approve,", "/approve canary"]);
     stage.await_held(daemon, &["2", "1", "1"]);
     let comments = gitea().comments(&stage.repo, pull).expect("comments");
-    let asks =
-        comments.iter().find(|comment| comment["body"].as_str().is_some_and(|body| body.contains("To approve,")));
-    (pull, asks.and_then(|comment| comment["id"].as_u64()).expect("it has an id"))
+    let is_asking =
+        |comment: &&serde_json::Value| comment["body"].as_str().is_some_and(|body| body.contains("To approve,"));
+    let asks = comments.iter().find(is_asking).expect("it asks");
+    let written: jiff::Timestamp = asks["updated_at"].as_str().expect("an instant").parse().expect("one");
+    // What was given in the second of its writing counts for nothing: nobody can have read it.
+    daemon.until("somebody can have read the comment", || clock::wall().as_second() > written.as_second());
+    (pull, asks["id"].as_u64().expect("it has an id"))
 }
 
 /// Rolls the first version out, whatever it takes.
