@@ -160,6 +160,9 @@ impl Story {
             11 if about.is_multiple_of(2) => self.backup = self.server.clone(),
             11 => {
                 self.server = self.backup.clone();
+                // What is served is no part of the backup here, and of a kind that is not nothing is there.
+                let kinds = &self.kinds;
+                self.server.objects.retain(|key, _| !kinds[kind_of(key)].unserved);
                 self.connect();
             }
             _ => self.now += jiff::SignedDuration::from_secs(i64::from(about)),

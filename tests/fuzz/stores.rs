@@ -50,13 +50,15 @@ fn said() -> Op {
 
 /// Opens a store and asks it for everything that it can do. Returns the first answer that is an error.
 fn use_all(folder: &Path) -> Result<(), Error> {
-    drop(EmbeddedStore::open_read_only(folder).and_then(|store| store.list("")));
     let store = EmbeddedStore::open(folder)?;
     store.list("")?;
     store.journal(0, usize::MAX)?;
     store.batch(vec![put(7, "new"), said()])?;
     store.batch(vec![put(8, &"x".repeat(20_000))])?;
-    store.get("record/9").map(drop)
+    store.get("record/9")?;
+    drop(store);
+    // Only now: a reader does not check all pages first, and the database reserves whatever a damaged one asks for.
+    EmbeddedStore::open_read_only(folder)?.list("").map(drop)
 }
 
 fuzz_target!(|input: &[u8]| {
