@@ -113,9 +113,11 @@ pub struct Batch {
     obeyed: Option<Box<PlacementState>>,
     store: Option<StoreRecord>,
     adopts: bool,
+    /// What members keep, taken over by the decisions of this batch.
     kept: BTreeMap<PlacementKey, Kept>,
     /// What the store said before this batch ended the taking over.
     took_over: Option<StoreRecord>,
+    /// Clusters whose bindings the decisions of this batch undo, because they hold something newer.
     ahead: BTreeMap<PlacementKey, BTreeMap<ClusterName, u64>>,
     let_in: Option<CommitId>,
 }

@@ -1,4 +1,4 @@
-//! Members that are restored from a backup: objects, inventories and versions are those of a while ago.
+//! Members and stores that are restored from a backup: what they hold is that of a while ago.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
