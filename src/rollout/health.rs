@@ -33,6 +33,8 @@ pub struct Health {
     pub failed: bool,
     /// Whether it reports differences instead of applying.
     pub diff_reported: bool,
+    /// Whether it was seen to be unavailable with what it is to hold: applied or not, every object was tried.
+    pub seen_unavailable: bool,
     /// After which time alone the answer changes.
     pub changes_in: Option<Duration>,
 }
@@ -116,7 +118,9 @@ pub fn health(binding: &Binding, complete: bool, limits: &Limits, now: Timestamp
         failed(conditions, generation, complete, limits.progress_deadline, binding.started_at, now);
     let ready_in = if let Readiness::NotYet(rest) = ready { rest } else { None };
     let diff_reported = find_condition(conditions, "DiffReported").is_some_and(|c| c.observed_generation == generation);
-    Health { ready, failed, diff_reported, changes_in: ready_in.into_iter().chain(fails_in).min() }
+    let is_false = |type_| matches!(current(conditions, type_, generation), Some((_, false)));
+    let seen_unavailable = complete && (is_false("Available") || is_false("Applied"));
+    Health { ready, failed, diff_reported, seen_unavailable, changes_in: ready_in.into_iter().chain(fails_in).min() }
 }
 
 #[cfg(test)]
@@ -297,12 +301,18 @@ mod tests {
             ready: Readiness::NotYet(seconds(50)),
             failed: false,
             diff_reported: false,
+            seen_unavailable: false,
             changes_in: seconds(50),
         };
         assert_eq!(health(&untracked, true, &limits, second(10)), expected);
         let reporting = binding(vec![condition("DiffReported", ConditionStatus::False, "DiffReportInProgress", 0)]);
-        let expected =
-            Health { ready: Readiness::NotYet(None), failed: false, diff_reported: true, changes_in: seconds(590) };
+        let expected = Health {
+            ready: Readiness::NotYet(None),
+            failed: false,
+            diff_reported: true,
+            seen_unavailable: false,
+            changes_in: seconds(590),
+        };
         assert_eq!(health(&reporting, true, &limits, second(10)), expected);
         let view = BindingView::new(&reporting, expected, true, false);
         assert_eq!(

@@ -29,6 +29,8 @@ pub struct BindingView {
     pub failed: bool,
     /// It reports differences instead of applying.
     pub diff_reported: bool,
+    /// It was seen to be unavailable with what it is to hold.
+    pub seen_unavailable: bool,
     /// It was told once to hold something.
     pub told: bool,
     /// It is to hold something other than the current snapshot, overrides and apply strategy.
@@ -50,6 +52,7 @@ impl BindingView {
             ready: health.ready,
             failed: health.failed,
             diff_reported: health.diff_reported,
+            seen_unavailable: health.seen_unavailable,
             told: binding.snapshot.is_some(),
             outdated,
             deferred,
@@ -106,6 +109,7 @@ struct Buckets<'a> {
     remove: Vec<&'a BindingView>,
     update: Vec<&'a BindingView>,
     update_failed: Vec<&'a BindingView>,
+    update_unavailable: Vec<&'a BindingView>,
     bind: Vec<&'a BindingView>,
     ready: i64,
     can_be_ready: i64,
@@ -139,6 +143,7 @@ impl<'a> Buckets<'a> {
         match (view.state, view.outdated, view.failed) {
             (BindingState::Unscheduled, _, _) => self.remove.push(view),
             (_, true, true) => self.update_failed.push(view),
+            (_, true, false) if view.seen_unavailable && !view.is_ready() => self.update_unavailable.push(view),
             (_, true, false) => self.update.push(view),
             (_, false, _) => {}
         }
@@ -150,7 +155,9 @@ impl<'a> Buckets<'a> {
 /// Updates in place and removals stay within `max_unavailable`, new clusters within `max_surge`. Removals come before
 /// updates, and take quota even where the cluster is not ready; one that was never told to hold anything goes at once, and does
 /// not count as a cluster that may become ready. Failed bindings of an older snapshot are updated whatever
-/// the limits say: they are unavailable already, and the newer snapshot may be the fix. While more than `max_failures`
+/// the limits say: they are unavailable already, and the newer snapshot may be the fix. So are those that were seen to be
+/// unavailable with an older snapshot and have not failed yet: their repair never waits for the share of the limit that they
+/// take. While more than `max_failures`
 /// clusters of the current snapshot have failed, no other binding is updated or bound; removals go on.
 ///
 /// Clusters that cannot be reached are passed over: they are no candidates and count neither as ready nor as target, but
@@ -180,6 +187,7 @@ pub fn roll(views: &[BindingView], limits: &Limits) -> Roll {
     remove.append(&mut buckets.empty);
     let surge = if may_start { usize::try_from(max_to_add).unwrap_or(0) } else { 0 };
     let mut update = buckets.update_failed.clone();
+    update.extend(buckets.update_unavailable.iter().filter(|_| may_start));
     update.extend(buckets.update.iter().take(rest));
     let bind =
         buckets.bind.iter().copied().filter(|view| !view.deleting && !leaving.contains(&view.cluster)).take(surge);

@@ -11,7 +11,7 @@ use crate::api::annotations::{MAX_FAILURES, PROGRESS_DEADLINE};
 use crate::api::placement::RollingUpdateConfig;
 use crate::model::records::BindingState;
 
-/// A binding from words: name, state, then any of `ready`, `failed`, `outdated`, `deleting`, `offline`, `diff`, `untold`, `in=SECONDS`
+/// A binding from words: name, state, then any of `ready`, `failed`, `down`, `outdated`, `deleting`, `offline`, `diff`, `untold`, `in=SECONDS`
 /// and `on=CLUSTER`.
 fn view(line: &str) -> BindingView {
     let words: Vec<&str> = line.split(' ').collect();
@@ -29,6 +29,7 @@ fn view(line: &str) -> BindingView {
         ready: if has("ready") { Readiness::Ready } else { Readiness::NotYet(None) },
         failed: has("failed"),
         diff_reported: has("diff"),
+        seen_unavailable: has("down"),
         told: !has("untold"),
         outdated: has("outdated"),
         deferred: has("offline"),
@@ -124,6 +125,18 @@ fn example_25_a_second_change_waits_for_what_is_in_progress() {
     assert_eq!(rolled(&limits, &one_arrived), "update b0; stale b1 b2 b3 b4 b5 b6 b7 b8 b9");
     let failed = with(["b0 Bound failed outdated", "b1 Bound failed outdated", "b2 Bound failed outdated"]);
     assert_eq!(rolled(&limits, &failed), "update b0 b1 b2; stale b3 b4 b5 b6 b7 b8 b9");
+}
+
+#[test]
+fn w2_a_fix_reaches_the_broken_first_and_waits_for_none_of_them() {
+    let ready: Vec<String> = (3..10).map(|n| format!("b{n} Bound ready outdated")).collect();
+    let broken = ["b0 Bound down outdated", "b1 Bound down outdated", "b2 Bound down outdated"];
+    let lines: Vec<&str> = broken.into_iter().chain(ready.iter().map(String::as_str)).collect();
+    assert_eq!(rolled(&limits(10, 3, 3), &lines), "update b0 b1 b2; stale b3 b4 b5 b6 b7 b8 b9");
+    let away = ["a Bound down outdated offline", "b Bound ready"];
+    assert_eq!(rolled(&limits(2, 1, 0), &away), "stale a; deferred a");
+    let halted = ["a Bound down outdated", "b Bound failed"];
+    assert_eq!(rolled(&limits(2, 1, 0), &halted), "stale a", "what failed elsewhere is no repair");
 }
 
 #[test]
@@ -299,8 +312,8 @@ fn limits_are_read() {
 
 fn any_view() -> impl Strategy<Value = BindingView> {
     let state = prop::sample::select(vec![BindingState::Scheduled, BindingState::Bound, BindingState::Unscheduled]);
-    (state, any::<[bool; 5]>(), 0..10_u8).prop_map(|(state, [deleting, ready, failed, outdated, diff], offline)| {
-        BindingView {
+    (state, any::<[bool; 6]>(), 0..10_u8).prop_map(
+        |(state, [deleting, ready, failed, outdated, diff, down], offline)| BindingView {
             name: String::new(),
             cluster: "x".into(),
             state,
@@ -308,12 +321,13 @@ fn any_view() -> impl Strategy<Value = BindingView> {
             ready: if ready && state != BindingState::Scheduled { Readiness::Ready } else { Readiness::NotYet(None) },
             failed: failed && !ready,
             diff_reported: diff,
-            told: ready || failed,
+            seen_unavailable: down && !ready,
+            told: ready || failed || down,
             outdated,
             deferred: offline == 0,
             changes_in: None,
-        }
-    })
+        },
+    )
 }
 
 proptest! {

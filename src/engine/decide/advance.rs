@@ -17,7 +17,13 @@ use crate::rollout::staged::{Seen, Situation, Step, advance, catch_up, owes, rea
 use crate::rollout::{Health, Limits, MaxFailures, Readiness, health};
 
 /// The health of a cluster without a binding.
-const UNTOLD: Health = Health { ready: Readiness::NotYet(None), failed: false, diff_reported: false, changes_in: None };
+const UNTOLD: Health = Health {
+    ready: Readiness::NotYet(None),
+    failed: false,
+    diff_reported: false,
+    seen_unavailable: false,
+    changes_in: None,
+};
 
 impl Pass<'_> {
     /// Takes the run that is under way as far as it goes.

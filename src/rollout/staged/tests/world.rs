@@ -72,7 +72,7 @@ fn stage(text: &str) -> StageRecord {
 
 fn health(ready: bool, failed: bool) -> Health {
     let ready = if ready { Readiness::Ready } else { Readiness::NotYet(None) };
-    Health { ready, failed, diff_reported: false, changes_in: None }
+    Health { ready, failed, diff_reported: false, seen_unavailable: false, changes_in: None }
 }
 
 fn seen(picked: bool) -> Seen {
