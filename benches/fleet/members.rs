@@ -233,6 +233,7 @@ fn carried_out(order: &WorkOrder, now: Timestamp) -> WorkStatus {
         applied: ApplyOutcome::Applied,
         message: String::new(),
         availability: Some(Availability::Available),
+        manifest: None,
         owned: Some(owned(desired)),
         differs_since: None,
         observed_at: None,

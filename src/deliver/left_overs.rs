@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use super::live::LiveObject;
-use super::plan::{MemberView, Progress, Step};
+use super::plan::{MemberView, Step};
+use super::progress::Progress;
 use super::waves::wave;
 use crate::model::id::ObjectKey;
 use crate::model::work::WorkOrder;

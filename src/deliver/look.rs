@@ -6,7 +6,8 @@
 use jiff::{SignedDuration, Timestamp};
 
 use super::live::LiveObject;
-use super::plan::{MemberView, Plan, Progress, State, Step, Verdict, is_ours, retry_delay};
+use super::plan::{MemberView, Plan, State, Step, Verdict, is_ours, retry_delay};
+use super::progress::Progress;
 use crate::api::placement::{ComparisonOption, WhenToTakeOver};
 use crate::model::id::Digest;
 use crate::model::records::{ApplyOutcome, Difference};

@@ -14,4 +14,5 @@ pub mod lists;
 pub mod live;
 pub mod look;
 pub mod plan;
+pub mod progress;
 pub mod waves;

@@ -1,6 +1,5 @@
 //! What to do next on a member for one work: apply by waves, then prune, then record.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
@@ -11,11 +10,12 @@ use super::kept;
 use super::left_overs::{LeftOvers, left_overs};
 use super::lists::Unlisted;
 use super::live::LiveObject;
-use super::look::{self, Look, RECHECK_INTERVAL, Sighting};
+use super::look::{self, RECHECK_INTERVAL, Sighting};
+use super::progress::{Attempt, Progress};
 use super::waves::{definition_pending, wave};
 use crate::api::placement::{ApplyStrategyType, WhenToApply, WhenToTakeOver};
-use crate::model::id::{Digest, ObjectKey};
-use crate::model::records::{ApplyOutcome, Difference};
+use crate::model::id::Digest;
+use crate::model::records::ApplyOutcome;
 use crate::model::work::{Desired, WorkOrder};
 
 /// Put-backs of one object within [`PUT_BACK_WINDOW`] before it counts as contested.
@@ -62,61 +62,10 @@ pub enum Step {
     DeleteParent,
 }
 
-/// What became of the last try to apply an object.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Attempt {
-    /// The manifest that was tried.
-    pub manifest: Digest,
-    /// What came of it.
-    pub outcome: ApplyOutcome,
-    /// Why, for people.
-    pub message: String,
-    /// Digest of the fields we own in the API server's answer.
-    pub owned: Option<Digest>,
-    /// When.
-    pub at: Timestamp,
-    /// Failures in a row.
-    pub failures: u32,
-    /// Put-backs within the window.
-    pub put_backs: Vec<Timestamp>,
-    /// What a comparison found.
-    pub differences: Vec<Difference>,
-}
-
-/// What was tried so far for one work.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Progress {
-    /// Tries by object.
-    pub attempts: BTreeMap<Arc<ObjectKey>, Box<Attempt>>,
-    /// Objects whose deletion was accepted, by uid.
-    pub deleted: BTreeSet<String>,
-    /// Digests of owned fields from before a restart: what the member's fields were when the work was complete.
-    pub baselines: BTreeMap<Arc<ObjectKey>, Digest>,
-    /// The last looks at objects of ours that are left as they are.
-    pub looks: BTreeMap<Arc<ObjectKey>, Look>,
-}
-
-impl Progress {
-    /// Returns the last try of a manifest; one of another content of the object is none.
-    pub fn attempt(&self, desired: &Desired) -> Option<&Attempt> {
-        self.attempts.get(&desired.key).map(AsRef::as_ref).filter(|attempt| attempt.manifest == desired.digest)
-    }
-
-    /// Returns the last look at an object since it was last applied; one that compared with another manifest is none.
-    pub fn look(&self, desired: &Desired) -> Option<&Look> {
-        self.looks.get(&desired.key).filter(|look| look.manifest == desired.digest)
-    }
-
-    /// Forgets what a new generation of the order must try again: refusals, every comparison where it only compares, and
-    /// what it does not hold (brought back later, it is applied and not put back). What was applied stays known, or drift
-    /// could not be told from a change.
-    pub fn begin_anew(&mut self, order: &WorkOrder) {
-        let compares = order.strategy.type_ == ApplyStrategyType::ReportDiff;
-        let held: BTreeSet<&ObjectKey> = order.manifests.iter().map(|desired| desired.key.as_ref()).collect();
-        self.attempts.retain(|key, attempt| {
-            !compares && attempt.outcome == ApplyOutcome::Applied && held.contains(key.as_ref())
-        });
-        self.looks.clear();
+impl Step {
+    /// Tells whether the step changes an object on the member, rather than look at one.
+    pub fn writes(&self) -> bool {
+        !matches!(self, Self::Compare { .. } | Self::ShowDrift { .. })
     }
 }
 
@@ -178,7 +127,7 @@ pub enum State {
     },
     /// Must wait for another object: its definition is not established, or its predecessor is terminating.
     Wait,
-    /// Refused, to be tried again at this time.
+    /// Refused, to be tried again at this time. Until that says otherwise it is refused.
     Retry(Timestamp),
     /// Somebody changed it and it is left alone then, unless a look shows that nothing differs.
     Look,
@@ -235,7 +184,7 @@ fn delivery(order: &WorkOrder, view: &MemberView<'_>, progress: &Progress, now: 
 struct Due {
     /// The applies and looks of the first wave that has any.
     steps: Vec<Step>,
-    /// Looks at what was told before.
+    /// Looks at what was told before, and what was refused and is tried again: it is so until they say otherwise.
     rechecks: Vec<Step>,
     /// Some manifest waits for another object.
     waits: bool,
@@ -261,7 +210,7 @@ impl Due {
 fn due(order: &WorkOrder, view: &MemberView<'_>, progress: &Progress, now: Timestamp) -> Due {
     let probe = order.strategy.when_to_take_over != WhenToTakeOver::Always;
     let mut due = Due::default();
-    let mut current = None;
+    let (mut current, mut retried) = (None, None);
     let mut waves: Vec<(u16, usize)> =
         order.manifests.iter().enumerate().map(|(n, d)| (wave(&d.id.group, &d.id.kind), n)).collect();
     waves.sort_unstable();
@@ -278,7 +227,14 @@ fn due(order: &WorkOrder, view: &MemberView<'_>, progress: &Progress, now: Times
                 due.steps.push(Step::Apply { position, put_back, probe });
             }
             State::Wait => due.waits = true,
-            State::Retry(at) => due.retry_at = Some(due.retry_at.map_or(at, |known| known.min(at))),
+            State::Retry(at) => {
+                due.retry_at = Some(due.retry_at.map_or(at, |known| known.min(at)));
+                let probe = probe && !is_ours(desired, view);
+                // What it needs of an earlier wave may be refused, too.
+                if at <= now && *retried.get_or_insert(wave) == wave {
+                    due.rechecks.push(Step::Apply { position, put_back: false, probe });
+                }
+            }
             State::Look => due.steps.extend(look::show_drift(position, desired, view)),
             State::Refused(outcome) => {
                 due.refused = true;
@@ -345,11 +301,7 @@ pub fn verdict(
                 let look_again = Some(attempt.at + RECHECK_INTERVAL);
                 return Verdict { look_again, ..say(State::Refused(attempt.outcome), attempt.message.clone()) };
             }
-            _ => {
-                let due = attempt.at + retry_delay(attempt.failures);
-                let state = if due <= now { State::Apply { put_back: false } } else { State::Retry(due) };
-                return say(state, attempt.message.clone());
-            }
+            _ => return say(State::Retry(attempt.at + retry_delay(attempt.failures)), attempt.message.clone()),
         }
     }
     let Some(live) = live else {
@@ -359,7 +311,7 @@ pub fn verdict(
         if definition_pending(order, desired, view) {
             return say(State::Wait, "its CustomResourceDefinition is not established yet".to_owned());
         }
-        return missing(attempt, now);
+        return missing(attempt, progress.baseline(desired), now);
     };
     if live.terminating {
         return say(State::Wait, "it is being deleted; it is applied again when it is gone".to_owned());
@@ -367,8 +319,7 @@ pub fn verdict(
     if *live.applyset != *view.ours || live.manifest.as_ref() != Some(&desired.digest) {
         return say(State::Apply { put_back: false }, String::new());
     }
-    let baseline = attempt.and_then(|a| a.owned.as_ref()).or_else(|| progress.baselines.get(&desired.key));
-    if baseline.is_none_or(|baseline| *baseline == live.owned) {
+    if progress.baseline(desired).is_none_or(|baseline| *baseline == live.owned) {
         return say(State::Done, String::new());
     }
     if order.strategy.when_to_apply == WhenToApply::IfNotDrifted {
@@ -377,9 +328,9 @@ pub fn verdict(
     put_back(attempt, now)
 }
 
-/// Decides about an object that is not there: one we applied before was taken away and is put back.
-fn missing(attempt: Option<&Attempt>, now: Timestamp) -> Verdict {
-    if attempt.is_some_and(|a| a.outcome == ApplyOutcome::Applied) {
+/// Decides about an object that is not there: one we applied before, in an earlier life too, was taken away and is put back.
+fn missing(attempt: Option<&Attempt>, baseline: Option<&Digest>, now: Timestamp) -> Verdict {
+    if baseline.is_some() || attempt.is_some_and(|a| a.outcome == ApplyOutcome::Applied) {
         return put_back(attempt, now);
     }
     Verdict::new(State::Apply { put_back: false }, "")

@@ -1,3 +1,4 @@
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use proptest::prelude::*;
@@ -6,8 +7,9 @@ use serde_json::json;
 use super::*;
 use crate::api::placement::ApplyStrategy;
 use crate::deliver::inventory::labelled;
-use crate::deliver::look::Found;
-use crate::model::id::{ClusterName, CommitId, ObjectId, PlacementKey};
+use crate::deliver::look::{Found, Look};
+use crate::deliver::progress::Baseline;
+use crate::model::id::{ClusterName, CommitId, ObjectId, ObjectKey, PlacementKey};
 use crate::model::records::Availability;
 
 /// What is looked at again.
@@ -149,7 +151,7 @@ impl Member {
             Step::Compare { position } => {
                 let desired = &order.manifests[position];
                 self.log.push(format!("compare {}", desired.id));
-                self.attempted(desired, ApplyOutcome::NoDiffFound, None, Vec::new());
+                self.attempted(desired, ApplyOutcome::NoDiffFound, Vec::new());
             }
         }
     }
@@ -162,18 +164,18 @@ impl Member {
         assert!(covered, "the inventory covers {} before it is applied", desired.id);
         if probe && self.foreign.contains(&desired.key) {
             self.log.push(format!("probe {}", desired.id));
-            return self.attempted(desired, ApplyOutcome::NotTakenOver, None, Vec::new());
+            return self.attempted(desired, ApplyOutcome::NotTakenOver, Vec::new());
         }
         let refused = self.refuse.contains(&desired.key);
         self.log.push(format!("{} {}", if put_back { "put back" } else { "apply" }, desired.id));
-        let mut owned = None;
         if !refused {
             self.uid += 1;
             let mut object = labelled(&desired.object, &order.placement, &desired.digest).expect("it can be labelled");
             object["metadata"]["uid"] = json!(format!("u{}", self.uid));
             object["status"] = json!({"conditions": [{"type": "Established", "status": "True"}, {"type": "NamesAccepted", "status": "True"}]});
             let live = LiveObject::read(&object).expect("an object");
-            owned = Some(live.owned.clone());
+            let baseline = Baseline { manifest: desired.digest.clone(), owned: live.owned.clone() };
+            self.progress.baselines.insert(desired.key.clone(), baseline);
             self.live.insert(desired.key.clone(), live);
         }
         let before = self.progress.attempts.get(&desired.key).cloned();
@@ -183,21 +185,14 @@ impl Member {
         }
         self.progress.looks.remove(&desired.key);
         let outcome = if refused { ApplyOutcome::ManifestApplyFailed } else { ApplyOutcome::Applied };
-        self.attempted(desired, outcome, owned, put_backs);
+        self.attempted(desired, outcome, put_backs);
     }
 
-    fn attempted(
-        &mut self,
-        desired: &Desired,
-        outcome: ApplyOutcome,
-        owned: Option<Digest>,
-        put_backs: Vec<Timestamp>,
-    ) {
+    fn attempted(&mut self, desired: &Desired, outcome: ApplyOutcome, put_backs: Vec<Timestamp>) {
         let attempt = Attempt {
             manifest: desired.digest.clone(),
             outcome,
             message: String::new(),
-            owned,
             at: self.now(),
             failures: u32::from(outcome == ApplyOutcome::ManifestApplyFailed),
             put_backs,
@@ -354,13 +349,30 @@ fn drift_from_before_a_restart_is_seen_by_its_baseline() {
     let order = order("p", web());
     member.settle(&order);
     member.log.clear();
-    let attempts = std::mem::take(&mut member.progress.attempts);
-    member.progress.baselines = attempts.into_iter().filter_map(|(k, a)| Some((k, a.owned?))).collect();
+    member.progress.attempts.clear();
     member.settle(&order);
     assert_eq!(member.log, [""; 0], "a restart alone writes nothing");
     member.drift(&order.manifests[1].key);
     member.settle(&order);
     assert_eq!(member.log, ["put back ConfigMap n/settings"]);
+    member.log.clear();
+    member.progress.attempts.clear();
+    member.live.remove(&order.manifests[1].key);
+    member.settle(&order);
+    assert_eq!(member.log, ["put back ConfigMap n/settings"], "it is gone");
+}
+
+#[test]
+fn what_is_tried_again_is_refused_until_an_answer_says_otherwise() {
+    let mut member = Member::default();
+    let order = order("p", web());
+    member.refuse.insert(ObjectKey::clone(&order.manifests[1].key));
+    let refused = member.settle(&order);
+    assert!(refused.complete, "{refused:?}");
+    member.later = refused.wake_at.expect("it is tried again").duration_since(now());
+    let again = member.plan(&order, &wanted(&[&order]));
+    assert!(matches!(again.steps[..], [Step::Apply { position: 1, put_back: false, .. }]), "{again:?}");
+    assert!(again.complete && again.rechecks, "{again:?}");
 }
 
 #[test]

@@ -227,6 +227,7 @@ impl Core {
             approvers,
             floor: configuration.floor(),
             overrides,
+            heard: books.placements.iter().map(|(key, state)| (key.clone(), fleet::unheard(state))).collect(),
             ..World::default()
         };
         let exports = Arc::new(books.exports);

@@ -37,7 +37,7 @@ use crate::model::runs::RunRecord;
 use crate::model::work::WorkOrder;
 use crate::report::binding::{binding_conditions, settled_work};
 use crate::report::rollup::placement_conditions;
-use crate::rollout::{BindingView, Limits, health, roll};
+use crate::rollout::{BindingView, Health, Heard, Limits, health, roll};
 use crate::schedule::target;
 use crate::snapshot::Candidates;
 
@@ -296,7 +296,8 @@ impl Pass<'_> {
         let (mut works, mut records) = (Along::new(&self.state.works), Along::new(&self.world.records));
         let view = |binding: &Binding| {
             let work = works.get(&binding.cluster).map(AsRef::as_ref);
-            let health = health(binding, settled_work(binding, work).is_some(), &limits, self.now);
+            let heard = self.world.heard(&binding.placement, &binding.cluster);
+            let health = judge(binding, work, heard, &limits, self.now);
             let answers = records.get(&binding.cluster).is_some_and(ClusterRecord::answers);
             BindingView::new(binding, health, !self.is_at(binding, goal), !answers)
         };
@@ -409,7 +410,8 @@ impl Pass<'_> {
         let has_failed = |binding: &&Binding| {
             let work = self.state.works.get(&binding.cluster).map(AsRef::as_ref);
             let is_told = binding.state == BindingState::Bound && !binding.deleting;
-            is_told && health(binding, settled_work(binding, work).is_some(), &limits, self.now).failed
+            let heard = self.world.heard(&binding.placement, &binding.cluster);
+            is_told && judge(binding, work, heard, &limits, self.now).failed
         };
         self.state.bindings().filter(has_failed).map(|binding| binding.name.clone()).collect()
     }
@@ -425,6 +427,17 @@ impl Pass<'_> {
         let before = std::mem::replace(&mut self.state.record.conditions, conditions);
         self.note_progress(&before);
     }
+}
+
+/// Judges a binding by what its cluster said last, and since when it is heard.
+pub(super) fn judge(
+    binding: &Binding,
+    work: Option<&WorkStatus>,
+    heard: Option<Heard>,
+    limits: &Limits,
+    now: Timestamp,
+) -> Health {
+    health(binding, settled_work(binding, work).is_some(), heard, limits, now)
 }
 
 /// Tells whether a placement writes nothing to its clusters.

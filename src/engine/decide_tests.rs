@@ -104,6 +104,7 @@ impl Simulation {
             applied: ApplyOutcome::Applied,
             message: String::new(),
             availability: Some(availability),
+            manifest: None,
             owned: None,
             differences: Vec::new(),
             differs_since: None,

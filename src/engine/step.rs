@@ -11,7 +11,8 @@ use crate::cluster::{ApplyOptions, Deletion, Error, Target};
 use crate::deliver::inventory::{NAMESPACE, PART_OF_LABEL, Parent, applyset_id, labelled, parent_name, stored};
 use crate::deliver::live::LiveObject;
 use crate::deliver::look::{Found, Sighting};
-use crate::deliver::plan::{Attempt, Step};
+use crate::deliver::plan::Step;
+use crate::deliver::progress::Attempt;
 use crate::model::diff::{differences, missing_object};
 use crate::model::id::{Digest, ObjectId, ObjectKey};
 use crate::model::records::{ApplyOutcome, Difference};
@@ -338,7 +339,6 @@ pub fn tried(
             manifest: desired.digest.clone(),
             outcome: answer.outcome,
             message: answer.message,
-            owned: answer.live.as_ref().map(|live| live.owned.clone()),
             at: now,
             failures: if failed { same.map_or(0, |b| b.failures) + 1 } else { 0 },
             put_backs,

@@ -25,6 +25,7 @@ use crate::model::runs::{ApprovalRules, RunRecord, Runs};
 use crate::model::tree::{Placement, Tree};
 use crate::model::work::{Desired, SourceName, WorkOrder};
 use crate::report::placement::PlacementView;
+use crate::rollout::Heard;
 use crate::schedule::Fleet;
 use crate::schedule::eligibility::SILENCE_MAX;
 use crate::snapshot;
@@ -51,6 +52,9 @@ pub struct World {
     /// Clusters that hold a newer snapshot than the store says they were told, because it is that of an older backup; by the
     /// snapshot's index.
     pub ahead: BTreeMap<PlacementKey, BTreeMap<ClusterName, u64>>,
+    /// What is heard of placements from clusters whose last report was from an earlier life, or from before they ceased to
+    /// answer.
+    pub heard: BTreeMap<PlacementKey, BTreeMap<ClusterName, Heard>>,
     /// OCM Placements, and what they decided.
     pub ocm: Ocm,
     /// Evictions and disruption budgets of the accepted commit.
@@ -73,6 +77,11 @@ impl World {
     /// Tells whether a cluster answers and may be written to.
     pub fn is_online(&self, cluster: &ClusterName) -> bool {
         self.records.get(cluster).is_some_and(ClusterRecord::answers)
+    }
+
+    /// Returns whether a cluster has reported about a placement again; `None` where it was heard all the time.
+    pub fn heard(&self, placement: &PlacementKey, cluster: &ClusterName) -> Option<Heard> {
+        self.heard.get(placement)?.get(cluster).copied()
     }
 }
 

@@ -42,6 +42,7 @@ pub fn manifest(name: &str, applied: ApplyOutcome, availability: Option<Availabi
         applied,
         message: String::new(),
         availability,
+        manifest: None,
         owned: None,
         differences: vec![],
         differs_since: None,

@@ -24,6 +24,15 @@ pub enum Readiness {
     NotYet(Option<Duration>),
 }
 
+/// Whether a cluster has reported again, after the daemon was started or the cluster ceased to answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Heard {
+    /// Its last report is from before.
+    NotYet,
+    /// It has, the first time at this instant.
+    Since(Timestamp),
+}
+
 /// A binding's conditions, judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Health {
@@ -111,11 +120,18 @@ pub fn failed(
 
 /// Judges a binding: [`readiness`], [`failed`] and the earlier of their instants. `complete` is whether the work's status
 /// speaks of the binding's generation and carried out every step.
-pub fn health(binding: &Binding, complete: bool, limits: &Limits, now: Timestamp) -> Health {
+///
+/// What nobody could hear of the cluster is no failure: a life of the daemon that begins after the deadline counts from the
+/// cluster's first report, and so does one that ceased to answer meanwhile.
+pub fn health(binding: &Binding, complete: bool, heard: Option<Heard>, limits: &Limits, now: Timestamp) -> Health {
     let (conditions, generation) = (&binding.conditions, binding.generation);
     let ready = readiness(conditions, generation, limits.unavailable_period, now);
-    let (failed, fails_in) =
-        failed(conditions, generation, complete, limits.progress_deadline, binding.started_at, now);
+    let started_at = match heard {
+        None => binding.started_at,
+        Some(Heard::NotYet) => None,
+        Some(Heard::Since(heard_at)) => binding.started_at.map(|at| at.max(heard_at)),
+    };
+    let (failed, fails_in) = failed(conditions, generation, complete, limits.progress_deadline, started_at, now);
     let ready_in = if let Readiness::NotYet(rest) = ready { rest } else { None };
     let diff_reported = find_condition(conditions, "DiffReported").is_some_and(|c| c.observed_generation == generation);
     let is_false = |type_| matches!(current(conditions, type_, generation), Some((_, false)));
@@ -163,6 +179,38 @@ mod tests {
         }
         // A clock that went back waits the whole period, not longer.
         assert_eq!(readiness(&conditions, 1, period, second(-5)), Readiness::NotYet(Some(period)));
+    }
+
+    fn limits() -> Limits {
+        Limits::resolve(None, &BTreeMap::new(), 1).unwrap()
+    }
+
+    /// A binding that was started at second 0.
+    fn binding(conditions: Vec<Condition>) -> Binding {
+        let mut binding: Binding = serde_json::from_value(json!({
+            "name": "b", "placement": "p", "cluster": "c", "state": "Bound", "policyIndex": 0, "generation": 1,
+            "decision": {"clusterName": "c", "selected": true, "reason": ""}, "startedAt": "1970-01-01T00:00:00Z",
+        }))
+        .unwrap();
+        binding.conditions = conditions;
+        binding
+    }
+
+    #[test]
+    fn the_deadline_counts_from_the_first_report() {
+        let limits = limits();
+        let told = binding(vec![]);
+        let rows = [
+            ("it was heard all the time", None, 600, true),
+            ("it was heard before it was told", Some(Heard::Since(second(-100))), 600, true),
+            ("the daemon was down until after the deadline", Some(Heard::NotYet), 700, false),
+            ("it has reported since", Some(Heard::Since(second(700))), 701, false),
+            ("it had as long again", Some(Heard::Since(second(700))), 1300, true),
+        ];
+        for (name, heard, now, failed) in rows {
+            let judged = health(&told, false, heard, &limits, second(now));
+            assert_eq!(judged.failed, failed, "{name}");
+        }
     }
 
     #[test]
@@ -284,16 +332,7 @@ mod tests {
 
     #[test]
     fn health_is_readiness_and_failure_with_the_earlier_instant() {
-        let limits = Limits::resolve(None, &BTreeMap::new(), 1).unwrap();
-        let binding = |conditions: Vec<Condition>| -> Binding {
-            let mut binding: Binding = serde_json::from_value(json!({
-                "name": "b", "placement": "p", "cluster": "c", "state": "Bound", "policyIndex": 0, "generation": 1,
-                "decision": {"clusterName": "c", "selected": true, "reason": ""}, "startedAt": "1970-01-01T00:00:00Z",
-            }))
-            .unwrap();
-            binding.conditions = conditions;
-            binding
-        };
+        let limits = limits();
         let untracked =
             binding(vec![condition("Available", ConditionStatus::True, "NotAllWorkAreAvailabilityTrackable", 0)]);
         let seconds = |s| Some(Duration::from_secs(s));
@@ -304,7 +343,7 @@ mod tests {
             seen_unavailable: false,
             changes_in: seconds(50),
         };
-        assert_eq!(health(&untracked, true, &limits, second(10)), expected);
+        assert_eq!(health(&untracked, true, None, &limits, second(10)), expected);
         let reporting = binding(vec![condition("DiffReported", ConditionStatus::False, "DiffReportInProgress", 0)]);
         let expected = Health {
             ready: Readiness::NotYet(None),
@@ -313,7 +352,7 @@ mod tests {
             seen_unavailable: false,
             changes_in: seconds(590),
         };
-        assert_eq!(health(&reporting, true, &limits, second(10)), expected);
+        assert_eq!(health(&reporting, true, None, &limits, second(10)), expected);
         let view = BindingView::new(&reporting, expected, true, false);
         assert_eq!(
             (view.name.as_str(), view.diff_reported, view.outdated, view.changes_in),

@@ -13,6 +13,6 @@ pub mod staged;
 #[cfg(test)]
 mod tests;
 
-pub use health::{Health, Readiness, failed, health, readiness};
+pub use health::{Health, Heard, Readiness, failed, health, readiness};
 pub use limits::{Error, Limits, MaxFailures};
 pub use rolling::{BindingView, Roll, roll};

@@ -319,6 +319,7 @@ mod tests {
                 applied: ApplyOutcome::Applied,
                 message: String::new(),
                 availability: None,
+                manifest: None,
                 owned: None,
                 differences: vec![],
                 differs_since: None,

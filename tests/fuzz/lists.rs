@@ -17,7 +17,8 @@ use gitfleet::cluster::WatchedKind;
 use gitfleet::deliver::inventory::{Parent, applyset_id};
 use gitfleet::deliver::live::LiveObject;
 use gitfleet::deliver::look::Found;
-use gitfleet::deliver::plan::{Attempt, Step};
+use gitfleet::deliver::plan::Step;
+use gitfleet::deliver::progress::Attempt;
 use gitfleet::engine::member::{Command, Event, Mind, Task};
 use gitfleet::engine::step::StepResult;
 use gitfleet::model::id::{Digest, ObjectId, ObjectKey, PlacementKey};
@@ -374,7 +375,6 @@ impl Story {
             manifest: desired.digest.clone(),
             outcome: if is_refused { ApplyOutcome::ManifestApplyFailed } else { ApplyOutcome::Applied },
             message: String::new(),
-            owned: live.as_ref().map(|live| live.owned.clone()),
             at: self.now,
             failures: u32::from(is_refused),
             put_backs: Vec::new(),

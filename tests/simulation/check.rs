@@ -49,6 +49,7 @@ struct Condition {
     #[serde(rename = "type")]
     type_: String,
     status: ConditionStatus,
+    reason: String,
     #[serde(default)]
     observed_generation: i64,
 }
@@ -289,7 +290,7 @@ impl Checker {
             }
             Fact::Deleted { order, object, holder } => self.deleted(order, object, holder.as_ref()),
             Fact::Inventory { order, holds } => {
-                if holds.is_some() && self.unavailable.get(&spot(order)).is_none_or(BTreeSet::is_empty) {
+                if *holds == Some(order.snapshot) && self.unavailable.get(&spot(order)).is_none_or(BTreeSet::is_empty) {
                     self.was_complete.insert(spot(order));
                 }
                 Ok(())
@@ -493,7 +494,9 @@ impl Checker {
         // What was seen to be down when it was moved, and came back unseen, is not down by our doing.
         let was_down = before.is_some_and(|b| {
             let is_down = |c: &Condition| c.status == ConditionStatus::False && c.observed_generation == b.generation;
-            b.conditions.iter().any(|c| c.type_ == "Available" && is_down(c))
+            // One that refused objects does not hold its snapshot, whatever of it is available.
+            let refused = |c: &Condition| c.type_ == "Applied" && c.reason == "NotAllWorkHaveBeenApplied";
+            b.conditions.iter().any(|c| (c.type_ == "Available" || refused(c)) && is_down(c))
         });
         if is_new && was_down {
             self.was_complete.remove(&(binding.placement.clone(), binding.cluster.clone()));
@@ -648,10 +651,11 @@ impl Checker {
             runs.flat_map(|run| run.stages.iter().map(|stage| (run.sequence, stage))).collect();
         stages.sort_by_key(|(sequence, _)| std::cmp::Reverse(*sequence));
         let is_in = |stage: &StageRecord, cluster: &ClusterName| stage.clusters.iter().any(|c| c.name == *cluster);
-        // The newest run that told the cluster to move says whether it failed.
+        // The run that told the cluster to move last says whether it failed; it need not be the newest.
         let failed = |cluster: &ClusterName| {
-            let mut all = stages.iter().flat_map(|(_, stage)| &stage.clusters);
-            let of = all.find(|c| c.name == *cluster && c.phase != ClusterPhase::Pending);
+            let all = stages.iter().rev().flat_map(|(_, stage)| &stage.clusters);
+            let of =
+                all.filter(|c| c.name == *cluster && c.phase != ClusterPhase::Pending).max_by_key(|c| c.started_at);
             of.is_some_and(|c| c.phase == ClusterPhase::Failed)
         };
         let stage = stages.iter().map(|(_, stage)| *stage).find(|stage| is_in(stage, &spot.1));

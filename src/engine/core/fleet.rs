@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use super::super::member::{Command, Event};
 use super::super::ocm::dated_taints;
-use super::super::world::{cluster, clusters, mark_leavers, members, ocm_facts, silence_ends};
+use super::super::world::{PlacementState, cluster, clusters, mark_leavers, members, ocm_facts, silence_ends};
 use super::{Batch, Core, Effect, Sent, SourceLook, write_down};
 use crate::api::annotations::SUSPENDED;
 use crate::api::cluster::MemberCluster;
@@ -18,6 +18,7 @@ use crate::model::id::{ClusterName, PlacementKey};
 use crate::model::records::{ClusterRecord, Inventory, MemberKind, WorkStatus};
 use crate::model::tree::Tree;
 use crate::model::work::WorkOrder;
+use crate::rollout::Heard;
 use crate::store::records;
 
 /// Why a cluster has left that git still names.
@@ -94,6 +95,7 @@ impl Core {
 
     fn stop_member(&mut self, name: &ClusterName) {
         self.unseen.remove(name);
+        self.await_reports(name);
         self.sent.values_mut().for_each(|sent| drop(sent.remove(name)));
         if self.members.remove(name).is_some() {
             self.effects.push(Effect::StopMember(name.clone()));
@@ -128,6 +130,7 @@ impl Core {
                     return;
                 }
                 self.unseen.remove(&cluster);
+                self.await_reports(&cluster);
                 self.stand(&cluster, false, Some(reason), None, now);
             }
             // A member that was stopped, or has nothing to do with the placement any more, may still have had its say.
@@ -136,14 +139,26 @@ impl Core {
                 let Some(sent) = sent else { return };
                 let is_end = status.complete || status.failure.is_some();
                 sent.is_tried |= is_end && status.generation == sent.order.generation;
+                let heard = self.world.heard.get_mut(&placement).and_then(|heard| heard.get_mut(&cluster));
+                if let Some(heard) = heard.filter(|heard| **heard == Heard::NotYet) {
+                    *heard = Heard::Since(now);
+                }
                 self.reports.entry(placement.clone()).or_default().insert(cluster, status);
                 self.agenda.placements.insert(placement);
             }
             Event::Restarted { cluster } => {
+                self.await_reports(&cluster);
                 self.sent.values_mut().for_each(|sent| drop(sent.remove(&cluster)));
                 self.agenda.concerns_holders(&cluster);
             }
             Event::Facts { cluster, facts } => self.note_facts(&cluster, &facts),
+        }
+    }
+
+    /// What a cluster reported before is of before: how it is now is known when it reports again.
+    fn await_reports(&mut self, cluster: &ClusterName) {
+        for (key, _) in self.sent.iter().filter(|(_, sent)| sent.contains_key(cluster)) {
+            self.world.heard.entry(key.clone()).or_default().insert(cluster.clone(), Heard::NotYet);
         }
     }
 
@@ -295,6 +310,11 @@ impl Core {
         let work = newer.or_else(|| works.get(&order.cluster));
         work.cloned()
     }
+}
+
+/// Returns what is heard of a placement when a life begins: nothing yet.
+pub(super) fn unheard(state: &PlacementState) -> BTreeMap<ClusterName, Heard> {
+    state.bindings().map(|binding| (binding.cluster.clone(), Heard::NotYet)).collect()
 }
 
 /// Takes down whether a cluster answers. Returns whether that is new; it is so since `now` then.

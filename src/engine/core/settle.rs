@@ -105,6 +105,7 @@ impl Core {
             tracing::info!(placement = %key, "removed everywhere");
             self.agenda.forget(key);
             self.sent.remove(key);
+            self.world.heard.remove(key);
             self.settled.remove(key);
             // A commit may have brought it back while its end was being written down.
             if let Some(placement) = self.world.tree.placements.get(key) {

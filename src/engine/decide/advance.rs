@@ -5,16 +5,15 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::Pass;
+use super::{Pass, judge};
 use crate::api::condition::ConditionStatus;
 use crate::model::along::Along;
 use crate::model::id::ClusterName;
 use crate::model::overrides::PickedOverrides;
 use crate::model::records::{Binding, BindingState, ClusterRecord};
 use crate::model::runs::{ClusterPhase, RunCluster, RunPhase, RunRecord};
-use crate::report::binding::settled_work;
 use crate::rollout::staged::{Seen, Situation, Step, advance, catch_up, owes, reached};
-use crate::rollout::{Health, Limits, MaxFailures, Readiness, health};
+use crate::rollout::{Health, Limits, MaxFailures, Readiness};
 
 /// The health of a cluster without a binding.
 const UNTOLD: Health = Health {
@@ -171,7 +170,8 @@ impl Pass<'_> {
             let binding = speaking.or(of.first());
             let work = works.get(&cluster.name).map(AsRef::as_ref);
             let answers = records.get(&cluster.name).is_some_and(ClusterRecord::answers);
-            let health = binding.map(|b| health(b, settled_work(b, work).is_some(), limits, self.now));
+            let heard = self.world.heard(&run.placement, &cluster.name);
+            let health = binding.map(|b| judge(b, work, heard, limits, self.now));
             let health = health.unwrap_or(UNTOLD);
             let is_bound = speaking.is_some_and(|b| b.state == BindingState::Bound && b.snapshot.is_some());
             let is_ready = health.ready == Readiness::Ready;
@@ -209,7 +209,7 @@ impl Pass<'_> {
         let limits = Limits { unavailable_period: Duration::ZERO, ..limits };
         let is_right = |b: &Binding| {
             let work = self.state.works.get(&b.cluster).map(AsRef::as_ref);
-            let ready = health(b, settled_work(b, work).is_some(), &limits, self.now).ready == Readiness::Ready;
+            let ready = judge(b, work, None, &limits, self.now).ready == Readiness::Ready;
             b.state == BindingState::Bound && b.snapshot == Some(index) && ready
         };
         if picked().all(is_right) && self.state.record.last_succeeded != Some(index) {

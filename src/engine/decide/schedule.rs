@@ -7,14 +7,12 @@ use serde_json::json;
 
 use super::super::ocm::{key_named, key_of, reason};
 use super::super::world::{PlacementState, World};
-use super::Pass;
+use super::{Pass, judge};
 use crate::api::annotations::OCM_PLACEMENT;
 use crate::api::condition::ConditionStatus;
 use crate::model::id::ClusterName;
 use crate::model::ocm::OcmPlacementRecord;
 use crate::model::records::{Binding, PlacementRecord, PolicySnapshot};
-use crate::report::binding::settled_work;
-use crate::rollout::health;
 use crate::schedule::{Action, BadValues, BindingChange, Request, schedule, schedule_decided};
 use crate::snapshot::{Next, next_snapshot, policy_hash, scheduled_policy};
 
@@ -153,7 +151,8 @@ impl Pass<'_> {
         let PlacementState { record, bindings, works, .. } = &mut self.state;
         let failed = |binding: &Binding| {
             let work = works.get(&binding.cluster).map(AsRef::as_ref);
-            health(binding, settled_work(binding, work).is_some(), &limits, self.now).failed
+            let heard = self.world.heard(&binding.placement, &binding.cluster);
+            judge(binding, work, heard, &limits, self.now).failed
         };
         let before: BTreeSet<String> = record.evictions.keys().cloned().collect();
         let removed = self.world.disruptions.judge(record, bindings, failed, self.now);

@@ -341,6 +341,7 @@ fn carried_out(order: &WorkOrder, manner: Manner, now: Timestamp) -> WorkStatus 
             Manner::Slow => Some(Availability::ManifestNotAvailableYet),
             Manner::Refuses => None,
         },
+        manifest: None,
         owned: None,
         differences: Vec::new(),
         differs_since: None,

@@ -8,39 +8,17 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::super::step::StepResult;
+use super::delivery::{Delivery, Doing, go_on};
 use super::{Command, Event};
 use crate::deliver::holdings::{Holdings, Wanted};
 use crate::deliver::inventory::{Parent, applyset_id};
 use crate::deliver::lists::{Lists, Unlisted, kind_of};
 use crate::deliver::live::LiveObject;
-use crate::deliver::look::Look;
-use crate::deliver::plan::{Attempt, MemberView, Plan, Progress, RETRY_MAX, Step, plan};
-use crate::model::id::{ClusterName, Digest, ObjectId, ObjectKey, PlacementKey};
-use crate::model::records::{ApplyOutcome, Availability, Glimpse, Inventory, WorkStatus};
+use crate::deliver::plan::{MemberView, Plan, Step, plan};
+use crate::deliver::progress::Attempt;
+use crate::model::id::{ClusterName, ObjectKey, PlacementKey};
+use crate::model::records::{Availability, Glimpse, Inventory, WorkStatus};
 use crate::model::work::{SourceName, WorkOrder};
-
-/// Pause before a deletion that was refused is tried again.
-const DELETE_RETRY: jiff::SignedDuration = jiff::SignedDuration::from_secs(30);
-
-/// One order under way.
-#[derive(Debug)]
-pub(super) struct Delivery {
-    pub(super) order: Arc<WorkOrder>,
-    /// The value of the ApplySet label on its objects.
-    applyset: String,
-    pub(super) progress: Progress,
-    pub(super) in_flight: usize,
-    /// Something happened since the last plan.
-    pub(super) stale: bool,
-    pub(super) plan: Plan,
-    /// Nothing happened since the last plan but its looks at what was told before: what it says of the work holds.
-    pub(super) rechecks: bool,
-    /// Something happened since the last report.
-    unreported: bool,
-    pub(super) reported: Option<Arc<WorkStatus>>,
-    /// What an earlier task of the member reported last; known until this one reports.
-    pub(super) inherited: Option<Arc<WorkStatus>>,
-}
 
 /// A step to carry out on the member.
 #[derive(Debug)]
@@ -100,6 +78,7 @@ impl Mind {
         for delivery in self.deliveries.values_mut() {
             delivery.touch();
             delivery.in_flight = 0;
+            delivery.inherited = delivery.reported.take().or(delivery.inherited.take());
             // A restored backup brings deleted objects back under the same uids.
             delivery.progress.deleted.clear();
         }
@@ -182,21 +161,18 @@ impl Mind {
             }
             self.want(&order, true);
         }
-        // A report of an earlier order says nothing of this one: what was applied for it and not reported any more would look
-        // like drift, and be written again.
-        let same = reported.clone().filter(|work| work.complete && work.generation == order.generation);
         let applyset = applyset_id(&order.placement);
         self.placements.insert(applyset.clone(), order.placement.clone());
         let delivery = self.deliveries.entry(order.placement.clone()).or_insert_with(|| Delivery {
             order: Arc::clone(&order),
             applyset,
-            progress: Progress { baselines: baselines(&order, same.as_deref()), ..Progress::default() },
+            progress: reported.as_deref().map(|work| go_on(&order, work)).unwrap_or_default(),
             in_flight: 0,
             stale: true,
             plan: Plan::default(),
-            rechecks: false,
+            doing: Doing::Writes,
             unreported: true,
-            reported: same,
+            reported: None,
             inherited: reported,
         });
         if delivery.order.generation != order.generation {
@@ -238,7 +214,7 @@ impl Mind {
             let view = MemberView { live: &self.live, wanted: &self.wanted, parent, unlisted: &unlisted, ours };
             delivery.plan = plan(&order, &view, &delivery.progress, now);
             delivery.stale = false;
-            delivery.rechecks = delivery.plan.rechecks;
+            delivery.doing = Doing::of(&delivery.plan);
             delivery.unreported = true;
             for step in std::mem::take(&mut delivery.plan.steps) {
                 delivery.in_flight += 1;
@@ -288,8 +264,9 @@ impl Mind {
     }
 
     /// Returns the placements about which there is something to report, each with whether its work is still being carried out.
+    /// What was reported complete before a restart stands until it was looked at again.
     pub fn unreported(&self) -> impl Iterator<Item = (&PlacementKey, bool)> {
-        let unreported = self.deliveries.iter().filter(|(_, d)| d.unreported);
+        let unreported = self.deliveries.iter().filter(|(_, d)| d.unreported && !d.is_unconfirmed());
         unreported.map(|(key, d)| (key, d.in_flight > 0 || d.stale))
     }
 
@@ -359,75 +336,6 @@ impl Mind {
             }
         }
     }
-}
-
-impl Delivery {
-    /// Something happened that the plan does not know of.
-    fn touch(&mut self) {
-        self.stale = true;
-        self.rechecks = false;
-    }
-
-    fn settle(&mut self, result: StepResult, now: Timestamp) -> Option<String> {
-        self.in_flight = self.in_flight.saturating_sub(1);
-        self.stale = true;
-        self.unreported = true;
-        match result {
-            StepResult::Offline(reason) => return Some(reason),
-            StepResult::Parent(_) => {}
-            StepResult::ParentFailed(message) => self.give_up_until(message, now + RETRY_MAX),
-            StepResult::DeleteFailed { message } => self.give_up_until(message, now + DELETE_RETRY),
-            StepResult::Applied { key, attempt, live: _ } => {
-                self.progress.baselines.remove(&key);
-                if attempt.outcome == ApplyOutcome::Applied {
-                    self.progress.looks.remove(&key);
-                    self.rechecks = false;
-                }
-                self.progress.attempts.insert(key, attempt);
-            }
-            StepResult::Deleted { key: _, uid, gone } => {
-                // What is gone may come back under the same uid: a file is what its name says.
-                if !gone {
-                    self.progress.deleted.insert(uid);
-                }
-            }
-            StepResult::Drift { key, manifest, seen, found } => {
-                let known = self.progress.looks.get(&key).filter(|_| found.is_err());
-                let failures = known.map_or(0, |known| known.failures) + u32::from(found.is_err());
-                self.progress.looks.insert(key, Look { manifest, seen, found, at: now, failures });
-            }
-        }
-        None
-    }
-
-    /// What was found right and not written in this life is what drift is told from: an earlier life wrote it and ended before
-    /// it could say so.
-    fn note_baselines(&mut self, status: &WorkStatus) {
-        let told = self.order.manifests.iter().zip(&status.manifests);
-        for (desired, manifest) in told.filter(|(_, manifest)| manifest.applied == ApplyOutcome::Applied) {
-            let (key, Some(owned)) = (&desired.key, &manifest.owned) else { continue };
-            if self.progress.attempts.get(key).is_none_or(|attempt| attempt.owned.is_none()) {
-                self.progress.baselines.entry(Arc::clone(key)).or_insert_with(|| owned.clone());
-            }
-        }
-    }
-
-    fn give_up_until(&mut self, message: String, at: Timestamp) {
-        self.plan.failure = Some(message);
-        self.plan.wake_at = Some(at);
-        self.stale = false;
-    }
-}
-
-/// Returns what the fields of an order's objects were when they were last reported.
-fn baselines(order: &WorkOrder, reported: Option<&WorkStatus>) -> BTreeMap<Arc<ObjectKey>, Digest> {
-    // Mostly they stand where the order has them.
-    let key = |position: usize, id: &ObjectId| match order.manifests.get(position) {
-        Some(desired) if desired.id == *id => Arc::clone(&desired.key),
-        _ => Arc::new(id.key()),
-    };
-    let manifests = reported.into_iter().flat_map(|reported| &reported.manifests).enumerate();
-    manifests.filter_map(|(position, m)| Some((key(position, &m.id), m.owned.clone()?))).collect()
 }
 
 /// Returns the kinds that an order is about, with the version its manifests are written in: what is to be there, what may be

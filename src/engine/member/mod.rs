@@ -3,6 +3,7 @@
 //! It remembers what it sees, asks the deliver room what to do, does it, and reports. A member that does not answer holds
 //! nobody else back: each has its own task, connection and limits.
 
+mod delivery;
 mod mind;
 mod observe;
 mod seen;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
-use super::mind::Delivery;
+use super::delivery::Delivery;
 use crate::deliver::plan::{MemberView, State, verdict};
 use crate::model::id::ObjectId;
 use crate::model::records::{ApplyOutcome, Availability, Difference, Inventory, ManifestStatus, WorkStatus};
@@ -23,11 +23,11 @@ impl Delivery {
         }
         let mut manifests: Vec<ManifestStatus> =
             self.order.manifests.iter().map(|desired| manifest_status(self, desired, view, now)).collect();
-        let complete = self.plan.complete && (self.rechecks || (self.in_flight == 0 && !self.stale));
+        let complete = self.is_done();
         date_differences(&mut manifests, before.map_or(&[], |before| &before.manifests), complete, now);
         let settled = |m: &ManifestStatus| m.availability.is_some_and(|a| a != Availability::ManifestNotAvailableYet);
         let available = complete && manifests.iter().all(settled);
-        let since = self.reported.as_ref().filter(|r| r.generation == self.order.generation);
+        let since = before.filter(|before| before.generation == self.order.generation);
         let held_deletions = self.order.held.intersection(inventory.seen()).cloned().collect();
         WorkStatus {
             generation: self.order.generation,
@@ -63,15 +63,14 @@ fn manifest_status(delivery: &Delivery, desired: &Desired, view: &MemberView<'_>
             }),
     };
     let live = view.live.get(&desired.key).filter(|_| applied == ApplyOutcome::Applied);
+    let owned = delivery.progress.baseline(desired).or_else(|| live.map(|live| &live.owned));
     ManifestStatus {
         id: desired.id.clone(),
         applied,
         message: compared.map_or(verdict.message, |a| a.message.clone()),
         availability: live.map(|live| live.availability),
-        owned: attempt
-            .and_then(|a| a.owned.clone())
-            .or_else(|| delivery.progress.baselines.get(&desired.key).cloned())
-            .or_else(|| live.map(|live| live.owned.clone())),
+        manifest: (attempt.is_some() || owned.is_some()).then(|| desired.digest.clone()),
+        owned: owned.cloned(),
         differences: differences(delivery, desired, applied),
         differs_since: None,
         observed_at: None,
@@ -132,6 +131,7 @@ mod tests {
             applied: ApplyOutcome::FoundDrifts,
             message: String::new(),
             availability: None,
+            manifest: None,
             owned: None,
             differences: if differs { vec![missing_object()] } else { vec![] },
             differs_since: None,

@@ -19,6 +19,7 @@ use crate::model::work::{Desired, WorkOrder};
 
 mod lists;
 mod rechecks;
+mod restarts;
 
 /// Longest wait for anything; only a failure takes that long.
 const LIMIT: Duration = Duration::from_secs(20);

@@ -23,6 +23,9 @@ pub struct ManifestStatus {
     /// Its health, once applied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub availability: Option<Availability>,
+    /// Digest of the manifest that was tried last, or whose object `owned` describes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub manifest: Option<Digest>,
     /// Digest of the fields we own on the member: drift from before a restart is seen by it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owned: Option<Digest>,

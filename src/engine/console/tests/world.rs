@@ -134,6 +134,7 @@ fn carried_out(order: &WorkOrder) -> member::Event {
         applied: ApplyOutcome::Applied,
         message: String::new(),
         availability: Some(Availability::Available),
+        manifest: None,
         owned: None,
         differences: Vec::new(),
         differs_since: None,

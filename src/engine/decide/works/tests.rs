@@ -93,6 +93,7 @@ impl Fleet {
                 applied: ApplyOutcome::Applied,
                 message: String::new(),
                 availability: Some(Availability::Available),
+                manifest: None,
                 owned: None,
                 differences: Vec::new(),
                 differs_since: None,
