@@ -121,6 +121,7 @@ impl Pass<'_> {
         if new_aims != aims {
             self.guard(&new_aims);
         }
+        self.note_removals();
     }
 
     pub(super) fn note(&mut self, event: &str, cluster: Option<&ClusterName>, facts: serde_json::Value) {

@@ -166,8 +166,9 @@ impl Pass<'_> {
         self.state.bindings().filter(|binding| binding.deleting).filter_map(more).collect()
     }
 
-    /// Writes down what is removed with each binding that goes: what is known to be there and waits for nobody.
-    fn note_removals(&mut self) {
+    /// Writes down what is removed with each binding that goes: what is known to be there and waits for nobody, as the guard has
+    /// just said.
+    pub(super) fn note_removals(&mut self) {
         let turned_up = self.turned_up();
         let gate = self.state.record.closed_gate().map(|gate| gate.deletions.clone()).unwrap_or_default();
         for binding in self.state.bindings.values_mut().filter(|binding| binding.deleting) {
@@ -195,6 +196,10 @@ impl Pass<'_> {
         if binding.state != BindingState::Unscheduled && !self.losing.contains(&binding.cluster) {
             return BTreeSet::new();
         }
+        // Without the source the guard is not asked about what turned up since.
+        if self.world.source_unread {
+            return BTreeSet::new();
+        }
         let known = self.state.works.get(&binding.cluster).and_then(|work| work.inventory.known());
         let wanted: BTreeSet<&ObjectKey> = manifests.into_iter().flatten().map(|d| d.key.as_ref()).collect();
         let left_over = known.into_iter().flatten().filter(|key| !wanted.contains(key) && !held.contains(*key));
@@ -204,7 +209,6 @@ impl Pass<'_> {
     /// Returns what each member shall hold, in order of the members. A binding that is being removed comes before a newer one of
     /// its cluster. An order that says nothing new is the one before.
     pub(super) fn orders(&mut self) -> Arc<Vec<Arc<WorkOrder>>> {
-        self.note_removals();
         let before = std::mem::take(&mut self.state.orders);
         let bindings = std::mem::take(&mut self.state.bindings);
         let kept = Kept::of(&self.state.record);

@@ -142,3 +142,58 @@ fn what_is_applied_does_not_wait_for_deletions() {
     story.settle();
     assert_eq!(volumes(&story, "a"), "w");
 }
+
+#[test]
+fn what_turns_up_while_the_source_cannot_be_read_waits_for_a_person_too() {
+    let mut story = Story::rolled_out(&[]);
+    let held = Arc::clone(&story.state.works[&ClusterName::from("d")]);
+    // A list that was out of date: nothing seems to be there, so the removal waits for nobody.
+    let empty = WorkStatus { inventory: BTreeSet::new().into_iter().collect(), ..WorkStatus::clone(&held) };
+    story.state.works.insert("d".into(), Arc::new(empty));
+    story.commit(&[("p.yaml", String::new())]);
+    story.decide();
+    assert_eq!(story.places(), "a0? b0? c0? d0x");
+    story.state.works.insert("d".into(), held);
+    let told = |story: &mut Story| {
+        story.decide();
+        story.orders[&ClusterName::from("d")].prune.len()
+    };
+    story.world.source_unread = true;
+    assert_eq!(told(&mut story), 0, "the guard was not asked");
+    story.world.source_unread = false;
+    assert_eq!(told(&mut story), 0, "nobody approved");
+    let gate = story.state.record.closed_gate().expect("it is guarded");
+    assert!(gate.deletions.contains_key("d"), "{gate:?}");
+    story.say(Verb::Approve, "p deletion").expect("it waits");
+    assert_eq!(story.settle(), "");
+}
+
+#[test]
+fn a_cluster_that_is_not_picked_any_more_loses_nothing_while_the_source_cannot_be_read() {
+    let mut story = Story::of(&[("x.yaml", with_volumes("0", &["v"]))]);
+    story.settle();
+    story.say(Verb::Approve, "p-0 one").expect("the gate opens");
+    assert_eq!(story.settle(), "a0 b0 c0 d0");
+    story.commit(&[("p.yaml", fixed(AUTOMATIC, "a, b, c"))]);
+    story.decide();
+    assert_eq!(story.places(), "a0 b0 c0 d0?");
+    let told = |story: &mut Story| {
+        story.decide();
+        story.orders[&ClusterName::from("d")].prune.len()
+    };
+    let mut held = WorkStatus::clone(&story.state.works[&ClusterName::from("d")]);
+    let seen = held.inventory.seen().iter().cloned();
+    let volume = ObjectKey {
+        kind: "PersistentVolumeClaim".into(),
+        namespace: "a".into(),
+        name: "w".into(),
+        ..ObjectKey::default()
+    };
+    held.inventory = seen.chain([volume]).collect();
+    story.state.works.insert("d".into(), Arc::new(held));
+    story.world.source_unread = true;
+    assert_eq!(told(&mut story), 0, "the guard was not asked about what turned up");
+    story.world.source_unread = false;
+    assert_eq!(told(&mut story), 0, "it is guarded");
+    assert!(story.state.record.closed_gate().is_some());
+}
