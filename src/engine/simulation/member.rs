@@ -169,7 +169,9 @@ impl SimulatedMember {
         };
         self.writes += 1;
         self.version += 1;
-        let holder = self.parents.keys().find(|placement| applyset_id(placement) == *live.applyset).cloned();
+        // The inventory may be gone already: a list that was out of date showed nothing any more.
+        let mut named = self.parents.keys().chain([&order.placement]);
+        let holder = named.find(|placement| applyset_id(placement) == *live.applyset).cloned();
         let fact = Fact::Deleted { order: Arc::clone(order), object: key.clone(), holder };
         if slowly {
             live.terminating = true;
@@ -257,5 +259,49 @@ impl SimulatedMember {
     pub(super) fn sight(&self, key: &ObjectKey) -> Sight {
         let gone = || Sight::Gone(key.clone(), self.version);
         self.objects.get(key).map_or_else(gone, |live| Sight::There(Box::new(live.clone())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::records::Kept;
+
+    #[test]
+    fn the_label_says_whose_a_deleted_object_is_whether_or_not_its_inventory_is_there() {
+        let (p, q) = (PlacementKey::cluster_scoped("p"), PlacementKey::cluster_scoped("q"));
+        let rows = [
+            ("its inventory is there", &p, vec![&p], Some(&p)),
+            ("its inventory is gone", &p, vec![], Some(&p)),
+            ("it is another's", &q, vec![&p, &q], Some(&q)),
+            ("it is another's whose inventory is gone", &q, vec![&p], None),
+        ];
+        for (name, label, inventories, expected) in rows {
+            let object =
+                serde_json::json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n", "uid": "u"}});
+            let read = LiveObject::read(&object).expect("it is an object");
+            let live = LiveObject { applyset: applyset_id(label).into(), ..read };
+            let mut member = SimulatedMember::default();
+            member.parents.extend(inventories.into_iter().map(|of| (of.clone(), Parent::default())));
+            member.objects.insert(live.id.key(), live.clone());
+            let order = WorkOrder {
+                placement: p.clone(),
+                cluster: "c".into(),
+                generation: 1,
+                source: String::new().into(),
+                snapshot: 0,
+                commit: "1".into(),
+                digest: "d".into(),
+                strategy: crate::api::placement::ApplyStrategy::default(),
+                manifests: Arc::from([]),
+                held: std::collections::BTreeSet::new(),
+                prune: std::collections::BTreeSet::new(),
+                kept: Kept::default(),
+                remove: true,
+            };
+            let (_, _, facts) = member.delete(&Arc::new(order), &live, false);
+            let [Fact::Deleted { holder, .. }] = &facts[..] else { panic!("{name}: {facts:?}") };
+            assert_eq!(holder.as_ref(), expected, "{name}");
+        }
     }
 }
