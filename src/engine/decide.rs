@@ -348,7 +348,8 @@ impl Pass<'_> {
         let kept = |goal: &u64| self.state.snapshots.contains_key(goal);
         let newest = self.state.newest()?;
         let is_held = record.held.as_ref().is_some_and(|held| held.hash == newest.hash);
-        let otherwise = if is_held { record.last_succeeded.filter(kept) } else { Some(newest.index) };
+        let succeeded = record.last_succeeded.filter(|index| kept(index) && !self.are_alike(*index, newest.index));
+        let otherwise = if is_held { succeeded } else { Some(newest.index) };
         record.goal.filter(kept).or(otherwise)
     }
 
@@ -366,7 +367,7 @@ impl Pass<'_> {
     fn return_to_last_success(&mut self, goal: u64) -> bool {
         let record = &self.state.record;
         let is_wished = record.annotations.get(ON_FAILURE).is_some_and(|value| value == "Rollback");
-        let to = record.last_succeeded.filter(|to| is_wished && record.goal.is_none() && *to != goal);
+        let to = record.last_succeeded.filter(|to| is_wished && record.goal.is_none() && !self.are_alike(*to, goal));
         let Some(to) = to.filter(|to| self.state.snapshots.contains_key(to)) else { return false };
         self.return_to(to, "more clusters failed than may");
         true

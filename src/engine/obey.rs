@@ -18,7 +18,7 @@ use crate::config::Configuration;
 use crate::model::commands::{Command, Done, Person, Refusal, RefusalReason, Verb, WaitingGate};
 use crate::model::id::{ClusterName, CommitId, PlacementKey};
 use crate::model::policy::Floor;
-use crate::model::records::{JournalEntry, Pause, SourceRecord};
+use crate::model::records::{HeldSnapshot, JournalEntry, Pause, SourceRecord};
 use crate::model::runs::{ApprovalRules, DELETION_GATE, Gate, RunCause, RunPhase, StagePhase};
 use crate::rollout::rights::{Policy, may};
 use crate::rollout::staged::{self, Event, named_request};
@@ -341,6 +341,7 @@ impl Wish<'_> {
         if current == Some(to) {
             return Err(refusal(RefusalReason::NotPossible, format!("{key} is at snapshot {to} already")));
         }
+        self.may_return(pass, current, to)?;
         let why = format!("{} rolled back", self.person.name);
         if !is_external {
             pass.return_to(to, &why);
@@ -352,6 +353,26 @@ impl Wish<'_> {
         };
         let name = pass.begin_rollback(&run, to, Some(self.person.name.clone()));
         Ok(format!("rolling back {key} to snapshot {to} by the run {name}"))
+    }
+
+    /// What is held is rolled out again by a retry alone, and a rollback holds what it leaves: neither is where it may go.
+    fn may_return(&self, pass: &Pass<'_>, current: Option<u64>, to: u64) -> Result<(), Refusal> {
+        let (key, state) = (&self.aim.placement, &pass.state);
+        let is_held =
+            |held: &&HeldSnapshot| state.snapshots.get(&to).is_some_and(|snapshot| snapshot.hash == held.hash);
+        if let Some(held) = state.record.held.as_ref().filter(is_held) {
+            let message = format!(
+                "snapshot {to} of {key} is held: snapshot {} {}; `gitfleet retry {key}` rolls it out again",
+                held.index, held.why
+            );
+            return Err(refusal(RefusalReason::NotPossible, message));
+        }
+        if let Some(current) = current.filter(|current| pass.are_alike(*current, to)) {
+            let message =
+                format!("snapshot {to} of {key} has the content of snapshot {current}, where it is; name another");
+            return Err(refusal(RefusalReason::NotPossible, message));
+        }
+        Ok(())
     }
 }
 

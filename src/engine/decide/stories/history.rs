@@ -316,3 +316,55 @@ fn a_stage_that_was_passed_over_at_a_snapshot_is_asked_about_it() {
     story.say(Verb::Approve, "p-3-rollback two").expect("it waits");
     assert_eq!(story.settle(), "a1 b1 c1 d1");
 }
+
+#[test]
+fn nothing_goes_back_to_the_content_that_it_leaves() {
+    let wished = "gitfleet.io/on-failure: Rollback";
+    let staged = format!("{AUTOMATIC}, {wished}");
+    for (annotations, is_rolling) in [(wished, true), (staged.as_str(), false)] {
+        let written = if is_rolling { rolling(annotations) } else { placement(annotations) };
+        let mut story = Story::of(&[("p.yaml", written), ("s.yaml", ONE_STAGE.to_owned())]);
+        assert_eq!(story.later(600), "a0 b0 c0 d0");
+        story.manner("a", Manner::Slow);
+        story.content("1");
+        assert!(story.settle().starts_with("a1"), "{annotations}: a is waited for");
+        for cluster in ["a", "b", "c", "d"] {
+            story.manner(cluster, Manner::Refuses);
+        }
+        story.content("0");
+        let halted = story.settle();
+        assert!(halted.contains('2'), "{annotations}: {halted}");
+        assert!(story.state.record.halted.is_some(), "{annotations}: snapshot 2 is what succeeded as 0, and fails now");
+        assert_eq!(story.state.record.held, None, "{annotations}");
+        let refused = story.say(Verb::Rollback, "p").expect_err("it is the same content");
+        assert!(refused.message.contains("snapshot 0 of p has the content of snapshot 2"), "{refused:?}");
+    }
+}
+
+#[test]
+fn what_is_held_is_no_goal_of_a_rollback() {
+    let mut story = Story::of(&[("p.yaml", rolling(""))]);
+    assert_eq!(story.later(600), "a0 b0 c0 d0");
+    story.content("1");
+    assert_eq!(story.later(600), "a1 b1 c1 d1");
+    story.say_as("ann", Verb::Rollback, "p", None, Some(0)).expect("it is kept");
+    assert_eq!(story.later(600), "a0 b0 c0 d0");
+    let refused = story.say_as("ann", Verb::Rollback, "p", None, Some(1)).expect_err("it is held");
+    assert!(refused.message.contains("`gitfleet retry p` rolls it out again"), "{refused:?}");
+    story.say(Verb::Retry, "p").expect("it is held");
+    assert_eq!(story.later(600), "a1 b1 c1 d1");
+}
+
+#[test]
+fn a_rejected_content_is_not_gone_back_to_under_an_older_number() {
+    let mut story = Story::rolled_out(&[]);
+    story.content("1");
+    story.settle();
+    story.content("0");
+    assert_eq!(story.settle(), "a2 b0 c0 d0");
+    story.say(Verb::Reject, "p-2 one").expect("she may");
+    story.commit(&[("p.yaml", rolling(""))]);
+    story.settle();
+    story.say(Verb::Resume, "p").expect("it was paused");
+    assert_eq!(story.settle(), "a2 b0 c0 d0", "nothing moves to it");
+}
