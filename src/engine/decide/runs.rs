@@ -347,9 +347,24 @@ impl Pass<'_> {
     }
 
     /// Sees to it that a snapshot is not rolled out again by itself.
+        self.line_up_after(&name);
     pub(in crate::engine) fn hold(&mut self, index: u64, why: String) {
         let Some(snapshot) = self.state.snapshots.get(&index) else { return };
         let held = HeldSnapshot { index, hash: snapshot.hash.clone(), why, since: self.now };
+    /// Runs that wait come after one that goes before them: what they bring is newer, and stays.
+    fn line_up_after(&mut self, first: &str) {
+        let is_waiting = |run: &RunRecord| run.frozen.is_none() && !run.phase.is_final() && run.name != first;
+        let waiting = self.state.runs.values().filter(|run| is_waiting(run));
+        let mut waiting: Vec<(u64, String)> = waiting.map(|run| (run.sequence, run.name.clone())).collect();
+        waiting.sort();
+        let next = self.newest_run().map_or(0, |run| run.sequence + 1);
+        for (sequence, (_, name)) in (next..).zip(waiting) {
+            if let Some(run) = self.state.runs.get_mut(&name) {
+                run.sequence = sequence;
+            }
+        }
+    }
+
         self.note("SnapshotHeld", None, json!({"index": index, "why": held.why}));
         self.state.record.held = Some(held);
     }

@@ -399,3 +399,31 @@ fn an_override_that_fails_on_one_cluster_fails_that_cluster() {
         assert!(story.phases().ends_with(phase), "{}", story.phases());
     }
 }
+
+#[test]
+fn a_queued_snapshot_comes_after_the_rollback_of_the_one_before_and_stays() {
+    let queue =
+        "gitfleet.io/staged-update-strategy: s, gitfleet.io/when-superseded: Queue, gitfleet.io/on-failure: Rollback";
+    // Its payload may be there when the rollback is due, or come later.
+    for is_late in [false, true] {
+        let mut story = Story::of(&[("p.yaml", placement(queue)), ("s.yaml", ONE_STAGE.to_owned())]);
+        assert_eq!(story.settle(), "a0 b0 c0 d0");
+        story.manner("a", Manner::Slow);
+        story.content("1");
+        assert_eq!(story.settle(), "a1 b1 c1 d1");
+        story.content("2");
+        assert_eq!(story.settle(), "a1 b1 c1 d1", "it waits for the run under way");
+        if is_late {
+            story.state.payloads.remove(&0);
+        }
+        let library = if is_late { story.library.remove(&0) } else { None };
+        story.manner("a", Manner::Refuses);
+        story.work();
+        story.decide();
+        assert!(story.phases().contains("p-1 RolledBack"), "{}", story.phases());
+        story.library.extend(library.map(|payload| (0, payload)));
+        story.manner("a", Manner::Well);
+        assert_eq!(story.settle(), "a2 b2 c2 d2", "late {is_late}: {}", story.phases());
+        assert_eq!(story.later(600), "a2 b2 c2 d2", "late {is_late}: {}", story.phases());
+    }
+}
