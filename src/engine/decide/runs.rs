@@ -142,6 +142,10 @@ impl Pass<'_> {
                 && run.frozen.is_some()
             {
                 self.leave_behind(run.sequence);
+                // Nobody else brings what it was to bring; to what a person rejected the answer stands.
+                if self.last_run().is_none() && run.phase != RunPhase::Rejected {
+                    self.state.record.last_automatic = None;
+                }
             }
             self.note("RunRemoved", None, json!({"run": name}));
         }
@@ -343,14 +347,10 @@ impl Pass<'_> {
         }
         let name = self.free_name(&format!("{of}-rollback"));
         self.begin_run(name.clone(), RunCause::Rollback { of: of.to_owned(), by }, strategy, Some(to), None);
+        self.line_up_after(&name);
         name
     }
 
-    /// Sees to it that a snapshot is not rolled out again by itself.
-        self.line_up_after(&name);
-    pub(in crate::engine) fn hold(&mut self, index: u64, why: String) {
-        let Some(snapshot) = self.state.snapshots.get(&index) else { return };
-        let held = HeldSnapshot { index, hash: snapshot.hash.clone(), why, since: self.now };
     /// Runs that wait come after one that goes before them: what they bring is newer, and stays.
     fn line_up_after(&mut self, first: &str) {
         let is_waiting = |run: &RunRecord| run.frozen.is_none() && !run.phase.is_final() && run.name != first;
@@ -365,8 +365,18 @@ impl Pass<'_> {
         }
     }
 
+    /// Sees to it that a snapshot is not rolled out again by itself.
+    pub(in crate::engine) fn hold(&mut self, index: u64, why: String) {
+        let Some(snapshot) = self.state.snapshots.get(&index) else { return };
+        let held = HeldSnapshot { index, hash: snapshot.hash.clone(), why, since: self.now };
         self.note("SnapshotHeld", None, json!({"index": index, "why": held.why}));
         self.state.record.held = Some(held);
+    }
+
+    /// Tells whether two snapshots bring the same content: who leaves the one does not go to the other.
+    pub(in crate::engine) fn are_alike(&self, one: u64, other: u64) -> bool {
+        let hash = |index: u64| self.state.snapshots.get(&index).map(|snapshot| &snapshot.hash);
+        one == other || hash(one).is_some_and(|one| Some(one) == hash(other))
     }
 
     /// A different digest ends what was held, and the return to an earlier snapshot with it.
@@ -388,12 +398,6 @@ impl Pass<'_> {
         finished.sort();
         let surplus = finished.len().saturating_sub(FINISHED_RUNS_MAX);
         for (_, name) in finished.into_iter().take(surplus) {
-    /// Tells whether two snapshots bring the same content: who leaves the one does not go to the other.
-    pub(in crate::engine) fn are_alike(&self, one: u64, other: u64) -> bool {
-        let hash = |index: u64| self.state.snapshots.get(&index).map(|snapshot| &snapshot.hash);
-        one == other || hash(one).is_some_and(|one| Some(one) == hash(other))
-    }
-
             self.state.runs.remove(&name);
         }
     }

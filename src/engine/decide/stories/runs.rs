@@ -227,3 +227,38 @@ fn a_run_whose_payload_cannot_be_read_starts_nobody() {
     assert_eq!(story.settle(), "a2 b1 c1 d1", "and the newest follows");
     assert!(story.state.record.unreadable.is_empty());
 }
+
+#[test]
+fn a_placement_with_a_strategy_goes_on_by_itself_when_a_written_run_is_taken_back() {
+    // It had taken the place of the snapshot's own run, and is removed before it moved anything.
+    let mut story = Story::of(&[("s.yaml", ONE_STAGE.to_owned())]);
+    assert_eq!(story.settle(), "a0 b0 c0 d0");
+    story.commit(&[("s.yaml", String::new()), ("x.yaml", payload("1"))]);
+    story.settle();
+    story.commit(&[("r.yaml", run("r", ", state: Initialize"))]);
+    story.settle();
+    story.commit(&[("s.yaml", ONE_STAGE.to_owned())]);
+    assert_eq!(story.settle(), "a0 b0 c0 d0");
+    assert_eq!(story.phases(), "p-0 Succeeded, p-1 Superseded, r Initialized");
+    story.commit(&[("r.yaml", String::new())]);
+    assert_eq!(story.settle(), "a1 b1 c1 d1");
+
+    // It is removed with the commit that changes how objects are applied.
+    story.commit(&[("r.yaml", run("r", ""))]);
+    story.settle();
+    story.commit(&[("r.yaml", String::new()), ("p.yaml", forced())]);
+    story.settle();
+    let strategies = story.state.bindings().map(|binding| binding.apply_strategy.server_side_apply_config);
+    assert!(strategies.into_iter().all(|config| config.is_some_and(|config| config.force)), "{}", story.phases());
+
+    // What a person rejected is not asked for again because its document goes.
+    let mut story = Story::rolled_out(&[]);
+    story.commit(&[("p.yaml", forced()), ("r.yaml", run("r", ""))]);
+    story.settle();
+    story.say(Verb::Reject, "r one").expect("she may");
+    story.settle();
+    let before = story.phases();
+    story.commit(&[("r.yaml", String::new())]);
+    story.settle();
+    assert!(!story.phases().contains("Waiting"), "{before}; then {}", story.phases());
+}
