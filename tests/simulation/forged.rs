@@ -89,7 +89,7 @@ fn one_stage(change: impl FnOnce(&mut Value)) -> Fact {
 }
 
 /// The same, frozen at snapshot 0 and with a cluster in a phase.
-fn frozen(phase: &str) -> Fact {
+pub(super) fn frozen(phase: &str) -> Fact {
     one_stage(|run| {
         let strategy = json!({"stages": []});
         run["frozen"] = json!({
@@ -156,7 +156,7 @@ fn run(gate_done: bool, second_begun: bool) -> Fact {
     kept("run/p/r", &value)
 }
 
-fn applied(cluster: &str, available: bool) -> Fact {
+pub(super) fn applied(cluster: &str, available: bool) -> Fact {
     Fact::Applied { order: order(cluster, 1), object: object(), digest: "d".into(), available }
 }
 

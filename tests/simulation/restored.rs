@@ -103,7 +103,8 @@ pub fn fleet(simulation: &Simulation) -> Fleet<'_> {
 }
 
 impl Checker {
-    /// A member is restored. What it holds of placements that are gone there by now may stay: docs/security.md says so.
+    /// A member is restored: it holds what it held then, and nothing else. What it holds of placements that are gone there by now
+    /// may stay: docs/security.md says so.
     pub(super) fn note_restored(
         &mut self,
         cluster: &ClusterName,
@@ -117,8 +118,12 @@ impl Checker {
         self.down.retain(|spot| !is_here(spot));
         self.unavailable.retain(|spot, _| !is_here(spot));
         self.forgotten.retain(|spot| !is_here(spot));
+        self.written.retain(|spot, _| !is_here(spot));
         for placement in inventories.keys() {
             let (label, spot) = (applyset_id(placement), (placement.clone(), cluster.clone()));
+            let ours = objects.iter().filter(|(_, live)| *live.applyset == *label);
+            let held = ours.filter_map(|(key, live)| Some((key.clone(), live.manifest.clone()?)));
+            self.written.insert(spot.clone(), (held.collect(), self.now));
             let is_late = |live: &LiveObject| {
                 *live.applyset == *label && live.availability == Availability::ManifestNotAvailableYet
             };
@@ -244,5 +249,28 @@ fn d07_what_a_restored_member_may_keep() {
         checker.note_restored(&b, &old, &inventories);
         assert_eq!(checker.forgotten.contains(&spot), !bound, "{name}");
         assert_eq!(claims(&checker, &old).is_ok(), !bound, "{name}");
+    }
+}
+
+/// A stage counts what a restored member holds, and nothing that it held before it was.
+#[test]
+fn a_stage_is_done_with_what_a_restored_member_holds() {
+    let nothing = (BTreeMap::new(), holding("d", 0).1);
+    let rows = [
+        ("it holds all", holding("d", 0), true),
+        ("it holds another content", holding("before", 0), false),
+        ("it holds nothing", nothing, false),
+    ];
+    for (name, held, is_done) in rows {
+        // It was told and held it all before it was restored, or it was never told in this life of the binding.
+        for was_written in [true, false] {
+            let mut checker = super::forged::at_rest();
+            if was_written {
+                checker.see(&super::forged::applied("a", true)).unwrap();
+            }
+            checker.note_restored(&"a".into(), &held.0, &held.1);
+            let verdict = checker.see(&super::forged::frozen("Succeeded"));
+            assert_eq!(verdict.is_ok(), is_done, "{name}, written before {was_written}: {verdict:?}");
+        }
     }
 }
