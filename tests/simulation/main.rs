@@ -30,7 +30,7 @@ use gitfleet::model::commands::{Command, Person, RefusalReason, Verb};
 use gitfleet::model::forge::{Credentials, Permission};
 use gitfleet::model::id::{ClusterName, CommitId, Digest, ObjectKey, PlacementKey};
 use gitfleet::model::records::WorkStatus;
-use gitfleet::model::runs::{ClusterPhase, DELETION_GATE, RunPhase, StagePhase, Surface};
+use gitfleet::model::runs::{ClusterPhase, DELETION_GATE, RunCause, RunPhase, RunRecord, StagePhase, Surface};
 use gitfleet::store::records::{PLACEMENT_PREFIX, placement_of};
 use jiff::{SignedDuration, Timestamp};
 
@@ -497,13 +497,11 @@ impl Run {
     fn needs_retry(&self, placement: &str) -> bool {
         let placements = self.simulation.core().map(gitfleet::engine::core::Core::placements);
         let state = placements.and_then(|placements| placements.get(&PlacementKey::cluster_scoped(placement)));
-        let has_failed = |run: &gitfleet::model::runs::RunRecord| {
+        let has_failed = |run: &RunRecord| {
             let clusters = run.stages.iter().flat_map(|stage| &stage.clusters);
             run.phase == RunPhase::Halted || clusters.into_iter().any(|cluster| cluster.phase == ClusterPhase::Failed)
         };
-        // Whoever said no to the newest run said no to all it was to do.
-        let newest = state.and_then(|state| state.runs.values().max_by_key(|run| run.sequence));
-        newest.is_some_and(|run| run.phase == RunPhase::Rejected)
+        state.is_some_and(|state| state.runs.values().any(|run| is_rejected(run, state.runs.values())))
             || state.is_some_and(|state| {
                 state.record.held.is_some() || state.record.halted.is_some() || state.runs.values().any(has_failed)
             })
@@ -527,7 +525,7 @@ impl Run {
                 || record.paused.is_some()
                 || record.held.is_some()
                 || record.halted.is_some()
-                || state.runs.values().any(|run| !run.phase.is_final())
+                || state.runs.values().any(|run| !run.phase.is_final() || is_rejected(run, state.runs.values()))
         })
     }
 
@@ -566,6 +564,17 @@ impl Run {
         let after = writes(self);
         if before == after { Ok(()) } else { Err(format!("6: {} writes though nothing happens", after - before)) }
     }
+}
+
+/// Tells whether the no that somebody said to a run stands: to all it was to do, until that is asked for again or a run through
+/// all stages comes after it.
+fn is_rejected<'a>(run: &RunRecord, runs: impl IntoIterator<Item = &'a RunRecord>) -> bool {
+    let is_overtaken = |later: &RunRecord| match &later.cause {
+        RunCause::FollowUp { of } => *of == run.name,
+        _ => later.phase == RunPhase::Succeeded,
+    };
+    let mut later = runs.into_iter().filter(|later| later.sequence > run.sequence);
+    run.phase == RunPhase::Rejected && !later.any(is_overtaken)
 }
 
 const VERBS: [Verb; 8] =
