@@ -315,6 +315,15 @@ fn every_broken_promise_is_caught() {
         object: object(),
         holder: holder.map(PlacementKey::cluster_scoped),
     };
+    let unnamed = order("a", 1);
+    let held_back =
+        Arc::new(WorkOrder { held: [object()].into(), prune: [object()].into(), ..WorkOrder::clone(&unnamed) });
+    let ordered = |order: &Arc<WorkOrder>| Fact::Ordered(Arc::clone(order));
+    let gone = |order: &Arc<WorkOrder>| Fact::Deleted {
+        order: Arc::clone(order),
+        object: object(),
+        holder: Some(PlacementKey::cluster_scoped("p")),
+    };
     let both = || [vec![placement(1, &closed())], whole("a"), whole("b")].concat();
     let rows: Vec<Row> = vec![
         ("one is down", [both(), vec![applied("a", false)]].concat(), None),
@@ -326,6 +335,18 @@ fn every_broken_promise_is_caught() {
         (
             "deletions behind a closed gate",
             vec![placement(1, &waiting), binding("a", 1, false), Fact::Ordered(pruning(&[object()], false))],
+            Some("3:"),
+        ),
+        ("what waits is held back", vec![placement(1, &waiting), binding("a", 1, false), ordered(&held_back)], None),
+        ("what waits is not named", vec![placement(1, &waiting), binding("a", 1, false), ordered(&unnamed)], None),
+        (
+            "what waits is held back, and deleted",
+            vec![placement(1, &waiting), binding("a", 1, false), ordered(&held_back), gone(&held_back)],
+            Some("4:"),
+        ),
+        (
+            "what waits is not named, and deleted",
+            vec![placement(1, &waiting), binding("a", 1, false), ordered(&unnamed), gone(&unnamed)],
             Some("3:"),
         ),
         ("what is ours is deleted", vec![deleted(Some("p"))], None),
