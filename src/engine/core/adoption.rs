@@ -121,14 +121,15 @@ impl Core {
         batch.ops.extend(store.adoption_entry().filter(|_| !is_written).map(Op::Journal));
     }
 
-    /// What members keep of the placements that this batch decides about is taken over with it.
+    /// What members keep of the placements that this batch decides about is taken over with it. The commit that cannot be read may
+    /// have members that the one in force has not: until the source was looked at it is not the end of it.
     pub(super) fn end_taking_over(&mut self, batch: &mut Batch) {
         let is_left = self.world.kept.keys().any(|key| self.placements.contains_key(key));
         let is_restored = |store: &&mut StoreRecord| store.adopted.is_some() && !is_left;
         let Some(store) = self.store.as_mut().filter(is_restored) else { return };
         let ahead: BTreeSet<&ClusterName> = self.world.ahead.values().flat_map(BTreeMap::keys).collect();
         let before = store.clone();
-        store.takes_over = false;
+        store.takes_over &= self.world.source_unread;
         store.unseen.retain(|cluster| !self.answered.contains(cluster) || ahead.contains(cluster));
         batch.took_over = (*store != before).then_some(before);
     }

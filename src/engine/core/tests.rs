@@ -448,3 +448,41 @@ fn w1_where_the_source_does_not_answer_nothing_new_begins_and_what_is_held_is_ke
         assert_eq!((told.generation, told.snapshot), (order.generation, order.snapshot), "{name}");
     }
 }
+
+#[test]
+fn d11_what_members_of_a_newer_commit_keep_is_taken_over_when_it_can_be_read() {
+    let mut life = Life::with(&[]);
+    life.hear(News::Accepted(commit("1", "")));
+    life.online(BTreeSet::new());
+    life.settle();
+    let backup = crate::store::backup::write(&life.store).expect("it can be read");
+    let store = MemoryStore::new();
+    store
+        .batch(crate::store::backup::restore(&backup, "ann", life.now).expect("it is whole"))
+        .expect("it takes everything");
+    let mut life = Life::begin(store, life.now);
+    life.hear(News::Restored(Ok(commit("1", ""))));
+    life.online(BTreeSet::new());
+    for snapshot in life.reads() {
+        let payload = payload_of(&commit("1", ""), &snapshot).expect("it is there");
+        life.hear(News::Payload(snapshot, Ok(payload)));
+    }
+    life.hear(News::Failed("no route".to_owned()));
+    life.settle();
+    // A commit after the backup brought a cluster, and `p` was paused then.
+    let joined = cluster("b", "");
+    let files = [("b.yaml", joined.as_str()), ("d.yaml", &payload("1")), ("p.yaml", &placement("p", "", ""))];
+    life.hear(News::Accepted(tree(&files)));
+    let paused = Some(crate::model::records::Pause { by: "ann".to_owned(), at: life.now, reason: None });
+    let kept = BTreeMap::from([(p(), crate::model::records::Kept { paused: paused.clone(), held: None })]);
+    life.take_in(Event::Member(member::Event::Online {
+        cluster: "b".into(),
+        version: None,
+        holds: BTreeMap::from([(p(), None)]),
+        kept,
+        inventory: BTreeMap::new(),
+    }));
+    life.settle();
+    assert_eq!(life.core.placements()[&p()].record.paused, paused);
+    assert!(life.core.store.as_ref().is_some_and(|store| !store.takes_over), "and that is the end of it");
+}
