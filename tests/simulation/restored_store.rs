@@ -34,10 +34,10 @@ struct Restored {
     floors: BTreeMap<Spot, u64>,
     /// Spots whose member held something that the backup did not know of.
     ahead: usize,
-    /// Placements that were paused as members know it.
-    paused: BTreeSet<PlacementKey>,
-    /// The store has taken over what members keep.
-    taken_over: bool,
+    /// Placements that were paused, with the members that know it.
+    paused: BTreeMap<PlacementKey, BTreeSet<ClusterName>>,
+    /// The members that have not said yet what they keep, once the store has taken over what the others do.
+    unseen: Option<BTreeSet<ClusterName>>,
 }
 
 impl Restored {
@@ -48,8 +48,11 @@ impl Restored {
             all().filter(|(_, _, of)| of.kept.held.is_some()).map(|(_, key, _)| key).collect();
         let stays = all().filter(|(_, key, _)| !held.contains(key));
         let floors = stays.filter_map(|(name, key, of)| Some(((key.clone(), name.clone()), of.holds.as_ref()?.index)));
-        let paused = all().filter(|(_, _, of)| of.kept.paused.is_some()).map(|(_, key, _)| key.clone());
-        Self { floors: floors.collect(), paused: paused.collect(), ..Self::default() }
+        let mut paused: BTreeMap<PlacementKey, BTreeSet<ClusterName>> = BTreeMap::new();
+        for (name, key, _) in all().filter(|(_, _, of)| of.kept.paused.is_some()) {
+            paused.entry(key.clone()).or_default().insert(name.clone());
+        }
+        Self { floors: floors.collect(), paused, ..Self::default() }
     }
 
     fn see(&mut self, fact: &Fact) -> Verdict {
@@ -70,7 +73,7 @@ impl Restored {
             }
             Fact::Kept { key, value: Some(value) } if key == STORE_KEY => {
                 let store: StoreRecord = super::check::parse(key, value)?;
-                self.taken_over |= !store.takes_over;
+                self.unseen = Some(store.unseen).filter(|_| !store.takes_over);
                 Ok(())
             }
             _ => Ok(()),
@@ -87,9 +90,17 @@ impl Restored {
         self.floors.retain(|(key, _), _| !is_said(key));
     }
 
+    /// Returns the placements whose pause was heard of: some member that knows it has said so.
+    fn heard(&self) -> impl Iterator<Item = &PlacementKey> {
+        let is_heard = |members: &BTreeSet<ClusterName>| {
+            self.unseen.as_ref().is_some_and(|unseen| members.iter().any(|member| !unseen.contains(member)))
+        };
+        self.paused.iter().filter(move |(_, members)| is_heard(members)).map(|(key, _)| key)
+    }
+
     /// A pause stands until somebody says otherwise, which nobody does here.
     fn stands(&self, core: &Core) -> Verdict {
-        for key in self.paused.iter().filter(|_| self.taken_over) {
+        for key in self.heard() {
             let Some(state) = core.placements().get(key).filter(|state| state.record.generation > 0) else { continue };
             if state.record.paused.is_none() {
                 return Err(format!("{key} was paused before the store was put back, and is not any more"));
@@ -192,4 +203,25 @@ fn d11_who_is_sent_back_is_caught() {
     state.floors.insert(spot, 1);
     let back = state.see(&Fact::Ordered(told)).expect_err("it held something newer");
     assert!(back.contains("told snapshot 0, and held 1"), "{back}");
+}
+
+/// A pause is asked for as soon as one of the members that know it was heard.
+#[test]
+fn d11_a_pause_is_asked_for_when_a_member_has_said_it() {
+    let key = PlacementKey::cluster_scoped("p");
+    let known_by = BTreeMap::from([(key.clone(), BTreeSet::from(["a".into(), "b".into()]))]);
+    let rows: [(&str, bool, &[&str], bool); 4] = [
+        ("it takes over still", true, &[], false),
+        ("nobody who knows it has answered", false, &["a", "b", "c"], false),
+        ("one has answered", false, &["b"], true),
+        ("all have answered", false, &[], true),
+    ];
+    for (name, takes_over, unseen, is_heard) in rows {
+        let mut state = Restored { paused: known_by.clone(), ..Restored::default() };
+        let unseen = unseen.iter().map(|name| ClusterName::from(*name)).collect();
+        let store = StoreRecord { takes_over, unseen, ..StoreRecord::new(jiff::Timestamp::UNIX_EPOCH) };
+        let value = serde_json::to_vec(&store).expect("a record can be written");
+        state.see(&Fact::Kept { key: STORE_KEY.to_owned(), value: Some(value.into()) }).expect("it is a record");
+        assert_eq!(state.heard().next(), Some(&key).filter(|_| is_heard), "{name}");
+    }
 }
