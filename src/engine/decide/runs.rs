@@ -307,6 +307,7 @@ impl Pass<'_> {
                     let facts = json!({"run": name, "snapshot": run.snapshot()});
                     self.note("RunStarted", None, facts);
                     (run.refused, run.message) = (false, String::new());
+                    self.number_anew(&mut run);
                 }
                 Err(Unready::Waits(why)) => (run.refused, run.message) = (false, why),
                 Err(Unready::Refused(why)) => {
@@ -347,18 +348,28 @@ impl Pass<'_> {
         }
         let name = self.free_name(&format!("{of}-rollback"));
         self.begin_run(name.clone(), RunCause::Rollback { of: of.to_owned(), by }, strategy, Some(to), None);
-        self.line_up_after(&name);
+        if let Some(sequence) = self.state.runs.get(&name).map(|run| run.sequence) {
+            self.line_up_after(&name, sequence);
+        }
         name
     }
 
+    /// A run that begins after runs which came later than it gets a number after theirs: where clusters are says the newest.
+    fn number_anew(&mut self, run: &mut RunRecord) {
+        let newest = self.state.runs.values().filter(|other| other.frozen.is_some()).map(|other| other.sequence).max();
+        if newest.is_some_and(|newest| newest > run.sequence) {
+            run.sequence = self.newest_run().map_or(0, |newest| newest.sequence + 1);
+            self.line_up_after(&run.name, run.sequence);
+        }
+    }
+
     /// Runs that wait come after one that goes before them: what they bring is newer, and stays.
-    fn line_up_after(&mut self, first: &str) {
+    fn line_up_after(&mut self, first: &str, sequence: u64) {
         let is_waiting = |run: &RunRecord| run.frozen.is_none() && !run.phase.is_final() && run.name != first;
         let waiting = self.state.runs.values().filter(|run| is_waiting(run));
         let mut waiting: Vec<(u64, String)> = waiting.map(|run| (run.sequence, run.name.clone())).collect();
         waiting.sort();
-        let next = self.newest_run().map_or(0, |run| run.sequence + 1);
-        for (sequence, (_, name)) in (next..).zip(waiting) {
+        for (sequence, (_, name)) in (sequence + 1..).zip(waiting) {
             if let Some(run) = self.state.runs.get_mut(&name) {
                 run.sequence = sequence;
             }

@@ -262,3 +262,20 @@ fn a_placement_with_a_strategy_goes_on_by_itself_when_a_written_run_is_taken_bac
     story.settle();
     assert!(!story.phases().contains("Waiting"), "{before}; then {}", story.phases());
 }
+
+#[test]
+fn a_written_run_that_could_not_begin_before_is_the_newest_when_it_does() {
+    let mut story = Story::of(&[("s.yaml", ONE_STAGE.to_owned())]);
+    assert_eq!(story.settle(), "a0 b0 c0 d0");
+    let later = run("r", ", resourceSnapshotIndex: '0'")
+        .replace("stagedRolloutStrategyName: s", "stagedRolloutStrategyName: t");
+    story.commit(&[("r.yaml", later)]);
+    story.settle();
+    story.content("1");
+    assert_eq!(story.settle(), "a1 b1 c1 d1");
+    story.commit(&[("t.yaml", ONE_STAGE.replace("name: s", "name: t"))]);
+    assert_eq!(story.settle(), "a0 b0 c0 d0", "{}", story.phases());
+    assert_eq!(story.later(600), "a0 b0 c0 d0", "what a person wrote stands: {}", story.phases());
+    story.content("2");
+    assert_eq!(story.settle(), "a2 b2 c2 d2", "{}", story.phases());
+}
