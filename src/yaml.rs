@@ -3,15 +3,22 @@
 //! A manifest must mean here what it means to kubectl, or a file mode, a port or a flag changes on the way. The crate
 //! gives syntax events; which value a plain scalar has is decided in `scalar`, by the rules of kubectl's own reader.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 use serde_yaml::granit_parser::{ErrorKind, Event, Options, Parser, ScanError, Span, StrInput};
 
+mod keys;
+mod lines;
 mod meter;
+mod quoted;
 mod scalar;
 mod typed;
 
+pub use keys::TruthKey;
+use keys::TruthKeys;
+pub use lines::line_of;
 pub use meter::{Cost, DOCUMENT_BYTES, Meter};
 pub use typed::{FieldError, suggest, typed};
 
@@ -42,6 +49,8 @@ pub struct Document {
     pub value: Value,
     /// One-based lines of the elements of a list under the key `items`, which is where a List has its objects.
     pub item_lines: Vec<u32>,
+    /// The keys that are words to people and truth values to kubectl, from the outside in.
+    pub truth_keys: Vec<TruthKey>,
 }
 
 /// Says why a document cannot be read.
@@ -54,11 +63,13 @@ pub struct YamlError {
     pub message: String,
     /// What to do about it.
     pub hint: Option<String>,
+    /// Where a line of a quoted scalar stands that is indented less than YAML wants and no less than kubectl does: an offset.
+    quoted_at: Option<usize>,
 }
 
 impl YamlError {
     fn new(line: u32, message: impl Into<String>) -> Self {
-        Self { line, message: message.into(), hint: None }
+        Self { line, message: message.into(), hint: None, quoted_at: None }
     }
 
     fn hint(mut self, hint: impl Into<String>) -> Self {
@@ -92,18 +103,6 @@ pub fn to_string(value: &Value) -> String {
     serde_yaml::to_string(value).expect("a JSON value is always representable in YAML")
 }
 
-/// Returns the line of a field of a document, for people: that of the deepest part of the path which the document has.
-///
-/// `path` is a JSON path such as `spec.policy.clusterNames[0]`; `first_line` is the [`Document::line`] that the search is
-/// for. Reads the text again, which only complaints pay for.
-pub fn line_of(text: &str, first_line: u32, path: &str) -> u32 {
-    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    let segments: Vec<&str> =
-        path.split(['.', '[']).map(|s| s.trim_end_matches(']')).filter(|s| !s.is_empty()).collect();
-    let chunk = chunks(text).into_iter().take_while(|(_, line)| *line <= first_line).last();
-    chunk.and_then(|(chunk, first)| walk_to(chunk, first, &segments)).unwrap_or(first_line)
-}
-
 /// Cuts a text at its document markers; each piece with the line it starts on.
 fn chunks(text: &str) -> Vec<(&str, u32)> {
     let mut pieces = Vec::new();
@@ -125,6 +124,18 @@ fn chunks(text: &str) -> Vec<(&str, u32)> {
 }
 
 fn parse_chunk(chunk: &str, first_line: u32, meter: &Meter<'_>) -> Vec<Result<Document, YamlError>> {
+    let mut documents = parse_strictly(chunk, first_line, meter);
+    let mut text = Cow::Borrowed(chunk);
+    for _ in 0..quoted::repairs_max(chunk) {
+        let Some(Err(YamlError { quoted_at: Some(at), .. })) = documents.last() else { break };
+        let Some(repaired) = quoted::indented(&text, *at) else { break };
+        documents = parse_strictly(&repaired, first_line, meter);
+        text = Cow::Owned(repaired);
+    }
+    documents
+}
+
+fn parse_strictly(chunk: &str, first_line: u32, meter: &Meter<'_>) -> Vec<Result<Document, YamlError>> {
     let mut reader = Reader::new(chunk, first_line, meter);
     let mut documents = Vec::new();
     loop {
@@ -150,20 +161,7 @@ fn json_fallback(chunk: &str, first_line: u32, meter: &Meter<'_>) -> Option<Docu
     // It counts the values, too: only then are they made.
     Reader::new(&strict, first_line, meter).document().ok()?;
     let value = serde_json::from_str(chunk).ok()?;
-    Some(Document { line: first_line, value, item_lines: Vec::new() })
-}
-
-fn walk_to(chunk: &str, first_line: u32, segments: &[&str]) -> Option<u32> {
-    // What is read here is thrown away at once.
-    let meter = Meter::new(TEXT_COST_MAX);
-    let mut reader = Reader::new(chunk, first_line, &meter);
-    loop {
-        let (event, span) = reader.next().ok()??;
-        match event {
-            Event::StreamStart | Event::DocumentStart(..) => {}
-            _ => return reader.descend(&event, span, segments).ok(),
-        }
-    }
+    Some(Document { line: first_line, value, item_lines: Vec::new(), truth_keys: Vec::new() })
 }
 
 struct Anchored {
@@ -185,6 +183,7 @@ struct Reader<'t> {
     /// Lines of the elements of the last list directly below the root mapping.
     element_lines: Vec<u32>,
     item_lines: Vec<u32>,
+    truth_keys: TruthKeys,
 }
 
 impl<'t> Reader<'t> {
@@ -203,6 +202,7 @@ impl<'t> Reader<'t> {
             copied: Cost::default(),
             element_lines: Vec::new(),
             item_lines: Vec::new(),
+            truth_keys: TruthKeys::default(),
         }
     }
 
@@ -219,9 +219,13 @@ impl<'t> Reader<'t> {
     }
 
     fn syntax(&self, error: &ScanError) -> YamlError {
-        let line = self.line(error.marker().line());
+        let (line, error_at) = (self.line(error.marker().line()), error.marker().byte_offset());
         match error.kind() {
             ErrorKind::RecursionLimitExceeded => too_deep(line),
+            kind @ ErrorKind::InvalidQuotedScalarIndent => {
+                let error = YamlError::new(line, format!("not YAML: {kind}"));
+                YamlError { quoted_at: error_at, ..error }
+            }
             kind => YamlError::new(line, format!("not YAML: {kind}")),
         }
     }
@@ -246,7 +250,8 @@ impl<'t> Reader<'t> {
                     let line = self.line(span.start.line());
                     let value = self.node(event, span, 0)?;
                     self.count(line)?;
-                    return Ok(Some(Document { line, value, item_lines: std::mem::take(&mut self.item_lines) }));
+                    let item_lines = std::mem::take(&mut self.item_lines);
+                    return Ok(Some(Document { line, value, item_lines, truth_keys: self.truth_keys.take() }));
                 }
             }
         }
@@ -288,7 +293,9 @@ impl<'t> Reader<'t> {
             if depth == 1 {
                 lines.push(self.line(span.start.line()));
             }
+            let known = self.truth_keys.len();
             items.push(self.node(event, span, depth + 1)?);
+            self.truth_keys.lead(known, || (items.len() - 1).to_string());
         }
         if depth == 1 {
             self.element_lines = lines;
@@ -308,7 +315,9 @@ impl<'t> Reader<'t> {
             let line = self.line(span.start.line());
             let key = self.key(event, line)?;
             let (event, span) = self.expect()?;
+            let known = self.truth_keys.len();
             let value = self.node(event, span, depth + 1)?;
+            self.truth_keys.lead(known, || key.as_deref().unwrap_or("<<").to_owned());
             match key {
                 Some(key) => {
                     if depth == 0 && key == "items" {
@@ -347,6 +356,9 @@ impl<'t> Reader<'t> {
                 }
                 let cost = Cost::text(&text);
                 self.spend(cost, line)?;
+                if let Some(read) = scalar::truth(&text, style, tag.as_deref()) {
+                    self.truth_keys.add(&text, read, line);
+                }
                 let value = scalar::value(text, style, tag.as_deref()).map_err(|m| YamlError::new(line, m))?;
                 if anchor != 0 {
                     self.pay(cost, line)?;
@@ -396,41 +408,6 @@ impl<'t> Reader<'t> {
                 .hint("write the values out, or split the document"));
         }
         Ok(())
-    }
-
-    /// Returns the line of the deepest part of a path, consuming events of the node that `event` starts.
-    fn descend(&mut self, event: &Event<'t>, span: Span, path: &[&str]) -> Result<u32, YamlError> {
-        let here = self.line(span.start.line());
-        let Some((first, rest)) = path.split_first() else { return Ok(here) };
-        let is_list = matches!(event, Event::SequenceStart(..));
-        if !is_list && !matches!(event, Event::MappingStart(..)) {
-            return Ok(here);
-        }
-        let mut position = 0usize;
-        // Keys may hold the characters that separate segments: the longest joined prefix that fits wins.
-        let joined: Vec<String> = (1..=path.len()).map(|n| path[..n].join(".")).collect();
-        loop {
-            let (event, span) = self.expect()?;
-            let line = self.line(span.start.line());
-            if matches!(event, Event::SequenceEnd | Event::MappingEnd) {
-                return Ok(here);
-            }
-            if is_list {
-                if first.parse() == Ok(position) {
-                    return self.descend(&event, span, rest);
-                }
-                position += 1;
-                self.node(event, span, 0)?;
-                continue;
-            }
-            let key = self.key(event, line)?.unwrap_or_default();
-            let (event, span) = self.expect()?;
-            if let Some(n) = joined.iter().position(|j| *j == key) {
-                let rest = &path[n + 1..];
-                return if rest.is_empty() { Ok(line) } else { self.descend(&event, span, rest) };
-            }
-            self.node(event, span, 0)?;
-        }
     }
 }
 

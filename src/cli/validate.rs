@@ -98,10 +98,10 @@ fn findings(survey: Survey) -> (Findings, String) {
     }
 }
 
-/// Returns what only the tree as a whole shows of its placements: what `plan` would stumble over.
+/// Returns what is odd in single files, and what only the tree as a whole shows of its placements: what `plan` would stumble over.
 fn warnings(tree: Tree) -> Vec<InputError> {
+    let mut warnings = tree.warnings.clone();
     let plan = plan(&Arc::new(tree), None, Timestamp::UNIX_EPOCH);
-    let mut warnings = Vec::new();
     for placement in &plan.placements {
         let namespace = placement.namespace.as_ref().map(|ns| format!("{ns}/")).unwrap_or_default();
         warnings.extend(placement.errors().map(|message| InputError {

@@ -100,6 +100,8 @@ pub struct Tree {
     pub inputs: Vec<Manifest>,
     /// Documents that are not Kubernetes objects, by path and line: named by `validate`, odd ones in plans and logs too.
     pub skipped: Vec<Skipped>,
+    /// What is odd in the files and refuses nothing, by path and line: keys that are read as other than they are written.
+    pub warnings: Vec<InputError>,
     by_namespace: BTreeMap<String, Vec<usize>>,
     by_kind: BTreeMap<(String, String), Vec<usize>>,
 }

@@ -57,14 +57,8 @@ pub fn assemble(
     let mut found = Vec::new();
     for (path, id, blob) in &files {
         tree.skipped.extend(skipped(path, blob));
-        errors.extend(blob.errors.iter().map(|error| InputError {
-            path: path.to_string(),
-            line: error.line,
-            object: error.object.clone(),
-            field: error.field.clone(),
-            message: error.message.clone(),
-            hint: error.hint.clone(),
-        }));
+        errors.extend(blob.errors.iter().map(|error| error.at(path)));
+        tree.warnings.extend(blob.warnings.iter().map(|warning| warning.at(path)));
         found.extend(blob.documents.iter().map(|document| Found {
             document,
             origin: Origin { path: path.clone(), line: document.line, blob: id.clone(), ordinal: document.ordinal },

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::budget::{COMMIT, OBJECTS_MAX, Weight};
+use super::truth;
 use crate::api::identity::identify;
 use crate::api::table::{self, Checked, GITFLEET_GROUP};
 use crate::api::{FieldError, envelope};
 use crate::model::id::ObjectId;
-use crate::model::manifest::malformed_metadata;
+use crate::model::manifest::{InputError, malformed_metadata};
 use crate::model::tree::{NoObject, Scope};
-use crate::yaml::{self, Cost, Meter};
+use crate::yaml::{self, Cost, Meter, TruthKey};
 
 /// Bytes of one file; manifests of etcd's limit (1.5 MiB) fit several times.
 pub const BLOB_BYTES_MAX: usize = 5 * 1024 * 1024;
@@ -21,6 +22,9 @@ const LFS_POINTER: &[u8] = b"version https://git-lfs.github.com/spec/v1";
 
 /// Complaints about one file that are listed: a person fixes a few, and the rest follows.
 const ERRORS_MAX: usize = 1_000;
+
+/// Warnings about one file that are listed.
+const WARNINGS_MAX: usize = 100;
 
 /// The longest text of one complaint, in bytes.
 const ERROR_TEXT_MAX_BYTES: usize = 1_000;
@@ -35,6 +39,8 @@ pub struct ParsedBlob {
     pub documents: Vec<ParsedDocument>,
     /// Every complaint that needs no other file.
     pub errors: Vec<BlobError>,
+    /// What is odd and refuses nothing.
+    pub warnings: Vec<BlobError>,
     /// Documents that are no Kubernetes objects: line, and what they are.
     pub skipped: Vec<(u32, NoObject)>,
     /// Size of the content.
@@ -82,6 +88,12 @@ impl ParsedBlob {
 }
 
 impl BlobError {
+    /// Says of which file it is.
+    pub fn at(&self, path: &str) -> InputError {
+        let Self { line, object, field, message, hint } = self.clone();
+        InputError { path: path.to_owned(), line, object, field, message, hint }
+    }
+
     fn new(line: u32, message: impl Into<String>, hint: &str) -> Self {
         Self { line, object: None, field: None, message: message.into(), hint: Some(hint.to_owned()) }
     }
@@ -144,7 +156,7 @@ impl Reading<'_, '_> {
             match document {
                 Ok(document) => {
                     let place = Place { line: document.line, document: document.line, path: "" };
-                    self.object(document.value, place, &document.item_lines);
+                    self.object(document.value, place, &document.item_lines, document.truth_keys);
                 }
                 Err(error) => self.blob.errors.push(BlobError {
                     line: error.line,
@@ -176,7 +188,7 @@ impl Reading<'_, '_> {
         true
     }
 
-    fn object(&mut self, value: Value, place: Place<'_>, item_lines: &[u32]) {
+    fn object(&mut self, value: Value, place: Place<'_>, item_lines: &[u32], keys: Vec<TruthKey>) {
         let (api_version, kind) = match (value.get("apiVersion"), value.get("kind")) {
             (None, None) => return self.blob.skipped.push((place.line, no_object(&value))),
             (Some(Value::String(api_version)), Some(Value::String(kind))) => (api_version.clone(), kind.clone()),
@@ -190,18 +202,26 @@ impl Reading<'_, '_> {
         };
         let is_list = kind == "List" || (kind.ends_with("List") && value.get("items").is_some_and(Value::is_array));
         if is_list {
-            return self.list(value, &api_version, &kind, place, item_lines);
+            return self.list(value, (&api_version, &kind), place, item_lines, keys);
         }
         if kind == "Configuration" && api_version.split_once('/').is_some_and(|(group, _)| group == GITFLEET_GROUP) {
             return;
         }
         match identify(&value) {
-            Ok(id) => self.identified(value, id, place),
+            Ok(id) => self.identified(value, id, place, keys),
             Err(error) => self.field_error(place, Some(&kind), error),
         }
     }
 
-    fn list(&mut self, mut list: Value, api_version: &str, kind: &str, place: Place<'_>, item_lines: &[u32]) {
+    fn list(
+        &mut self,
+        mut list: Value,
+        (api_version, kind): (&str, &str),
+        place: Place<'_>,
+        item_lines: &[u32],
+        keys: Vec<TruthKey>,
+    ) {
+        let mut keys = truth::by_element(keys);
         let items = match list.get_mut("items").map(Value::take) {
             Some(Value::Array(items)) => items,
             None | Some(Value::Null) => return,
@@ -227,12 +247,18 @@ impl Reading<'_, '_> {
                 fields.entry("apiVersion").or_insert_with(|| api_version.into());
                 fields.entry("kind").or_insert_with(|| element.into());
             }
-            self.object(item, place, &[]);
+            self.object(item, place, &[], keys.remove(&index).unwrap_or_default());
         }
     }
 
-    fn identified(&mut self, value: Value, id: ObjectId, place: Place<'_>) {
+    fn identified(&mut self, value: Value, id: ObjectId, place: Place<'_>, keys: Vec<TruthKey>) {
         let name = id.to_string();
+        let (wrong, odd): (Vec<_>, Vec<_>) = keys.into_iter().partition(|key| truth::refuses(key, &id, &value));
+        let room = WARNINGS_MAX.saturating_sub(self.blob.warnings.len());
+        self.blob.warnings.extend(odd.into_iter().take(room).map(|key| truth::complaint(key, &name)));
+        if !wrong.is_empty() {
+            return self.blob.errors.extend(wrong.into_iter().map(|key| truth::complaint(key, &name)));
+        }
         let checked = match table::find(&id.group, &id.version, &id.kind) {
             Err(error) => return self.field_error(place, Some(&name), error),
             Ok(None) => payload_errors(&value).map(|()| None),
@@ -279,7 +305,7 @@ fn no_object(value: &Value) -> NoObject {
 }
 
 /// Cuts what a complaint repeats of a file: a thousand complaints may repeat one name.
-fn shortened(mut text: String) -> String {
+pub(super) fn shortened(mut text: String) -> String {
     if text.len() > ERROR_TEXT_MAX_BYTES {
         let end = (0..=ERROR_TEXT_MAX_BYTES).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0);
         text.truncate(end);

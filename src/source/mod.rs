@@ -8,6 +8,7 @@ mod assemble;
 mod blob;
 mod budget;
 mod paths;
+mod truth;
 
 pub use assemble::{BYTES_MAX, assemble, skipped};
 pub use blob::{BLOB_BYTES_MAX, BlobError, ParsedBlob, ParsedDocument, parse_blob, parse_blob_within};

@@ -39,6 +39,14 @@ pub(super) fn is_merge_key(text: &str, style: ScalarStyle, tag: Option<&Tag>) ->
     text == "<<" && style == ScalarStyle::Plain && tag.is_none_or(|t| t.suffix_in_namespace(YAML_TAGS).is_some())
 }
 
+/// Returns which truth value an unquoted word is; `None` for any other scalar, and where a tag says that it is meant.
+pub(super) fn truth(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> Option<bool> {
+    if style != ScalarStyle::Plain || tag.is_some() || text.len() > 5 {
+        return None;
+    }
+    if TRUE.contains(&text) { Some(true) } else { FALSE.contains(&text).then_some(false) }
+}
+
 /// Returns a key as text; `None` for what JSON cannot have as a key.
 pub(super) fn key(value: Value) -> Option<String> {
     match value {

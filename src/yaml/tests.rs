@@ -178,6 +178,49 @@ fn json_is_read_too() {
     assert_eq!(one("%YAML 1.2\n---\na: 1\n").unwrap(), json!({"a": 1}));
 }
 
+/// What kubectl 1.36 makes of quoted scalars that are indented less than YAML wants (`kubectl annotate --local -o json`).
+#[test]
+fn w14_quoted_lines_may_be_indented_less_than_their_key() {
+    let table: &[(&str, Value)] = &[
+        ("data:\n    text: 'hello\n  world'\n    y1: z\n", json!({"data": {"text": "hello world", "y1": "z"}})),
+        ("d:\n    x: \"a\nb\"\n    y1: 'it''s\n\nfine'\n", json!({"d": {"x": "a b", "y1": "it's\nfine"}})),
+        ("l:\n  - - a: \"x\\\"\\\n    y\n z\\n\"\n      b: 1\n", json!({"l": [[{"a": "x\"y z\n", "b": 1}]]})),
+        ("a:\n  b: 'ünï\ncode' # it's\n", json!({"a": {"b": "ünï code"}})),
+        ("a: 'x\ny'\n", json!({"a": "x y"})),
+    ];
+    for (text, expected) in table {
+        assert_eq!(one(text).unwrap(), *expected, "{text}");
+    }
+    let many: String = (0..60).map(|n| format!("  k{n}: 'a\nb'\n")).collect();
+    assert_eq!(one(&format!("a:\n{many}")).unwrap()["a"]["k59"], json!("a b"));
+    assert_eq!(line_of("a:\n  b: 'x\ny'\n  c: 1\n", 1, "a.c"), 4);
+    for refused in [
+        "a:\n  b: 'x\n---\ny'\n",
+        "a:\n  b: 'x\n...\ny'\n",
+        "a:\n  b: 'x\ny' z\n",
+        "a:\n  b: 'x\ny\n",
+        "a:\n  'x\ny': 1\n",
+    ] {
+        assert!(parse_documents(refused).iter().any(Result::is_err), "{refused}");
+    }
+}
+
+#[test]
+fn keys_that_are_truth_values_are_named() {
+    let text = "y: {a: 1}\n\"n\": 1\nlist:\n  - 1\n  - {x.y: {off: {True: no}}}\n!!bool on: 1\ntRue: 1\nok: {n: 1}\n";
+    let text = text.replace("!!bool on: 1\n", "");
+    let document = parse_documents(&text).remove(0).unwrap();
+    let found: Vec<_> =
+        document.truth_keys.iter().map(|k| (k.path.join("/"), k.written.as_str(), k.read, k.line)).collect();
+    let expected = [
+        (String::new(), "y", true, 1),
+        ("list/1/x.y".to_owned(), "off", false, 5),
+        ("list/1/x.y/false".to_owned(), "True", true, 5),
+        ("ok".to_owned(), "n", false, 7),
+    ];
+    assert_eq!(found, expected);
+}
+
 #[test]
 fn lines_of_fields() {
     let text = "a: 1\n---\nkind: X\nspec:\n  list:\n    - one: 1\n    - two:\n        x.y/z: 2\n";

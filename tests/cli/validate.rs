@@ -45,6 +45,25 @@ fn every_error_in_order_with_file_and_line() {
 }
 
 #[test]
+fn point_11_keys_that_kubectl_reads_as_truth_values() {
+    let scratch = Scratch::new();
+    scratch.write("clusters.yaml", &cluster("east", "e").replace("{region", "{n: x, region"));
+    let found = scratch.run(&["validate", FLEET]);
+    let line = "metadata.labels.n: the key n is read as \"false\", as kubectl reads it (put it in quotes: \"n\")\n";
+    assert!(found.text(1).starts_with("clusters.yaml:") && found.text(1).ends_with(line), "{}", found.out);
+    scratch.write("clusters.yaml", &cluster("east", "e"));
+    let thing = "apiVersion: e.io/v1\nkind: Thing\nmetadata: {name: a}\nspec: {y: 2, text: 'one\ntwo'}\n";
+    let late = "---\napiVersion: e.io/v1\nkind: Thing\nmetadata: {name: b}\nspec:\n    text: 'one\n  two'\n";
+    scratch.write("thing.yaml", &[thing, late].concat());
+    let found = scratch.run(&["validate", FLEET]);
+    assert_eq!(found.text(0), "");
+    let warning = "warning: thing.yaml:4: Thing.e.io a: spec.y: the key y is read as \"true\"";
+    assert!(found.err.starts_with(warning), "{}", found.err);
+    let plan = scratch.run(&["plan", "--repo", FLEET, "-o", "json"]).json(0);
+    assert_eq!(plan["warnings"][0]["field"], json!("spec.y"));
+}
+
+#[test]
 fn what_only_the_whole_tree_shows_is_a_warning() {
     let scratch = Scratch::new();
     let picked_elsewhere = annotated_placement("p", "{gitfleet.io/placement: ns1/nobody}", "web", "");

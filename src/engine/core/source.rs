@@ -241,6 +241,15 @@ fn tell_skipped(tree: &Tree) {
         let more = odd.len() - SKIPPED_NAMED_MAX;
         tracing::warn!(more, "more documents are no Kubernetes objects; `gitfleet validate` names all of them");
     }
+    for complaint in tree.warnings.iter().take(SKIPPED_NAMED_MAX) {
+        tracing::warn!("{complaint}");
+    }
+    if tree.warnings.len() > SKIPPED_NAMED_MAX {
+        tracing::warn!(
+            more = tree.warnings.len() - SKIPPED_NAMED_MAX,
+            "more warnings; `gitfleet validate` names all of them"
+        );
+    }
     let untyped = tree.skipped.len() - odd.len();
     if untyped > 0 {
         tracing::info!(documents = untyped, "documents with neither apiVersion nor kind are not read");

@@ -90,10 +90,11 @@ impl Planned {
     }
 }
 
-/// Returns what is written and does nothing: runs of placements that are not there, and documents that are no objects.
+/// Returns what is written and does nothing, or other than it says: runs of placements that are not there, documents that are no
+/// objects, keys that are read as truth values.
 fn warnings(world: &World) -> Vec<InputError> {
     let odd = world.tree.skipped.iter().filter_map(Skipped::complaint);
-    world.staged.orphans(&world.tree).chain(odd).collect()
+    world.staged.orphans(&world.tree).chain(odd).chain(world.tree.warnings.iter().cloned()).collect()
 }
 
 /// Decides about every placement that base or head has.

@@ -109,6 +109,19 @@ fn bad_input_is_named() {
             &["a.yaml:7: Secret a: metadata.namespace: a Secret lives"],
         ),
         (
+            "point 11: a label key that is a truth value",
+            &[("a.yaml", b"apiVersion: cluster.kubernetes-fleet.io/v1\nkind: MemberCluster\nmetadata:\n  name: a\n  labels:\n    n: x\n")],
+            &["a.yaml:6: MemberCluster.cluster.kubernetes-fleet.io a: metadata.labels.n: the key n is read as \"false\", as kubectl reads it (put it in quotes: \"n\")"],
+        ),
+        (
+            "point 11: where payload has names of somebody's choice",
+            &[
+                ("a.yaml", b"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: ns}\ndata:\n  on: x\n"),
+                ("b.yaml", b"apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Namespace, metadata: {name: a}}\n- apiVersion: v1\n  kind: Service\n  metadata: {name: a, namespace: ns}\n  spec:\n    selector: {y: z}\n"),
+            ],
+            &["a.yaml:5: ConfigMap ns/a: data.on: the key on is read as \"true\"", "b.yaml:9: Service ns/a: spec.selector.y: the key y"],
+        ),
+        (
             "two overrides on one object",
             &[("a.yaml", overrides.0.as_bytes()), ("b.yaml", overrides.1.as_bytes())],
             &["b.yaml:1: ClusterResourceOverride.placement.kubernetes-fleet.io two: spec.clusterResourceSelectors[0]: one at a.yaml:1 overrides Namespace ns too"],
@@ -220,6 +233,33 @@ fn a_tree_knows_what_is_what() {
     assert_eq!(tree.clusters["two"].labels[MEMBER_NAME_LABEL], "two");
     assert_eq!(tree.scopes[&("e.io".to_owned(), "Odd".to_owned())], Scope::Cluster);
     assert_eq!(tree.scopes[&(String::new(), "Pod".to_owned())], Scope::Namespaced);
+}
+
+#[test]
+fn point_11_truth_keys_elsewhere_in_payload_are_warnings_and_no_object_is_looked_at() {
+    let thing = "apiVersion: e.io/v1\nkind: Thing\nmetadata: {name: a}\nspec:\n  point: {x: 1, y: 2}\n";
+    let held = "---\napiVersion: placement.kubernetes-fleet.io/v1beta1\nkind: ClusterResourceEnvelope\nmetadata: {name: e}\ndata:\n  \
+                one: {apiVersion: e.io/v1, kind: Thing,\n    metadata: {name: b},\n    spec: {off: 1}}\n";
+    let files: &[(&str, &[u8])] = &[
+        ("a.yaml", &[thing, held].concat().into_bytes()),
+        ("values.yaml", b"on: {push: 1}\nlabels: {n: x}\n"),
+        ("config.yaml", b"apiVersion: gitfleet.io/v1alpha1\nkind: Configuration\nmetadata: {labels: {n: x}}\n"),
+    ];
+    let tree = tree(files).unwrap();
+    let warnings: Vec<String> = tree.warnings.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        warnings,
+        [
+            "a.yaml:5: Thing.e.io a: spec.point.y: the key y is read as \"true\", as kubectl reads it (put it in quotes: \"y\")",
+            "a.yaml:13: ClusterResourceEnvelope.placement.kubernetes-fleet.io e: data.one.spec.off: the key off is read as \"false\", as kubectl reads it (put it in quotes: \"off\")",
+        ]
+    );
+    let wrong = String::from_utf8(files[0].1.to_vec())
+        .unwrap()
+        .replace("metadata: {name: b}", "metadata: {name: b, labels: {n: c}}");
+    let errors = self::tree(&[("a.yaml", wrong.as_bytes())]).unwrap_err();
+    assert_eq!(errors.len(), 1, "{errors:?}");
+    assert_eq!((errors[0].line, errors[0].field.as_deref()), (12, Some("data.one.metadata.labels.n")));
 }
 
 #[test]

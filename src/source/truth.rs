@@ -1,0 +1,56 @@
+//! Keys that people write as words and kubectl reads as `true` or `false`: where they refuse a commit, and what is said of them.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::blob::{BlobError, shortened};
+use crate::api::{envelope, table};
+use crate::model::id::ObjectId;
+use crate::yaml::TruthKey;
+
+/// Maps of an object whose keys are names that somebody chose.
+const NAMED: [&str; 4] = ["metadata", "data", "stringData", "binaryData"];
+
+/// Maps anywhere in an object whose keys are names that somebody chose; those that end with "elector" too.
+const NAMED_ANYWHERE: [&str; 4] = ["metadata", "labels", "annotations", "matchLabels"];
+
+/// Tells whether a key refuses the commit: in our own kinds, and where payload has names of somebody's choice, a truth value is
+/// never meant.
+pub(super) fn refuses(key: &TruthKey, id: &ObjectId, object: &Value) -> bool {
+    let path = match key.path.as_slice() {
+        // What an envelope holds is payload.
+        [data, _, rest @ ..] if data == "data" && envelope::is_envelope(object) => rest,
+        _ if !matches!(table::find(&id.group, &id.version, &id.kind), Ok(None)) => return true,
+        path => path,
+    };
+    path.first().is_some_and(|first| NAMED.contains(&first.as_str()))
+        || path.last().is_some_and(|last| NAMED_ANYWHERE.contains(&last.as_str()) || last.ends_with("elector"))
+}
+
+/// Says what a key is read as, and what to do.
+pub(super) fn complaint(key: TruthKey, object: &str) -> BlobError {
+    let TruthKey { mut path, written, read, line } = key;
+    path.push(written.clone());
+    BlobError {
+        line,
+        object: Some(shortened(object.to_owned())),
+        field: Some(shortened(path.join("."))),
+        message: format!("the key {written} is read as \"{read}\", as kubectl reads it"),
+        hint: Some(format!("put it in quotes: \"{written}\"")),
+    }
+}
+
+/// Sorts the keys of a list by its elements.
+pub(super) fn by_element(keys: Vec<TruthKey>) -> BTreeMap<usize, Vec<TruthKey>> {
+    let mut sorted: BTreeMap<usize, Vec<TruthKey>> = BTreeMap::new();
+    for mut key in keys {
+        let mut path = key.path.into_iter();
+        let (items, position) = (path.next(), path.next().and_then(|position| position.parse().ok()));
+        if let (Some("items"), Some(position)) = (items.as_deref(), position) {
+            key.path = path.collect();
+            sorted.entry(position).or_default().push(key);
+        }
+    }
+    sorted
+}
