@@ -23,4 +23,5 @@ pub mod source;
 pub mod store;
 pub mod telemetry;
 pub mod text;
+pub mod watch;
 pub mod yaml;

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use notify::event::ModifyKind;
-use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
+use notify::{Event, EventKind, RecursiveMode};
 use serde_json::Value;
 use tokio::sync::{Mutex, Semaphore, mpsc};
 
@@ -27,6 +27,7 @@ use super::live::Inventory;
 use super::{ApplyOptions, Deletion, Error, Observation, Target, WatchHandle, WatchedKind};
 use crate::model::id::{ObjectId, ObjectKey};
 use crate::model::kinds;
+use crate::watch::{self, Watching};
 use crate::yaml;
 
 /// How long a folder must be quiet before it is looked at again.
@@ -149,17 +150,12 @@ impl Directory {
 
     /// Watches the folder; `news` gets a word when a file of the kind changed. One waiting word is enough for many changes.
     /// `gone` is raised when the folder itself went: a watch of it sees nothing any more.
-    fn watcher(
-        &self,
-        kind: &WatchedKind,
-        news: mpsc::Sender<()>,
-        gone: Arc<AtomicBool>,
-    ) -> notify::Result<RecommendedWatcher> {
+    fn watcher(&self, kind: &WatchedKind, news: mpsc::Sender<()>, gone: Arc<AtomicBool>) -> notify::Result<Watching> {
         Folder::create(&self.path)?;
         let (prefix, folder) = (kind_prefix(kind), self.path.canonicalize()?);
         let place = folder.clone();
-        let handler = move |event: notify::Result<Event>| {
-            let matters = event.map_or(true, |event| {
+        let handler = move |event: &notify::Result<Event>| {
+            let matters = event.as_ref().map_or(true, |event| {
                 let reads = matches!(event.kind, EventKind::Access(_));
                 let went = matches!(event.kind, EventKind::Remove(_) | EventKind::Modify(ModifyKind::Name(_)));
                 if went && event.paths.contains(&folder) {
@@ -173,9 +169,7 @@ impl Directory {
                 let _ = news.try_send(());
             }
         };
-        let mut watcher = notify::recommended_watcher(handler)?;
-        watcher.watch(&place, RecursiveMode::NonRecursive)?;
-        Ok(watcher)
+        watch::watch(&[(place, RecursiveMode::NonRecursive)], handler)
     }
 
     /// Lists the objects of a kind that carry the label, each once. A file is one of ours by its label and its name together:

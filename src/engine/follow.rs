@@ -10,7 +10,8 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
 use self::ending::Ending;
-use super::commit::{self, Cache, Candidate, read_commit, read_payload};
+use self::payloads::answer_payloads;
+use super::commit::{self, Cache, Candidate, read_commit};
 use super::supervise::Supervisor;
 use super::world::Payload;
 use crate::config::{self, Configuration, HistoryRewrite, read_secret};
@@ -23,7 +24,10 @@ use crate::model::tree::Tree;
 use crate::telemetry::metrics::Part;
 
 mod ending;
+mod payloads;
 
+/// How often a source on this machine is polled that cannot be watched.
+const POLL_UNWATCHED: Duration = Duration::from_secs(1);
 /// Longest pause between two polls of a source that cannot be read.
 const POLL_BACKOFF_MAX: Duration = Duration::from_mins(5);
 /// How the names of pins start: one for each commit that a record names.
@@ -102,6 +106,8 @@ pub enum News {
     Unchanged,
     /// The source can be read again, and its tip is where it was.
     Readable,
+    /// Changes of a source on this machine are not heard of, and why; it is polled more often.
+    Unwatched(String),
     /// The payload of a snapshot, or why it cannot be read.
     Payload(Arc<ResourceSnapshot>, Result<Payload, String>),
 }
@@ -163,8 +169,14 @@ pub fn follow(
     let (requests, inbox) = channel();
     let wake = requests.clone();
     let watch = git::watch(&source, move || drop(wake.send(Request::Poll)));
+    let mut poll_interval = settings.poll_interval;
     let watch = watch.unwrap_or_else(|error| {
-        tracing::warn!(%error, "local changes cannot be watched; the source is polled instead");
+        poll_interval = poll_interval.min(POLL_UNWATCHED);
+        // The hall is there: it has just asked.
+        drop(news.send(News::Unwatched(match error {
+            git::Error::Watch { reason, .. } => reason,
+            other => other.in_full(),
+        })));
         None
     });
     let (ending, stop, alive) = Ending::of(requests.clone());
@@ -177,7 +189,7 @@ pub fn follow(
         refused: BTreeMap::new(),
         standing: Standing::Unread,
         fresh: Vec::new(),
-        poll_interval: settings.poll_interval,
+        poll_interval,
         on_rewrite: settings.on_rewrite,
         let_in: settings.let_in,
         failures: 0,
@@ -192,46 +204,6 @@ pub fn follow(
     };
     supervisor.thread(Part::Source, "gitfleet-source", run).expect("a thread can be started at startup");
     Ok(Followed { _ending: ending, requests, payloads })
-}
-
-/// Reads payloads in a thread of its own: a fetch may take minutes, and a rollback does not wait for it.
-fn answer_payloads(
-    reader: Arc<Mutex<Reader>>,
-    news: mpsc::UnboundedSender<News>,
-    supervisor: &Supervisor,
-) -> Sender<Arc<ResourceSnapshot>> {
-    let (payloads, inbox) = channel::<Arc<ResourceSnapshot>>();
-    let read = move |snapshot: &ResourceSnapshot| {
-        let reader = reader.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        read_payload(&reader, snapshot)
-    };
-    let run = payload_answers(inbox, news, read);
-    supervisor.thread(Part::Payloads, "gitfleet-payloads", run).expect("a thread can be started at startup");
-    payloads
-}
-
-/// Returns the life of the thread that answers with payloads. One whose reading ended by an error of ours counts as one that
-/// cannot be read: whoever asked waits for an answer.
-fn payload_answers(
-    inbox: Receiver<Arc<ResourceSnapshot>>,
-    news: mpsc::UnboundedSender<News>,
-    read: impl Fn(&ResourceSnapshot) -> Result<Payload, String>,
-) -> impl FnMut() {
-    let mut unanswered: Option<Arc<ResourceSnapshot>> = None;
-    move || {
-        if let Some(snapshot) = unanswered.take() {
-            let why = "reading it ended by an error of gitfleet's own; please report it".to_owned();
-            drop(news.send(News::Payload(snapshot, Err(why))));
-        }
-        for snapshot in &inbox {
-            unanswered = Some(Arc::clone(&snapshot));
-            let payload = read(&snapshot);
-            unanswered = None;
-            if news.send(News::Payload(snapshot, payload)).is_err() {
-                return;
-            }
-        }
-    }
 }
 
 /// What this life knows of the commit in force.

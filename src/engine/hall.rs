@@ -421,7 +421,7 @@ fn after(now: Timestamp, pause: Duration) -> Timestamp {
 /// Returns what came of a poll, where the news is of one.
 fn poll_result(news: &News) -> Option<Poll> {
     match news {
-        News::Restored(_) | News::Payload(..) => None,
+        News::Restored(_) | News::Payload(..) | News::Unwatched(_) => None,
         News::Accepted(_) => Some(Poll::Accepted),
         News::Unchanged | News::Readable => Some(Poll::Unchanged),
         News::Refused(..) => Some(Poll::Refused),

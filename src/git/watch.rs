@@ -6,13 +6,14 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
 use notify::event::{AccessKind, AccessMode, EventKind};
-use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher};
+use notify::{Event, RecursiveMode};
 
 use super::{Error, Source, WATCH_COALESCE, WATCH_DEBOUNCE, WATCH_DEBOUNCE_MAX};
+use crate::watch::{self, Watching};
 
 /// Watches until it is dropped.
 pub struct Watch {
-    _watcher: RecommendedWatcher,
+    _watching: Watching,
 }
 
 /// Calls `on_change` whenever the branch of a source on this machine may have moved: at once in a repository, and some
@@ -21,12 +22,12 @@ pub struct Watch {
 /// `None` for a remote, which cannot be watched. The call comes from a thread of its own; it must not block for long.
 ///
 /// # Errors
-/// `Watch`, such as where inotify's limits are reached: log it and poll.
+/// `Watch`, such as where inotify's limits are reached: poll often.
 pub fn watch(source: &Source, on_change: impl Fn() + Send + 'static) -> Result<Option<Watch>, Error> {
     let Some((root, excluded)) = source.watched_place() else { return Ok(None) };
     let failed = |reason: String| Error::Watch { location: source.location().to_owned(), reason };
     let root = root.canonicalize().map_err(|error| failed(error.to_string()))?;
-    let matters: Box<dyn Fn(&Path) -> bool + Send> = if let Some(excluded) = &excluded {
+    let matters: Box<dyn Fn(&Path) -> bool + Send + Sync> = if let Some(excluded) = &excluded {
         let excluded: Vec<PathBuf> = excluded.iter().filter_map(|path| path.canonicalize().ok()).collect();
         let root = root.clone();
         Box::new(move |path| folder_path_matters(&root, &excluded, path))
@@ -36,25 +37,22 @@ pub fn watch(source: &Source, on_change: impl Fn() + Send + 'static) -> Result<O
     };
     let at_once = excluded.is_none();
     let (sender, receiver) = channel();
-    let handler = move |event: notify::Result<Event>| {
+    let handler = move |event: &notify::Result<Event>| {
         // An error means that something may have been missed.
-        let news = event.map_or(true, |event| {
-            is_change(&event) && (event.paths.is_empty() || event.paths.iter().any(|p| matters(p)))
+        let news = event.as_ref().map_or(true, |event| {
+            is_change(event) && (event.paths.is_empty() || event.paths.iter().any(|p| matters(p)))
         });
         if news {
             // The other side is gone when the watch is being dropped.
             let _ = sender.send(());
         }
     };
-    let mut watcher = notify::recommended_watcher(handler).map_err(|error| failed(error.to_string()))?;
     let places: Vec<(PathBuf, RecursiveMode)> = if excluded.is_some() {
         vec![(root, RecursiveMode::Recursive)]
     } else {
         vec![(root.join("refs"), RecursiveMode::Recursive), (root, RecursiveMode::NonRecursive)]
     };
-    for (path, mode) in places {
-        watcher.watch(&path, mode).map_err(|error| failed(error.to_string()))?;
-    }
+    let watching = watch::watch(&places, handler).map_err(|error| failed(error.to_string()))?;
     let builder = std::thread::Builder::new().name("gitfleet-watch".to_owned());
     let run = move || {
         let ended = catch_unwind(AssertUnwindSafe(|| debounce(&receiver, at_once, &on_change)));
@@ -65,11 +63,11 @@ pub fn watch(source: &Source, on_change: impl Fn() + Send + 'static) -> Result<O
         }
     };
     builder.spawn(run).map_err(|error| failed(error.to_string()))?;
-    Ok(Some(Watch { _watcher: watcher }))
+    Ok(Some(Watch { _watching: watching }))
 }
 
 /// Calls back once for each burst, when it is over; with `at_once` also when it begins: a branch moves by one atomic rename,
-/// so that the first word of it is the whole news. Ends when the watcher, which holds the sender, is dropped.
+/// so that the first word of it is the whole news. Ends when the watch, which holds the sender, is dropped.
 fn debounce(news: &Receiver<()>, at_once: bool, on_change: &(impl Fn() + Send)) {
     while news.recv().is_ok() {
         if at_once {

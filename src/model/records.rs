@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::id::{ClusterName, CommitId, Digest, ObjectId, ObjectKey, PlacementKey};
-use super::manifest::{InputError, Origin};
+use super::manifest::Origin;
 use super::overrides::PickedOverrides;
 use super::runs::Approval;
 use crate::api::cluster::Taint;
@@ -17,47 +17,15 @@ use crate::api::placement::{ApplyStrategy, PlacementPolicy, PlacementSpec};
 
 mod clock;
 mod inventory;
+mod source;
 mod store;
 mod work;
 
 pub use clock::ClockReading;
 pub use inventory::{Glimpse, Inventory};
+pub use source::SourceRecord;
 pub use store::{Adoption, KEPT_WORDS_MAX, Kept, StoreRecord};
 pub use work::{ApplyOutcome, Availability, Difference, ManifestStatus, WorkStatus};
-
-/// What is known of the source.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct SourceRecord {
-    /// Where it is, without credentials.
-    pub url: String,
-    /// What inventories name it by.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub identity: String,
-    /// What they named it by before it moved, as a person said.
-    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
-    pub formerly: BTreeSet<String>,
-    /// The commit in force.
-    pub accepted: Option<CommitId>,
-    /// The newest commit seen, in force or not.
-    pub seen: Option<CommitId>,
-    /// Why `seen` is not in force: every error in it.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub refused: Vec<InputError>,
-    /// A tip that does not descend from the accepted commit and waits for a person.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub held_rewrite: Option<CommitId>,
-    /// The tip of a rewritten history that a person let in.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub let_in: Option<CommitId>,
-    /// The last failure to read the source (branch gone, no access), for people; `None` when it was read.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub failure: Option<String>,
-    /// Why the commit in force could not be read since the daemon started, for people: until it is, or another is in force,
-    /// nothing is decided.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub unrestored: Option<String>,
-}
 
 /// One object of a resource snapshot: its identity and where its payload stands in git.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -153,6 +153,10 @@ fn source_lines(view: &StatusView) -> Vec<Line> {
     if let Some(failure) = &source.failure {
         lines.push(Line::default().with(Style::Bad, format!("✗ the source cannot be read: {failure}")));
     }
+    if let Some(why) = &source.unwatched {
+        let words = "! changes of the source cannot be watched, it is looked at every second: ";
+        lines.push(Line::default().with(Style::Progressing, format!("{words}{why}")));
+    }
     if let Some(held) = &source.held_rewrite {
         let words = format!(
             "! {} does not descend from {}; it waits for `gitfleet resume`",

@@ -191,7 +191,7 @@ fn w14_quoted_lines_may_be_indented_less_than_their_key() {
     for (text, expected) in table {
         assert_eq!(one(text).unwrap(), *expected, "{text}");
     }
-    let many: String = (0..60).map(|n| format!("  k{n}: 'a\nb'\n")).collect();
+    let many = (0..60).map(|n| format!("  k{n}: 'a\nb'\n")).collect::<Vec<_>>().concat();
     assert_eq!(one(&format!("a:\n{many}")).unwrap()["a"]["k59"], json!("a b"));
     assert_eq!(line_of("a:\n  b: 'x\ny'\n  c: 1\n", 1, "a.c"), 4);
     for refused in [

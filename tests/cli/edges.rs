@@ -14,14 +14,15 @@ use crate::scratch::{CONFIG, FLEET, Scratch, cluster, namespace, placement};
 const LIMIT: Duration = Duration::from_mins(1);
 
 /// A daemon, ended when dropped.
-struct Daemon {
+pub struct Daemon {
     child: Child,
-    address: String,
+    /// Where it listens.
+    pub address: String,
 }
 
 impl Daemon {
     /// Starts a command that becomes a daemon, and waits until it listens.
-    fn start(mut command: Command) -> Self {
+    pub fn start(mut command: Command) -> Self {
         let mut child = command.stderr(Stdio::piped()).spawn().expect("the daemon starts");
         let mut lines = BufReader::new(child.stderr.take().expect("it is piped")).lines();
         let address = lines.by_ref().map_while(Result::ok).find_map(|line| {
@@ -32,8 +33,13 @@ impl Daemon {
         Self { child, address: address.expect("the daemon says where it listens") }
     }
 
+    /// Returns the number of its process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Returns the status of an answer, and its body.
-    fn get(&self, path: &str, headers: &str) -> Option<(u16, String)> {
+    pub fn get(&self, path: &str, headers: &str) -> Option<(u16, String)> {
         let mut stream = TcpStream::connect(&self.address).ok()?;
         stream.set_read_timeout(Some(LIMIT)).ok()?;
         write!(stream, "GET {path} HTTP/1.1\r\nConnection: close\r\n{headers}\r\n").ok()?;
@@ -51,7 +57,8 @@ impl Drop for Daemon {
     }
 }
 
-fn until(what: &str, mut condition: impl FnMut() -> bool) {
+/// Waits for a condition.
+pub fn until(what: &str, mut condition: impl FnMut() -> bool) {
     let deadline = Instant::now() + LIMIT;
     while !condition() {
         assert!(Instant::now() < deadline, "{what}: not within {LIMIT:?}");
@@ -70,13 +77,14 @@ fn fleet() -> Scratch {
 }
 
 /// Replaces a part of the configuration.
-fn reconfigure(scratch: &Scratch, from: &str, to: &str) {
+pub fn reconfigure(scratch: &Scratch, from: &str, to: &str) {
     let text = fs::read_to_string(scratch.path(CONFIG)).expect("the configuration");
     assert!(text.contains(from), "{text}");
     fs::write(scratch.path(CONFIG), text.replace(from, to)).expect("a file");
 }
 
-const RUN: [&str; 5] = ["run", "-c", CONFIG, "--log-format", "json"];
+/// Runs the daemon.
+pub const RUN: [&str; 5] = ["run", "-c", CONFIG, "--log-format", "json"];
 
 #[test]
 fn d09_connections_leave_files_for_the_source_and_health() {

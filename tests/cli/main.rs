@@ -30,6 +30,8 @@ mod staged;
 mod store;
 mod tell;
 mod validate;
+#[cfg(target_os = "linux")]
+mod watching;
 
 #[path = "../support/fleet_tree.rs"]
 mod fleet_tree;

@@ -38,6 +38,12 @@ impl Core {
                 return;
             }
             News::Payload(snapshot, payload) => return self.load_payload(&snapshot, payload, now),
+            News::Unwatched(reason) => {
+                let words = "changes of the source cannot be watched; it is looked at every second";
+                tracing::warn!(reason, "{words}");
+                self.source.unwatched = Some(reason);
+                return;
+            }
             // What a person let in is for the tip that was held then: whatever is said of a tip ends it.
             News::Accepted(_) | News::Unchanged | News::Refused(..) | News::Rewritten(_) => self.source.let_in = None,
             News::Readable | News::Failed(_) => {}
@@ -50,7 +56,7 @@ impl Core {
         }
         self.source_look = SourceLook::Seen;
         match news {
-            News::Restored(_) | News::Payload(..) => {}
+            News::Restored(_) | News::Payload(..) | News::Unwatched(_) => {}
             News::Accepted(tree) => self.accept(&tree, now),
             News::Unchanged => {
                 self.source.seen.clone_from(&self.source.accepted);
@@ -280,7 +286,7 @@ pub(super) fn begin(configuration: &Configuration, known: &SourceRecord) -> Sour
     } else {
         SourceRecord { formerly: known.formerly.clone(), ..SourceRecord::default() }
     };
-    SourceRecord { url: configuration.source.url.clone(), identity: name.name, ..base }
+    SourceRecord { url: configuration.source.url.clone(), identity: name.name, unwatched: None, ..base }
 }
 
 fn derived(configuration: &Configuration) -> String {

@@ -93,6 +93,7 @@ fn told(news: Option<News>, names: &[(&CommitId, &str)]) -> String {
         News::Failed(why) => format!("failed: {why}"),
         News::Unchanged => "unchanged".to_owned(),
         News::Readable => "readable".to_owned(),
+        News::Unwatched(_) => "unwatched".to_owned(),
         News::Payload(..) => "payload".to_owned(),
     }
 }
@@ -346,7 +347,7 @@ fn d17_a_payload_whose_reading_panics_is_answered_and_the_next_is_read() {
         assert!(snapshot.index > 0, "the trap snapped");
         Ok(Payload::default())
     };
-    let life = payload_answers(inbox, news, read);
+    let life = payloads::payload_answers(inbox, news, read);
     let supervisor = Supervisor::without_pauses();
     let thread = supervisor.thread(Part::Payloads, "test", life).unwrap();
     for index in 0..2 {

@@ -109,6 +109,18 @@ fn bad_input_is_named() {
             &["a.yaml:7: Secret a: metadata.namespace: a Secret lives"],
         ),
         (
+            "two overrides on one object",
+            &[("a.yaml", overrides.0.as_bytes()), ("b.yaml", overrides.1.as_bytes())],
+            &["b.yaml:1: ClusterResourceOverride.placement.kubernetes-fleet.io two: spec.clusterResourceSelectors[0]: one at a.yaml:1 overrides Namespace ns too"],
+        ),
+    ];
+    are_named(table);
+}
+
+#[test]
+fn point_11_truth_keys_are_errors_where_keys_are_names() {
+    let table: &[Bad<'_>] = &[
+        (
             "point 11: a label key that is a truth value",
             &[("a.yaml", b"apiVersion: cluster.kubernetes-fleet.io/v1\nkind: MemberCluster\nmetadata:\n  name: a\n  labels:\n    n: x\n")],
             &["a.yaml:6: MemberCluster.cluster.kubernetes-fleet.io a: metadata.labels.n: the key n is read as \"false\", as kubectl reads it (put it in quotes: \"n\")"],
@@ -120,11 +132,6 @@ fn bad_input_is_named() {
                 ("b.yaml", b"apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Namespace, metadata: {name: a}}\n- apiVersion: v1\n  kind: Service\n  metadata: {name: a, namespace: ns}\n  spec:\n    selector: {y: z}\n"),
             ],
             &["a.yaml:5: ConfigMap ns/a: data.on: the key on is read as \"true\"", "b.yaml:9: Service ns/a: spec.selector.y: the key y"],
-        ),
-        (
-            "two overrides on one object",
-            &[("a.yaml", overrides.0.as_bytes()), ("b.yaml", overrides.1.as_bytes())],
-            &["b.yaml:1: ClusterResourceOverride.placement.kubernetes-fleet.io two: spec.clusterResourceSelectors[0]: one at a.yaml:1 overrides Namespace ns too"],
         ),
     ];
     are_named(table);

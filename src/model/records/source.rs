@@ -1,0 +1,45 @@
+//! What is known of the source.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use super::super::id::CommitId;
+use super::super::manifest::InputError;
+
+/// What is known of the source.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SourceRecord {
+    /// Where it is, without credentials.
+    pub url: String,
+    /// What inventories name it by.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub identity: String,
+    /// What they named it by before it moved, as a person said.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub formerly: BTreeSet<String>,
+    /// The commit in force.
+    pub accepted: Option<CommitId>,
+    /// The newest commit seen, in force or not.
+    pub seen: Option<CommitId>,
+    /// Why `seen` is not in force: every error in it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub refused: Vec<InputError>,
+    /// A tip that does not descend from the accepted commit and waits for a person.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held_rewrite: Option<CommitId>,
+    /// The tip of a rewritten history that a person let in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub let_in: Option<CommitId>,
+    /// The last failure to read the source (branch gone, no access), for people; `None` when it was read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
+    /// Why changes of a source on this machine are not heard of, for people: it is looked at every second then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unwatched: Option<String>,
+    /// Why the commit in force could not be read since the daemon started, for people: until it is, or another is in force,
+    /// nothing is decided.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unrestored: Option<String>,
+}
