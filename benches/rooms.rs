@@ -96,6 +96,7 @@ fn order() -> WorkOrder {
         prune: BTreeSet::new(),
         kept: gitfleet::model::records::Kept::default(),
         remove: false,
+        abandon: false,
     }
 }
 

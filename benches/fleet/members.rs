@@ -193,7 +193,7 @@ impl Member {
                 there.parents.remove(&task.order.placement);
                 StepResult::Parent(None)
             }
-            Step::Delete { object } => {
+            Step::Delete { object } | Step::Release { object, .. } => {
                 there.objects.remove(&object.id.key());
                 StepResult::Deleted { key: object.id.key(), uid: object.uid.clone(), gone: true }
             }
@@ -222,6 +222,7 @@ fn live(desired: &Desired, placement: &PlacementKey, version: u64) -> LiveObject
         applyset: applyset_id(placement).into(),
         manifest: Some(desired.digest.clone()),
         owned: owned(desired),
+        owner: None,
         terminating: false,
         availability: Availability::Available,
     }

@@ -27,6 +27,7 @@ use super::live::Inventory;
 use super::{ApplyOptions, Deletion, Error, Observation, Target, WatchHandle, WatchedKind};
 use crate::model::id::{ObjectId, ObjectKey};
 use crate::model::kinds;
+use crate::model::work::Release;
 use crate::watch::{self, Watching};
 use crate::yaml;
 
@@ -307,6 +308,21 @@ impl Target for Directory {
             self.change(id, move |folder, name| remove(folder, name, &key)).await?;
         }
         Ok(Deletion::Gone)
+    }
+
+    async fn release(&self, id: &ObjectId, uid: &str, _release: Release) -> Result<(), Error> {
+        let key = id.key();
+        let Some(mut object) = self.read_object(&key)?.filter(|_| uid == first_name(&key)) else { return Ok(()) };
+        let metadata = &mut object["metadata"];
+        for (map, name) in
+            [("labels", self.inventory.part_of_label), ("annotations", self.inventory.manifest_annotation)]
+        {
+            if let Some(entries) = metadata[map].as_object_mut() {
+                entries.remove(name);
+            }
+        }
+        let text = yaml::to_string(&object);
+        self.change(id, move |folder, name| write(folder, name, &key, &text)).await
     }
 
     fn watch(&self, kind: &WatchedKind, _version: Option<&str>, sink: mpsc::Sender<Observation>) -> WatchHandle {

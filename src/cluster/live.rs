@@ -21,6 +21,7 @@ use super::{ApplyOptions, Deletion, Error, IN_FLIGHT_MAX, Observation, Target, W
 use crate::api::FIELD_MANAGER;
 use crate::model::id::{ObjectId, ObjectKey};
 use crate::model::kinds;
+use crate::model::work::Release;
 
 /// First pause before a failed list or watch of one kind is tried again; doubles up to the longest.
 const LIST_RETRY_FIRST: Duration = Duration::from_secs(1);
@@ -54,6 +55,8 @@ pub struct Inventory {
     pub id_label: &'static str,
     /// Label on the parts.
     pub part_of_label: &'static str,
+    /// Annotation on the parts that names the manifest they were applied from.
+    pub manifest_annotation: &'static str,
 }
 
 impl Live {
@@ -138,6 +141,38 @@ impl Live {
         Ok(to_value(answer))
     }
 
+    /// Takes our fields away from an object: applied without any, it keeps what others have applied.
+    async fn release_fields(&self, id: &ObjectId, uid: &str) -> Result<(), Error> {
+        let there = self.get(id).await?.filter(|there| uid_of(there) == uid);
+        if there.is_none() {
+            return Ok(());
+        }
+        let nothing = json!({"apiVersion": id.api_version(), "kind": id.kind, "metadata": {
+            "name": id.name, "namespace": (!id.namespace.is_empty()).then_some(&id.namespace), "uid": uid,
+        }});
+        self.patch(id, &nothing, ApplyOptions { force: true, dry_run: false }).await.map(drop)
+    }
+
+    /// Takes our label, our annotation and our name as a manager away from an object, and leaves it as it is.
+    async fn release_whole(&self, id: &ObjectId, uid: &str) -> Result<(), Error> {
+        let Some(there) = self.get(id).await?.filter(|there| uid_of(there) == uid) else { return Ok(()) };
+        let managers = there.pointer("/metadata/managedFields").and_then(Value::as_array).cloned().unwrap_or_default();
+        let others: Vec<Value> = managers.into_iter().filter(|entry| entry["manager"] != FIELD_MANAGER).collect();
+        // An empty list would change nothing; one with an empty entry says that there is no manager.
+        let others = if others.is_empty() { vec![json!({})] } else { others };
+        let given_up = json!({"metadata": {
+            "uid": uid,
+            "resourceVersion": there.pointer("/metadata/resourceVersion"),
+            "labels": {self.inventory.part_of_label: null},
+            "annotations": {self.inventory.manifest_annotation: null},
+            "managedFields": others,
+        }});
+        let api = self.api(id).await?;
+        let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+        let name = super::in_url(&id.name);
+        self.request(id, api.patch(&name, &params, &Patch::Merge(&given_up))).await.map(drop)
+    }
+
     /// Creates the namespace of the inventory: a member that has never been delivered to lacks it.
     async fn create_inventory_namespace(&self) -> Result<(), Error> {
         let namespace =
@@ -145,6 +180,10 @@ impl Live {
         let id = ObjectId::of(&namespace).expect("the namespace has a name");
         self.patch(&id, &namespace, ApplyOptions { force: true, dry_run: false }).await.map(drop)
     }
+}
+
+fn uid_of(object: &Value) -> &str {
+    object.pointer("/metadata/uid").and_then(Value::as_str).unwrap_or_default()
 }
 
 fn built_in(group: &str, version: Option<&str>, kind: &str) -> Option<ApiResource> {
@@ -206,6 +245,21 @@ impl Target for Live {
             // Gone already, or another object by this name: not ours to delete either way.
             Err(Error::Refused { code: 404 | 409, .. }) => Ok(Deletion::Gone),
             Err(error) => Err(error),
+        }
+    }
+
+    async fn release(&self, id: &ObjectId, uid: &str, release: Release) -> Result<(), Error> {
+        let answer = match release {
+            Release::Fields => match self.release_fields(id, uid).await {
+                // What others applied is not an object of its kind without our fields.
+                Err(Error::Refused { code: 422, .. }) => self.release_whole(id, uid).await,
+                answer => answer,
+            },
+            Release::Whole => self.release_whole(id, uid).await,
+        };
+        match answer {
+            Err(Error::Refused { code: 404, .. }) => Ok(()),
+            answer => answer,
         }
     }
 

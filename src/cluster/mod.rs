@@ -22,6 +22,7 @@ use tokio::task::JoinHandle;
 use crate::error::{Classify, ErrorClass, panic_words};
 use crate::model::facts::Facts;
 use crate::model::id::{ObjectId, ObjectKey};
+use crate::model::work::Release;
 
 /// Requests in flight to one member; below every API server's stream limit, with room for our watches.
 pub const IN_FLIGHT_MAX: usize = 64;
@@ -271,6 +272,13 @@ pub trait Target: Send + Sync + 'static {
     /// # Errors
     /// The member does not answer or refuses.
     async fn delete(&self, id: &ObjectId, uid: &str) -> Result<Deletion, Error>;
+
+    /// Gives an object up that stays, if it still has this uid: its label goes, and our fields where `release` says so. An object
+    /// that is gone, or was made anew, is no error.
+    ///
+    /// # Errors
+    /// The member does not answer or refuses.
+    async fn release(&self, id: &ObjectId, uid: &str, release: Release) -> Result<(), Error>;
 
     /// Watches the objects of a kind that carry an ApplySet label; lists them first.
     fn watch(&self, kind: &WatchedKind, version: Option<&str>, sink: mpsc::Sender<Observation>) -> WatchHandle;

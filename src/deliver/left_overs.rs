@@ -7,7 +7,7 @@ use super::plan::{MemberView, Step};
 use super::progress::Progress;
 use super::waves::wave;
 use crate::model::id::ObjectKey;
-use crate::model::work::WorkOrder;
+use crate::model::work::{Release, WorkOrder};
 
 /// What is not desired, and what becomes of it.
 pub(super) struct LeftOvers {
@@ -46,10 +46,20 @@ pub(super) fn left_overs(order: &WorkOrder, view: &MemberView<'_>, progress: &Pr
         }
     }
     let last = due.iter().map(|(wave, _)| *wave).max();
-    found.deletes = due
-        .into_iter()
-        .filter(|(wave, _)| Some(*wave) == last)
-        .map(|(_, live)| Step::Delete { object: live.clone() })
-        .collect();
+    found.deletes =
+        due.into_iter().filter(|(wave, _)| Some(*wave) == last).map(|(_, live)| take_away(order, live)).collect();
     found
+}
+
+/// Takes an object away from the placement: it is deleted, or given up where the placement abandons what it leaves, or where
+/// somebody else owns it, too.
+fn take_away(order: &WorkOrder, live: &LiveObject) -> Step {
+    let object = live.clone();
+    if order.abandon {
+        Step::Release { object, release: Release::Whole }
+    } else if live.owner.is_some() {
+        Step::Release { object, release: Release::Fields }
+    } else {
+        Step::Delete { object }
+    }
 }

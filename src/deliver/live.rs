@@ -27,6 +27,8 @@ pub struct LiveObject {
     /// Digest of the fields we own and their values: it differs from that of our last apply exactly when somebody else
     /// changed, took or removed one of them.
     pub owned: Digest,
+    /// Who else owns it by an owner reference, as `Kind name`: the one that controls it, else the first.
+    pub owner: Option<Arc<str>>,
     /// Being deleted.
     pub terminating: bool,
     /// Whether it is available.
@@ -50,11 +52,20 @@ impl LiveObject {
             applyset: text("labels", PART_OF_LABEL).unwrap_or_default().into(),
             manifest: text("annotations", SPEC_HASH).map(Digest::from),
             owned: owned_digest(object),
+            owner: foreign_owner(object).map(Arc::from),
             terminating: metadata.get("deletionTimestamp").is_some(),
             availability: health::availability(&id, object),
             id,
         })
     }
+}
+
+/// Returns who owns an object by an owner reference, as `Kind name`: the one that controls it, else the first. We set none.
+pub fn foreign_owner(object: &Value) -> Option<String> {
+    let owners = object.pointer("/metadata/ownerReferences")?.as_array()?;
+    let owner = owners.iter().find(|owner| owner["controller"] == true).or(owners.first())?;
+    let text = |field: &str| owner[field].as_str().unwrap_or_default();
+    Some(format!("{} {}", text("kind"), text("name")))
 }
 
 /// Returns the digest of the fields that our field manager applied, with their live values.

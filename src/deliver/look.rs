@@ -8,7 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::live::LiveObject;
 use super::plan::{MemberView, Plan, State, Step, Verdict, is_ours, retry_delay};
 use super::progress::Progress;
-use crate::api::placement::{ComparisonOption, WhenToTakeOver};
+use crate::api::placement::ComparisonOption;
 use crate::model::id::Digest;
 use crate::model::records::{ApplyOutcome, Difference};
 use crate::model::work::{Desired, WorkOrder};
@@ -104,8 +104,7 @@ pub(super) fn step(position: usize, order: &WorkOrder, outcome: ApplyOutcome, vi
     let desired = &order.manifests[position];
     match outcome {
         ApplyOutcome::NotTakenOver | ApplyOutcome::FailedToTakeOver => {
-            let probe = order.strategy.when_to_take_over != WhenToTakeOver::Always && !is_ours(desired, view);
-            Some(Step::Apply { position, put_back: false, probe })
+            Some(Step::Apply { position, put_back: false, probe: !is_ours(desired, view) })
         }
         _ => show_drift(position, desired, view),
     }

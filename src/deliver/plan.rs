@@ -13,10 +13,10 @@ use super::live::LiveObject;
 use super::look::{self, RECHECK_INTERVAL, Sighting};
 use super::progress::{Attempt, Progress};
 use super::waves::{definition_pending, wave};
-use crate::api::placement::{ApplyStrategyType, WhenToApply, WhenToTakeOver};
+use crate::api::placement::{ApplyStrategyType, WhenToApply};
 use crate::model::id::Digest;
 use crate::model::records::ApplyOutcome;
-use crate::model::work::{Desired, WorkOrder};
+use crate::model::work::{Desired, Release, WorkOrder};
 
 /// Put-backs of one object within [`PUT_BACK_WINDOW`] before it counts as contested.
 pub const PUT_BACKS_MAX: usize = 3;
@@ -32,13 +32,13 @@ pub const RETRY_MAX: SignedDuration = SignedDuration::from_mins(5);
 pub enum Step {
     /// Write the inventory.
     WriteParent(Parent),
-    /// Apply a manifest (by position in the order). `probe` asks first whether it is there and not ours.
+    /// Apply a manifest (by position in the order). `probe` asks first whether it is there and may be taken over.
     Apply {
         /// Position in `order.manifests`.
         position: usize,
         /// Why: a put-back is counted, a change is not.
         put_back: bool,
-        /// Ask before writing, because the placement does not take over whatever it finds.
+        /// Ask before writing, because it is not ours: the placement need not be allowed to take it over.
         probe: bool,
     },
     /// Compare a manifest (by position in the order) and write nothing.
@@ -57,6 +57,13 @@ pub enum Step {
     Delete {
         /// The object as it was watched.
         object: LiveObject,
+    },
+    /// Give an object up that stays, if it still has this uid.
+    Release {
+        /// The object as it was watched.
+        object: LiveObject,
+        /// What stays of it.
+        release: Release,
     },
     /// Remove the inventory: nothing of the placement is left.
     DeleteParent,
@@ -208,7 +215,6 @@ impl Due {
 }
 
 fn due(order: &WorkOrder, view: &MemberView<'_>, progress: &Progress, now: Timestamp) -> Due {
-    let probe = order.strategy.when_to_take_over != WhenToTakeOver::Always;
     let mut due = Due::default();
     let (mut current, mut retried) = (None, None);
     let mut waves: Vec<(u16, usize)> =
@@ -223,13 +229,13 @@ fn due(order: &WorkOrder, view: &MemberView<'_>, progress: &Progress, now: Times
         match state {
             State::Apply { put_back } => {
                 current = Some(wave);
-                let probe = probe && !is_ours(desired, view);
+                let probe = !is_ours(desired, view);
                 due.steps.push(Step::Apply { position, put_back, probe });
             }
             State::Wait => due.waits = true,
             State::Retry(at) => {
                 due.retry_at = Some(due.retry_at.map_or(at, |known| known.min(at)));
-                let probe = probe && !is_ours(desired, view);
+                let probe = !is_ours(desired, view);
                 // What it needs of an earlier wave may be refused, too.
                 if at <= now && *retried.get_or_insert(wave) == wave {
                     due.rechecks.push(Step::Apply { position, put_back: false, probe });
@@ -293,6 +299,9 @@ pub fn verdict(
     if let Some(message) = claimed_by_another(order, desired, live, view) {
         return say(State::Refused(ApplyOutcome::FailedToTakeOver), message);
     }
+    if let Some(owner) = live.and_then(|live| live.owner.as_deref()).filter(|_| !order.strategy.allow_co_ownership) {
+        return say(State::Refused(ApplyOutcome::FailedToTakeOver), owned_by_another(owner));
+    }
     let attempt = progress.attempt(desired);
     if let Some(attempt) = attempt {
         match attempt.outcome {
@@ -351,6 +360,15 @@ fn put_back(attempt: Option<&Attempt>, now: Timestamp) -> Verdict {
         }
         _ => Verdict::new(State::Apply { put_back: true }, "it was changed on the member and is put back"),
     }
+}
+
+/// Says why an object that an owner reference gives to somebody else is left alone.
+///
+/// Source: KubeFleet, `allowCoOwnership`: an object with another owner is not taken over without it.
+pub fn owned_by_another(owner: &str) -> String {
+    format!(
+        "it belongs to {owner}, which owns it on the member; allowCoOwnership lets the placement apply it nevertheless"
+    )
 }
 
 /// Returns who else the object belongs to, as a sentence, where it is not ours to apply.

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::api::placement::ApplyStrategy;
+use crate::api::placement::{ApplyStrategy, WhenToTakeOver};
 use crate::deliver::inventory::labelled;
 use crate::deliver::look::{Found, Look};
 use crate::deliver::progress::Baseline;
@@ -15,6 +15,9 @@ use crate::model::records::Availability;
 /// What is looked at again.
 #[path = "plan_tests/looks.rs"]
 mod looks;
+/// What somebody else owns, and what stays behind.
+#[path = "plan_tests/owners.rs"]
+mod owners;
 /// What is never written.
 #[path = "plan_tests/reserved.rs"]
 mod reserved;
@@ -54,6 +57,7 @@ fn order(placement: &str, manifests: Vec<Desired>) -> WorkOrder {
         prune: BTreeSet::new(),
         kept: crate::model::records::Kept::default(),
         remove: false,
+        abandon: false,
     }
 }
 
@@ -133,6 +137,10 @@ impl Member {
             Step::Apply { position, put_back, probe } => self.apply(order, &order.manifests[position], put_back, probe),
             Step::Delete { object } => {
                 self.log.push(format!("delete {}", object.id));
+                self.live.remove(&object.id.key());
+            }
+            Step::Release { object, release } => {
+                self.log.push(format!("release {} {release:?}", object.id));
                 self.live.remove(&object.id.key());
             }
             Step::DeleteParent => {
@@ -360,19 +368,6 @@ fn drift_from_before_a_restart_is_seen_by_its_baseline() {
     member.live.remove(&order.manifests[1].key);
     member.settle(&order);
     assert_eq!(member.log, ["put back ConfigMap n/settings"], "it is gone");
-}
-
-#[test]
-fn what_is_tried_again_is_refused_until_an_answer_says_otherwise() {
-    let mut member = Member::default();
-    let order = order("p", web());
-    member.refuse.insert(ObjectKey::clone(&order.manifests[1].key));
-    let refused = member.settle(&order);
-    assert!(refused.complete, "{refused:?}");
-    member.later = refused.wake_at.expect("it is tried again").duration_since(now());
-    let again = member.plan(&order, &wanted(&[&order]));
-    assert!(matches!(again.steps[..], [Step::Apply { position: 1, put_back: false, .. }]), "{again:?}");
-    assert!(again.complete && again.rechecks, "{again:?}");
 }
 
 #[test]

@@ -211,7 +211,10 @@ impl Pass<'_> {
         }
         let leaving = self.leaving();
         // What turned up on a cluster since its removal was decided.
-        let turned_up: BTreeMap<ClusterName, BTreeSet<ObjectKey>> = self.turned_up();
+        let mut turned_up: BTreeMap<ClusterName, BTreeSet<ObjectKey>> = self.turned_up();
+        // What is abandoned stays, whenever it turns up.
+        let abandoned = self.state.bindings().filter(|b| b.deleting && b.abandons);
+        abandoned.for_each(|binding| drop(turned_up.remove(&binding.cluster)));
         if kept.is_empty() && leaving.is_empty() && turned_up.is_empty() && !self.leaves_a_cluster() {
             return None;
         }
@@ -226,7 +229,7 @@ impl Pass<'_> {
             let leaves = binding.state == BindingState::Unscheduled;
             let member = work.inventory.known().map_or(guard::Member::Unknown { leaves }, |inventory| {
                 let desired = match kept.get(&binding.cluster) {
-                    _ if leaves => Cow::default(),
+                    _ if leaves && !record.abandons() => Cow::default(),
                     Some(kept) => Cow::Borrowed(kept),
                     None => Cow::Borrowed(inventory),
                 };
@@ -401,6 +404,7 @@ impl Pass<'_> {
         let held = self.state.works.get(&binding.cluster).and_then(|work| work.inventory.known());
         binding.removes = held.cloned().unwrap_or_default();
         binding.deleting = true;
+        binding.abandons = self.state.record.abandons();
         binding.generation += 1;
         let cluster = binding.cluster.clone();
         self.note("RemovalStarted", Some(&cluster), json!({"binding": name}));

@@ -9,9 +9,9 @@ use super::clock;
 use crate::api::placement::{ApplyStrategyType, ComparisonOption, WhenToApply, WhenToTakeOver};
 use crate::cluster::{ApplyOptions, Deletion, Error, Target};
 use crate::deliver::inventory::{NAMESPACE, PART_OF_LABEL, Parent, applyset_id, labelled, parent_name, stored};
-use crate::deliver::live::LiveObject;
+use crate::deliver::live::{LiveObject, foreign_owner};
 use crate::deliver::look::{Found, Sighting};
-use crate::deliver::plan::Step;
+use crate::deliver::plan::{Step, owned_by_another};
 use crate::deliver::progress::Attempt;
 use crate::model::diff::{differences, missing_object};
 use crate::model::id::{Digest, ObjectId, ObjectKey};
@@ -50,13 +50,13 @@ pub enum StepResult {
         /// What was found, or why it could not be looked at, for people.
         found: Result<Found, String>,
     },
-    /// A deletion was accepted.
+    /// A deletion was accepted, or the object was given up.
     Deleted {
         /// Which.
         key: ObjectKey,
         /// The uid that was named.
         uid: String,
-        /// It is gone already.
+        /// It is gone already, or not ours any more.
         gone: bool,
     },
     /// A deletion was refused.
@@ -88,6 +88,14 @@ pub async fn perform(target: &dyn Target, order: &WorkOrder, step: Step, before:
             }
             Err(error) if error.is_offline() => StepResult::Offline(error.to_string()),
             Err(error) => StepResult::DeleteFailed { message: format!("cannot be pruned: {error}") },
+        },
+        Step::Release { object, release } => match target.release(&object.id, &object.uid, release).await {
+            Ok(()) => {
+                tracing::info!(cluster = %order.cluster, placement = %order.placement, object = %object.id, "given up; it stays");
+                StepResult::Deleted { key: object.id.key(), uid: object.uid, gone: true }
+            }
+            Err(error) if error.is_offline() => StepResult::Offline(error.to_string()),
+            Err(error) => StepResult::DeleteFailed { message: format!("cannot be given up: {error}") },
         },
         Step::Apply { position, put_back, probe } => {
             let desired = &order.manifests[position];
@@ -230,7 +238,7 @@ fn added(order: &WorkOrder, desired: &Desired, live: &Value) -> Vec<Difference> 
     differences(&stored(&desired.object), live, ComparisonOption::FullComparison, is_secret(desired))
 }
 
-/// Looks before writing, where the placement does not take over whatever it finds; returns the refusal, if any.
+/// Looks at an object that is not ours before writing; returns the refusal to take it over, if any.
 async fn probe_take_over(target: &dyn Target, order: &WorkOrder, desired: &Desired) -> Result<Option<Answer>, Error> {
     let live = match target.get(&desired.id).await {
         Ok(None) => return Ok(None),
@@ -242,6 +250,12 @@ async fn probe_take_over(target: &dyn Target, order: &WorkOrder, desired: &Desir
     };
     let label = live.pointer("/metadata/labels").and_then(|labels| labels.get(PART_OF_LABEL)?.as_str());
     if label == Some(&applyset_id(&order.placement)) {
+        return Ok(None);
+    }
+    if let Some(owner) = foreign_owner(&live).filter(|_| !order.strategy.allow_co_ownership) {
+        return Ok(Some(Answer::refused(ApplyOutcome::FailedToTakeOver, owned_by_another(&owner))));
+    }
+    if order.strategy.when_to_take_over == WhenToTakeOver::Always {
         return Ok(None);
     }
     if order.strategy.when_to_take_over == WhenToTakeOver::Never {

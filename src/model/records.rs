@@ -13,7 +13,7 @@ use super::runs::Approval;
 use crate::api::cluster::Taint;
 use crate::api::condition::Condition;
 use crate::api::ocm::ManagedClusterTaint;
-use crate::api::placement::{ApplyStrategy, PlacementPolicy, PlacementSpec};
+use crate::api::placement::{ApplyStrategy, PlacementPolicy, PlacementSpec, PropagationPolicy};
 
 mod clock;
 mod inventory;
@@ -181,6 +181,9 @@ pub struct Binding {
     /// The objects that the decisions about its removal knew of: what else turns up goes through the deletion guard first.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub removes: BTreeSet<ObjectKey>,
+    /// What it is removed with was to be abandoned then: it stays, whatever the placement says since.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub abandons: bool,
 }
 
 /// What a placement's record keeps beside its snapshots and bindings.
@@ -261,6 +264,12 @@ impl PlacementRecord {
     /// Returns the deletion gate, if it is closed.
     pub fn closed_gate(&self) -> Option<&DeletionGate> {
         self.deletion_gate.as_ref().filter(|gate| gate.opened_at.is_none())
+    }
+
+    /// Tells whether its objects stay on clusters that it leaves: `deleteStrategy.propagationPolicy: Abandon`.
+    pub fn abandons(&self) -> bool {
+        let policy = self.spec.strategy.delete_strategy.as_ref().map(|strategy| strategy.propagation_policy);
+        policy == Some(PropagationPolicy::Abandon)
     }
 }
 

@@ -44,6 +44,15 @@ impl<T: Into<String>> From<T> for SourceName {
     }
 }
 
+/// What becomes of an object that is given up and stays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Release {
+    /// Our label and what else names us go; it stays as it is.
+    Whole,
+    /// Our fields go as well; what others applied stays.
+    Fields,
+}
+
 /// What one member shall hold of one placement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WorkOrder {
@@ -74,4 +83,6 @@ pub struct WorkOrder {
     pub kept: Kept,
     /// The placement leaves this member: after the last object the inventory goes too.
     pub remove: bool,
+    /// It leaves, and its objects stay: they are given up, not deleted.
+    pub abandon: bool,
 }

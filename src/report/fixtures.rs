@@ -93,6 +93,7 @@ pub fn binding(cluster: &str, snapshot: u64) -> Binding {
         conditions: vec![],
         deleting: false,
         removes: std::collections::BTreeSet::new(),
+        abandons: false,
     }
 }
 

@@ -172,6 +172,7 @@ impl<'a> Classified<'a> {
             conditions: Vec::new(),
             deleting: false,
             removes: std::collections::BTreeSet::new(),
+            abandons: false,
         };
         BindingChange { action: Action::Create, binding }
     }

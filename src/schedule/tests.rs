@@ -80,6 +80,7 @@ fn binding(line: &str) -> Binding {
         generation: 5,
         conditions: Vec::new(),
         removes: std::collections::BTreeSet::new(),
+        abandons: false,
         deleting: words.contains(&"deleting"),
     }
 }

@@ -7,15 +7,21 @@ use std::time::Duration;
 use gitfleet::cluster::directory::Directory;
 use gitfleet::cluster::live::{Inventory, Live};
 use gitfleet::cluster::{ApplyOptions, Deletion, Observation, Target, WatchHandle, WatchedKind};
-use gitfleet::deliver::inventory::{ID_LABEL, NAMESPACE, PART_OF_LABEL};
+use gitfleet::deliver::inventory::{ID_LABEL, NAMESPACE, PART_OF_LABEL, SPEC_HASH};
 use gitfleet::model::id::ObjectId;
+use gitfleet::model::work::Release;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use crate::daemon::{World, config_map, deployment, member_clusters, namespace, placement};
 use crate::shared;
 
-const INVENTORY: Inventory = Inventory { namespace: NAMESPACE, id_label: ID_LABEL, part_of_label: PART_OF_LABEL };
+const INVENTORY: Inventory = Inventory {
+    namespace: NAMESPACE,
+    id_label: ID_LABEL,
+    part_of_label: PART_OF_LABEL,
+    manifest_annotation: SPEC_HASH,
+};
 const WRITE: ApplyOptions = ApplyOptions { force: true, dry_run: false };
 const DRY: ApplyOptions = ApplyOptions { force: true, dry_run: true };
 /// Longest wait for an observation; only a failure takes that long.
@@ -148,6 +154,18 @@ async fn keeps_every_promise(target: &dyn Target) {
     assert_eq!(target.get(&id(&a)).await.expect("an answer"), None);
     watch.until("its end is seen", std::collections::BTreeMap::is_empty).await;
     assert_eq!(target.delete(&id(&a), &uid(&second)).await.expect("twice is no error"), Deletion::Gone);
+
+    // What is given up stays as it is, without what names us; a uid is named here, too.
+    let given = target.apply(&map("given", "1", "applyset-x-v1"), WRITE).await.expect("it is written");
+    watch.until("it is seen", |names| names.contains_key("given")).await;
+    target.release(&id(&given), "no-such-uid", Release::Whole).await.expect("an answer");
+    target.release(&id(&given), &uid(&given), Release::Whole).await.expect("it is given up");
+    watch.until("it is not watched any more", |names| !names.contains_key("given")).await;
+    let left = target.get(&id(&given)).await.expect("an answer").expect("it stays");
+    assert_eq!((uid(&left), &left["data"]), (uid(&given), &given["data"]));
+    assert!(left["metadata"]["labels"].get(PART_OF_LABEL).is_none(), "{left}");
+    target.delete(&id(&given), &uid(&given)).await.expect("it goes");
+    target.release(&id(&given), &uid(&given), Release::Fields).await.expect("what is gone is no error");
 
     d14_every_legal_name_is_an_object_of_its_own(target).await;
 

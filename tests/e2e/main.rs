@@ -24,6 +24,7 @@ mod forge;
 mod leaving;
 mod lists;
 mod ocm;
+mod owners;
 mod people;
 mod proxy;
 mod refused;

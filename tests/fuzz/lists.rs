@@ -282,6 +282,7 @@ impl Story {
             prune,
             kept: Kept::default(),
             remove,
+            abandon: remove && about & 8 == 0,
         });
         self.orders.insert(placement, Arc::clone(&order));
         self.mind.command(Command::Order { order, reported: None });
@@ -313,7 +314,7 @@ impl Story {
             let placement = &task.order.placement;
             let unlisted = self.unlisted(placement);
             let narrows = match &task.step {
-                Step::Delete { object } => {
+                Step::Delete { object } | Step::Release { object, .. } => {
                     let key = object.id.key();
                     assert!(task.order.prune.contains(&key), "{key} of {placement} is pruned, and nobody decided so");
                     assert_eq!(*object.applyset, *applyset_id(placement), "{key} is pruned, and is not of {placement}");
@@ -349,7 +350,7 @@ impl Story {
                 self.told.remove(&placement);
                 StepResult::Parent(None)
             }
-            Step::Delete { object } => {
+            Step::Delete { object } | Step::Release { object, .. } => {
                 let key = object.id.key();
                 if self.server.objects.get(&key).is_some_and(|live| live.uid == object.uid) {
                     self.remove(&key);
@@ -394,6 +395,7 @@ impl Story {
             applyset: applyset_id(placement).into(),
             manifest: Some(desired.digest.clone()),
             owned: desired.digest.clone(),
+            owner: None,
             terminating: false,
             availability: Availability::Available,
         };

@@ -288,7 +288,21 @@ impl Checker {
                 self.arrived(cluster, object);
                 Ok(())
             }
-            Fact::Deleted { order, object, holder } => self.deleted(order, object, holder.as_ref()),
+            Fact::Deleted { order, object, is_shared: true, .. } => {
+                Err(format!("4: {object} was deleted on {}, and somebody else owns it, too", order.cluster))
+            }
+            Fact::Deleted { order, object, .. } if order.abandon => {
+                Err(format!("4: {object} was deleted on {}, which {} abandons", order.cluster, order.placement))
+            }
+            Fact::Deleted { order, object, holder, .. } => self.deleted(order, object, holder.as_ref()),
+            Fact::Released { order, object, is_shared } => {
+                super::deletions::was_decided(order, object)?;
+                self.forget(order, object);
+                let may_stay = order.abandon || *is_shared;
+                may_stay
+                    .then_some(())
+                    .ok_or_else(|| format!("4: {object} was given up on {} and is to go", order.cluster))
+            }
             Fact::Inventory { order, holds } => {
                 if *holds == Some(order.snapshot) && self.unavailable.get(&spot(order)).is_none_or(BTreeSet::is_empty) {
                     self.was_complete.insert(spot(order));
@@ -721,13 +735,17 @@ impl Checker {
         if order.manifests.iter().any(|desired| *desired.key == *object) || order.held.contains(object) {
             return Err(format!("4: {object} was deleted on {} though {} wants it", order.cluster, order.placement));
         }
+        self.forget(order, object);
+        Ok(())
+    }
+
+    fn forget(&mut self, order: &WorkOrder, object: &ObjectKey) {
         if let Some(unavailable) = self.unavailable.get_mut(&spot(order)) {
             unavailable.remove(object);
         }
         if let Some((written, _)) = self.written.get_mut(&spot(order)) {
             written.remove(object);
         }
-        Ok(())
     }
 
     /// 6: everything that the commit in force wants is where it wants it, available, and nothing else is.

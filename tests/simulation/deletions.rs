@@ -44,8 +44,9 @@ impl Checker {
 
     /// 3: what a member is told to delete and a person must agree to stood behind a gate that was opened.
     pub(super) fn may_prune(&mut self, order: &WorkOrder) -> Verdict {
-        if self.deletions.unguarded.contains(&order.placement) || order.strategy.type_ == ApplyStrategyType::ReportDiff
-        {
+        // What is abandoned stays.
+        let deletes = order.strategy.type_ != ApplyStrategyType::ReportDiff && !order.abandon;
+        if self.deletions.unguarded.contains(&order.placement) || !deletes {
             return Ok(());
         }
         // An eviction in git is a person's word for one cluster.

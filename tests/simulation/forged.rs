@@ -29,6 +29,7 @@ pub(super) fn order(cluster: &str, generation: i64) -> Arc<WorkOrder> {
         prune: BTreeSet::new(),
         kept: gitfleet::model::records::Kept::default(),
         remove: false,
+        abandon: false,
     })
 }
 
@@ -297,6 +298,43 @@ fn of_runs() -> Vec<Row> {
     ]
 }
 
+/// Records and payload.
+fn of_records() -> Vec<Row> {
+    vec![
+        ("a record that goes back", vec![binding("a", 2, false), binding("a", 1, false)], Some("7:")),
+        ("a snapshot that changes", vec![snapshot(0, "x"), snapshot(0, "y")], Some("7:")),
+        ("an index that is used again", vec![snapshot(1, "x"), snapshot(0, "y")], Some("7:")),
+        ("payload that was let go", vec![Fact::PayloadGone("1".into())], Some("7:")),
+        ("a commit with errors", vec![Fact::Accepted("2".into())], Some("commit 2 has errors")),
+    ]
+}
+
+/// Objects that somebody else owns, and those that stay where a placement leaves.
+fn of_owners() -> Vec<Row> {
+    let leaving = |abandon| {
+        Arc::new(WorkOrder { prune: [object()].into(), remove: true, abandon, ..WorkOrder::clone(&order("a", 1)) })
+    };
+    let deleted = |abandon, is_shared| Fact::Deleted {
+        order: leaving(abandon),
+        object: object(),
+        holder: Some(PlacementKey::cluster_scoped("p")),
+        is_shared,
+    };
+    let given_up = |abandon, is_shared| Fact::Released { order: leaving(abandon), object: object(), is_shared };
+    vec![
+        ("what somebody else owns is deleted", vec![deleted(false, true)], Some("4:")),
+        ("what is abandoned is deleted", vec![deleted(true, false)], Some("4:")),
+        ("what is abandoned is given up", vec![given_up(true, false)], None),
+        ("what is to go is given up", vec![given_up(false, false)], Some("4:")),
+        ("what is shared is given up", vec![given_up(false, true)], None),
+        (
+            "a removed placement abandons without a gate",
+            vec![removed(), binding("a", 1, true), Fact::Ordered(leaving(true))],
+            None,
+        ),
+    ]
+}
+
 #[test]
 fn every_broken_promise_is_caught() {
     let closed = || Value::Null;
@@ -308,12 +346,17 @@ fn every_broken_promise_is_caught() {
         Arc::new(WorkOrder { prune, remove, ..WorkOrder::clone(&order("a", 1)) })
     };
     let precious = || ObjectKey { group: String::new(), kind: "Namespace".into(), ..object() };
-    let undecided =
-        Fact::Deleted { order: order("a", 1), object: object(), holder: Some(PlacementKey::cluster_scoped("p")) };
+    let undecided = Fact::Deleted {
+        order: order("a", 1),
+        object: object(),
+        holder: Some(PlacementKey::cluster_scoped("p")),
+        is_shared: false,
+    };
     let deleted = |holder: Option<&str>| Fact::Deleted {
         order: pruning(&[object()], false),
         object: object(),
         holder: holder.map(PlacementKey::cluster_scoped),
+        is_shared: false,
     };
     let unnamed = order("a", 1);
     let held_back =
@@ -323,6 +366,7 @@ fn every_broken_promise_is_caught() {
         order: Arc::clone(order),
         object: object(),
         holder: Some(PlacementKey::cluster_scoped("p")),
+        is_shared: false,
     };
     let both = || [vec![placement(1, &closed())], whole("a"), whole("b")].concat();
     let rows: Vec<Row> = vec![
@@ -381,13 +425,8 @@ fn every_broken_promise_is_caught() {
         ("two orders at once", vec![sent(1), sent(2)], Some("5:")),
         ("an order that is written down", vec![binding("a", 1, false), Fact::Ordered(order("a", 1))], None),
         ("an order before its record", vec![binding("a", 1, false), Fact::Ordered(order("a", 2))], Some("7:")),
-        ("a record that goes back", vec![binding("a", 2, false), binding("a", 1, false)], Some("7:")),
-        ("a snapshot that changes", vec![snapshot(0, "x"), snapshot(0, "y")], Some("7:")),
-        ("an index that is used again", vec![snapshot(1, "x"), snapshot(0, "y")], Some("7:")),
-        ("payload that was let go", vec![Fact::PayloadGone("1".into())], Some("7:")),
-        ("a commit with errors", vec![Fact::Accepted("2".into())], Some("commit 2 has errors")),
     ];
-    for (name, facts, wanted) in rows.into_iter().chain(of_runs()) {
+    for (name, facts, wanted) in rows.into_iter().chain(of_runs()).chain(of_owners()).chain(of_records()) {
         let mut checker = checker();
         let verdict = facts.iter().try_for_each(|fact| checker.see(fact));
         match (verdict, wanted) {

@@ -6,8 +6,12 @@ use tempfile::TempDir;
 use super::*;
 
 const PART_OF: &str = "applyset.kubernetes.io/part-of";
-const INVENTORY: Inventory =
-    Inventory { namespace: "gitfleet-system", id_label: "applyset.kubernetes.io/id", part_of_label: PART_OF };
+const INVENTORY: Inventory = Inventory {
+    namespace: "gitfleet-system",
+    id_label: "applyset.kubernetes.io/id",
+    part_of_label: PART_OF,
+    manifest_annotation: "kubernetes-fleet.io/spec-hash",
+};
 const WRITE: ApplyOptions = ApplyOptions { force: true, dry_run: false };
 const RBAC: &str = "rbac.authorization.k8s.io/v1";
 

@@ -111,3 +111,16 @@ fn a_full_comparison_is_made_again() {
     assert!(member.log.iter().all(|line| line.starts_with("look at")) && member.log.len() == 3, "{:?}", member.log);
     assert_eq!(member.outcome(&order, 0), State::Done);
 }
+
+#[test]
+fn what_is_tried_again_is_refused_until_an_answer_says_otherwise() {
+    let mut member = Member::default();
+    let order = order("p", web());
+    member.refuse.insert(ObjectKey::clone(&order.manifests[1].key));
+    let refused = member.settle(&order);
+    assert!(refused.complete, "{refused:?}");
+    member.later = refused.wake_at.expect("it is tried again").duration_since(now());
+    let again = member.plan(&order, &wanted(&[&order]));
+    assert!(matches!(again.steps[..], [Step::Apply { position: 1, put_back: false, .. }]), "{again:?}");
+    assert!(again.complete && again.rechecks, "{again:?}");
+}

@@ -70,7 +70,7 @@ fn a_custom_resource_waits_for_its_definition() {
     let covered = Parent::default().widened(&order);
     member.parent = Some(covered);
     let first = member.plan(&order, &wanted(&[&order]));
-    assert_eq!(first.steps, [Step::Apply { position: 1, put_back: false, probe: false }]);
+    assert_eq!(first.steps, [Step::Apply { position: 1, put_back: false, probe: true }]);
     // Applied and not established: nothing to do, not complete.
     let mut live =
         LiveObject::read(&json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
@@ -86,6 +86,6 @@ fn a_custom_resource_waits_for_its_definition() {
     member.live.insert(order.manifests[1].key.clone(), live);
     assert_eq!(
         member.plan(&order, &wanted(&[&order])).steps,
-        [Step::Apply { position: 0, put_back: false, probe: false }]
+        [Step::Apply { position: 0, put_back: false, probe: true }]
     );
 }

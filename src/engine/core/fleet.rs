@@ -367,6 +367,7 @@ fn same_order(a: &WorkOrder, b: &WorkOrder) -> bool {
         prune,
         kept,
         remove,
+        abandon,
     } = a;
     let same_manifests = Arc::ptr_eq(manifests, &b.manifests)
         || (manifests.len() == b.manifests.len()
@@ -381,6 +382,7 @@ fn same_order(a: &WorkOrder, b: &WorkOrder) -> bool {
         && *prune == b.prune
         && *kept == b.kept
         && *remove == b.remove
+        && *abandon == b.abandon
 }
 
 #[cfg(test)]

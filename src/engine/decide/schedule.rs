@@ -161,6 +161,7 @@ impl Pass<'_> {
             // A person asked for it by name: what is known to be there goes.
             let held = self.state.works.get(&binding.cluster).and_then(|work| work.inventory.known());
             binding.removes = held.cloned().unwrap_or_default();
+            binding.abandons = self.state.record.abandons();
             let cluster = binding.cluster.clone();
             self.note("RemovalStarted", Some(&cluster), json!({"binding": name}));
         }

@@ -245,6 +245,7 @@ impl Pass<'_> {
             (false, Some(snapshot)) => Some(self.objects(&binding.cluster, snapshot.index, &binding.overrides)?.ok()?),
         };
         let record = &self.state.record;
+        let abandon = binding.deleting && binding.abandons;
         let nothing = BTreeSet::new();
         let held = record.closed_gate().and_then(|gate| gate.deletions.get(&binding.cluster)).unwrap_or(&nothing);
         let prune = self.pruned(binding, manifests.as_deref(), held);
@@ -257,6 +258,7 @@ impl Pass<'_> {
             same_manifests
                 && known.generation == binding.generation
                 && known.remove == binding.deleting
+                && known.abandon == abandon
                 && known.source == self.world.source
                 && snapshot
                     .is_none_or(|s| (known.snapshot, &known.commit, &known.digest) == (s.index, &s.commit, &s.hash))
@@ -282,6 +284,7 @@ impl Pass<'_> {
             prune,
             kept: kept.clone(),
             remove: binding.deleting,
+            abandon,
         }))
     }
 

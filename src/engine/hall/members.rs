@@ -11,7 +11,7 @@ use crate::cluster::Target;
 use crate::cluster::directory::Directory;
 use crate::cluster::live::{Inventory, Live};
 use crate::config::MemberAccess;
-use crate::deliver::inventory::{ID_LABEL, NAMESPACE, PART_OF_LABEL};
+use crate::deliver::inventory::{ID_LABEL, NAMESPACE, PART_OF_LABEL, SPEC_HASH};
 use crate::model::id::ClusterName;
 use crate::model::work::SourceName;
 use crate::telemetry::metrics::Part;
@@ -20,7 +20,12 @@ use crate::telemetry::metrics::Part;
 mod tests;
 
 /// Label and namespace of the inventory, as the edges are told.
-const INVENTORY: Inventory = Inventory { namespace: NAMESPACE, id_label: ID_LABEL, part_of_label: PART_OF_LABEL };
+const INVENTORY: Inventory = Inventory {
+    namespace: NAMESPACE,
+    id_label: ID_LABEL,
+    part_of_label: PART_OF_LABEL,
+    manifest_annotation: SPEC_HASH,
+};
 /// The running task of one member; ends when dropped.
 pub(super) struct MemberTask {
     commands: mpsc::UnboundedSender<Command>,

@@ -352,6 +352,6 @@ fn step_object<'a>(order: &'a WorkOrder, step: &Step) -> Option<&'a ObjectKey> {
         Step::Apply { position, .. } | Step::Compare { position } | Step::ShowDrift { position, .. } => {
             Some(&order.manifests[*position].key)
         }
-        Step::WriteParent(_) | Step::Delete { .. } | Step::DeleteParent => None,
+        Step::WriteParent(_) | Step::Delete { .. } | Step::Release { .. } | Step::DeleteParent => None,
     }
 }

@@ -15,7 +15,7 @@ use crate::deliver::live::LiveObject;
 use crate::deliver::plan::Step;
 use crate::model::id::{Digest, ObjectId, ObjectKey};
 use crate::model::records::{ApplyOutcome, Availability};
-use crate::model::work::{Desired, WorkOrder};
+use crate::model::work::{Desired, Release, WorkOrder};
 
 mod lists;
 mod rechecks;
@@ -129,6 +129,12 @@ impl Target for Memory {
         Ok(Deletion::Gone)
     }
 
+    async fn release(&self, id: &ObjectId, _uid: &str, release: Release) -> Result<(), Error> {
+        self.note(if release == Release::Whole { "release" } else { "release the fields of" }, &id.key());
+        self.objects.lock().unwrap().remove(&id.key());
+        Ok(())
+    }
+
     fn watch(&self, kind: &WatchedKind, _version: Option<&str>, sink: mpsc::Sender<Observation>) -> WatchHandle {
         let lists = self.lists(kind);
         self.watches.lock().unwrap().insert(kind.clone(), sink.clone());
@@ -220,6 +226,7 @@ fn order(generation: i64, objects: &[Value]) -> WorkOrder {
         prune: BTreeSet::new(),
         kept: crate::model::records::Kept::default(),
         remove: false,
+        abandon: false,
     }
 }
 
@@ -237,6 +244,7 @@ fn what_was_found_right_is_put_back_when_somebody_changes_it() {
         applyset: applyset_id(&placement).into(),
         manifest: Some(order.manifests[0].digest.clone()),
         owned: Digest::new(owned),
+        owner: None,
         terminating: false,
         availability: Availability::Available,
     };

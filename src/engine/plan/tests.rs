@@ -208,7 +208,7 @@ fn stages_that_do_not_fit_the_fleet() {
     let rows = [
         ("{name: s, labelSelector: {}}, {name: t, labelSelector: {}}", "stages s and t both select a, b;"),
         (
-            "{name: s, labelSelector: {matchLabels: {no: where}}}",
+            "{name: s, labelSelector: {matchLabels: {'no': where}}}",
             "2 clusters that the placement picked are in no stage: a, b;",
         ),
         ("{name: s, labelSelector: {}, sortingLabelKey: order}", "cluster a does not have it"),

@@ -223,6 +223,7 @@ fn binding(key: &PlacementKey, policy: &InForce, object: &BindingObject, leaving
         },
         snapshot: None,
         removes: std::collections::BTreeSet::new(),
+        abandons: false,
         apply_strategy: ApplyStrategy::default(),
         overrides: PickedOverrides::default(),
         started_at: None,

@@ -429,7 +429,10 @@ impl Simulation {
         let Some(mind) = &mut member.mind else { return };
         match sight {
             Sight::There(live) => {
-                if !live.applyset.is_empty() {
+                // A watch of what carries the label says that what lost it is gone.
+                if live.applyset.is_empty() {
+                    mind.forget(&live.id.key(), live.resource_version);
+                } else {
                     mind.see(*live);
                 }
             }

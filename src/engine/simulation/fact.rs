@@ -84,6 +84,17 @@ pub enum Fact {
         object: ObjectKey,
         /// The placement that the object's label named; `None` where it had none.
         holder: Option<PlacementKey>,
+        /// Somebody else owned it, too.
+        is_shared: bool,
+    },
+    /// An object on a member was given up, and stays.
+    Released {
+        /// The order.
+        order: Arc<WorkOrder>,
+        /// The object.
+        object: ObjectKey,
+        /// Somebody else owned it, too.
+        is_shared: bool,
     },
     /// The inventory of a placement was written or removed.
     Inventory {
@@ -161,6 +172,10 @@ impl fmt::Display for Fact {
             }
             Self::Deleted { order: about, object, .. } => {
                 order(f, "DELETED", about)?;
+                write!(f, " {object}")
+            }
+            Self::Released { order: about, object, .. } => {
+                order(f, "RELEASED", about)?;
                 write!(f, " {object}")
             }
             Self::Inventory { order: about, holds } => {

@@ -14,7 +14,7 @@ use crate::deliver::health::availability;
 use crate::deliver::inventory::{Parent, applyset_id};
 use crate::deliver::live::LiveObject;
 use crate::deliver::look::Found;
-use crate::deliver::plan::Step;
+use crate::deliver::plan::{Step, owned_by_another};
 use crate::model::id::{ClusterName, Digest, ObjectKey, PlacementKey};
 use crate::model::records::{ApplyOutcome, Availability};
 use crate::model::work::{Desired, WorkOrder};
@@ -133,6 +133,7 @@ impl SimulatedMember {
                 (StepResult::Parent(None), None, vec![fact])
             }
             Step::Delete { object } => self.delete(order, object, deletes_slowly),
+            Step::Release { object, .. } => self.release(order, object),
             Step::Apply { position, put_back, probe } => {
                 let desired = &order.manifests[*position];
                 let (answer, facts) = self.apply(order, desired, *probe, fate(desired));
@@ -172,7 +173,8 @@ impl SimulatedMember {
         // The inventory may be gone already: a list that was out of date showed nothing any more.
         let mut named = self.parents.keys().chain([&order.placement]);
         let holder = named.find(|placement| applyset_id(placement) == *live.applyset).cloned();
-        let fact = Fact::Deleted { order: Arc::clone(order), object: key.clone(), holder };
+        let is_shared = live.owner.is_some();
+        let fact = Fact::Deleted { order: Arc::clone(order), object: key.clone(), holder, is_shared };
         if slowly {
             live.terminating = true;
             live.resource_version = self.version;
@@ -182,10 +184,27 @@ impl SimulatedMember {
         (answer(!slowly), Some(key.clone()), vec![fact])
     }
 
+    fn release(&mut self, order: &Arc<WorkOrder>, named: &LiveObject) -> (StepResult, Option<ObjectKey>, Vec<Fact>) {
+        let (key, uid) = (named.id.key(), named.uid.clone());
+        let answer = StepResult::Deleted { key: key.clone(), uid: uid.clone(), gone: true };
+        let Some(live) = self.objects.get_mut(&key).filter(|live| live.uid == uid) else {
+            return (answer, None, Vec::new());
+        };
+        self.writes += 1;
+        self.version += 1;
+        let is_shared = live.owner.is_some();
+        (live.applyset, live.manifest, live.resource_version) = ("".into(), None, self.version);
+        let fact = Fact::Released { order: Arc::clone(order), object: key.clone(), is_shared };
+        (answer, Some(key), vec![fact])
+    }
+
     fn apply(&mut self, order: &Arc<WorkOrder>, desired: &Desired, probe: bool, fate: Fate) -> (Answer, Vec<Fact>) {
         let known = self.objects.get(&desired.key);
         let ours = applyset_id(&order.placement);
         if let Some(known) = known.filter(|known| probe && *known.applyset != *ours) {
+            if let Some(owner) = known.owner.as_deref().filter(|_| !order.strategy.allow_co_ownership) {
+                return (Answer::refused(ApplyOutcome::FailedToTakeOver, owned_by_another(owner)), Vec::new());
+            }
             let differs = known.manifest.as_ref() != Some(&desired.digest);
             match order.strategy.when_to_take_over {
                 WhenToTakeOver::Never => {
@@ -214,6 +233,7 @@ impl SimulatedMember {
             applyset: ours.into(),
             manifest: Some(desired.digest.clone()),
             owned: owned(desired),
+            owner: known.and_then(|known| known.owner.clone()),
             terminating: known.is_some_and(|known| known.terminating),
             availability: match (fate, same) {
                 (Fate::NeverAvailable, _) => Availability::ManifestNotAvailableYet,
@@ -298,6 +318,7 @@ mod tests {
                 prune: std::collections::BTreeSet::new(),
                 kept: Kept::default(),
                 remove: true,
+                abandon: false,
             };
             let (_, _, facts) = member.delete(&Arc::new(order), &live, false);
             let [Fact::Deleted { holder, .. }] = &facts[..] else { panic!("{name}: {facts:?}") };

@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::*;
 use crate::cluster::{ApplyOptions, Deletion, Error, Observation, WatchHandle, WatchedKind};
 use crate::model::id::{ObjectId, PlacementKey};
+use crate::model::work::Release;
 
 /// Longest wait for anything; only a failure takes that long.
 const LIMIT: Duration = Duration::from_secs(20);
@@ -46,6 +47,10 @@ impl Target for Trap {
 
     async fn delete(&self, _id: &ObjectId, _uid: &str) -> Result<Deletion, Error> {
         Ok(Deletion::Gone)
+    }
+
+    async fn release(&self, _id: &ObjectId, _uid: &str, _release: Release) -> Result<(), Error> {
+        Ok(())
     }
 
     fn watch(&self, _kind: &WatchedKind, _version: Option<&str>, sink: mpsc::Sender<Observation>) -> WatchHandle {

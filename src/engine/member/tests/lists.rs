@@ -24,6 +24,7 @@ fn live(name: &str, value: &str, resource_version: u64) -> LiveObject {
         applyset: applyset_id(&PlacementKey::cluster_scoped("p")).into(),
         manifest: Some(Digest::new(object.to_string())),
         owned: Digest::new(value),
+        owner: None,
         terminating: false,
         availability: Availability::Available,
     }

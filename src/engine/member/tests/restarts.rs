@@ -20,6 +20,7 @@ fn live(order: &WorkOrder, owned: &str, resource_version: u64) -> LiveObject {
         applyset: applyset_id(&order.placement).into(),
         manifest: Some(order.manifests[0].digest.clone()),
         owned: Digest::new(owned),
+        owner: None,
         terminating: false,
         availability: Availability::Available,
     }
