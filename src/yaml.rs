@@ -295,7 +295,7 @@ impl<'t> Reader<'t> {
             }
             let known = self.truth_keys.len();
             items.push(self.node(event, span, depth + 1)?);
-            self.truth_keys.lead(known, || (items.len() - 1).to_string());
+            self.truth_keys.lead(known, || format!("[{}]", items.len() - 1));
         }
         if depth == 1 {
             self.element_lines = lines;

@@ -13,6 +13,7 @@ use super::output::{self, Terminal};
 use crate::engine::clock;
 use crate::model::records::StoreRecord;
 use crate::report::converge::converged;
+use crate::report::fleet::fleet_warnings;
 use crate::report::tree::{StatusView, status_lines};
 
 /// Moves to the top left and clears what is below: the tree is drawn anew in place.
@@ -88,6 +89,7 @@ fn show(books: &Books, terminal: Terminal) -> (String, Exit) {
     let refused = !source.refused.is_empty()
         || source.failure.is_some()
         || source.unrestored.is_some()
-        || source.held_rewrite.is_some();
+        || source.held_rewrite.is_some()
+        || !fleet_warnings(clusters.values()).is_empty();
     (text, if refused { worst.and(Exit::NotAsWished) } else { worst })
 }

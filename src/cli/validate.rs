@@ -98,10 +98,12 @@ fn findings(survey: Survey) -> (Findings, String) {
     }
 }
 
-/// Returns what is odd in single files, and what only the tree as a whole shows of its placements: what `plan` would stumble over.
+/// Returns what is odd, and what only the tree as a whole shows of its placements: what `plan` would stumble over.
 fn warnings(tree: Tree) -> Vec<InputError> {
-    let mut warnings = tree.warnings.clone();
+    let skipped: Vec<InputError> = tree.skipped.iter().filter_map(Skipped::complaint).collect();
     let plan = plan(&Arc::new(tree), None, Timestamp::UNIX_EPOCH);
+    // Those that are not read have a list of their own.
+    let mut warnings: Vec<InputError> = plan.warnings.into_iter().filter(|it| !skipped.contains(it)).collect();
     for placement in &plan.placements {
         let namespace = placement.namespace.as_ref().map(|ns| format!("{ns}/")).unwrap_or_default();
         warnings.extend(placement.errors().map(|message| InputError {

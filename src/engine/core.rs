@@ -26,6 +26,7 @@ use crate::model::id::{ClusterName, CommitId, PlacementKey};
 use crate::model::ocm::OcmPlacementRecord;
 use crate::model::overrides::OverrideRef;
 use crate::model::records::{ClusterRecord, Kept, ResourceSnapshot, SourceRecord, StoreRecord, WorkStatus};
+use crate::model::warning::Warning;
 use crate::model::work::WorkOrder;
 use crate::report::decisions::Exports;
 use crate::schedule::ocm::Key;
@@ -171,6 +172,8 @@ pub struct Core {
     answered: BTreeSet<ClusterName>,
     /// Members that have neither answered nor failed yet.
     unseen: BTreeSet<ClusterName>,
+    /// What was said of clusters that no entry of `members:` reaches.
+    unreached: Option<Warning>,
     /// What members were told last, by placement.
     sent: BTreeMap<PlacementKey, BTreeMap<ClusterName, Sent>>,
     agenda: Agenda,
@@ -247,6 +250,7 @@ impl Core {
             stored_source,
             members: BTreeMap::new(),
             unseen: BTreeSet::new(),
+            unreached: None,
             sent: BTreeMap::new(),
             agenda: Agenda::default(),
             reports: BTreeMap::new(),

@@ -14,6 +14,7 @@ mod schedule;
 mod select;
 #[cfg(test)]
 mod stories;
+mod warnings;
 mod works;
 
 use std::borrow::Cow;
@@ -428,6 +429,7 @@ impl Pass<'_> {
         self.state.payloads.retain(|index, _| in_use.contains(index));
         self.state.record.unreadable = self.state.unreadable.intersection(&in_use).copied().collect();
         self.forget_rendered();
+        self.warn();
         let bindings = self.state.shared_bindings();
         let conditions = placement_conditions(&self.state.view(&bindings, self.world, self.now));
         let before = std::mem::replace(&mut self.state.record.conditions, conditions);

@@ -23,6 +23,7 @@ use crate::model::records::{
 };
 use crate::model::runs::{ApprovalRules, RunRecord, Runs};
 use crate::model::tree::{Placement, Tree};
+use crate::model::warning::Warning;
 use crate::model::work::{Desired, SourceName, WorkOrder};
 use crate::report::placement::PlacementView;
 use crate::rollout::Heard;
@@ -144,6 +145,7 @@ impl PlacementState {
             created_at: now,
             conditions: Vec::new(),
             error: None,
+            warnings: Vec::new(),
             deletion_gate: None,
             unreadable: BTreeSet::new(),
             guard_off_at: None,
@@ -252,6 +254,8 @@ pub struct Selected {
     pub generation: i64,
     /// The selection, or why there is none; shared by the commits that do not change it.
     pub outcome: Arc<Result<(snapshot::Frozen, Arc<Payload>), String>>,
+    /// What is odd about it.
+    pub warnings: Vec<Warning>,
 }
 
 impl Selected {

@@ -22,4 +22,5 @@ pub mod records;
 pub mod runs;
 pub mod secrets;
 pub mod tree;
+pub mod warning;
 pub mod work;

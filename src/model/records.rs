@@ -10,6 +10,7 @@ use super::id::{ClusterName, CommitId, Digest, ObjectId, ObjectKey, PlacementKey
 use super::manifest::Origin;
 use super::overrides::PickedOverrides;
 use super::runs::Approval;
+use super::warning::Warning;
 use crate::api::cluster::Taint;
 use crate::api::condition::Condition;
 use crate::api::ocm::ManagedClusterTaint;
@@ -208,6 +209,9 @@ pub struct PlacementRecord {
     /// An error that concerns this placement alone; it keeps its last good state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// What is odd about it and refuses nothing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<Warning>,
     /// The deletion gate, where one is closed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deletion_gate: Option<DeletionGate>,
@@ -378,6 +382,9 @@ pub enum MemberKind {
     Unreachable,
 }
 
+/// Why a suspended cluster does not answer.
+pub const SUSPENDED_WORDS: &str = "suspended by the annotation gitfleet.io/suspended";
+
 /// What is known of a member cluster.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -393,6 +400,9 @@ pub struct ClusterRecord {
     /// Why it does not answer, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
+    /// Whether it has ever answered.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub answered: bool,
     /// Since when it does or does not.
     pub since: Timestamp,
     /// Gone from git, or from the configuration's `members:`: nothing on it is touched any more.
@@ -428,6 +438,16 @@ impl ClusterRecord {
         self.online && !self.left
     }
 
+    /// Tells whether it has ever answered; stores of earlier versions know it by what was seen there.
+    pub fn has_answered(&self) -> bool {
+        self.answered || self.online || !self.properties.is_empty()
+    }
+
+    /// Tells whether a person wants nothing delivered to it.
+    pub fn is_suspended(&self) -> bool {
+        self.message.as_deref() == Some(SUSPENDED_WORDS)
+    }
+
     /// Begins the record of a cluster that nothing is known of yet.
     pub fn new(name: ClusterName, now: Timestamp) -> Self {
         Self {
@@ -436,6 +456,7 @@ impl ClusterRecord {
             kind: MemberKind::Unreachable,
             online: false,
             message: None,
+            answered: false,
             since: now,
             left: false,
             left_with: None,

@@ -119,6 +119,7 @@ pub fn cluster(name: &str, online: bool) -> ClusterRecord {
         kind: MemberKind::Live,
         online,
         message: (!online).then(|| "connection refused".to_owned()),
+        answered: true,
         ..ClusterRecord::new(name.into(), at(0))
     }
 }
@@ -272,6 +273,7 @@ impl Case {
             created_at: at(0),
             conditions: vec![],
             error: None,
+            warnings: vec![],
             deletion_gate: None,
             unreadable: BTreeSet::new(),
             guard_off_at: None,

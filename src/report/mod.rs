@@ -13,6 +13,7 @@ pub mod describe;
 pub mod explanation;
 #[cfg(test)]
 mod fixtures;
+pub mod fleet;
 pub mod mask;
 pub mod objects;
 pub mod ocm;

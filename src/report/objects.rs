@@ -237,10 +237,11 @@ pub fn work_object(binding: &Binding, work: &WorkStatus, now: Timestamp) -> Valu
 
 /// Returns the member cluster with joined and health conditions and its properties.
 ///
-/// A cluster is joined when a `members:` entry reaches it and it has not left; healthy while it answers.
+/// A cluster is joined when a `members:` entry reaches it, it has answered once and has not left; healthy while it answers.
 pub fn member_cluster_object(cluster: &ClusterRecord, now: Timestamp) -> Value {
     use crate::model::records::MemberKind;
-    let joined = cluster.kind != MemberKind::Unreachable && !cluster.left;
+    let is_reached = cluster.kind != MemberKind::Unreachable;
+    let joined = is_reached && !cluster.left && cluster.has_answered();
     let condition = |type_: &str, holds: bool, reasons: [&str; 2], message: &str| Condition {
         type_: type_.into(),
         status: if holds { ConditionStatus::True } else { ConditionStatus::False },
@@ -253,6 +254,7 @@ pub fn member_cluster_object(cluster: &ClusterRecord, now: Timestamp) -> Value {
     let join_words = match (cluster.left, joined) {
         (true, _) => "the cluster left the fleet; nothing on it is touched",
         (false, true) => "the cluster is a member",
+        (false, false) if is_reached => "the cluster has never answered",
         (false, false) => "no entry of `members` in the configuration names the cluster",
     };
     let agent = [
@@ -260,6 +262,11 @@ pub fn member_cluster_object(cluster: &ClusterRecord, now: Timestamp) -> Value {
         condition("Healthy", cluster.online, ["InternalMemberClusterHealthy", "InternalMemberClusterUnhealthy"], why),
     ];
     let seen = if cluster.online { now } else { cluster.since };
+    let mut member_agent = json!({"type": "MemberAgent", "conditions": agent, "lastReceivedHeartbeat": seen});
+    if !cluster.has_answered() {
+        // It was never seen.
+        member_agent.as_object_mut().into_iter().for_each(|agent| drop(agent.remove("lastReceivedHeartbeat")));
+    }
     let known = cluster.known_properties();
     let listed = known.iter().filter(|(name, _)| !name.starts_with(RESOURCE_PREFIX));
     let properties: Map<String, Value> =
@@ -287,7 +294,7 @@ pub fn member_cluster_object(cluster: &ClusterRecord, now: Timestamp) -> Value {
             "conditions": conditions,
             "properties": properties,
             "resourceUsage": resource_usage(&known),
-            "agentStatus": [{"type": "MemberAgent", "conditions": agent, "lastReceivedHeartbeat": seen}],
+            "agentStatus": [member_agent],
         })),
     })
 }

@@ -6,6 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::binding::binding_lists;
 use super::converge::{Converged, converged};
+use super::fleet::fleet_warnings;
 use super::placement::{PlacementView, chain, waiting_words, why};
 use super::runs::active_run;
 use super::table::age;
@@ -88,7 +89,10 @@ pub struct StatusView<'a> {
 
 /// Returns the tree, line by line: what is wrong with the source first, then each placement with its clusters.
 pub fn status_lines(view: &StatusView) -> Vec<Line> {
-    let mut lines = source_lines(view);
+    let warnings = fleet_warnings(view.clusters.values());
+    let mut lines: Vec<Line> =
+        warnings.iter().map(|warning| Line::default().with(Style::Bad, format!("! {warning}"))).collect();
+    lines.extend(source_lines(view));
     if view.placements.is_empty() {
         lines.push(Line::default());
         lines.push(Line::default().with(Style::Muted, "no placements"));
@@ -220,6 +224,8 @@ impl Node {
 
 fn placement_lines(view: &PlacementView) -> Vec<Line> {
     let mut children: Vec<Node> = note_lines(view).into_iter().map(|line| Node::leaf(vec![line])).collect();
+    let warnings = view.record.warnings.iter().map(|w| Line::default().with(Style::Progressing, format!("! {w}")));
+    children.extend(warnings.map(|line| Node::leaf(vec![line])));
     children.extend(gate_lines(view).map(Node::leaf));
     children.extend(view.is_external().then(|| staged::run_node(view)).flatten());
     let is_shown = |cluster: &ClusterName| !(view.is_external() && staged::is_in_run(view, cluster.as_str()));

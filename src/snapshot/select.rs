@@ -168,8 +168,8 @@ fn is_disabled(group: &str, kind: &str) -> bool {
 }
 
 /// One placement's selectors over one tree.
-struct Selection<'a> {
-    tree: &'a Tree,
+pub(super) struct Selection<'a> {
+    pub(super) tree: &'a Tree,
     /// The namespace to which selectors of namespaced kinds are confined; `None` where they are not allowed.
     namespace: Option<&'a str>,
     /// Whether the placement is a ResourcePlacement.
@@ -178,7 +178,7 @@ struct Selection<'a> {
 
 impl<'a> Selection<'a> {
     /// Resolves the one namespace that selectors of namespaced kinds look into.
-    fn new(tree: &'a Tree, placement: &'a Placement) -> Result<Self, SelectionError> {
+    pub(super) fn new(tree: &'a Tree, placement: &'a Placement) -> Result<Self, SelectionError> {
         let mut selection =
             Self { tree, namespace: placement.key.namespace.as_deref(), namespaced: placement.key.namespace.is_some() };
         if selection.namespaced {
@@ -278,6 +278,16 @@ impl<'a> Selection<'a> {
             (selector.name.is_empty() || manifest.id.name == selector.name)
                 && selector.label_selector.as_ref().is_none_or(|labels| fits(labels, manifest))
         })
+    }
+
+    /// Returns the documents of a selector's kind that it means, whether they are placed or not.
+    pub(super) fn found<'s>(&self, selector: &'s ResourceSelector) -> impl Iterator<Item = &'a Manifest> + use<'a, 's> {
+        let namespace = match self.scope(selector) {
+            Some(Scope::Namespaced) => self.namespace,
+            Some(Scope::Cluster) => Some(""),
+            None => None,
+        };
+        self.matching(selector).filter(move |manifest| Some(manifest.id.namespace.as_str()) == namespace)
     }
 
     /// Leaves out what a cluster makes by itself and what is going away.

@@ -35,7 +35,7 @@ pub(super) fn complaint(key: TruthKey, object: &str) -> BlobError {
     BlobError {
         line,
         object: Some(shortened(object.to_owned())),
-        field: Some(shortened(path.join("."))),
+        field: Some(shortened(path.join(".").replace(".[", "["))),
         message: format!("the key {written} is read as \"{read}\", as kubectl reads it"),
         hint: Some(format!("put it in quotes: \"{written}\"")),
     }
@@ -46,7 +46,8 @@ pub(super) fn by_element(keys: Vec<TruthKey>) -> BTreeMap<usize, Vec<TruthKey>> 
     let mut sorted: BTreeMap<usize, Vec<TruthKey>> = BTreeMap::new();
     for mut key in keys {
         let mut path = key.path.into_iter();
-        let (items, position) = (path.next(), path.next().and_then(|position| position.parse().ok()));
+        let (items, position) =
+            (path.next(), path.next().and_then(|step| step.strip_prefix('[')?.strip_suffix(']')?.parse().ok()));
         if let (Some("items"), Some(position)) = (items.as_deref(), position) {
             key.path = path.collect();
             sorted.entry(position).or_default().push(key);

@@ -214,8 +214,8 @@ fn keys_that_are_truth_values_are_named() {
         document.truth_keys.iter().map(|k| (k.path.join("/"), k.written.as_str(), k.read, k.line)).collect();
     let expected = [
         (String::new(), "y", true, 1),
-        ("list/1/x.y".to_owned(), "off", false, 5),
-        ("list/1/x.y/false".to_owned(), "True", true, 5),
+        ("list/[1]/x.y".to_owned(), "off", false, 5),
+        ("list/[1]/x.y/false".to_owned(), "True", true, 5),
         ("ok".to_owned(), "n", false, 7),
     ];
     assert_eq!(found, expected);

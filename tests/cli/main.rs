@@ -30,6 +30,7 @@ mod staged;
 mod store;
 mod tell;
 mod validate;
+mod warnings;
 #[cfg(target_os = "linux")]
 mod watching;
 

@@ -75,12 +75,13 @@ fn what_only_the_whole_tree_shows_is_a_warning() {
     let found = scratch.run(&["validate", FLEET]);
     assert_eq!(found.text(0), "");
     insta::assert_snapshot!(found.err, @r#"
+    warning: all.yaml:7: ClusterResourcePlacement gone: spec.resourceSelectors[0]: selects nothing: the source has no Namespace nowhere
     warning: all.yaml:16: ClusterResourcePlacement p: the annotation gitfleet.io/placement names the OCM Placement ns1/nobody, which the source does not have; add it, or give the placement a policy instead
     warning: wrong.yaml:2: ResourcePlacement web/r: spec.resourceSelectors[0] selects a Namespace, which a ResourcePlacement cannot place; use a ClusterResourcePlacement
-    1 object, 3 placements, 1 cluster: no errors, 2 warnings
+    1 object, 3 placements, 1 cluster: no errors, 3 warnings
     "#);
     let json = scratch.run(&["validate", FLEET, "-o", "json"]).json(0);
-    assert_eq!((&json["errors"], json["warnings"].as_array().map(Vec::len)), (&json!([]), Some(2)));
+    assert_eq!((&json["errors"], json["warnings"].as_array().map(Vec::len)), (&json!([]), Some(3)));
 }
 
 #[test]
@@ -90,10 +91,12 @@ fn the_generated_fleet_is_valid_and_as_large_as_asked() {
         fleet(&scratch.path(FLEET), objects, placements, clusters);
         let found = scratch.run(&["validate", FLEET]);
         assert_eq!(found.text(0), "");
-        let numbers: Vec<usize> =
-            found.err.split(|c: char| !c.is_ascii_digit()).filter_map(|n| n.parse().ok()).collect();
+        // A fleet of a few clusters has fewer than some policy asks for.
+        let summary = found.err.lines().last().expect("a summary");
+        let summary = summary.split(": ").next().expect("the figures");
+        let numbers: Vec<usize> = summary.split(|c: char| !c.is_ascii_digit()).filter_map(|n| n.parse().ok()).collect();
         assert_eq!(numbers, [objects, placements, clusters], "{}", found.err);
-        assert!(found.err.ends_with(": no errors\n"), "{}", found.err);
+        assert!(found.err.contains(": no errors"), "{}", found.err);
     }
 }
 

@@ -15,9 +15,11 @@ use crate::config::MemberAccess;
 use crate::model::along::Along;
 use crate::model::facts::{self, Facts, KUBERNETES_VERSION};
 use crate::model::id::{ClusterName, PlacementKey};
-use crate::model::records::{ClusterRecord, Inventory, MemberKind, WorkStatus};
+use crate::model::records::{ClusterRecord, Inventory, MemberKind, SUSPENDED_WORDS, WorkStatus};
 use crate::model::tree::Tree;
+use crate::model::warning::WarningKind;
 use crate::model::work::WorkOrder;
+use crate::report::fleet::fleet_warnings;
 use crate::rollout::Heard;
 use crate::store::records;
 
@@ -66,8 +68,8 @@ impl Core {
             }
             let reason = match (&access, suspended) {
                 (None, _) if record.left => Some(UNLISTED),
+                (_, true) => Some(SUSPENDED_WORDS),
                 (None, _) => Some("no entry of `members:` in the configuration names it"),
-                (_, true) => Some("suspended by the annotation gitfleet.io/suspended"),
                 _ => None,
             };
             match (access, reason) {
@@ -81,6 +83,17 @@ impl Core {
                 }
             }
         }
+        self.tell_unreached();
+    }
+
+    /// Says once which clusters no entry of `members:` reaches.
+    fn tell_unreached(&mut self) {
+        let warnings = fleet_warnings(self.world.records.values());
+        let told = warnings.into_iter().find(|warning| warning.kind == WarningKind::NoAccess);
+        if let Some(warning) = told.as_ref().filter(|_| told != self.unreached) {
+            tracing::warn!("{warning}");
+        }
+        self.unreached = told;
     }
 
     fn start_member(&mut self, name: &ClusterName, access: MemberAccess) {
@@ -324,6 +337,7 @@ fn stands(record: &mut ClusterRecord, online: bool, message: Option<String>, now
         record.since = now;
     }
     (record.online, record.message) = (online, message);
+    record.answered |= online;
     is_new
 }
 
@@ -332,6 +346,7 @@ fn stands(record: &mut ClusterRecord, online: bool, message: Option<String>, now
 pub(super) fn await_answer(record: &mut ClusterRecord, now: Timestamp) {
     if record.online {
         record.since = now;
+        record.answered = true;
     }
     record.online = false;
 }

@@ -10,6 +10,7 @@ use super::super::member::Command;
 use super::super::world::PlacementState;
 use super::{Batch, Core, Effect, Reports, STORE_RETRY, tell};
 use crate::model::id::PlacementKey;
+use crate::model::warning::WarningKind;
 
 impl Core {
     /// The store keeps the batch. Returns what follows from it.
@@ -101,6 +102,13 @@ impl Core {
         self.send(key, &decision.orders, &decision.state.works);
         self.agenda.wake(key, decision.wake_at);
         let known = self.placements.remove(key);
+        for warning in &decision.state.record.warnings {
+            // That a policy cannot be fulfilled is said with how the placement stands.
+            let is_told = known.as_ref().is_some_and(|known| known.record.warnings.contains(warning));
+            if !is_told && warning.kind != WarningKind::PolicyUnfulfilled {
+                tracing::warn!(placement = %key, "{warning}");
+            }
+        }
         if decision.finished {
             tracing::info!(placement = %key, "removed everywhere");
             self.agenda.forget(key);

@@ -9,6 +9,7 @@ use crate::model::id::{ClusterName, PlacementKey};
 use crate::model::records::JournalEntry;
 use crate::model::work::WorkOrder;
 use crate::report::converge::{Converged, converged};
+use crate::report::fleet::fleet_warnings;
 
 impl Core {
     /// Says once when a placement has come to rest, and where.
@@ -54,6 +55,11 @@ impl Core {
             worst = worse(worst, self.converged(state, now));
         }
         worst = worse(worst, self.hub_standing());
+        let warnings = fleet_warnings(self.world.records.values());
+        if !warnings.is_empty() {
+            let texts: Vec<&str> = warnings.iter().map(|warning| warning.message.as_str()).collect();
+            worst = worse(worst, Converged::Unreachable(texts.join("; ")));
+        }
         if let Some(reason) = &self.source.unrestored {
             return worse(worst, Converged::Failed(format!("the commit in force cannot be read: {reason}")));
         }

@@ -10,7 +10,7 @@ use crate::model::manifest::Manifest;
 use crate::model::overrides::PickedOverrides;
 use crate::model::records::{Binding, BindingState, Kept, ResourceSnapshot};
 use crate::model::tree::Placement;
-use crate::snapshot::{Frozen, Next, freeze, next_snapshot, select};
+use crate::snapshot::{Frozen, Next, freeze, next_snapshot, not_selected, select};
 
 impl Pass<'_> {
     /// Takes over what members keep of pauses and holds: the store that knew of them was lost, or is older.
@@ -93,7 +93,8 @@ impl Pass<'_> {
                 None => Arc::new(self.frozen(manifests)),
             },
         };
-        let selected = Arc::new(Selected { tree: Arc::clone(tree), generation, outcome });
+        let warnings = if outcome.is_ok() { not_selected(tree, &placement) } else { Vec::new() };
+        let selected = Arc::new(Selected { tree: Arc::clone(tree), generation, outcome, warnings });
         self.state.selected = Some(Arc::clone(&selected));
         selected
     }

@@ -85,16 +85,30 @@ impl Planned {
             placements: placements.collect(),
             ocm_placements: ocm_plans(&world.ocm, basis.map(|basis| &basis.world.ocm)),
             errors: Vec::new(),
-            warnings: warnings(world),
+            warnings: warnings(world, &self.after),
         }
     }
 }
 
-/// Returns what is written and does nothing, or other than it says: runs of placements that are not there, documents that are no
-/// objects, keys that are read as truth values.
-fn warnings(world: &World) -> Vec<InputError> {
+impl Basis {
+    /// Returns what is odd already.
+    fn warnings(&self) -> Vec<InputError> {
+        warnings(&self.world, self.placements.values())
+    }
+}
+
+/// Returns what is odd and refuses nothing: runs of placements that are not there, documents that are no objects, keys that are
+/// read as truth values, and what is odd about placements.
+fn warnings<'a>(world: &World, placements: impl IntoIterator<Item = &'a PlacementState>) -> Vec<InputError> {
     let odd = world.tree.skipped.iter().filter_map(Skipped::complaint);
-    world.staged.orphans(&world.tree).chain(odd).chain(world.tree.warnings.iter().cloned()).collect()
+    let of = |state: &PlacementState| {
+        let record = &state.record;
+        let (path, line) = record.origin.as_ref().map_or(("", 0), |origin| (&*origin.path, origin.line));
+        let object = format!("{} {}", record.key.kind(), record.key);
+        record.warnings.iter().map(|warning| warning.of(path, line, object.clone())).collect::<Vec<_>>()
+    };
+    let tree = world.staged.orphans(&world.tree).chain(odd).chain(world.tree.warnings.iter().cloned());
+    tree.chain(placements.into_iter().flat_map(of)).collect()
 }
 
 /// Decides about every placement that base or head has.

@@ -15,6 +15,7 @@ use crate::engine::commit::Candidate;
 use crate::engine::simulation::scenario::{Scenario, simulate};
 use crate::engine::world::{Payload, PlacementState, World};
 use crate::model::id::{ClusterName, ObjectKey, PlacementKey};
+use crate::model::manifest::InputError;
 use crate::model::plan::{PlacementPlan, Resource};
 use crate::model::tree::Tree;
 use crate::model::work::Desired;
@@ -79,7 +80,14 @@ pub fn pull_report(basis: &Basis, candidate: &Candidate, showing: &Showing<'_>, 
     report.notes = notes(basis, &candidate.tree, &planned.world, &changed);
     report.timeline = timeline(basis.tree(), candidate, &changed);
     report.plan = plan;
+    // What was odd before is nobody's news; lines move.
+    let known: BTreeSet<InputError> = basis.warnings().into_iter().map(without_line).collect();
+    report.plan.warnings.retain(|warning| !known.contains(&without_line(warning.clone())));
     report
+}
+
+fn without_line(warning: InputError) -> InputError {
+    InputError { line: 0, ..warning }
 }
 
 /// Returns the newest snapshot's objects; `None` where they cannot be read.

@@ -31,6 +31,7 @@ pub(super) fn sections(report: &PullReport) -> Vec<Block> {
     if !report.plan.errors.is_empty() {
         return blocks;
     }
+    blocks.extend(warning_blocks(report));
     let changed: Vec<&PlacementPlan> = report.plan.placements.iter().filter(|p| is_changed(p)).collect();
     blocks.extend(changed.iter().filter_map(|placement| deletion_block(placement)));
     for placement in &changed {
@@ -75,6 +76,22 @@ fn error_blocks(report: &PullReport) -> Vec<Block> {
     let mut blocks = vec![Block::must(what)];
     blocks.extend(first.iter().map(|error| Block::must(format!("- {}\n", prose(error)))));
     if more > 0 {
+        blocks.push(Block::must(format!("- and {more} more\n")));
+    }
+    blocks.push(Block::must("\n"));
+    blocks
+}
+
+/// Says what the merge makes odd, and does not refuse.
+fn warning_blocks(report: &PullReport) -> Vec<Block> {
+    let warnings = &report.plan.warnings;
+    if warnings.is_empty() {
+        return Vec::new();
+    }
+    let mut blocks = vec![Block::must("**Warnings.**\n\n")];
+    let first = warnings.iter().take(ERRORS_MAX);
+    blocks.extend(first.map(|warning| Block::must(format!("- {}\n", prose(&warning.to_string())))));
+    if let Some(more) = warnings.len().checked_sub(ERRORS_MAX).filter(|more| *more > 0) {
         blocks.push(Block::must(format!("- and {more} more\n")));
     }
     blocks.push(Block::must("\n"));

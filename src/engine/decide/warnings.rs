@@ -1,0 +1,92 @@
+//! What is odd about a placement as it was decided: nothing is refused for it, and `validate`, `plan` and `status` say it.
+
+use super::Pass;
+use crate::api::annotations::STAGED_UPDATE_STRATEGY;
+use crate::api::check::suggest;
+use crate::api::placement::{PlacementType, StrategyType};
+use crate::model::records::{PlacementRecord, PolicySnapshot};
+use crate::model::warning::{Warning, WarningKind};
+
+/// So many clusters that every limit that is not zero allows one of them.
+const CLUSTERS_MANY: usize = 1_000;
+/// Clusters of a policy that are named, before the rest is only counted.
+const NAMED_MAX: usize = 5;
+
+impl Pass<'_> {
+    /// Writes down what is odd. Where nothing was selected in this life yet, what was said before stands.
+    pub(super) fn warn(&mut self) {
+        let record = &self.state.record;
+        if record.removed {
+            self.state.record.warnings.clear();
+            return;
+        }
+        let Some(selected) = &self.state.selected else { return };
+        let scheduled = self.state.policy().filter(|policy| policy.observed_generation == record.generation);
+        let clusters = &self.world.clusters;
+        let near = |name: &str| suggest(name, clusters.iter().map(|(name, _)| name.as_str())).map(str::to_owned);
+        let has_run = self.world.staged.runs(&record.key).next().is_some() || self.state.runs.values().next().is_some();
+        let mut warnings = found(record, scheduled, has_run, near);
+        warnings.extend(selected.warnings.iter().cloned());
+        if self.state.record.warnings != warnings {
+            self.state.record.warnings = warnings;
+        }
+    }
+}
+
+/// Returns what is odd about a placement, of what was written and what was scheduled: the one place that finds it.
+fn found(
+    record: &PlacementRecord,
+    policy: Option<&PolicySnapshot>,
+    has_run: bool,
+    near: impl Fn(&str) -> Option<String>,
+) -> Vec<Warning> {
+    let mut warnings = Vec::new();
+    warnings.extend(policy.filter(|policy| !policy.fulfilled).map(|policy| unfulfilled(policy, near)));
+    let strategy = &record.spec.strategy;
+    let limits = strategy.rolling_update.as_ref().filter(|_| strategy.type_ == StrategyType::RollingUpdate);
+    let unavailable = limits.and_then(|limits| limits.max_unavailable.as_ref());
+    if unavailable.is_some_and(|limit| limit.rounded_up(CLUSTERS_MANY) == Some(0)) {
+        warnings.push(
+            Warning::new(WarningKind::NoUpdateStarts, "0 lets no update start: clusters keep what they have")
+                .at("spec.strategy.rollingUpdate.maxUnavailable")
+                .hint("write at least 1"),
+        );
+    }
+    if strategy.type_ == StrategyType::External && !has_run && !record.annotations.contains_key(STAGED_UPDATE_STRATEGY)
+    {
+        let message =
+            "is External, and neither a run nor an annotation names a staged strategy: nothing moves its clusters";
+        let hint = format!("annotate the placement with {STAGED_UPDATE_STRATEGY}, or add a run");
+        warnings.push(Warning::new(WarningKind::NoRun, message).at("spec.strategy.type").hint(hint));
+    }
+    warnings
+}
+
+/// Says what of a policy is not fulfilled.
+fn unfulfilled(policy: &PolicySnapshot, near: impl Fn(&str) -> Option<String>) -> Warning {
+    let picked = policy.target_clusters.iter().filter(|decision| decision.selected).count();
+    let kind = policy.policy.as_ref().map(|policy| policy.placement_type);
+    if kind != Some(PlacementType::PickFixed) {
+        let wanted = policy.number_of_clusters.unwrap_or_default();
+        let message = format!("cannot be fulfilled: {picked} of {wanted} clusters fit");
+        return Warning::new(WarningKind::PolicyUnfulfilled, message).at("spec.policy");
+    }
+    let left_out: Vec<_> = policy.target_clusters.iter().filter(|decision| !decision.selected).collect();
+    let reasons: Vec<&str> = left_out
+        .iter()
+        .take(NAMED_MAX)
+        .map(|decision| decision.reason.strip_prefix("not picked: the policy names ").unwrap_or(&decision.reason))
+        .collect();
+    let more = left_out.len() - reasons.len();
+    let more = if more > 0 { format!("; and {more} more") } else { String::new() };
+    let message = format!("cannot be fulfilled: {}{more}", reasons.join("; "));
+    let warning = Warning::new(WarningKind::PolicyUnfulfilled, message).at("spec.policy.clusterNames");
+    let close = left_out
+        .iter()
+        .filter(|decision| decision.reason.ends_with("not in the fleet"))
+        .find_map(|decision| near(decision.cluster_name.as_str()));
+    match close {
+        Some(close) => warning.hint(format!("did you mean `{close}`?")),
+        None => warning,
+    }
+}

@@ -1,0 +1,81 @@
+//! What is odd, refuses nothing, and must not stay silent.
+
+use serde::{Deserialize, Serialize};
+
+use super::manifest::InputError;
+
+/// What a warning is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum WarningKind {
+    /// No entry of `members:` reaches clusters of the source.
+    NoAccess,
+    /// Clusters have never answered.
+    NeverAnswered,
+    /// Fewer clusters fit than a policy asks for.
+    PolicyUnfulfilled,
+    /// `maxUnavailable: 0`.
+    NoUpdateStarts,
+    /// Pods stand where a placement selects.
+    PodsNotDelivered,
+    /// A selector names what is not there, or all of them select nothing.
+    NothingSelected,
+    /// Nothing moves the clusters of an External placement.
+    NoRun,
+}
+
+/// One warning about the fleet or about a placement.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Warning {
+    /// What it is about.
+    pub kind: WarningKind,
+    /// The field of the placement, as a JSON path.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub field: Option<String>,
+    /// What is odd, for people.
+    pub message: String,
+    /// What to do about it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+}
+
+impl Warning {
+    /// Says what is odd.
+    pub fn new(kind: WarningKind, message: impl Into<String>) -> Self {
+        Self { kind, field: None, message: message.into(), hint: None }
+    }
+
+    /// Adds the field it is about.
+    #[must_use]
+    pub fn at(mut self, field: impl Into<String>) -> Self {
+        self.field = Some(field.into());
+        self
+    }
+
+    /// Adds what to do about it.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// Makes a complaint about the source of it.
+    pub fn of(&self, path: &str, line: u32, object: String) -> InputError {
+        let Self { field, message, hint, .. } = self.clone();
+        InputError { path: path.to_owned(), line, object: Some(object), field, message, hint }
+    }
+}
+
+impl std::fmt::Display for Warning {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if let Some(field) = &self.field {
+            write!(f, "{field}: ")?;
+        }
+        f.write_str(&self.message)?;
+        match &self.hint {
+            Some(hint) => write!(f, " ({hint})"),
+            None => Ok(()),
+        }
+    }
+}
