@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::bail;
+use jiff::Timestamp;
 
 use super::Daemon;
 use super::books::{self, Source};
@@ -45,6 +46,9 @@ pub struct Args {
     /// With --repo: the commit to explain; HEAD if only --base is given.
     #[arg(long, value_name = "REV", requires = "repo")]
     head: Option<String>,
+    /// With --repo: the instant that scores and taints are judged at, such as 2026-01-31T12:00:00Z; now by default.
+    #[arg(long, value_name = "TIME", requires = "repo")]
+    now: Option<Timestamp>,
     /// How to show it.
     #[arg(short, long, value_enum, default_value_t)]
     output: ExplainFormat,
@@ -117,7 +121,7 @@ fn explained(args: &Args) -> anyhow::Result<Explained> {
             bail!("the tree has {}; the first is {first}", counted(errors.len(), "error"));
         }
     };
-    Ok(explain::from_trees(base.as_ref(), &head, &query)?)
+    Ok(explain::from_trees(base.as_ref(), &head, &query, args.now.unwrap_or_else(clock::now))?)
 }
 
 fn text(args: &Args, heading: Vec<Line>, explained: &Explained, terminal: Terminal) -> String {

@@ -141,7 +141,7 @@ pub fn main() -> Exit {
         }
     };
     // What the simulated daemon would log is in what it prints.
-    let silence = matches!(cli.command, Command::Simulate(_)).then_some("off");
+    let silence = matches!(cli.command, Command::Simulate(_) | Command::Plan(_)).then_some("off");
     if let Err(error) = log::init(cli.log_format, cli.log.as_deref().or(silence)) {
         return fail(&error.into());
     }

@@ -8,6 +8,7 @@ use jiff::Timestamp;
 
 use super::exit::Exit;
 use super::output::{self, Terminal};
+use crate::engine::clock;
 use crate::engine::commit::{self, Cache, read_candidate, read_commit, read_folder};
 use crate::engine::plan::pull::{Showing, derived_key, pull_report};
 use crate::engine::plan::{Basis, plan};
@@ -23,8 +24,6 @@ use crate::report::work::{counted, objects};
 
 /// Objects that are listed for one placement, and clusters that are named on one line, before the rest is only counted.
 const LISTED_MAX: usize = 20;
-/// What a plan is made for is not printed; a fixed instant keeps two plans of one tree the same.
-const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 
 /// Options of `plan`.
 #[derive(Debug, clap::Args)]
@@ -38,6 +37,9 @@ pub struct Args {
     /// The commit to plan; HEAD if only --base is given.
     #[arg(long, value_name = "REV")]
     head: Option<String>,
+    /// The instant that scores and taints are judged at, such as 2026-01-31T12:00:00Z; now by default.
+    #[arg(long, value_name = "TIME")]
+    now: Option<Timestamp>,
     /// How to show it.
     #[arg(short, long, value_enum, default_value_t)]
     output: PlanFormat,
@@ -115,7 +117,8 @@ fn pull(args: &Args) -> anyhow::Result<PullReport> {
     };
     let key = derived_key(&[&tree, &candidate.tree]);
     let showing = Showing { diffs: true, key: &key };
-    Ok(pull_report(&Basis::rolled_out(&tree, NOW), &candidate, &showing, NOW))
+    let now = args.now.unwrap_or_else(clock::now);
+    Ok(pull_report(&Basis::rolled_out(&tree, now), &candidate, &showing, now))
 }
 
 fn make(args: &Args) -> anyhow::Result<Plan> {
@@ -124,7 +127,7 @@ fn make(args: &Args) -> anyhow::Result<Plan> {
         // A refused head is a plan by itself.
         Err((commit, errors)) => return Ok(Plan::refused(commit, errors)),
     };
-    let mut plan = plan(&head, base.as_ref(), NOW);
+    let mut plan = plan(&head, base.as_ref(), args.now.unwrap_or_else(clock::now));
     if !args.show_secrets {
         plan.hide_secrets();
     }

@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use jiff::Timestamp;
 use serde::Serialize;
 
 use super::exit::Exit;
 use super::output;
+use crate::engine::clock;
 use crate::engine::commit::{Survey, survey};
 use crate::engine::plan::plan;
 use crate::model::manifest::InputError;
@@ -101,7 +101,7 @@ fn findings(survey: Survey) -> (Findings, String) {
 /// Returns what is odd, and what only the tree as a whole shows of its placements: what `plan` would stumble over.
 fn warnings(tree: Tree) -> Vec<InputError> {
     let skipped: Vec<InputError> = tree.skipped.iter().filter_map(Skipped::complaint).collect();
-    let plan = plan(&Arc::new(tree), None, Timestamp::UNIX_EPOCH);
+    let plan = plan(&Arc::new(tree), None, clock::now());
     // Those that are not read have a list of their own.
     let mut warnings: Vec<InputError> = plan.warnings.into_iter().filter(|it| !skipped.contains(it)).collect();
     for placement in &plan.placements {

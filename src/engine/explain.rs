@@ -106,8 +106,12 @@ pub fn explain(
 ///
 /// # Errors
 /// As [`explain`]; a placement that only the head has counts as new.
-pub fn from_trees(base: Option<&Arc<Tree>>, head: &Arc<Tree>, query: &Query) -> Result<Explained, Error> {
-    let now = Timestamp::UNIX_EPOCH;
+pub fn from_trees(
+    base: Option<&Arc<Tree>>,
+    head: &Arc<Tree>,
+    query: &Query,
+    now: Timestamp,
+) -> Result<Explained, Error> {
     let before = base.map(|tree| {
         let world = imagined(tree, None, now);
         let placements = rolled_out(&world, now);

@@ -29,6 +29,8 @@ pub struct PullReport {
     pub head: Option<CommitId>,
     /// The plan of their merge, or why it is refused.
     pub plan: Plan,
+    /// The running rollouts that the merge stops, a sentence each.
+    pub stops: Vec<String>,
     /// Objects that differ, by placement and identity.
     pub objects: Vec<ObjectDiff>,
     /// What overrides make of it, where that differs from what most clusters get.

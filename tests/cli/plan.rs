@@ -17,6 +17,82 @@ fn small() -> Scratch {
     scratch
 }
 
+/// The tree of a reviewer: the score of cluster2 ended in 2020.
+const SCORES: &str = "---
+apiVersion: cluster.open-cluster-management.io/v1alpha1
+kind: AddOnPlacementScore
+metadata: {name: default, namespace: cluster1}
+status: {scores: [{name: cpuratio, value: 30}]}
+---
+apiVersion: cluster.open-cluster-management.io/v1alpha1
+kind: AddOnPlacementScore
+metadata: {name: default, namespace: cluster2}
+status: {validUntil: \"2020-01-01T00:00:00Z\", scores: [{name: cpuratio, value: 90}]}
+---
+apiVersion: cluster.open-cluster-management.io/v1beta2
+kind: ManagedClusterSet
+metadata: {name: set}
+---
+apiVersion: cluster.open-cluster-management.io/v1beta2
+kind: ManagedClusterSetBinding
+metadata: {name: set, namespace: ns1}
+spec: {clusterSet: set}
+---
+apiVersion: cluster.open-cluster-management.io/v1beta1
+kind: Placement
+metadata: {name: one, namespace: ns1}
+spec:
+  numberOfClusters: 1
+  prioritizerPolicy:
+    mode: Exact
+    configurations:
+    - scoreCoordinate: {type: AddOn, addOn: {resourceName: default, scoreName: cpuratio}}
+";
+
+#[test]
+fn w6_plan_explain_and_schedule_judge_scores_at_the_same_instant() {
+    let managed = |name: &str| {
+        format!(
+            "---\napiVersion: cluster.open-cluster-management.io/v1\nkind: ManagedCluster\nmetadata: {{name: {name}, labels: \
+             {{cluster.open-cluster-management.io/clusterset: set}}}}\nspec: {{hubAcceptsClient: true}}\nstatus: {{conditions: \
+             [{{type: ManagedClusterConditionAvailable, status: \"True\", reason: x, message: x, lastTransitionTime: \
+             \"2026-01-01T00:00:00Z\"}}]}}\n"
+        )
+    };
+    let scratch = Scratch::new();
+    scratch.write("all.yaml", &[managed("cluster1"), managed("cluster2"), SCORES.to_owned()].concat());
+    for (now, picked) in [(vec![], "cluster1"), (vec!["--now", "2019-06-01T00:00:00Z"], "cluster2")] {
+        let json = plan(&scratch, &[&["-o", "json"], now.as_slice()].concat()).json(0);
+        assert_eq!(json["ocmPlacements"][0]["groups"][0]["clusters"], json!([picked]), "{json:#}");
+        let explain = ["explain", "ns1/one", "--repo", FLEET, "-o", "json"];
+        let json = scratch.run(&[&explain, now.as_slice()].concat()).json(0);
+        let first = &json["clusters"][0];
+        assert_eq!((&first["clusterName"], &first["picked"]), (&json!(picked), &json!(true)), "{json:#}");
+        let json = scratch.run(&[&["schedule", "-f", FLEET, "-o", "json"], now.as_slice()].concat()).json(0);
+        let items = json["items"].as_array().expect("a list");
+        let decided = items.iter().find(|item| item["kind"] == "PlacementDecision").expect("decisions");
+        assert_eq!(decided["status"]["decisions"][0]["clusterName"], json!(picked));
+    }
+}
+
+#[test]
+fn ux1a_4_a_plan_prints_no_log_of_its_simulated_daemon() {
+    let scratch = small();
+    scratch.commit("first");
+    let strategy = "---\napiVersion: placement.kubernetes-fleet.io/v1\nkind: ClusterStagedUpdateStrategy\nmetadata: {name: s}\n\
+                    spec: {stages: [{name: all, labelSelector: {}, beforeStageTasks: [{type: Approval}]}]}\n";
+    let staged = "{gitfleet.io/staged-update-strategy: s}";
+    let placed = annotated_placement("web", staged, "web", "  strategy: {type: External}\n");
+    scratch.write("placement.yaml", &[placed, strategy.to_owned()].concat());
+    scratch.write("web.yaml", &namespace("web", &[("settings", "2")]));
+    scratch.commit("second");
+    for format in ["table", "json", "yaml", "markdown"] {
+        let found = plan(&scratch, &["--base", "HEAD~1", "-o", format]);
+        assert!(found.text(0).contains("web"), "{}", found.out);
+        assert_eq!(found.err, "", "{format}");
+    }
+}
+
 #[test]
 fn the_contract_field_by_field() {
     let scratch = small();

@@ -27,6 +27,9 @@ use crate::model::work::Desired;
 use crate::schedule::Fleet;
 use crate::schedule::eligibility::described;
 
+/// What heartbeats in a tree are compared with: all of them are fresh. A daemon does not read them at all.
+const HEARTBEATS_AT: Timestamp = Timestamp::UNIX_EPOCH;
+
 /// Where a plan starts.
 #[derive(Clone, Debug)]
 pub struct Basis {
@@ -110,7 +113,7 @@ fn answering(name: &ClusterName, member: &MemberCluster, now: Timestamp) -> Clus
 pub(in crate::engine) fn imagined(tree: &Arc<Tree>, before: Option<&World>, now: Timestamp) -> World {
     let record = |(name, member): (&ClusterName, &MemberCluster)| (name.clone(), answering(name, member, now));
     let records: BTreeMap<ClusterName, ClusterRecord> = tree.clusters.iter().map(record).collect();
-    let fleet = tree.clusters.iter().map(|(name, member)| (name.clone(), described(member, now))).collect();
+    let fleet = tree.clusters.iter().map(|(name, member)| (name.clone(), described(member, HEARTBEATS_AT))).collect();
     with_fleet(tree, before, (fleet, records), &BTreeSet::new(), now)
 }
 

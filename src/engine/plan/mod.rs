@@ -9,6 +9,7 @@ pub mod needs;
 pub mod pull;
 mod secrets;
 mod stages;
+mod stops;
 #[cfg(test)]
 mod tests;
 mod works;
@@ -37,8 +38,8 @@ pub use basis::Basis;
 pub(super) use basis::{imagined, rolled_out};
 use works::{Outlook, Outlooks};
 
-/// Returns what the head would do: to an empty fleet, or to one that holds all of the base. `now` is not printed; any
-/// instant gives the same plan.
+/// Returns what the head would do: to an empty fleet, or to one that holds all of the base. `now` is not printed: what
+/// ends with time, such as scores, is judged at it.
 ///
 /// A cluster that the head no longer names keeps what it has. Secrets are shown; see [`Plan::hide_secrets`].
 pub fn plan(head: &Arc<Tree>, base: Option<&Arc<Tree>>, now: Timestamp) -> Plan {

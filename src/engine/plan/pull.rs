@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 use similar::TextDiff;
 
+use super::stops::stops;
 use super::works::Ends;
 use super::{Basis, Planned};
 use crate::engine::commit::Candidate;
@@ -73,6 +74,7 @@ pub fn pull_report(basis: &Basis, candidate: &Candidate, showing: &Showing<'_>, 
     for placement in &changed {
         let key = PlacementKey { namespace: placement.namespace.clone(), name: placement.name.clone() };
         let Some(after) = planned.after.iter().find(|state| state.record.key == key) else { continue };
+        report.stops.extend(basis.placements.get(&key).and_then(|before| stops(before, after)));
         let objects = differences.objects(basis.placements.get(&key), after, placement);
         report.overrides.extend(differences.overrides(after, &planned.world, placement, &objects));
         report.objects.extend(objects);

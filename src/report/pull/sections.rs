@@ -27,6 +27,7 @@ const DELETIONS_MAX: usize = 10;
 /// Returns the whole comment in pieces.
 pub(super) fn sections(report: &PullReport) -> Vec<Block> {
     let mut blocks = vec![Block::must(format!("### Plan: {}\n\n{}", headline(report), standing(report)))];
+    blocks.extend(report.stops.iter().map(|stop| Block::must(format!("**{}.**\n\n", prose(stop)))));
     blocks.extend(error_blocks(report));
     if !report.plan.errors.is_empty() {
         return blocks;

@@ -93,6 +93,7 @@ fn report(word: &str) -> PullReport {
         changes: plan.changes.as_ref().map(|changes| changes.clusters.clone()),
     };
     PullReport {
+        stops: vec![word.to_owned()],
         base: Some("ba5eba5eba5e".into()),
         head: Some(word.into()),
         plan: Plan { placements: vec![plan], ocm_placements: vec![ocm], ..Plan::default() },

@@ -41,6 +41,29 @@ fn nothing_to_say() {
 }
 
 #[test]
+fn ux1a_5_a_merge_that_stops_a_rollout_says_so_first() {
+    let key = MaskKey::new([1; 32]);
+    let candidate = |value: &str| {
+        let (base, head) = ("ba5eba5eba5e".into(), "4ead4ead4ead".into());
+        Candidate { base, head, tree: tree(&fleet(value)), conflicts: Vec::new() }
+    };
+    let mut base = Tree::clone(&tree(&fleet("1")));
+    base.commit = Some("ba5eba5eba5e".into());
+    let basis = Basis::rolled_out(&Arc::new(base), NOW);
+    let mut placements = basis.placements.clone();
+    let state = placements.values_mut().next().unwrap();
+    let binding = Arc::make_mut(state.bindings.values_mut().next().unwrap());
+    (binding.snapshot, binding.started_at) = (None, None);
+    let basis = Basis::of(&basis.world, &placements);
+    let of = |value| pull_report(&basis, &candidate(value), &Showing { diffs: true, key: &key }, NOW);
+    let said = "\n\n**Merging stops the running rollout of p (1 of 2 clusters have it) and begins again; 1 cluster never gets \
+                ba5eba5.**\n\n#### ";
+    let text = comment(of("2"));
+    assert!(text.contains(said), "{text}");
+    assert!(!comment(of("1")).contains("Merging"), "the same goes on");
+}
+
+#[test]
 fn an_object_changes() {
     let report = report_of(&fleet("1"), &fleet("2"));
     assert_eq!(summary(&report), (StatusState::Success, "1 placement changes, 2 clusters".to_owned()));
