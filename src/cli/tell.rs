@@ -13,6 +13,7 @@ use crate::engine::obey::{Authority, obey_in_store, preview_in_store};
 use crate::model::commands::{Command, Done, Person, Refusal, Verb, WaitingGate};
 use crate::model::id::ClusterName;
 use crate::model::runs::Surface;
+use crate::report::work::counted;
 use crate::store::embedded::EmbeddedStore;
 
 /// What ends the help of every command that tells something.
@@ -68,9 +69,15 @@ pub struct Resume {
 pub struct Rollback {
     /// The placement or the run to take back, NAME or NAMESPACE/NAME.
     name: String,
-    /// The snapshot to return to; absent is the last that succeeded everywhere.
+    /// The snapshot to return to; absent is the last that succeeded everywhere, and where that is the current one, the one before.
     #[arg(long, value_name = "INDEX")]
     to: Option<u64>,
+    /// Only say where it would return to.
+    #[arg(long)]
+    dry_run: bool,
+    /// On a terminal: do not ask.
+    #[arg(long)]
+    yes: bool,
     #[command(flatten)]
     tell: Tell,
 }
@@ -166,7 +173,31 @@ impl Rollback {
     /// # Errors
     /// Neither the daemon nor its store can be told.
     pub fn run(&self) -> anyhow::Result<Exit> {
-        self.tell.tell(Command { to: self.to, ..blank(Verb::Rollback, &self.name) })
+        let command = Command { to: self.to, ..blank(Verb::Rollback, &self.name) };
+        let asks = !self.yes && io::stdin().is_terminal() && io::stderr().is_terminal();
+        if !self.dry_run && !asks {
+            return self.tell.tell(command);
+        }
+        let way = match self.tell.preview(&command)? {
+            Ok(way) => way,
+            Err(refusal) => return Ok(refused(&refusal)),
+        };
+        if self.dry_run {
+            return output::print(&format!(
+                "{}; {} ({})\n",
+                way.opens,
+                counted(way.clusters.len(), "cluster"),
+                named(&way)
+            ));
+        }
+        eprintln!("{}", way.opens);
+        eprintln!("  clusters  {}", named(&way));
+        if !answers_yes("roll back")? {
+            eprintln!("not rolled back: nothing has changed");
+            return Ok(Exit::NotAsWished);
+        }
+        // What was shown is what is done, whatever came meanwhile.
+        self.tell.tell(Command { to: way.snapshot, ..command })
     }
 }
 
@@ -205,14 +236,23 @@ fn refused(refusal: &Refusal) -> Exit {
 
 /// Shows a gate and what it opens, and asks. Anything but a yes is a no.
 fn confirm(gate: &WaitingGate) -> anyhow::Result<bool> {
+    eprintln!("stage {} of {} waits for approval", gate.stage, gate.name);
+    eprintln!("  digest    {}", gate.digest_shown());
+    eprintln!("  clusters  {}", named(gate));
+    eprintln!("  then      {}", gate.opens);
+    answers_yes("approve")
+}
+
+/// Returns the first names of the clusters that something concerns.
+fn named(gate: &WaitingGate) -> String {
     let clusters: Vec<&str> = gate.clusters.iter().take(CLUSTERS_SHOWN_MAX).map(ClusterName::as_str).collect();
     let more = gate.clusters.len().checked_sub(CLUSTERS_SHOWN_MAX).filter(|more| *more > 0);
     let more = more.map(|more| format!(" and {more} more")).unwrap_or_default();
-    eprintln!("stage {} of {} waits for approval", gate.stage, gate.name);
-    eprintln!("  digest    {}", gate.digest_shown());
-    eprintln!("  clusters  {}{more}", clusters.join(", "));
-    eprintln!("  then      {}", gate.opens);
-    eprint!("approve? [y/N] ");
+    format!("{}{more}", clusters.join(", "))
+}
+
+fn answers_yes(question: &str) -> anyhow::Result<bool> {
+    eprint!("{question}? [y/N] ");
     let mut answer = String::new();
     io::stdin().lock().take(ANSWER_BYTES_MAX).read_line(&mut answer).context("reading your answer")?;
     Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))

@@ -124,20 +124,19 @@ fn reason(
     if deletions.is_empty() {
         return None;
     }
+    let is_precious = |key: &&ObjectKey| PRECIOUS_KINDS.contains(&(key.group.as_str(), key.kind.as_str()));
+    let precious: BTreeSet<&ObjectKey> = deletions.values().flatten().filter(is_precious).collect();
+    let amount = amount(deletions, &precious);
     if removed {
-        return Some("the placement was removed".to_owned());
+        return Some(format!("the placement was removed: {amount}"));
     }
-    let precious = deletions
-        .iter()
-        .flat_map(|(cluster, keys)| keys.iter().map(move |key| (cluster, key)))
-        .find(|(_, key)| PRECIOUS_KINDS.contains(&(key.group.as_str(), key.kind.as_str())));
-    if let Some((cluster, key)) = precious {
-        return Some(format!("{key} would be deleted from {cluster}"));
+    if !precious.is_empty() {
+        return Some(amount);
     }
     let holding = members.values().filter(|m| m.holds());
     let left = holding.clone().filter(|m| m.leaves()).count();
     if left * 2 > holding.clone().count() {
-        return Some(format!("the placement would leave {left} of {} clusters", holding.count()));
+        return Some(format!("the placement would leave {left} of {} clusters: {amount}", holding.count()));
     }
     let staying = holding.filter(|m| !m.leaves()).filter_map(Member::known);
     let before: BTreeSet<_> = staying.clone().flat_map(|(inventory, _)| inventory).collect();
@@ -147,6 +146,22 @@ fn reason(
         return Some(format!("all {gone} objects of the placement would be deleted"));
     }
     (gone * 2 > before.len()).then(|| format!("{gone} of {} objects of the placement would be deleted", before.len()))
+}
+
+/// Counts everything that goes, and names the first of what takes more with it.
+fn amount(deletions: &BTreeMap<ClusterName, BTreeSet<ObjectKey>>, precious: &BTreeSet<&ObjectKey>) -> String {
+    let counted = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+    let objects = counted(deletions.values().map(BTreeSet::len).sum(), "object");
+    let clusters = match deletions.keys().next() {
+        Some(only) if deletions.len() == 1 => only.to_string(),
+        _ => counted(deletions.len(), "cluster"),
+    };
+    let with = match precious.first() {
+        None => String::new(),
+        Some(first) if precious.len() == 1 => format!(", with {first}"),
+        Some(first) => format!(", with {first} and {} more of such kinds", precious.len() - 1),
+    };
+    format!("{objects} on {clusters} would be deleted{with}")
 }
 
 #[cfg(test)]
@@ -185,39 +200,48 @@ mod tests {
                 Some("2 of 3 objects of the placement would be deleted"),
             ),
             ("emptied", false, vec![member(&["a"], &[])], Some("all 1 objects of the placement would be deleted")),
-            ("removed", true, vec![leaver(&["a"])], Some("the placement was removed")),
+            ("removed", true, vec![leaver(&["a"])], Some("the placement was removed: 1 object on m0 would be deleted")),
             ("removed with nothing delivered", true, vec![leaver(&[])], None),
             (
                 "a namespace goes",
                 false,
                 vec![member(&["a", "b", "c", "Namespace/x"], &["a", "b", "c"])],
-                Some("Namespace n/x would be deleted from m0"),
+                Some("1 object on m0 would be deleted, with Namespace n/x"),
             ),
             (
                 "a definition goes, and all of its resources with it",
                 false,
                 vec![member(&["a", "b", "CustomResourceDefinition/x"], &["a", "b"])],
-                Some("CustomResourceDefinition.apiextensions.k8s.io n/x would be deleted from m0"),
+                Some("1 object on m0 would be deleted, with CustomResourceDefinition.apiextensions.k8s.io n/x"),
+            ),
+            (
+                "ux1a_6 everything is counted",
+                false,
+                vec![
+                    member(&["a", "b", "c", "Namespace/x"], &["a"]),
+                    member(&["a", "Namespace/x", "Namespace/y"], &["a"]),
+                ],
+                Some("5 objects on 2 clusters would be deleted, with Namespace n/x and 1 more of such kinds"),
             ),
             ("one of two clusters is left", false, vec![leaver(&["a"]), member(&["a"], &["a"])], None),
             (
                 "two of three clusters are left",
                 false,
                 vec![leaver(&["a"]), leaver(&["a"]), member(&["a"], &["a"])],
-                Some("the placement would leave 2 of 3 clusters"),
+                Some("the placement would leave 2 of 3 clusters: 2 objects on 2 clusters would be deleted"),
             ),
             ("nobody knows what it holds", false, vec![Member::Unknown { leaves: false }], None),
             (
                 "one of two clusters is left, and of the other nobody knows whether it holds anything",
                 false,
                 vec![leaver(&["a"]), Member::Unknown { leaves: false }],
-                Some("the placement would leave 1 of 1 clusters"),
+                Some("the placement would leave 1 of 1 clusters: 1 object on m0 would be deleted"),
             ),
             (
                 "two of three clusters are left, and of one nobody knows what it holds",
                 false,
                 vec![leaver(&["a"]), Member::Unknown { leaves: true }, member(&["a"], &["a"])],
-                Some("the placement would leave 2 of 3 clusters"),
+                Some("the placement would leave 2 of 3 clusters: 1 object on m0 would be deleted"),
             ),
             (
                 "more than half goes of what is known",

@@ -50,6 +50,8 @@ pub struct Obeyed {
     pub journal: Vec<JournalEntry>,
     /// The answer.
     pub done: Done,
+    /// Of a rollback: the snapshot that is returned to.
+    pub goal: Option<u64>,
 }
 
 fn refusal(reason: RefusalReason, message: impl Into<String>) -> Refusal {
@@ -153,6 +155,7 @@ pub fn obey(
     let mut pass = Pass::new(state.clone(), world, now);
     let wish = Wish { aim, command, person, policy, now };
     let gate = gates::waiting_gate(state, aim).filter(|_| command.verb == Verb::Approve);
+    let mut goal = None;
     let message = match command.verb {
         Verb::Approve | Verb::Reject if aim.stage.as_deref() == Some(DELETION_GATE) => wish.judge_deletions(&mut pass),
         Verb::Approve => wish.approve(&mut pass),
@@ -160,7 +163,10 @@ pub fn obey(
         Verb::Pause => wish.pause(&mut pass),
         Verb::Resume => wish.resume(&mut pass),
         Verb::Retry => wish.retry(&mut pass),
-        Verb::Rollback => wish.roll_back(&mut pass),
+        Verb::Rollback => wish.roll_back(&mut pass).map(|(to, words)| {
+            goal = Some(to);
+            words
+        }),
         Verb::Adopt => Err(refusal(RefusalReason::NotPossible, "a store is adopted, not a placement; name none")),
     }?;
     let facts = json!({
@@ -168,7 +174,7 @@ pub fn obey(
         "surface": person.surface, "reason": command.reason, "message": command.message,
     });
     pass.note("Commanded", None, facts);
-    Ok(Obeyed { state: pass.state, journal: pass.journal, done: Done { message, at: now, gate } })
+    Ok(Obeyed { state: pass.state, journal: pass.journal, done: Done { message, at: now, gate }, goal })
 }
 
 /// Returns who may, as the configuration and the strategy of what is meant say.
@@ -303,7 +309,7 @@ impl Wish<'_> {
         }
     }
 
-    fn roll_back(&self, pass: &mut Pass<'_>) -> Result<String, Refusal> {
+    fn roll_back(&self, pass: &mut Pass<'_>) -> Result<(u64, String), Refusal> {
         let key = &self.aim.placement;
         let state = &pass.state;
         let is_external = state.record.spec.strategy.type_ == StrategyType::External;
@@ -325,7 +331,10 @@ impl Wish<'_> {
             Some(run) => run.snapshot(),
             None => state.record.goal.or_else(|| state.newest().map(|newest| newest.index)),
         };
-        let Some(to) = self.wanted_snapshot(state)?.or(state.record.last_succeeded) else {
+        let rests_there = state.record.last_succeeded.is_some() && state.record.last_succeeded == current;
+        let before = current.filter(|_| rests_there).and_then(|current| state.snapshots.range(..current).next_back());
+        let by_itself = before.map(|(index, _)| *index).or(state.record.last_succeeded);
+        let Some(to) = self.wanted_snapshot(state)?.or(by_itself) else {
             let message = format!("no snapshot of {key} has succeeded everywhere yet; name one with --to");
             return Err(refusal(RefusalReason::NotPossible, message));
         };
@@ -345,14 +354,14 @@ impl Wish<'_> {
         let why = format!("{} rolled back", self.person.name);
         if !is_external {
             pass.return_to(to, &why);
-            return Ok(format!("rolling back {key} to snapshot {to}"));
+            return Ok((to, format!("rolling back {key} to {}", snapshot_words(pass, to))));
         }
         let Some(run) = run.map(|run| run.name.clone()) else {
             let message = format!("no run of {key} has moved anything; write a run with resourceSnapshotIndex {to}");
             return Err(refusal(RefusalReason::NotPossible, message));
         };
         let name = pass.begin_rollback(&run, to, Some(self.person.name.clone()));
-        Ok(format!("rolling back {key} to snapshot {to} by the run {name}"))
+        Ok((to, format!("rolling back {key} to {} by the run {name}", snapshot_words(pass, to))))
     }
 
     /// What is held is rolled out again by a retry alone, and a rollback holds what it leaves: neither is where it may go.
@@ -374,6 +383,12 @@ impl Wish<'_> {
         }
         Ok(())
     }
+}
+
+/// Names a snapshot with the commit it is of.
+fn snapshot_words(pass: &Pass<'_>, index: u64) -> String {
+    let commit = pass.state.snapshots.get(&index).map(|snapshot| format!(" ({})", snapshot.commit.short()));
+    format!("snapshot {index}{}", commit.unwrap_or_default())
 }
 
 /// What the configuration says of who may what, for commands where no daemon runs.

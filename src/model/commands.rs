@@ -144,6 +144,9 @@ pub struct WaitingGate {
     pub clusters: Vec<ClusterName>,
     /// What happens when it opens, for people.
     pub opens: String,
+    /// Of a rollback: the snapshot that is returned to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshot: Option<u64>,
 }
 
 impl WaitingGate {

@@ -173,10 +173,20 @@ fn headline(report: &PullReport) -> String {
     if !clusters.is_empty() {
         parts.push(counted(clusters.len(), "cluster"));
     }
-    let guarded = changed.iter().filter(|placement| placement.deletion_guard.is_some()).count();
-    if guarded > 0 {
-        let verb = if guarded == 1 { "needs" } else { "need" };
-        parts.push(format!("{} {verb} approval", counted(guarded, "deletion")));
+    let guarded = changed.iter().filter(|placement| placement.deletion_guard.is_some());
+    let gone = guarded.clone().flat_map(|placement| &placement.deletions);
+    let objects: usize = gone.clone().map(|deletion| deletion.resources.len()).sum();
+    let from: BTreeSet<&ClusterName> = gone.map(|deletion| &deletion.cluster_name).collect();
+    let verb = if objects == 1 { "needs" } else { "need" };
+    match guarded.count() {
+        0 => {}
+        // What leaves the fleet keeps its objects, and asks all the same.
+        held if objects == 0 => parts.push(format!("{} to approve", counted(held, "departure"))),
+        _ => parts.push(format!(
+            "{} on {} {verb} approval",
+            counted(objects, "deletion"),
+            counted(from.len(), "cluster")
+        )),
     }
     if errors > 0 {
         parts.push(counted(errors, "error"));

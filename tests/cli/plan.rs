@@ -263,7 +263,7 @@ fn what_goes_and_who_must_approve_it() {
     };
     assert_eq!((placement["deletions"][0]["clusterName"].as_str(), names(0).join(" ")), (Some("east"), "b c d".into()));
     assert_eq!((placement["deletions"][1]["clusterName"].as_str(), names(1).len()), (Some("west"), 5));
-    assert_eq!(placement["deletionGuard"], "Namespace web would be deleted from west");
+    assert_eq!(placement["deletionGuard"], "8 objects on 2 clusters would be deleted, with Namespace web");
 
     insta::assert_snapshot!(plan(&scratch, &["--base", "HEAD~1"]).text(0), @r#"
     ClusterResourcePlacement web
@@ -276,7 +276,7 @@ fn what_goes_and_who_must_approve_it() {
         - ConfigMap web/d
       deletes from east: ConfigMap web/b, ConfigMap web/c, ConfigMap web/d
       deletes from west: ConfigMap web/a, ConfigMap web/b, ConfigMap web/c, ConfigMap web/d, Namespace web
-      ! a person must approve this first: Namespace web would be deleted from west
+      ! a person must approve this first: 8 objects on 2 clusters would be deleted, with Namespace web
         once it is in force: gitfleet approve web deletion
 
     1 placement, 1 changed, 8 deletions

@@ -134,3 +134,32 @@ fn post(address: &str, token: Option<&str>, command: &Value) -> (u16, Value) {
     let body = answer.split_once("\r\n\r\n").expect("a body").1;
     (status, serde_json::from_str(body).unwrap_or(Value::Null))
 }
+
+#[test]
+fn ux1a_15_a_rollback_from_rest_goes_to_the_snapshot_before() {
+    let scratch = Scratch::new();
+    scratch.configure();
+    scratch.write("clusters.yaml", &[cluster("east", "e"), cluster("west", "w")].concat());
+    scratch.write("placement.yaml", &placement("web", "web", ""));
+    let mut commits = Vec::new();
+    for value in ["1", "2", "3"] {
+        scratch.write("web.yaml", &namespace("web", &[("m", value)]));
+        commits.push(scratch.commit(value));
+        scratch.run(&["run", "-c", CONFIG, "--once"]).text(0);
+    }
+    let held = || {
+        let files = scratch.member("east").into_iter().filter(|name| name.contains(".m."));
+        let read = |name: String| std::fs::read_to_string(scratch.path("members/east").join(name)).expect("a file");
+        files.map(read).collect::<String>()
+    };
+    assert!(held().contains("key: '3'") || held().contains("key: \"3\""), "{}", held());
+    let to = format!("rolling back web to snapshot 1 ({})", &commits[1][..7]);
+    let dry = scratch.run(&["rollback", "web", "--dry-run", "-c", CONFIG]);
+    assert_eq!(dry.text(0), format!("{to}; 2 clusters (east, west)\n"));
+    assert_eq!(scratch.run(&["run", "-c", CONFIG, "--once"]).code, 0, "nothing has changed");
+    assert_eq!(scratch.run(&["rollback", "web", "-c", CONFIG]).text(0), format!("{to}\n"));
+    scratch.run(&["run", "-c", CONFIG, "--once"]);
+    assert!(held().contains("key: '2'") || held().contains("key: \"2\""), "{}", held());
+    let named = scratch.run(&["rollback", "web", "--to", "0", "--dry-run", "-c", CONFIG]);
+    assert!(named.text(0).starts_with("rolling back web to snapshot 0 "), "{}", named.out);
+}

@@ -152,7 +152,7 @@ fn nothing_is_pruned(faults: &[(&str, Fault)]) {
         case.proxy.heal();
     }
     for case in &cases {
-        let reason = format!("Namespace {} would be deleted", case.second());
+        let reason = format!("would be deleted, with Namespace {}", case.second());
         daemon.until(&format!("{}: a person is asked", case.name), || case.waits(&daemon, &reason));
         assert!(case.has_second(), "{}: nothing goes before the answer", case.name);
     }

@@ -33,6 +33,9 @@ pub fn preview(
     let mut aim = resolve(placements, command)?;
     let state = placements.get(&aim.placement).expect("what was found there is there");
     may(person, command.verb, &policy(state, world, &aim)).map_err(|why| refusal(RefusalReason::NotAllowed, why))?;
+    if command.verb == Verb::Rollback {
+        return rollback_preview(state, world, &aim, command, person, now);
+    }
     if aim.stage.is_none()
         && let [gate] = &waiting_gates(state, &aim)[..]
         && gate.stage != DELETION_GATE
@@ -46,6 +49,29 @@ pub fn preview(
     let named = Command { digest: Some(gate.digest.to_string()), ..command.clone() };
     obey(state, world, &aim, &named, person, now)?;
     Ok(gate)
+}
+
+/// Says where a rollback would return to.
+fn rollback_preview(
+    state: &PlacementState,
+    world: &World,
+    aim: &Aim,
+    command: &Command,
+    person: &Person,
+    now: Timestamp,
+) -> Result<WaitingGate, Refusal> {
+    let done = obey(state, world, aim, command, person, now)?;
+    let snapshot = done.goal;
+    let digest = snapshot.and_then(|index| state.snapshots.get(&index)).map(|found| found.hash.clone());
+    let clusters = state.bindings().filter(|b| !b.deleting && b.snapshot != snapshot).map(|b| b.cluster.clone());
+    Ok(WaitingGate {
+        name: aim.placement.to_string(),
+        stage: String::new(),
+        digest: digest.unwrap_or_else(|| Digest::from("")),
+        clusters: clusters.collect(),
+        opens: done.done.message,
+        snapshot,
+    })
 }
 
 /// Refuses an approval that leaves open which gate it is for, or, where the configuration wants it, for which digest. What
@@ -96,7 +122,7 @@ pub(super) fn waiting_gate(of: &PlacementState, aim: &Aim) -> Option<WaitingGate
         let objects: usize = gate.deletions.values().map(BTreeSet::len).sum();
         let opens = format!("{objects} objects on {} clusters are deleted or left: {}", clusters.len(), gate.reason);
         let (name, stage) = (aim.placement.to_string(), DELETION_GATE.to_owned());
-        return Some(WaitingGate { name, stage, digest: gate.digest.clone(), clusters, opens });
+        return Some(WaitingGate { name, stage, digest: gate.digest.clone(), clusters, opens, snapshot: None });
     }
     let run = of.runs.get(aim.run.as_ref()?).filter(|run| !run.phase.is_final())?;
     let (at, stage) = run.stages.iter().enumerate().find(|(_, stage)| is_waiting(stage.phase))?;
@@ -115,7 +141,7 @@ pub(super) fn waiting_gate(of: &PlacementState, aim: &Aim) -> Option<WaitingGate
         None => run.name.clone(),
     };
     let opens = next.map_or_else(|| "no stage is left after it".to_owned(), |next| opens(stage, next));
-    Some(WaitingGate { name, stage: stage.name.clone(), digest: stage.digest.clone(), clusters, opens })
+    Some(WaitingGate { name, stage: stage.name.clone(), digest: stage.digest.clone(), clusters, opens, snapshot: None })
 }
 
 fn opens(waiting: &StageRecord, next: &StageRecord) -> String {

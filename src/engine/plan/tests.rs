@@ -95,7 +95,7 @@ fn the_base_is_where_the_head_starts() {
     assert_eq!((&changes.clusters.gained, &changes.clusters.lost), (&clusters(&[]), &clusters(&["b", "c"])));
     let gone: Vec<_> = p.deletions.iter().map(|d| (d.cluster_name.as_str(), d.resources.len())).collect();
     assert_eq!(gone, [("a", 1), ("b", 4)]);
-    assert_eq!(p.deletion_guard.as_deref(), Some("Namespace web would be deleted from b"));
+    assert_eq!(p.deletion_guard.as_deref(), Some("5 objects on 2 clusters would be deleted, with Namespace web"));
 }
 
 #[test]
@@ -107,7 +107,10 @@ fn what_a_removed_placement_leaves() {
     let p = of(&removed, "p");
     assert_eq!((p.removed, p.works.len(), p.decisions.len(), p.snapshot.is_none()), (true, 0, 0, true));
     assert_eq!(names(&p.deletions[0].resources), ["ConfigMap web/m", "Namespace web"]);
-    assert_eq!(p.deletion_guard.as_deref(), Some("the placement was removed"));
+    assert_eq!(
+        p.deletion_guard.as_deref(),
+        Some("the placement was removed: 2 objects on a would be deleted, with Namespace web")
+    );
     assert!(!of(&removed, "q").removed);
     // Another placement takes the objects over: nothing is deleted.
     let renamed =
@@ -410,7 +413,8 @@ mod from_records {
         assert_eq!(gone, [("a", vec!["ConfigMap web/o".to_owned()])]);
         let removed = plan_from(&basis, &tree(&[cluster("a"), cluster("b")].concat()), NOW);
         let p = of(&removed, "p");
-        assert_eq!((p.removed, p.deletion_guard.as_deref()), (true, Some("the placement was removed")));
+        let reason = "the placement was removed: 8 objects on 2 clusters would be deleted, with Namespace web";
+        assert_eq!((p.removed, p.deletion_guard.as_deref()), (true, Some(reason)));
         assert_eq!(p.deletions.len(), 2);
     }
 

@@ -209,7 +209,7 @@ fn what_the_status_says() {
         (
             of(vec![quiet.clone(), quiet]),
             StatusState::Success,
-            "2 placements change, 1 cluster, 2 deletions need approval",
+            "2 placements change, 1 cluster, 2 deletions on 1 cluster need approval",
         ),
         (of(vec![failing]), StatusState::Failure, "a.yaml:3: ClusterResourcePlacement p: no such kind"),
         (PullReport::refused(None, None, errors), StatusState::Failure, "b.yaml:7: unknown field (and 1 more)"),

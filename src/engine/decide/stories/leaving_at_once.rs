@@ -95,7 +95,10 @@ fn a_placement_that_is_removed_as_well_says_both() {
     let mut story = Story::rolled_out(&[]);
     remove(&mut story, &["a.yaml", "b.yaml", "c.yaml", "p.yaml"]);
     let closed = story.state.record.closed_gate().expect("it waits").clone();
-    assert_eq!(closed.reason, format!("{WORDS}; the placement was removed"));
+    assert_eq!(
+        closed.reason,
+        format!("{WORDS}; the placement was removed: 2 objects on d would be deleted, with Namespace a")
+    );
     assert_eq!(
         closed.deletions.keys().map(ToString::to_string).collect::<Vec<_>>(),
         ["d"],

@@ -106,11 +106,11 @@ fn stages_gates_clusters_and_deletions() {
     let fixed = staged.replace("spec:\n", "spec:\n  policy: {placementType: PickFixed, clusterNames: [b, c]}\n");
     let head = [cluster("a"), cluster("b"), cluster("c"), namespace("web", &[]), fixed, STAGED.to_owned()].concat();
     insta::assert_snapshot!(comment(report_of(&base, &head)), @"
-    ### Plan: 1 placement changes, 2 clusters, 1 deletion needs approval
+    ### Plan: 1 placement changes, 2 clusters, 1 deletion on 1 cluster needs approval
 
     `4ead4ea` merged into `ba5eba5`, which is in force.
 
-    **Deletions of `ClusterResourcePlacement p` need approval** after the merge: Namespace web would be deleted from a.
+    **Deletions of `ClusterResourcePlacement p` need approval** after the merge: 1 object on a would be deleted, with Namespace web.
 
     - `Namespace web` from 1 cluster: `a`
 
