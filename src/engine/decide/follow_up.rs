@@ -98,11 +98,12 @@ impl Pass<'_> {
         }
     }
 
-    /// Returns the rejected follow-up runs that nobody has asked for again and no full run has overtaken.
+    /// Returns the rejected follow-up runs that nobody has asked for again and no full run has overtaken or is about to.
     fn rejected_follow_ups(&self) -> Vec<&RunRecord> {
         let Some(index) = self.followed_run().map(RunRecord::snapshot) else { return Vec::new() };
         let is_follow_up = |run: &RunRecord| matches!(run.cause, RunCause::FollowUp { .. });
-        let full = self.state.runs.values().filter(|run| run.phase == RunPhase::Succeeded && !is_follow_up(run));
+        let overtakes = |run: &&RunRecord| run.phase == RunPhase::Succeeded || !run.phase.is_final();
+        let full = self.state.runs.values().filter(|run| !is_follow_up(run)).filter(overtakes);
         let since = full.map(|run| run.sequence).max();
         let is_asked_again = |run: &RunRecord| {
             let again = RunCause::FollowUp { of: run.name.clone() };

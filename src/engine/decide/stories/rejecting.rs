@@ -123,3 +123,18 @@ fn the_strategy_narrows_who_may_judge_deletions() {
         assert_eq!(story.settle(), "");
     }
 }
+
+#[test]
+fn a_rejected_follow_up_is_not_asked_for_again_while_something_newer_is_under_way() {
+    let mut story = Story::rolled_out(&[]);
+    story.commit(&[("p.yaml", forced())]);
+    story.settle();
+    story.say(Verb::Reject, "p-0-2 one").expect("she may");
+    story.content("1");
+    assert_eq!(story.settle(), "a1 b0 c0 d0");
+    drop(story.say(Verb::Retry, "p"));
+    story.settle();
+    story.say(Verb::Approve, "p-1 one").expect("the gate opens");
+    assert_eq!(story.settle(), "a1 b1 c1 d1");
+    assert_eq!(story.phases(), "p-0 Succeeded, p-0-2 Rejected, p-1 Succeeded");
+}
