@@ -210,6 +210,8 @@ pub struct Checker {
     pub(super) moves: Vec<(Spot, u64)>,
     /// What was written on members, and when the last of it was, or became available.
     pub(super) written: BTreeMap<Spot, (BTreeMap<ObjectKey, Digest>, Timestamp)>,
+    /// What was written on members that were restored since and have not answered again: what they reported of it still counts.
+    pub(super) unheard: BTreeMap<Spot, (BTreeMap<ObjectKey, Digest>, Timestamp)>,
     /// Clusters that may be down at once, as records said it one after the other.
     limits: BTreeMap<PlacementKey, Vec<(u64, usize)>>,
     /// When each binding was last given something new, by the count of facts.
@@ -398,6 +400,7 @@ impl Checker {
             let record: ClusterRecord = parse(key, value)?;
             if record.online {
                 self.silent.remove(&record.name);
+                self.unheard.retain(|(_, cluster), _| *cluster != record.name);
             } else {
                 self.silent.insert(record.name);
             }

@@ -157,6 +157,12 @@ fn run(gate_done: bool, second_begun: bool) -> Fact {
     kept("run/p/r", &value)
 }
 
+/// The record of a cluster that answers.
+pub(super) fn answers(cluster: &str) -> Fact {
+    let value = json!({"name": cluster, "labels": {}, "kind": "Live", "online": true, "since": AT, "left": false});
+    kept(&format!("cluster/{cluster}"), &value)
+}
+
 pub(super) fn applied(cluster: &str, available: bool) -> Fact {
     Fact::Applied { order: order(cluster, 1), object: object(), digest: "d".into(), available }
 }

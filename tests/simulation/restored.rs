@@ -11,6 +11,7 @@ use gitfleet::model::id::{ClusterName, Digest, ObjectKey, PlacementKey};
 use gitfleet::model::records::Availability;
 use gitfleet::model::work::{Desired, WorkOrder};
 use gitfleet::store::records::snapshot_key;
+use jiff::Timestamp;
 
 use super::check::{Checker, Spot, Verdict, Wish, owned};
 use super::story::CLUSTERS_MAX;
@@ -118,7 +119,10 @@ impl Checker {
         self.down.retain(|spot| !is_here(spot));
         self.unavailable.retain(|spot, _| !is_here(spot));
         self.forgotten.retain(|spot| !is_here(spot));
-        self.written.retain(|spot, _| !is_here(spot));
+        let before = std::mem::take(&mut self.written).into_iter().partition(|(spot, _)| !is_here(spot));
+        let unheard: BTreeMap<Spot, (BTreeMap<ObjectKey, Digest>, Timestamp)>;
+        (self.written, unheard) = before;
+        self.unheard.extend(unheard);
         for placement in inventories.keys() {
             let (label, spot) = (applyset_id(placement), (placement.clone(), cluster.clone()));
             let ours = objects.iter().filter(|(_, live)| *live.applyset == *label);
@@ -269,6 +273,9 @@ fn a_stage_is_done_with_what_a_restored_member_holds() {
                 checker.see(&super::forged::applied("a", true)).unwrap();
             }
             checker.note_restored(&"a".into(), &held.0, &held.1);
+            // What it had reported before counts until it answers again.
+            assert_eq!(checker.unheard.len(), usize::from(was_written), "{name}");
+            checker.see(&super::forged::answers("a")).unwrap();
             let verdict = checker.see(&super::forged::frozen("Succeeded"));
             assert_eq!(verdict.is_ok(), is_done, "{name}, written before {was_written}: {verdict:?}");
         }

@@ -1,11 +1,11 @@
 //! What is promised of staged runs, gates and people's words.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use gitfleet::api::placement::ApplyStrategyType;
 use gitfleet::api::staged::StageTaskType;
-use gitfleet::model::id::{Digest, PlacementKey};
+use gitfleet::model::id::{Digest, ObjectKey, PlacementKey};
 use gitfleet::model::runs::{
     Approval, ClusterPhase, RunCause, RunCluster, RunRecord, StagePhase, StageRecord, TaskRecord,
 };
@@ -181,10 +181,12 @@ impl Checker {
             }
             let spot = (run.placement.clone(), cluster.name.clone());
             let written = self.written.get(&spot);
-            let is_whole = written.is_some_and(|(written, _)| {
+            let has_all = |written: &BTreeMap<ObjectKey, Digest>| {
                 snapshot.resources.iter().all(|resource| written.get(&resource.id.key()) == Some(&resource.digest))
-            });
-            if cluster.phase == ClusterPhase::Succeeded && !is_whole {
+            };
+            let is_whole = written.is_some_and(|(written, _)| has_all(written));
+            let was_whole = self.unheard.get(&spot).is_some_and(|(written, _)| has_all(written));
+            if cluster.phase == ClusterPhase::Succeeded && !is_whole && !was_whole {
                 let (stage, run) = (&stage.name, &run.name);
                 return Err(format!("2: {} is done in stage {stage} of {run}, and does not hold it", cluster.name));
             }
