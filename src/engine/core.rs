@@ -13,8 +13,9 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use rayon::prelude::*;
 
-use super::decide::{Decision, decide};
+use super::decide::Decision;
 use super::follow::News;
+use super::hand_over::decide_each;
 use super::hub::HubReport;
 use super::member;
 use super::ocm::Ocm;
@@ -452,20 +453,18 @@ impl Core {
         due: &BTreeSet<PlacementKey>,
         now: Timestamp,
     ) -> Vec<(PlacementKey, Decision, Result<Vec<Op>>)> {
-        let states: Vec<&PlacementState> = due.iter().filter_map(|key| self.placements.get(key)).collect();
-        let one = |state: &PlacementState| {
-            let key = state.record.key.clone();
-            let mut before = state.clone();
-            before.works.extend(self.reports.get(&key).cloned().unwrap_or_default());
-            let decision = decide(before, &self.world, now);
-            let difference = persist::difference(Some(state), (!decision.finished).then_some(&decision.state));
+        let before = |key: &PlacementKey| {
+            let mut before = self.placements.get(key).filter(|_| !self.is_reading(key))?.clone();
+            before.works.extend(self.reports.get(key).cloned().unwrap_or_default());
+            Some(before)
+        };
+        let decided = decide_each(due, &self.placements, before, &self.world, now);
+        let with_difference = |(key, decision): (PlacementKey, Decision)| {
+            let next = (!decision.finished).then_some(&decision.state);
+            let difference = persist::difference(self.placements.get(&key), next);
             (key, decision, difference)
         };
-        // Handing one over to other threads costs more than it.
-        if let [state] = states[..] {
-            return vec![one(state)];
-        }
-        states.into_par_iter().map(one).collect()
+        decided.into_par_iter().map(with_difference).collect()
     }
 }
 

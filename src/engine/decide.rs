@@ -229,10 +229,12 @@ impl Pass<'_> {
             let Some(work) = self.state.works.get(&binding.cluster) else { continue };
             let leaves = binding.state == BindingState::Unscheduled;
             let member = work.inventory.known().map_or(guard::Member::Unknown { leaves }, |inventory| {
-                let desired = match kept.get(&binding.cluster) {
-                    _ if leaves && !record.abandons() => Cow::default(),
-                    Some(kept) => Cow::Borrowed(kept),
-                    None => Cow::Borrowed(inventory),
+                let desired = match (kept.get(&binding.cluster), self.state.claimed.get(&binding.cluster)) {
+                    (_, None) if leaves && !record.abandons() => Cow::default(),
+                    (_, Some(claimed)) if leaves && !record.abandons() => Cow::Borrowed(claimed),
+                    (Some(kept), None) => Cow::Borrowed(kept),
+                    (Some(kept), Some(claimed)) => Cow::Owned(kept.union(claimed).cloned().collect()),
+                    (None, _) => Cow::Borrowed(inventory),
                 };
                 guard::Member::Known { inventory: Cow::Borrowed(inventory), desired, leaves }
             });
@@ -401,13 +403,13 @@ impl Pass<'_> {
     }
 
     fn remove(&mut self, name: &str) {
+        let Some(cluster) = self.state.bindings.get(name).map(|binding| binding.cluster.clone()) else { return };
+        let goes = self.goes(&cluster);
         let Some(binding) = self.state.bindings.get_mut(name).map(Arc::make_mut) else { return };
-        let held = self.state.works.get(&binding.cluster).and_then(|work| work.inventory.known());
-        binding.removes = held.cloned().unwrap_or_default();
+        binding.removes = goes;
         binding.deleting = true;
         binding.abandons = self.state.record.abandons();
         binding.generation += 1;
-        let cluster = binding.cluster.clone();
         self.note("RemovalStarted", Some(&cluster), json!({"binding": name}));
     }
 

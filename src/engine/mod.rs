@@ -11,6 +11,7 @@ pub mod explain;
 mod fixtures;
 pub mod follow;
 pub mod hall;
+pub mod hand_over;
 pub mod hub;
 pub mod member;
 pub mod obey;

@@ -86,6 +86,9 @@ impl World {
     }
 }
 
+/// Objects by cluster that change hands.
+pub type Claims = BTreeMap<ClusterName, BTreeSet<ObjectKey>>;
+
 /// Everything of one placement.
 #[derive(Clone, Debug)]
 pub struct PlacementState {
@@ -111,6 +114,8 @@ pub struct PlacementState {
     pub judged: Arc<Vec<Judged>>,
     /// What members were to hold after the last decision, in their order: an order that says nothing new stays shared.
     pub orders: Arc<Vec<Arc<WorkOrder>>>,
+    /// What it gives up and other placements are to hold from now on: it stays on the member until they took it.
+    pub claimed: Claims,
     /// What the accepted commit selects; recomputed when the commit or the placement changes.
     pub selected: Option<Arc<Selected>>,
 }
@@ -130,6 +135,7 @@ impl PlacementState {
             unreadable: BTreeSet::new(),
             judged: Arc::default(),
             orders: Arc::default(),
+            claimed: Claims::new(),
             selected: None,
         }
     }

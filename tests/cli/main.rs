@@ -16,6 +16,7 @@ mod examples;
 mod explain;
 mod export;
 mod identities;
+mod leaving;
 mod memory;
 mod ocm;
 mod overrides;

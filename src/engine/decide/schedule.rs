@@ -157,12 +157,12 @@ impl Pass<'_> {
         let before: BTreeSet<String> = record.evictions.keys().cloned().collect();
         let removed = self.world.disruptions.judge(record, bindings, failed, self.now);
         for name in &removed {
-            let Some(binding) = self.state.bindings.get_mut(name).map(Arc::make_mut) else { continue };
+            let Some(cluster) = self.state.bindings.get(name).map(|binding| binding.cluster.clone()) else { continue };
             // A person asked for it by name: what is known to be there goes.
-            let held = self.state.works.get(&binding.cluster).and_then(|work| work.inventory.known());
-            binding.removes = held.cloned().unwrap_or_default();
+            let goes = self.goes(&cluster);
+            let Some(binding) = self.state.bindings.get_mut(name).map(Arc::make_mut) else { continue };
+            binding.removes = goes;
             binding.abandons = self.state.record.abandons();
-            let cluster = binding.cluster.clone();
             self.note("RemovalStarted", Some(&cluster), json!({"binding": name}));
         }
         let judged: Vec<(String, ClusterName, bool)> = self

@@ -160,7 +160,8 @@ impl Pass<'_> {
     pub(super) fn turned_up(&self) -> BTreeMap<ClusterName, BTreeSet<ObjectKey>> {
         let more = |binding: &Binding| -> Option<(ClusterName, BTreeSet<ObjectKey>)> {
             let held = self.state.works.get(&binding.cluster)?.inventory.known()?;
-            let more: BTreeSet<ObjectKey> = held.difference(&binding.removes).cloned().collect();
+            let more = self.state.unclaimed(&binding.cluster, held.difference(&binding.removes));
+            let more: BTreeSet<ObjectKey> = more.cloned().collect();
             (!more.is_empty()).then(|| (binding.cluster.clone(), more))
         };
         self.state.bindings().filter(|binding| binding.deleting).filter_map(more).collect()
@@ -190,7 +191,8 @@ impl Pass<'_> {
         held: &BTreeSet<ObjectKey>,
     ) -> BTreeSet<ObjectKey> {
         if binding.deleting {
-            return binding.removes.difference(held).cloned().collect();
+            let goes = binding.removes.difference(held);
+            return self.state.unclaimed(&binding.cluster, goes).cloned().collect();
         }
         // Nearly always nothing is left over, and cheaper to tell than what is.
         if binding.state != BindingState::Unscheduled && !self.losing.contains(&binding.cluster) {
@@ -203,7 +205,13 @@ impl Pass<'_> {
         let known = self.state.works.get(&binding.cluster).and_then(|work| work.inventory.known());
         let wanted: BTreeSet<&ObjectKey> = manifests.into_iter().flatten().map(|d| d.key.as_ref()).collect();
         let left_over = known.into_iter().flatten().filter(|key| !wanted.contains(key) && !held.contains(*key));
-        left_over.cloned().collect()
+        self.state.unclaimed(&binding.cluster, left_over).cloned().collect()
+    }
+
+    /// Returns what goes with a binding that is removed now: what is known to be there, and changes hands to nobody.
+    pub(super) fn goes(&self, cluster: &ClusterName) -> BTreeSet<ObjectKey> {
+        let known = self.state.works.get(cluster).and_then(|work| work.inventory.known());
+        self.state.unclaimed(cluster, known.into_iter().flatten()).cloned().collect()
     }
 
     /// Returns what each member shall hold, in order of the members. A binding that is being removed comes before a newer one of

@@ -20,7 +20,8 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use rayon::prelude::*;
 
-use super::decide::{decide, is_guarded, only_reports};
+use super::decide::{is_guarded, only_reports};
+use super::hand_over::decide_each;
 use super::ocm::Ocm;
 use super::world::{PlacementState, World};
 use crate::api::condition::find_condition;
@@ -116,14 +117,13 @@ fn warnings<'a>(world: &World, placements: impl IntoIterator<Item = &'a Placemen
 fn decided(basis: Option<&Basis>, world: &World, now: Timestamp) -> Vec<PlacementState> {
     let head = &world.tree;
     let known = basis.into_iter().flat_map(Basis::placements);
-    let keys: BTreeSet<&PlacementKey> = head.placements.keys().chain(known).collect();
-    let keys: Vec<&PlacementKey> = keys.into_iter().collect();
-    let one = |key: &PlacementKey| {
+    let keys: BTreeSet<PlacementKey> = head.placements.keys().chain(known).cloned().collect();
+    let before = |key: &PlacementKey| {
         let started = basis.and_then(|basis| basis.placements.get(key)).cloned();
-        let state = started.or_else(|| Some(PlacementState::begin(head.placements.get(key)?, now)))?;
-        Some(decide(state, world, now).state)
+        started.or_else(|| Some(PlacementState::begin(head.placements.get(key)?, now)))
     };
-    keys.into_par_iter().filter_map(one).collect()
+    let decided = decide_each(&keys, &BTreeMap::new(), before, world, now);
+    decided.into_values().map(|decision| decision.state).collect()
 }
 
 /// Says what each OCM Placement decides.
@@ -210,6 +210,10 @@ fn deletions(outlook: &Outlook<'_>, outlooks: &Outlooks<'_>, old: &PlacementStat
     for (cluster, work) in &old.works {
         let target = outlook.clusters.get(cluster);
         if !outlook.world.clusters.contains(cluster.as_str()) || (target.is_some() && outlook.reports_only) {
+            continue;
+        }
+        // What a placement abandons where it leaves is not deleted.
+        if target.is_none() && outlook.state.record.abandons() {
             continue;
         }
         // Where the objects cannot be made, what is there stays.
