@@ -279,6 +279,11 @@ impl Core {
         self.source.accepted.as_ref()
     }
 
+    /// Returns the branch that is followed because it was checked out.
+    pub fn followed_branch(&self) -> Option<&str> {
+        self.source.branch.as_deref()
+    }
+
     /// Returns the tip of a rewritten history that a person let in.
     pub fn let_in(&self) -> Option<&CommitId> {
         self.source.let_in.as_ref()

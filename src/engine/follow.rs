@@ -100,6 +100,10 @@ pub enum News {
     Refused(CommitId, Vec<InputError>),
     /// History was rewritten; the new tip waits for a person.
     Rewritten(CommitId),
+    /// This branch is followed, because it is checked out.
+    Follows(String),
+    /// Another branch is checked out than the one that is followed; its tip waits for a person. With what happened, for people.
+    Switched(CommitId, String),
     /// The source cannot be read; nothing changes.
     Failed(String),
     /// The tip is the commit in force again, or still.
@@ -124,6 +128,8 @@ pub struct Settings {
     pub let_in: Option<CommitId>,
     /// The commit in force, from the store.
     pub accepted: Option<CommitId>,
+    /// The branch that was followed because it was checked out, from the store.
+    pub branch: Option<String>,
 }
 
 /// Returns which source a configuration names, with its token.
@@ -192,6 +198,8 @@ pub fn follow(
         poll_interval,
         on_rewrite: settings.on_rewrite,
         let_in: settings.let_in,
+        branch: settings.branch,
+        branch_told: false,
         failures: 0,
         unread: None,
         failing: false,
@@ -242,6 +250,10 @@ struct Follower {
     on_rewrite: HistoryRewrite,
     /// A tip that a person let in.
     let_in: Option<CommitId>,
+    /// The branch that is followed because it was checked out when it began to be.
+    branch: Option<String>,
+    /// The hall knows which one, in this life.
+    branch_told: bool,
     failures: u32,
     /// A tip that was seen and could not be read or pinned: it is tried again with the next poll.
     unread: Option<CommitId>,
@@ -405,8 +417,34 @@ impl Follower {
         }
     }
 
+    /// Says that another branch is checked out than the one that is followed, unless a person let its tip in.
+    fn switched(&mut self, tip: &CommitId) -> Option<String> {
+        if !self.source.follows_checkout() {
+            return None;
+        }
+        let now = self.source.tip().and_then(|tip| tip.branch.clone());
+        match &self.branch {
+            Some(followed) if now.as_ref() != Some(followed) && self.let_in.as_ref() != Some(tip) => {
+                let now = now.map_or_else(|| "no branch".to_owned(), |now| format!("the branch {now}"));
+                return Some(format!("{now} is checked out, and {followed} was followed"));
+            }
+            followed => self.branch_told &= *followed == now,
+        }
+        self.branch = now;
+        if !std::mem::replace(&mut self.branch_told, true)
+            && let Some(branch) = self.branch.clone()
+        {
+            self.tell(News::Follows(branch));
+        }
+        None
+    }
+
     /// Decides whether a new tip comes into force.
     fn consider(&mut self, tip: &CommitId) -> Result<(), git::Error> {
+        if let Some(words) = self.switched(tip) {
+            self.tell(News::Switched(tip.clone(), words));
+            return Ok(());
+        }
         if self.accepted.as_ref() == Some(tip) && self.standing == Standing::Read {
             self.tell(News::Unchanged);
             return Ok(());

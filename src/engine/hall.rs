@@ -133,7 +133,8 @@ impl Hall {
         let (poll_interval, on_rewrite) = (configuration.source.poll_interval, configuration.source.on_history_rewrite);
         let (core, effects) = Core::begin(configuration, books, clock::now());
         let (accepted, let_in) = (core.accepted().cloned(), core.let_in().cloned());
-        let settings = Settings { spec, poll_interval, on_rewrite, let_in, accepted };
+        let branch = core.followed_branch().map(str::to_owned);
+        let settings = Settings { spec, poll_interval, on_rewrite, let_in, accepted, branch };
         let (news_sender, news) = mpsc::unbounded_channel();
         let source_threads = follow(settings, &state_dir, news_sender, &supervisor)?;
         let (member_events, events) = mpsc::unbounded_channel();
@@ -421,11 +422,11 @@ fn after(now: Timestamp, pause: Duration) -> Timestamp {
 /// Returns what came of a poll, where the news is of one.
 fn poll_result(news: &News) -> Option<Poll> {
     match news {
-        News::Restored(_) | News::Payload(..) | News::Unwatched(_) => None,
+        News::Restored(_) | News::Payload(..) | News::Unwatched(_) | News::Follows(_) => None,
         News::Accepted(_) => Some(Poll::Accepted),
         News::Unchanged | News::Readable => Some(Poll::Unchanged),
         News::Refused(..) => Some(Poll::Refused),
-        News::Rewritten(_) => Some(Poll::Held),
+        News::Rewritten(_) | News::Switched(..) => Some(Poll::Held),
         News::Failed(_) => Some(Poll::Error),
     }
 }

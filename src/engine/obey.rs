@@ -487,8 +487,7 @@ pub fn let_in(source: &mut SourceRecord, command: &Command, now: Timestamp) -> R
         ));
     };
     source.let_in = Some(commit.clone());
-    Ok((
-        commit.clone(),
-        Done { message: format!("the rewritten history is let in at {}", commit.short()), at: now, gate: None },
-    ))
+    let what = if source.held_why.is_some() { "the branch that is checked out" } else { "the rewritten history" };
+    let message = format!("{what} is let in at {}", commit.short());
+    Ok((commit, Done { message, at: now, gate: None }))
 }

@@ -163,6 +163,11 @@ impl Source {
         head.ok_or_else(|| Error::PullMissing { location: self.reader().location().to_owned(), number, reason })
     }
 
+    /// Tells whether the branch that is checked out is followed, whichever that is.
+    pub fn follows_checkout(&self) -> bool {
+        matches!(&self.kind, Kind::Local(local) if local.spec.branch.is_none())
+    }
+
     /// Returns what the last successful poll saw.
     pub fn tip(&self) -> Option<&Tip> {
         self.last.as_ref()

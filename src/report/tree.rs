@@ -162,11 +162,13 @@ fn source_lines(view: &StatusView) -> Vec<Line> {
         lines.push(Line::default().with(Style::Progressing, format!("{words}{why}")));
     }
     if let Some(held) = &source.held_rewrite {
-        let words = format!(
-            "! {} does not descend from {}; it waits for `gitfleet resume`",
-            held.short(),
-            short(&source.accepted)
-        );
+        let held = held.short();
+        let words = match &source.held_why {
+            Some(why) => format!("! {why}; {held} waits for `gitfleet resume`"),
+            None => {
+                format!("! {held} does not descend from {}; it waits for `gitfleet resume`", short(&source.accepted))
+            }
+        };
         lines.push(Line::default().with(Style::Progressing, words));
     }
     let branch = view.branch.map(|b| format!(" ({b})")).unwrap_or_default();

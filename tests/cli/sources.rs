@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::scratch::{CONFIG, Scratch, cluster, namespace, placement};
+use crate::scratch::{CONFIG, FLEET, Scratch, cluster, namespace, placement};
 
 const ONCE: [&str; 4] = ["run", "-c", CONFIG, "--once"];
 
@@ -85,4 +85,45 @@ fn d16_a_source_with_a_name_moves_without_a_word() {
     scratch.commit("third");
     let found = scratch.run(&ONCE);
     assert_eq!(found.code, 0, "{}", found.err);
+}
+
+#[test]
+fn ux1a_10_a_switch_of_the_checked_out_branch_begins_nothing_until_a_person_says_so() {
+    let scratch = Scratch::new();
+    scratch.configure();
+    let text = std::fs::read_to_string(scratch.path(CONFIG)).expect("the configuration");
+    std::fs::write(scratch.path(CONFIG), text.replace(", branch: main", "")).expect("a file");
+    scratch.write("clusters.yaml", &cluster("east", "e"));
+    scratch.write("placement.yaml", &placement("web", "web", ""));
+    scratch.write("web.yaml", &namespace("web", &[("a", "1")]));
+    scratch.commit("first");
+    let git = |args: &[&str]| {
+        let mut git = std::process::Command::new("git");
+        assert!(git.arg("-C").arg(scratch.path(FLEET)).args(args).status().expect("git runs").success());
+    };
+    let once = || scratch.run(&["run", "-c", CONFIG, "--once"]);
+    let has_b = || scratch.member("east").iter().any(|name| name.contains(".b."));
+    let first = once();
+    assert_eq!(first.code, 0, "{}", first.err);
+    let line = first.err.lines().find(|line| line.contains("following the branch that is checked out"));
+    assert!(line.is_some_and(|line| line.contains("branch=\"main\"")), "{}", first.err);
+    git(&["checkout", "-q", "-b", "other"]);
+    scratch.write("web.yaml", &namespace("web", &[("b", "1")]));
+    scratch.commit("on another branch");
+    let held = once();
+    assert_eq!((held.code, has_b()), (1, false), "{}", held.err);
+    let said = "the branch other is checked out, and main was followed";
+    assert!(held.err.lines().any(|line| line.contains("WARN") && line.contains(said)), "{}", held.err);
+    let status = scratch.run(&["status", "-c", CONFIG]);
+    assert!(status.text(1).contains(&format!("! {said}; ")), "{}", status.out);
+    git(&["checkout", "-q", "main"]);
+    assert_eq!(once().code, 0, "it is as it was");
+    git(&["checkout", "-q", "other"]);
+    assert_eq!(once().code, 1);
+    let resumed = scratch.run(&["resume", "-c", CONFIG]);
+    assert!(resumed.text(0).starts_with("the branch that is checked out is let in at "), "{}", resumed.out);
+    let last = once();
+    assert_eq!((last.code, has_b()), (0, true), "{}", last.err);
+    assert!(last.err.contains("branch=\"other\""), "{}", last.err);
+    assert_eq!(once().code, 0, "it is the one that is followed now");
 }

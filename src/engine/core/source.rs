@@ -44,8 +44,20 @@ impl Core {
                 self.source.unwatched = Some(reason);
                 return;
             }
+            News::Follows(branch) => {
+                let repository = &self.source.url;
+                tracing::info!(
+                    repository,
+                    branch,
+                    "following the branch that is checked out; `source.branch` names another"
+                );
+                self.source.branch = Some(branch);
+                return;
+            }
             // What a person let in is for the tip that was held then: whatever is said of a tip ends it.
-            News::Accepted(_) | News::Unchanged | News::Refused(..) | News::Rewritten(_) => self.source.let_in = None,
+            News::Accepted(_) | News::Unchanged | News::Refused(..) | News::Rewritten(_) | News::Switched(..) => {
+                self.source.let_in = None;
+            }
             News::Readable | News::Failed(_) => {}
         }
         self.source.failure = None;
@@ -56,12 +68,12 @@ impl Core {
         }
         self.source_look = SourceLook::Seen;
         match news {
-            News::Restored(_) | News::Payload(..) | News::Unwatched(_) => {}
+            News::Restored(_) | News::Payload(..) | News::Unwatched(_) | News::Follows(_) => {}
             News::Accepted(tree) => self.accept(&tree, now),
             News::Unchanged => {
                 self.source.seen.clone_from(&self.source.accepted);
                 self.source.refused.clear();
-                self.source.held_rewrite = None;
+                (self.source.held_rewrite, self.source.held_why) = (None, None);
             }
             News::Readable => tracing::info!("the source can be read again"),
             News::Refused(commit, errors) => {
@@ -82,7 +94,15 @@ impl Core {
                     "history was rewritten; the last good commit stays in force until a person lets the new one in"
                 );
                 self.source.seen = Some(commit.clone());
-                self.source.held_rewrite = Some(commit);
+                (self.source.held_rewrite, self.source.held_why) = (Some(commit), None);
+            }
+            News::Switched(commit, words) => {
+                tracing::warn!(
+                    commit = commit.short(),
+                    "{words}; nothing of it begins until a person lets it in: gitfleet resume"
+                );
+                self.source.seen = Some(commit.clone());
+                (self.source.held_rewrite, self.source.held_why) = (Some(commit), Some(words));
             }
             News::Failed(reason) => {
                 tracing::error!(reason, "the source cannot be read; nothing changes");
@@ -146,7 +166,7 @@ impl Core {
         self.source.accepted.clone_from(&commit);
         self.source.seen = commit;
         self.source.refused.clear();
-        self.source.held_rewrite = None;
+        (self.source.held_rewrite, self.source.held_why) = (None, None);
         self.source.unrestored = None;
         let before = std::mem::replace(&mut self.world.tree, Arc::clone(tree));
         self.world.staged = Staged::of(tree);
@@ -286,7 +306,8 @@ pub(super) fn begin(configuration: &Configuration, known: &SourceRecord) -> Sour
     } else {
         SourceRecord { formerly: known.formerly.clone(), ..SourceRecord::default() }
     };
-    SourceRecord { url: configuration.source.url.clone(), identity: name.name, unwatched: None, ..base }
+    let branch = base.branch.clone().filter(|_| configuration.source.branch.is_none());
+    SourceRecord { url: configuration.source.url.clone(), identity: name.name, unwatched: None, branch, ..base }
 }
 
 fn derived(configuration: &Configuration) -> String {

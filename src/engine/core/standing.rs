@@ -67,7 +67,8 @@ impl Core {
             return worse(worst, Converged::Failed(reason.clone()));
         }
         if self.source.held_rewrite.is_some() {
-            return worse(worst, Converged::Failed("history was rewritten".to_owned()));
+            let why = self.source.held_why.clone().unwrap_or_else(|| "history was rewritten".to_owned());
+            return worse(worst, Converged::Failed(why));
         }
         if !self.source.refused.is_empty() {
             return worse(worst, Converged::Failed("the newest commit is refused".to_owned()));

@@ -69,7 +69,8 @@ fn spec(dir: &TempDir) -> SourceSpec {
 fn begin(dir: &TempDir, accepted: Option<CommitId>) -> (Followed, mpsc::UnboundedReceiver<News>) {
     let poll_interval = Duration::from_hours(1);
     let spec = spec(dir);
-    let settings = Settings { spec, poll_interval, on_rewrite: HistoryRewrite::Hold, let_in: None, accepted };
+    let settings =
+        Settings { spec, poll_interval, on_rewrite: HistoryRewrite::Hold, let_in: None, accepted, branch: None };
     let (sender, news) = mpsc::unbounded_channel();
     let supervisor = Supervisor::without_pauses();
     (follow(settings, &dir.path().join("state"), sender, &supervisor).unwrap(), news)
@@ -93,6 +94,8 @@ fn told(news: Option<News>, names: &[(&CommitId, &str)]) -> String {
         News::Failed(why) => format!("failed: {why}"),
         News::Unchanged => "unchanged".to_owned(),
         News::Readable => "readable".to_owned(),
+        News::Follows(branch) => format!("follows {branch}"),
+        News::Switched(commit, _) => format!("switched to {}", called(&commit)),
         News::Unwatched(_) => "unwatched".to_owned(),
         News::Payload(..) => "payload".to_owned(),
     }

@@ -29,6 +29,12 @@ pub struct SourceRecord {
     /// A tip that does not descend from the accepted commit and waits for a person.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held_rewrite: Option<CommitId>,
+    /// Why that waits where it is no rewritten history, for people: another branch was checked out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held_why: Option<String>,
+    /// The branch that is followed because it was checked out; absent where the configuration names one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub branch: Option<String>,
     /// The tip of a rewritten history that a person let in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub let_in: Option<CommitId>,
