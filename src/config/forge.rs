@@ -135,6 +135,17 @@ pub struct Approvals {
     pub expire_after: Duration,
 }
 
+impl Approvals {
+    /// Says who may approve by comment where a strategy does not say, for people.
+    pub fn who(&self) -> String {
+        if self.approvers.is_empty() {
+            format!("whoever has the permission {}", self.min_permission.as_str())
+        } else {
+            self.approvers.join(", ")
+        }
+    }
+}
+
 impl Default for Approvals {
     fn default() -> Self {
         Self {

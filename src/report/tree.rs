@@ -99,7 +99,7 @@ pub fn status_lines(view: &StatusView) -> Vec<Line> {
     }
     for placement in view.placements {
         lines.push(Line::default());
-        lines.extend(placement_lines(placement));
+        lines.extend(placement_lines(placement, view.source.approvers.as_deref()));
     }
     if !view.ocm.is_empty() {
         lines.push(Line::default());
@@ -224,12 +224,12 @@ impl Node {
     }
 }
 
-fn placement_lines(view: &PlacementView) -> Vec<Line> {
+fn placement_lines(view: &PlacementView, approvers: Option<&str>) -> Vec<Line> {
     let mut children: Vec<Node> = note_lines(view).into_iter().map(|line| Node::leaf(vec![line])).collect();
     let warnings = view.record.warnings.iter().map(|w| Line::default().with(Style::Progressing, format!("! {w}")));
     children.extend(warnings.map(|line| Node::leaf(vec![line])));
     children.extend(gate_lines(view).map(Node::leaf));
-    children.extend(view.is_external().then(|| staged::run_node(view)).flatten());
+    children.extend(view.is_external().then(|| staged::run_node(view, approvers)).flatten());
     let is_shown = |cluster: &ClusterName| !(view.is_external() && staged::is_in_run(view, cluster.as_str()));
     let width = view.bindings().map(|b| b.cluster.as_str().chars().count());
     let width = width.chain(view.selected().map(|d| d.cluster_name.as_str().chars().count())).max().unwrap_or(0);

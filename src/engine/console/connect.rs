@@ -74,11 +74,7 @@ pub fn connect(
     };
     let connected = forge::connect(&settings, Some(meter(metrics)))?;
     let approvals = &forge.approvals;
-    let approvers = if approvals.approvers.is_empty() {
-        format!("whoever has the permission {}", approvals.min_permission.as_str())
-    } else {
-        approvals.approvers.join(", ")
-    };
+    let approvers = approvals.who();
     let settings = Settings {
         source: source.to_owned(),
         poll_interval: configuration.source.poll_interval,

@@ -307,7 +307,9 @@ pub(super) fn begin(configuration: &Configuration, known: &SourceRecord) -> Sour
         SourceRecord { formerly: known.formerly.clone(), ..SourceRecord::default() }
     };
     let branch = base.branch.clone().filter(|_| configuration.source.branch.is_none());
-    SourceRecord { url: configuration.source.url.clone(), identity: name.name, unwatched: None, branch, ..base }
+    let approvers = configuration.forge.as_ref().map(|forge| forge.approvals.who());
+    let url = configuration.source.url.clone();
+    SourceRecord { url, identity: name.name, unwatched: None, branch, approvers, ..base }
 }
 
 fn derived(configuration: &Configuration) -> String {

@@ -29,6 +29,9 @@ pub struct SourceRecord {
     /// A tip that does not descend from the accepted commit and waits for a person.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held_rewrite: Option<CommitId>,
+    /// Who may approve by comment where a strategy does not say, for people; absent without a forge.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approvers: Option<String>,
     /// Why that waits where it is no rewritten history, for people: another branch was checked out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held_why: Option<String>,

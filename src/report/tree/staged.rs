@@ -14,9 +14,9 @@ use crate::model::records::Binding;
 use crate::model::runs::{ClusterPhase, RunCluster, RunPhase, RunRecord, StagePhase, StageRecord};
 
 /// Returns the branch of the run that moves the placement; of finished runs only the newest, in one line.
-pub fn run_node(view: &PlacementView) -> Option<Node> {
+pub fn run_node(view: &PlacementView, approvers: Option<&str>) -> Option<Node> {
     if let Some(run) = active_run(view.runs) {
-        return Some(active_node(view, run));
+        return Some(active_node(view, run, approvers));
     }
     let last = view.runs.values().max_by_key(|run| run.sequence)?;
     let since = age(last.since, view.now);
@@ -42,7 +42,7 @@ fn stages(run: &RunRecord) -> String {
     counted(run.stages.len(), "stage")
 }
 
-fn active_node(view: &PlacementView, run: &RunRecord) -> Node {
+fn active_node(view: &PlacementView, run: &RunRecord, approvers: Option<&str>) -> Node {
     let name = command_name(&run.placement, &run.name);
     let snapshot = run.snapshot().map_or_else(|| "the newest snapshot".to_owned(), |index| format!("snapshot {index}"));
     let (style, glyph, words) = run_state(view, run, &name);
@@ -60,7 +60,8 @@ fn active_node(view: &PlacementView, run: &RunRecord) -> Node {
     }
     let current = current_stage(run).map(|stage| stage.name.as_str());
     let shown = run.stages.iter().chain(run.deletion.as_ref().filter(|stage| !stage.clusters.is_empty()));
-    let children = shown.map(|stage| stage_node(view, run, stage, current == Some(stage.name.as_str()))).collect();
+    let children =
+        shown.map(|stage| stage_node(view, run, stage, current == Some(stage.name.as_str()), approvers)).collect();
     Node { lines, children }
 }
 
@@ -83,7 +84,13 @@ fn run_state(view: &PlacementView, run: &RunRecord, name: &str) -> (Style, &'sta
     }
 }
 
-fn stage_node(view: &PlacementView, run: &RunRecord, stage: &StageRecord, is_current: bool) -> Node {
+fn stage_node(
+    view: &PlacementView,
+    run: &RunRecord,
+    stage: &StageRecord,
+    is_current: bool,
+    approvers: Option<&str>,
+) -> Node {
     let (style, glyph) = match stage.phase {
         StagePhase::Succeeded | StagePhase::Skipped => (Style::Ok, "✓"),
         StagePhase::Failed => (Style::Bad, "✗"),
@@ -105,7 +112,7 @@ fn stage_node(view: &PlacementView, run: &RunRecord, stage: &StageRecord, is_cur
         .with(Style::Muted, format!("{words}{ended}"));
     let mut lines = vec![heading];
     if is_current {
-        lines.extend(closed_gates(run).iter().flat_map(|gate| gate_lines(run, gate, view.now)));
+        lines.extend(closed_gates(run).iter().flat_map(|gate| gate_lines(run, gate, view.now, approvers)));
     }
     let width = stage.clusters.iter().map(|cluster| cluster.name.as_str().chars().count()).max().unwrap_or(0);
     // Of stages that are done, or whose turn has not come, only what is not as wished.
@@ -119,7 +126,7 @@ fn stage_node(view: &PlacementView, run: &RunRecord, stage: &StageRecord, is_cur
 }
 
 /// Says what a gate waits for: a person, with the line to copy, or time.
-fn gate_lines(run: &RunRecord, gate: &ClosedGate, now: Timestamp) -> Vec<Line> {
+fn gate_lines(run: &RunRecord, gate: &ClosedGate, now: Timestamp, approvers: Option<&str>) -> Vec<Line> {
     let place = if gate.before { "before it begins" } else { "before the next stage" };
     if let Some(at) = gate.opens_at() {
         let left = if at > now { format!("waits {} more", age(now, at)) } else { "the wait is over".to_owned() };
@@ -133,14 +140,18 @@ fn gate_lines(run: &RunRecord, gate: &ClosedGate, now: Timestamp) -> Vec<Line> {
     vec![
         Line::default()
             .with(Style::Progressing, format!("    waits for approval {place} since {since}{so_far}, digest {digest}")),
-        Line::default().with(Style::Muted, format!("    by {}", who_may(run))),
+        Line::default().with(Style::Muted, format!("    by {}", who_may(run, approvers))),
         Line::default().with(Style::Strong, format!("    {line}")),
     ]
 }
 
-/// Says whose approval is awaited.
-fn who_may(run: &RunRecord) -> &str {
-    run.approvers.as_deref().unwrap_or("anybody who may command the daemon")
+/// Says whose approval is awaited: in the words of the comment on the same gate.
+fn who_may(run: &RunRecord, approvers: Option<&str>) -> String {
+    match run.approvers.as_deref().or(approvers) {
+        Some(people) if approvers.is_some() => format!("{people} by comment, or a token of the API"),
+        Some(people) => people.to_owned(),
+        None => "anybody who may command the daemon".to_owned(),
+    }
 }
 
 fn cluster_lines(view: &PlacementView, run: &RunRecord, cluster: &RunCluster, width: usize) -> Vec<Line> {

@@ -220,6 +220,16 @@ fn a_run_that_waits_for_a_person() {
 }
 
 #[test]
+fn ux1a_9_a_gate_names_the_approvers_that_its_comment_names() {
+    let source = SourceRecord { approvers: Some("user:approver".into()), ..source() };
+    for (narrowed, by) in [(None, "user:approver"), (Some("team:org/release"), "team:org/release")] {
+        let run = RunRecord { approvers: narrowed.map(str::to_owned), ..run_at_approval() };
+        let text = shown(&source, &mut [staged(run)]);
+        assert!(text.contains(&format!("by {by} by comment, or a token of the API\n")), "{text}");
+    }
+}
+
+#[test]
 fn a_run_in_its_last_stage() {
     let mut case = staged(run_in_production());
     case.work("west").manifests[1] = manifest("b", ApplyOutcome::Applied, Some(Availability::ManifestNotAvailableYet));
