@@ -25,6 +25,7 @@ use crate::telemetry::metrics::Part;
 
 mod ending;
 mod payloads;
+mod switch;
 
 /// How often a source on this machine is polled that cannot be watched.
 const POLL_UNWATCHED: Duration = Duration::from_secs(1);
@@ -415,28 +416,6 @@ impl Follower {
                 self.tell(News::Failed(error.in_full()));
             }
         }
-    }
-
-    /// Says that another branch is checked out than the one that is followed, unless a person let its tip in.
-    fn switched(&mut self, tip: &CommitId) -> Option<String> {
-        if !self.source.follows_checkout() {
-            return None;
-        }
-        let now = self.source.tip().and_then(|tip| tip.branch.clone());
-        match &self.branch {
-            Some(followed) if now.as_ref() != Some(followed) && self.let_in.as_ref() != Some(tip) => {
-                let now = now.map_or_else(|| "no branch".to_owned(), |now| format!("the branch {now}"));
-                return Some(format!("{now} is checked out, and {followed} was followed"));
-            }
-            followed => self.branch_told &= *followed == now,
-        }
-        self.branch = now;
-        if !std::mem::replace(&mut self.branch_told, true)
-            && let Some(branch) = self.branch.clone()
-        {
-            self.tell(News::Follows(branch));
-        }
-        None
     }
 
     /// Decides whether a new tip comes into force.

@@ -26,39 +26,10 @@ const SKIPPED_NAMED_MAX: usize = 20;
 impl Core {
     /// Takes in what the source says.
     pub(super) fn hear(&mut self, news: News, now: Timestamp) {
-        match news {
-            News::Restored(Ok(tree)) => return self.accept(&tree, now),
-            News::Restored(Err(reason)) => {
-                tracing::error!(
-                    reason,
-                    "the commit in force cannot be read; nothing is decided and clusters keep what they have until it can, or \
-                     another commit is in force"
-                );
-                self.source.unrestored = Some(reason);
-                return;
-            }
-            News::Payload(snapshot, payload) => return self.load_payload(&snapshot, payload, now),
-            News::Unwatched(reason) => {
-                let words = "changes of the source cannot be watched; it is looked at every second";
-                tracing::warn!(reason, "{words}");
-                self.source.unwatched = Some(reason);
-                return;
-            }
-            News::Follows(branch) => {
-                let repository = &self.source.url;
-                tracing::info!(
-                    repository,
-                    branch,
-                    "following the branch that is checked out; `source.branch` names another"
-                );
-                self.source.branch = Some(branch);
-                return;
-            }
-            // What a person let in is for the tip that was held then: whatever is said of a tip ends it.
-            News::Accepted(_) | News::Unchanged | News::Refused(..) | News::Rewritten(_) | News::Switched(..) => {
-                self.source.let_in = None;
-            }
-            News::Readable | News::Failed(_) => {}
+        let Some(news) = self.hear_aside(news, now) else { return };
+        // What a person let in is for the tip that was held then: whatever is said of a tip ends it.
+        if !matches!(news, News::Readable | News::Failed(_)) {
+            self.source.let_in = None;
         }
         self.source.failure = None;
         if matches!(news, News::Failed(_)) {
@@ -110,6 +81,38 @@ impl Core {
                 self.source.failure = Some(format!("{reason}{nothing_new}"));
             }
         }
+    }
+
+    /// Takes in what is said of no tip; gives everything else back.
+    fn hear_aside(&mut self, news: News, now: Timestamp) -> Option<News> {
+        match news {
+            News::Restored(Ok(tree)) => self.accept(&tree, now),
+            News::Restored(Err(reason)) => {
+                tracing::error!(
+                    reason,
+                    "the commit in force cannot be read; nothing is decided and clusters keep what they have until it can, or \
+                     another commit is in force"
+                );
+                self.source.unrestored = Some(reason);
+            }
+            News::Payload(snapshot, payload) => self.load_payload(&snapshot, payload, now),
+            News::Unwatched(reason) => {
+                let words = "changes of the source cannot be watched; it is looked at every second";
+                tracing::warn!(reason, "{words}");
+                self.source.unwatched = Some(reason);
+            }
+            News::Follows(branch) => {
+                let repository = &self.source.url;
+                tracing::info!(
+                    repository,
+                    branch,
+                    "following the branch that is checked out; `source.branch` names another"
+                );
+                self.source.branch = Some(branch);
+            }
+            news => return Some(news),
+        }
+        None
     }
 
     /// Goes on with what was begun, where the source could not be read in this life: a newer commit may stop or correct what the
