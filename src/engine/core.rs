@@ -195,6 +195,8 @@ pub struct Core {
     reading: BTreeSet<(PlacementKey, u64)>,
     /// Something was decided in this life.
     has_decided: bool,
+    /// Commits that batches name which the store refused, or kept without saying so: the next life may begin with them.
+    in_doubt: BTreeSet<CommitId>,
     /// The commit in force when the source was last told which commits are to be kept.
     retained: Option<CommitId>,
     source_look: SourceLook,
@@ -263,6 +265,7 @@ impl Core {
             hub_report: None,
             reading: BTreeSet::new(),
             has_decided: false,
+            in_doubt: BTreeSet::new(),
             retained: None,
             source_look: SourceLook::Awaited,
             outstanding: false,
@@ -470,18 +473,6 @@ impl Core {
             (key, decision, difference)
         };
         decided.into_par_iter().map(with_difference).collect()
-    }
-}
-
-impl Batch {
-    /// Takes what one decision changes.
-    fn take(&mut self, difference: Vec<Op>) {
-        if difference.is_empty() {
-            self.unchanged += 1;
-        } else {
-            self.changed += 1;
-        }
-        self.ops.extend(difference);
     }
 }
 

@@ -11,11 +11,16 @@ use super::super::world::PlacementState;
 use super::{Batch, Core, Effect, Reports, STORE_RETRY, tell};
 use crate::model::id::PlacementKey;
 use crate::model::warning::WarningKind;
+use crate::store::Op;
 
 impl Core {
     /// The store keeps the batch. Returns what follows from it.
     pub fn written(&mut self, batch: Batch, now: Timestamp) -> Vec<Effect> {
         self.outstanding = false;
+        // What was put back is decided with the next batch, and overwrites what is in doubt.
+        if self.agenda.placements.is_empty() && !self.agenda.waits() {
+            self.in_doubt.clear();
+        }
         if let Some(source) = batch.source {
             self.stored_source = source;
         }
@@ -59,6 +64,9 @@ impl Core {
     /// The store did not keep the batch, or did not say so. Everything in it is decided again after a pause.
     pub fn refused(&mut self, batch: Batch, now: Timestamp) {
         self.outstanding = false;
+        let snapshots = batch.decided.iter().flat_map(|(_, decision)| decision.state.snapshots.values());
+        let in_force = batch.source.iter().filter_map(|source| source.accepted.clone());
+        self.in_doubt.extend(snapshots.map(|snapshot| snapshot.commit.clone()).chain(in_force));
         for (key, kept) in batch.kept {
             self.world.kept.entry(key).or_default().join(kept);
         }
@@ -137,5 +145,17 @@ impl Core {
         self.load_payloads(key);
         self.announce(key, now);
         self.tell_placement(key, now);
+    }
+}
+
+impl Batch {
+    /// Takes what one decision changes.
+    pub(super) fn take(&mut self, difference: Vec<Op>) {
+        if difference.is_empty() {
+            self.unchanged += 1;
+        } else {
+            self.changed += 1;
+        }
+        self.ops.extend(difference);
     }
 }

@@ -211,7 +211,8 @@ impl Core {
         let Some(at) = self.world.tree.commit.clone() else { return };
         let snapshots = self.placements.values().flat_map(|p| p.snapshots.values());
         let in_force = self.stored_source.accepted.clone().into_iter().chain([at.clone()]);
-        let named = snapshots.map(|s| s.commit.clone()).chain(in_force).collect();
+        let in_doubt = self.in_doubt.iter().cloned();
+        let named = snapshots.map(|s| s.commit.clone()).chain(in_force).chain(in_doubt).collect();
         self.retained = Some(at.clone());
         self.effects.push(Effect::Retain { named, at });
     }

@@ -192,21 +192,33 @@ fn a_report_that_is_not_decided_yet_survives_a_new_connection() {
     }
 }
 
-/// A life that ends before it wrote down what came into force leaves the next one with what was in force before.
+/// A life that ends before it wrote down what came into force leaves the next one with what was in force before; one whose store
+/// kept a batch without saying so leaves it with that.
 #[test]
-fn what_the_store_has_in_force_is_kept_until_it_has_another() {
+fn what_the_store_has_or_may_have_in_force_is_kept_until_it_has_another() {
     let mut life = Life::with(&[]);
+    let accept = |life: &mut Life, name: &str| {
+        life.effects.clear();
+        let mut next = Tree::clone(&commit(name, ""));
+        next.commit = Some(name.into());
+        life.hear(News::Accepted(Arc::new(next)));
+    };
     let before = life.core.accepted().cloned().expect("a commit is in force");
-    life.effects.clear();
-    let mut next = Tree::clone(&commit("2", ""));
-    next.commit = Some("next".into());
-    life.hear(News::Accepted(Arc::new(next)));
+    accept(&mut life, "next");
+    assert_kept(&life, &before);
+    let batch = life.core.decide(life.now).expect("it is decided");
+    life.core.refused(batch, life.now);
+    accept(&mut life, "third");
+    assert_kept(&life, &CommitId::new("next"));
+}
+
+fn assert_kept(life: &Life, commit: &CommitId) {
     let named: Vec<&BTreeSet<CommitId>> = life
         .effects
         .iter()
         .filter_map(|effect| if let Effect::Retain { named, .. } = effect { Some(named) } else { None })
         .collect();
-    assert!(!named.is_empty() && named.iter().all(|named| named.contains(&before)), "{named:?}");
+    assert!(!named.is_empty() && named.iter().all(|named| named.contains(commit)), "{named:?}");
 }
 
 #[test]

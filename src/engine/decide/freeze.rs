@@ -88,6 +88,16 @@ impl Pass<'_> {
         let Some(index) = run.wanted_snapshot.or(newest) else {
             return Err(Unready::Waits("waits until the placement has a snapshot".to_owned()));
         };
+        // A run that names no snapshot is no word about one that a person took back since, or before the store was lost.
+        let hash = self.state.snapshots.get(&index).map(|snapshot| &snapshot.hash);
+        let held =
+            self.state.record.held.as_ref().filter(|held| run.wanted_snapshot.is_none() && Some(&held.hash) == hash);
+        if let Some(held) = held {
+            return Err(Unready::Waits(format!(
+                "waits, because the newest snapshot {index} {}; gitfleet retry {} lets it go on, and so does its index in the run",
+                held.why, self.state.record.key.name
+            )));
+        }
         if !self.state.snapshots.contains_key(&index) {
             let known: Vec<String> = self.state.snapshots.keys().map(ToString::to_string).collect();
             return Err(Unready::Refused(format!(

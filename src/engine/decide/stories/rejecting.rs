@@ -74,6 +74,18 @@ fn retry_begins_a_rejected_written_run_anew() {
 }
 
 #[test]
+fn a_written_run_that_names_no_snapshot_waits_while_the_newest_is_held() {
+    let mut story = rejected_by_hand();
+    story.commit(&[("z.yaml", run("z", ""))]);
+    assert_eq!(story.settle(), "a1 b0 c0 d0");
+    let message = story.state.runs.get("z").expect("it is written").message.clone();
+    assert!(message.contains("gitfleet retry p"), "{message}");
+    story.commit(&[("z.yaml", String::new()), ("w.yaml", run("w", ", resourceSnapshotIndex: '1'"))]);
+    story.settle();
+    story.say(Verb::Approve, "w one").expect("the run that names it begins");
+}
+
+#[test]
 fn retry_without_a_run_says_what_to_do() {
     let mut story = rejected_by_hand();
     story.commit(&[("q.yaml", String::new())]);
