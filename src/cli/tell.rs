@@ -57,7 +57,8 @@ pub struct AtPlacement {
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXIT_CODES)]
 pub struct Resume {
-    /// The placement, NAME or NAMESPACE/NAME; without it the source: a rewritten history that is held is let in.
+    /// The placement, NAME or NAMESPACE/NAME; without it the source: a rewritten history that is held is let in, and where the
+    /// source was not read since gitfleet started, the commit in force goes on.
     placement: Option<String>,
     #[command(flatten)]
     tell: Tell,

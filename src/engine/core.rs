@@ -115,6 +115,8 @@ pub struct Batch {
     obeyed: Option<Box<PlacementState>>,
     store: Option<StoreRecord>,
     adopts: bool,
+    /// A person lets the commit in force go on, though the source was not read.
+    goes_on: bool,
     /// What members keep, taken over by the decisions of this batch.
     kept: BTreeMap<PlacementKey, Kept>,
     /// What the store said before this batch ended the taking over.

@@ -1,6 +1,7 @@
 //! What people ask and command.
 
 use jiff::Timestamp;
+use serde_json::json;
 
 use super::super::explain::explain;
 use super::super::obey::{let_in, obey, preview, resolve};
@@ -9,6 +10,7 @@ use super::super::plan::Basis;
 use super::{Batch, Core, write_down};
 use crate::model::commands::{Command, Done, Person, Refusal, RefusalReason, Verb, WaitingGate};
 use crate::model::explanation::{Explanation, Query};
+use crate::model::records::JournalEntry;
 use crate::rollout::rights::{Policy, may};
 use crate::store::{Op, records};
 
@@ -60,6 +62,11 @@ impl Core {
             let policy = Policy { rules: self.world.approvals, approvers: &self.world.approvers, ..Policy::default() };
             may(person, command.verb, &policy)
                 .map_err(|message| Refusal { reason: RefusalReason::NotAllowed, message })?;
+            if command.verb == Verb::Resume && self.world.source_unread && self.source.held_rewrite.is_none() {
+                let (batch, done) = goes_on(person, now);
+                self.outstanding = true;
+                return Ok((batch, done));
+            }
             let mut source = self.source.clone();
             let (commit, done) = let_in(&mut source, command, now)?;
             if !write_down(&mut batch, records::source_key(SOURCE_NAME), &source) {
@@ -80,4 +87,18 @@ impl Core {
         self.outstanding = true;
         Ok((batch, done))
     }
+}
+
+/// Lets the commit in force go on where the source was not read in this life.
+fn goes_on(person: &Person, now: Timestamp) -> (Batch, Done) {
+    let entry = JournalEntry {
+        at: now,
+        event: "WentOnWithoutSource".to_owned(),
+        placement: None,
+        cluster: None,
+        facts: json!({"by": person.name}),
+    };
+    let batch = Batch { ops: vec![Op::Journal(entry)], goes_on: true, ..Batch::default() };
+    let message = "the commit in force goes on, though the source was not read since gitfleet started".to_owned();
+    (batch, Done { message, at: now, gate: None })
 }

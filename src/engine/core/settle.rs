@@ -24,6 +24,9 @@ impl Core {
         if let Some(source) = batch.source {
             self.stored_source = source;
         }
+        if batch.goes_on {
+            self.go_on_unread();
+        }
         if batch.adopts {
             self.store.clone_from(&batch.store);
         }

@@ -19,7 +19,8 @@ use crate::model::work::SourceName;
 use crate::store::records;
 
 /// What is said where the source could not be read since the start.
-const NOTHING_NEW: &str = "; it was not read since gitfleet started, so nothing new begins until it is";
+const NOTHING_NEW: &str =
+    "; it was not read since gitfleet started, so nothing new begins until it is, or until `gitfleet resume` says so";
 /// Documents that are no objects named in the log for one commit; the rest is counted.
 const SKIPPED_NAMED_MAX: usize = 20;
 
@@ -119,6 +120,18 @@ impl Core {
     /// one in force would begin.
     fn go_on_without_source(&mut self) {
         self.world.source_unread |= self.source_look == SourceLook::Awaited;
+    }
+
+    /// A person lets the commit in force go on for this life, though a newer one may stop or correct it.
+    pub(super) fn go_on_unread(&mut self) {
+        if !std::mem::take(&mut self.world.source_unread) {
+            return;
+        }
+        tracing::warn!("the source cannot be read; a person lets the commit in force go on");
+        self.agenda.placements.extend(self.placements.keys().cloned());
+        if let Some(failure) = &mut self.source.failure {
+            *failure = failure.replace(NOTHING_NEW, "; a person lets the commit in force go on");
+        }
     }
 
     /// The source was silent for as long as is waited for.
