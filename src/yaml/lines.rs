@@ -8,7 +8,7 @@ use super::{Meter, Reader, TEXT_COST_MAX, YamlError, chunks, quoted};
 
 /// Returns the line of a field of a document, for people: that of the deepest part of the path which the document has.
 ///
-/// `path` is a JSON path such as `spec.policy.clusterNames[0]`; `first_line` is the [`Document::line`] that the search is
+/// `path` is a JSON path such as `spec.policy.clusterNames[0]`; `first_line` is the [`super::Document::line`] that the search is
 /// for. Reads the text again, which only complaints pay for.
 pub fn line_of(text: &str, first_line: u32, path: &str) -> u32 {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);

@@ -1,6 +1,6 @@
 //! What a tree would do to the fleet: pure.
 //!
-//! It runs the daemon's own [`decide`] over a world that is imagined: every cluster of the tree answers, and a base counts as
+//! It runs the daemon's own [`decide_each`] over a world that is imagined: every cluster of the tree answers, and a base counts as
 //! rolled out to the last object. The daemon's own plans start from its records instead. So a plan is what happens, except for
 //! what only members can say.
 
