@@ -179,7 +179,7 @@ pub fn follow(
     let mut poll_interval = settings.poll_interval;
     let watch = watch.unwrap_or_else(|error| {
         poll_interval = poll_interval.min(POLL_UNWATCHED);
-        // The hall is there: it has just asked.
+        // Whoever asked is there.
         drop(news.send(News::Unwatched(match error {
             git::Error::Watch { reason, .. } => reason,
             other => other.in_full(),
@@ -253,7 +253,7 @@ struct Follower {
     let_in: Option<CommitId>,
     /// The branch that is followed because it was checked out when it began to be.
     branch: Option<String>,
-    /// The hall knows which one, in this life.
+    /// The engine knows which one, in this life.
     branch_told: bool,
     failures: u32,
     /// A tip that was seen and could not be read or pinned: it is tried again with the next poll.
