@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use gitfleet::engine::core::Event;
+use gitfleet::engine::core::{Event, MemberEvent, SourceEvent};
 use gitfleet::engine::decide::decide;
-use gitfleet::engine::member;
 use gitfleet::engine::persist::difference;
 use gitfleet::model::records::WorkStatus;
 use serde_json::{Value, json};
@@ -51,7 +50,7 @@ fn row(clusters: usize, strategy: Strategy) -> Row {
     let mut driver = Driver::begin(Arc::new(Nowhere), instant, Arrival::Scattered(10));
     driver.accept(&plan.commit(0));
     let one_report = (0..ROUNDS).map(|round| one_report(&mut driver, round)).collect();
-    driver.hear(Event::Source(gitfleet::engine::follow::News::Accepted(plan.commit(1))));
+    driver.hear(Event::Source(SourceEvent::Accepted(plan.commit(1))));
     let newest = |core: &gitfleet::engine::core::Core| {
         let state = &core.placements()[&key(0)];
         state.bindings.values().filter(|binding| binding.snapshot == Some(1)).count()
@@ -80,7 +79,7 @@ fn one_report(driver: &mut Driver, round: usize) -> f64 {
     status.manifests[0].message = format!("seen {round} times");
     let before = driver.spent.core;
     let (cluster, placement) = (cluster.clone(), placement.clone());
-    driver.hear(Event::Member(member::Event::Work { cluster, placement, status: Arc::new(status) }));
+    driver.hear(Event::Member(MemberEvent::Work { cluster, placement, status: Arc::new(status) }));
     driver.settle(|_| false);
     driver.spent.core.saturating_sub(before).as_secs_f64() * 1000.0
 }

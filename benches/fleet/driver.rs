@@ -4,8 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use gitfleet::engine::core::{Core, Effect, Event};
-use gitfleet::engine::follow::News;
+use gitfleet::engine::core::{Core, Effect, Event, SourceEvent};
 use gitfleet::engine::persist::Books;
 use gitfleet::engine::simulation::Dice;
 use gitfleet::model::records::JournalEntry;
@@ -112,7 +111,7 @@ impl Driver {
 
     /// Brings a commit into force and lets everything happen until nothing is left to happen.
     pub fn accept(&mut self, tree: &Arc<Tree>) {
-        self.hear(Event::Source(News::Accepted(Arc::clone(tree))));
+        self.hear(Event::Source(SourceEvent::Accepted(Arc::clone(tree))));
         self.settle(|_| false);
     }
 
@@ -207,7 +206,7 @@ impl Driver {
                     self.heard.extend(report.map(Event::Member));
                 }
                 Effect::ReadPayload(snapshot) => {
-                    let answer = News::Payload(snapshot, Err("nothing is read again here".to_owned()));
+                    let answer = SourceEvent::Payload(snapshot, Err("nothing is read again here".to_owned()));
                     self.heard.push_back(Event::Source(answer));
                 }
                 Effect::StopMember(_)

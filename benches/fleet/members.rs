@@ -6,8 +6,9 @@ use std::sync::Arc;
 use gitfleet::deliver::inventory::{Held, Parent, applyset_id};
 use gitfleet::deliver::live::LiveObject;
 use gitfleet::deliver::plan::Step;
-use gitfleet::engine::member::{Command, Event, Mind, Task};
-use gitfleet::engine::step::{Answer, StepResult, tried};
+use gitfleet::engine::core::{MemberCommand, MemberEvent};
+use gitfleet::engine::member::result::{Answer, StepResult, tried};
+use gitfleet::engine::member::{Mind, Task};
 use gitfleet::model::facts::{Facts, NodeFacts, Totals};
 use gitfleet::model::id::{ClusterName, Digest, ObjectKey, PlacementKey};
 use gitfleet::model::records::{ApplyOutcome, Availability, ManifestStatus, WorkStatus};
@@ -93,9 +94,9 @@ impl Members {
     }
 
     /// Answers a new connection.
-    pub fn connect(&mut self, cluster: &ClusterName, source: &str) -> Vec<Event> {
+    pub fn connect(&mut self, cluster: &ClusterName, source: &str) -> Vec<MemberEvent> {
         let online = match self {
-            Self::Instant(_) => Event::Online {
+            Self::Instant(_) => MemberEvent::Online {
                 cluster: cluster.clone(),
                 version: Some("v1.36.0".to_owned()),
                 holds: BTreeMap::new(),
@@ -110,18 +111,18 @@ impl Members {
         };
         let nodes = NodeFacts { count: 3, ..NodeFacts::default() };
         let facts = Box::new(Facts { nodes: Ok(nodes), requested: Ok(Totals::default()) });
-        vec![online, Event::Facts { cluster: cluster.clone(), facts }]
+        vec![online, MemberEvent::Facts { cluster: cluster.clone(), facts }]
     }
 
     /// Tells a member.
-    pub fn tell(&mut self, cluster: &ClusterName, command: Command, now: Timestamp) -> Option<Event> {
+    pub fn tell(&mut self, cluster: &ClusterName, command: MemberCommand, now: Timestamp) -> Option<MemberEvent> {
         match self {
             Self::Instant(orders) => {
-                let Command::Order { order, .. } = command else { return None };
+                let MemberCommand::Order { order, .. } = command else { return None };
                 let placement = order.placement.clone();
                 let status = carried_out(&order, now);
                 orders.insert((cluster.clone(), placement.clone()), order);
-                Some(Event::Work { cluster: cluster.clone(), placement, status: Arc::new(status) })
+                Some(MemberEvent::Work { cluster: cluster.clone(), placement, status: Arc::new(status) })
             }
             Self::Planned(members) => {
                 let member = members.get_mut(cluster).expect("a member that was connected to");
@@ -133,7 +134,7 @@ impl Members {
     }
 
     /// Lets members that were told something do it. Returns what they report.
-    pub fn work(&mut self, now: Timestamp) -> Vec<Event> {
+    pub fn work(&mut self, now: Timestamp) -> Vec<MemberEvent> {
         let Self::Planned(members) = self else { return Vec::new() };
         members.values_mut().filter(|member| member.told).flat_map(|member| member.work(now)).collect()
     }
@@ -162,7 +163,7 @@ impl Member {
         }
     }
 
-    fn work(&mut self, now: Timestamp) -> Vec<Event> {
+    fn work(&mut self, now: Timestamp) -> Vec<MemberEvent> {
         self.told = false;
         loop {
             self.list();

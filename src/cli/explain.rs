@@ -1,8 +1,9 @@
 //! `gitfleet explain`: why a placement has the clusters it has, and not others.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use anyhow::bail;
+use anyhow::{anyhow, bail};
 use jiff::Timestamp;
 
 use super::Daemon;
@@ -10,11 +11,16 @@ use super::books::{self, Source};
 use super::exit::Exit;
 use super::output::{self, Terminal};
 use super::plan::read_revisions;
-use crate::engine::{clock, explain};
+use crate::config::Configuration;
+use crate::engine::follow::source_spec;
+use crate::engine::persist::Books;
+use crate::engine::{clock, commit, explain, hall};
+use crate::git;
 use crate::model::explanation::{Explained, Explanation, Query};
 use crate::report::explanation::{EXPLAINED_MAX, cluster_lines, heading, moved_lines, table};
 use crate::report::tree::{Line, Style};
 use crate::report::work::counted;
+use crate::store::embedded::EmbeddedStore;
 use crate::yaml;
 
 /// Options of `explain`.
@@ -110,7 +116,7 @@ fn explained(args: &Args) -> anyhow::Result<Explained> {
             Source::Store(_) => {
                 let configuration =
                     books::load_configuration(args.daemon.config.as_deref().unwrap_or_else(|| "".as_ref()))?;
-                Ok(explain::from_store(&configuration, &query, clock::now())?)
+                from_store(&configuration, &query)
             }
         };
     };
@@ -122,6 +128,19 @@ fn explained(args: &Args) -> anyhow::Result<Explained> {
         }
     };
     Ok(explain::from_trees(base.as_ref(), &head, &query, args.now.unwrap_or_else(clock::now))?)
+}
+
+/// Explains from the store and the mirror that the daemon left.
+fn from_store(configuration: &Configuration, query: &Query) -> anyhow::Result<Explained> {
+    let store = EmbeddedStore::open_read_only(&configuration.store.path)?;
+    let records = Books::read(&store)?;
+    let Some(accepted) = records.source.as_ref().and_then(|source| source.accepted.clone()) else {
+        bail!("the store holds no accepted commit; run `gitfleet run --once` first");
+    };
+    let source = git::Source::open(source_spec(configuration)?, &hall::state_dir(configuration))?;
+    let tree = commit::read_commit(source.reader(), &accepted, &mut commit::Cache::new())
+        .map_err(|error| anyhow!("the accepted commit {accepted} cannot be read: {error}"))?;
+    Ok(explain::from_records(configuration, records, Arc::new(tree), query, clock::now())?)
 }
 
 fn text(args: &Args, heading: Vec<Line>, explained: &Explained, terminal: Terminal) -> String {

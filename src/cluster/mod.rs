@@ -24,6 +24,8 @@ use crate::model::facts::Facts;
 use crate::model::id::{ObjectId, ObjectKey};
 use crate::model::work::Release;
 
+pub use crate::model::kinds::WatchedKind;
+
 /// Requests in flight to one member; below every API server's stream limit, with room for our watches.
 pub const IN_FLIGHT_MAX: usize = 64;
 /// Observations that may wait before a watch is slowed down.
@@ -143,15 +145,6 @@ impl Classify for Error {
             | Self::UnknownKind { .. } => ErrorClass::Invalid,
         }
     }
-}
-
-/// A kind to watch. The version is the one its manifests are written in; `None` lets the member choose.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct WatchedKind {
-    /// API group; empty for the core group.
-    pub group: String,
-    /// Kind.
-    pub kind: String,
 }
 
 /// What a watch saw.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
+use super::plan::pull::Candidate;
 use super::world::Payload;
 use crate::git::{self, Blob, Reader};
 use crate::model::id::{BlobId, CommitId};
@@ -147,19 +148,6 @@ fn ignore_file(reader: &Reader, commit: &CommitId) -> Result<Option<Vec<u8>>, Er
         ),
         error @ Error::Git(_) => error,
     })
-}
-
-/// A pull request as its merge would leave the tree.
-#[derive(Clone, Debug)]
-pub struct Candidate {
-    /// The commit in force that it was merged with.
-    pub base: CommitId,
-    /// The commit it ends with.
-    pub head: CommitId,
-    /// The tree after the merge. Its commit is the head: the merge itself is not there yet.
-    pub tree: Arc<Tree>,
-    /// Paths that both sides changed, and not to the same; the tree has the head's file there.
-    pub conflicts: Vec<String>,
 }
 
 /// Reads the tree as it would be if `head` were merged into `base`. Files are merged whole, by path and content.

@@ -14,10 +14,7 @@ use jiff::{SignedDuration, Timestamp};
 use rayon::prelude::*;
 
 use super::decide::Decision;
-use super::follow::News;
 use super::hand_over::decide_each;
-use super::hub::HubReport;
-use super::member;
 use super::ocm::Ocm;
 use super::persist::{self, Books};
 use super::world::{PlacementState, World};
@@ -26,7 +23,7 @@ use crate::model::decisions::HubRecord;
 use crate::model::id::{ClusterName, CommitId, PlacementKey};
 use crate::model::ocm::OcmPlacementRecord;
 use crate::model::overrides::OverrideRef;
-use crate::model::records::{ClusterRecord, Kept, ResourceSnapshot, SourceRecord, StoreRecord, WorkStatus};
+use crate::model::records::{ClusterRecord, Kept, SourceRecord, StoreRecord, WorkStatus};
 use crate::model::warning::Warning;
 use crate::model::work::WorkOrder;
 use crate::report::decisions::Exports;
@@ -36,6 +33,8 @@ use crate::store::{Expected, Op, Result, records};
 mod adoption;
 mod agenda;
 mod console;
+pub mod effect;
+pub mod event;
 mod exports;
 mod fleet;
 mod people;
@@ -46,6 +45,8 @@ mod standing;
 mod tests;
 
 use agenda::Agenda;
+pub use effect::{Effect, ForgeUpdate, MemberCommand, PlacementUpdate};
+pub use event::{Event, HubReport, MemberEvent, SourceEvent};
 pub use source::{identity, source_name};
 use standing::tell;
 
@@ -55,43 +56,6 @@ const FIRST_LOOK_MAX: SignedDuration = SignedDuration::from_secs(15);
 const STORE_RETRY: SignedDuration = SignedDuration::from_secs(2);
 /// Pause before a payload that could not be read is read again.
 const PAYLOAD_RETRY: SignedDuration = SignedDuration::from_secs(30);
-
-/// Something that happened.
-#[derive(Debug)]
-pub enum Event {
-    /// The source said something.
-    Source(News),
-    /// A member said something.
-    Member(member::Event),
-    /// The hub that decisions are exported to said something.
-    Hub(HubReport),
-}
-
-/// Something to be done. Each may be done twice, or not at all where the process ends: the next life finds out by looking.
-#[derive(Debug)]
-pub enum Effect {
-    /// Begin to talk to a member.
-    StartMember(ClusterName, MemberAccess),
-    /// Talk to a member no more.
-    StopMember(ClusterName),
-    /// Tell a member.
-    Tell(ClusterName, member::Command),
-    /// Read a snapshot's payload; [`News::Payload`] is the answer.
-    ReadPayload(Arc<ResourceSnapshot>),
-    /// Let a tip of a rewritten history in.
-    LetIn(CommitId),
-    /// Commits that need not be kept any more may go.
-    Retain {
-        /// The commits that records name, and the one in force.
-        named: BTreeSet<CommitId>,
-        /// The one in force: of what was accepted since nothing is known here.
-        at: CommitId,
-    },
-    /// Make the hub hold these decisions.
-    Publish(Arc<Exports>),
-    /// Tell the console.
-    Console(super::console::News),
-}
 
 /// What was decided and is to be written down; handed back as soon as the store has answered.
 #[derive(Debug, Default)]

@@ -471,5 +471,4 @@ fn is_part_of(some: &Deletions, all: &Deletions) -> bool {
 }
 
 #[cfg(test)]
-#[path = "decide_tests.rs"]
-mod tests;
+mod random_tests;

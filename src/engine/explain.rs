@@ -1,4 +1,4 @@
-//! Why a placement has the clusters it has, from the very values that decide: pure, except for opening a store.
+//! Why a placement has the clusters it has, from the very values that decide: pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -6,22 +6,18 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::core::identity;
-use super::follow::source_spec;
 use super::ocm::{Ocm, key_named};
 use super::persist::Books;
 use super::plan::{imagined, rolled_out};
 use super::world::{self, PlacementState, World, clusters};
-use super::{commit, hall};
 use crate::api::annotations::OCM_PLACEMENT;
 use crate::config::Configuration;
-use crate::git::Source;
 use crate::model::explanation::{ClusterExplanation, Explained, Explanation, Query};
-use crate::model::id::{ClusterName, CommitId, PlacementKey};
+use crate::model::id::{ClusterName, PlacementKey};
 use crate::model::tree::Tree;
 use crate::report::work::listing;
 use crate::schedule::{BadValues, Request, differences, explain as explain_policy, ocm};
 use crate::snapshot::scheduled_policy;
-use crate::store::embedded::EmbeddedStore;
 use crate::yaml;
 
 /// Kinds that can be explained.
@@ -48,18 +44,9 @@ pub enum Error {
     /// A kind that places nothing.
     #[error("{0:?} is no kind of placement; known: {known}", known = KINDS.join(", "))]
     Kind(String),
-    /// The store has no commit yet.
-    #[error("the store holds no accepted commit; run `gitfleet run --once` first")]
-    NoCommit,
     /// The daemon has just started.
     #[error("the daemon has not read the accepted commit yet; ask again in a moment")]
     Unread,
-    /// The accepted commit cannot be read.
-    #[error("the accepted commit {0} cannot be read: {1}")]
-    Commit(CommitId, commit::Error),
-    /// The store, the source or a secret cannot be used.
-    #[error(transparent)]
-    Books(#[from] hall::Error),
     /// It could not be judged.
     #[error("{placement} cannot be explained: {reason}")]
     Judging {
@@ -141,18 +128,17 @@ pub fn from_trees(
     Ok(Explained { explanation, changes })
 }
 
-/// Explains how a placement stood when the daemon last ran, from its store and mirror.
+/// Explains how a placement stood when the daemon last ran, from the records it left and the tree of the accepted commit.
 ///
 /// # Errors
-/// As [`explain`]; and where the store or the accepted commit cannot be read.
-pub fn from_store(configuration: &Configuration, query: &Query, now: Timestamp) -> Result<Explained, Error> {
-    let store = EmbeddedStore::open_read_only(&configuration.store.path).map_err(hall::Error::from)?;
-    let books = Books::read(&store).map_err(hall::Error::from)?;
-    let accepted = books.source.and_then(|source| source.accepted).ok_or(Error::NoCommit)?;
-    let spec = source_spec(configuration).map_err(hall::Error::from)?;
-    let source = Source::open(spec, &hall::state_dir(configuration)).map_err(hall::Error::from)?;
-    let tree = commit::read_commit(source.reader(), &accepted, &mut commit::Cache::new());
-    let tree = Arc::new(tree.map_err(|error| Error::Commit(accepted, error))?);
+/// As [`explain`].
+pub fn from_records(
+    configuration: &Configuration,
+    books: Books,
+    tree: Arc<Tree>,
+    query: &Query,
+    now: Timestamp,
+) -> Result<Explained, Error> {
     let ocm = Ocm::restore(books.ocm);
     let mut world = World { source: identity(configuration).into(), records: books.clusters, ocm, ..World::default() };
     world.clusters = clusters(&tree, &world.records, now);

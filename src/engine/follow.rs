@@ -11,16 +11,16 @@ use tokio::sync::{mpsc, oneshot};
 
 use self::ending::Ending;
 use self::payloads::answer_payloads;
-use super::commit::{self, Cache, Candidate, read_commit};
+use super::commit::{self, Cache, read_commit};
+use super::core::SourceEvent;
+use super::plan::pull::Candidate;
 use super::supervise::Supervisor;
-use super::world::Payload;
 use crate::config::{self, Configuration, HistoryRewrite, read_secret};
 use crate::error::{Classify as _, ErrorClass};
 use crate::git::{self, Reader, Source, SourceSpec};
 use crate::model::id::CommitId;
 use crate::model::manifest::InputError;
 use crate::model::records::ResourceSnapshot;
-use crate::model::tree::Tree;
 use crate::telemetry::metrics::Part;
 
 mod ending;
@@ -90,33 +90,6 @@ pub enum CandidateError {
     Unreadable(String),
 }
 
-/// What the source's thread tells the hall.
-#[derive(Debug)]
-pub enum News {
-    /// The commit that was in force before a restart, read again; or why it cannot be read, which may be told more than once.
-    Restored(Result<Arc<Tree>, String>),
-    /// A commit is in force: it is pinned and checked.
-    Accepted(Arc<Tree>),
-    /// A commit has errors and is not in force.
-    Refused(CommitId, Vec<InputError>),
-    /// History was rewritten; the new tip waits for a person.
-    Rewritten(CommitId),
-    /// This branch is followed, because it is checked out.
-    Follows(String),
-    /// Another branch is checked out than the one that is followed; its tip waits for a person. With what happened, for people.
-    Switched(CommitId, String),
-    /// The source cannot be read; nothing changes.
-    Failed(String),
-    /// The tip is the commit in force again, or still.
-    Unchanged,
-    /// The source can be read again, and its tip is where it was.
-    Readable,
-    /// Changes of a source on this machine are not heard of, and why; it is polled more often.
-    Unwatched(String),
-    /// The payload of a snapshot, or why it cannot be read.
-    Payload(Arc<ResourceSnapshot>, Result<Payload, String>),
-}
-
 /// How a source is followed.
 pub struct Settings {
     /// Where it is.
@@ -155,7 +128,7 @@ pub struct Followed {
     _ending: Ending,
     /// What needs the source itself, which may be far away.
     pub requests: Sender<Request>,
-    /// Snapshots whose payload is to be read again; [`News::Payload`] is the answer. What is read is on this machine, so nothing
+    /// Snapshots whose payload is to be read again; [`SourceEvent::Payload`] is the answer. What is read is on this machine, so nothing
     /// waits for a server that does not answer.
     pub payloads: Sender<Arc<ResourceSnapshot>>,
 }
@@ -167,7 +140,7 @@ pub struct Followed {
 pub fn follow(
     settings: Settings,
     state_dir: &Path,
-    news: mpsc::UnboundedSender<News>,
+    news: mpsc::UnboundedSender<SourceEvent>,
     supervisor: &Supervisor,
 ) -> Result<Followed, git::Error> {
     let source = Source::open(settings.spec, state_dir)?;
@@ -180,7 +153,7 @@ pub fn follow(
     let watch = watch.unwrap_or_else(|error| {
         poll_interval = poll_interval.min(POLL_UNWATCHED);
         // Whoever asked is there.
-        drop(news.send(News::Unwatched(match error {
+        drop(news.send(SourceEvent::Unwatched(match error {
             git::Error::Watch { reason, .. } => reason,
             other => other.in_full(),
         })));
@@ -260,7 +233,7 @@ struct Follower {
     unread: Option<CommitId>,
     /// The last poll failed, and the hall knows.
     failing: bool,
-    news: mpsc::UnboundedSender<News>,
+    news: mpsc::UnboundedSender<SourceEvent>,
 }
 
 impl Follower {
@@ -306,7 +279,7 @@ impl Follower {
         self.poll_interval.saturating_mul(1 << self.failures.min(8)).min(POLL_BACKOFF_MAX.max(self.poll_interval))
     }
 
-    fn tell(&self, news: News) {
+    fn tell(&self, news: SourceEvent) {
         // The hall is gone only when everything ends.
         drop(self.news.send(news));
     }
@@ -330,7 +303,7 @@ impl Follower {
                 Err(format!("{}: {}", accepted.short(), error.in_full()))
             }
         };
-        self.tell(News::Restored(restored));
+        self.tell(SourceEvent::Restored(restored));
     }
 
     /// Reads a pull request merged into the commit in force.
@@ -392,13 +365,13 @@ impl Follower {
             Err(error) => {
                 self.failing = true;
                 self.failures += u32::from(error.class() == ErrorClass::Transient || self.failures == 0);
-                return self.tell(News::Failed(error.in_full()));
+                return self.tell(SourceEvent::Failed(error.in_full()));
             }
         };
         let Some(tip) = moved.or_else(|| self.unread.take()) else {
             self.failures = 0;
             if std::mem::take(&mut self.failing) {
-                self.tell(News::Readable);
+                self.tell(SourceEvent::Readable);
             }
             return;
         };
@@ -413,7 +386,7 @@ impl Follower {
                 self.failures += 1;
                 self.source.doubt(&tip, &error);
                 self.unread = Some(tip);
-                self.tell(News::Failed(error.in_full()));
+                self.tell(SourceEvent::Failed(error.in_full()));
             }
         }
     }
@@ -421,11 +394,11 @@ impl Follower {
     /// Decides whether a new tip comes into force.
     fn consider(&mut self, tip: &CommitId) -> Result<(), git::Error> {
         if let Some(words) = self.switched(tip) {
-            self.tell(News::Switched(tip.clone(), words));
+            self.tell(SourceEvent::Switched(tip.clone(), words));
             return Ok(());
         }
         if self.accepted.as_ref() == Some(tip) && self.standing == Standing::Read {
-            self.tell(News::Unchanged);
+            self.tell(SourceEvent::Unchanged);
             return Ok(());
         }
         if let Some(accepted) = &self.accepted
@@ -434,7 +407,7 @@ impl Follower {
             && self.let_in.as_ref() != Some(tip)
             && !self.source.reader().descends(accepted, tip)?
         {
-            self.tell(News::Rewritten(tip.clone()));
+            self.tell(SourceEvent::Rewritten(tip.clone()));
             return Ok(());
         }
         match read_commit(self.source.reader(), tip, &mut self.cache) {
@@ -447,13 +420,13 @@ impl Follower {
                 self.accepted = Some(tip.clone());
                 self.standing = Standing::Read;
                 self.fresh.push(tip.clone());
-                self.tell(News::Accepted(Arc::new(tree)));
+                self.tell(SourceEvent::Accepted(Arc::new(tree)));
             }
             Err(commit::Error::Refused(errors)) => {
                 if self.accepted.as_ref() == Some(tip) {
                     self.standing = Standing::Refused;
                 }
-                self.tell(News::Refused(tip.clone(), errors));
+                self.tell(SourceEvent::Refused(tip.clone(), errors));
             }
             Err(commit::Error::Git(error)) => return Err(error),
         }

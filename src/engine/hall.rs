@@ -11,10 +11,10 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use super::clock;
 use super::console::{self, ConsoleTask, Doors};
-use super::core::{Batch, Core, Effect, Event, identity, source_name};
-use super::follow::{Followed, News, Request, Settings, follow, source_spec};
-use super::hub::{HubReport, HubSettings, HubTask};
-use super::member;
+use super::core::{Batch, Core, Effect, Event, HubReport, MemberEvent, SourceEvent, identity, source_name};
+use super::explain::explain;
+use super::follow::{Followed, Request, Settings, follow, source_spec};
+use super::hub::{HubSettings, HubTask};
 use super::persist::{Books, write_batch};
 use super::plan::Basis;
 use super::supervise::Supervisor;
@@ -93,8 +93,8 @@ pub struct Hall {
     /// When the time was last written down.
     remembered_at: tokio::time::Instant,
     members: BTreeMap<ClusterName, MemberTask>,
-    member_events: mpsc::UnboundedSender<member::Event>,
-    events: mpsc::UnboundedReceiver<member::Event>,
+    member_events: mpsc::UnboundedSender<MemberEvent>,
+    events: mpsc::UnboundedReceiver<MemberEvent>,
     hub: Option<HubTask>,
     hub_reports: mpsc::UnboundedReceiver<HubReport>,
     questions: mpsc::UnboundedReceiver<Question>,
@@ -103,7 +103,7 @@ pub struct Hall {
     console: Option<ConsoleTask>,
     bases: mpsc::UnboundedReceiver<oneshot::Sender<Basis>>,
     source_threads: Followed,
-    news: mpsc::UnboundedReceiver<News>,
+    news: mpsc::UnboundedReceiver<SourceEvent>,
     changes: watch::Sender<u64>,
     supervisor: Supervisor,
 }
@@ -200,7 +200,7 @@ impl Hall {
                 Some(report) = self.hub_reports.recv() => self.take_in(Event::Hub(report)),
                 Some(question) = self.questions.recv() => self.answer(question),
                 Some(preview) = self.previews.recv() => self.preview(preview),
-                Some(basis) = self.bases.recv() => drop(basis.send(self.core.basis())),
+                Some(basis) = self.bases.recv() => drop(basis.send(Basis::of(self.core.world(), self.core.placements()))),
                 Some(instruction) = self.instructions.recv() => self.obey(instruction).await,
                 () = tokio::time::sleep(pause) => {}
                 () = tokio::time::sleep_until(deadline.unwrap_or_else(|| tokio::time::Instant::now() + FAR)), if once.is_some() => {
@@ -227,7 +227,7 @@ impl Hall {
         self.act(effects);
     }
 
-    fn hear(&mut self, news: News) {
+    fn hear(&mut self, news: SourceEvent) {
         if let Some(result) = poll_result(&news) {
             self.metrics.source_polls.get_or_create(&ByPoll { result }).inc();
         }
@@ -238,7 +238,9 @@ impl Hall {
     fn answer(&self, question: Question) {
         // Whoever asked may have gone, and an answer costs.
         if !question.reply.is_closed() {
-            drop(question.reply.send(self.core.answer(&question.query, clock::now())));
+            let (world, placements) = (self.core.world(), self.core.placements());
+            let answer = explain(world, placements, &question.query, clock::now());
+            drop(question.reply.send(answer.map_err(|error| error.to_string())));
         }
     }
 
@@ -374,7 +376,10 @@ impl Hall {
                 }
                 Effect::ReadPayload(snapshot) => {
                     if self.source_threads.payloads.send(Arc::clone(&snapshot)).is_err() {
-                        self.take_in(Event::Source(News::Payload(snapshot, Err("the source is gone".to_owned()))));
+                        self.take_in(Event::Source(SourceEvent::Payload(
+                            snapshot,
+                            Err("the source is gone".to_owned()),
+                        )));
                     }
                 }
                 Effect::LetIn(commit) => drop(self.source_threads.requests.send(Request::LetIn(commit))),
@@ -420,14 +425,16 @@ fn after(now: Timestamp, pause: Duration) -> Timestamp {
 }
 
 /// Returns what came of a poll, where the news is of one.
-fn poll_result(news: &News) -> Option<Poll> {
+fn poll_result(news: &SourceEvent) -> Option<Poll> {
     match news {
-        News::Restored(_) | News::Payload(..) | News::Unwatched(_) | News::Follows(_) => None,
-        News::Accepted(_) => Some(Poll::Accepted),
-        News::Unchanged | News::Readable => Some(Poll::Unchanged),
-        News::Refused(..) => Some(Poll::Refused),
-        News::Rewritten(_) | News::Switched(..) => Some(Poll::Held),
-        News::Failed(_) => Some(Poll::Error),
+        SourceEvent::Restored(_) | SourceEvent::Payload(..) | SourceEvent::Unwatched(_) | SourceEvent::Follows(_) => {
+            None
+        }
+        SourceEvent::Accepted(_) => Some(Poll::Accepted),
+        SourceEvent::Unchanged | SourceEvent::Readable => Some(Poll::Unchanged),
+        SourceEvent::Refused(..) => Some(Poll::Refused),
+        SourceEvent::Rewritten(_) | SourceEvent::Switched(..) => Some(Poll::Held),
+        SourceEvent::Failed(_) => Some(Poll::Error),
     }
 }
 

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
+use super::core::HubReport;
 use super::{clock, supervise::Supervisor};
 use crate::api::annotations::SOURCE;
 use crate::api::ocm::{GROUP_INDEX_LABEL, GROUP_NAME_LABEL, PLACEMENT_LABEL, SCHEDULING_DISABLED};
@@ -55,17 +56,6 @@ pub struct HubSettings {
     pub config_map: String,
     /// Identity of our source: objects of another source are left alone.
     pub source: SourceName,
-}
-
-/// What the task says of the hub.
-#[derive(Clone, Debug)]
-pub struct HubReport {
-    /// What was made so; `None` where it was not.
-    pub done: Option<Arc<Exports>>,
-    /// Why the hub does not answer, for people.
-    pub failure: Option<String>,
-    /// What is left as it was found, or was refused, for people.
-    pub problems: Vec<String>,
 }
 
 /// The running task; ends when dropped.

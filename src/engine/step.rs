@@ -2,69 +2,24 @@
 
 use std::sync::Arc;
 
-use jiff::Timestamp;
 use serde_json::Value;
 
 use super::clock;
+use super::member::result::{Answer, StepResult, tried};
 use crate::api::placement::{ApplyStrategyType, ComparisonOption, WhenToApply, WhenToTakeOver};
 use crate::cluster::{ApplyOptions, Deletion, Error, Target};
-use crate::deliver::inventory::{NAMESPACE, PART_OF_LABEL, Parent, applyset_id, labelled, parent_name, stored};
+use crate::deliver::inventory::{NAMESPACE, PART_OF_LABEL, applyset_id, labelled, parent_name, stored};
 use crate::deliver::live::{LiveObject, foreign_owner};
 use crate::deliver::look::{Found, Sighting};
 use crate::deliver::plan::{Step, owned_by_another};
 use crate::deliver::progress::Attempt;
 use crate::model::diff::{differences, missing_object};
-use crate::model::id::{Digest, ObjectId, ObjectKey};
+use crate::model::id::ObjectId;
 use crate::model::records::{ApplyOutcome, Difference};
 use crate::model::work::{Desired, WorkOrder};
 
 /// HTTP status of a conflict: another manager owns a field.
 const CONFLICT: u16 = 409;
-
-/// What came of a step.
-#[derive(Debug)]
-pub enum StepResult {
-    /// The member does not answer; the step may or may not have been carried out.
-    Offline(String),
-    /// The inventory is as wished; `None` where it was removed.
-    Parent(Option<Parent>),
-    /// The inventory could not be written.
-    ParentFailed(String),
-    /// An object was tried.
-    Applied {
-        /// Which.
-        key: Arc<ObjectKey>,
-        /// What came of it.
-        attempt: Box<Attempt>,
-        /// The object as the member answered.
-        live: Option<LiveObject>,
-    },
-    /// An object of ours was looked at.
-    Drift {
-        /// Which.
-        key: Arc<ObjectKey>,
-        /// The manifest it was compared with.
-        manifest: Digest,
-        /// How it stood.
-        seen: Sighting,
-        /// What was found, or why it could not be looked at, for people.
-        found: Result<Found, String>,
-    },
-    /// A deletion was accepted, or the object was given up.
-    Deleted {
-        /// Which.
-        key: ObjectKey,
-        /// The uid that was named.
-        uid: String,
-        /// It is gone already, or not ours any more.
-        gone: bool,
-    },
-    /// A deletion was refused.
-    DeleteFailed {
-        /// Why, for people.
-        message: String,
-    },
-}
 
 /// Carries a step out. `before` is the last attempt on the same object: failures and put-backs are counted on.
 ///
@@ -133,25 +88,6 @@ async fn delete_parent(target: &dyn Target, order: &WorkOrder) -> StepResult {
         Ok(_) => StepResult::Parent(None),
         Err(error) if error.is_offline() => StepResult::Offline(error.to_string()),
         Err(error) => StepResult::ParentFailed(format!("the inventory cannot be removed: {error}")),
-    }
-}
-
-/// What a member said about one object.
-pub struct Answer {
-    /// Whether it was applied.
-    pub outcome: ApplyOutcome,
-    /// Why not, for people.
-    pub message: String,
-    /// The object as it is now.
-    pub live: Option<LiveObject>,
-    /// What a comparison found.
-    pub differences: Vec<Difference>,
-}
-
-impl Answer {
-    /// Says that an object was not written, and why.
-    pub fn refused(outcome: ApplyOutcome, message: String) -> Self {
-        Self { outcome, message, live: None, differences: Vec::new() }
     }
 }
 
@@ -324,40 +260,5 @@ fn conclude(desired: &Desired, answer: Result<Answer, Error>, put_back: bool, be
     match answer {
         Err(error) => StepResult::Offline(error.to_string()),
         Ok(answer) => tried(desired, answer, put_back, before, clock::now()),
-    }
-}
-
-/// Turns an answer into an attempt, counting failures and put-backs on: pure.
-pub fn tried(
-    desired: &Desired,
-    answer: Answer,
-    put_back: bool,
-    before: Option<&Attempt>,
-    now: Timestamp,
-) -> StepResult {
-    let same = before.filter(|b| b.manifest == desired.digest);
-    let failed = matches!(
-        answer.outcome,
-        ApplyOutcome::ManifestApplyFailed
-            | ApplyOutcome::FailedToFindObjInMemberCluster
-            | ApplyOutcome::FailedToReportDiff
-    );
-    let mut put_backs = before.map(|b| b.put_backs.clone()).unwrap_or_default();
-    put_backs.retain(|at| *at + crate::deliver::plan::PUT_BACK_WINDOW > now);
-    if put_back && !failed {
-        put_backs.push(now);
-    }
-    StepResult::Applied {
-        key: Arc::clone(&desired.key),
-        attempt: Box::new(Attempt {
-            manifest: desired.digest.clone(),
-            outcome: answer.outcome,
-            message: answer.message,
-            at: now,
-            failures: if failed { same.map_or(0, |b| b.failures) + 1 } else { 0 },
-            put_backs,
-            differences: answer.differences,
-        }),
-        live: answer.live,
     }
 }

@@ -21,6 +21,15 @@ pub struct BuiltIn {
     pub scope: Scope,
 }
 
+/// A kind to watch. The version is the one its manifests are written in; `None` lets the member choose.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct WatchedKind {
+    /// API group; empty for the core group.
+    pub group: String,
+    /// Kind.
+    pub kind: String,
+}
+
 trait HasScope {
     const SCOPE: Scope;
 }

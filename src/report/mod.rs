@@ -21,6 +21,7 @@ pub mod pages;
 pub mod placement;
 pub mod pull;
 pub mod rollup;
+pub mod run_state;
 pub mod runs;
 pub mod scheduled;
 pub mod simulation;

@@ -8,7 +8,7 @@ use super::binding::binding_lists;
 use super::converge::{Converged, converged};
 use super::fleet::fleet_warnings;
 use super::placement::{PlacementView, chain, waiting_words, why};
-use super::runs::active_run;
+use super::run_state::active_run;
 use super::table::age;
 use super::work::{Mode, NAMED_OBJECTS_MAX, counted, listing};
 use crate::api::condition::{Condition, ConditionStatus, find_condition};

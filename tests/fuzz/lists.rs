@@ -19,8 +19,9 @@ use gitfleet::deliver::live::LiveObject;
 use gitfleet::deliver::look::Found;
 use gitfleet::deliver::plan::Step;
 use gitfleet::deliver::progress::Attempt;
-use gitfleet::engine::member::{Command, Event, Mind, Task};
-use gitfleet::engine::step::StepResult;
+use gitfleet::engine::core::{MemberCommand, MemberEvent};
+use gitfleet::engine::member::result::StepResult;
+use gitfleet::engine::member::{Mind, Task};
 use gitfleet::model::id::{Digest, ObjectId, ObjectKey, PlacementKey};
 use gitfleet::model::records::{ApplyOutcome, Availability, Inventory, Kept};
 use gitfleet::model::work::{Desired, WorkOrder};
@@ -285,12 +286,12 @@ impl Story {
             abandon: remove && about & 8 == 0,
         });
         self.orders.insert(placement, Arc::clone(&order));
-        self.mind.command(Command::Order { order, reported: None });
+        self.mind.command(MemberCommand::Order { order, reported: None });
     }
 
     fn inventories(&self) -> BTreeMap<PlacementKey, Inventory> {
         match self.mind.announce(None) {
-            Event::Online { inventory, .. } => inventory,
+            MemberEvent::Online { inventory, .. } => inventory,
             event => unreachable!("{event:?}"),
         }
     }

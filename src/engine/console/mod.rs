@@ -14,6 +14,7 @@ use jiff::{SignedDuration, Timestamp};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::clock;
+use super::core::ForgeUpdate;
 use super::follow::Request;
 use super::persist::write_batch;
 use super::plan::Basis;
@@ -22,7 +23,6 @@ use crate::forge::Forge;
 use crate::http::Instruction;
 use crate::model::forge::{ForgeEvent, ForgeUser, Part, Pushed, ThreadNumber};
 use crate::model::id::CommitId;
-use crate::model::records::SourceRecord;
 use crate::report::console::words::Voice;
 use crate::report::mask::MaskKey;
 use crate::store::Store;
@@ -52,7 +52,7 @@ pub use connect::{Error as ConnectError, connect, forge_settings, kind};
 use deliveries::Deliveries;
 use outbox::{Next, Outbox};
 use pulls::Pulls;
-use story::{Stories, Told};
+use story::Stories;
 pub use task::ConsoleTask;
 
 /// The longest the task sleeps where nothing is due.
@@ -97,15 +97,6 @@ pub struct Settings {
     pub fetches: bool,
 }
 
-/// What the core tells.
-#[derive(Clone, Debug)]
-pub enum News {
-    /// How a placement stands.
-    Placement(Box<Told>),
-    /// How the source stands.
-    Source(Box<SourceRecord>),
-}
-
 /// What the console needs of others.
 pub struct Doors {
     /// The forge.
@@ -125,7 +116,7 @@ pub struct Doors {
 }
 
 enum Message {
-    News(News),
+    Update(ForgeUpdate),
     Finish(oneshot::Sender<()>),
 }
 
@@ -277,8 +268,8 @@ impl Console {
         let now = self.now();
         match message {
             Message::Finish(done) => self.finishing = Some(done),
-            Message::News(News::Placement(told)) => self.stories.take(&told, now),
-            Message::News(News::Source(source)) => {
+            Message::Update(ForgeUpdate::Placement(told)) => self.stories.take(&told, now),
+            Message::Update(ForgeUpdate::Source(source)) => {
                 if source.accepted != self.accepted {
                     self.accepted.clone_from(&source.accepted);
                     self.pulls.base_moved(now);

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
+use crate::engine::core::PlacementUpdate;
 use crate::model::forge::ThreadNumber;
 use crate::model::id::{CommitId, Digest, PlacementKey};
 use crate::model::manifest::InputError;
@@ -226,17 +227,6 @@ impl Story {
     }
 }
 
-/// What the core says of a placement.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Told {
-    /// The placement.
-    pub placement: PlacementKey,
-    /// Its ways, newest first; none where nothing of it is left.
-    pub ways: Vec<Progress>,
-    /// The commit that gave it a reason to move, where this life saw it come.
-    pub concerned_by: Option<CommitId>,
-}
-
 /// All stories.
 #[derive(Clone, Debug, Default)]
 pub struct Stories {
@@ -336,7 +326,7 @@ impl Stories {
     }
 
     /// Takes in how a placement stands.
-    pub fn take(&mut self, told: &Told, now: Timestamp) {
+    pub fn take(&mut self, told: &PlacementUpdate, now: Timestamp) {
         let mut current = BTreeSet::new();
         for (position, way) in told.ways.iter().enumerate() {
             // Only where the placement goes now can be another commit's doing.
@@ -370,7 +360,7 @@ impl Stories {
 
     /// Returns the commit a way is told with: the one that took the snapshot, unless that was done and a later commit moved
     /// the placement again without a new snapshot: other clusters, other deletions.
-    fn commit_of(&self, told: &Told, way: &Progress) -> Option<CommitId> {
+    fn commit_of(&self, told: &PlacementUpdate, way: &Progress) -> Option<CommitId> {
         let is_told_of = |commit: &CommitId| self.get(commit).and_then(|story| story.placements.get(&told.placement));
         let moved = told.concerned_by.as_ref().or(self.accepted.as_ref().filter(|_| way.commit.is_none()));
         let is_begun = |story: &&Story| {
@@ -394,7 +384,7 @@ impl Stories {
         }
     }
 
-    fn put(&mut self, commit: &CommitId, told: &Told, way: &Progress, now: Timestamp) {
+    fn put(&mut self, commit: &CommitId, told: &PlacementUpdate, way: &Progress, now: Timestamp) {
         let way = &Progress { commit: Some(commit.clone()), ..way.clone() };
         let known = self.get(commit).and_then(|story| story.placements.get(&told.placement));
         match known {

@@ -8,7 +8,8 @@ use tokio::task::JoinHandle;
 use super::super::clock;
 use super::super::supervise::{Supervisor, Watcher};
 use super::books::Books;
-use super::{Console, Doors, Message, News, Settings};
+use super::{Console, Doors, Message, Settings};
+use crate::engine::core::ForgeUpdate;
 use crate::telemetry::metrics::Part;
 
 /// Pause before records that could not be read are read again.
@@ -43,9 +44,9 @@ impl ConsoleTask {
     }
 
     /// Tells it something.
-    pub fn tell(&self, news: News) {
+    pub fn tell(&self, update: ForgeUpdate) {
         // It ends only with us.
-        drop(self.messages.send(Message::News(news)));
+        drop(self.messages.send(Message::Update(update)));
     }
 
     /// Waits until nothing is left to say, or so long.

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
-use super::super::console::{News, story::Told};
-use super::{Core, Effect, SourceLook};
+use super::{Core, Effect, ForgeUpdate, PlacementUpdate, SourceLook};
 use crate::model::id::{CommitId, PlacementKey};
 use crate::model::progress::Progress;
 use crate::model::records::SourceRecord;
@@ -40,8 +39,8 @@ impl Core {
         } else {
             listener.told.insert(key.clone(), ways.clone());
         }
-        let told = Told { placement: key.clone(), ways, concerned_by };
-        self.effects.push(Effect::Console(News::Placement(Box::new(told))));
+        let told = PlacementUpdate { placement: key.clone(), ways, concerned_by };
+        self.effects.push(Effect::Console(ForgeUpdate::Placement(Box::new(told))));
     }
 
     /// Tells how the source stands, where nobody knows yet.
@@ -49,7 +48,7 @@ impl Core {
         let Some(listener) = &mut self.listener else { return };
         if self.source_look == SourceLook::Seen && listener.source != self.source {
             listener.source = self.source.clone();
-            self.effects.push(Effect::Console(News::Source(Box::new(self.source.clone()))));
+            self.effects.push(Effect::Console(ForgeUpdate::Source(Box::new(self.source.clone()))));
         }
     }
 

@@ -5,9 +5,8 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::super::hub::HubReport;
 use super::super::ocm::Ocm;
-use super::{Batch, Core, write_down};
+use super::{Batch, Core, HubReport, write_down};
 use crate::config::Configuration;
 use crate::model::decisions::{DecisionsKey, DecisionsRecord, HubRecord};
 use crate::model::id::ClusterName;

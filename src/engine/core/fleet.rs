@@ -5,10 +5,9 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::super::member::{Command, Event};
 use super::super::ocm::dated_taints;
 use super::super::world::{PlacementState, cluster, clusters, mark_leavers, members, ocm_facts, silence_ends};
-use super::{Batch, Core, Effect, Sent, SourceLook, write_down};
+use super::{Batch, Core, Effect, MemberCommand, MemberEvent, Sent, SourceLook, write_down};
 use crate::api::annotations::SUSPENDED;
 use crate::api::cluster::MemberCluster;
 use crate::config::MemberAccess;
@@ -116,9 +115,9 @@ impl Core {
     }
 
     /// Takes in what a member says.
-    pub(super) fn hear_member(&mut self, event: Event, now: Timestamp) {
+    pub(super) fn hear_member(&mut self, event: MemberEvent, now: Timestamp) {
         match event {
-            Event::Online { cluster, version, holds, kept, inventory } => {
+            MemberEvent::Online { cluster, version, holds, kept, inventory } => {
                 if !self.members.contains_key(&cluster) {
                     return;
                 }
@@ -138,7 +137,7 @@ impl Core {
                 self.note_inventory(&cluster, inventory);
                 self.stand(&cluster, true, None, version, now);
             }
-            Event::Offline { cluster, reason } => {
+            MemberEvent::Offline { cluster, reason } => {
                 if !self.members.contains_key(&cluster) {
                     return;
                 }
@@ -147,7 +146,7 @@ impl Core {
                 self.stand(&cluster, false, Some(reason), None, now);
             }
             // A member that was stopped, or has nothing to do with the placement any more, may still have had its say.
-            Event::Work { cluster, placement, status } => {
+            MemberEvent::Work { cluster, placement, status } => {
                 let sent = self.sent.get_mut(&placement).and_then(|sent| sent.get_mut(&cluster));
                 let Some(sent) = sent else { return };
                 let is_end = status.complete || status.failure.is_some();
@@ -159,12 +158,12 @@ impl Core {
                 self.reports.entry(placement.clone()).or_default().insert(cluster, status);
                 self.agenda.placements.insert(placement);
             }
-            Event::Restarted { cluster } => {
+            MemberEvent::Restarted { cluster } => {
                 self.await_reports(&cluster);
                 self.sent.values_mut().for_each(|sent| drop(sent.remove(&cluster)));
                 self.agenda.concerns_holders(&cluster);
             }
-            Event::Facts { cluster, facts } => self.note_facts(&cluster, &facts),
+            MemberEvent::Facts { cluster, facts } => self.note_facts(&cluster, &facts),
         }
     }
 
@@ -305,7 +304,7 @@ impl Core {
                 continue;
             }
             let reported = if known.is_some() { None } else { self.reported(order, works) };
-            let command = Command::Order { order: Arc::clone(order), reported };
+            let command = MemberCommand::Order { order: Arc::clone(order), reported };
             self.effects.push(Effect::Tell(order.cluster.clone(), command));
             // Of the same generation nothing new need be said.
             let is_tried = known.is_some_and(|known| known.is_tried && known.order.generation == order.generation);

@@ -3,31 +3,15 @@
 use jiff::Timestamp;
 use serde_json::json;
 
-use super::super::explain::explain;
 use super::super::obey::{let_in, obey, preview, resolve};
 use super::super::persist::{self, SOURCE_NAME};
-use super::super::plan::Basis;
 use super::{Batch, Core, write_down};
 use crate::model::commands::{Command, Done, Person, Refusal, RefusalReason, Verb, WaitingGate};
-use crate::model::explanation::{Explanation, Query};
 use crate::model::records::JournalEntry;
 use crate::rollout::rights::{Policy, may};
 use crate::store::{Op, records};
 
 impl Core {
-    /// Returns what the plan of a pull request starts from.
-    pub fn basis(&self) -> Basis {
-        Basis::of(&self.world, &self.placements)
-    }
-
-    /// Explains a placement.
-    ///
-    /// # Errors
-    /// Why it cannot be explained, for people.
-    pub fn answer(&self, query: &Query, now: Timestamp) -> Result<Explanation, String> {
-        explain(&self.world, &self.placements, query, now).map_err(|error| error.to_string())
-    }
-
     /// Says what an approval would open, and changes nothing.
     ///
     /// # Errors

@@ -6,9 +6,8 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::super::decide::Decision;
-use super::super::member::Command;
 use super::super::world::PlacementState;
-use super::{Batch, Core, Effect, Reports, STORE_RETRY, tell};
+use super::{Batch, Core, Effect, MemberCommand, Reports, STORE_RETRY, tell};
 use crate::model::id::PlacementKey;
 use crate::model::warning::WarningKind;
 use crate::store::Op;
@@ -107,7 +106,7 @@ impl Core {
         for cluster in decision.forget {
             let told = self.sent.get_mut(key).and_then(|sent| sent.remove(&cluster));
             if told.is_some() && self.members.contains_key(&cluster) {
-                self.effects.push(Effect::Tell(cluster, Command::Forget(key.clone())));
+                self.effects.push(Effect::Tell(cluster, MemberCommand::Forget(key.clone())));
             }
         }
         self.send(key, &decision.orders, &decision.state.works);

@@ -5,12 +5,11 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::super::disruptions::Disruptions;
-use super::super::follow::News;
 use super::super::overrides;
 use super::super::persist::{self, SOURCE_NAME};
 use super::super::staged::Staged;
 use super::super::world::{Payload, PlacementState};
-use super::{Batch, Core, Effect, FIRST_LOOK_MAX, PAYLOAD_RETRY, SourceLook, write_down};
+use super::{Batch, Core, Effect, FIRST_LOOK_MAX, PAYLOAD_RETRY, SourceEvent, SourceLook, write_down};
 use crate::config::Configuration;
 use crate::model::id::PlacementKey;
 use crate::model::records::{ResourceSnapshot, SourceRecord};
@@ -26,29 +25,32 @@ const SKIPPED_NAMED_MAX: usize = 20;
 
 impl Core {
     /// Takes in what the source says.
-    pub(super) fn hear(&mut self, news: News, now: Timestamp) {
+    pub(super) fn hear(&mut self, news: SourceEvent, now: Timestamp) {
         let Some(news) = self.hear_aside(news, now) else { return };
         // What a person let in is for the tip that was held then: whatever is said of a tip ends it.
-        if !matches!(news, News::Readable | News::Failed(_)) {
+        if !matches!(news, SourceEvent::Readable | SourceEvent::Failed(_)) {
             self.source.let_in = None;
         }
         self.source.failure = None;
-        if matches!(news, News::Failed(_)) {
+        if matches!(news, SourceEvent::Failed(_)) {
             self.go_on_without_source();
         } else if std::mem::take(&mut self.world.source_unread) {
             self.agenda.placements.extend(self.placements.keys().cloned());
         }
         self.source_look = SourceLook::Seen;
         match news {
-            News::Restored(_) | News::Payload(..) | News::Unwatched(_) | News::Follows(_) => {}
-            News::Accepted(tree) => self.accept(&tree, now),
-            News::Unchanged => {
+            SourceEvent::Restored(_)
+            | SourceEvent::Payload(..)
+            | SourceEvent::Unwatched(_)
+            | SourceEvent::Follows(_) => {}
+            SourceEvent::Accepted(tree) => self.accept(&tree, now),
+            SourceEvent::Unchanged => {
                 self.source.seen.clone_from(&self.source.accepted);
                 self.source.refused.clear();
                 (self.source.held_rewrite, self.source.held_why) = (None, None);
             }
-            News::Readable => tracing::info!("the source can be read again"),
-            News::Refused(commit, errors) => {
+            SourceEvent::Readable => tracing::info!("the source can be read again"),
+            SourceEvent::Refused(commit, errors) => {
                 tracing::error!(
                     commit = commit.short(),
                     errors = errors.len(),
@@ -60,7 +62,7 @@ impl Core {
                 self.source.seen = Some(commit);
                 self.source.refused = errors;
             }
-            News::Rewritten(commit) => {
+            SourceEvent::Rewritten(commit) => {
                 tracing::warn!(
                     commit = commit.short(),
                     "history was rewritten; the last good commit stays in force until a person lets the new one in"
@@ -68,7 +70,7 @@ impl Core {
                 self.source.seen = Some(commit.clone());
                 (self.source.held_rewrite, self.source.held_why) = (Some(commit), None);
             }
-            News::Switched(commit, words) => {
+            SourceEvent::Switched(commit, words) => {
                 tracing::warn!(
                     commit = commit.short(),
                     "{words}; nothing of it begins until a person lets it in: gitfleet resume"
@@ -76,7 +78,7 @@ impl Core {
                 self.source.seen = Some(commit.clone());
                 (self.source.held_rewrite, self.source.held_why) = (Some(commit), Some(words));
             }
-            News::Failed(reason) => {
+            SourceEvent::Failed(reason) => {
                 tracing::error!(reason, "the source cannot be read; nothing changes");
                 let nothing_new = if self.world.source_unread { NOTHING_NEW } else { "" };
                 self.source.failure = Some(format!("{reason}{nothing_new}"));
@@ -85,10 +87,10 @@ impl Core {
     }
 
     /// Takes in what is said of no tip; gives everything else back.
-    fn hear_aside(&mut self, news: News, now: Timestamp) -> Option<News> {
+    fn hear_aside(&mut self, news: SourceEvent, now: Timestamp) -> Option<SourceEvent> {
         match news {
-            News::Restored(Ok(tree)) => self.accept(&tree, now),
-            News::Restored(Err(reason)) => {
+            SourceEvent::Restored(Ok(tree)) => self.accept(&tree, now),
+            SourceEvent::Restored(Err(reason)) => {
                 tracing::error!(
                     reason,
                     "the commit in force cannot be read; nothing is decided and clusters keep what they have until it can, or \
@@ -96,13 +98,13 @@ impl Core {
                 );
                 self.source.unrestored = Some(reason);
             }
-            News::Payload(snapshot, payload) => self.load_payload(&snapshot, payload, now),
-            News::Unwatched(reason) => {
+            SourceEvent::Payload(snapshot, payload) => self.load_payload(&snapshot, payload, now),
+            SourceEvent::Unwatched(reason) => {
                 let words = "changes of the source cannot be watched; it is looked at every second";
                 tracing::warn!(reason, "{words}");
                 self.source.unwatched = Some(reason);
             }
-            News::Follows(branch) => {
+            SourceEvent::Follows(branch) => {
                 let repository = &self.source.url;
                 tracing::info!(
                     repository,

@@ -5,6 +5,7 @@ use super::super::simulation::payload_of;
 use super::*;
 use crate::model::commands::{Command, Person, Verb};
 use crate::model::id::ObjectKey;
+use crate::model::records::ResourceSnapshot;
 use crate::model::runs::Surface;
 use crate::model::tree::Tree;
 use crate::report::converge::Converged;
@@ -59,7 +60,7 @@ impl Life {
     /// Begins with a commit in force and a cluster that answers.
     fn with(files: &[(&str, &str)]) -> Self {
         let mut life = Self::begin(MemoryStore::new(), Timestamp::UNIX_EPOCH);
-        life.hear(News::Accepted(tree(files)));
+        life.hear(SourceEvent::Accepted(tree(files)));
         life.online(BTreeSet::new());
         life.settle();
         life
@@ -69,7 +70,7 @@ impl Life {
         self.effects.extend(self.core.take_in(event, self.now));
     }
 
-    fn hear(&mut self, news: News) {
+    fn hear(&mut self, news: SourceEvent) {
         self.take_in(Event::Source(news));
     }
 
@@ -82,7 +83,7 @@ impl Life {
         let kept = BTreeMap::new();
         let (inventory, holds) =
             (BTreeMap::from([(p(), crate::model::records::Inventory::Known(inventory))]), BTreeMap::new());
-        self.take_in(Event::Member(member::Event::Online {
+        self.take_in(Event::Member(MemberEvent::Online {
             cluster: cluster.into(),
             version: None,
             holds,
@@ -92,7 +93,7 @@ impl Life {
     }
 
     fn offline(&mut self) {
-        self.take_in(Event::Member(member::Event::Offline { cluster: "a".into(), reason: "gone".into() }));
+        self.take_in(Event::Member(MemberEvent::Offline { cluster: "a".into(), reason: "gone".into() }));
     }
 
     /// Cluster `a` has carried out an order.
@@ -100,7 +101,7 @@ impl Life {
         let inventory = order.manifests.iter().map(|desired| ObjectKey::clone(&desired.key)).collect();
         let status = WorkStatus { generation: order.generation, complete: true, inventory, ..WorkStatus::default() };
         let placement = order.placement.clone();
-        self.take_in(Event::Member(member::Event::Work { cluster: "a".into(), placement, status: Arc::new(status) }));
+        self.take_in(Event::Member(MemberEvent::Work { cluster: "a".into(), placement, status: Arc::new(status) }));
     }
 
     fn keep(&mut self, mut batch: Batch) {
@@ -122,7 +123,7 @@ impl Life {
     /// Returns the newest order of a placement since it was last asked for.
     fn order(&mut self, of: &PlacementKey) -> Option<Arc<WorkOrder>> {
         let orders = self.effects.iter().rev().filter_map(|effect| match effect {
-            Effect::Tell(_, member::Command::Order { order, .. }) if order.placement == *of => Some(Arc::clone(order)),
+            Effect::Tell(_, MemberCommand::Order { order, .. }) if order.placement == *of => Some(Arc::clone(order)),
             _ => None,
         });
         let order = orders.into_iter().next();
@@ -173,7 +174,7 @@ fn commit(value: &str, annotations: &str) -> Arc<Tree> {
 fn a_report_that_is_not_decided_yet_survives_a_new_connection() {
     for is_outstanding in [false, true] {
         let mut life = Life::with(&[]);
-        life.hear(News::Accepted(commit("1", "")));
+        life.hear(SourceEvent::Accepted(commit("1", "")));
         life.online(BTreeSet::new());
         life.settle();
         let order = life.order(&p()).expect("it is told what to hold");
@@ -203,7 +204,7 @@ fn what_the_store_has_or_may_have_in_force_is_kept_until_it_has_another() {
         life.effects.clear();
         let mut next = Tree::clone(&commit(name, ""));
         next.commit = Some(name.into());
-        life.hear(News::Accepted(Arc::new(next)));
+        life.hear(SourceEvent::Accepted(Arc::new(next)));
     };
     let before = life.core.accepted().cloned().expect("a commit is in force");
     accept(&mut life, "next");
@@ -226,7 +227,7 @@ fn assert_kept(life: &Life, commit: &CommitId) {
 #[test]
 fn what_a_person_lets_in_and_the_store_refuses_is_not_let_in() {
     let mut life = Life::with(&[]);
-    life.hear(News::Rewritten(CommitId::new("b")));
+    life.hear(SourceEvent::Rewritten(CommitId::new("b")));
     life.settle();
     let (batch, _) = life.core.obey(&command(Verb::Resume, ""), &somebody(), life.now).expect("it may");
     assert!(!batch.ops.is_empty());
@@ -238,22 +239,22 @@ fn what_a_person_lets_in_and_the_store_refuses_is_not_let_in() {
 }
 
 /// Makes what the source says.
-type Said = fn() -> News;
+type Said = fn() -> SourceEvent;
 
 #[test]
 fn what_a_person_let_in_ends_with_the_next_word_of_the_source() {
     let b = CommitId::new("b");
     let rows: [(&str, Said, bool); 6] = [
-        ("it is in force", || News::Accepted(commit("1", "")), false),
-        ("the branch went back", || News::Unchanged, false),
-        ("it has errors", || News::Refused(CommitId::new("b"), Vec::new()), false),
-        ("another rewrite", || News::Rewritten(CommitId::new("c")), false),
-        ("nobody looked", || News::Failed("no route".to_owned()), true),
-        ("nothing moved", || News::Readable, true),
+        ("it is in force", || SourceEvent::Accepted(commit("1", "")), false),
+        ("the branch went back", || SourceEvent::Unchanged, false),
+        ("it has errors", || SourceEvent::Refused(CommitId::new("b"), Vec::new()), false),
+        ("another rewrite", || SourceEvent::Rewritten(CommitId::new("c")), false),
+        ("nobody looked", || SourceEvent::Failed("no route".to_owned()), true),
+        ("nothing moved", || SourceEvent::Readable, true),
     ];
     for (name, news, stays) in rows {
         let mut life = Life::with(&[]);
-        life.hear(News::Rewritten(b.clone()));
+        life.hear(SourceEvent::Rewritten(b.clone()));
         life.settle();
         let (batch, _) = life.core.obey(&command(Verb::Resume, ""), &somebody(), life.now).expect("it may");
         life.keep(batch);
@@ -269,16 +270,16 @@ fn what_a_person_let_in_ends_with_the_next_word_of_the_source() {
 #[test]
 fn a_commit_that_cannot_be_restored_is_said_until_one_is_in_force() {
     let mut life = Life::with(&[]);
-    life.hear(News::Accepted(commit("1", "")));
+    life.hear(SourceEvent::Accepted(commit("1", "")));
     life.settle();
     let mut life = Life::begin(life.store, life.now);
-    life.hear(News::Restored(Err("it has errors".to_owned())));
-    life.hear(News::Refused(CommitId::new("other"), Vec::new()));
+    life.hear(SourceEvent::Restored(Err("it has errors".to_owned())));
+    life.hear(SourceEvent::Refused(CommitId::new("other"), Vec::new()));
     life.online(BTreeSet::new());
     life.settle();
     let failed = Converged::Failed("the commit in force cannot be read: it has errors".to_owned());
     assert_eq!(life.core.standing(life.now), failed);
-    life.hear(News::Accepted(commit("1", "")));
+    life.hear(SourceEvent::Accepted(commit("1", "")));
     life.settle();
     assert_ne!(life.core.standing(life.now), failed);
 }
@@ -287,7 +288,7 @@ fn a_commit_that_cannot_be_restored_is_said_until_one_is_in_force() {
 fn rolled_back() -> (Life, Arc<ResourceSnapshot>) {
     let mut life = Life::with(&[]);
     for value in ["1", "2"] {
-        life.hear(News::Accepted(commit(value, "")));
+        life.hear(SourceEvent::Accepted(commit(value, "")));
         life.online(BTreeSet::new());
         life.settle();
         let order = life.order(&p()).expect("it is told what to hold");
@@ -304,7 +305,7 @@ fn rolled_back() -> (Life, Arc<ResourceSnapshot>) {
 #[test]
 fn a_payload_that_could_not_be_read_is_read_again() {
     let (mut life, snapshot) = rolled_back();
-    life.hear(News::Payload(Arc::clone(&snapshot), Err("the disk is away".to_owned())));
+    life.hear(SourceEvent::Payload(Arc::clone(&snapshot), Err("the disk is away".to_owned())));
     life.settle();
     assert!(life.reads().is_empty(), "not at once");
     let stored = &Books::read(&life.store).expect("it can be read").placements[&p()];
@@ -315,7 +316,7 @@ fn a_payload_that_could_not_be_read_is_read_again() {
     assert_eq!(life.reads().len(), 1);
     let commit = commit("1", "");
     let payload = payload_of(&commit, &snapshot).expect("it is there");
-    life.hear(News::Payload(snapshot, Ok(payload)));
+    life.hear(SourceEvent::Payload(snapshot, Ok(payload)));
     life.settle();
     assert_eq!(life.order(&p()).expect("it goes back").snapshot, 0);
     let stored = &Books::read(&life.store).expect("it can be read").placements[&p()];
@@ -326,13 +327,13 @@ fn a_payload_that_could_not_be_read_is_read_again() {
 fn a_payload_that_is_being_read_holds_up_its_own_placement_alone() {
     let (mut life, _) = rolled_back();
     life.wait(SECOND);
-    life.hear(News::Accepted(commit("2", "a: b")));
+    life.hear(SourceEvent::Accepted(commit("2", "a: b")));
     life.settle();
     let annotations = |name: &str| life.core.placements()[&PlacementKey::cluster_scoped(name)].record.annotations.len();
     assert_eq!(annotations("q"), 1, "the other is decided");
     assert!(life.core.next_wake().is_none_or(|at| at > life.now), "it is not waited for without a pause");
     let files = [("c.yaml", cluster("a", "")), ("d.yaml", payload("2")), ("p.yaml", placement("p", "a: b", ""))];
-    life.hear(News::Accepted(tree(&files.each_ref().map(|(path, text)| (*path, text.as_str())))));
+    life.hear(SourceEvent::Accepted(tree(&files.each_ref().map(|(path, text)| (*path, text.as_str())))));
     life.settle();
     let annotations = life.core.placements()[&p()].record.annotations.len();
     assert_eq!(annotations, 0, "what it is to hold is not known yet");
@@ -358,16 +359,20 @@ fn a_member_whose_entry_vanished_has_left() {
     for (name, members, bound, left) in lives {
         let mut life = Life::reaching(members, store, now);
         let is_first = life.core.accepted().is_none();
-        life.hear(if is_first { News::Accepted(Arc::clone(&commit)) } else { News::Restored(Ok(Arc::clone(&commit))) });
+        life.hear(if is_first {
+            SourceEvent::Accepted(Arc::clone(&commit))
+        } else {
+            SourceEvent::Restored(Ok(Arc::clone(&commit)))
+        });
         if !is_first {
-            life.hear(News::Unchanged);
+            life.hear(SourceEvent::Unchanged);
         }
         for cluster in ["a", "b"] {
             life.answers(cluster, BTreeSet::new());
         }
         for snapshot in life.reads() {
             let payload = payload_of(&commit, &snapshot).expect("it is there");
-            life.hear(News::Payload(snapshot, Ok(payload)));
+            life.hear(SourceEvent::Payload(snapshot, Ok(payload)));
         }
         life.settle();
         let state = &life.core.placements()[&p()];
@@ -383,17 +388,17 @@ fn a_member_whose_entry_vanished_has_left() {
 #[test]
 fn a_members_task_that_was_begun_anew_is_told_its_orders_again() {
     let mut life = Life::with(&[]);
-    life.hear(News::Accepted(commit("1", "")));
+    life.hear(SourceEvent::Accepted(commit("1", "")));
     life.online(BTreeSet::new());
     life.settle();
     let order = life.order(&p()).expect("it is told what to hold");
     life.done(&order);
     life.settle();
     assert!(life.order(&p()).is_none(), "it knows its order");
-    life.take_in(Event::Member(member::Event::Restarted { cluster: "a".into() }));
+    life.take_in(Event::Member(MemberEvent::Restarted { cluster: "a".into() }));
     life.settle();
     let told = life.effects.iter().find_map(|effect| match effect {
-        Effect::Tell(_, member::Command::Order { order, reported, .. }) if order.placement == p() => {
+        Effect::Tell(_, MemberCommand::Order { order, reported, .. }) if order.placement == p() => {
             Some(reported.clone())
         }
         _ => None,
@@ -405,7 +410,7 @@ fn a_members_task_that_was_begun_anew_is_told_its_orders_again() {
 #[test]
 fn d11_what_members_of_a_newer_commit_keep_is_taken_over_when_it_can_be_read() {
     let mut life = Life::with(&[]);
-    life.hear(News::Accepted(commit("1", "")));
+    life.hear(SourceEvent::Accepted(commit("1", "")));
     life.online(BTreeSet::new());
     life.settle();
     let backup = crate::store::backup::write(&life.store).expect("it can be read");
@@ -414,21 +419,21 @@ fn d11_what_members_of_a_newer_commit_keep_is_taken_over_when_it_can_be_read() {
         .batch(crate::store::backup::restore(&backup, "ann", life.now).expect("it is whole"))
         .expect("it takes everything");
     let mut life = Life::begin(store, life.now);
-    life.hear(News::Restored(Ok(commit("1", ""))));
+    life.hear(SourceEvent::Restored(Ok(commit("1", ""))));
     life.online(BTreeSet::new());
     for snapshot in life.reads() {
         let payload = payload_of(&commit("1", ""), &snapshot).expect("it is there");
-        life.hear(News::Payload(snapshot, Ok(payload)));
+        life.hear(SourceEvent::Payload(snapshot, Ok(payload)));
     }
-    life.hear(News::Failed("no route".to_owned()));
+    life.hear(SourceEvent::Failed("no route".to_owned()));
     life.settle();
     // A commit after the backup brought a cluster, and `p` was paused then.
     let joined = cluster("b", "");
     let files = [("b.yaml", joined.as_str()), ("d.yaml", &payload("1")), ("p.yaml", &placement("p", "", ""))];
-    life.hear(News::Accepted(tree(&files)));
+    life.hear(SourceEvent::Accepted(tree(&files)));
     let paused = Some(crate::model::records::Pause { by: "ann".to_owned(), at: life.now, reason: None });
     let kept = BTreeMap::from([(p(), crate::model::records::Kept { paused: paused.clone(), held: None })]);
-    life.take_in(Event::Member(member::Event::Online {
+    life.take_in(Event::Member(MemberEvent::Online {
         cluster: "b".into(),
         version: None,
         holds: BTreeMap::from([(p(), None)]),

@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 use super::super::commit::read_payload;
 use super::super::supervise::Supervisor;
 use super::super::world::Payload;
-use super::News;
+use crate::engine::core::SourceEvent;
 use crate::git::Reader;
 use crate::model::records::ResourceSnapshot;
 use crate::telemetry::metrics::Part;
@@ -16,7 +16,7 @@ use crate::telemetry::metrics::Part;
 /// Reads payloads in a thread of its own: a fetch may take minutes, and a rollback does not wait for it.
 pub(super) fn answer_payloads(
     reader: Arc<Mutex<Reader>>,
-    news: mpsc::UnboundedSender<News>,
+    news: mpsc::UnboundedSender<SourceEvent>,
     supervisor: &Supervisor,
 ) -> Sender<Arc<ResourceSnapshot>> {
     let (payloads, inbox) = channel::<Arc<ResourceSnapshot>>();
@@ -33,20 +33,20 @@ pub(super) fn answer_payloads(
 /// cannot be read: whoever asked waits for an answer.
 pub(super) fn payload_answers(
     inbox: Receiver<Arc<ResourceSnapshot>>,
-    news: mpsc::UnboundedSender<News>,
+    news: mpsc::UnboundedSender<SourceEvent>,
     read: impl Fn(&ResourceSnapshot) -> Result<Payload, String>,
 ) -> impl FnMut() {
     let mut unanswered: Option<Arc<ResourceSnapshot>> = None;
     move || {
         if let Some(snapshot) = unanswered.take() {
             let why = "reading it ended by an error of gitfleet's own; please report it".to_owned();
-            drop(news.send(News::Payload(snapshot, Err(why))));
+            drop(news.send(SourceEvent::Payload(snapshot, Err(why))));
         }
         for snapshot in &inbox {
             unanswered = Some(Arc::clone(&snapshot));
             let payload = read(&snapshot);
             unanswered = None;
-            if news.send(News::Payload(snapshot, payload)).is_err() {
+            if news.send(SourceEvent::Payload(snapshot, payload)).is_err() {
                 return;
             }
         }

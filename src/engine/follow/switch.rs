@@ -1,6 +1,7 @@
 //! A switch of the branch that is checked out in a local repository.
 
-use super::{Follower, News};
+use super::Follower;
+use crate::engine::core::SourceEvent;
 use crate::model::id::CommitId;
 
 impl Follower {
@@ -21,7 +22,7 @@ impl Follower {
         if !std::mem::replace(&mut self.branch_told, true)
             && let Some(branch) = self.branch.clone()
         {
-            self.tell(News::Follows(branch));
+            self.tell(SourceEvent::Follows(branch));
         }
         None
     }

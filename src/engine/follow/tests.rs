@@ -7,6 +7,8 @@ use std::process::Command;
 use tempfile::TempDir;
 
 use super::*;
+use crate::engine::world::Payload;
+use crate::model::tree::Tree;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 const CLUSTER: &str =
@@ -14,7 +16,7 @@ const CLUSTER: &str =
 
 struct Place {
     dir: TempDir,
-    news: mpsc::UnboundedReceiver<News>,
+    news: mpsc::UnboundedReceiver<SourceEvent>,
     followed: Followed,
     accepted: Arc<Tree>,
 }
@@ -66,7 +68,7 @@ fn spec(dir: &TempDir) -> SourceSpec {
 }
 
 /// Begins to follow it, as a remote, with what an earlier life accepted.
-fn begin(dir: &TempDir, accepted: Option<CommitId>) -> (Followed, mpsc::UnboundedReceiver<News>) {
+fn begin(dir: &TempDir, accepted: Option<CommitId>) -> (Followed, mpsc::UnboundedReceiver<SourceEvent>) {
     let poll_interval = Duration::from_hours(1);
     let spec = spec(dir);
     let settings =
@@ -77,7 +79,7 @@ fn begin(dir: &TempDir, accepted: Option<CommitId>) -> (Followed, mpsc::Unbounde
 }
 
 /// Says what news there is, with commits by the names they have here.
-fn told(news: Option<News>, names: &[(&CommitId, &str)]) -> String {
+fn told(news: Option<SourceEvent>, names: &[(&CommitId, &str)]) -> String {
     let called = |commit: &CommitId| {
         names
             .iter()
@@ -86,18 +88,18 @@ fn told(news: Option<News>, names: &[(&CommitId, &str)]) -> String {
     };
     let of = |tree: &Tree| tree.commit.as_ref().map(called).unwrap_or_default();
     match news.expect("the source is followed") {
-        News::Restored(Ok(tree)) => format!("restored {}", of(&tree)),
-        News::Restored(Err(_)) => "not restored".to_owned(),
-        News::Accepted(tree) => format!("accepted {}", of(&tree)),
-        News::Refused(commit, _) => format!("refused {}", called(&commit)),
-        News::Rewritten(commit) => format!("held {}", called(&commit)),
-        News::Failed(why) => format!("failed: {why}"),
-        News::Unchanged => "unchanged".to_owned(),
-        News::Readable => "readable".to_owned(),
-        News::Follows(branch) => format!("follows {branch}"),
-        News::Switched(commit, _) => format!("switched to {}", called(&commit)),
-        News::Unwatched(_) => "unwatched".to_owned(),
-        News::Payload(..) => "payload".to_owned(),
+        SourceEvent::Restored(Ok(tree)) => format!("restored {}", of(&tree)),
+        SourceEvent::Restored(Err(_)) => "not restored".to_owned(),
+        SourceEvent::Accepted(tree) => format!("accepted {}", of(&tree)),
+        SourceEvent::Refused(commit, _) => format!("refused {}", called(&commit)),
+        SourceEvent::Rewritten(commit) => format!("held {}", called(&commit)),
+        SourceEvent::Failed(why) => format!("failed: {why}"),
+        SourceEvent::Unchanged => "unchanged".to_owned(),
+        SourceEvent::Readable => "readable".to_owned(),
+        SourceEvent::Follows(branch) => format!("follows {branch}"),
+        SourceEvent::Switched(commit, _) => format!("switched to {}", called(&commit)),
+        SourceEvent::Unwatched(_) => "unwatched".to_owned(),
+        SourceEvent::Payload(..) => "payload".to_owned(),
     }
 }
 
@@ -107,7 +109,9 @@ impl Place {
         let dir = tempfile::tempdir().unwrap();
         repository(&dir, files);
         let (followed, mut news) = begin(&dir, None);
-        let Some(News::Accepted(accepted)) = news.blocking_recv() else { unreachable!("the first commit is good") };
+        let Some(SourceEvent::Accepted(accepted)) = news.blocking_recv() else {
+            unreachable!("the first commit is good")
+        };
         Self { dir, news, followed, accepted }
     }
 
@@ -136,7 +140,7 @@ impl Place {
         self.followed.requests.send(Request::Poll).unwrap();
         let deadline = std::time::Instant::now() + PATIENCE;
         while std::time::Instant::now() < deadline {
-            if let Some(News::Accepted(tree)) = self.news.blocking_recv()
+            if let Some(SourceEvent::Accepted(tree)) = self.news.blocking_recv()
                 && tree.commit.as_ref() == Some(&tip)
             {
                 return tip;
@@ -247,7 +251,7 @@ fn what_is_in_force_stays_parsed() {
     place.candidate(1, &head, true).unwrap();
     commit(&place.repo(), &[("y.yaml", &map("yy", "1"))]);
     place.followed.requests.send(Request::Poll).unwrap();
-    let Some(News::Accepted(tree)) = place.news.blocking_recv() else { unreachable!("the commit is good") };
+    let Some(SourceEvent::Accepted(tree)) = place.news.blocking_recv() else { unreachable!("the commit is good") };
     assert!(Arc::ptr_eq(&before, &object(&tree)), "it was not parsed again");
 }
 
@@ -363,7 +367,7 @@ fn d17_a_payload_whose_reading_panics_is_answered_and_the_next_is_read() {
     drop(sender);
     thread.join().unwrap();
     let mut answers = Vec::new();
-    while let Some(News::Payload(snapshot, payload)) = told.blocking_recv() {
+    while let Some(SourceEvent::Payload(snapshot, payload)) = told.blocking_recv() {
         answers.push((snapshot.index, payload.is_ok()));
     }
     assert_eq!(answers, [(0, false), (1, true)]);

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use super::super::member::{Command, Event, Member};
+use super::super::core::{MemberCommand, MemberEvent};
+use super::super::member::Member;
 use super::super::supervise::{Supervisor, Watcher};
 use crate::cluster::Target;
 use crate::cluster::directory::Directory;
@@ -28,7 +29,7 @@ const INVENTORY: Inventory = Inventory {
 };
 /// The running task of one member; ends when dropped.
 pub(super) struct MemberTask {
-    commands: mpsc::UnboundedSender<Command>,
+    commands: mpsc::UnboundedSender<MemberCommand>,
     task: JoinHandle<()>,
 }
 
@@ -44,7 +45,7 @@ impl MemberTask {
         name: &ClusterName,
         access: &MemberAccess,
         source: SourceName,
-        events: mpsc::UnboundedSender<Event>,
+        events: mpsc::UnboundedSender<MemberEvent>,
         supervisor: &Supervisor,
     ) -> Self {
         let (commands, inbox) = mpsc::unbounded_channel();
@@ -63,7 +64,7 @@ impl MemberTask {
     }
 
     /// Tells the member.
-    pub(super) fn tell(&self, command: Command) {
+    pub(super) fn tell(&self, command: MemberCommand) {
         // A task ends only when the daemon does.
         drop(self.commands.send(command));
     }
@@ -76,8 +77,8 @@ async fn supervise(
     name: ClusterName,
     source: SourceName,
     target: impl Fn() -> Arc<dyn Target>,
-    mut inbox: mpsc::UnboundedReceiver<Command>,
-    events: mpsc::UnboundedSender<Event>,
+    mut inbox: mpsc::UnboundedReceiver<MemberCommand>,
+    events: mpsc::UnboundedSender<MemberEvent>,
     mut watcher: Watcher,
 ) {
     loop {
@@ -100,11 +101,11 @@ async fn supervise(
         };
         drop(life);
         // The hall is gone only when everything ends.
-        drop(events.send(Event::Offline { cluster: name.clone(), reason: end.reason }));
+        drop(events.send(MemberEvent::Offline { cluster: name.clone(), reason: end.reason }));
         tokio::time::sleep(end.pause).await;
         watcher.begin_again();
         // Everything is ordered anew, and then with what the fields were before.
         while inbox.try_recv().is_ok() {}
-        drop(events.send(Event::Restarted { cluster: name.clone() }));
+        drop(events.send(MemberEvent::Restarted { cluster: name.clone() }));
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::super::step::StepResult;
+use super::result::StepResult;
 use crate::deliver::look::Look;
 use crate::deliver::plan::{Plan, RETRY_MAX, Step};
 use crate::deliver::progress::{Attempt, Baseline, Progress};

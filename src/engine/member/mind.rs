@@ -7,15 +7,15 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::super::step::StepResult;
 use super::delivery::{Delivery, Doing, go_on};
-use super::{Command, Event};
+use super::result::StepResult;
 use crate::deliver::holdings::{Holdings, Wanted};
 use crate::deliver::inventory::{Parent, applyset_id};
 use crate::deliver::lists::{Lists, Unlisted, kind_of};
 use crate::deliver::live::LiveObject;
 use crate::deliver::plan::{MemberView, Plan, Step, plan};
 use crate::deliver::progress::Attempt;
+use crate::engine::core::{MemberCommand, MemberEvent};
 use crate::model::id::{ClusterName, ObjectKey, PlacementKey};
 use crate::model::records::{Availability, Glimpse, Inventory, WorkStatus};
 use crate::model::work::{SourceName, WorkOrder};
@@ -102,12 +102,12 @@ impl Mind {
     }
 
     /// Says what the member holds.
-    pub fn announce(&self, version: Option<String>) -> Event {
+    pub fn announce(&self, version: Option<String>) -> MemberEvent {
         let ours = || self.parents.iter().filter(|(_, parent)| self.source.is(&parent.source));
         let holds = ours().map(|(key, parent)| (key.clone(), parent.holds.clone())).collect();
         let inventory = ours().map(|(key, _)| (key.clone(), self.inventory(key))).collect();
         let kept = ours().map(|(key, parent)| (key.clone(), parent.kept.clone())).collect();
-        Event::Online { cluster: self.cluster.clone(), version, holds, kept, inventory }
+        MemberEvent::Online { cluster: self.cluster.clone(), version, holds, kept, inventory }
     }
 
     /// Returns the objects that carry a placement's label.
@@ -141,14 +141,14 @@ impl Mind {
     }
 
     /// Takes a command of the hall.
-    pub fn command(&mut self, command: Command) {
+    pub fn command(&mut self, command: MemberCommand) {
         match command {
-            Command::Forget(placement) => {
+            MemberCommand::Forget(placement) => {
                 if let Some(delivery) = self.deliveries.remove(&placement) {
                     self.want(&delivery.order, false);
                 }
             }
-            Command::Order { order, reported } => self.take_order(order, reported),
+            MemberCommand::Order { order, reported } => self.take_order(order, reported),
         }
     }
 
@@ -271,7 +271,7 @@ impl Mind {
     }
 
     /// Returns the report about a placement; `None` where it is the one before.
-    pub fn report(&mut self, placement: &PlacementKey, now: Timestamp) -> Option<Event> {
+    pub fn report(&mut self, placement: &PlacementKey, now: Timestamp) -> Option<MemberEvent> {
         let status = self.status(placement, now)?;
         let delivery = self.deliveries.get_mut(placement)?;
         delivery.note_baselines(&status);
@@ -282,7 +282,7 @@ impl Mind {
         let status = Arc::new(status);
         delivery.reported = Some(Arc::clone(&status));
         delivery.inherited = None;
-        Some(Event::Work { cluster: self.cluster.clone(), placement: placement.clone(), status })
+        Some(MemberEvent::Work { cluster: self.cluster.clone(), placement: placement.clone(), status })
     }
 
     /// Returns what became of an order so far.

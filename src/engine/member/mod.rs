@@ -6,6 +6,7 @@
 mod delivery;
 mod mind;
 mod observe;
+pub mod result;
 mod seen;
 mod status;
 #[cfg(test)]
@@ -22,13 +23,14 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::clock;
-use super::step::{self, StepResult};
+use super::core::{MemberCommand, MemberEvent};
+use super::step;
 use crate::cluster::{self, OBSERVATIONS_MAX, Observation, Target, WatchHandle, WatchedKind};
-use crate::deliver::inventory::{Held, Parent};
-use crate::model::facts::Facts;
+use crate::deliver::inventory::Parent;
 use crate::model::id::{ClusterName, PlacementKey};
-use crate::model::records::{Inventory, Kept, WorkStatus};
-use crate::model::work::{SourceName, WorkOrder};
+use crate::model::work::SourceName;
+
+use result::StepResult;
 
 pub use mind::{Mind, Task};
 
@@ -47,72 +49,12 @@ const RECONNECT_MAX: Duration = Duration::from_secs(30);
 /// would be connected to and listed again and again.
 const STEADY_AFTER: Duration = Duration::from_mins(1);
 
-/// What the hall tells a member's task.
-#[derive(Debug)]
-pub enum Command {
-    /// Hold this, instead of what was ordered for the placement before.
-    Order {
-        /// What.
-        order: Arc<WorkOrder>,
-        /// What was last reported of the placement, before a restart.
-        reported: Option<Arc<WorkStatus>>,
-    },
-    /// Leave what is there alone: the cluster left the fleet, or the placement left it completely.
-    Forget(PlacementKey),
-}
-
-/// What a member's task tells the hall.
-#[derive(Debug)]
-pub enum Event {
-    /// The member answers, and this is what it holds.
-    Online {
-        /// The member.
-        cluster: ClusterName,
-        /// Kubernetes version, where it has one.
-        version: Option<String>,
-        /// Placements by what it holds of them completely.
-        holds: BTreeMap<PlacementKey, Option<Held>>,
-        /// What people decided of placements, as inventories keep it.
-        kept: BTreeMap<PlacementKey, Kept>,
-        /// Placements by what carries their label.
-        inventory: BTreeMap<PlacementKey, Inventory>,
-    },
-    /// The member does not answer.
-    Offline {
-        /// The member.
-        cluster: ClusterName,
-        /// Why, for people.
-        reason: String,
-    },
-    /// The member's task ended by an error of gitfleet's own and was begun anew: it knows no orders.
-    Restarted {
-        /// The member.
-        cluster: ClusterName,
-    },
-    /// What became of an order.
-    Work {
-        /// The member.
-        cluster: ClusterName,
-        /// The placement.
-        placement: PlacementKey,
-        /// What became of it; the task keeps it as well.
-        status: Arc<WorkStatus>,
-    },
-    /// What the member's nodes and pods add up to has changed.
-    Facts {
-        /// The member.
-        cluster: ClusterName,
-        /// What is known now.
-        facts: Box<Facts>,
-    },
-}
-
 /// The task of one member.
 pub struct Member {
     cluster: ClusterName,
     target: Arc<dyn Target>,
-    commands: mpsc::UnboundedReceiver<Command>,
-    events: mpsc::UnboundedSender<Event>,
+    commands: mpsc::UnboundedReceiver<MemberCommand>,
+    events: mpsc::UnboundedSender<MemberEvent>,
     mind: Mind,
     /// Not before this instant, where the work is still being carried out.
     next_progress: BTreeMap<PlacementKey, Instant>,
@@ -131,8 +73,8 @@ impl Member {
         cluster: ClusterName,
         source: SourceName,
         target: Arc<dyn Target>,
-        commands: mpsc::UnboundedReceiver<Command>,
-        events: mpsc::UnboundedSender<Event>,
+        commands: mpsc::UnboundedReceiver<MemberCommand>,
+        events: mpsc::UnboundedSender<MemberEvent>,
     ) -> Self {
         let (sink, observations) = mpsc::channel(OBSERVATIONS_MAX);
         let mind = Mind::new(cluster.clone(), source, target.has_health());
@@ -177,7 +119,7 @@ impl Member {
             let reason = self.offline.take().unwrap_or_default();
             self.watches.clear();
             self.facts = None;
-            if self.events.send(Event::Offline { cluster: self.cluster.clone(), reason }).is_err() {
+            if self.events.send(MemberEvent::Offline { cluster: self.cluster.clone(), reason }).is_err() {
                 return;
             }
             let pause = tokio::time::sleep(delay.next().unwrap_or(RECONNECT_MAX));

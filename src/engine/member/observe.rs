@@ -2,9 +2,10 @@
 
 use std::panic::resume_unwind;
 
-use super::{Event, Member};
+use super::Member;
 use crate::cluster::{Error, Observation};
 use crate::deliver::live::LiveObject;
+use crate::engine::core::MemberEvent;
 
 impl Member {
     /// Takes in what a watch saw.
@@ -20,7 +21,7 @@ impl Member {
             Observation::Deleted { key, resource_version } => self.mind.forget(&key, resource_version),
             Observation::Facts(facts) => {
                 // The hall is gone only when everything ends.
-                drop(self.events.send(Event::Facts { cluster: self.cluster.clone(), facts }));
+                drop(self.events.send(MemberEvent::Facts { cluster: self.cluster.clone(), facts }));
             }
             // Its panic is this task's: both are begun again together.
             Observation::Panicked(words) => resume_unwind(Box::new(words)),

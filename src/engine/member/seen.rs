@@ -1,11 +1,11 @@
 //! What lists and watches say of a member's objects: pure.
 
 use super::mind::{Mind, kinds_of};
-use crate::cluster::WatchedKind;
 use crate::deliver::inventory::group_kind;
 use crate::deliver::lists::kind_of;
 use crate::deliver::live::LiveObject;
 use crate::model::id::{ObjectId, ObjectKey};
+use crate::model::kinds::WatchedKind;
 use crate::model::records::Availability;
 
 impl Mind {

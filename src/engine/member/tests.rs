@@ -14,7 +14,7 @@ use crate::deliver::inventory::applyset_id;
 use crate::deliver::live::LiveObject;
 use crate::deliver::plan::Step;
 use crate::model::id::{Digest, ObjectId, ObjectKey};
-use crate::model::records::{ApplyOutcome, Availability};
+use crate::model::records::{ApplyOutcome, Availability, WorkStatus};
 use crate::model::work::{Desired, Release, WorkOrder};
 
 mod lists;
@@ -149,8 +149,8 @@ impl Target for Memory {
 /// A member's task with the hall's side of it.
 struct Stage {
     member: Arc<Memory>,
-    commands: mpsc::UnboundedSender<Command>,
-    events: mpsc::UnboundedReceiver<Event>,
+    commands: mpsc::UnboundedSender<MemberCommand>,
+    events: mpsc::UnboundedReceiver<MemberEvent>,
 }
 
 impl Stage {
@@ -166,7 +166,7 @@ impl Stage {
     /// Orders something; whatever it does not want may be pruned.
     fn order(&self, mut order: WorkOrder) {
         order.prune = (0..6).map(|n| map(&format!("c{n}"), "")).filter_map(|o| Some(ObjectId::of(&o)?.key())).collect();
-        let command = Command::Order { order: Arc::new(order), reported: None };
+        let command = MemberCommand::Order { order: Arc::new(order), reported: None };
         self.commands.send(command).expect("the member listens");
     }
 
@@ -175,7 +175,9 @@ impl Stage {
         let found = async {
             loop {
                 match self.events.recv().await.expect("the member lives") {
-                    Event::Work { status, .. } if status.generation == generation && wished(&status) => return status,
+                    MemberEvent::Work { status, .. } if status.generation == generation && wished(&status) => {
+                        return status;
+                    }
                     _ => {}
                 }
             }
@@ -250,7 +252,7 @@ fn what_was_found_right_is_put_back_when_somebody_changes_it() {
     };
     let mut mind = Mind::new("m".into(), "s".into(), true);
     mind.connect();
-    mind.command(Command::Order { order: Arc::clone(&order), reported: None });
+    mind.command(MemberCommand::Order { order: Arc::clone(&order), reported: None });
     list(&mut mind, &maps(), [live("ours", 1)]);
     let steps = |mind: &mut Mind| mind.tasks(now).into_iter().map(|task| task.step).collect::<Vec<_>>();
     while let [Step::WriteParent(parent)] = &steps(&mut mind)[..] {

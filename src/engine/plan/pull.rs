@@ -12,10 +12,9 @@ use similar::TextDiff;
 use super::stops::stops;
 use super::works::Ends;
 use super::{Basis, Planned};
-use crate::engine::commit::Candidate;
 use crate::engine::simulation::scenario::{Scenario, simulate};
 use crate::engine::world::{Payload, PlacementState, World};
-use crate::model::id::{ClusterName, ObjectKey, PlacementKey};
+use crate::model::id::{ClusterName, CommitId, ObjectKey, PlacementKey};
 use crate::model::manifest::InputError;
 use crate::model::plan::{PlacementPlan, Resource};
 use crate::model::tree::Tree;
@@ -24,6 +23,19 @@ use crate::report::mask::{MaskKey, masked};
 use crate::report::pull::{ObjectChange, ObjectDiff, OverrideEffect, PullReport, Timeline, concerned, is_changed};
 use crate::report::simulation::gantt::gantt;
 use crate::yaml;
+
+/// A pull request as its merge would leave the tree.
+#[derive(Clone, Debug)]
+pub struct Candidate {
+    /// The commit in force that it was merged with.
+    pub base: CommitId,
+    /// The commit it ends with.
+    pub head: CommitId,
+    /// The tree after the merge. Its commit is the head: the merge itself is not there yet.
+    pub tree: Arc<Tree>,
+    /// Paths that both sides changed, and not to the same; the tree has the head's file there.
+    pub conflicts: Vec<String>,
+}
 
 /// Lines around a difference.
 const CONTEXT_LINES: usize = 3;

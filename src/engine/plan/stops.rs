@@ -4,7 +4,7 @@ use super::super::world::PlacementState;
 use crate::api::annotations::WHEN_SUPERSEDED;
 use crate::model::records::Binding;
 use crate::model::runs::{RunCause, RunRecord, StageRecord, TaskRecord};
-use crate::report::runs::{active_run, current_stage};
+use crate::report::run_state::{active_run, current_stage};
 use crate::report::work::counted;
 
 /// Says that a placement which is in the middle of a rollout goes elsewhere; `None` where none is stopped.

@@ -7,15 +7,16 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::member::Sight;
-use super::{Detail, Event, Fact, Fate, Happening, News, Simulation, Source, later};
-use crate::cluster::WatchedKind;
+use super::{Detail, Event, Fact, Fate, Happening, Simulation, Source, SourceEvent, later};
 use crate::config::MemberAccess;
 use crate::deliver::live::LiveObject;
-use crate::engine::member::{self, Mind, Task};
-use crate::engine::step::StepResult;
+use crate::engine::core::MemberEvent;
+use crate::engine::member::result::StepResult;
+use crate::engine::member::{Mind, Task};
 use crate::engine::world::Payload;
 use crate::model::facts::{Facts, NodeFacts, Totals};
 use crate::model::id::{ClusterName, CommitId, ObjectKey, PlacementKey};
+use crate::model::kinds::WatchedKind;
 use crate::model::manifest::Manifest;
 use crate::model::records::{Availability, ResourceSnapshot};
 use crate::model::tree::Tree;
@@ -57,7 +58,7 @@ impl Simulation {
             _ => Err(format!("the accepted commit {commit} cannot be read")),
         };
         self.source.unread = restored.is_err();
-        self.say(Event::Source(News::Restored(restored)));
+        self.say(Event::Source(SourceEvent::Restored(restored)));
     }
 
     pub(super) fn poll(&mut self) {
@@ -66,7 +67,7 @@ impl Simulation {
         }
         if self.dice.chance(self.faults.source_fails) {
             self.source.failing = true;
-            self.say(Event::Source(News::Failed("it does not answer".to_owned())));
+            self.say(Event::Source(SourceEvent::Failed("it does not answer".to_owned())));
             return self.push_in(POLL_PAUSE, Happening::Poll(self.life));
         }
         if self.source.unread {
@@ -77,21 +78,23 @@ impl Simulation {
         let Some(tip) = self.source.tip.clone() else { return };
         if self.source.told.as_ref() == Some(&tip) {
             if recovered {
-                self.say(Event::Source(News::Readable));
+                self.say(Event::Source(SourceEvent::Readable));
             }
             return;
         }
         self.source.told = Some(tip.clone());
         let news = match &self.source.commits[&tip] {
-            Ok(_) if self.source.accepted.as_ref() == Some(&tip) => News::Unchanged,
-            _ if !self.source.descends(&tip) && self.source.let_in.as_ref() != Some(&tip) => News::Rewritten(tip),
+            Ok(_) if self.source.accepted.as_ref() == Some(&tip) => SourceEvent::Unchanged,
+            _ if !self.source.descends(&tip) && self.source.let_in.as_ref() != Some(&tip) => {
+                SourceEvent::Rewritten(tip)
+            }
             Ok(tree) => {
                 self.source.accepted = Some(tip.clone());
                 self.source.fresh.push(tip.clone());
                 self.source.pins.insert(tip);
-                News::Accepted(Arc::clone(tree))
+                SourceEvent::Accepted(Arc::clone(tree))
             }
-            Err(errors) => News::Refused(tip, errors.clone()),
+            Err(errors) => SourceEvent::Refused(tip, errors.clone()),
         };
         self.say(Event::Source(news));
     }
@@ -114,7 +117,7 @@ impl Simulation {
                 Err("its commit is gone".to_owned())
             }
         };
-        let event = Event::Source(News::Payload(snapshot, payload));
+        let event = Event::Source(SourceEvent::Payload(snapshot, payload));
         let range = if self.dice.chance(self.faults.payload_late) { PAYLOAD_LATE } else { self.latencies.report };
         self.push_in(range, Happening::Hear(self.life, Box::new(event)));
     }
@@ -182,7 +185,7 @@ impl Simulation {
         let epoch = member.epoch;
         self.facts.push(Fact::Disconnected { cluster: cluster.clone(), connection });
         self.push_at(at, Happening::Connect(cluster.clone(), epoch));
-        self.tell(cluster, member::Event::Offline { cluster: cluster.clone(), reason: reason.to_owned() });
+        self.tell(cluster, MemberEvent::Offline { cluster: cluster.clone(), reason: reason.to_owned() });
     }
 
     pub(super) fn connect(&mut self, cluster: &ClusterName, epoch: u64) {
@@ -205,7 +208,7 @@ impl Simulation {
         let nodes = NodeFacts { count: NODES, ..NodeFacts::default() };
         let facts = Box::new(Facts { nodes: Ok(nodes), requested: Ok(Totals::default()) });
         self.tell(cluster, online);
-        self.tell(cluster, member::Event::Facts { cluster: cluster.clone(), facts });
+        self.tell(cluster, MemberEvent::Facts { cluster: cluster.clone(), facts });
         self.pump(cluster);
     }
 
@@ -263,7 +266,7 @@ impl Simulation {
     }
 
     /// Lets the daemon hear what a member's task says, in the order it is said.
-    fn tell(&mut self, cluster: &ClusterName, event: member::Event) {
+    fn tell(&mut self, cluster: &ClusterName, event: MemberEvent) {
         let arrives = later(self.now, self.dice.time(self.latencies.report));
         let Some(member) = self.members.get_mut(cluster) else { return };
         member.heard_until = member.heard_until.max(arrives);
@@ -334,13 +337,13 @@ impl Simulation {
         member.reporting = false;
         let Some(mind) = &mut member.mind else { return };
         let due: Vec<PlacementKey> = mind.unreported().map(|(key, _)| key.clone()).collect();
-        let events: Vec<member::Event> = due.iter().filter_map(|key| mind.report(key, clock)).collect();
+        let events: Vec<MemberEvent> = due.iter().filter_map(|key| mind.report(key, clock)).collect();
         for event in events {
             if self.dice.chance(self.faults.report_twice)
-                && let member::Event::Work { cluster, placement, status } = &event
+                && let MemberEvent::Work { cluster, placement, status } = &event
             {
                 let (cluster, placement, status) = (cluster.clone(), placement.clone(), status.clone());
-                self.tell(&cluster.clone(), member::Event::Work { cluster, placement, status });
+                self.tell(&cluster.clone(), MemberEvent::Work { cluster, placement, status });
             }
             self.tell(cluster, event);
         }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use super::super::member::result::{Answer, StepResult, tried};
 use super::super::member::{Mind, Task};
-use super::super::step::{Answer, StepResult, tried};
 use super::backup::Backup;
 use super::fact::Fact;
 use crate::api::placement::WhenToTakeOver;

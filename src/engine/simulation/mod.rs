@@ -17,15 +17,14 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::core::{Batch, Core, Effect, Event};
-use super::follow::News;
-use super::member::{Command, Task};
+use super::core::{Batch, Core, Effect, Event, MemberCommand, SourceEvent};
 use super::persist::Books;
-use super::step::StepResult;
-use crate::cluster::WatchedKind;
 use crate::config::Configuration;
+use crate::engine::member::Task;
+use crate::engine::member::result::StepResult;
 use crate::model::commands::{self, Done, Person, Refusal};
 use crate::model::id::{ClusterName, CommitId, ObjectKey, PlacementKey};
+use crate::model::kinds::WatchedKind;
 use crate::model::manifest::InputError;
 use crate::model::records::ClockReading;
 use crate::model::tree::Tree;
@@ -369,7 +368,7 @@ impl Simulation {
     fn hear(&mut self, event: Event) {
         let now = self.clock();
         let Some(core) = &mut self.core else { return };
-        if let Event::Source(News::Accepted(tree) | News::Restored(Ok(tree))) = &event {
+        if let Event::Source(SourceEvent::Accepted(tree) | SourceEvent::Restored(Ok(tree))) = &event {
             self.facts.extend(tree.commit.clone().map(Fact::Accepted));
         }
         let effects = core.take_in(event, now);
@@ -473,7 +472,7 @@ impl Simulation {
                 Effect::StartMember(cluster, access) => self.start_member(&cluster, &access),
                 Effect::StopMember(cluster) => self.stop_member(&cluster),
                 Effect::Tell(cluster, command) => {
-                    if let Command::Order { order, .. } = &command {
+                    if let MemberCommand::Order { order, .. } = &command {
                         self.facts.push(Fact::Ordered(Arc::clone(order)));
                     }
                     if let Some(mind) = self.members.get_mut(&cluster).and_then(|member| member.mind.as_mut()) {

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use super::super::converge::{Converged, Standing, bound_standing, converged};
 use super::super::placement::{PlacementView, why};
-use super::super::runs::{closed_gates, command_name, end_words};
+use super::super::run_state::{closed_gates, command_name, end_words};
 use super::super::work::{counted, listing};
 use crate::model::id::CommitId;
 use crate::model::progress::{ClusterProgress, GateProgress, Progress, ProgressState};
@@ -282,7 +282,7 @@ impl Teller<'_> {
             RunPhase::Pending => (S::Queued, message()),
             RunPhase::Initialized => (S::Paused, "prepared; goes when its `state` says Run".to_owned()),
             RunPhase::Updating => self.updating(run),
-            RunPhase::Waiting if closed_gates(run).iter().any(super::super::runs::ClosedGate::is_approval) => {
+            RunPhase::Waiting if closed_gates(run).iter().any(super::super::run_state::ClosedGate::is_approval) => {
                 (S::WaitingForPerson, message())
             }
             RunPhase::Waiting if view.record.closed_gate().is_some() && closed_gates(run).is_empty() => {
@@ -312,7 +312,7 @@ impl Teller<'_> {
 
     fn updating(&self, run: &RunRecord) -> (ProgressState, String) {
         let view = self.view;
-        let moves = super::super::runs::active_run(view.runs).is_some_and(|active| active.name == run.name);
+        let moves = super::super::run_state::active_run(view.runs).is_some_and(|active| active.name == run.name);
         match converged(view) {
             Converged::Unreachable(words) if moves => (ProgressState::Waiting, format!("does not answer: {words}")),
             Converged::WaitingForPerson(_) if moves && view.record.paused.is_some() => {

@@ -1,7 +1,7 @@
 //! What is left to happen to a placement that staged update runs move.
 
 use super::super::placement::{PlacementView, why};
-use super::super::runs::{ClosedGate, active_run, closed_gates, clusters_words, command_name, current_stage};
+use super::super::run_state::{ClosedGate, active_run, closed_gates, clusters_words, command_name, current_stage};
 use super::super::work::listing;
 use super::Converged;
 use crate::model::runs::{ClusterPhase, DELETION_STAGE, RunCluster, RunPhase, RunRecord, StageRecord};

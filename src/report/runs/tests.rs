@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::super::fixtures::{approval, at, run, run_at_approval, run_in_production, stage};
+use super::super::run_state::active_run;
 use super::*;
+use crate::model::id::PlacementKey;
 use crate::model::overrides::{OverrideKey, OverrideRef, PickedOverrides};
 
 fn facts(conditions: &Value) -> String {

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 
 use super::super::converge::approve_line;
 use super::super::placement::{PlacementView, why};
-use super::super::runs::{
+use super::super::run_state::{
     ClosedGate, active_run, closed_gates, clusters_words, command_name, current_stage, end_words, stuck_clusters,
 };
 use super::super::table::age;

@@ -40,12 +40,12 @@ fn way(commit_name: &str, snapshot: u64, state: ProgressState) -> Progress {
     }
 }
 
-fn told(ways: Vec<Progress>) -> Told {
-    Told { placement: key(), ways, concerned_by: None }
+fn told(ways: Vec<Progress>) -> PlacementUpdate {
+    PlacementUpdate { placement: key(), ways, concerned_by: None }
 }
 
-fn concerned(commit_name: &str, ways: Vec<Progress>) -> Told {
-    Told { concerned_by: Some(commit(commit_name)), ..told(ways) }
+fn concerned(commit_name: &str, ways: Vec<Progress>) -> PlacementUpdate {
+    PlacementUpdate { concerned_by: Some(commit(commit_name)), ..told(ways) }
 }
 
 fn source(accepted: &str) -> SourceRecord {
@@ -74,7 +74,7 @@ fn what_placements_say_becomes_stories() {
     use ProgressState::{Done, Failed, Moving, Rejected};
     let by = |name: &str| ProgressState::Superseded { by: commit(name) };
     // what is told in order; what stands in the end
-    let rows: Vec<(&str, Vec<Told>, &str)> = vec![
+    let rows: Vec<(&str, Vec<PlacementUpdate>, &str)> = vec![
         ("over before anybody was told", vec![told(vec![way("a", 0, Done)])], ""),
         ("begun", vec![told(vec![way("a", 0, Moving)])], "a Moving"),
         ("begun and done", vec![told(vec![way("a", 0, Moving)]), told(vec![way("a", 0, Done)])], "a Done, over"),

@@ -3,7 +3,7 @@
 use jiff::SignedDuration;
 
 use super::world::{Beginning, World, commit, now};
-use crate::engine::follow::News;
+use crate::engine::core::SourceEvent;
 use crate::forge::fake::{Failure, Moment};
 use crate::model::forge::{ForgeEvent, Permission, Reaction, ThreadNumber};
 
@@ -238,7 +238,7 @@ async fn a_rewritten_history_waits_for_a_person_while_the_rollout_goes_on() {
     for beginning in BOTH {
         let (mut world, pull) = waiting(beginning).await;
         world.fake.add_commit(&commit('9'));
-        world.source(News::Rewritten(commit('9')));
+        world.source(SourceEvent::Rewritten(commit('9')));
         world.later(120).await;
         let issues: Vec<ThreadNumber> = world.fake.issues().into_keys().collect();
         assert_eq!(issues.len(), 1, "nobody's pull request brought it");

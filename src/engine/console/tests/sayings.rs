@@ -1,7 +1,7 @@
 //! What stands on the forge, and how many calls that takes.
 
 use super::world::{Beginning, World, commit, mistake, now};
-use crate::engine::follow::News;
+use crate::engine::core::SourceEvent;
 use crate::forge::fake::{Failure, Moment};
 use crate::forge::{Error, Forge as _};
 use crate::model::forge::{Reaction, StatusState};
@@ -65,7 +65,7 @@ async fn descriptions_keep_to_what_the_host_takes() {
     world.later(30).await;
     let long = crate::model::manifest::InputError { message: "x".repeat(300), ..mistake() };
     world.fake.add_commit(&commit('2'));
-    world.source(News::Refused(commit('2'), vec![long]));
+    world.source(SourceEvent::Refused(commit('2'), vec![long]));
     world.later(60).await;
     let limit = world.fake.limits().description_chars;
     let statuses = world.fake.statuses_of(&commit('2'));
@@ -182,7 +182,7 @@ async fn a_refused_first_commit_beside_an_open_pull_request_is_no_reason_to_spin
     let mut world = World::begin(OPEN);
     world.fake.open_pull("ann", "a change", "main", "change", &commit('e'));
     world.fake.add_commit(&commit('2'));
-    world.source(News::Refused(commit('2'), vec![mistake()]));
+    world.source(SourceEvent::Refused(commit('2'), vec![mistake()]));
     world.later(300).await;
     assert_eq!(world.fake.statuses_of(&commit('2')).len(), 1);
 }

@@ -7,10 +7,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::super::*;
 use crate::config::Configuration;
-use crate::engine::core::{Core, Effect, Event};
+use crate::engine::core::{Core, Effect, Event, MemberCommand, MemberEvent, SourceEvent};
 use crate::engine::fixtures::{member, payload, placement, tree};
-use crate::engine::follow::{self, CandidateError};
-use crate::engine::member;
+use crate::engine::follow::CandidateError;
 use crate::engine::persist;
 use crate::forge::fake::Fake;
 use crate::git;
@@ -52,14 +51,18 @@ pub struct Hall {
     /// Members that hold their answers back.
     slow: bool,
     held: VecDeque<Arc<WorkOrder>>,
-    told: VecDeque<News>,
+    told: VecDeque<ForgeUpdate>,
     /// What was told already.
-    known: Vec<News>,
+    known: Vec<ForgeUpdate>,
     /// Commits of the branch, by the tip that brought them; newest first.
     pub landed: BTreeMap<CommitId, Vec<CommitId>>,
 }
 
 impl Hall {
+    fn basis(&self) -> Basis {
+        Basis::of(self.core.world(), self.core.placements())
+    }
+
     fn act(&mut self, effects: Vec<Effect>) {
         let mut effects = VecDeque::from(effects);
         while let Some(effect) = effects.pop_front() {
@@ -67,17 +70,17 @@ impl Hall {
                 Effect::StartMember(cluster, _) => {
                     effects.extend(self.hear(online(cluster.clone())));
                     let facts = Facts { nodes: Ok(NodeFacts::default()), requested: Err("it is not told".to_owned()) };
-                    effects.extend(self.hear(member::Event::Facts { cluster, facts: Box::new(facts) }));
+                    effects.extend(self.hear(MemberEvent::Facts { cluster, facts: Box::new(facts) }));
                 }
-                Effect::Tell(_, member::Command::Order { order, .. }) if self.slow => self.held.push_back(order),
-                Effect::Tell(_, member::Command::Order { order, .. }) => effects.extend(self.hear(carried_out(&order))),
+                Effect::Tell(_, MemberCommand::Order { order, .. }) if self.slow => self.held.push_back(order),
+                Effect::Tell(_, MemberCommand::Order { order, .. }) => effects.extend(self.hear(carried_out(&order))),
                 Effect::Console(news) => self.told.push_back(news),
                 _ => {}
             }
         }
     }
 
-    fn hear(&mut self, event: member::Event) -> Vec<Effect> {
+    fn hear(&mut self, event: MemberEvent) -> Vec<Effect> {
         self.core.take_in(Event::Member(event), now())
     }
 
@@ -89,7 +92,7 @@ impl Hall {
         }
     }
 
-    fn news(&mut self, news: follow::News) {
+    fn news(&mut self, news: SourceEvent) {
         let effects = self.core.take_in(Event::Source(news), now());
         self.act(effects);
         self.decide();
@@ -97,12 +100,12 @@ impl Hall {
 
     /// Tells whether deletions of the placement wait for a person.
     pub fn waits_for_deletions(&self) -> bool {
-        let told = |news: &News| match news {
-            News::Placement(told) => told.ways.iter().any(|way| way.deletions.is_some()),
-            News::Source(_) => false,
+        let told = |news: &ForgeUpdate| match news {
+            ForgeUpdate::Placement(told) => told.ways.iter().any(|way| way.deletions.is_some()),
+            ForgeUpdate::Source(_) => false,
         };
         let mut all = self.known.iter().chain(&self.told);
-        all.rfind(|news| matches!(news, News::Placement(_))).is_some_and(told)
+        all.rfind(|news| matches!(news, ForgeUpdate::Placement(_))).is_some_and(told)
     }
 
     fn obey(&mut self, instruction: Instruction) {
@@ -118,8 +121,8 @@ impl Hall {
     }
 }
 
-fn online(cluster: ClusterName) -> member::Event {
-    member::Event::Online {
+fn online(cluster: ClusterName) -> MemberEvent {
+    MemberEvent::Online {
         cluster,
         version: None,
         holds: BTreeMap::new(),
@@ -128,7 +131,7 @@ fn online(cluster: ClusterName) -> member::Event {
     }
 }
 
-fn carried_out(order: &WorkOrder) -> member::Event {
+fn carried_out(order: &WorkOrder) -> MemberEvent {
     let manifest = |desired: &Desired| ManifestStatus {
         id: desired.id.clone(),
         applied: ApplyOutcome::Applied,
@@ -150,7 +153,7 @@ fn carried_out(order: &WorkOrder) -> member::Event {
         held_deletions: order.held.clone(),
         ..WorkStatus::default()
     };
-    member::Event::Work { cluster: order.cluster.clone(), placement: order.placement.clone(), status: Arc::new(status) }
+    MemberEvent::Work { cluster: order.cluster.clone(), placement: order.placement.clone(), status: Arc::new(status) }
 }
 
 /// Everything.
@@ -258,11 +261,11 @@ impl World {
         let mut tree = Tree::clone(&tree(&texts));
         tree.commit = Some(commit(digit));
         self.fake.add_commit(&commit(digit));
-        hall.news(follow::News::Accepted(Arc::new(tree)));
+        hall.news(SourceEvent::Accepted(Arc::new(tree)));
     }
 
     /// Lets the source say something.
-    pub fn source(&self, news: follow::News) {
+    pub fn source(&self, news: SourceEvent) {
         self.hall().news(news);
     }
 
@@ -339,7 +342,7 @@ impl World {
         let told = std::mem::take(&mut self.hall().told);
         self.hall().known.extend(told.iter().cloned());
         for news in told {
-            self.messages.send(Message::News(news)).map_err(|_| "ended").expect("the console listens");
+            self.messages.send(Message::Update(news)).map_err(|_| "ended").expect("the console listens");
         }
     }
 
@@ -416,7 +419,7 @@ fn life(fake: &Arc<Fake>, store: &Arc<MemoryStore>, hall: &Arc<Mutex<Hall>>, hoo
     let mind = Arc::clone(hall);
     tokio::spawn(async move {
         while let Some(reply) = wanted.recv().await {
-            drop(reply.send(mind.lock().unwrap_or_else(PoisonError::into_inner).core.basis()));
+            drop(reply.send(mind.lock().unwrap_or_else(PoisonError::into_inner).basis()));
         }
     });
     let settings = Settings {

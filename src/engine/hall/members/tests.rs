@@ -79,20 +79,20 @@ async fn d17_a_task_or_watch_that_panics_is_said_and_begun_anew() {
     while said.iter().filter(|said| *said == "answers").count() < 2 {
         let event = tokio::time::timeout(LIMIT, events.recv()).await.expect("it goes on").expect("somebody speaks");
         said.push(match event {
-            Event::Offline { cluster, reason } => {
+            MemberEvent::Offline { cluster, reason } => {
                 let snapped =
                     if said.iter().any(|said| said == "answers") { "the watch snapped" } else { "the trap snapped" };
                 let words = format!("an error of gitfleet's own ({snapped})");
                 assert!(cluster == "m".into() && reason.contains(&words), "{reason}");
                 "ended".to_owned()
             }
-            Event::Restarted { .. } => "begun anew".to_owned(),
-            Event::Online { .. } => "answers".to_owned(),
+            MemberEvent::Restarted { .. } => "begun anew".to_owned(),
+            MemberEvent::Online { .. } => "answers".to_owned(),
             other => format!("{other:?}"),
         });
     }
     assert_eq!(said, ["ended", "begun anew", "ended", "begun anew", "answers", "ended", "begun anew", "answers"]);
-    commands.send(Command::Forget(PlacementKey::cluster_scoped("p"))).expect("the new task is told");
+    commands.send(MemberCommand::Forget(PlacementKey::cluster_scoped("p"))).expect("the new task is told");
     drop(commands);
     tokio::time::timeout(LIMIT, task).await.expect("it ends with the hall").expect("without an error");
 }

@@ -50,7 +50,7 @@ fn connected(order: &WorkOrder) -> Mind {
 
 fn inventory(mind: &Mind) -> Inventory {
     match mind.announce(None) {
-        Event::Online { mut inventory, .. } => {
+        MemberEvent::Online { mut inventory, .. } => {
             inventory.remove(&PlacementKey::cluster_scoped("p")).expect("it is ours")
         }
         event => unreachable!("{event:?}"),
@@ -58,7 +58,7 @@ fn inventory(mind: &Mind) -> Inventory {
 }
 
 fn tell(mind: &mut Mind, order: &WorkOrder) {
-    mind.command(Command::Order { order: Arc::new(order.clone()), reported: None });
+    mind.command(MemberCommand::Order { order: Arc::new(order.clone()), reported: None });
 }
 
 fn steps(mind: &mut Mind) -> Vec<Step> {
@@ -80,7 +80,7 @@ fn d02_a_failed_list_is_not_an_empty_one() {
     (leave.remove, leave.prune) = (true, [key("a"), key("b")].into());
     tell(&mut mind, &leave);
     assert_eq!(steps(&mut mind), []);
-    let Some(Event::Work { status, .. }) = mind.report(&leave.placement, now()) else { panic!("it is reported") };
+    let Some(MemberEvent::Work { status, .. }) = mind.report(&leave.placement, now()) else { panic!("it is reported") };
     assert!(!status.complete && status.inventory.known().is_none() && status.failure.is_none());
     list(&mut mind, &maps(), [live("a", "1", 1), live("b", "1", 2)]);
     assert_eq!(inventory(&mind).known().map(BTreeSet::len), Some(2));
@@ -94,7 +94,7 @@ fn d02_what_turns_up_after_a_decision_is_reported_and_not_pruned() {
     tell(&mut mind, &one);
     list(&mut mind, &maps(), [live("a", "1", 1), live("stranger", "1", 2)]);
     assert_eq!(steps(&mut mind), []);
-    let Some(Event::Work { status, .. }) = mind.report(&one.placement, now()) else { panic!("it is reported") };
+    let Some(MemberEvent::Work { status, .. }) = mind.report(&one.placement, now()) else { panic!("it is reported") };
     assert!(!status.complete && status.inventory.seen().contains(&key("stranger")));
     one.prune.insert(key("stranger"));
     tell(&mut mind, &one);
@@ -207,7 +207,7 @@ async fn d02_the_member_says_that_a_kind_is_not_known_until_it_is() {
     member.unlisted.lock().unwrap().insert("ConfigMap".into(), 500);
     let mut stage = Stage::new(member);
     let online = tokio::time::timeout(LIMIT, stage.events.recv()).await.expect("it answers").expect("it lives");
-    let Event::Online { inventory, .. } = online else { panic!("{online:?}") };
+    let MemberEvent::Online { inventory, .. } = online else { panic!("{online:?}") };
     assert!(inventory[&before.placement].known().is_none());
     stage.order(order(2, &[map("c0", "1")]));
     stage.report(2, |work| !work.complete && work.inventory.known().is_none()).await;

@@ -6,9 +6,11 @@ use super::*;
 use crate::api::placement::{ComparisonOption, WhenToApply};
 use crate::deliver::live::LiveObject;
 use crate::deliver::look::{LOOK_PAUSE, RECHECK_INTERVAL};
-use crate::engine::step::{Answer, perform, tried};
+use crate::engine::member::result::{Answer, tried};
+use crate::engine::step::perform;
 use crate::model::diff::missing_object;
 use crate::model::records::Difference;
+use crate::model::records::WorkStatus;
 
 fn start() -> Timestamp {
     Timestamp::UNIX_EPOCH
@@ -17,14 +19,14 @@ fn start() -> Timestamp {
 /// A mind with an order.
 fn mind(order: &WorkOrder, reported: Option<Arc<WorkStatus>>) -> Mind {
     let mut mind = Mind::new("m".into(), "s".into(), true);
-    mind.command(Command::Order { order: Arc::new(order.clone()), reported });
+    mind.command(MemberCommand::Order { order: Arc::new(order.clone()), reported });
     list(&mut mind, &maps(), []);
     mind
 }
 
 fn report(mind: &mut Mind, order: &WorkOrder, now: Timestamp) -> Option<Arc<WorkStatus>> {
     match mind.report(&order.placement, now)? {
-        Event::Work { status, .. } => Some(status),
+        MemberEvent::Work { status, .. } => Some(status),
         event => unreachable!("{event:?}"),
     }
 }
@@ -84,7 +86,7 @@ fn a_new_order_is_not_complete_by_looks_at_the_old_one() {
     mind.mark_due(later);
     assert_eq!(mind.tasks(later).len(), 1);
     let next = WorkOrder { generation: 2, ..report_diff };
-    mind.command(Command::Order { order: Arc::new(next.clone()), reported: None });
+    mind.command(MemberCommand::Order { order: Arc::new(next.clone()), reported: None });
     let status = report(&mut mind, &next, later).expect("it is another generation");
     assert_eq!((status.generation, status.complete), (2, false));
 }
@@ -110,7 +112,7 @@ fn dates_survive_a_restart_and_a_new_generation() {
     assert_eq!((again.manifests[0].differs_since, again.manifests[0].observed_at), (Some(start()), Some(start())));
 
     let next = WorkOrder { generation: 2, ..order };
-    after.command(Command::Order { order: Arc::new(next.clone()), reported: None });
+    after.command(MemberCommand::Order { order: Arc::new(next.clone()), reported: None });
     let interim = report(&mut after, &next, hour).expect("another generation");
     assert!(!interim.complete && interim.manifests[0].differences.is_empty());
     let other = [Difference { path: "/data/v".into(), value_in_member: None, value_in_hub: None }];

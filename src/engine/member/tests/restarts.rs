@@ -5,7 +5,8 @@ use jiff::Timestamp;
 use super::*;
 use crate::deliver::live::LiveObject;
 use crate::deliver::plan::Step;
-use crate::engine::step::{Answer, tried};
+use crate::engine::member::result::{Answer, tried};
+use crate::model::records::WorkStatus;
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(1_000_000 + second).expect("an instant")
@@ -30,7 +31,7 @@ fn live(order: &WorkOrder, owned: &str, resource_version: u64) -> LiveObject {
 fn begin(order: &WorkOrder, reported: Option<Arc<WorkStatus>>, there: Option<LiveObject>) -> Mind {
     let mut mind = Mind::new("m".into(), "s".into(), true);
     mind.connect();
-    mind.command(Command::Order { order: Arc::new(order.clone()), reported });
+    mind.command(MemberCommand::Order { order: Arc::new(order.clone()), reported });
     list(&mut mind, &maps(), there);
     mind
 }
@@ -50,7 +51,7 @@ fn steps(mind: &mut Mind, order: &WorkOrder) -> Vec<Step> {
 
 fn report(mind: &mut Mind, order: &WorkOrder, now: Timestamp) -> Option<Arc<WorkStatus>> {
     match mind.report(&order.placement, now)? {
-        Event::Work { status, .. } => Some(status),
+        MemberEvent::Work { status, .. } => Some(status),
         event => unreachable!("{event:?}"),
     }
 }
@@ -101,7 +102,7 @@ fn w13_what_was_reported_stands_until_it_was_looked_at() {
     let before = reported(&order, "ours");
     let mut mind = Mind::new("m".into(), "s".into(), true);
     mind.connect();
-    mind.command(Command::Order { order: Arc::new(order.clone()), reported: Some(Arc::clone(&before)) });
+    mind.command(MemberCommand::Order { order: Arc::new(order.clone()), reported: Some(Arc::clone(&before)) });
     assert_eq!(mind.unreported().count(), 0, "nothing was looked at");
     list(&mut mind, &maps(), [live(&order, "ours", 1)]);
     assert_eq!(mind.unreported().count(), 0, "nothing was compared");

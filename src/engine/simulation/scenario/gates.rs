@@ -3,7 +3,7 @@
 use crate::engine::world::PlacementState;
 use crate::model::id::PlacementKey;
 use crate::model::runs::DELETION_GATE;
-use crate::report::runs::{ClosedGate, closed_gates, command_name};
+use crate::report::run_state::{ClosedGate, closed_gates, command_name};
 
 /// A gate that waits for a person.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -2,7 +2,7 @@
 
 use super::super::super::binding::settled_work;
 use super::super::super::placement::{PlacementView, why};
-use super::super::super::runs::{ClosedGate, closed_gates, clusters_words};
+use super::super::super::run_state::{ClosedGate, closed_gates, clusters_words};
 use super::super::super::work::{is_available, named};
 use super::{counts, worst};
 use crate::model::id::ClusterName;
