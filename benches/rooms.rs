@@ -7,13 +7,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use divan::{Bencher, black_box};
+use gitfleet::decide::state::Payload;
 use gitfleet::deliver::holdings::{Holdings, Wanted};
 use gitfleet::deliver::inventory::{Held, Parent, applyset_id, labelled};
 use gitfleet::deliver::lists::Unlisted;
 use gitfleet::deliver::live::LiveObject;
 use gitfleet::deliver::plan::{MemberView, plan};
 use gitfleet::deliver::progress::Progress;
-use gitfleet::engine::world::Payload;
 use gitfleet::model::cluster::Cluster;
 use gitfleet::model::id::{BlobId, ClusterName, PlacementKey};
 use gitfleet::model::tree::Tree;

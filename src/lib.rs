@@ -1,27 +1,32 @@
 //! gitfleet makes a git repository the hub of a fleet of Kubernetes clusters.
 //!
-//! The way of a commit: `source -> snapshot -> schedule -> rollout -> deliver -> report`. These six rooms decide: plain
-//! functions over plain values. `git`, `cluster`, `store`, `http` and `cli` do. `engine` is the hall between them.
-//! `docs/ARCHITECTURE.md` has the picture.
+//! The way of a commit: `source -> snapshot -> schedule -> rollout -> deliver -> status`. These modules decide: plain functions
+//! over plain values. `decide` calls them for one placement, `core` holds the state of the whole fleet, `daemon` waits, talks
+//! and writes. `plan` asks the same functions what would happen, and `views` shows it. `docs/ARCHITECTURE.md` has the picture.
 
 pub mod api;
 pub mod cli;
+pub mod clock;
 pub mod cluster;
 pub mod config;
+pub mod core;
+pub mod daemon;
+pub mod decide;
 pub mod deliver;
-pub mod engine;
 pub mod error;
 pub mod forge;
 pub mod git;
 pub mod http;
 pub mod model;
-pub mod report;
+pub mod plan;
 pub mod rollout;
 pub mod schedule;
 pub mod snapshot;
 pub mod source;
+pub mod status;
 pub mod store;
 pub mod telemetry;
 pub mod text;
+pub mod views;
 pub mod watch;
 pub mod yaml;

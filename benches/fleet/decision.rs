@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use gitfleet::engine::core::{Event, MemberEvent, SourceEvent};
-use gitfleet::engine::decide::decide;
-use gitfleet::engine::persist::difference;
+use gitfleet::core::persist::difference;
+use gitfleet::core::{Event, MemberEvent, SourceEvent};
+use gitfleet::decide::decide;
 use gitfleet::model::records::WorkStatus;
 use serde_json::{Value, json};
 
@@ -51,7 +51,7 @@ fn row(clusters: usize, strategy: Strategy) -> Row {
     driver.accept(&plan.commit(0));
     let one_report = (0..ROUNDS).map(|round| one_report(&mut driver, round)).collect();
     driver.hear(Event::Source(SourceEvent::Accepted(plan.commit(1))));
-    let newest = |core: &gitfleet::engine::core::Core| {
+    let newest = |core: &gitfleet::core::Core| {
         let state = &core.placements()[&key(0)];
         state.bindings.values().filter(|binding| binding.snapshot == Some(1)).count()
     };

@@ -4,11 +4,11 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use gitfleet::engine::core::{Core, Effect, Event, SourceEvent};
-use gitfleet::engine::persist::Books;
-use gitfleet::engine::simulation::Dice;
+use gitfleet::core::persist::Books;
+use gitfleet::core::{Core, Effect, Event, SourceEvent};
 use gitfleet::model::records::JournalEntry;
 use gitfleet::model::tree::Tree;
+use gitfleet::plan::simulate::Dice;
 use gitfleet::store::{Op, Result, Store, Versioned};
 use jiff::{SignedDuration, Timestamp};
 

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use gitfleet::core::member::result::{Answer, StepResult, tried};
+use gitfleet::core::member::{Mind, Task};
+use gitfleet::core::{MemberCommand, MemberEvent};
 use gitfleet::deliver::inventory::{Held, Parent, applyset_id};
 use gitfleet::deliver::live::LiveObject;
 use gitfleet::deliver::plan::Step;
-use gitfleet::engine::core::{MemberCommand, MemberEvent};
-use gitfleet::engine::member::result::{Answer, StepResult, tried};
-use gitfleet::engine::member::{Mind, Task};
 use gitfleet::model::facts::{Facts, NodeFacts, Totals};
 use gitfleet::model::id::{ClusterName, Digest, ObjectKey, PlacementKey};
 use gitfleet::model::records::{ApplyOutcome, Availability, ManifestStatus, WorkStatus};

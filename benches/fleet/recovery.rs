@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use gitfleet::engine::core::{Core, Event, SourceEvent, identity};
+use gitfleet::core::{Core, Event, SourceEvent, identity};
 use gitfleet::model::id::ClusterName;
 use gitfleet::store::{EmbeddedStore, MemoryStore, Store};
 use serde_json::{Value, json};

@@ -7,11 +7,11 @@ use super::books::locate;
 use super::exit::Exit;
 use super::get::{GetKind, named};
 use super::output::{self, Terminal};
-use crate::engine::clock;
+use crate::clock;
 use crate::model::id::PlacementKey;
 use crate::model::records::JournalEntry;
-use crate::report::describe::{events_table, object_lines};
-use crate::report::tree::{Line, Style};
+use crate::views::describe::{events_table, object_lines};
+use crate::views::tree::{Line, Style};
 
 /// Options of `describe`.
 #[derive(Debug, clap::Args)]

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use crate::report::converge::Converged;
+use crate::status::rollout::Converged;
 
 /// How a command ended. The numbers are a contract with scripts: they may be added to, never changed.
 ///

@@ -11,16 +11,18 @@ use super::books::{self, Source};
 use super::exit::Exit;
 use super::output::{self, Terminal};
 use super::plan::read_revisions;
+use crate::clock;
 use crate::config::Configuration;
-use crate::engine::follow::source_spec;
-use crate::engine::persist::Books;
-use crate::engine::{clock, commit, explain, hall};
+use crate::core::persist::Books;
+use crate::daemon::source_poller::source_spec;
+use crate::daemon::{commit_reader, run};
 use crate::git;
 use crate::model::explanation::{Explained, Explanation, Query};
-use crate::report::explanation::{EXPLAINED_MAX, cluster_lines, heading, moved_lines, table};
-use crate::report::tree::{Line, Style};
-use crate::report::work::counted;
+use crate::plan::explain;
+use crate::status::work::counted;
 use crate::store::embedded::EmbeddedStore;
+use crate::views::explanation::{EXPLAINED_MAX, cluster_lines, heading, moved_lines, table};
+use crate::views::tree::{Line, Style};
 use crate::yaml;
 
 /// Options of `explain`.
@@ -137,8 +139,8 @@ fn from_store(configuration: &Configuration, query: &Query) -> anyhow::Result<Ex
     let Some(accepted) = records.source.as_ref().and_then(|source| source.accepted.clone()) else {
         bail!("the store holds no accepted commit; run `gitfleet run --once` first");
     };
-    let source = git::Source::open(source_spec(configuration)?, &hall::state_dir(configuration))?;
-    let tree = commit::read_commit(source.reader(), &accepted, &mut commit::Cache::new())
+    let source = git::Source::open(source_spec(configuration)?, &run::state_dir(configuration))?;
+    let tree = commit_reader::read_commit(source.reader(), &accepted, &mut commit_reader::Cache::new())
         .map_err(|error| anyhow!("the accepted commit {accepted} cannot be read: {error}"))?;
     Ok(explain::from_records(configuration, records, Arc::new(tree), query, clock::now())?)
 }

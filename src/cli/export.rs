@@ -9,7 +9,7 @@ use super::exit::Exit;
 use super::output::{self, Format, Terminal};
 use crate::model::decisions::DecisionsRecord;
 use crate::model::id::PlacementKey;
-use crate::report::table::Table;
+use crate::views::table::Table;
 
 /// What is exported.
 #[derive(Debug, clap::Subcommand)]

@@ -13,10 +13,10 @@ use super::exit::Exit;
 use super::output::{self, Terminal};
 use super::proxy;
 use crate::config::{Configuration, read_webhook_secrets};
-use crate::engine::console;
+use crate::daemon::forge_bot;
 use crate::forge::{Ability, Admin, Error, HookRepair, Kind, Known, Result as ForgeResult, Settings};
 use crate::model::forge::Permission;
-use crate::report::table::Table;
+use crate::views::table::Table;
 
 /// Bytes of a webhook secret that is made: as many as its signature has.
 const SECRET_BYTES: usize = 32;
@@ -60,7 +60,7 @@ pub struct Setup {
 /// # Errors
 /// There is no forge in the configuration, or a secret's file cannot be read.
 fn settings(configuration: &Configuration) -> anyhow::Result<Settings> {
-    let settings = console::forge_settings(configuration)?;
+    let settings = forge_bot::forge_settings(configuration)?;
     settings.context("the configuration has no section `forge`; docs/forges.md shows one")
 }
 

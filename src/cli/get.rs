@@ -7,16 +7,16 @@ use super::Daemon;
 use super::books::{Books, locate};
 use super::exit::Exit;
 use super::output::{self, Format, Terminal};
-use crate::engine::clock;
+use crate::clock;
 use crate::model::id::PlacementKey;
-use crate::report::objects::{
+use crate::status::placement::PlacementView;
+use crate::views::objects::{
     binding_object, eviction_objects, member_cluster_object, placement_object, policy_snapshot_object,
     resource_snapshot_objects, work_object,
 };
-use crate::report::ocm;
-use crate::report::placement::PlacementView;
-use crate::report::runs::{approval_request_objects, deletion_gate_object, run_object};
-use crate::report::table::{Kind, table};
+use crate::views::ocm;
+use crate::views::runs::{approval_request_objects, deletion_gate_object, run_object};
+use crate::views::table::{Kind, table};
 
 /// Options of `get`.
 #[derive(Debug, clap::Args)]

@@ -12,8 +12,8 @@ use super::books::load_configuration;
 use super::exit::Exit;
 use super::output;
 use crate::cluster::bootstrap::{Admin, TokenSource};
-use crate::engine::commit::{self, read_folder};
-use crate::engine::plan::needs::Needs;
+use crate::daemon::commit_reader::{self, read_folder};
+use crate::plan::needs::Needs;
 use rbac::{Grant, Resource};
 
 /// Shortest life of a token that API servers grant.
@@ -170,11 +170,11 @@ impl Bootstrap {
 fn needs(folder: &Path) -> anyhow::Result<Needs> {
     let tree = match read_folder(folder) {
         Ok(tree) => tree,
-        Err(commit::Error::Refused(errors)) => {
+        Err(commit_reader::Error::Refused(errors)) => {
             let lines: Vec<String> = errors.iter().map(|error| format!("  {error}")).collect();
             bail!("{} has errors, so nobody knows what is delivered:\n{}", folder.display(), lines.join("\n"))
         }
-        Err(commit::Error::Git(error)) => return Err(error.into()),
+        Err(commit_reader::Error::Git(error)) => return Err(error.into()),
     };
     Needs::of(&tree).map_err(|errors| {
         anyhow::anyhow!("nobody knows what all placements of {} deliver:\n  {}", folder.display(), errors.join("\n  "))

@@ -8,8 +8,8 @@ use comfy_table::{ContentArrangement, Table as Layout, presets};
 use serde_json::Value;
 
 use super::exit::Exit;
-use crate::report::table::{Table, name_line};
-use crate::report::tree::{Line, Style};
+use crate::views::table::{Table, name_line};
+use crate::views::tree::{Line, Style};
 
 /// Blanks between columns.
 const COLUMN_GAP: u16 = 3;
@@ -214,7 +214,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::report::tree::Span;
+    use crate::views::tree::Span;
 
     fn sample() -> Table {
         Table {

@@ -8,19 +8,19 @@ use jiff::Timestamp;
 
 use super::exit::Exit;
 use super::output::{self, Terminal};
-use crate::engine::clock;
-use crate::engine::commit::{self, Cache, read_candidate, read_commit, read_folder};
-use crate::engine::plan::pull::{Showing, derived_key, pull_report};
-use crate::engine::plan::{Basis, plan};
+use crate::clock;
+use crate::daemon::commit_reader::{self, Cache, read_candidate, read_commit, read_folder};
 use crate::git;
 use crate::model::id::CommitId;
 use crate::model::manifest::InputError;
 use crate::model::plan::{OcmPlan, PlacementPlan, Plan, Resource};
 use crate::model::runs::DELETION_GATE;
 use crate::model::tree::Tree;
-use crate::report::pull::{COMMENT_CHARS_MAX, PullReport, plan_comment};
-use crate::report::tree::{Line, Style};
-use crate::report::work::{counted, objects};
+use crate::plan::pull_request::{Showing, derived_key, pull_report};
+use crate::plan::{Basis, plan};
+use crate::status::work::{counted, objects};
+use crate::views::pull_request::{COMMENT_CHARS_MAX, PullReport, plan_comment};
+use crate::views::tree::{Line, Style};
 
 /// Objects that are listed for one placement, and clusters that are named on one line, before the rest is only counted.
 const LISTED_MAX: usize = 20;
@@ -112,8 +112,8 @@ fn pull(args: &Args) -> anyhow::Result<PullReport> {
     };
     let candidate = match read_candidate(&reader, &base, &head, &cache) {
         Ok(candidate) => candidate,
-        Err(commit::Error::Refused(errors)) => return Ok(PullReport::refused(Some(base), Some(head), errors)),
-        Err(commit::Error::Git(error)) => return Err(error.into()),
+        Err(commit_reader::Error::Refused(errors)) => return Ok(PullReport::refused(Some(base), Some(head), errors)),
+        Err(commit_reader::Error::Git(error)) => return Err(error.into()),
     };
     let key = derived_key(&[&tree, &candidate.tree]);
     let showing = Showing { diffs: true, key: &key };
@@ -151,8 +151,8 @@ pub(super) fn read_revisions(
     if base.is_none() && head.is_none() {
         return match read_folder(repo) {
             Ok(tree) => Ok(Ok((None, Arc::new(tree)))),
-            Err(commit::Error::Refused(errors)) => Ok(Err((None, errors))),
-            Err(commit::Error::Git(error)) => Err(error.into()),
+            Err(commit_reader::Error::Refused(errors)) => Ok(Err((None, errors))),
+            Err(commit_reader::Error::Git(error)) => Err(error.into()),
         };
     }
     let (reader, _) = git::discover(repo)?;
@@ -170,20 +170,20 @@ pub(super) fn read_revisions(
     };
     match read_commit(&reader, &head, &mut cache) {
         Ok(tree) => Ok(Ok((base, Arc::new(tree)))),
-        Err(commit::Error::Refused(errors)) => Ok(Err((Some(head), errors))),
-        Err(commit::Error::Git(error)) => Err(error.into()),
+        Err(commit_reader::Error::Refused(errors)) => Ok(Err((Some(head), errors))),
+        Err(commit_reader::Error::Git(error)) => Err(error.into()),
     }
 }
 
 /// Says why a base cannot be one.
-fn base_error(revision: &str, error: commit::Error) -> anyhow::Error {
+fn base_error(revision: &str, error: commit_reader::Error) -> anyhow::Error {
     match error {
-        commit::Error::Refused(errors) => anyhow!(
+        commit_reader::Error::Refused(errors) => anyhow!(
             "--base {revision} has {}, so it cannot be in force; name the last good commit. The first is {}",
             counted(errors.len(), "error"),
             errors.first().map(ToString::to_string).unwrap_or_default()
         ),
-        commit::Error::Git(error) => anyhow::Error::from(error).context(format!("reading --base {revision}")),
+        commit_reader::Error::Git(error) => anyhow::Error::from(error).context(format!("reading --base {revision}")),
     }
 }
 

@@ -14,17 +14,19 @@ use tokio::sync::{mpsc, watch};
 use super::books::load_configuration;
 use super::exit::Exit;
 use super::{person, proxy};
+use crate::clock;
 use crate::config::{self, Configuration, read_secret, read_webhook_secrets};
-use crate::engine::hall::{Asked, Hall};
-use crate::engine::supervise::Supervisor;
-use crate::engine::{clock, console};
+use crate::daemon::forge_bot;
+use crate::daemon::run::{Asked, Hall};
+use crate::daemon::supervise::Supervisor;
 use crate::error::panic_words;
 use crate::http::tokens::Tokens;
 use crate::http::{self, Access, Hooks, Shared, Turns};
 use crate::model::commands::Grant;
 use crate::model::forge::ForgeEvent;
-use crate::report::converge::Converged;
-use crate::store::{self, embedded::EmbeddedStore};
+use crate::status::rollout::Converged;
+use crate::store;
+use crate::store::embedded::EmbeddedStore;
 use crate::telemetry::metrics::{Metrics, Part};
 
 /// How long `--once` waits by default for timers and rollouts to end.
@@ -199,7 +201,7 @@ type Hooked = (Hooks, mpsc::Receiver<ForgeEvent>);
 fn hooks(configuration: &Configuration, repository: watch::Receiver<Option<u64>>) -> anyhow::Result<Option<Hooked>> {
     let Some(forge) = &configuration.forge else { return Ok(None) };
     let Some(file) = &forge.webhook_secret_file else { return Ok(None) };
-    Ok(Some(Hooks::new(console::kind(forge.type_), read_webhook_secrets(file)?, repository, clock::wall)))
+    Ok(Some(Hooks::new(forge_bot::kind(forge.type_), read_webhook_secrets(file)?, repository, clock::wall)))
 }
 
 /// Reads the tokens that may read decisions: that of the plugin generator, and those that may command.

@@ -7,8 +7,10 @@ use serde_json::{Value, json};
 
 use super::exit::Exit;
 use super::output::{self, Format, Terminal};
-use crate::engine::{clock, commit, schedule};
-use crate::report::scheduled::{Scheduled, table};
+use crate::clock;
+use crate::daemon::commit_reader;
+use crate::plan::offline;
+use crate::views::scheduled::{Scheduled, table};
 
 /// Options of `schedule`.
 #[derive(Debug, clap::Args)]
@@ -38,10 +40,10 @@ pub struct Args {
 /// Runs the command. Exits 0 with decisions, 1 where an object is invalid, 2 where a file cannot be read.
 pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let now = args.now.unwrap_or_else(clock::now);
-    let decided = match commit::read_files(&args.files) {
-        Ok(tree) => schedule::schedule(&tree, now),
-        Err(commit::Error::Refused(errors)) => Err(errors),
-        Err(commit::Error::Git(error)) => return Err(error.into()),
+    let decided = match commit_reader::read_files(&args.files) {
+        Ok(tree) => offline::schedule(&tree, now),
+        Err(commit_reader::Error::Refused(errors)) => Err(errors),
+        Err(commit_reader::Error::Git(error)) => return Err(error.into()),
     };
     let objects = match decided {
         Ok(objects) => objects,

@@ -11,15 +11,15 @@ use super::exit::Exit;
 use super::output::{self, Terminal};
 use super::plan::read_revisions;
 use crate::api::envelope;
-use crate::engine::simulation::Fate;
-use crate::engine::simulation::scenario::{Absence, Failure, Scenario, TimedApproval, simulate};
 use crate::model::id::{ClusterName, ObjectId, ObjectKey, PlacementKey};
 use crate::model::tree::Tree;
-use crate::report::simulation::gantt::gantt;
-use crate::report::simulation::timeline::timeline_lines;
-use crate::report::simulation::{Outcome, Simulated};
-use crate::report::work::listing;
+use crate::plan::simulate::Fate;
+use crate::plan::simulate::scenario::{Absence, Failure, Scenario, TimedApproval, simulate};
 use crate::snapshot;
+use crate::status::work::listing;
+use crate::views::simulation::gantt::gantt;
+use crate::views::simulation::timeline::timeline_lines;
+use crate::views::simulation::{Outcome, Simulated};
 
 /// Options of `simulate`.
 #[derive(Debug, clap::Args)]

@@ -7,8 +7,8 @@ use anyhow::{Context as _, ensure};
 use super::books::load_configuration;
 use super::exit::Exit;
 use super::{output, run};
-use crate::engine::core::identity;
-use crate::engine::persist::SOURCE_NAME;
+use crate::core::identity;
+use crate::core::persist::SOURCE_NAME;
 use crate::model::records::SourceRecord;
 use crate::store::{Expected, Store as _, records};
 

@@ -10,11 +10,11 @@ use super::books::{Books, Source, locate};
 use super::exit::Exit;
 use super::get::views;
 use super::output::{self, Terminal};
-use crate::engine::clock;
+use crate::clock;
 use crate::model::records::StoreRecord;
-use crate::report::converge::converged;
-use crate::report::fleet::fleet_warnings;
-use crate::report::tree::{StatusView, status_lines};
+use crate::status::fleet::fleet_warnings;
+use crate::status::rollout::converged;
+use crate::views::tree::{StatusView, status_lines};
 
 /// Moves to the top left and clears what is below: the tree is drawn anew in place.
 const REDRAW: &str = "\x1b[H\x1b[J";

@@ -8,12 +8,12 @@ use anyhow::Context as _;
 use super::books::{Source, load_configuration, locate};
 use super::exit::Exit;
 use super::{Daemon, output, person, run};
-use crate::engine::clock;
-use crate::engine::obey::{Authority, obey_in_store, preview_in_store};
+use crate::clock;
+use crate::core::execute::{Authority, obey_in_store, preview_in_store};
 use crate::model::commands::{Command, Done, Person, Refusal, Verb, WaitingGate};
 use crate::model::id::ClusterName;
 use crate::model::runs::Surface;
-use crate::report::work::counted;
+use crate::status::work::counted;
 use crate::store::embedded::EmbeddedStore;
 
 /// What ends the help of every command that tells something.

@@ -7,12 +7,12 @@ use serde::Serialize;
 
 use super::exit::Exit;
 use super::output;
-use crate::engine::clock;
-use crate::engine::commit::{Survey, survey};
-use crate::engine::plan::plan;
+use crate::clock;
+use crate::daemon::commit_reader::{Survey, survey};
 use crate::model::manifest::InputError;
 use crate::model::tree::{Skipped, Tree};
-use crate::report::work::{counted, objects};
+use crate::plan::plan;
+use crate::status::work::{counted, objects};
 
 /// Options of `validate`.
 #[derive(Debug, clap::Args)]

@@ -145,8 +145,8 @@ mod tests {
 
     use serde_json::json;
 
-    use super::super::BindingView;
     use super::*;
+    use crate::rollout::BindingView;
 
     /// A condition that speaks of generation 1, changed this many seconds after the epoch.
     fn condition(type_: &str, status: ConditionStatus, reason: &str, at: i64) -> Condition {

@@ -61,10 +61,10 @@ pub fn schedule_decided(request: &Request<'_>, decided: &BTreeMap<ClusterName, S
 mod tests {
     use serde_json::json;
 
-    use super::super::{Action, BadValues, Fleet};
     use super::*;
     use crate::model::cluster::Cluster;
     use crate::model::id::PlacementKey;
+    use crate::schedule::{Action, BadValues, Fleet};
 
     fn binding(cluster: &str, state: &str, policy: u64) -> Binding {
         let binding = json!({

@@ -71,10 +71,10 @@ pub fn envelope_work_name(work: &str, envelope: &ObjectId) -> String {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::super::tests::{manifest, manifest_of};
-    use super::super::work_names;
     use super::*;
     use crate::api::table::PLACEMENT_GROUP;
+    use crate::snapshot::tests::{manifest, manifest_of};
+    use crate::snapshot::work_names;
 
     fn envelope(kind: &str, name: &str, data: &Value) -> Manifest {
         let namespace = if kind == "ClusterResourceEnvelope" { "" } else { "app" };

@@ -172,8 +172,8 @@ pub fn scheduled_policy(placement: &PlacementKey, policy: Option<&PlacementPolic
 mod tests {
     use serde_json::json;
 
-    use super::super::tests::manifest;
     use super::*;
+    use crate::snapshot::tests::manifest;
 
     fn policy(value: Value) -> PlacementPolicy {
         serde_json::from_value(value).unwrap()

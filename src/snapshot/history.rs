@@ -111,8 +111,8 @@ pub fn work_names(placement: &PlacementKey, parts: usize) -> Vec<String> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::tests::manifest;
     use super::*;
+    use crate::snapshot::tests::manifest;
 
     fn existing(hashes: &[&str]) -> Vec<(u64, Digest)> {
         (0..).zip(hashes).map(|(index, hash)| (index, Digest::from(*hash))).collect()
@@ -178,7 +178,7 @@ mod tests {
         let frozen = freeze(&objects);
         assert_eq!(frozen.parts, [2]);
         assert_eq!(frozen.resources[1].id, objects[1].id);
-        assert_eq!(frozen.resources[1].digest, super::super::object_digest(&objects[1]));
+        assert_eq!(frozen.resources[1].digest, crate::snapshot::object_digest(&objects[1]));
         assert_ne!(frozen.resources[0].digest, frozen.resources[1].digest);
     }
 

@@ -165,8 +165,8 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::json;
 
-    use super::super::tests::{manifest, manifest_of};
     use super::*;
+    use crate::snapshot::tests::{manifest, manifest_of};
 
     #[test]
     fn server_fields_go() {

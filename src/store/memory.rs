@@ -184,8 +184,8 @@ fn crash() -> Error {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Expected, conformance};
     use super::*;
+    use crate::store::{Expected, conformance};
 
     fn put(key: &str) -> Vec<Op> {
         vec![Op::Put { key: key.into(), value: b"x".to_vec(), expected: Expected::Any }]

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use gitfleet::engine::commit::{Cache, read_commit, read_folder};
-use gitfleet::engine::decide::decide;
-use gitfleet::engine::world::{PlacementState, World, clusters};
+use gitfleet::daemon::commit_reader::{Cache, read_commit, read_folder};
+use gitfleet::decide::decide;
+use gitfleet::decide::state::{PlacementState, World, clusters};
 use gitfleet::git;
 use gitfleet::model::id::PlacementKey;
 use gitfleet::model::records::{ClusterRecord, MemberKind};

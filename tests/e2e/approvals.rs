@@ -1,6 +1,6 @@
 //! Who approves, and how it is known, on a real Gitea: forged texts, approvals without a command, and parts in a change.
 
-use gitfleet::engine::clock;
+use gitfleet::clock;
 use serde_json::json;
 
 use crate::console::{Person, Stage, gitea};

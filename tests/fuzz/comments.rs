@@ -9,7 +9,7 @@
     reason = "the fuzzer calls the target by a C symbol, and looks for panics"
 )]
 
-use gitfleet::engine::console::origin::{Origin, origin};
+use gitfleet::daemon::forge_bot::origin::{Origin, origin};
 use gitfleet::forge::grammar::parse;
 use gitfleet::forge::webhook::text_digest;
 use gitfleet::model::chat::Chat;

@@ -14,14 +14,14 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use gitfleet::cluster::WatchedKind;
+use gitfleet::core::member::result::StepResult;
+use gitfleet::core::member::{Mind, Task};
+use gitfleet::core::{MemberCommand, MemberEvent};
 use gitfleet::deliver::inventory::{Parent, applyset_id};
 use gitfleet::deliver::live::LiveObject;
 use gitfleet::deliver::look::Found;
 use gitfleet::deliver::plan::Step;
 use gitfleet::deliver::progress::Attempt;
-use gitfleet::engine::core::{MemberCommand, MemberEvent};
-use gitfleet::engine::member::result::StepResult;
-use gitfleet::engine::member::{Mind, Task};
 use gitfleet::model::id::{Digest, ObjectId, ObjectKey, PlacementKey};
 use gitfleet::model::records::{ApplyOutcome, Availability, Inventory, Kept};
 use gitfleet::model::work::{Desired, WorkOrder};

@@ -6,9 +6,8 @@ use std::sync::Arc;
 
 use gitfleet::api::condition::ConditionStatus;
 use gitfleet::api::placement::{ApplyStrategy, ApplyStrategyType, IntOrPercent, StrategyType};
+use gitfleet::core::waits::{STEP_MIN, shift_run};
 use gitfleet::deliver::inventory::applyset_id;
-use gitfleet::engine::simulation::Fact;
-use gitfleet::engine::waits::{STEP_MIN, shift_run};
 use gitfleet::model::commands::Verb;
 use gitfleet::model::id::{ClusterName, CommitId, Digest, ObjectKey, PlacementKey};
 use gitfleet::model::records::{
@@ -16,6 +15,7 @@ use gitfleet::model::records::{
 };
 use gitfleet::model::runs::{ClusterPhase, RunCluster, RunRecord, StageRecord};
 use gitfleet::model::work::WorkOrder;
+use gitfleet::plan::simulate::Fact;
 use gitfleet::store::records::{
     BINDING_PREFIX, CLUSTER_PREFIX, PLACEMENT_PREFIX, RUN_PREFIX, SNAPSHOT_PREFIX, SOURCE_PREFIX, placement_of,
 };

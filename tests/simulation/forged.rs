@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use gitfleet::api::placement::ApplyStrategyType;
-use gitfleet::engine::simulation::Fact;
 use gitfleet::model::id::{ClusterName, CommitId, ObjectKey, PlacementKey};
 use gitfleet::model::work::WorkOrder;
+use gitfleet::plan::simulate::Fact;
 use serde_json::{Value, json};
 
 use super::check::{Checker, Want, Who, Wish};

@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use gitfleet::core::Core;
 use gitfleet::deliver::inventory::Parent;
-use gitfleet::engine::core::Core;
-use gitfleet::engine::simulation::{Dice, Fact, Simulation};
 use gitfleet::model::commands::Verb;
 use gitfleet::model::id::{ClusterName, Digest, PlacementKey};
+use gitfleet::plan::simulate::{Dice, Fact, Simulation};
 
 use super::check::Verdict;
 use super::story::{PLACEMENTS_MAX, Story};

@@ -22,15 +22,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use gitfleet::config::Configuration;
+use gitfleet::core::Core;
+use gitfleet::core::waits::DOWN_MAX;
 use gitfleet::deliver::inventory::applyset_id;
-use gitfleet::engine::core::Core;
-use gitfleet::engine::simulation::{Detail, Dice, Fact, Faults, SimulatedMember, Simulation};
-use gitfleet::engine::waits::DOWN_MAX;
 use gitfleet::model::commands::{Command, Person, RefusalReason, Verb};
 use gitfleet::model::forge::{Credentials, Permission};
 use gitfleet::model::id::{ClusterName, CommitId, Digest, ObjectKey, PlacementKey};
 use gitfleet::model::records::WorkStatus;
 use gitfleet::model::runs::{ClusterPhase, DELETION_GATE, RunCause, RunPhase, RunRecord, StagePhase, Surface};
+use gitfleet::plan::simulate::{Detail, Dice, Fact, Faults, SimulatedMember, Simulation};
 use gitfleet::store::records::{PLACEMENT_PREFIX, placement_of};
 use jiff::{SignedDuration, Timestamp};
 
@@ -495,7 +495,7 @@ impl Run {
 
     /// Tells whether something of a placement failed, was rolled back or rejected.
     fn needs_retry(&self, placement: &str) -> bool {
-        let placements = self.simulation.core().map(gitfleet::engine::core::Core::placements);
+        let placements = self.simulation.core().map(gitfleet::core::Core::placements);
         let state = placements.and_then(|placements| placements.get(&PlacementKey::cluster_scoped(placement)));
         let has_failed = |run: &RunRecord| {
             let clusters = run.stages.iter().flat_map(|stage| &stage.clusters);
@@ -509,7 +509,7 @@ impl Run {
 
     /// Tells whether a run of the placement waits for another.
     fn is_queued(&self, placement: &str) -> bool {
-        let placements = self.simulation.core().map(gitfleet::engine::core::Core::placements);
+        let placements = self.simulation.core().map(gitfleet::core::Core::placements);
         let state = placements.and_then(|placements| placements.get(&PlacementKey::cluster_scoped(placement)));
         state.is_some_and(|state| state.runs.values().filter(|run| !run.phase.is_final()).count() > 1)
     }

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use gitfleet::deliver::inventory::{Held, Parent, applyset_id};
 use gitfleet::deliver::live::LiveObject;
-use gitfleet::engine::simulation::{Dice, Fact, Simulation};
 use gitfleet::model::id::{ClusterName, Digest, ObjectKey, PlacementKey};
 use gitfleet::model::records::Availability;
 use gitfleet::model::work::{Desired, WorkOrder};
+use gitfleet::plan::simulate::{Dice, Fact, Simulation};
 use gitfleet::store::records::snapshot_key;
 use jiff::Timestamp;
 

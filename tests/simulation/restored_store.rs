@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use gitfleet::core::Core;
 use gitfleet::deliver::inventory::Parent;
-use gitfleet::engine::core::Core;
-use gitfleet::engine::simulation::{Dice, Fact, Simulation};
 use gitfleet::model::commands::Verb;
 use gitfleet::model::id::{ClusterName, PlacementKey};
 use gitfleet::model::records::StoreRecord;
 use gitfleet::model::runs::RunCause;
+use gitfleet::plan::simulate::{Dice, Fact, Simulation};
 use gitfleet::store::backup;
 use gitfleet::store::records::STORE_KEY;
 

@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use gitfleet::engine::simulation::{Dice, Fate};
 use gitfleet::model::id::{BlobId, ClusterName, CommitId, Digest, ObjectKey, PlacementKey};
 use gitfleet::model::manifest::Manifest;
 use gitfleet::model::tree::Tree;
 use gitfleet::model::work::Desired;
+use gitfleet::plan::simulate::{Dice, Fate};
 use gitfleet::snapshot;
 use gitfleet::source::{self, ParsedBlob};
 

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Value, json};
 
 use crate::api::check::is_dns_label;
-use crate::engine::plan::needs::{Named, Needs};
 use crate::model::kinds::{self, BUILT_IN};
 use crate::model::tree::Scope;
+use crate::plan::needs::{Named, Needs};
 
 /// Namespace of the account and of the inventory.
 pub const NAMESPACE: &str = crate::deliver::inventory::NAMESPACE;

@@ -1,7 +1,7 @@
 use serde_json::Value;
 
 use super::rbac::{Grant, Resource, least, namespace};
-use crate::engine::plan::needs::Needs;
+use crate::plan::needs::Needs;
 
 /// Writes rules as `namespace or - / groups / resources [/ names]: verbs`.
 fn rules(resources: &[&str], namespaces: &[&str], allow_rbac: bool, facts: bool) -> Vec<String> {

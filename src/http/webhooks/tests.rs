@@ -9,8 +9,9 @@ use http_body_util::BodyExt as _;
 use sha2::Sha256;
 use tower::ServiceExt as _;
 
-use super::super::{router, tests::shared};
 use super::*;
+use crate::http::router;
+use crate::http::tests::shared;
 use crate::store::MemoryStore;
 
 const SECRET: &str = "s3cret";

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use super::super::id::CommitId;
-use super::super::manifest::InputError;
+use crate::model::id::CommitId;
+use crate::model::manifest::InputError;
 
 /// What is known of the source.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

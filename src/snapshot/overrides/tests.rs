@@ -1,9 +1,9 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::super::tests::{manifest, manifest_of};
 use super::*;
 use crate::model::overrides::OverrideKey;
+use crate::snapshot::tests::{manifest, manifest_of};
 
 /// An override with rules, for objects as `kind/name` of the core group; with a namespace a ResourceOverride.
 fn snapshot(namespace: &str, name: &str, index: u64, objects: &[&str], rules: &Value) -> Arc<OverrideSnapshot> {

@@ -4,8 +4,8 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Seek as _, Write as _};
 use std::path::Path;
 
-use super::super::{Error, Result};
 use super::Failure;
+use crate::store::{Error, Result};
 
 /// The lock file in the store's folder.
 pub const LOCK_FILE: &str = "lock";

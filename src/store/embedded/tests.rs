@@ -3,8 +3,8 @@ use std::sync::{Arc, Mutex};
 
 use redb::StorageBackend;
 
-use super::super::{Expected, conformance};
 use super::*;
+use crate::store::{Expected, conformance};
 
 fn put(key: &str, value: &str) -> Vec<Op> {
     vec![Op::Put { key: key.into(), value: value.into(), expected: Expected::Any }]

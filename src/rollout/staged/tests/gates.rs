@@ -2,11 +2,11 @@
 
 use std::fmt::Write as _;
 
-use super::super::*;
 use super::world::{DIGEST, World, said};
 use crate::model::commands::{RefusalReason, Verb};
 use crate::model::id::Digest;
 use crate::model::runs::{Gate, RunPhase, request_name};
+use crate::rollout::staged::*;
 
 /// A world that was told these things, one after the other.
 fn world(stages: &str, steps: &[&str]) -> World {

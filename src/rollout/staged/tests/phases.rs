@@ -2,8 +2,8 @@
 
 use std::fmt::Debug;
 
-use super::super::phases::{CLUSTER, RUN, RUN_GROUPS, STAGE, Transitions, may_follow};
 use crate::model::runs::{ClusterPhase, RunPhase, StagePhase};
+use crate::rollout::staged::phases::{CLUSTER, RUN, RUN_GROUPS, STAGE, Transitions, may_follow};
 
 const DRAWN: &str = include_str!("../../../../docs/rollouts.md");
 

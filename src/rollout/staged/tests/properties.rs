@@ -3,11 +3,11 @@
 use jiff::SignedDuration;
 use proptest::prelude::*;
 
-use super::super::*;
 use super::world::World;
 use crate::api::staged::{RunState, StageTaskType};
 use crate::model::id::ClusterName;
 use crate::model::runs::{ClusterPhase, RunCluster, RunPhase, RunRecord, StagePhase, StageRecord};
+use crate::rollout::staged::*;
 
 const STAGES: &str = "s after: a b c; t/2 before: d e f g; u/2 wait=30: h i j; v after before wait=5: k; delete: x y";
 const CLUSTERS: [&str; 13] = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "x", "y"];

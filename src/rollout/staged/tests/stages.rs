@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::super::{PlannedStage, StageError, stages};
 use crate::model::id::ClusterName;
+use crate::rollout::staged::{PlannedStage, StageError, stages};
 
 /// Clusters as `NAME LABEL=VALUE...`, separated by `;`.
 fn clusters(text: &str) -> BTreeMap<ClusterName, BTreeMap<String, String>> {

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::super::*;
 use crate::api::staged::{RunState, StageTaskType, StagedUpdateStrategySpec};
 use crate::model::commands::{Command, Person, Refusal, Verb};
 use crate::model::id::{ClusterName, Digest, PlacementKey};
 use crate::model::overrides::PickedOverrides;
 use crate::model::runs::*;
 use crate::rollout::rights::Policy;
+use crate::rollout::staged::*;
 use crate::rollout::{Health, MaxFailures, Readiness};
 
 /// What a stage's digest begins with.

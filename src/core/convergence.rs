@@ -1,0 +1,189 @@
+//! How placements and the fleet stand, and what is said about it to people who watch the log.
+
+use jiff::Timestamp;
+
+use super::{Core, Sent, SourceLook};
+use crate::api::placement::ApplyStrategyType;
+use crate::decide::state::PlacementState;
+use crate::model::id::{ClusterName, PlacementKey};
+use crate::model::records::JournalEntry;
+use crate::model::work::WorkOrder;
+use crate::status::fleet::fleet_warnings;
+use crate::status::rollout::{Converged, converged};
+
+impl Core {
+    /// Says once when a placement has come to rest, and where.
+    pub(super) fn announce(&mut self, key: &PlacementKey, now: Timestamp) {
+        let Some(state) = self.placements.get(key) else { return };
+        let standing = self.converged(state, now);
+        let text = match &standing {
+            Converged::Progressing => String::new(),
+            Converged::AllAtTarget => {
+                let index = state.newest().map_or(0, |s| s.index);
+                format!("rolled out: snapshot {index} is available on all {} clusters", state.bindings.len())
+            }
+            Converged::WaitingForTime(_) => "waits for time to pass".to_owned(),
+            Converged::WaitingForPerson(why) => format!("waits for a person: {why}"),
+            Converged::Failed(why) => format!("cannot go on: {why}"),
+            Converged::Unreachable(why) => format!("waits for clusters: {why}"),
+        };
+        let before = self.settled.insert(key.clone(), text.clone());
+        if text.is_empty() || before.as_ref() == Some(&text) {
+            return;
+        }
+        match standing {
+            Converged::AllAtTarget | Converged::WaitingForTime(_) | Converged::Progressing => {
+                tracing::info!(placement = %key, "{text}");
+            }
+            Converged::WaitingForPerson(_) | Converged::Unreachable(_) => tracing::warn!(placement = %key, "{text}"),
+            Converged::Failed(_) => tracing::error!(placement = %key, "{text}"),
+        }
+    }
+
+    fn converged(&self, state: &PlacementState, now: Timestamp) -> Converged {
+        let bindings = state.shared_bindings();
+        converged(&state.view(&bindings, &self.world, now))
+    }
+
+    /// Returns how the whole fleet stands: the worst of its placements, or of the source.
+    pub fn standing(&self, now: Timestamp) -> Converged {
+        if let Some(complaint) = self.adoption_complaint() {
+            return Converged::WaitingForPerson(complaint);
+        }
+        let mut worst = Converged::AllAtTarget;
+        for state in self.placements.values() {
+            worst = worse(worst, self.converged(state, now));
+        }
+        worst = worse(worst, self.hub_standing());
+        let warnings = fleet_warnings(self.world.records.values());
+        if !warnings.is_empty() {
+            let texts: Vec<&str> = warnings.iter().map(|warning| warning.message.as_str()).collect();
+            worst = worse(worst, Converged::Unreachable(texts.join("; ")));
+        }
+        if let Some(reason) = &self.source.unrestored {
+            return worse(worst, Converged::Failed(format!("the commit in force cannot be read: {reason}")));
+        }
+        if let Some(reason) = &self.source.failure {
+            return worse(worst, Converged::Failed(reason.clone()));
+        }
+        if self.source.held_rewrite.is_some() {
+            let why = self.source.held_why.clone().unwrap_or_else(|| "history was rewritten".to_owned());
+            return worse(worst, Converged::Failed(why));
+        }
+        if !self.source.refused.is_empty() {
+            return worse(worst, Converged::Failed("the newest commit is refused".to_owned()));
+        }
+        if self.world.tree.commit.is_none() || !self.agenda.is_empty() || !self.reading.is_empty() {
+            return worse(worst, Converged::Progressing);
+        }
+        worst
+    }
+
+    /// Tells whether a member that answers was told to keep a pause or hold, or to keep it no more, and has not said yet that it
+    /// does.
+    fn is_keeping(&self) -> bool {
+        let is_untold = |placement: &PlacementKey, order: &WorkOrder| {
+            let reported = self.reports.get(placement).and_then(|reports| reports.get(&order.cluster));
+            let written = || self.placements.get(placement).and_then(|state| state.works.get(&order.cluster));
+            let work = reported.or_else(written);
+            let writes = !order.remove && order.strategy.type_ != ApplyStrategyType::ReportDiff;
+            let is_failing = work.is_none_or(|work| work.failure.is_some());
+            writes
+                && !is_failing
+                && work.is_some_and(|work| work.kept != order.kept)
+                && self.world.is_online(&order.cluster)
+        };
+        self.sent.iter().any(|(placement, sent)| sent.values().any(|sent| is_untold(placement, &sent.order)))
+    }
+
+    /// Tells whether a member that answers has not said yet, in this life, what became of all that it was told.
+    fn is_trying(&self) -> bool {
+        let is_untried = |(cluster, sent): (&ClusterName, &Sent)| !sent.is_tried && self.world.is_online(cluster);
+        self.sent.values().any(|sent| sent.iter().any(is_untried))
+    }
+
+    /// Returns how things stand if nothing is left to wait for before the deadline of a single pass.
+    pub fn finished(&self, now: Timestamp, deadline: Timestamp) -> Option<Converged> {
+        if self.source_look != SourceLook::Seen || !self.unseen.is_empty() {
+            return None;
+        }
+        let has_work = if self.world.source_unread { self.is_due() } else { !self.agenda.is_empty() };
+        if has_work && (self.adoption_complaint().is_none() || self.store != self.stored_store) {
+            return None;
+        }
+        if self.is_keeping() {
+            return None;
+        }
+        match self.standing(now) {
+            Converged::Progressing => None,
+            // What an earlier life wrote down of failures may be over.
+            Converged::AllAtTarget | Converged::Failed(_) if self.is_trying() => None,
+            Converged::WaitingForTime(Some(at)) if at < deadline => None,
+            standing => Some(standing),
+        }
+    }
+}
+
+/// Of two standings the one a person must know of first.
+fn worse(a: Converged, b: Converged) -> Converged {
+    let rank = |c: &Converged| match c {
+        Converged::AllAtTarget => 0,
+        Converged::WaitingForTime(_) => 1,
+        Converged::Unreachable(_) => 2,
+        Converged::WaitingForPerson(_) => 3,
+        Converged::Failed(_) => 4,
+        Converged::Progressing => 5,
+    };
+    if rank(&b) > rank(&a) { b } else { a }
+}
+
+/// Says what a journal entry says, for people who watch.
+pub(super) fn tell(entry: &JournalEntry) {
+    // The rollout of a cluster says so itself; conditions are for those who ask.
+    if entry.event.starts_with("Placement")
+        || matches!(entry.event.as_str(), "ClusterStarted" | "ClusterSucceeded" | "TaskDone" | "Commanded")
+    {
+        return;
+    }
+    let placement = entry.placement.as_ref().map(ToString::to_string).unwrap_or_default();
+    let cluster = entry.cluster.as_ref().map(ToString::to_string);
+    let sentence = match entry.event.as_str() {
+        "SnapshotCreated" => "snapshot created",
+        "SnapshotFound" => "snapshot found on members",
+        "PauseFound" => "paused, as members keep it",
+        "NewerSnapshotFound" => "a newer snapshot found on a member; it stays until the rollout comes to it",
+        "HoldFound" => "snapshot held, as members keep it",
+        "SnapshotHeld" => "snapshot held: it is not rolled out again by itself",
+        "ClusterPicked" => "cluster picked",
+        "ClusterDropped" => "cluster no longer picked",
+        "RolloutStarted" => "rolling out to cluster",
+        "RolledBack" => "rolling back",
+        "RemovalStarted" => "removing from cluster",
+        "BindingRemoved" => "removed from cluster",
+        "ClusterLeft" => "cluster left the fleet",
+        "RunCreated" => "run created",
+        "RunStarted" => "run begins",
+        "RunRefused" => "run cannot begin",
+        "RunMoved" => "run goes on",
+        "RunEnded" => "run ends",
+        "RunRemoved" => "run removed from the source",
+        "StageStarted" => "stage begins",
+        "StageSkipped" => "stage skipped: it has no clusters",
+        "StageWaiting" => "stage waits",
+        "StageSucceeded" => "stage is done",
+        "ApprovalRequested" => "approval requested",
+        "Approved" => "approved",
+        "ClusterFailed" => "cluster failed",
+        "ClusterDeferred" => "cluster deferred: it does not answer",
+        "ClusterSkipped" => "cluster passed over",
+        "ClusterRetried" => "cluster is tried again",
+        other => other,
+    };
+    // An absent field is not written.
+    let facts = entry.facts.as_object().map(|facts| {
+        let words: Vec<String> = facts.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        tracing::field::display(words.join(" "))
+    });
+    let cluster = cluster.map(tracing::field::display);
+    tracing::info!(%placement, cluster, facts, "{sentence}");
+}

@@ -1,0 +1,493 @@
+//! What people command, whatever surface they do it on: one function finds what is meant, one carries it out. Both are pure.
+//!
+//! A command changes records and nothing else; what follows from it is decided as ever. So it is written down before anything
+//! happens because of it, and a crash loses none.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde_json::json;
+
+use super::persist::{self, SOURCE_NAME};
+use crate::api::annotations::STAGED_UPDATE_STRATEGY;
+use crate::api::placement::StrategyType;
+use crate::config::Configuration;
+use crate::decide::Pass;
+use crate::decide::state::{PlacementState, World};
+use crate::model::commands::{Command, Done, Person, Refusal, RefusalReason, Verb, WaitingGate};
+use crate::model::id::{ClusterName, CommitId, PlacementKey};
+use crate::model::policy::Floor;
+use crate::model::records::{HeldSnapshot, JournalEntry, Pause, SourceRecord};
+use crate::model::runs::{ApprovalRules, DELETION_GATE, Gate, RunCause, RunPhase, StagePhase};
+use crate::rollout::rights::{Policy, may};
+use crate::rollout::staged::{self, Event, named_request};
+use crate::store::{self, Expected, Op, Store, records};
+
+mod gates;
+
+pub use gates::preview;
+
+/// What a command is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Aim {
+    /// The placement.
+    pub placement: PlacementKey,
+    /// The run, where one is named or under way.
+    pub run: Option<String>,
+    /// The stage, or [`DELETION_GATE`].
+    pub stage: Option<String>,
+    /// Which side of the stage; absent is the one that waits.
+    pub gate: Option<Gate>,
+}
+
+/// A placement after a command.
+#[derive(Debug)]
+pub struct Obeyed {
+    /// How it stands now.
+    pub state: PlacementState,
+    /// What happened.
+    pub journal: Vec<JournalEntry>,
+    /// The answer.
+    pub done: Done,
+    /// Of a rollback: the snapshot that is returned to.
+    pub goal: Option<u64>,
+}
+
+fn refusal(reason: RefusalReason, message: impl Into<String>) -> Refusal {
+    Refusal { reason, message: message.into() }
+}
+
+/// Finds what a command is about: a run by its name, a gate by its request's, or a placement. A placement stands for the run
+/// that is under way; its deletion gate is meant only where it is named.
+///
+/// # Errors
+/// Nothing has the name, or more than one thing has.
+pub fn resolve(placements: &BTreeMap<PlacementKey, PlacementState>, command: &Command) -> Result<Aim, Refusal> {
+    let Ok(named) = command.target.parse::<PlacementKey>();
+    let is_in_place = |key: &PlacementKey| named.namespace.is_none() || key.namespace == named.namespace;
+    let mut aims: Vec<Aim> = Vec::new();
+    for (key, state) in placements.iter().filter(|(key, _)| is_in_place(key)) {
+        if state.runs.contains_key(&named.name) {
+            let run = Some(named.name.clone());
+            aims.push(Aim { placement: key.clone(), run, stage: command.stage.clone(), gate: None });
+        } else if command.stage.is_none() {
+            let requests = named_request(&named.name, state.runs.values());
+            aims.extend(requests.into_iter().map(|request| Aim {
+                placement: key.clone(),
+                run: Some(request.run),
+                stage: Some(request.stage),
+                gate: request.gate,
+            }));
+            if named.name == format!("{}-{DELETION_GATE}", key.name) {
+                let stage = Some(DELETION_GATE.to_owned());
+                aims.push(Aim { placement: key.clone(), run: None, stage, gate: None });
+            }
+        }
+    }
+    // A run of one placement may be called as another placement is: `web-1`. A pause is of placements; what may be meant
+    // otherwise is not done.
+    let is_of_placements = matches!(command.verb, Verb::Pause | Verb::Resume);
+    let is_of_run = command.stage.as_ref().is_some_and(|stage| stage != DELETION_GATE);
+    let is_unclear = !is_of_run && !is_of_placements;
+    if aims.is_empty() || is_of_placements || is_unclear {
+        let of_name = placements.iter().filter(|(key, _)| key.name == named.name && is_in_place(key));
+        let is_whole = matches!(command.verb, Verb::Retry | Verb::Rollback);
+        // A run that is called as its own placement: the whole of it is meant either way.
+        let is_known = |key: &PlacementKey| is_whole && aims.iter().any(|aim| aim.placement == *key);
+        let of_name = of_name.filter(|(key, _)| !is_known(key));
+        let of_name: Vec<Aim> = of_name.map(|(key, state)| aim_at(key, state, command)).collect();
+        if is_of_placements && !of_name.is_empty() {
+            aims.clear();
+        }
+        aims.extend(of_name);
+    }
+    match aims.len() {
+        0 => Err(refusal(
+            RefusalReason::NotFound,
+            format!(
+                "nothing is called {}: no run, no approval request, no placement; `gitfleet get runs` lists runs",
+                command.target
+            ),
+        )),
+        1 => Ok(aims.remove(0)),
+        _ => {
+            let all: Vec<String> =
+                aims.iter().map(|aim| format!("{} {}", aim.placement.kind(), aim.placement)).collect();
+            let message = format!("{} fits {}; name one as NAMESPACE/NAME", command.target, all.join(" and "));
+            Err(refusal(RefusalReason::Ambiguous, message))
+        }
+    }
+}
+
+fn aim_at(key: &PlacementKey, state: &PlacementState, command: &Command) -> Aim {
+    let active = state.runs.values().find(|run| run.frozen.is_some() && !run.phase.is_final());
+    // Of a placement that is removed nothing moves: its runs wait for it to come back.
+    let active = active.filter(|_| !state.record.removed);
+    let waiting = active.and_then(|run| run.stages.iter().find(|stage| is_waiting(stage.phase)));
+    // Nothing is opened by a guess: a yes needs its stage, and deletions are never what a bare name means.
+    let guessed = waiting.filter(|_| command.verb != Verb::Approve).map(|stage| stage.name.clone());
+    let named = command.stage.clone().or(guessed);
+    let is_deletion = named.as_deref() == Some(DELETION_GATE);
+    let run = active.filter(|_| !is_deletion).map(|run| run.name.clone());
+    Aim { placement: key.clone(), run, stage: named, gate: None }
+}
+
+fn is_waiting(phase: StagePhase) -> bool {
+    matches!(phase, StagePhase::WaitingBefore | StagePhase::WaitingAfter)
+}
+
+/// Carries out a command on the placement it is about.
+///
+/// # Errors
+/// Why it is not carried out; nothing has changed then.
+pub fn obey(
+    state: &PlacementState,
+    world: &World,
+    aim: &Aim,
+    command: &Command,
+    person: &Person,
+    now: Timestamp,
+) -> Result<Obeyed, Refusal> {
+    let policy = policy(state, world, aim);
+    may(person, command.verb, &policy).map_err(|why| refusal(RefusalReason::NotAllowed, why))?;
+    gates::check_specific(state, world, aim, command)?;
+    let mut pass = Pass::new(state.clone(), world, now);
+    let wish = Wish { aim, command, person, policy, now };
+    let gate = gates::waiting_gate(state, aim).filter(|_| command.verb == Verb::Approve);
+    let mut goal = None;
+    let message = match command.verb {
+        Verb::Approve | Verb::Reject if aim.stage.as_deref() == Some(DELETION_GATE) => wish.judge_deletions(&mut pass),
+        Verb::Approve => wish.approve(&mut pass),
+        Verb::Reject => wish.reject(&mut pass),
+        Verb::Pause => wish.pause(&mut pass),
+        Verb::Resume => wish.resume(&mut pass),
+        Verb::Retry => wish.retry(&mut pass),
+        Verb::Rollback => wish.roll_back(&mut pass).map(|(to, words)| {
+            goal = Some(to);
+            words
+        }),
+        Verb::Adopt => Err(refusal(RefusalReason::NotPossible, "a store is adopted, not a placement; name none")),
+    }?;
+    let facts = json!({
+        "verb": command.verb, "target": command.target, "stage": aim.stage, "person": person.name,
+        "surface": person.surface, "reason": command.reason, "message": command.message,
+    });
+    pass.note("Commanded", None, facts);
+    Ok(Obeyed { state: pass.state, journal: pass.journal, done: Done { message, at: now, gate }, goal })
+}
+
+/// Returns who may, as the configuration and the strategy of what is meant say.
+fn policy<'a>(state: &'a PlacementState, world: &'a World, aim: &'a Aim) -> Policy<'a> {
+    let run = aim.run.as_ref().and_then(|name| state.runs.get(name));
+    let of_run = || (run.and_then(|run| run.approvers.as_deref()), run.and_then(|run| run.approvers_before.as_deref()));
+    let (narrowed, narrowed_before) = match (aim.stage.as_deref(), &state.record.deletion_gate) {
+        (Some(DELETION_GATE), Some(gate)) => (gate.approvers.as_deref(), gate.approvers_before.as_deref()),
+        _ => of_run(),
+    };
+    let placement = Some(&aim.placement);
+    Policy { placement, rules: world.approvals, approvers: &world.approvers, narrowed, narrowed_before }
+}
+
+struct Wish<'a> {
+    aim: &'a Aim,
+    command: &'a Command,
+    person: &'a Person,
+    policy: Policy<'a>,
+    now: Timestamp,
+}
+
+impl Wish<'_> {
+    fn pause(&self, pass: &mut Pass<'_>) -> Result<String, Refusal> {
+        let key = &self.aim.placement;
+        if let Some(pause) = &pass.state.record.paused {
+            return Err(refusal(RefusalReason::NotPossible, format!("{key} was paused by {} already", pause.by)));
+        }
+        let reason = self.command.reason.clone();
+        pass.state.record.paused = Some(Pause { by: self.person.name.clone(), at: self.now, reason });
+        Ok(format!("paused: nothing new is started for {key} until `gitfleet resume {key}`"))
+    }
+
+    fn resume(&self, pass: &mut Pass<'_>) -> Result<String, Refusal> {
+        let key = &self.aim.placement;
+        let Some(pause) = pass.state.record.paused.take() else {
+            return Err(refusal(RefusalReason::NotPossible, format!("{key} is not paused")));
+        };
+        // A deadline that ran while nothing was done about it is no verdict: what is on its way has as long again.
+        let paused_for = self.now.duration_since(pause.at);
+        for binding in pass.state.bindings.values_mut().map(Arc::make_mut) {
+            binding.started_at = binding.started_at.and_then(|at| at.checked_add(paused_for).ok());
+        }
+        let failed = pass.failed_bindings();
+        let failed: BTreeSet<ClusterName> =
+            failed.iter().filter_map(|name| Some(pass.state.bindings.get(name)?.cluster.clone())).collect();
+        let active = pass.active_run().or_else(|| pass.last_run()).map(|run| run.name.clone());
+        if let Some(run) = active.and_then(|name| pass.state.runs.get_mut(&name)) {
+            staged::forgive(run, pause.at, |cluster| failed.contains(cluster), self.now);
+        }
+        Ok(format!("resumed: {key} goes on"))
+    }
+
+    /// Gives failed clusters another try, and a held snapshot another rollout.
+    fn retry(&self, pass: &mut Pass<'_>) -> Result<String, Refusal> {
+        let key = &self.aim.placement;
+        let mut what = Vec::new();
+        let mut nothing = format!("nothing of {key} failed or is held");
+        let is_external = pass.state.record.spec.strategy.type_ == StrategyType::External;
+        let is_written = is_external && !pass.state.record.annotations.contains_key(STAGED_UPDATE_STRATEGY);
+        if let Some(index) = pass.state.record.held.as_ref().map(|held| held.index) {
+            let run = Some(index).filter(|_| is_written).and_then(|index| pass.begin_written_again(index));
+            if is_written && run.is_none() {
+                nothing = format!(
+                    "{key} names no staged update strategy, so nothing goes to snapshot {index} by itself; write a run with \
+                     resourceSnapshotIndex {index}"
+                );
+            } else {
+                let record = &mut pass.state.record;
+                (record.held, record.goal, record.last_automatic) = (None, None, None);
+                let by = run.map(|run| format!(" by the run {run}")).unwrap_or_default();
+                what.push(format!("snapshot {index} is rolled out again{by}"));
+            }
+        }
+        for (rejected, by) in pass.ask_for_rejected() {
+            what.push(format!("what {rejected} was to do is asked for again by {by}"));
+        }
+        // Rejected without being held, because its snapshot had been everywhere before: nothing else begins it again.
+        let rejected = pass.last_run().filter(|run| run.phase == RunPhase::Rejected && run.cause == RunCause::Snapshot);
+        if let Some(rejected) = rejected.map(|run| run.name.clone()).filter(|_| what.is_empty()) {
+            pass.state.record.last_automatic = None;
+            what.push(format!("what {rejected} was to do is asked for again"));
+        }
+        let tried = pass.active_run().or_else(|| pass.last_run().filter(|_| is_external)).map(|run| run.name.clone());
+        if let Some(run) = tried.and_then(|name| pass.state.runs.get_mut(&name)) {
+            let rules = pass.world.approvals;
+            let notes = staged::retry(run, rules, self.now);
+            let tried = notes.iter().filter(|note| note.event == Event::ClusterRetried).count();
+            let asked = notes.len() - tried;
+            if tried > 0 {
+                what.push(format!("{tried} failed clusters of {} are tried again", run.name));
+            }
+            if asked > 0 {
+                what.push(format!("{} asks for approval again", run.name));
+            }
+        } else if !is_external {
+            let failed = pass.failed_bindings();
+            for name in &failed {
+                if let Some(binding) = pass.state.bindings.get_mut(name).map(Arc::make_mut) {
+                    binding.started_at = Some(self.now);
+                    binding.generation += 1;
+                }
+            }
+            if !failed.is_empty() {
+                what.push(format!("{} failed clusters are tried again", failed.len()));
+            }
+        }
+        if what.is_empty() {
+            return Err(refusal(RefusalReason::NotPossible, nothing));
+        }
+        Ok(what.join("; "))
+    }
+
+    /// Returns the snapshot that is named by its index or by its commit; the newest of several of one commit.
+    fn wanted_snapshot(&self, state: &PlacementState) -> Result<Option<u64>, Refusal> {
+        let Some(commit) = &self.command.to_commit else { return Ok(self.command.to) };
+        let of_commit =
+            state.snapshots.values().filter(|snapshot| snapshot.commit.as_str().starts_with(commit.as_str()));
+        let commits: BTreeSet<&CommitId> = of_commit.clone().map(|snapshot| &snapshot.commit).collect();
+        match commits.len() {
+            1 => Ok(of_commit.map(|snapshot| snapshot.index).max()),
+            0 => {
+                let known: Vec<&str> = state.snapshots.values().map(|snapshot| snapshot.commit.short()).collect();
+                let known = known.join(", ");
+                let message =
+                    format!("no snapshot of {} is from commit {commit}; there are {known}", self.aim.placement);
+                Err(refusal(RefusalReason::SnapshotGone, message))
+            }
+            _ => {
+                Err(refusal(RefusalReason::Ambiguous, format!("{commit} fits more than one commit; write more of it")))
+            }
+        }
+    }
+
+    fn roll_back(&self, pass: &mut Pass<'_>) -> Result<(u64, String), Refusal> {
+        let key = &self.aim.placement;
+        let state = &pass.state;
+        let is_external = state.record.spec.strategy.type_ == StrategyType::External;
+        let named = self.aim.run.as_ref().and_then(|name| state.runs.get(name));
+        let run = state.runs.values().filter(|run| run.frozen.is_some()).max_by_key(|run| run.sequence);
+        if let Some(named) = named.filter(|named| is_external && run.is_none_or(|run| run.name != named.name)) {
+            let last = run.map_or_else(
+                || "it has moved nothing".to_owned(),
+                |run| format!("the last that moved clusters of {key} is {}", run.name),
+            );
+            let message = format!("the run {} cannot be rolled back: {last}", named.name);
+            return Err(refusal(RefusalReason::NotPossible, message));
+        }
+        if let Some(run) = run.filter(|run| is_external && run.phase == RunPhase::Initialized) {
+            let message = format!("the run {} has moved nothing yet; remove it, or let it go", run.name);
+            return Err(refusal(RefusalReason::NotPossible, message));
+        }
+        let current = match run.filter(|_| is_external) {
+            Some(run) => run.snapshot(),
+            None => state.record.goal.or_else(|| state.newest().map(|newest| newest.index)),
+        };
+        let rests_there = state.record.last_succeeded.is_some() && state.record.last_succeeded == current;
+        let before = current.filter(|_| rests_there).and_then(|current| state.snapshots.range(..current).next_back());
+        let by_itself = before.map(|(index, _)| *index).or(state.record.last_succeeded);
+        let Some(to) = self.wanted_snapshot(state)?.or(by_itself) else {
+            let message = format!("no snapshot of {key} has succeeded everywhere yet; name one with --to");
+            return Err(refusal(RefusalReason::NotPossible, message));
+        };
+        if !state.snapshots.contains_key(&to) {
+            let known: Vec<String> = state.snapshots.keys().map(ToString::to_string).collect();
+            let message = format!("snapshot {to} of {key} is not kept any more; there are {}", known.join(", "));
+            return Err(refusal(RefusalReason::SnapshotGone, message));
+        }
+        if state.unreadable.contains(&to) {
+            let message = format!("the payload of snapshot {to} of {key} cannot be read from git");
+            return Err(refusal(RefusalReason::SnapshotGone, message));
+        }
+        if current == Some(to) {
+            return Err(refusal(RefusalReason::NotPossible, format!("{key} is at snapshot {to} already")));
+        }
+        self.may_return(pass, current, to)?;
+        let why = format!("{} rolled back", self.person.name);
+        if !is_external {
+            pass.return_to(to, &why);
+            return Ok((to, format!("rolling back {key} to {}", snapshot_words(pass, to))));
+        }
+        let Some(run) = run.map(|run| run.name.clone()) else {
+            let message = format!("no run of {key} has moved anything; write a run with resourceSnapshotIndex {to}");
+            return Err(refusal(RefusalReason::NotPossible, message));
+        };
+        let name = pass.begin_rollback(&run, to, Some(self.person.name.clone()));
+        Ok((to, format!("rolling back {key} to {} by the run {name}", snapshot_words(pass, to))))
+    }
+
+    /// What is held is rolled out again by a retry alone, and a rollback holds what it leaves: neither is where it may go.
+    fn may_return(&self, pass: &Pass<'_>, current: Option<u64>, to: u64) -> Result<(), Refusal> {
+        let (key, state) = (&self.aim.placement, &pass.state);
+        let is_held =
+            |held: &&HeldSnapshot| state.snapshots.get(&to).is_some_and(|snapshot| snapshot.hash == held.hash);
+        if let Some(held) = state.record.held.as_ref().filter(is_held) {
+            let message = format!(
+                "snapshot {to} of {key} is held: snapshot {} {}; `gitfleet retry {key}` rolls it out again",
+                held.index, held.why
+            );
+            return Err(refusal(RefusalReason::NotPossible, message));
+        }
+        if let Some(current) = current.filter(|current| pass.are_alike(*current, to)) {
+            let message =
+                format!("snapshot {to} of {key} has the content of snapshot {current}, where it is; name another");
+            return Err(refusal(RefusalReason::NotPossible, message));
+        }
+        Ok(())
+    }
+}
+
+/// Names a snapshot with the commit it is of.
+fn snapshot_words(pass: &Pass<'_>, index: u64) -> String {
+    let commit = pass.state.snapshots.get(&index).map(|snapshot| format!(" ({})", snapshot.commit.short()));
+    format!("snapshot {index}{}", commit.unwrap_or_default())
+}
+
+/// What the configuration says of who may what, for commands where no daemon runs.
+#[derive(Clone, Debug, Default)]
+pub struct Authority {
+    /// What it asks of an approval.
+    pub approvals: ApprovalRules,
+    /// Who may approve by comment.
+    pub approvers: Vec<String>,
+    /// What no commit lowers.
+    pub floor: Floor,
+}
+
+impl Authority {
+    /// Reads them from the configuration.
+    pub fn of(configuration: &Configuration) -> Self {
+        let approvers = configuration.forge.iter().flat_map(|forge| forge.approvals.approvers.clone()).collect();
+        Self { approvals: configuration.approval_rules(), approvers, floor: configuration.floor() }
+    }
+
+    fn world(&self) -> World {
+        World {
+            approvals: self.approvals,
+            approvers: self.approvers.clone(),
+            floor: self.floor.clone(),
+            ..World::default()
+        }
+    }
+}
+
+/// Says what an approval would open, by the records of a store that no daemon holds.
+///
+/// # Errors
+/// The store cannot be read.
+pub fn preview_in_store(
+    store: &dyn Store,
+    authority: &Authority,
+    command: &Command,
+    person: &Person,
+    now: Timestamp,
+) -> store::Result<Result<WaitingGate, Refusal>> {
+    Ok(preview(&persist::load(store)?, &authority.world(), command, person, now))
+}
+
+/// Carries out a command on the records of a store that no daemon holds.
+///
+/// # Errors
+/// The store cannot be read or written. A command that is not carried out is no error: the answer says why.
+pub fn obey_in_store(
+    store: &dyn Store,
+    authority: &Authority,
+    command: &Command,
+    person: &Person,
+    now: Timestamp,
+) -> store::Result<Result<Done, Refusal>> {
+    if command.verb == Verb::Adopt {
+        return persist::adopt_store(store, person, now);
+    }
+    if command.target.is_empty() {
+        let key = records::source_key(SOURCE_NAME);
+        let mut source = records::load::<SourceRecord>(store, &key)?.map(|record| record.value).unwrap_or_default();
+        let answer = let_in(&mut source, command, now);
+        if answer.is_ok() {
+            store.batch(vec![records::put(key, &source, Expected::Any)?])?;
+        }
+        return Ok(answer.map(|(_, done)| done));
+    }
+    let placements = persist::load(store)?;
+    let world = authority.world();
+    let obeyed = resolve(&placements, command).and_then(|aim| {
+        let state = placements.get(&aim.placement).expect("what was found there is there");
+        obey(state, &world, &aim, command, person, now).map(|obeyed| (state, obeyed))
+    });
+    let (before, obeyed) = match obeyed {
+        Ok(obeyed) => obeyed,
+        Err(refusal) => return Ok(Err(refusal)),
+    };
+    let mut ops = persist::difference(Some(before), Some(&obeyed.state))?;
+    ops.extend(obeyed.journal.into_iter().map(Op::Journal));
+    store.batch(ops)?;
+    Ok(Ok(obeyed.done))
+}
+
+/// Lets the rewritten history in that the source holds back. Returns the commit that may come into force.
+///
+/// # Errors
+/// The command is not for the source, or nothing is held back.
+pub fn let_in(source: &mut SourceRecord, command: &Command, now: Timestamp) -> Result<(CommitId, Done), Refusal> {
+    if command.verb != Verb::Resume {
+        return Err(refusal(RefusalReason::NotFound, "name a run or a placement"));
+    }
+    let Some(commit) = source.held_rewrite.clone() else {
+        return Err(refusal(
+            RefusalReason::NotPossible,
+            "no rewritten history is held back; to resume a placement, name it",
+        ));
+    };
+    source.let_in = Some(commit.clone());
+    let what = if source.held_why.is_some() { "the branch that is checked out" } else { "the rewritten history" };
+    let message = format!("{what} is let in at {}", commit.short());
+    Ok((commit, Done { message, at: now, gate: None }))
+}

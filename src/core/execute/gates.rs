@@ -1,0 +1,263 @@
+//! Gates: what waits for a person, and what a yes or a no does.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde_json::json;
+
+use super::{Aim, Wish, is_waiting, obey, policy, refusal, resolve};
+use crate::decide::Pass;
+use crate::decide::state::{PlacementState, World};
+use crate::model::commands::{Command, DIGEST_SHOWN, Person, Refusal, RefusalReason, Verb, WaitingGate};
+use crate::model::id::{ClusterName, Digest, PlacementKey};
+use crate::model::runs::{Approval, DELETION_GATE, RunCause, RunRecord, StagePhase, StageRecord};
+use crate::rollout::rights::may;
+use crate::rollout::staged::{self, GateName};
+
+/// Characters of a digest that must be shown at least.
+const DIGEST_SHOWN_MIN: usize = 7;
+
+/// Says what an approval would open, and changes nothing. Without a stage that is the one gate of a run that waits: whoever
+/// asks shows it to a person, who then names it.
+///
+/// # Errors
+/// Why nothing would be opened, in the words of the command itself.
+pub fn preview(
+    placements: &BTreeMap<PlacementKey, PlacementState>,
+    world: &World,
+    command: &Command,
+    person: &Person,
+    now: Timestamp,
+) -> Result<WaitingGate, Refusal> {
+    let mut aim = resolve(placements, command)?;
+    let state = placements.get(&aim.placement).expect("what was found there is there");
+    may(person, command.verb, &policy(state, world, &aim)).map_err(|why| refusal(RefusalReason::NotAllowed, why))?;
+    if command.verb == Verb::Rollback {
+        return rollback_preview(state, world, &aim, command, person, now);
+    }
+    if aim.stage.is_none()
+        && let [gate] = &waiting_gates(state, &aim)[..]
+        && gate.stage != DELETION_GATE
+    {
+        aim.stage = Some(gate.stage.clone());
+    }
+    let Some(gate) = waiting_gate(state, &aim) else {
+        return Err(obey(state, world, &aim, command, person, now).err().unwrap_or_else(|| nothing_waits(command)));
+    };
+    // Named in full, so that nothing but the gate itself can refuse it.
+    let named = Command { digest: Some(gate.digest.to_string()), ..command.clone() };
+    obey(state, world, &aim, &named, person, now)?;
+    Ok(gate)
+}
+
+/// Says where a rollback would return to.
+fn rollback_preview(
+    state: &PlacementState,
+    world: &World,
+    aim: &Aim,
+    command: &Command,
+    person: &Person,
+    now: Timestamp,
+) -> Result<WaitingGate, Refusal> {
+    let done = obey(state, world, aim, command, person, now)?;
+    let snapshot = done.goal;
+    let digest = snapshot.and_then(|index| state.snapshots.get(&index)).map(|found| found.hash.clone());
+    let clusters = state.bindings().filter(|b| !b.deleting && b.snapshot != snapshot).map(|b| b.cluster.clone());
+    Ok(WaitingGate {
+        name: aim.placement.to_string(),
+        stage: String::new(),
+        digest: digest.unwrap_or_else(|| Digest::from("")),
+        clusters: clusters.collect(),
+        opens: done.done.message,
+        snapshot,
+    })
+}
+
+/// Refuses an approval that leaves open which gate it is for, or, where the configuration wants it, for which digest. What
+/// waits is in the answer, as lines to copy.
+pub(super) fn check_specific(
+    state: &PlacementState,
+    world: &World,
+    aim: &Aim,
+    command: &Command,
+) -> Result<(), Refusal> {
+    let lacks_digest = world.floor.digest && command.digest.is_none();
+    if command.verb != Verb::Approve || (aim.stage.is_some() && !lacks_digest) {
+        return Ok(());
+    }
+    let gates: Vec<WaitingGate> = match &aim.stage {
+        Some(_) => waiting_gate(state, aim).into_iter().collect(),
+        None => waiting_gates(state, aim),
+    };
+    if gates.is_empty() {
+        return Err(nothing_waits(command));
+    }
+    let what = if aim.stage.is_none() {
+        "approve needs the stage"
+    } else {
+        "the configuration (policy.approvals.digest) wants the digest of what was looked at"
+    };
+    let lines: Vec<String> =
+        gates.iter().map(|gate| format!("\n  {}  ({})", gate.line(Verb::Approve), gate.opens)).collect();
+    Err(refusal(RefusalReason::NotSpecific, format!("{what}; what waits:{}", lines.concat())))
+}
+
+fn nothing_waits(command: &Command) -> Refusal {
+    refusal(RefusalReason::NotWaiting, format!("nothing of {} waits for a person", command.target))
+}
+
+/// Returns every gate that waits for a person where a command without a stage points: the run's, and the placement's deletions.
+fn waiting_gates(state: &PlacementState, aim: &Aim) -> Vec<WaitingGate> {
+    let of_run = waiting_gate(state, &Aim { stage: None, ..aim.clone() });
+    let of_deletions = waiting_gate(state, &Aim { stage: Some(DELETION_GATE.to_owned()), ..aim.clone() });
+    of_run.into_iter().chain(of_deletions).collect()
+}
+
+/// Returns the gate that is meant, if it waits for a person. Without a stage that is the run's.
+pub(super) fn waiting_gate(of: &PlacementState, aim: &Aim) -> Option<WaitingGate> {
+    if aim.stage.as_deref() == Some(DELETION_GATE) {
+        let gate = of.record.closed_gate()?;
+        let clusters: Vec<ClusterName> = gate.deletions.keys().chain(&gate.leaving).cloned().collect();
+        let objects: usize = gate.deletions.values().map(BTreeSet::len).sum();
+        let opens = format!("{objects} objects on {} clusters are deleted or left: {}", clusters.len(), gate.reason);
+        let (name, stage) = (aim.placement.to_string(), DELETION_GATE.to_owned());
+        return Some(WaitingGate { name, stage, digest: gate.digest.clone(), clusters, opens, snapshot: None });
+    }
+    let run = of.runs.get(aim.run.as_ref()?).filter(|run| !run.phase.is_final())?;
+    let (at, stage) = run.stages.iter().enumerate().find(|(_, stage)| is_waiting(stage.phase))?;
+    let is_open = staged::waits_for_person(stage);
+    if !is_open || aim.stage.as_ref().is_some_and(|named| *named != stage.name) {
+        return None;
+    }
+    let next = if stage.phase == StagePhase::WaitingBefore {
+        Some(stage)
+    } else {
+        run.stages[at + 1..].iter().find(|stage| !stage.clusters.is_empty())
+    };
+    let clusters: Vec<ClusterName> = next.iter().flat_map(|s| &s.clusters).map(|c| c.name.clone()).collect();
+    let name = match &run.placement.namespace {
+        Some(namespace) => format!("{namespace}/{}", run.name),
+        None => run.name.clone(),
+    };
+    let opens = next.map_or_else(|| "no stage is left after it".to_owned(), |next| opens(stage, next));
+    Some(WaitingGate { name, stage: stage.name.clone(), digest: stage.digest.clone(), clusters, opens, snapshot: None })
+}
+
+fn opens(waiting: &StageRecord, next: &StageRecord) -> String {
+    let (count, at_once) = (next.clusters.len(), next.max_concurrency);
+    let clusters = if count == 1 { "1 cluster".to_owned() } else { format!("{count} clusters, {at_once} at once") };
+    if waiting.name == next.name {
+        format!("stage {} begins: {clusters}", next.name)
+    } else {
+        format!("it goes on after stage {}, to stage {}: {clusters}", waiting.name, next.name)
+    }
+}
+
+fn short(digest: &Digest) -> String {
+    digest.as_str().chars().take(DIGEST_SHOWN).collect()
+}
+
+impl Wish<'_> {
+    /// Returns the run and the gate that are meant.
+    fn gate(&self, state: &PlacementState) -> Result<(RunRecord, GateName), Refusal> {
+        let nothing = || {
+            let message = format!("nothing of {} waits for a person", self.command.target);
+            refusal(RefusalReason::NotWaiting, message)
+        };
+        let run = self.aim.run.as_ref().and_then(|name| state.runs.get(name)).ok_or_else(nothing)?;
+        let waiting = run.stages.iter().find(|stage| is_waiting(stage.phase)).map(|stage| stage.name.clone());
+        let named = self.aim.stage.clone().or(waiting).ok_or_else(nothing)?;
+        Ok((run.clone(), GateName { run: run.name.clone(), stage: named, gate: self.aim.gate }))
+    }
+
+    pub(super) fn approve(&self, pass: &mut Pass<'_>) -> Result<String, Refusal> {
+        let (mut run, at) = self.gate(&pass.state)?;
+        let opens = waiting_gate(&pass.state, self.aim).map(|gate| (gate.digest_shown(), gate.opens));
+        let approved = staged::approve(&mut run, &at, self.person, self.command, &self.policy, self.now)?;
+        let digest = run.stages.iter().find(|stage| stage.name == at.stage).map(|stage| stage.digest.clone());
+        let opened = approved.opened;
+        let facts =
+            json!({"run": at.run, "stage": at.stage, "person": self.person.name, "digest": digest, "opened": opened});
+        pass.note("Approved", None, facts);
+        pass.state.runs.insert(run);
+        let (shown, opens) = opens.unwrap_or_default();
+        Ok(if opened {
+            format!("approved: {}: {opens}; approved was digest {shown}", at.run)
+        } else {
+            format!(
+                "approved: {} of {} approvals of stage {} of {}; approved was digest {shown}",
+                approved.given, approved.required, at.stage, at.run
+            )
+        })
+    }
+
+    pub(super) fn reject(&self, pass: &mut Pass<'_>) -> Result<String, Refusal> {
+        let (mut run, at) = self.gate(&pass.state)?;
+        staged::reject(&mut run, &at, self.person, self.command, self.now)?;
+        let (snapshot, message) = (run.snapshot(), run.message.clone());
+        let is_rollback = matches!(run.cause, RunCause::Rollback { .. });
+        pass.state.runs.insert(run);
+        // Where a rollback would have gone is not what is held, but what it would have left.
+        let is_new = |index: &u64| !is_rollback && !pass.has_succeeded(*index);
+        let what = match snapshot.filter(is_new) {
+            Some(index) => {
+                pass.hold(index, format!("was rejected: {message}"));
+                "its snapshot is held"
+            }
+            None => "its clusters stay as they are",
+        };
+        Ok(format!("rejected: {} ends, and {what} until `gitfleet retry {}`", at.run, self.aim.placement))
+    }
+
+    /// Approves or rejects the deletions that wait.
+    pub(super) fn judge_deletions(&self, pass: &mut Pass<'_>) -> Result<String, Refusal> {
+        let key = &self.aim.placement;
+        let rules = pass.world.approvals;
+        let Some(gate) = pass.state.record.deletion_gate.as_mut().filter(|gate| gate.opened_at.is_none()) else {
+            return Err(refusal(RefusalReason::NotWaiting, format!("no deletion of {key} waits for a person")));
+        };
+        if let Some(shown) = &self.command.digest
+            && (shown.len() < DIGEST_SHOWN_MIN || !gate.digest.as_str().starts_with(shown.as_str()))
+        {
+            let message = format!(
+                "the deletions that wait have digest {}, not {shown}; look again before approving",
+                gate.digest
+            );
+            return Err(refusal(RefusalReason::DigestMismatch, message));
+        }
+        if self.command.verb == Verb::Reject {
+            gate.approvals.clear();
+            return Ok(format!("the deletions of {key} stay held; revert the commit that wants them"));
+        }
+        let counts = |approval: &Approval| {
+            let age = Duration::try_from(self.now.duration_since(approval.at)).unwrap_or_default();
+            age <= rules.expire_after
+                && !approval.is_by(self.person)
+                && may(&approval.by, Verb::Approve, &self.policy).is_ok()
+        };
+        gate.approvals.retain(counts);
+        gate.approvals.push(Approval {
+            by: self.person.clone(),
+            at: self.now,
+            digest: gate.digest.clone(),
+            reason: self.command.reason.clone(),
+            message: self.command.message.clone(),
+        });
+        let voices = u32::try_from(gate.approvals.len()).unwrap_or(u32::MAX);
+        let (digest, opened) = (gate.digest.clone(), voices >= rules.required);
+        let shown = short(&digest);
+        let what = if gate.deletions.is_empty() { "clusters that left" } else { "deletions" };
+        gate.opened_at = opened.then_some(self.now);
+        let facts = json!({"stage": DELETION_GATE, "person": self.person.name, "digest": digest, "opened": opened});
+        pass.note("Approved", None, facts);
+        Ok(if opened {
+            format!("approved: {key} goes on, and the {what} go; approved was digest {shown}")
+        } else {
+            format!(
+                "approved; the {what} of {key} wait for more approvals, {} in all; approved was digest {shown}",
+                rules.required
+            )
+        })
+    }
+}

@@ -1,0 +1,174 @@
+//! What is exported: records of decisions for other tools, and how the hub stands that holds them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use super::{Batch, Core, HubReport, write_down};
+use crate::config::Configuration;
+use crate::decide::ocm::Ocm;
+use crate::model::decisions::{DecisionsKey, DecisionsRecord, HubRecord};
+use crate::model::id::ClusterName;
+use crate::model::ocm::OcmPlacementRecord;
+use crate::schedule::ocm::Key;
+use crate::status::decisions::{Decided as ExportedBy, Exports, Pick, assign_labels, decided, record, removed};
+use crate::status::rollout::Converged;
+use crate::store::{Expected, Op, Result, records};
+
+/// The kind of an OCM Placement.
+const OCM_KIND: &str = "Placement";
+
+/// Returns the namespace of the hub that decisions are written to, where the configuration names one.
+pub(super) fn namespace(configuration: &Configuration) -> Option<&str> {
+    let decisions = configuration.decisions.as_ref()?;
+    decisions.kubeconfig.is_some().then_some(decisions.namespace.as_str())
+}
+
+impl Core {
+    /// Returns what is exported once the decisions of a batch hold, and what to write for it. Unchanged exports are the same
+    /// `Arc`.
+    ///
+    /// # Errors
+    /// A record cannot be written as JSON, or is too large.
+    pub(super) fn exports_after(&self, batch: &Batch, now: Timestamp) -> Result<(Arc<Exports>, Vec<Op>)> {
+        let before = &self.exports;
+        let mut changed = Exports::new();
+        for (placement, decision) in &batch.decided {
+            let key = DecisionsKey::from(placement);
+            let known = before.get(&key);
+            if decision.finished {
+                if known.is_some_and(|known| !known.removed) {
+                    changed.insert(key.clone(), Arc::new(removed(key)));
+                }
+                continue;
+            }
+            let state = &decision.state;
+            let bindings = state.shared_bindings();
+            if let Some(decided) = decided(&state.view(&bindings, &self.world, now)) {
+                take_new(&mut changed, known, record(key, &decided, known.map(AsRef::as_ref)));
+            }
+        }
+        let picked = batch.picked.iter().map(|picked| picked.key.clone()).collect();
+        changed.extend(changed_by_ocm(before, &self.world.ocm, &picked));
+        if changed.is_empty() {
+            return Ok((Arc::clone(before), Vec::new()));
+        }
+        let mut after = Exports::clone(before);
+        after.extend(changed);
+        assign_labels(&mut after);
+        let ops = changes(before, &after)?;
+        Ok((Arc::new(after), ops))
+    }
+
+    /// Takes in what the hub's task says.
+    pub(super) fn hear_hub(&mut self, report: HubReport, now: Timestamp) {
+        let Some(namespace) = namespace(&self.configuration) else { return };
+        let online = report.failure.is_none();
+        let since = self.hub.as_ref().filter(|known| known.online == online).map_or(now, |known| known.since);
+        let problems = if online { report.problems.clone() } else { Vec::new() };
+        let message = report.failure.clone();
+        self.hub = Some(HubRecord { namespace: namespace.to_owned(), online, message, problems, since });
+        self.hub_report = Some(report);
+    }
+
+    /// Writes down how the hub stands, where that is new.
+    pub(super) fn write_hub(&self, batch: &mut Batch) {
+        if let Some(hub) = self.hub.as_ref().filter(|_| self.hub != self.stored_hub)
+            && write_down(batch, records::hub_key(&hub.namespace), hub)
+        {
+            batch.hub = Some(hub.clone());
+        }
+    }
+
+    /// Returns how the hub stands, for a single pass: a hub that is being written to is waited for, one that does not
+    /// answer is not.
+    pub(super) fn hub_standing(&self) -> Converged {
+        match &self.hub_report {
+            _ if namespace(&self.configuration).is_none() || self.exports.is_empty() => Converged::AllAtTarget,
+            Some(HubReport { failure: Some(failure), .. }) => {
+                Converged::Unreachable(format!("the hub of `decisions:`: {failure}"))
+            }
+            Some(HubReport { done: Some(done), .. }) if Arc::ptr_eq(done, &self.exports) => Converged::AllAtTarget,
+            None | Some(_) => Converged::Progressing,
+        }
+    }
+}
+
+/// Takes up what a placement exports where that is new. Labels follow from which placements there are, so as long as none comes
+/// or goes they stay as they are.
+fn take_new(changed: &mut Exports, known: Option<&Arc<DecisionsRecord>>, mut record: DecisionsRecord) {
+    if let Some(known) = known {
+        (record.label, record.problem) = (known.label.clone(), known.problem.clone());
+    }
+    if known.is_none_or(|known| **known != record) {
+        changed.insert(record.key.clone(), Arc::new(record));
+    }
+}
+
+/// Returns what changes by what OCM Placements decided: of those that were decided now, and of those that are gone: a life that
+/// ended between forgetting one and exporting that leaves the export behind.
+fn changed_by_ocm(before: &Exports, ocm: &Ocm, decided: &BTreeSet<Key>) -> Exports {
+    let mut changed = Exports::new();
+    for placement in decided {
+        let Some(found) = ocm.record(placement).filter(|found| !found.groups.is_empty()) else { continue };
+        let key = DecisionsKey {
+            kind: OCM_KIND.to_owned(),
+            namespace: Some(placement.namespace.clone()),
+            name: placement.name.clone(),
+        };
+        let known = before.get(&key);
+        take_new(&mut changed, known, record(key, &decided_by_ocm(found), known.map(AsRef::as_ref)));
+    }
+    for (key, _) in before.iter().filter(|(key, export)| key.kind == OCM_KIND && !export.removed) {
+        if ocm.record(&Key::new(key.namespace.as_deref().unwrap_or_default(), &key.name)).is_none() {
+            changed.insert(key.clone(), Arc::new(removed(key.clone())));
+        }
+    }
+    changed
+}
+
+/// Returns what an OCM Placement decided. It delivers nothing, so every cluster is reached as soon as it is picked.
+fn decided_by_ocm(record: &OcmPlacementRecord) -> ExportedBy {
+    let pick = |cluster: &ClusterName| Pick { cluster: cluster.clone(), reason: String::new(), reached: true };
+    let groups = record.groups.iter().map(|group| (group.name.clone(), group.clusters.iter().map(pick).collect()));
+    ExportedBy { annotations: record.annotations.clone(), groups: groups.collect(), held: BTreeSet::new() }
+}
+
+fn changes(before: &Exports, after: &Exports) -> Result<Vec<Op>> {
+    let is_same = |key: &DecisionsKey, record: &Arc<DecisionsRecord>| {
+        before.get(key).is_some_and(|known| Arc::ptr_eq(known, record) || known == record)
+    };
+    let changed: BTreeMap<_, _> = after.iter().filter(|(key, record)| !is_same(key, record)).collect();
+    changed.into_iter().map(|(key, record)| records::put(records::decisions_key(key), record, Expected::Any)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::decide::fixtures::{BOUND, managed, ocm_placement, tree};
+
+    #[test]
+    fn what_ocm_placements_decided_is_exported_and_withdrawn() {
+        let fleet = [BOUND, &managed("a", "{}", "[]")].concat();
+        let mut ocm = Ocm::default();
+        let mut exports = Exports::default();
+        let listed = |exports: &Exports| {
+            let names = |record: &DecisionsRecord| {
+                record.groups.iter().flat_map(|g| &g.clusters).map(|c| c.cluster_name.to_string()).collect::<Vec<_>>()
+            };
+            exports.iter().map(|(key, r)| (key.name.clone(), names(r), r.removed)).collect::<Vec<_>>()
+        };
+        let both = [ocm_placement("p", "{}"), ocm_placement("q", "{}")].concat();
+        let due = ocm.follow(&tree(&[("f.yaml", &fleet), ("p.yaml", &both)]));
+        ocm.decide_each(due.clone(), Timestamp::UNIX_EPOCH);
+        exports.extend(changed_by_ocm(&exports, &ocm, &due));
+        let on_a = || vec!["a".to_owned()];
+        assert_eq!(listed(&exports), [("p".to_owned(), on_a(), false), ("q".to_owned(), on_a(), false)]);
+        // Forgotten in a life that exported nothing any more.
+        let due = ocm.follow(&tree(&[("f.yaml", &fleet), ("p.yaml", &ocm_placement("p", "{}"))]));
+        ocm.decide_each(due, Timestamp::UNIX_EPOCH);
+        exports.extend(changed_by_ocm(&exports, &ocm, &BTreeSet::new()));
+        assert_eq!(listed(&exports), [("p".to_owned(), on_a(), false), ("q".to_owned(), Vec::new(), true)]);
+    }
+}

@@ -1,0 +1,113 @@
+//! What lists and watches say of a member's objects: pure.
+
+use super::reconciler::{Mind, kinds_of};
+use crate::deliver::inventory::group_kind;
+use crate::deliver::lists::kind_of;
+use crate::deliver::live::LiveObject;
+use crate::model::id::{ObjectId, ObjectKey};
+use crate::model::kinds::WatchedKind;
+use crate::model::records::Availability;
+
+impl Mind {
+    /// Returns the kinds whose watches are to be begun, or begun anew, with the version to watch them in.
+    pub fn take_unwatched(&mut self) -> Vec<(WatchedKind, Option<String>)> {
+        std::mem::take(&mut self.unwatched).into_iter().map(|(kind, version)| (watched(&kind), version)).collect()
+    }
+
+    /// Tells whether the first list of any kind is under way.
+    pub fn is_listing(&self) -> bool {
+        self.lists.any_pending()
+    }
+
+    /// The first lists that were not answered in time have failed, as far as anybody waits for them.
+    pub fn give_up_listing(&mut self, why: &str) {
+        self.lists.give_up(why);
+        self.mark_stale();
+    }
+
+    /// Forgets the objects of kinds that nobody lists any more.
+    pub fn forget_unlisted(&mut self) {
+        let lists = &self.lists;
+        self.live.retain(|key| lists.covers(key));
+    }
+
+    /// A list of a kind begins: what it does not name is gone, once it is complete.
+    pub fn list_begun(&mut self, kind: &WatchedKind) {
+        self.lists.begin(&name(kind));
+    }
+
+    /// Takes in an object as a list names it, a watch tells of it, or an answer shows it.
+    ///
+    /// What a list names replaces what was known before the list, whatever the versions say: a member that was restored from a
+    /// backup counts them anew. Within one list and the watch that follows it versions say what is newer.
+    pub fn see(&mut self, live: LiveObject) {
+        let by_version = self.lists.note(&live.id.key());
+        self.note_definition(&live);
+        self.remember(live, by_version);
+    }
+
+    /// A list is complete: what it does not name is gone.
+    pub fn list_done(&mut self, kind: &WatchedKind) {
+        let kind = name(kind);
+        let Some(seen) = self.lists.complete(&kind) else { return };
+        self.live.retain(|key| kind_of(key) != kind || seen.contains(key));
+        self.mark_stale();
+    }
+
+    /// A list failed. What was seen of the kind before stays, and is not known to be all. Returns whether the reason is a new one.
+    pub fn list_failed(&mut self, kind: &WatchedKind, why: String) -> bool {
+        let is_new = self.lists.fail(&name(kind), why);
+        if is_new {
+            self.mark_stale();
+        }
+        is_new
+    }
+
+    /// The member serves no such kind, and said so completely: nothing of it is there.
+    pub fn kind_absent(&mut self, kind: &WatchedKind) {
+        let kind = name(kind);
+        self.lists.absent(&kind);
+        self.live.retain(|key| kind_of(key) != kind);
+        self.mark_stale();
+    }
+
+    /// An object was written: its kind is served, whatever was said of it before.
+    pub fn note_served(&mut self, id: &ObjectId) {
+        let kind = group_kind(&id.group, &id.kind);
+        if self.lists.is_absent(&kind) {
+            self.watch_anew(kind);
+        }
+    }
+
+    /// A definition that is established brings its kind, which the member did not serve so far.
+    fn note_definition(&mut self, live: &LiveObject) {
+        let is_definition = live.id.kind == "CustomResourceDefinition" && live.availability == Availability::Available;
+        let is_known =
+            |key: &ObjectKey| self.live.get(key).is_some_and(|known| known.availability == live.availability);
+        let Some((_, group)) = live.id.name.split_once('.').filter(|_| is_definition && !is_known(&live.id.key()))
+        else {
+            return;
+        };
+        let of_group = |kind: &&str| kind.split_once('.').is_some_and(|(_, of)| of == group);
+        let kinds: Vec<String> = self.lists.absent_kinds().filter(of_group).map(str::to_owned).collect();
+        for kind in kinds {
+            self.watch_anew(kind);
+        }
+    }
+
+    fn watch_anew(&mut self, kind: String) {
+        let versions = self.orders().flat_map(|order| kinds_of(order));
+        let version = versions.filter(|(of, _)| *of == kind).find_map(|(_, version)| version).map(str::to_owned);
+        self.unwatched.insert(kind, version);
+    }
+}
+
+fn name(kind: &WatchedKind) -> String {
+    group_kind(&kind.group, &kind.kind)
+}
+
+/// Reads a kind as inventories name it.
+fn watched(name: &str) -> WatchedKind {
+    let (kind, group) = name.split_once('.').unwrap_or((name, ""));
+    WatchedKind { group: group.to_owned(), kind: kind.to_owned() }
+}

@@ -1,0 +1,439 @@
+//! The members' side: who is talked to, what they say, what they are told, and what is known of each cluster.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use super::{Batch, Core, Effect, MemberCommand, MemberEvent, Sent, SourceLook, write_down};
+use crate::api::annotations::SUSPENDED;
+use crate::api::cluster::MemberCluster;
+use crate::config::MemberAccess;
+use crate::decide::ocm::dated_taints;
+use crate::decide::state::{PlacementState, cluster, clusters, mark_leavers, members, ocm_facts, silence_ends};
+use crate::model::along::Along;
+use crate::model::facts::{self, Facts, KUBERNETES_VERSION};
+use crate::model::id::{ClusterName, PlacementKey};
+use crate::model::records::{ClusterRecord, Inventory, MemberKind, SUSPENDED_WORDS, WorkStatus};
+use crate::model::tree::Tree;
+use crate::model::warning::WarningKind;
+use crate::model::work::WorkOrder;
+use crate::rollout::Heard;
+use crate::status::fleet::fleet_warnings;
+use crate::store::records;
+
+/// Why a cluster has left that git still names.
+const UNLISTED: &str =
+    "left the fleet: no entry of `members:` in the configuration names it any more; what it holds stays there";
+
+impl Core {
+    /// Begins and ends to talk to members as git and the configuration say.
+    pub(super) fn note_members(&mut self, before: &Tree, now: Timestamp) {
+        let tree = Arc::clone(&self.world.tree);
+        let is_listed = |name: &ClusterName| self.configuration.member(name).is_some();
+        for name in mark_leavers(&mut self.world.records, &tree, is_listed, now) {
+            tracing::warn!(cluster = %name, "left the fleet; what it holds stays there");
+            self.stop_member(&name);
+            self.agenda.clusters.insert(name);
+        }
+        for (name, member) in &tree.clusters {
+            if before.clusters.get(name) != Some(member) {
+                self.agenda.clusters.insert(name.clone());
+            }
+            let access = self.configuration.member(name);
+            let suspended = member.annotations.get(SUSPENDED).is_some_and(|v| v == "true");
+            let kind = match &access {
+                Some(MemberAccess::Live { .. }) => MemberKind::Live,
+                Some(MemberAccess::Directory { .. }) => MemberKind::Directory,
+                None => MemberKind::Unreachable,
+            };
+            let begin = || ClusterRecord::new(name.clone(), now);
+            let record = self.world.records.entry(name.clone()).or_insert_with(begin);
+            // Whom no entry of `members:` names any more comes back with one.
+            if record.left && (access.is_some() || record.kind == MemberKind::Unreachable) {
+                *record = begin();
+            }
+            // Scheduling asks who reads the labels; overrides may read any of them.
+            if record.labels != member.labels && !self.world.overrides.is_empty() {
+                self.agenda.concerns_holders(name);
+            }
+            note_git(record, member, now);
+            if !record.left {
+                record.kind = kind;
+            }
+            if kind == MemberKind::Directory {
+                record.properties.clear();
+                record.properties_unknown = None;
+            }
+            let reason = match (&access, suspended) {
+                (None, _) if record.left => Some(UNLISTED),
+                (_, true) => Some(SUSPENDED_WORDS),
+                (None, _) => Some("no entry of `members:` in the configuration names it"),
+                _ => None,
+            };
+            match (access, reason) {
+                (Some(access), None) => self.start_member(name, access),
+                (_, reason) => {
+                    if stands(record, false, reason.map(str::to_owned), now) {
+                        self.agenda.clusters.insert(name.clone());
+                        self.agenda.concerns_holders(name);
+                    }
+                    self.stop_member(name);
+                }
+            }
+        }
+        self.tell_unreached();
+    }
+
+    /// Says once which clusters no entry of `members:` reaches.
+    fn tell_unreached(&mut self) {
+        let warnings = fleet_warnings(self.world.records.values());
+        let told = warnings.into_iter().find(|warning| warning.kind == WarningKind::NoAccess);
+        if let Some(warning) = told.as_ref().filter(|_| told != self.unreached) {
+            tracing::warn!("{warning}");
+        }
+        self.unreached = told;
+    }
+
+    fn start_member(&mut self, name: &ClusterName, access: MemberAccess) {
+        if self.members.get(name) == Some(&access) {
+            return;
+        }
+        self.stop_member(name);
+        self.unseen.insert(name.clone());
+        self.members.insert(name.clone(), access.clone());
+        self.effects.push(Effect::StartMember(name.clone(), access));
+    }
+
+    fn stop_member(&mut self, name: &ClusterName) {
+        self.unseen.remove(name);
+        self.await_reports(name);
+        self.sent.values_mut().for_each(|sent| drop(sent.remove(name)));
+        if self.members.remove(name).is_some() {
+            self.effects.push(Effect::StopMember(name.clone()));
+        }
+    }
+
+    /// Takes in what a member says.
+    pub(super) fn hear_member(&mut self, event: MemberEvent, now: Timestamp) {
+        match event {
+            MemberEvent::Online { cluster, version, holds, kept, inventory } => {
+                if !self.members.contains_key(&cluster) {
+                    return;
+                }
+                let is_unseen = self.store.as_ref().is_some_and(|store| store.unseen.contains(&cluster));
+                self.note_holder(&cluster, holds.len(), kept, now);
+                tracing::info!(cluster = %cluster, version, "cluster answers");
+                // A first decision without its properties would place by what is not known yet.
+                if self.world.records.get(&cluster).is_none_or(knows_facts) {
+                    self.unseen.remove(&cluster);
+                }
+                for (key, held) in holds {
+                    if let Some(held) = held {
+                        self.note_held(&cluster, key, held, is_unseen);
+                    }
+                }
+                self.tell_forgotten(&cluster, &inventory);
+                self.note_inventory(&cluster, inventory);
+                self.stand(&cluster, true, None, version, now);
+            }
+            MemberEvent::Offline { cluster, reason } => {
+                if !self.members.contains_key(&cluster) {
+                    return;
+                }
+                self.unseen.remove(&cluster);
+                self.await_reports(&cluster);
+                self.stand(&cluster, false, Some(reason), None, now);
+            }
+            // A member that was stopped, or has nothing to do with the placement any more, may still have had its say.
+            MemberEvent::Work { cluster, placement, status } => {
+                let sent = self.sent.get_mut(&placement).and_then(|sent| sent.get_mut(&cluster));
+                let Some(sent) = sent else { return };
+                let is_end = status.complete || status.failure.is_some();
+                sent.is_tried |= is_end && status.generation == sent.order.generation;
+                let heard = self.world.heard.get_mut(&placement).and_then(|heard| heard.get_mut(&cluster));
+                if let Some(heard) = heard.filter(|heard| **heard == Heard::NotYet) {
+                    *heard = Heard::Since(now);
+                }
+                self.reports.entry(placement.clone()).or_default().insert(cluster, status);
+                self.agenda.placements.insert(placement);
+            }
+            MemberEvent::Restarted { cluster } => {
+                self.await_reports(&cluster);
+                self.sent.values_mut().for_each(|sent| drop(sent.remove(&cluster)));
+                self.agenda.concerns_holders(&cluster);
+            }
+            MemberEvent::Facts { cluster, facts } => self.note_facts(&cluster, &facts),
+        }
+    }
+
+    /// What a cluster reported before is of before: how it is now is known when it reports again.
+    fn await_reports(&mut self, cluster: &ClusterName) {
+        for (key, _) in self.sent.iter().filter(|(_, sent)| sent.contains_key(cluster)) {
+            self.world.heard.entry(key.clone()).or_default().insert(cluster.clone(), Heard::NotYet);
+        }
+    }
+
+    /// Keeps what is known of a member's nodes and pods. What was said before it stopped answering, or was stopped, is kept.
+    fn note_facts(&mut self, cluster: &ClusterName, facts: &Facts) {
+        let Some(record) = self.world.records.get_mut(cluster).filter(|_| self.members.contains_key(cluster)) else {
+            return;
+        };
+        let complaint = facts.complaint();
+        if complaint.is_some() && record.properties_unknown != complaint {
+            tracing::warn!(cluster = %cluster, reason = complaint, "not all facts about the cluster can be seen");
+        }
+        let version = record.properties.remove_entry(KUBERNETES_VERSION);
+        let properties = facts.properties().into_iter().chain(version).collect();
+        record.properties_unknown = complaint;
+        record.properties = properties;
+        self.agenda.clusters.insert(cluster.clone());
+        self.unseen.remove(cluster);
+    }
+
+    /// Says what a member holds of placements that nothing is decided about any more, as one does that was restored from a
+    /// backup: nobody removes it.
+    fn tell_forgotten(&self, cluster: &ClusterName, inventory: &BTreeMap<PlacementKey, Inventory>) {
+        if self.source_look != SourceLook::Seen {
+            return;
+        }
+        for placement in inventory.keys() {
+            let state = self.placements.get(placement);
+            let is_undecided = state.is_some_and(|state| state.record.generation == 0);
+            if is_undecided || state.is_some_and(|state| state.bindings().any(|binding| binding.cluster == *cluster)) {
+                continue;
+            }
+            let why = if state.is_some() { "does not go there any more" } else { "is not in git any more" };
+            tracing::warn!(cluster = %cluster, placement = %placement,
+                "holds objects of a placement that {why}; remove them by hand, or bring the placement back");
+        }
+    }
+
+    /// What a member holds is known before anything is ordered of it.
+    fn note_inventory(&mut self, cluster: &ClusterName, inventory: BTreeMap<PlacementKey, Inventory>) {
+        for (key, inventory) in inventory {
+            // What was reported and is not written down yet is newer than what is.
+            let reported = self.reports.get(&key).and_then(|reports| reports.get(cluster));
+            let written = || self.placements.get(&key).and_then(|state| state.works.get(cluster));
+            let known = reported.or_else(written);
+            if known.is_none_or(|work| work.inventory != inventory) {
+                let work = known.map(|work| WorkStatus::clone(work)).unwrap_or_default();
+                let work = Arc::new(WorkStatus { inventory, ..work });
+                self.agenda.placements.extend(self.placements.contains_key(&key).then(|| key.clone()));
+                self.reports.entry(key).or_default().insert(cluster.clone(), work);
+            }
+        }
+    }
+
+    fn stand(
+        &mut self,
+        cluster: &ClusterName,
+        online: bool,
+        message: Option<String>,
+        version: Option<String>,
+        now: Timestamp,
+    ) {
+        let Some(record) = self.world.records.get_mut(cluster) else { return };
+        if stands(record, online, message, now)
+            && let Some(reason) = &record.message
+        {
+            tracing::warn!(cluster = %cluster, reason, "cluster does not answer; its turn is deferred");
+        }
+        if let Some(version) = version {
+            record.properties.insert(KUBERNETES_VERSION.to_owned(), version);
+        }
+        // Seen once for all events that come together.
+        self.agenda.clusters.insert(cluster.clone());
+        self.agenda.concerns_holders(cluster);
+    }
+
+    /// Lets scheduling see clusters as they are now; whoever reads what changed is decided anew.
+    pub(super) fn refresh_clusters(&mut self, batch: &mut Batch, now: Timestamp) {
+        let tree = Arc::clone(&self.world.tree);
+        let stale = std::mem::take(&mut self.agenda.clusters);
+        let is_same = members(&tree, &self.world.records).map(|(name, _)| name).eq(self
+            .world
+            .clusters
+            .iter()
+            .map(|(name, _)| name));
+        if is_same {
+            for name in &stale {
+                let is_known = self.world.clusters.contains(name.as_str());
+                let Some(member) = tree.clusters.get(name).filter(|_| is_known) else { continue };
+                let seen = cluster(member, self.world.records.get(name), now);
+                let change = self.world.clusters.set(name.clone(), seen);
+                self.agenda.changed(&change);
+            }
+        } else {
+            self.world.clusters = clusters(&tree, &self.world.records, now);
+            self.agenda.placements.extend(self.placements.keys().cloned());
+        }
+        for name in &stale {
+            let Some(member) = tree.clusters.get(name) else { continue };
+            let record = self.world.records.get(name);
+            self.agenda.expect_silence(name, record.and_then(|record| silence_ends(record, now)));
+            let concerned = self.world.ocm.observe(name, ocm_facts(member, record, now));
+            self.agenda.ocm.extend(concerned);
+        }
+        let records = stale.iter().filter_map(|name| self.world.records.get(name));
+        for record in records.filter(|record| self.stored_clusters.get(&record.name) != Some(*record)) {
+            if write_down(batch, records::cluster_key(&record.name), record) {
+                batch.clusters.push(record.clone());
+            }
+        }
+        batch.refreshed = true;
+    }
+
+    /// Tells members the orders of a decision that they do not have. `works` are what they hold, as it was decided with.
+    pub(super) fn send(
+        &mut self,
+        placement: &PlacementKey,
+        orders: &[Arc<WorkOrder>],
+        works: &BTreeMap<ClusterName, Arc<WorkStatus>>,
+    ) {
+        let nothing = BTreeMap::new();
+        let mut sent = Along::new(self.sent.get(placement).unwrap_or(&nothing));
+        let mut new = Vec::new();
+        for order in orders {
+            let known = sent.get(&order.cluster);
+            let same = |known: &Sent| Arc::ptr_eq(&known.order, order) || same_order(&known.order, order);
+            let is_told = known.is_some_and(same);
+            // What a member holds is known before anything is ordered of it: its first answer asks for a decision.
+            let may_be_told = self.members.contains_key(&order.cluster) && self.answered.contains(&order.cluster);
+            if is_told || !may_be_told {
+                continue;
+            }
+            let reported = if known.is_some() { None } else { self.reported(order, works) };
+            let command = MemberCommand::Order { order: Arc::clone(order), reported };
+            self.effects.push(Effect::Tell(order.cluster.clone(), command));
+            // Of the same generation nothing new need be said.
+            let is_tried = known.is_some_and(|known| known.is_tried && known.order.generation == order.generation);
+            new.push((order.cluster.clone(), Sent { order: Arc::clone(order), is_tried }));
+        }
+        if !new.is_empty() {
+            self.sent.entry(placement.clone()).or_default().extend(new);
+        }
+    }
+
+    /// Returns what was last reported of an order, before a restart. A report of an earlier order says nothing of this one: what
+    /// was applied for it and not reported any more would look like drift, and be written again.
+    fn reported(&self, order: &WorkOrder, works: &BTreeMap<ClusterName, Arc<WorkStatus>>) -> Option<Arc<WorkStatus>> {
+        let newer = self.reports.get(&order.placement).and_then(|reports| reports.get(&order.cluster));
+        let work = newer.or_else(|| works.get(&order.cluster));
+        work.cloned()
+    }
+}
+
+/// Returns what is heard of a placement when a life begins: nothing yet.
+pub(super) fn unheard(state: &PlacementState) -> BTreeMap<ClusterName, Heard> {
+    state.bindings().map(|binding| (binding.cluster.clone(), Heard::NotYet)).collect()
+}
+
+/// Takes down whether a cluster answers. Returns whether that is new; it is so since `now` then.
+fn stands(record: &mut ClusterRecord, online: bool, message: Option<String>, now: Timestamp) -> bool {
+    let is_new = record.online != online || record.message.is_some() != message.is_some();
+    if is_new {
+        record.since = now;
+    }
+    (record.online, record.message) = (online, message);
+    record.answered |= online;
+    is_new
+}
+
+/// Makes what an earlier life wrote of a cluster what this one knows: nobody has answered yet. One that answered when it was
+/// last looked at is not silent since it began to.
+pub(super) fn await_answer(record: &mut ClusterRecord, now: Timestamp) {
+    if record.online {
+        record.since = now;
+        record.answered = true;
+    }
+    record.online = false;
+}
+
+/// Takes over what git says of a cluster.
+fn note_git(record: &mut ClusterRecord, member: &MemberCluster, now: Timestamp) {
+    record.labels.clone_from(&member.labels);
+    record.taints.clone_from(&member.spec.taints);
+    record.managed_taints = dated_taints(&record.managed_taints, member, now);
+    record.stated = facts::stated(member);
+}
+
+/// Tells whether the facts about a cluster are known, from a life before too, or cannot be.
+fn knows_facts(record: &ClusterRecord) -> bool {
+    record.kind != MemberKind::Live
+        || record.properties.contains_key(facts::NODE_COUNT)
+        || record.properties_unknown.is_some()
+}
+
+/// Tells whether two orders ask for the same; manifests are compared by identity, because they are shared.
+fn same_order(a: &WorkOrder, b: &WorkOrder) -> bool {
+    let WorkOrder {
+        placement: _,
+        cluster: _,
+        source: _,
+        generation,
+        snapshot,
+        commit,
+        digest,
+        strategy,
+        manifests,
+        held,
+        prune,
+        kept,
+        remove,
+        abandon,
+    } = a;
+    let same_manifests = Arc::ptr_eq(manifests, &b.manifests)
+        || (manifests.len() == b.manifests.len()
+            && manifests.iter().zip(b.manifests.iter()).all(|(a, b)| a.digest == b.digest && a.key == b.key));
+    *generation == b.generation
+        && *snapshot == b.snapshot
+        && *commit == b.commit
+        && *digest == b.digest
+        && *strategy == b.strategy
+        && same_manifests
+        && *held == b.held
+        && *prune == b.prune
+        && *kept == b.kept
+        && *remove == b.remove
+        && *abandon == b.abandon
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::decide::state::silent_since;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).expect("an instant")
+    }
+
+    fn record(online: bool, message: Option<&str>, since: i64) -> ClusterRecord {
+        ClusterRecord { online, message: message.map(str::to_owned), ..ClusterRecord::new("a".into(), at(since)) }
+    }
+
+    #[test]
+    fn how_long_a_cluster_has_stood_so() {
+        let rows = [
+            ("it stops answering, or is suspended", record(true, None, 0), false, Some("no route"), Some(1000)),
+            ("another reason for the same", record(false, Some("suspended"), 0), false, Some("no route"), None),
+            ("it answers", record(false, Some("no route"), 0), true, None, Some(1000)),
+            ("it answers still", record(true, None, 0), true, None, None),
+        ];
+        for (name, mut record, online, message, since) in rows {
+            assert_eq!(stands(&mut record, online, message.map(str::to_owned), at(1000)), since.is_some(), "{name}");
+            assert_eq!(record.since, at(since.unwrap_or(0)), "{name}");
+            assert_eq!((record.online, record.message.as_deref()), (online, message), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_restart_is_no_silence() {
+        let mut answered = record(true, None, 0);
+        await_answer(&mut answered, at(10_000));
+        assert_eq!((answered.online, silent_since(&answered, at(10_015))), (false, None));
+        let mut silent = record(false, Some("no route"), 0);
+        await_answer(&mut silent, at(10_000));
+        assert_eq!(silent_since(&silent, at(10_015)), Some(at(0)), "it was silent before");
+    }
+}

@@ -1,0 +1,338 @@
+//! The source's side: what it says, and what a commit in force changes.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use super::persist::{self, SOURCE_NAME};
+use super::{Batch, Core, Effect, FIRST_LOOK_MAX, PAYLOAD_RETRY, SourceEvent, SourceLook, write_down};
+use crate::config::Configuration;
+use crate::decide::evictions::Disruptions;
+use crate::decide::overrides;
+use crate::decide::state::{Payload, PlacementState};
+use crate::decide::strategies::Staged;
+use crate::model::id::PlacementKey;
+use crate::model::records::{ResourceSnapshot, SourceRecord};
+use crate::model::tree::{Skipped, Tree};
+use crate::model::work::SourceName;
+use crate::store::records;
+
+/// What is said where the source could not be read since the start.
+const NOTHING_NEW: &str =
+    "; it was not read since gitfleet started, so nothing new begins until it is, or until `gitfleet resume` says so";
+/// Documents that are no objects named in the log for one commit; the rest is counted.
+const SKIPPED_NAMED_MAX: usize = 20;
+
+impl Core {
+    /// Takes in what the source says.
+    pub(super) fn hear(&mut self, news: SourceEvent, now: Timestamp) {
+        let Some(news) = self.hear_aside(news, now) else { return };
+        // What a person let in is for the tip that was held then: whatever is said of a tip ends it.
+        if !matches!(news, SourceEvent::Readable | SourceEvent::Failed(_)) {
+            self.source.let_in = None;
+        }
+        self.source.failure = None;
+        if matches!(news, SourceEvent::Failed(_)) {
+            self.go_on_without_source();
+        } else if std::mem::take(&mut self.world.source_unread) {
+            self.agenda.placements.extend(self.placements.keys().cloned());
+        }
+        self.source_look = SourceLook::Seen;
+        match news {
+            SourceEvent::Restored(_)
+            | SourceEvent::Payload(..)
+            | SourceEvent::Unwatched(_)
+            | SourceEvent::Follows(_) => {}
+            SourceEvent::Accepted(tree) => self.accept(&tree, now),
+            SourceEvent::Unchanged => {
+                self.source.seen.clone_from(&self.source.accepted);
+                self.source.refused.clear();
+                (self.source.held_rewrite, self.source.held_why) = (None, None);
+            }
+            SourceEvent::Readable => tracing::info!("the source can be read again"),
+            SourceEvent::Refused(commit, errors) => {
+                tracing::error!(
+                    commit = commit.short(),
+                    errors = errors.len(),
+                    "commit refused; the last good one stays in force"
+                );
+                for error in errors.iter().take(20) {
+                    tracing::error!("  {error}");
+                }
+                self.source.seen = Some(commit);
+                self.source.refused = errors;
+            }
+            SourceEvent::Rewritten(commit) => {
+                tracing::warn!(
+                    commit = commit.short(),
+                    "history was rewritten; the last good commit stays in force until a person lets the new one in"
+                );
+                self.source.seen = Some(commit.clone());
+                (self.source.held_rewrite, self.source.held_why) = (Some(commit), None);
+            }
+            SourceEvent::Switched(commit, words) => {
+                tracing::warn!(
+                    commit = commit.short(),
+                    "{words}; nothing of it begins until a person lets it in: gitfleet resume"
+                );
+                self.source.seen = Some(commit.clone());
+                (self.source.held_rewrite, self.source.held_why) = (Some(commit), Some(words));
+            }
+            SourceEvent::Failed(reason) => {
+                tracing::error!(reason, "the source cannot be read; nothing changes");
+                let nothing_new = if self.world.source_unread { NOTHING_NEW } else { "" };
+                self.source.failure = Some(format!("{reason}{nothing_new}"));
+            }
+        }
+    }
+
+    /// Takes in what is said of no tip; gives everything else back.
+    fn hear_aside(&mut self, news: SourceEvent, now: Timestamp) -> Option<SourceEvent> {
+        match news {
+            SourceEvent::Restored(Ok(tree)) => self.accept(&tree, now),
+            SourceEvent::Restored(Err(reason)) => {
+                tracing::error!(
+                    reason,
+                    "the commit in force cannot be read; nothing is decided and clusters keep what they have until it can, or \
+                     another commit is in force"
+                );
+                self.source.unrestored = Some(reason);
+            }
+            SourceEvent::Payload(snapshot, payload) => self.load_payload(&snapshot, payload, now),
+            SourceEvent::Unwatched(reason) => {
+                let words = "changes of the source cannot be watched; it is looked at every second";
+                tracing::warn!(reason, "{words}");
+                self.source.unwatched = Some(reason);
+            }
+            SourceEvent::Follows(branch) => {
+                let repository = &self.source.url;
+                tracing::info!(
+                    repository,
+                    branch,
+                    "following the branch that is checked out; `source.branch` names another"
+                );
+                self.source.branch = Some(branch);
+            }
+            news => return Some(news),
+        }
+        None
+    }
+
+    /// Goes on with what was begun, where the source could not be read in this life: a newer commit may stop or correct what the
+    /// one in force would begin.
+    fn go_on_without_source(&mut self) {
+        self.world.source_unread |= self.source_look == SourceLook::Awaited;
+    }
+
+    /// A person lets the commit in force go on for this life, though a newer one may stop or correct it.
+    pub(super) fn go_on_unread(&mut self) {
+        if !std::mem::take(&mut self.world.source_unread) {
+            return;
+        }
+        tracing::warn!("the source cannot be read; a person lets the commit in force go on");
+        self.agenda.placements.extend(self.placements.keys().cloned());
+        if let Some(failure) = &mut self.source.failure {
+            *failure = failure.replace(NOTHING_NEW, "; a person lets the commit in force go on");
+        }
+    }
+
+    /// The source was silent for as long as is waited for.
+    pub(super) fn give_up_source(&mut self) {
+        if self.source_look != SourceLook::Awaited {
+            return;
+        }
+        self.go_on_without_source();
+        self.source_look = SourceLook::Silent;
+        let words = format!("it has not answered within {} s{NOTHING_NEW}", FIRST_LOOK_MAX.as_secs());
+        tracing::warn!("the source cannot be read: {words}");
+        self.source.failure = Some(words);
+    }
+
+    /// Writes down what is known of the source, where that is new.
+    pub(super) fn write_source(&self, batch: &mut Batch) {
+        if self.source != self.stored_source && write_down(batch, records::source_key(SOURCE_NAME), &self.source) {
+            batch.source = Some(self.source.clone());
+        }
+    }
+
+    /// A decision may name a snapshot of an override: it is written down with it, or before.
+    pub(super) fn write_overrides(&mut self, batch: &mut Batch) {
+        batch.overrides = self.world.overrides.take_unwritten();
+        for id in &batch.overrides {
+            match persist::override_op(&self.world.overrides, id) {
+                Ok(op) => batch.ops.push(op),
+                Err(error) => {
+                    tracing::error!(name = id.name(), %error, "an override's snapshot cannot be written down; a restart takes it again");
+                }
+            }
+        }
+    }
+
+    /// Brings a commit into force.
+    fn accept(&mut self, tree: &Arc<Tree>, now: Timestamp) {
+        let commit = tree.commit.clone();
+        let again = self.source.accepted == commit;
+        let short = commit.as_ref().map(|c| c.short().to_owned()).unwrap_or_default();
+        tracing::info!(
+            commit = short,
+            placements = tree.placements.len(),
+            clusters = tree.clusters.len(),
+            objects = tree.manifests.len(),
+            "{}",
+            if again { "commit in force" } else { "commit accepted" }
+        );
+        self.source.accepted.clone_from(&commit);
+        self.source.seen = commit;
+        self.source.refused.clear();
+        (self.source.held_rewrite, self.source.held_why) = (None, None);
+        self.source.unrestored = None;
+        let before = std::mem::replace(&mut self.world.tree, Arc::clone(tree));
+        self.world.staged = Staged::of(tree);
+        for orphan in self.world.staged.orphans(tree) {
+            tracing::warn!("{orphan}");
+        }
+        tell_skipped(tree);
+        self.world.overrides.follow(tree, &overrides::named(self.placements.values()), now);
+        let disruptions = std::mem::replace(&mut self.world.disruptions, Disruptions::of(tree));
+        self.note_members(&before, now);
+        for key in self.placements.keys().cloned().collect::<Vec<_>>() {
+            // What could not be read once may be there now.
+            self.placements.get_mut(&key).into_iter().for_each(|state| state.unreadable.clear());
+            self.load_payloads(&key);
+        }
+        for (key, placement) in &tree.placements {
+            self.placements.entry(key.clone()).or_insert_with(|| PlacementState::begin(placement, now));
+        }
+        let wishes = self.world.ocm.follow(tree);
+        self.agenda.ocm.extend(wishes);
+        if before.commit.is_none() {
+            self.members_from = now;
+            // The first commit of this life: what was decided before may have been decided of another.
+            self.agenda.placements.extend(self.placements.keys().cloned());
+        } else {
+            self.agenda.compare(&before, tree);
+            self.agenda.placements.extend(self.world.disruptions.differing(&disruptions));
+            self.note_concerned(tree.commit.as_ref());
+        }
+        // What is with the store may name a commit that no record here names yet.
+        if !self.outstanding {
+            self.retain();
+        }
+    }
+
+    /// Says which commits are to be kept. What was decided must be written down. The next life begins with the commit that the
+    /// store has in force, and may decide of it: that is kept until the store has another.
+    pub(super) fn retain(&mut self) {
+        let Some(at) = self.world.tree.commit.clone() else { return };
+        let snapshots = self.placements.values().flat_map(|p| p.snapshots.values());
+        let in_force = self.stored_source.accepted.clone().into_iter().chain([at.clone()]);
+        let in_doubt = self.in_doubt.iter().cloned();
+        let named = snapshots.map(|s| s.commit.clone()).chain(in_force).chain(in_doubt).collect();
+        self.retained = Some(at.clone());
+        self.effects.push(Effect::Retain { named, at });
+    }
+
+    /// Asks for the payload that a placement needs and that no selection gives: after a restart and for ways back, older
+    /// snapshots.
+    pub(super) fn load_payloads(&mut self, key: &PlacementKey) {
+        let Some(state) = self.placements.get(key) else { return };
+        let is_missing =
+            |s: &&Arc<ResourceSnapshot>| !state.payloads.contains_key(&s.index) && !state.unreadable.contains(&s.index);
+        for snapshot in state.snapshots_in_use().filter(is_missing) {
+            if self.reading.insert((key.clone(), snapshot.index)) {
+                self.effects.push(Effect::ReadPayload(Arc::clone(snapshot)));
+            }
+        }
+    }
+
+    /// Asks again for payloads that could not be read a while ago, and are still needed.
+    pub(super) fn read_again(&mut self, now: Timestamp) {
+        for key in self.agenda.take_rereads(now) {
+            let Some(state) = self.placements.get(&key) else { continue };
+            for snapshot in state.snapshots_in_use().filter(|s| state.unreadable.contains(&s.index)) {
+                if self.reading.insert((key.clone(), snapshot.index)) {
+                    self.effects.push(Effect::ReadPayload(Arc::clone(snapshot)));
+                }
+            }
+        }
+    }
+
+    fn load_payload(&mut self, snapshot: &ResourceSnapshot, payload: Result<Payload, String>, now: Timestamp) {
+        let key = &snapshot.placement;
+        self.reading.remove(&(key.clone(), snapshot.index));
+        let Some(state) = self.placements.get_mut(key) else { return };
+        match payload {
+            Ok(payload) => {
+                state.payloads.insert(snapshot.index, Arc::new(payload));
+                state.unreadable.remove(&snapshot.index);
+            }
+            Err(reason) => {
+                tracing::error!(placement = %key, reason, "payload missing; clusters keep what they have, and it is tried again");
+                state.unreadable.insert(snapshot.index);
+                self.agenda.read_again(key, now + PAYLOAD_RETRY);
+            }
+        }
+        self.agenda.placements.insert(key.clone());
+    }
+}
+
+/// Says which documents of a commit are not read, so that a manifest that became plain text by an accident is not missed.
+fn tell_skipped(tree: &Tree) {
+    let odd: Vec<_> = tree.skipped.iter().filter_map(Skipped::complaint).collect();
+    for complaint in odd.iter().take(SKIPPED_NAMED_MAX) {
+        tracing::warn!("{complaint}");
+    }
+    if odd.len() > SKIPPED_NAMED_MAX {
+        let more = odd.len() - SKIPPED_NAMED_MAX;
+        tracing::warn!(more, "more documents are no Kubernetes objects; `gitfleet validate` names all of them");
+    }
+    for complaint in tree.warnings.iter().take(SKIPPED_NAMED_MAX) {
+        tracing::warn!("{complaint}");
+    }
+    if tree.warnings.len() > SKIPPED_NAMED_MAX {
+        tracing::warn!(
+            more = tree.warnings.len() - SKIPPED_NAMED_MAX,
+            "more warnings; `gitfleet validate` names all of them"
+        );
+    }
+    let untyped = tree.skipped.len() - odd.len();
+    if untyped > 0 {
+        tracing::info!(documents = untyped, "documents with neither apiVersion nor kind are not read");
+    }
+}
+
+/// Returns what inventories name the source by: what the configuration calls it, else where it is and which part of it is read.
+pub fn identity(configuration: &Configuration) -> String {
+    configuration.source.identity.clone().unwrap_or_else(|| derived(configuration))
+}
+
+/// Returns what names the source, and what named it before it moved: what the store remembers, and where it is now, which is its
+/// name while the configuration gives none.
+pub fn source_name(configuration: &Configuration, known: &SourceRecord) -> SourceName {
+    let name = identity(configuration);
+    let mut formerly = known.formerly.clone();
+    formerly.insert(derived(configuration));
+    formerly.remove(&name);
+    SourceName { name, formerly: Arc::new(formerly) }
+}
+
+/// Returns the record of the source that a life begins with: that of the store, where it is of this source.
+pub(super) fn begin(configuration: &Configuration, known: &SourceRecord) -> SourceRecord {
+    let name = source_name(configuration, known);
+    let is_same = known.url == configuration.source.url || name.is(&known.identity);
+    let base = if is_same {
+        known.clone()
+    } else {
+        SourceRecord { formerly: known.formerly.clone(), ..SourceRecord::default() }
+    };
+    let branch = base.branch.clone().filter(|_| configuration.source.branch.is_none());
+    let approvers = configuration.forge.as_ref().map(|forge| forge.approvals.who());
+    let url = configuration.source.url.clone();
+    SourceRecord { url, identity: name.name, unwatched: None, branch, approvers, ..base }
+}
+
+fn derived(configuration: &Configuration) -> String {
+    let source = &configuration.source;
+    let branch = source.branch.as_deref().unwrap_or("HEAD");
+    format!("{}#{branch}:{}", source.url.trim_end_matches('/'), source.path)
+}

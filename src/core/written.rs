@@ -1,0 +1,163 @@
+//! What follows once the store has answered.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use super::{Batch, Core, Effect, MemberCommand, Reports, STORE_RETRY, tell};
+use crate::decide::Decision;
+use crate::decide::state::PlacementState;
+use crate::model::id::PlacementKey;
+use crate::model::warning::WarningKind;
+use crate::store::Op;
+
+impl Core {
+    /// The store keeps the batch. Returns what follows from it.
+    pub fn written(&mut self, batch: Batch, now: Timestamp) -> Vec<Effect> {
+        self.outstanding = false;
+        // What was put back is decided with the next batch, and overwrites what is in doubt.
+        if self.agenda.placements.is_empty() && !self.agenda.waits() {
+            self.in_doubt.clear();
+        }
+        if let Some(source) = batch.source {
+            self.stored_source = source;
+        }
+        if batch.goes_on {
+            self.go_on_unread();
+        }
+        if batch.adopts {
+            self.store.clone_from(&batch.store);
+        }
+        if batch.store.is_some() {
+            self.stored_store = batch.store;
+        }
+        if batch.hub.is_some() {
+            self.stored_hub = batch.hub;
+        }
+        if let Some(commit) = batch.let_in {
+            self.source.let_in = Some(commit.clone());
+            self.effects.push(Effect::LetIn(commit));
+        }
+        self.forget_reports(batch.reports);
+        if let Some(state) = batch.obeyed {
+            self.agenda.placements.insert(state.record.key.clone());
+            self.placements.insert(state.record.key.clone(), *state);
+        }
+        let clusters = batch.clusters.into_iter().map(|record| (record.name.clone(), record));
+        self.stored_clusters.extend(clusters);
+        for picked in batch.picked {
+            picked.journal.iter().for_each(tell);
+            self.agenda.wake_ocm(&picked.key, picked.wake_at);
+        }
+        if let Some(exports) = batch.exports.filter(|exports| !Arc::ptr_eq(exports, &self.exports)) {
+            self.effects.push(Effect::Publish(Arc::clone(&exports)));
+            self.exports = exports;
+        }
+        for (key, decision) in batch.decided {
+            self.act(&key, decision, now);
+        }
+        if self.retained != self.world.tree.commit {
+            self.retain();
+        }
+        std::mem::take(&mut self.effects)
+    }
+
+    /// The store did not keep the batch, or did not say so. Everything in it is decided again after a pause.
+    pub fn refused(&mut self, batch: Batch, now: Timestamp) {
+        self.outstanding = false;
+        let snapshots = batch.decided.iter().flat_map(|(_, decision)| decision.state.snapshots.values());
+        let in_force = batch.source.iter().filter_map(|source| source.accepted.clone());
+        self.in_doubt.extend(snapshots.map(|snapshot| snapshot.commit.clone()).chain(in_force));
+        for (key, kept) in batch.kept {
+            self.world.kept.entry(key).or_default().join(kept);
+        }
+        if let Some((store, before)) = self.store.as_mut().zip(batch.took_over) {
+            store.takes_over |= before.takes_over;
+            store.unseen.extend(before.unseen);
+        }
+        for (key, clusters) in batch.ahead {
+            self.world.ahead.entry(key).or_default().extend(clusters);
+        }
+        for picked in batch.picked.iter().rev() {
+            self.world.ocm.hold_again(&picked.key, picked.known.clone());
+        }
+        self.world.overrides.refused(batch.overrides);
+        let placements = batch.decided.into_iter().map(|(key, _)| key);
+        let ocm = batch.picked.into_iter().map(|picked| picked.key);
+        self.agenda.clusters.extend(batch.clusters.into_iter().map(|record| record.name));
+        self.agenda.put_back(placements, ocm, now + STORE_RETRY);
+    }
+
+    /// Forgets reports that are written down; what members said meanwhile is decided about next.
+    fn forget_reports(&mut self, written: Reports) {
+        for (placement, reports) in written {
+            let Some(known) = self.reports.get_mut(&placement) else { continue };
+            known.retain(|cluster, work| !reports.get(cluster).is_some_and(|written| Arc::ptr_eq(written, work)));
+            if known.is_empty() {
+                self.reports.remove(&placement);
+            }
+        }
+    }
+
+    /// Takes up what a decision says; its records are written.
+    fn act(&mut self, key: &PlacementKey, decision: Decision, now: Timestamp) {
+        decision.journal.iter().for_each(tell);
+        for cluster in decision.forget {
+            let told = self.sent.get_mut(key).and_then(|sent| sent.remove(&cluster));
+            if told.is_some() && self.members.contains_key(&cluster) {
+                self.effects.push(Effect::Tell(cluster, MemberCommand::Forget(key.clone())));
+            }
+        }
+        self.send(key, &decision.orders, &decision.state.works);
+        self.agenda.wake(key, decision.wake_at);
+        let known = self.placements.remove(key);
+        for warning in &decision.state.record.warnings {
+            // That a policy cannot be fulfilled is said with how the placement stands.
+            let is_told = known.as_ref().is_some_and(|known| known.record.warnings.contains(warning));
+            if !is_told && warning.kind != WarningKind::PolicyUnfulfilled {
+                tracing::warn!(placement = %key, "{warning}");
+            }
+        }
+        if decision.finished {
+            tracing::info!(placement = %key, "removed everywhere");
+            self.agenda.forget(key);
+            self.sent.remove(key);
+            self.world.heard.remove(key);
+            self.settled.remove(key);
+            // A commit may have brought it back while its end was being written down.
+            if let Some(placement) = self.world.tree.placements.get(key) {
+                self.placements.insert(key.clone(), PlacementState::begin(placement, now));
+                self.agenda.placements.insert(key.clone());
+            }
+            self.tell_placement(key, now);
+            return;
+        }
+        self.agenda.note(&decision.state);
+        let mut state = decision.state;
+        state.unreadable = known.as_ref().map(|known| known.unreadable.clone()).unwrap_or_default();
+        let in_use: BTreeSet<u64> = state.snapshots_in_use().map(|snapshot| snapshot.index).collect();
+        for (index, payload) in known.into_iter().flat_map(|known| known.payloads) {
+            // It may have been read while the decision was being written down.
+            if in_use.contains(&index) {
+                state.payloads.entry(index).or_insert(payload);
+            }
+        }
+        self.placements.insert(key.clone(), state);
+        self.load_payloads(key);
+        self.announce(key, now);
+        self.tell_placement(key, now);
+    }
+}
+
+impl Batch {
+    /// Takes what one decision changes.
+    pub(super) fn take(&mut self, difference: Vec<Op>) {
+        if difference.is_empty() {
+            self.unchanged += 1;
+        } else {
+            self.changed += 1;
+        }
+        self.ops.extend(difference);
+    }
+}

@@ -1,0 +1,351 @@
+//! From a commit, or a folder as it stands, to a checked tree.
+
+use std::collections::BTreeMap;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rayon::prelude::*;
+
+use crate::decide::state::Payload;
+use crate::git::{self, Blob, Reader};
+use crate::model::id::{BlobId, CommitId};
+use crate::model::manifest::{InputError, Manifest};
+use crate::model::records::ResourceSnapshot;
+use crate::model::tree::{Skipped, Tree};
+use crate::plan::pull_request::Candidate;
+use crate::snapshot;
+use crate::source::{self, Budget, Filter, IGNORE_FILE, ParsedBlob, Weight};
+
+/// Parsed files by blob: a commit costs what it changed.
+pub type Cache = BTreeMap<BlobId, Arc<ParsedBlob>>;
+
+/// Why there is no tree.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The commit has errors: it is refused whole.
+    #[error("{} in the files", count(.0.len()))]
+    Refused(Vec<InputError>),
+    /// The repository or folder cannot be read.
+    #[error(transparent)]
+    Git(#[from] git::Error),
+}
+
+fn count(errors: usize) -> String {
+    if errors == 1 { "1 error".to_owned() } else { format!("{errors} errors") }
+}
+
+/// Reads a commit. `cache` keeps what was parsed and forgets what the commit no longer has.
+///
+/// # Errors
+/// `Refused` with every error of the commit, `Git` where it cannot be read.
+pub fn read_commit(reader: &Reader, commit: &CommitId, cache: &mut Cache) -> Result<Tree, Error> {
+    let ignore = ignore_file(reader, commit)?;
+    let filter = Filter::new(ignore.as_deref());
+    let listing = reader.files(commit, &|path| filter.reads(path)).map_err(refused_if_large)?;
+    let (selection, wanted) = chosen(listing.files, ignore.as_deref());
+    let mut errors = listing.errors;
+    let files = parsed(reader, wanted, cache, &source::COMMIT, &mut errors)?;
+    *cache = files.iter().map(|(_, blob, parsed)| (blob.clone(), Arc::clone(parsed))).collect();
+    assemble(Some(commit.clone()), &selection, files, errors)
+}
+
+/// A file with its blob and what it says.
+type ParsedFile = (Arc<str>, BlobId, Arc<ParsedBlob>);
+
+/// Reads and parses what the cache does not have, on all cores, as far as the budget goes. A file that cannot be read is one
+/// more error.
+fn parsed(
+    reader: &Reader,
+    wanted: Vec<(Arc<str>, BlobId)>,
+    cache: &Cache,
+    budget: &Budget,
+    errors: &mut Vec<InputError>,
+) -> Result<Vec<ParsedFile>, Error> {
+    // A file that stands at several paths is read once.
+    let missing: BTreeMap<BlobId, Arc<str>> = wanted
+        .iter()
+        .filter(|(_, blob)| !cache.contains_key(blob))
+        .map(|(path, blob)| (blob.clone(), path.clone()))
+        .collect();
+    let (blobs, paths): (Vec<BlobId>, Vec<Arc<str>>) = missing.into_iter().unzip();
+    let meter = budget.meter();
+    let parse = |position: usize, content: Blob| {
+        if meter.ran_over() {
+            return Ok(Arc::default());
+        }
+        let content = content.into_content(&paths[position])?;
+        Ok::<_, Box<InputError>>(Arc::new(source::parse_blob_within(&content, &meter)))
+    };
+    let fresh = reader.each_blob(&blobs, parse).map_err(refused_if_large)?;
+    if meter.ran_over() {
+        drop(fresh);
+        errors.push(over_budget(reader, &wanted, cache, budget)?);
+        return Err(Error::Refused(sorted(std::mem::take(errors))));
+    }
+    let mut read = Cache::new();
+    for (blob, result) in blobs.into_iter().zip(fresh) {
+        match result {
+            Ok(parsed) => drop(read.insert(blob, parsed)),
+            Err(error) => errors.push(*error),
+        }
+    }
+    let added = wanted.iter().filter_map(|(path, blob)| read.get(blob).map(|parsed| (path.clone(), parsed.weight)));
+    if let Some(refusal) = budget.refusal(added) {
+        errors.push(refusal);
+        return Err(Error::Refused(sorted(std::mem::take(errors))));
+    }
+    let known = |blob: &BlobId| cache.get(blob).or_else(|| read.get(blob)).cloned();
+    Ok(wanted.into_iter().filter_map(|(path, blob)| known(&blob).map(|parsed| (path, blob, parsed))).collect())
+}
+
+/// Reads files again, one after the other and keeping none, and names the one with which they are too many: which of them
+/// met the end of the budget first was an accident.
+fn over_budget(
+    reader: &Reader,
+    wanted: &[(Arc<str>, BlobId)],
+    cache: &Cache,
+    budget: &Budget,
+) -> Result<InputError, git::Error> {
+    let mut failure = None;
+    let weight = |(path, blob): &(Arc<str>, BlobId)| match reader.blob(blob) {
+        Ok(content) => Some((path.clone(), source::parse_blob(&content).weight)),
+        Err(git::Error::BlobTooLarge { .. }) => Some((path.clone(), Weight::default())),
+        Err(error) => {
+            failure = Some(error);
+            None
+        }
+    };
+    let added = wanted.iter().filter(|(_, blob)| !cache.contains_key(blob));
+    let refusal = budget.refusal(added.map_while(weight));
+    match failure {
+        Some(error) => Err(error),
+        None => Ok(refusal.unwrap_or_else(|| budget.complaint(".", "more YAML values", budget.cost.nodes))),
+    }
+}
+
+/// Makes a refusal of what is too large to be read: another attempt would end the same.
+fn refused_if_large(error: git::Error) -> Error {
+    match error {
+        git::Error::SourceTooLarge { .. } | git::Error::BlobTooLarge { .. } => {
+            Error::Refused(vec![about_the_whole(error.to_string())])
+        }
+        error => Error::Git(error),
+    }
+}
+
+/// Makes a complaint of what no single file is to blame for.
+pub(super) fn about_the_whole(message: String) -> InputError {
+    let hint = Some("take large files out, or add folders to .gitfleetignore".to_owned());
+    InputError { path: ".".to_owned(), line: 0, object: None, field: None, message, hint }
+}
+
+/// Reads the file that names what is not read; one that is too large is a complaint, and then nothing is ignored.
+fn ignore_file(reader: &Reader, commit: &CommitId) -> Result<Option<Vec<u8>>, Error> {
+    reader.file(commit, IGNORE_FILE).map_err(|error| match refused_if_large(error) {
+        Error::Refused(errors) => Error::Refused(
+            errors.into_iter().map(|error| InputError { path: IGNORE_FILE.to_owned(), ..error }).collect(),
+        ),
+        error @ Error::Git(_) => error,
+    })
+}
+
+/// Reads the tree as it would be if `head` were merged into `base`. Files are merged whole, by path and content.
+///
+/// The cache is read only: what is in force stays parsed however many pull requests are looked at.
+///
+/// # Errors
+/// As [`read_commit`].
+pub fn read_candidate(reader: &Reader, base: &CommitId, head: &CommitId, cache: &Cache) -> Result<Candidate, Error> {
+    let fork = reader.merge_base(base, head)?;
+    let ignore_at = |commit: &CommitId| match ignore_file(reader, commit) {
+        // The folder may have come after the two parted.
+        Err(Error::Git(git::Error::PathMissing { .. })) if *commit == fork => Ok(None),
+        other => other,
+    };
+    let (before, wanted) = (ignore_at(&fork)?, ignore_at(head)?);
+    let ignore = if before == wanted { ignore_at(base)? } else { wanted };
+    let filter = Filter::new(ignore.as_deref());
+    let listed = |commit: &CommitId| match reader.files(commit, &|path| filter.reads(path)) {
+        Err(git::Error::PathMissing { .. }) if *commit == fork => Ok(git::Listing::default()),
+        other => other.map_err(refused_if_large),
+    };
+    let merged = if fork == *base {
+        git::Merged { listing: listed(head)?, conflicts: Vec::new() }
+    } else {
+        git::merged(listed(&fork)?, listed(base)?, listed(head)?)
+    };
+    let (selection, wanted) = chosen(merged.listing.files, ignore.as_deref());
+    let mut errors = merged.listing.errors;
+    let files = parsed(reader, wanted, cache, &source::PULL, &mut errors)?;
+    let tree = assemble(Some(head.clone()), &selection, files, errors)?;
+    let (base, head) = (base.clone(), head.clone());
+    Ok(Candidate { base, head, tree: Arc::new(tree), conflicts: merged.conflicts })
+}
+
+/// Everything there is to say about a folder, for `validate`.
+#[derive(Debug)]
+pub struct Survey {
+    /// The tree, or every error in it.
+    pub tree: Result<Tree, Vec<InputError>>,
+    /// Documents that are no Kubernetes objects, by path and line, also where the tree is refused.
+    pub skipped: Vec<Skipped>,
+}
+
+/// Reads a folder as it stands on disk, also inside a git checkout.
+///
+/// # Errors
+/// As [`read_commit`].
+pub fn read_folder(dir: &Path) -> Result<Tree, Error> {
+    survey(dir)?.tree.map_err(Error::Refused)
+}
+
+/// Reads a folder as [`read_folder`] does, and tells what was skipped, whatever is wrong with the rest.
+///
+/// # Errors
+/// The folder cannot be read.
+pub fn survey(dir: &Path) -> Result<Survey, git::Error> {
+    let path = dir.join(IGNORE_FILE);
+    let ignore = match std::fs::read(&path) {
+        Ok(content) => Some(content),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+        // Passed over, it would make everything it excludes part of the plan.
+        Err(source) => return Err(git::Error::Disk { path, source }),
+    };
+    let filter = Filter::new(ignore.as_deref());
+    let folder = git::read_folder(dir, &|path| filter.reads(path))?;
+    let (selection, wanted) = chosen(folder.listing.files, ignore.as_deref());
+    let meter = source::COMMIT.meter();
+    let files: Vec<_> = wanted
+        .par_iter()
+        .filter_map(|(path, blob)| {
+            let content = folder.contents.get(blob).filter(|_| !meter.ran_over())?;
+            Some((path.clone(), blob.clone(), Arc::new(source::parse_blob_within(content, &meter))))
+        })
+        .collect();
+    if meter.ran_over() {
+        drop(files);
+        let weight = |(path, blob): &(Arc<str>, BlobId)| {
+            Some((path.clone(), source::parse_blob(folder.contents.get(blob)?).weight))
+        };
+        let refusal = source::COMMIT.refusal(wanted.iter().filter_map(weight));
+        return Ok(Survey { tree: Err(refusal.into_iter().collect()), skipped: Vec::new() });
+    }
+    let skipped = files.iter().flat_map(|(path, _, blob)| source::skipped(path, blob)).collect();
+    let tree = match assemble(None, &selection, files, folder.listing.errors) {
+        Ok(tree) => Ok(tree),
+        Err(Error::Refused(errors)) => Err(errors),
+        Err(Error::Git(error)) => return Err(error),
+    };
+    Ok(Survey { tree, skipped })
+}
+
+/// Reads files that were named one by one, whatever their names; a folder stands for the files that would be read of it.
+/// `-` is the standard input.
+///
+/// # Errors
+/// As [`read_commit`]; `Git` names the first file that cannot be read.
+pub fn read_files(paths: &[PathBuf]) -> Result<Tree, Error> {
+    let mut errors = Vec::new();
+    let mut files = Vec::new();
+    let meter = source::COMMIT.meter();
+    for path in paths {
+        let name = path.display().to_string();
+        if meter.ran_over() {
+            break;
+        }
+        if path.is_dir() {
+            let folder = git::read_folder(path, &|file| Filter::new(None).reads(file))?;
+            errors.extend(folder.listing.errors);
+            let (selection, wanted) = chosen(folder.listing.files, None);
+            errors.extend(selection.errors);
+            files.extend(wanted.into_iter().filter_map(|(file, blob)| {
+                let parsed = source::parse_blob_within(folder.contents.get(&blob)?, &meter);
+                Some((format!("{}/{file}", name.trim_end_matches('/')).into(), blob, Arc::new(parsed)))
+            }));
+            continue;
+        }
+        let content = if name == "-" { read_input() } else { std::fs::read(path) };
+        let content = content.map_err(|source| git::Error::Disk { path: path.clone(), source })?;
+        let parsed = source::parse_blob_within(&content, &meter);
+        files.push((name.as_str().into(), BlobId::from(name.as_str()), Arc::new(parsed)));
+    }
+    assemble(None, &source::Selection::default(), files, errors)
+}
+
+fn read_input() -> std::io::Result<Vec<u8>> {
+    let mut content = Vec::new();
+    std::io::stdin().read_to_end(&mut content).map(|_| content)
+}
+
+/// Returns which of the listed files are read, with path and blob.
+fn chosen(listed: Vec<git::File>, ignore: Option<&[u8]>) -> (source::Selection, Vec<(Arc<str>, BlobId)>) {
+    let blobs: BTreeMap<Arc<str>, BlobId> = listed.into_iter().map(|file| (file.path, file.blob)).collect();
+    let selection = source::select(blobs.keys().map(AsRef::as_ref), ignore);
+    let read = selection.read.iter().filter_map(|path| blobs.get_key_value(path.as_str()));
+    let wanted = read.map(|(path, blob)| (path.clone(), blob.clone())).collect();
+    (selection, wanted)
+}
+
+fn assemble(
+    commit: Option<CommitId>,
+    selection: &source::Selection,
+    files: Vec<(Arc<str>, BlobId, Arc<ParsedBlob>)>,
+    mut errors: Vec<InputError>,
+) -> Result<Tree, Error> {
+    match source::assemble(commit, selection, files) {
+        Ok(tree) if errors.is_empty() => Ok(tree),
+        Ok(_) => Err(Error::Refused(sorted(errors))),
+        Err(more) => {
+            errors.extend(more);
+            Err(Error::Refused(sorted(errors)))
+        }
+    }
+}
+
+fn sorted(mut errors: Vec<InputError>) -> Vec<InputError> {
+    errors.sort();
+    errors.dedup();
+    errors
+}
+
+/// Reads a snapshot's payload again, as after a restart.
+///
+/// # Errors
+/// For people: what could not be read. The clusters then keep what they have.
+pub fn read_payload(reader: &Reader, snapshot: &ResourceSnapshot) -> Result<Payload, String> {
+    let mut blobs: Vec<BlobId> = snapshot.resources.iter().map(|r| r.origin.blob.clone()).collect();
+    blobs.sort();
+    blobs.dedup();
+    let missing = |why: String| format!("the payload of {} cannot be read: {why}", snapshot.name());
+    let meter = source::COMMIT.meter();
+    let read = |position: usize, content: Blob| {
+        let content = content.into_content(blobs[position].as_str())?;
+        Ok::<_, Box<InputError>>(source::parse_blob_within(&content, &meter))
+    };
+    let contents = reader.each_blob(&blobs, read).map_err(|error| missing(error.to_string()))?;
+    if meter.ran_over() {
+        return Err(missing("its files hold more YAML values than a commit may".to_owned()));
+    }
+    let mut parsed: BTreeMap<&BlobId, ParsedBlob> = BTreeMap::new();
+    for (blob, content) in blobs.iter().zip(contents) {
+        parsed.insert(blob, content.map_err(|error| missing(error.to_string()))?);
+    }
+    let manifest = |resource: &crate::model::records::SnapshotResource| {
+        let document =
+            parsed.get(&resource.origin.blob)?.documents.iter().find(|d| d.ordinal == resource.origin.ordinal)?;
+        let manifest =
+            Manifest { id: resource.id.clone(), object: Arc::clone(&document.object), origin: resource.origin.clone() };
+        let manifest = snapshot::sanitised(&manifest);
+        (snapshot::object_digest(&manifest) == resource.digest).then_some(manifest)
+    };
+    let manifests = snapshot
+        .resources
+        .iter()
+        .map(|r| {
+            manifest(r)
+                .ok_or_else(|| missing(format!("{} is not what it was at {}:{}", r.id, r.origin.path, r.origin.line)))
+        })
+        .collect::<Result<Vec<_>, _>>()?;
+    Payload::read_again(manifests, snapshot).map_err(missing)
+}

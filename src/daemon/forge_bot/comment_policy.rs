@@ -1,0 +1,276 @@
+//! What a comment means: whether it is a word that counts, and which commands of the engine it stands for. Pure.
+//!
+//! The order of things is the order of the questions: is it a person's own, unedited and fresh word; does it hold commands; what
+//! are they about, as the author could see it. Who may what is asked later, of everybody alike.
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::commit_rollout::{Story, Trouble};
+use crate::forge::grammar::parse;
+use crate::model::chat::{Chat, ChatCommand, ChatVerb};
+use crate::model::commands::{Command, Verb};
+use crate::model::forge::{Comment, ForgeUser, ThreadNumber};
+use crate::model::id::PlacementKey;
+use crate::model::progress::{GateProgress, Progress, ProgressState};
+use crate::model::runs::DELETION_GATE;
+
+/// How much later than written a comment may be changed and still count as unchanged: hosts touch it themselves at first.
+const UNEDITED_MAX: SignedDuration = SignedDuration::from_secs(2);
+/// How old a comment may be when it is first read.
+pub const COMMENT_AGE_MAX: SignedDuration = SignedDuration::from_hours(24);
+/// How long after a change of what is shown an approval that does not name the commit may have meant the former.
+const SHOWN_CHANGE: SignedDuration = SignedDuration::from_secs(30);
+
+/// Why a command is not carried out, and what to write instead.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// Why, for people; holds words of theirs.
+    pub why: String,
+    /// Lines to copy.
+    pub lines: Vec<String>,
+    /// `why` is markdown already, and holds nobody's words.
+    pub is_safe: bool,
+}
+
+impl Answer {
+    /// Returns an answer without anything to copy.
+    pub fn of(why: impl Into<String>) -> Self {
+        Self { why: why.into(), lines: Vec::new(), is_safe: false }
+    }
+}
+
+/// What is to be done about a comment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Nothing, and why.
+    Ignore(&'static str),
+    /// Say why it is not done.
+    Answer(Answer),
+    /// These commands are meant.
+    Commands(Vec<ChatCommand>),
+}
+
+/// Tells whether a comment is too old to command anything.
+pub fn is_old(comment: &Comment, now: Timestamp) -> bool {
+    now.duration_since(comment.created_at) > COMMENT_AGE_MAX
+}
+
+/// Says what a comment is, before anybody is asked about its author.
+pub fn verdict(comment: &Comment, me: &ForgeUser, short: bool, now: Timestamp) -> Verdict {
+    if comment.author.id == me.id {
+        return Verdict::Ignore("it is our own");
+    }
+    if comment.author.is_bot || comment.via_app {
+        return Verdict::Ignore("a machine wrote it");
+    }
+    if is_old(comment, now) {
+        return Verdict::Ignore("it is too old");
+    }
+    match parse(&comment.body, &me.login, short) {
+        Chat::Silence => Verdict::Ignore("it holds no command"),
+        // Whoever may edit it is not who wrote it.
+        _ if comment.updated_at.duration_since(comment.created_at) > UNEDITED_MAX => {
+            Verdict::Answer(Answer::of("a comment that was edited is not carried out; write the command in a new one"))
+        }
+        Chat::Mistake(why) => Verdict::Answer(Answer { is_safe: true, ..Answer::of(why) }),
+        Chat::Commands(commands) => Verdict::Commands(commands),
+    }
+}
+
+/// What one command stands for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Meaning {
+    /// This is to be carried out.
+    Do(Command),
+    /// The comment is to be brought up to date.
+    Status,
+    /// The list of commands is to be shown.
+    Help,
+}
+
+/// Says what a command stands for in a story's conversation.
+///
+/// # Errors
+/// Why it stands for nothing, and what to write instead.
+pub fn meaning(
+    story: &Story,
+    thread: ThreadNumber,
+    chat: &ChatCommand,
+    said_at: Timestamp,
+) -> Result<Vec<Meaning>, Answer> {
+    match chat.verb {
+        ChatVerb::Status => return Ok(vec![Meaning::Status]),
+        ChatVerb::Help => return Ok(vec![Meaning::Help]),
+        _ => {}
+    }
+    if let Some(told) = story.thread.filter(|told| told.number != thread) {
+        let why = format!("this change is rolled out together with #{}; write the command there", told.number);
+        return Err(Answer::of(why));
+    }
+    if let Some(sha) = chat.sha.as_ref().filter(|sha| !story.commit.as_str().starts_with(sha.as_str())) {
+        let ours = story.commit.short();
+        let why = format!(
+            "this conversation is about commit {ours}, not {sha}; look again, and write sha={ours} if that is meant"
+        );
+        return Err(Answer::of(why));
+    }
+    if story.trouble == Some(Trouble::Rewritten) && chat.verb == ChatVerb::Resume {
+        return Ok(vec![Meaning::Do(command(Verb::Resume, String::new(), chat))]);
+    }
+    let meant = placements(story, chat)?;
+    let all: Vec<_> = match chat.verb {
+        ChatVerb::Approve | ChatVerb::Reject => return gates(story, &meant, chat, said_at),
+        ChatVerb::Pause | ChatVerb::Resume => meant.iter().filter(|(_, way)| !way.state.is_final()).collect(),
+        ChatVerb::Retry => {
+            let can = |way: &Progress| !matches!(way.state, ProgressState::Done | ProgressState::Superseded { .. });
+            meant.iter().filter(|(_, way)| can(way)).collect()
+        }
+        ChatVerb::Rollback => meant.iter().filter(|(_, way)| superseded(way).is_none()).collect(),
+        ChatVerb::Status | ChatVerb::Help => Vec::new(),
+    };
+    let verb = match chat.verb {
+        ChatVerb::Pause => Verb::Pause,
+        ChatVerb::Resume => Verb::Resume,
+        ChatVerb::Retry => Verb::Retry,
+        _ => Verb::Rollback,
+    };
+    if let (ChatVerb::Retry, Some(cluster)) = (chat.verb, &chat.cluster) {
+        let why =
+            format!("one cluster alone cannot be tried again: leave cluster={cluster} out, and all that failed are");
+        return Err(Answer::of(why));
+    }
+    if let Some(stage) = &chat.stage {
+        let why = format!("{verb} is about a whole placement: leave {stage} out, or write placement={stage}");
+        return Err(Answer::of(why));
+    }
+    if all.is_empty() {
+        return Err(Answer::of(over(story).unwrap_or_else(|| format!("nothing here is left to {verb}"))));
+    }
+    if verb == Verb::Rollback && all.len() > 1 {
+        let lines = all.iter().map(|(key, _)| format!("/gitfleet rollback placement={key}")).collect();
+        return Err(Answer { lines, ..Answer::of("more than one placement is rolled out here; name one") });
+    }
+    let to_commit = chat.to.clone();
+    let one = |(key, _): &&(&PlacementKey, &Progress)| {
+        Meaning::Do(Command { to_commit: to_commit.clone(), ..command(verb, key.to_string(), chat) })
+    };
+    Ok(all.iter().map(one).collect())
+}
+
+fn command(verb: Verb, target: String, chat: &ChatCommand) -> Command {
+    Command {
+        verb,
+        target,
+        stage: None,
+        to: None,
+        to_commit: None,
+        digest: None,
+        reason: None,
+        message: chat.reason.clone(),
+    }
+}
+
+/// Returns the placements of a story that a command is about.
+fn placements<'a>(story: &'a Story, chat: &ChatCommand) -> Result<Vec<(&'a PlacementKey, &'a Progress)>, Answer> {
+    let Some(wanted) = &chat.placement else { return Ok(story.placements.iter().collect()) };
+    let is_named = |key: &PlacementKey| key.name == *wanted || key.to_string() == *wanted;
+    let found: Vec<_> = story.placements.iter().filter(|(key, _)| is_named(key)).collect();
+    if found.is_empty() {
+        let names = listing(story.placements.keys().map(ToString::to_string));
+        return Err(Answer::of(format!("no placement {wanted} is rolled out here; there is {names}")));
+    }
+    Ok(found)
+}
+
+/// Returns the commands that open or close gates. Nothing is guessed: without a stage none is meant.
+fn gates(
+    story: &Story,
+    meant: &[(&PlacementKey, &Progress)],
+    chat: &ChatCommand,
+    said_at: Timestamp,
+) -> Result<Vec<Meaning>, Answer> {
+    let verb = if chat.verb == ChatVerb::Approve { Verb::Approve } else { Verb::Reject };
+    let waiting: Vec<(&PlacementKey, &Progress, &GateProgress)> =
+        story.gates().filter(|(key, ..)| meant.iter().any(|(known, _)| known == key)).collect();
+    if waiting.is_empty() {
+        return Err(Answer::of(over(story).unwrap_or_else(|| "nothing waits for an approval here".to_owned())));
+    }
+    let line = |(key, _, gate): &(&PlacementKey, &Progress, &GateProgress)| line(story, key, gate, verb);
+    let instead = |why: String| Err(Answer { lines: waiting.iter().map(line).collect(), ..Answer::of(why) });
+    let of_stage: Vec<_> = match &chat.stage {
+        // Whoever means deletions says so.
+        None if chat.all => waiting.iter().filter(|(_, _, gate)| gate.stage != DELETION_GATE).copied().collect(),
+        None => return instead(format!("{verb} needs a stage; what waits:")),
+        Some(stage) => waiting.iter().filter(|(_, _, gate)| gate.stage == *stage).copied().collect(),
+    };
+    match (of_stage.len(), &chat.stage) {
+        (0, None) => return instead(format!("only deletions wait, and they have to be named to {verb}; what waits:")),
+        (0, Some(stage)) => return instead(format!("stage {stage} waits for nobody; what waits:")),
+        (2.., Some(stage)) if !chat.all => {
+            return instead(format!("stage {stage} waits in more than one placement; write one of these:"));
+        }
+        _ => {}
+    }
+    of_stage
+        .into_iter()
+        .map(|(key, progress, gate)| {
+            was_shown(story, key, gate, chat, said_at)
+                .map_err(|why| Answer { lines: vec![line(&(key, progress, gate))], ..Answer::of(why) })?;
+            let target =
+                if gate.stage == DELETION_GATE { key.to_string() } else { progress.run.clone().unwrap_or_default() };
+            Ok(Meaning::Do(Command {
+                stage: Some(gate.stage.clone()),
+                digest: Some(gate.digest.to_string()),
+                ..command(verb, target, chat)
+            }))
+        })
+        .collect()
+}
+
+/// Says whether a comment's author could see what the gate is about when they wrote. Whoever names the commit has looked, also
+/// where what waits has just changed.
+fn was_shown(
+    story: &Story,
+    key: &PlacementKey,
+    gate: &GateProgress,
+    chat: &ChatCommand,
+    said_at: Timestamp,
+) -> Result<(), &'static str> {
+    let of_gate = || story.shown.iter().filter(|shown| shown.placement == *key && shown.stage == gate.stage);
+    let from = of_gate().find(|shown| shown.is_of(gate)).map(|shown| shown.from);
+    let had_other = of_gate().any(|shown| shown.digest != gate.digest);
+    let is_settled = |from| !had_other || chat.sha.is_some() || said_at.duration_since(from) > SHOWN_CHANGE;
+    match from {
+        Some(from) if from <= said_at && is_settled(from) => Ok(()),
+        Some(_) if had_other => Err("what waits changed while you wrote; look again, then write:"),
+        _ => Err("what waits was not shown yet when you wrote; look again, then write:"),
+    }
+}
+
+/// Returns the line that says yes or no to exactly this gate.
+pub fn line(story: &Story, key: &PlacementKey, gate: &GateProgress, verb: Verb) -> String {
+    format!("/gitfleet {verb} {} placement={key} sha={}", gate.stage, story.commit.short())
+}
+
+/// Says why nothing is left of a story, where that is so.
+fn over(story: &Story) -> Option<String> {
+    let by = story.placements.values().find_map(superseded);
+    if let Some(by) = by {
+        return Some(format!("this rollout was superseded by commit {by}; what waits is told there"));
+    }
+    story.ended_at.map(|_| "this rollout is over".to_owned())
+}
+
+fn superseded(way: &Progress) -> Option<&str> {
+    match &way.state {
+        ProgressState::Superseded { by } => Some(by.short()),
+        _ => None,
+    }
+}
+
+fn listing(words: impl Iterator<Item = String>) -> String {
+    words.collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,449 @@
+//! What a commit brought to the fleet, told where people talked about it: pure.
+//!
+//! A story is one commit's. It gathers how far each placement is that the commit changed, knows the conversation it is told in,
+//! and remembers what was shown there and since when: an approval counts for what its author could see.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use crate::core::PlacementUpdate;
+use crate::model::forge::ThreadNumber;
+use crate::model::id::{CommitId, Digest, PlacementKey};
+use crate::model::manifest::InputError;
+use crate::model::progress::{GateProgress, Progress, ProgressState};
+use crate::model::records::SourceRecord;
+
+/// Stories that are kept after their end: commands in their conversations are still answered.
+pub const ENDED_STORIES_MAX: usize = 50;
+/// Errors of a refused commit that a story keeps.
+const ERRORS_MAX: usize = 20;
+
+/// Where a story is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Thread {
+    /// The conversation.
+    pub number: ThreadNumber,
+    /// It was opened for this story: no pull request brought the commit.
+    #[serde(default)]
+    pub is_issue: bool,
+}
+
+/// Something about the commit itself, beside what it does to placements.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", tag = "type")]
+pub enum Trouble {
+    /// It has errors and is not in force.
+    Refused {
+        /// Some of them.
+        errors: Vec<InputError>,
+        /// How many there are.
+        count: usize,
+    },
+    /// It does not descend from the commit in force and waits for a person.
+    Rewritten,
+}
+
+/// A gate's digest that people could see.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Shown {
+    /// The placement.
+    pub placement: PlacementKey,
+    /// The stage, or `deletion`.
+    pub stage: String,
+    /// What an approval is an approval of.
+    pub digest: Digest,
+    /// Since when the gate waits, by our clock: another run, and the other side of the stage, ask for the same digest anew.
+    #[serde(default)]
+    pub since: Option<Timestamp>,
+    /// Since when, by the forge's clock.
+    pub from: Timestamp,
+}
+
+impl Shown {
+    /// Tells whether this is what a gate of the same placement asks for now.
+    pub fn is_of(&self, gate: &GateProgress) -> bool {
+        (&self.stage, &self.digest, self.since) == (&gate.stage, &gate.digest, Some(gate.since))
+    }
+}
+
+/// A comment of ours that asks for the approval of one gate: a reaction to it, or a review after it, is about this gate alone.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Asked {
+    /// The placement.
+    pub placement: PlacementKey,
+    /// The stage, or `deletion`.
+    pub stage: String,
+    /// What an approval is an approval of.
+    pub digest: Digest,
+    /// Since when the gate waits, by our clock.
+    pub since: Timestamp,
+    /// The comment.
+    pub comment: u64,
+    /// SHA-256 of its text as we wrote it.
+    pub text: Digest,
+    /// When it was written, by the forge's clock.
+    pub at: Timestamp,
+    /// Accounts whose reaction was dealt with, and when it was given: one that is given anew counts anew.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub heard: BTreeMap<u64, Timestamp>,
+}
+
+impl Asked {
+    /// Tells whether this is what a gate of a placement asks for now.
+    pub fn is_of(&self, placement: &PlacementKey, gate: &GateProgress) -> bool {
+        (&self.placement, &self.stage, &self.digest, self.since) == (placement, &gate.stage, &gate.digest, gate.since)
+    }
+}
+
+/// A commit and what became of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Story {
+    /// The commit.
+    pub commit: CommitId,
+    /// The commit in force before it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<CommitId>,
+    /// The first line of its message; as its author wrote it, so never safe to print as it is.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub subject: String,
+    /// What is wrong with the commit itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trouble: Option<Trouble>,
+    /// How far its placements are.
+    #[serde(default)]
+    pub placements: BTreeMap<PlacementKey, Progress>,
+    /// Where it is told, once that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thread: Option<Thread>,
+    /// Other pull requests that came with it: they hold one line that names the thread.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub also: BTreeSet<ThreadNumber>,
+    /// How often the thread was looked for in vain.
+    #[serde(default)]
+    pub lookups: u32,
+    /// When it began.
+    pub began_at: Timestamp,
+    /// What was shown.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub shown: Vec<Shown>,
+    /// Comments that ask for approvals of what waits.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub asked: Vec<Asked>,
+    /// Reviews that were dealt with.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub reviewed: BTreeSet<u64>,
+    /// The page of the comment it is told in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
+    /// Somebody asked for the list of commands.
+    #[serde(default)]
+    pub help: bool,
+    /// Up to when comments of each of its conversations were read, by the forge's clock.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub read_until: BTreeMap<ThreadNumber, Timestamp>,
+    /// When nothing was left to happen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_at: Option<Timestamp>,
+}
+
+impl Story {
+    fn begin(commit: CommitId, from: Option<CommitId>, now: Timestamp) -> Self {
+        Self {
+            commit,
+            from,
+            subject: String::new(),
+            trouble: None,
+            placements: BTreeMap::new(),
+            thread: None,
+            also: BTreeSet::new(),
+            lookups: 0,
+            began_at: now,
+            shown: Vec::new(),
+            asked: Vec::new(),
+            reviewed: BTreeSet::new(),
+            url: None,
+            help: false,
+            read_until: BTreeMap::new(),
+            ended_at: None,
+        }
+    }
+
+    /// Returns the gates that wait for a person, with their placements.
+    pub fn gates(&self) -> impl Iterator<Item = (&PlacementKey, &Progress, &GateProgress)> {
+        self.placements.iter().flat_map(|(key, progress)| {
+            let stages = progress.stages.iter().filter_map(|stage| stage.gate.as_ref());
+            stages.chain(&progress.deletions).map(move |gate| (key, progress, gate))
+        })
+    }
+
+    /// Tells whether nothing is left to happen.
+    fn is_over(&self) -> bool {
+        self.trouble.is_none() && self.placements.values().all(|progress| progress.state.is_final())
+    }
+
+    /// Tells whether a gate waits that was not shown yet.
+    pub fn has_unshown(&self) -> bool {
+        self.gates().any(|(placement, _, gate)| {
+            let is_it = |known: &Shown| known.placement == *placement && known.is_of(gate);
+            !self.shown.iter().any(is_it)
+        })
+    }
+
+    /// Notes the comment that asks for a gate's approval, and forgets those of gates that wait no more.
+    pub fn note_asked(&mut self, asked: Asked) {
+        let waiting: Vec<(PlacementKey, GateProgress)> =
+            self.gates().map(|(key, _, gate)| (key.clone(), gate.clone())).collect();
+        self.asked.retain(|known| waiting.iter().any(|(key, gate)| known.is_of(key, gate) && !asked.is_of(key, gate)));
+        self.asked.push(asked);
+    }
+
+    /// Notes that what the gates ask for could be seen from `from` on, by the forge's clock.
+    pub fn note_shown(&mut self, from: Timestamp) {
+        let gates: Vec<Shown> = self
+            .gates()
+            .map(|(placement, _, gate)| Shown {
+                placement: placement.clone(),
+                stage: gate.stage.clone(),
+                digest: gate.digest.clone(),
+                since: Some(gate.since),
+                from,
+            })
+            .collect();
+        for shown in gates {
+            let is_it = |known: &&Shown| {
+                (&known.placement, &known.stage, &known.digest, known.since)
+                    == (&shown.placement, &shown.stage, &shown.digest, shown.since)
+            };
+            if !self.shown.iter().any(|known| is_it(&known)) {
+                self.shown.push(shown);
+            }
+        }
+    }
+}
+
+/// All stories.
+#[derive(Clone, Debug, Default)]
+pub struct Stories {
+    by_commit: BTreeMap<CommitId, Story>,
+    /// The commit in force.
+    accepted: Option<CommitId>,
+    /// The commit in force before that.
+    before: Option<CommitId>,
+    changed: BTreeSet<CommitId>,
+}
+
+impl Stories {
+    /// Begins with what an earlier life wrote down.
+    pub fn restore(stories: impl IntoIterator<Item = Story>) -> Self {
+        let by_commit = stories.into_iter().map(|story| (story.commit.clone(), story)).collect();
+        Self { by_commit, ..Self::default() }
+    }
+
+    /// Returns a story.
+    pub fn get(&self, commit: &CommitId) -> Option<&Story> {
+        self.by_commit.get(commit)
+    }
+
+    /// Returns a story to change; it is written down again.
+    pub fn get_mut(&mut self, commit: &CommitId) -> Option<&mut Story> {
+        self.changed.insert(commit.clone());
+        self.by_commit.get_mut(commit)
+    }
+
+    /// Returns all of them.
+    pub fn iter(&self) -> impl Iterator<Item = &Story> {
+        self.by_commit.values()
+    }
+
+    /// Returns the story that is told in a conversation, or that a conversation points to; the newest of several.
+    pub fn told_in(&self, thread: ThreadNumber) -> Option<&Story> {
+        let is_here = |story: &&Story| story.thread.is_some_and(|t| t.number == thread) || story.also.contains(&thread);
+        self.iter().filter(is_here).max_by_key(|story| (story.ended_at.is_none(), story.began_at))
+    }
+
+    /// Returns every conversation whose change a story carries: its own, and those of the stories it has taken the place of before
+    /// they were done.
+    pub fn carried(&self, story: &Story) -> BTreeSet<ThreadNumber> {
+        let mut commits = vec![story.commit.clone()];
+        let mut seen = BTreeSet::new();
+        let mut threads = BTreeSet::new();
+        while let Some(commit) = commits.pop() {
+            if !seen.insert(commit.clone()) {
+                continue;
+            }
+            if let Some(story) = self.get(&commit) {
+                threads.extend(story.thread.filter(|thread| !thread.is_issue).map(|thread| thread.number));
+                threads.extend(story.also.iter().copied());
+            }
+            let by_it = ProgressState::Superseded { by: commit };
+            let former = self.iter().filter(|story| story.placements.values().any(|way| way.state == by_it));
+            commits.extend(former.map(|story| story.commit.clone()));
+        }
+        threads
+    }
+
+    /// Takes in how the source stands.
+    pub fn take_source(&mut self, source: &SourceRecord, now: Timestamp) {
+        if source.accepted != self.accepted {
+            self.before = std::mem::replace(&mut self.accepted, source.accepted.clone());
+        }
+        let refused = source.seen.as_ref().filter(|_| !source.refused.is_empty()).map(|commit| {
+            let errors = source.refused.iter().take(ERRORS_MAX).cloned().collect();
+            (commit, Trouble::Refused { errors, count: source.refused.len() })
+        });
+        let rewritten = source.held_rewrite.as_ref().map(|commit| (commit, Trouble::Rewritten));
+        let troubles: BTreeMap<&CommitId, Trouble> = refused.into_iter().chain(rewritten).collect();
+        for (commit, trouble) in &troubles {
+            let story = self.begin((*commit).clone(), now);
+            if story.trouble.as_ref() != Some(trouble) {
+                story.trouble = Some(trouble.clone());
+                story.ended_at = None;
+                self.changed.insert((*commit).clone());
+            }
+        }
+        let over: Vec<CommitId> = self
+            .iter()
+            .filter(|story| {
+                story.trouble.is_some() && story.ended_at.is_none() && !troubles.contains_key(&story.commit)
+            })
+            .map(|story| story.commit.clone())
+            .collect();
+        for commit in over {
+            if let Some(story) = self.get_mut(&commit) {
+                // A refused commit keeps its errors on record: it never came into force.
+                if source.accepted.as_ref() == Some(&commit) {
+                    story.trouble = None;
+                }
+                story.ended_at = Some(now);
+            }
+        }
+    }
+
+    /// Takes in how a placement stands.
+    pub fn take(&mut self, told: &PlacementUpdate, now: Timestamp) {
+        let mut current = BTreeSet::new();
+        for (position, way) in told.ways.iter().enumerate() {
+            // Only where the placement goes now can be another commit's doing.
+            let commit = if position == 0 { self.commit_of(told, way) } else { way.commit.clone() };
+            let Some(commit) = commit else { continue };
+            current.insert(commit.clone());
+            self.put(&commit, told, way, now);
+        }
+        let newest = told.ways.first().and_then(|way| self.commit_of(told, way));
+        let left_behind: Vec<CommitId> = self
+            .iter()
+            .filter(|story| !current.contains(&story.commit))
+            .filter(|story| story.placements.get(&told.placement).is_some_and(|way| !way.state.is_final()))
+            .map(|story| story.commit.clone())
+            .collect();
+        for commit in left_behind {
+            let Some(way) = self.get_mut(&commit).and_then(|story| story.placements.get_mut(&told.placement)) else {
+                continue;
+            };
+            way.state = match &newest {
+                Some(newest) => ProgressState::Superseded { by: newest.clone() },
+                // Nothing is left of the placement: what was asked for is carried out.
+                None => ProgressState::Done,
+            };
+            way.message = String::new();
+            way.deletions = None;
+            way.stages.iter_mut().for_each(|stage| stage.gate = None);
+            self.settle(&commit, now);
+        }
+    }
+
+    /// Returns the commit a way is told with: the one that took the snapshot, unless that was done and a later commit moved
+    /// the placement again without a new snapshot: other clusters, other deletions.
+    fn commit_of(&self, told: &PlacementUpdate, way: &Progress) -> Option<CommitId> {
+        let is_told_of = |commit: &CommitId| self.get(commit).and_then(|story| story.placements.get(&told.placement));
+        let moved = told.concerned_by.as_ref().or(self.accepted.as_ref().filter(|_| way.commit.is_none()));
+        let is_begun = |story: &&Story| {
+            let known = story.placements.get(&told.placement);
+            known.is_some_and(|known| known.snapshot == way.snapshot && !known.state.is_final())
+        };
+        let Some(own) = &way.commit else {
+            // Once begun it goes on where it began.
+            let open = self.iter().filter(is_begun);
+            return open.map(|story| story.commit.clone()).last().or_else(|| moved.cloned());
+        };
+        // A life that did not see the later commit come finds its story begun.
+        let begun = || self.iter().filter(is_begun).map(|story| &story.commit).find(|commit| *commit != own);
+        let moved = moved.or_else(begun);
+        let is_done = is_told_of(own).is_none_or(|known| known.state == ProgressState::Done);
+        match moved {
+            Some(later) if later != own && is_done && (!way.state.is_final() || is_told_of(later).is_some()) => {
+                Some(later.clone())
+            }
+            _ => Some(own.clone()),
+        }
+    }
+
+    fn put(&mut self, commit: &CommitId, told: &PlacementUpdate, way: &Progress, now: Timestamp) {
+        let way = &Progress { commit: Some(commit.clone()), ..way.clone() };
+        let known = self.get(commit).and_then(|story| story.placements.get(&told.placement));
+        match known {
+            // What is over before anybody was told of it is no story.
+            None if way.state.is_final() => return,
+            Some(known) if known == way => return,
+            // What was done is done: that a cluster goes away later is no part of this story.
+            Some(known) if known.state == ProgressState::Done => return,
+            _ => {}
+        }
+        let story = self.begin(commit.clone(), now);
+        story.placements.insert(told.placement.clone(), way.clone());
+        self.settle(commit, now);
+    }
+
+    /// Notes the end of a story, or that it goes on.
+    fn settle(&mut self, commit: &CommitId, now: Timestamp) {
+        let Some(story) = self.get_mut(commit) else { return };
+        match (story.is_over(), story.ended_at) {
+            (true, None) => story.ended_at = Some(now),
+            (false, Some(_)) => story.ended_at = None,
+            _ => {}
+        }
+    }
+
+    fn begin(&mut self, commit: CommitId, now: Timestamp) -> &mut Story {
+        let from = if self.accepted.as_ref() == Some(&commit) { self.before.clone() } else { self.accepted.clone() };
+        // What came while nobody watched begins where the last story ended.
+        let last = || self.iter().filter(|story| story.commit != commit).max_by_key(|story| story.began_at);
+        let from = from.or_else(|| last().map(|story| story.commit.clone()));
+        let story = self.by_commit.entry(commit.clone());
+        story.or_insert_with(|| {
+            self.changed.insert(commit.clone());
+            Story::begin(commit, from, now)
+        })
+    }
+
+    /// Forgets the oldest stories that ended long enough ago for others to have taken their places. Returns their commits.
+    pub fn forget(&mut self, now: Timestamp) -> Vec<CommitId> {
+        let mut ended: Vec<(Timestamp, CommitId)> =
+            self.iter().filter_map(|story| Some((story.ended_at?, story.commit.clone()))).collect();
+        ended.sort();
+        let count = ended.len().saturating_sub(ENDED_STORIES_MAX);
+        let is_old = |at: &Timestamp| now.duration_since(*at) > SignedDuration::from_hours(1);
+        let gone: Vec<CommitId> =
+            ended.into_iter().take(count).filter(|(at, _)| is_old(at)).map(|(_, commit)| commit).collect();
+        for commit in &gone {
+            self.by_commit.remove(commit);
+            self.changed.insert(commit.clone());
+        }
+        gone
+    }
+
+    /// Returns the stories that changed since the last call; `None` for those that are gone.
+    pub fn take_changed(&mut self) -> BTreeMap<CommitId, Option<Story>> {
+        let changed = std::mem::take(&mut self.changed);
+        changed.into_iter().map(|commit| (commit.clone(), self.by_commit.get(&commit).cloned())).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,208 @@
+//! What signed deliveries told and nobody can read later: what a comment's text was when it was written, and who pushed. It is
+//! kept over restarts. Losing it opens nothing: what nobody vouches for does not count.
+
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use super::comment_policy::COMMENT_AGE_MAX;
+use crate::model::forge::{ForgeUser, Pushed, Said, ThreadNumber};
+use crate::model::id::CommitId;
+use crate::store::records::{load_all, put};
+use crate::store::{Expected, Op, Result, Store};
+
+const COMMENTS: &str = "forge/delivered/";
+const PUSHES: &str = "forge/pushed/";
+
+/// Deliveries of comments that are kept; beyond, the oldest go.
+const COMMENTS_MAX: usize = 10_000;
+/// Pushes that are kept; beyond, the oldest go.
+const PUSHES_MAX: usize = 10_000;
+/// How long a push is kept: longer than most pull requests are open.
+const PUSH_KEPT: SignedDuration = SignedDuration::from_hours(24 * 90);
+
+/// A comment whose creation was delivered.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Delivered {
+    /// The comment.
+    pub id: u64,
+    /// Where it was written.
+    pub thread: ThreadNumber,
+    /// What it was.
+    pub said: Said,
+    /// When it was delivered.
+    pub at: Timestamp,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Push {
+    pushed: Pushed,
+    at: Timestamp,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Key {
+    Comment(u64),
+    Push(CommitId, u64),
+}
+
+/// All of it.
+#[derive(Clone, Debug, Default)]
+pub struct Deliveries {
+    comments: BTreeMap<u64, Delivered>,
+    pushes: BTreeMap<(CommitId, u64), Push>,
+    changed: BTreeSet<Key>,
+}
+
+impl Deliveries {
+    /// Reads what an earlier life kept.
+    ///
+    /// # Errors
+    /// A record that cannot be read is named.
+    pub fn read(store: &dyn Store) -> Result<Self> {
+        let comments = load_all::<Delivered>(store, COMMENTS)?.into_iter().map(|r| (r.value.id, r.value));
+        let pushes = load_all::<Push>(store, PUSHES)?.into_iter().map(|r| r.value);
+        let key = |push: &Push| (push.pushed.commit.clone(), push.pushed.by.id);
+        Ok(Self {
+            comments: comments.collect(),
+            pushes: pushes.map(|push| (key(&push), push)).collect(),
+            changed: BTreeSet::new(),
+        })
+    }
+
+    /// Returns how the creation of a comment was delivered.
+    pub fn comment(&self, id: u64) -> Option<&Delivered> {
+        self.comments.get(&id)
+    }
+
+    /// Takes in the delivery of a comment's creation; only the first of a comment counts.
+    pub fn take_comment(&mut self, thread: ThreadNumber, id: u64, said: Said, now: Timestamp) {
+        if let Entry::Vacant(entry) = self.comments.entry(id) {
+            entry.insert(Delivered { id, thread, said, at: now });
+            self.changed.insert(Key::Comment(id));
+        }
+    }
+
+    /// Forgets a comment that was dealt with.
+    pub fn drop_comment(&mut self, id: u64) {
+        if self.comments.remove(&id).is_some() {
+            self.changed.insert(Key::Comment(id));
+        }
+    }
+
+    /// Takes in a push.
+    pub fn take_push(&mut self, pushed: Pushed, now: Timestamp) {
+        let (commit, by) = (pushed.commit.clone(), pushed.by.id);
+        if let Entry::Vacant(entry) = self.pushes.entry((commit.clone(), by)) {
+            entry.insert(Push { pushed, at: now });
+            self.changed.insert(Key::Push(commit, by));
+        }
+    }
+
+    /// Returns who pushed any of these commits.
+    pub fn pushers<'a>(&'a self, commits: &'a BTreeSet<CommitId>) -> impl Iterator<Item = &'a ForgeUser> {
+        let pushes = self.pushes.values().map(|push| &push.pushed);
+        pushes.filter(|pushed| commits.contains(&pushed.commit)).map(|pushed| &pushed.by)
+    }
+
+    /// Forgets what is too old to matter, and the oldest of what is too much.
+    pub fn forget(&mut self, now: Timestamp) {
+        let mut comments: Vec<_> = self.comments.values().map(|known| (known.at, known.id)).collect();
+        comments.sort_unstable();
+        let extra = comments.len().saturating_sub(COMMENTS_MAX);
+        for (position, (at, id)) in comments.into_iter().enumerate() {
+            if position < extra || now.duration_since(at) > COMMENT_AGE_MAX {
+                self.drop_comment(id);
+            }
+        }
+        let mut pushes: Vec<_> = self.pushes.iter().map(|(key, push)| (push.at, key.clone())).collect();
+        pushes.sort_unstable();
+        let extra = pushes.len().saturating_sub(PUSHES_MAX);
+        for (position, (at, key)) in pushes.into_iter().enumerate() {
+            if position < extra || now.duration_since(at) > PUSH_KEPT {
+                self.pushes.remove(&key);
+                self.changed.insert(Key::Push(key.0, key.1));
+            }
+        }
+    }
+
+    /// Returns the writes of what changed since the last call.
+    pub fn take_changed(&mut self) -> Vec<Result<Op>> {
+        let changed = std::mem::take(&mut self.changed);
+        let gone = |key: String| Ok(Op::Delete { key, expected: Expected::Any });
+        let op = |key| match key {
+            Key::Comment(id) => {
+                let path = format!("{COMMENTS}{id}");
+                self.comments
+                    .get(&id)
+                    .map_or_else(|| gone(path.clone()), |known| put(path.clone(), known, Expected::Any))
+            }
+            Key::Push(commit, by) => {
+                let path = format!("{PUSHES}{commit}/{by}");
+                let known = self.pushes.get(&(commit, by));
+                known.map_or_else(|| gone(path.clone()), |push| put(path.clone(), push, Expected::Any))
+            }
+        };
+        changed.into_iter().map(op).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::id::Digest;
+    use crate::store::MemoryStore;
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_second(1_800_000_000 + seconds).expect("a test's instant is one")
+    }
+
+    fn said(author: u64) -> Said {
+        Said { author, body: Digest::new("d") }
+    }
+
+    fn push(number: usize, by: u64) -> Pushed {
+        let by = ForgeUser { id: by, login: "ann".into(), is_bot: false };
+        Pushed { commit: CommitId::new(format!("{number:040x}")), by }
+    }
+
+    #[test]
+    fn what_deliveries_told_is_kept_and_bounded() {
+        let store = MemoryStore::new();
+        let mut known = Deliveries::default();
+        known.take_comment(7, 1, said(2), at(0));
+        known.take_comment(8, 1, said(3), at(1));
+        assert_eq!(known.comment(1).map(|known| (known.thread, known.said.author)), Some((7, 2)), "the first counts");
+        known.take_push(push(1, 2), at(0));
+        known.take_push(push(1, 3), at(0));
+        store
+            .batch(known.take_changed().into_iter().map(|op| op.expect("it is written")).collect())
+            .expect("it is kept");
+        assert!(known.take_changed().is_empty());
+        let mut known = Deliveries::read(&store).expect("it is read");
+        assert_eq!(known.comment(1).map(|known| known.thread), Some(7));
+        let commits = [CommitId::new(format!("{:040x}", 1))].into();
+        assert_eq!(known.pushers(&commits).map(|by| by.id).collect::<Vec<_>>(), [2, 3]);
+
+        known.forget(at(24 * 3600 + 2));
+        assert!(known.comment(1).is_none() && known.pushers(&commits).count() == 2);
+        known.forget(at(24 * 3600 * 91));
+        assert_eq!(known.pushers(&commits).count(), 0);
+        store
+            .batch(known.take_changed().into_iter().map(|op| op.expect("it is written")).collect())
+            .expect("it is kept");
+        assert!(Deliveries::read(&store).expect("it is read").pushes.is_empty());
+
+        for number in 0..=COMMENTS_MAX {
+            known.take_comment(7, number as u64, said(2), at(i64::try_from(number).expect("it is small")));
+            known.take_push(push(number, 2), at(0));
+        }
+        known.forget(at(20_000));
+        assert_eq!((known.comments.len(), known.pushes.len()), (COMMENTS_MAX, PUSHES_MAX));
+        assert!(known.comment(0).is_none(), "the oldest goes");
+    }
+}

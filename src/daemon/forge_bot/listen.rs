@@ -1,0 +1,318 @@
+//! Listens to comments: reads them, finds out about their authors, and hands commands to the hall.
+
+use jiff::{SignedDuration, Timestamp};
+use tokio::sync::oneshot;
+
+use super::Console;
+use super::comment_policy::{Answer, Meaning, Verdict, is_old, meaning, verdict};
+use super::commit_rollout::Story;
+use super::messages::EDIT_PAUSE;
+use super::origin::{Origin, origin};
+use super::outbox::{Saying, Slot};
+use super::records::{self, Heard};
+use crate::forge::webhook::text_digest;
+use crate::http::Instruction;
+use crate::model::chat::{ChatCommand, ChatVerb};
+use crate::model::commands::{Command, Person, Refusal, Verb};
+use crate::model::forge::{Comment, Reaction, ThreadNumber};
+
+/// Answers in words within an hour, in one conversation: machines that answer each other must come to an end.
+pub(super) const ANSWERS_MAX: usize = 10;
+/// The time in which they are counted, and in which one person gets one answer, which is edited.
+const ANSWERS_WITHIN: SignedDuration = SignedDuration::from_hours(1);
+/// How long the delivery of a comment's creation may take: hosts queue them, and polling may be faster.
+const DELIVERY_PATIENCE: SignedDuration = SignedDuration::from_secs(30);
+
+/// Comments within that time, in one conversation, that get signs: each sign is a call, and goes before everything else.
+const SIGNS_MAX: usize = 100;
+
+fn is_recent(heard: &Heard, thread: ThreadNumber, now: Timestamp) -> bool {
+    !heard.ignored && heard.thread == thread && now.duration_since(heard.at) < ANSWERS_WITHIN
+}
+
+/// What became of a comment.
+struct Dealt {
+    outcome: String,
+    answer: Option<u64>,
+}
+
+impl Meaning {
+    fn command(&self) -> Option<&Command> {
+        match self {
+            Self::Do(command) => Some(command),
+            Self::Status | Self::Help => None,
+        }
+    }
+}
+
+/// Why a changed comment commands nothing.
+const EDITED: &str = "a comment that was edited is not carried out; write the command in a new one";
+
+/// Whether a command counts as its author's.
+enum Vouched {
+    /// It does.
+    Own,
+    /// The delivery of its creation may still come.
+    NotYet,
+    /// It does not.
+    Refused(Answer),
+}
+
+/// Says what to do instead of a command that nobody vouches for.
+fn unknown_words(is_hooked: bool, asks_approval: bool) -> &'static str {
+    match (is_hooked, asks_approval) {
+        (true, _) => {
+            "nobody vouches that this text is its author's: the webhook did not tell of the comment when it was written; write \
+             the command again, in a new comment"
+        }
+        (false, true) => {
+            "nobody vouches that this text is its author's: this host does not tell us whether a comment was changed, and no \
+             webhook told of it; react with 🚀 to the comment that asks for the approval instead"
+        }
+        (false, false) => {
+            "nobody vouches that this text is its author's: this host does not tell us whether a comment was changed, and no \
+             webhook told of it; use the command line, or have a webhook connected (gitfleet forge setup)"
+        }
+    }
+}
+
+impl Console {
+    /// Reads one comment that a hint named.
+    pub(super) async fn read_comment(&mut self, thread: ThreadNumber, id: u64) {
+        if self.heard.get(&id).is_some_and(|heard| !heard.ignored) {
+            self.awaited.remove(&id);
+            return;
+        }
+        match self.doors.forge.comment(id).await {
+            Ok(comment) => {
+                (self.read_failures, self.read_after) = (0, None);
+                // What was deleted is nobody's word any more. Where it stands is the host's word, and not the hint's: whoever has
+                // the webhook's secret must not move a word from one conversation to another.
+                match comment.filter(|comment| comment.thread == thread) {
+                    Some(comment) => self.hear(thread, &comment).await,
+                    None => drop(self.awaited.remove(&id)),
+                }
+            }
+            Err(error) => {
+                self.awaited.remove(&id);
+                let _ = self.read::<()>(Err(error));
+                // The others get their turn: one comment that cannot be read silences nobody else.
+                self.to_list.insert(thread);
+            }
+        }
+    }
+
+    /// Reads what was written in a conversation since it was read last.
+    pub(super) async fn list_comments(&mut self, thread: ThreadNumber) {
+        let since = self.stories.told_in(thread).and_then(|story| story.read_until.get(&thread).copied());
+        let Some(mut comments) = self.read(self.doors.forge.comments(thread, since).await) else { return };
+        let newest = comments.iter().map(|comment| comment.updated_at).max();
+        comments.sort_by_key(|comment| comment.id);
+        comments.retain(|comment| self.heard.get(&comment.id).is_none_or(|heard| heard.ignored));
+        for comment in comments {
+            self.hear(thread, &comment).await;
+        }
+        if self.awaited.values().any(|(of, _)| *of == thread) {
+            // A life that begins now must find them again.
+            return;
+        }
+        let commit = self.stories.told_in(thread).map(|story| story.commit.clone());
+        if let (Some(newest), Some(commit)) = (newest.filter(|newest| since.is_none_or(|at| at < *newest)), commit)
+            && let Some(story) = self.stories.get_mut(&commit)
+        {
+            story.read_until.insert(thread, newest);
+        }
+    }
+
+    /// Deals with a comment as it was read just now, once.
+    async fn hear(&mut self, thread: ThreadNumber, comment: &Comment) {
+        let Some(me) = self.me.clone() else { return };
+        let now = self.now();
+        let body = text_digest(&comment.body);
+        let was_ignored = self.heard.get(&comment.id).map(|heard| heard.body == body);
+        if was_ignored == Some(true) {
+            return;
+        }
+        let mut ignored = false;
+        let dealt = match verdict(comment, &me, self.settings.voice.short, now) {
+            // What was no command when it was heard is none now, and need not be told again. Our own words and old ones never are.
+            Verdict::Ignore(_) if was_ignored.is_some() || comment.author.id == me.id || is_old(comment, now) => return,
+            Verdict::Ignore(why) => {
+                ignored = true;
+                Dealt { outcome: why.to_owned(), answer: None }
+            }
+            _ if was_ignored.is_some() => self.answer(thread, comment, &Answer::of(EDITED), now),
+            Verdict::Answer(answer) => self.answer(thread, comment, &answer, now),
+            Verdict::Commands(commands) => match self.vouch(thread, comment, &commands, now).await {
+                Vouched::Own => self.commands(thread, comment, &commands, now).await,
+                Vouched::Refused(answer) => self.answer(thread, comment, &answer, now),
+                Vouched::NotYet => return,
+            },
+        };
+        let (id, author) = (comment.id, comment.author.id);
+        let (outcome, answer) = (dealt.outcome, dealt.answer);
+        let heard = Heard { id, thread, author, at: now, body, outcome, ignored, answer };
+        if !ignored {
+            tracing::info!(thread, person = comment.author.login, outcome = heard.outcome, "comment dealt with");
+        }
+        self.write(vec![records::heard_op(&heard)]).await;
+        self.heard.insert(heard.id, heard);
+        self.awaited.remove(&id);
+        self.deliveries.drop_comment(id);
+    }
+
+    /// Finds out whether commands stand in a text that is known to be its author's. Showing things and stopping need no proof:
+    /// whoever could forge that may do it in their own name.
+    async fn vouch(
+        &mut self,
+        thread: ThreadNumber,
+        comment: &Comment,
+        chats: &[ChatCommand],
+        now: Timestamp,
+    ) -> Vouched {
+        if chats.iter().all(|chat| matches!(chat.verb, ChatVerb::Status | ChatVerb::Help | ChatVerb::Pause)) {
+            return Vouched::Own;
+        }
+        let history = match self.doors.forge.history(comment).await {
+            Ok(history) => history,
+            Err(error) => {
+                let person = &comment.author.login;
+                tracing::warn!(person, reason = %error, "a command is refused: who wrote it cannot be looked up");
+                return Vouched::Refused(Answer::of(
+                    "whether somebody changed this comment could not be looked up, so nothing was done; write the command \
+                     again in a moment",
+                ));
+            }
+        };
+        let delivered = self.deliveries.comment(comment.id).map(|delivered| (delivered.thread, &delivered.said));
+        match origin(comment, delivered, history) {
+            Origin::Own => Vouched::Own,
+            Origin::Changed => Vouched::Refused(Answer::of(EDITED)),
+            Origin::Unknown => {
+                let hooked = self.doors.hints.is_some();
+                let (_, until) = *self.awaited.entry(comment.id).or_insert((thread, now + DELIVERY_PATIENCE));
+                if hooked && now < until {
+                    return Vouched::NotYet;
+                }
+                let asks = chats.iter().any(|chat| chat.verb == ChatVerb::Approve);
+                Vouched::Refused(Answer::of(unknown_words(hooked && self.hooked_at.is_some(), asks)))
+            }
+        }
+    }
+
+    /// Carries out the commands of a comment: all of them, or none.
+    async fn commands(
+        &mut self,
+        thread: ThreadNumber,
+        comment: &Comment,
+        chats: &[ChatCommand],
+        now: Timestamp,
+    ) -> Dealt {
+        let Some(story) = self.stories.told_in(thread).cloned() else {
+            if self.pulls.is_open(thread) {
+                let asks = chats.iter().all(|chat| chat.verb == ChatVerb::Status);
+                if asks {
+                    self.pulls.again(thread, now);
+                    self.react(comment, Reaction::Rocket, now);
+                    return Dealt { outcome: "plan asked for".to_owned(), answer: None };
+                }
+                let why = "this pull request is not merged yet: nothing of it is rolled out, and nothing waits here";
+                return self.answer(thread, comment, &Answer::of(why), now);
+            }
+            // A conversation about something else: other machines may have the same words.
+            return Dealt { outcome: "no rollout is told here".to_owned(), answer: None };
+        };
+        let mut meant = Vec::new();
+        for chat in chats {
+            match meaning(&story, thread, chat, comment.created_at) {
+                Ok(all) => meant.extend(all),
+                Err(answer) => return self.answer(thread, comment, &answer, now),
+            }
+        }
+        if self.is_calm(thread, now) {
+            self.react(comment, Reaction::Eyes, now);
+        }
+        let commands: Vec<&Command> = meant.iter().filter_map(Meaning::command).collect();
+        let mut done = Vec::new();
+        if !commands.is_empty() {
+            let person = match self
+                .person(&story, &comment.author, &comment.url, commands.iter().any(|c| c.verb == Verb::Approve))
+                .await
+            {
+                Ok(person) => person,
+                Err(answer) => return self.answer(thread, comment, &answer, now),
+            };
+            for command in commands {
+                match self.instruct(command.clone(), person.clone()).await {
+                    Ok(said) => done.push(said),
+                    Err(refusal) => {
+                        let before = if done.is_empty() {
+                            String::new()
+                        } else {
+                            format!("; done before that: {}", done.join("; "))
+                        };
+                        return self.answer(thread, comment, &Answer::of(refusal.message + &before), now);
+                    }
+                }
+            }
+        }
+        if meant.iter().any(|meaning| !matches!(meaning, Meaning::Do(_))) {
+            let help = meant.contains(&Meaning::Help);
+            self.refresh(&story, help, now);
+            done.push("the comment is brought up to date".to_owned());
+        }
+        self.react(comment, Reaction::Rocket, now);
+        Dealt { outcome: done.join("; "), answer: None }
+    }
+
+    /// Has the comment of a story written again as things stand.
+    fn refresh(&mut self, story: &Story, help: bool, now: Timestamp) {
+        let slot = Slot::Comment { id: self.rollout_slot(&story.commit) };
+        self.outbox.doubt(&slot);
+        if let Some(story) = self.stories.get_mut(&story.commit) {
+            story.help |= help;
+        }
+        if let Some(story) = self.stories.get(&story.commit).cloned() {
+            self.tell_story(&story, now);
+        }
+    }
+
+    pub(super) async fn instruct(&self, command: Command, person: Person) -> Result<String, Refusal> {
+        let (reply, answer) = oneshot::channel();
+        let gone = || Refusal {
+            reason: crate::model::commands::RefusalReason::NotPossible,
+            message: "gitfleet is just ending; write it again in a moment".to_owned(),
+        };
+        self.doors.instructions.send(Instruction { command, person, reply }).map_err(|_| gone())?;
+        answer.await.map_err(|_| gone())?.map(|done| done.message)
+    }
+
+    fn react(&mut self, comment: &Comment, reaction: Reaction, now: Timestamp) {
+        self.outbox.say(Slot::Reaction { comment: comment.id, reaction }, Saying::Reaction, now);
+    }
+
+    /// Tells whether so few comments of a conversation were dealt with of late that each may get its signs.
+    fn is_calm(&self, thread: ThreadNumber, now: Timestamp) -> bool {
+        self.heard.values().filter(|heard| is_recent(heard, thread, now)).count() < SIGNS_MAX
+    }
+
+    /// Says no: with a sign and in words, as long as that is no flood.
+    fn answer(&mut self, thread: ThreadNumber, comment: &Comment, answer: &Answer, now: Timestamp) -> Dealt {
+        if self.is_calm(thread, now) {
+            self.react(comment, Reaction::Confused, now);
+        }
+        // One answer a person and hour: the next takes its place.
+        let begun = |heard: &&Heard| heard.answer == Some(heard.id) && is_recent(heard, thread, now);
+        let own = self.heard.values().filter(begun).find(|heard| heard.author == comment.author.id);
+        let may = self.heard.values().filter(begun).count() < ANSWERS_MAX;
+        let first = own.map(|heard| heard.id).or(may.then_some(comment.id));
+        if let Some(first) = first {
+            let slot = Slot::Comment { id: self.mark(&["reply", &first.to_string()]) };
+            let body = super::messages::reply(&comment.author.login, answer);
+            let written = self.outbox.entry(&slot).and_then(|entry| entry.written_at);
+            let due = written.map_or(now, |at| at + EDIT_PAUSE);
+            self.outbox.say(slot, Saying::Comment { thread, body }, due);
+        }
+        Dealt { outcome: format!("refused: {}", answer.why), answer: first }
+    }
+}

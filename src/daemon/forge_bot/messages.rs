@@ -1,0 +1,231 @@
+//! What is to stand on the forge because of a story: which slots, which words, how soon. The words themselves are the report
+//! room's.
+
+use std::collections::BTreeSet;
+
+use jiff::{SignedDuration, Timestamp};
+use sha2::{Digest as _, Sha256};
+
+use super::Console;
+use super::comment_policy::Answer;
+use super::commit_rollout::{Story, Trouble};
+use super::outbox::{Saying, Slot};
+use crate::config::Notify;
+use crate::model::forge::{CommitStatus, StatusState, ThreadNumber};
+use crate::model::id::{CommitId, PlacementKey};
+use crate::model::progress::GateProgress;
+use crate::views::comments::escape::{code, prose};
+use crate::views::comments::notice::{Need, needs, notice, to_copy};
+use crate::views::comments::reply;
+use crate::views::comments::rollout::{RolloutStory, marker, rollout_comment};
+use crate::views::comments::statuses::{refused_status, statuses};
+
+/// How long a stage must move before a status says so: what is over sooner says its end alone. The placement's own status and
+/// the comment tell of it meanwhile, and who is waited for is told at once.
+const STAGE_PAUSE: SignedDuration = SignedDuration::from_mins(1);
+/// The least time between two texts of a status that differ in counts only.
+const COUNTS_PAUSE: SignedDuration = SignedDuration::from_mins(2);
+/// The least time between two edits of a comment, where nobody has to act and nothing is over.
+pub(super) const EDIT_PAUSE: SignedDuration = SignedDuration::from_secs(10);
+/// How long what was said is remembered where nothing else asks for it.
+const SAID_KEPT: SignedDuration = SignedDuration::from_hours(24 * 30);
+/// Characters of a marker's id: 64 bits, so that a million comments do not collide by accident.
+const MARK_CHARS: usize = 16;
+
+impl Console {
+    /// Returns the id of a comment's marker. It follows from what the comment is for alone, so that a life that lost its records
+    /// finds its comments again.
+    pub(super) fn mark(&self, parts: &[&str]) -> String {
+        let hash = parts.iter().fold(Sha256::new().chain_update(&self.settings.source), |hash, part| {
+            hash.chain_update((part.len() as u64).to_be_bytes()).chain_update(part)
+        });
+        format!("{:x}", hash.finalize())[..MARK_CHARS].to_owned()
+    }
+
+    /// Returns the marker of the comment that tells a commit's story.
+    pub(super) fn rollout_slot(&self, commit: &CommitId) -> String {
+        self.mark(&["rollout", commit.as_str()])
+    }
+
+    /// Returns the marker of the comment that holds a pull request's plan.
+    pub(super) fn plan_slot(&self, number: ThreadNumber) -> String {
+        self.mark(&["plan", &number.to_string()])
+    }
+
+    /// Says everything that follows from a story as it stands; what stands already is not said again.
+    pub(super) fn tell_story(&mut self, story: &Story, now: Timestamp) {
+        self.tell_statuses(story, now);
+        let Some(thread) = story.thread else { return self.seek_thread(story, now) };
+        let slot = Slot::Comment { id: self.rollout_slot(&story.commit) };
+        let body = self.body(story);
+        if story.has_unshown() {
+            // Another gate may read the same, and its approval counts from when it is shown.
+            self.outbox.doubt(&slot);
+        }
+        let written = self.outbox.entry(&slot).and_then(|entry| entry.written_at);
+        let is_urgent = story.ended_at.is_some()
+            || story.trouble.is_some()
+            || story.placements.values().any(|progress| progress.state.needs_person());
+        let due = written.filter(|_| !is_urgent).map_or(now, |at| at + EDIT_PAUSE);
+        self.outbox.say(slot, Saying::Comment { thread: thread.number, body }, due);
+        for number in &story.also {
+            let slot = Slot::Comment { id: self.mark(&["pointer", story.commit.as_str(), &number.to_string()]) };
+            let body = reply::pointer(thread.number);
+            self.outbox.say(slot, Saying::Comment { thread: *number, body }, now);
+        }
+        self.tell_needs(story, thread.number, now);
+    }
+
+    fn body(&self, story: &Story) -> String {
+        match &story.trouble {
+            Some(Trouble::Refused { errors, .. }) => return reply::refused_commit(&story.commit, errors),
+            Some(Trouble::Rewritten) if story.ended_at.is_none() => {
+                let branch = self.branch.as_deref().unwrap_or("the branch");
+                let accepted = self.accepted.as_ref().or(story.from.as_ref()).unwrap_or(&story.commit);
+                return reply::held_rewrite(branch, accepted, &story.commit, &self.settings.voice);
+            }
+            _ => {}
+        }
+        rollout_comment(&RolloutStory {
+            commit: Some(story.commit.clone()),
+            subject: Some(story.subject.clone()).filter(|subject| !subject.is_empty()),
+            placements: story.placements.values().cloned().collect(),
+            help: story.help,
+            voice: self.settings.voice.clone(),
+        })
+    }
+
+    fn tell_statuses(&mut self, story: &Story, now: Timestamp) {
+        let chars = self.doors.forge.limits().description_chars;
+        let url = story.url.as_deref();
+        if let Some(Trouble::Refused { errors, .. }) = &story.trouble {
+            self.say_status(&story.commit, refused_status(errors, chars, url), now);
+        }
+        for progress in story.placements.values() {
+            let mut all = statuses(progress, chars, url).into_iter();
+            if let Some(status) = all.next() {
+                let due = self.when(&story.commit, &status, SignedDuration::ZERO, now);
+                self.say_status(&story.commit, status, due);
+            }
+            for status in all {
+                let waits = progress
+                    .stages
+                    .iter()
+                    .any(|stage| stage.state.needs_person() && status.context.ends_with(&format!("/{}", stage.name)));
+                let pause = if waits { SignedDuration::ZERO } else { STAGE_PAUSE };
+                let due = self.when(&story.commit, &status, pause, now);
+                self.say_status(&story.commit, status, due);
+            }
+        }
+    }
+
+    fn say_status(&mut self, commit: &CommitId, status: CommitStatus, due: Timestamp) {
+        let slot = Slot::Status { commit: commit.clone(), context: status.context.clone() };
+        self.outbox.say(slot, Saying::Status(status), due);
+    }
+
+    /// Returns when a status is due: an end at once, a beginning after a pause, counts now and then.
+    fn when(&self, commit: &CommitId, status: &CommitStatus, pause: SignedDuration, now: Timestamp) -> Timestamp {
+        if status.state != StatusState::Pending {
+            return now;
+        }
+        let slot = Slot::Status { commit: commit.clone(), context: status.context.clone() };
+        let entry = self.outbox.entry(&slot);
+        match entry.and_then(|entry| entry.written_at) {
+            None => now + pause,
+            // Pending still, with other words.
+            Some(_) if pause.is_zero() && status.description.contains("waiting") => now,
+            Some(at) => (at + COUNTS_PAUSE).max(now),
+        }
+    }
+
+    /// Tells people that they are needed, in a comment of its own for each need: an edit sends no mail.
+    fn tell_needs(&mut self, story: &Story, thread: ThreadNumber, now: Timestamp) {
+        let many = story.placements.len() > 1;
+        for progress in story.placements.values() {
+            let waits = needs(progress).iter().any(|need| matches!(need, Need::Gate { .. }));
+            for need in needs(progress) {
+                let id = match need {
+                    // The line to copy is refused as long as the story's comment does not show what it is about.
+                    Need::Gate { .. } if story.has_unshown() => continue,
+                    Need::Gate { gate, .. } if self.settings.notify.contains(&Notify::Approval) => {
+                        self.gate_slot(&story.commit, &progress.placement, gate)
+                    }
+                    // Whoever is asked for an approval sees the failure, too.
+                    Need::Failure { .. } if self.settings.notify.contains(&Notify::Failure) && !waits => {
+                        let what = format!("failed {}", progress.run.as_deref().unwrap_or_default());
+                        self.mark(&["notice", story.commit.as_str(), &progress.placement.to_string(), &what])
+                    }
+                    _ => continue,
+                };
+                // Once for each need: what it says later is said in the story's comment.
+                let slot = Slot::Comment { id };
+                if self.outbox.entry(&slot).is_none() {
+                    let body = notice(&story.commit, progress, need, many, &self.settings.voice);
+                    self.outbox.say(slot, Saying::Comment { thread, body }, now);
+                }
+            }
+        }
+    }
+
+    /// Returns the marker of the comment that asks for a gate's approval: another each time that the gate waits anew.
+    pub(super) fn gate_slot(&self, commit: &CommitId, placement: &PlacementKey, gate: &GateProgress) -> String {
+        let (key, since) = (placement.to_string(), gate.since.as_nanosecond().to_string());
+        self.mark(&["gate", commit.as_str(), &key, &gate.stage, gate.digest.as_str(), &since])
+    }
+
+    /// Forgets what was said long ago and will not be said again: answers, signs, notices. What tells a story or holds a plan is
+    /// kept as long as those are.
+    pub(super) fn tidy(&mut self, now: Timestamp) {
+        let rollouts = self.stories.iter().map(|story| self.rollout_slot(&story.commit));
+        let plans = self.pulls.numbers().map(|number| self.plan_slot(number));
+        let kept: BTreeSet<Slot> = rollouts.chain(plans).map(|id| Slot::Comment { id }).collect();
+        let is_old = |slot: &Slot| {
+            let entry = self.outbox.entry(slot).filter(|entry| entry.wanted.is_none());
+            entry.and_then(|entry| entry.written_at).is_some_and(|at| now.duration_since(at) > SAID_KEPT)
+        };
+        let old =
+            self.outbox.slots(|slot| !matches!(slot, Slot::Status { .. }) && !kept.contains(slot) && is_old(slot));
+        for slot in &old {
+            self.outbox.release(slot);
+        }
+    }
+
+    /// Forgets what is known of what a story said. It stays on the forge.
+    pub(super) fn forget_story(&mut self, commit: &CommitId) {
+        let of_commit = |slot: &Slot| matches!(slot, Slot::Status { commit: of, .. } if of == commit);
+        for slot in self.outbox.slots(of_commit) {
+            self.outbox.release(&slot);
+        }
+        let slot = Slot::Comment { id: self.rollout_slot(commit) };
+        self.outbox.release(&slot);
+    }
+}
+
+/// Returns title and text of the issue of a commit that no pull request brought.
+pub(super) fn issue(
+    commit: &CommitId,
+    subject: &str,
+    branch: &str,
+    id: &str,
+    voice: &crate::views::comments::style::Voice,
+) -> (String, String) {
+    let subject = Some(subject).filter(|subject| !subject.is_empty());
+    let body = format!("{}{}", marker(id, 0), reply::issue_body(commit, branch, voice));
+    (reply::issue_title(commit, subject), body)
+}
+
+/// Returns the answer to a command that is not carried out.
+pub(super) fn reply(login: &str, answer: &Answer) -> String {
+    if answer.is_safe {
+        return reply::mistaken(login, &answer.why);
+    }
+    let lines: Vec<&str> = answer.lines.iter().map(String::as_str).collect();
+    let lines = if lines.is_empty() { String::new() } else { format!("\n{}", to_copy(&lines)) };
+    format!("❌ {}: not done: {}\n{lines}", code(login), prose(&answer.why))
+}
+
+/// Returns what takes a plan's place where a pull request goes elsewhere now.
+pub(super) fn not_planned(base: &str) -> String {
+    format!("This pull request goes into {} now, which is not rolled out: there is no plan for it.\n", code(base))
+}

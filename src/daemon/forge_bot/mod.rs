@@ -1,0 +1,441 @@
+//! The console: all talk with the forge, in one task, one call at a time.
+//!
+//! The core tells it how placements and the source stand, webhooks hint that something happened, and where nobody hints it looks
+//! by itself: both ways lead to the same end. What is to be said goes through an [`outbox`], what people say is weighed
+//! (`weigh.rs`) and handed to the hall like every other command. The hall never waits for it: a forge that is down delays words,
+//! no rollout.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use tokio::sync::{mpsc, oneshot, watch};
+
+use super::source_poller::Request;
+use crate::clock;
+use crate::config::{Notify, Plans};
+use crate::core::ForgeUpdate;
+use crate::core::persist::write_batch;
+use crate::forge::Forge;
+use crate::http::Instruction;
+use crate::model::forge::{ForgeEvent, ForgeUser, Part, Pushed, ThreadNumber};
+use crate::model::id::CommitId;
+use crate::plan::Basis;
+use crate::store::Store;
+use crate::views::comments::style::Voice;
+use crate::views::redact::MaskKey;
+
+mod comment_policy;
+pub mod commit_rollout;
+mod connect;
+mod deliveries;
+mod listen;
+mod messages;
+pub mod origin;
+pub mod outbox;
+mod person;
+mod polling;
+mod pulls;
+mod records;
+mod send;
+mod task;
+mod threads;
+mod votes;
+
+#[cfg(test)]
+mod tests;
+
+use commit_rollout::Stories;
+pub use connect::{Error as ConnectError, connect, forge_settings, kind};
+use deliveries::Deliveries;
+use outbox::{Next, Outbox};
+use pulls::Pulls;
+use records::{Books, Heard};
+pub use task::ConsoleTask;
+
+/// The longest the task sleeps where nothing is due.
+const FAR: SignedDuration = SignedDuration::from_hours(1);
+/// Pause after a read that failed; it doubles with each that follows.
+const READ_RETRY_FIRST: SignedDuration = SignedDuration::from_secs(2);
+/// The longest pause after reads that failed.
+const READ_RETRY_MAX: SignedDuration = SignedDuration::from_mins(2);
+/// How much more rarely the forge is asked for news while webhooks bring them.
+const HOOKED_POLL_FACTOR: u32 = 10;
+/// The longest pause between two looks while webhooks bring news.
+const HOOKED_POLL_MAX: Duration = Duration::from_mins(5);
+/// How long webhooks count as alive after their last word.
+const HOOKED_FOR: SignedDuration = SignedDuration::from_hours(1);
+/// Pause before a story's conversation is looked for again where looking failed.
+const FIND_AGAIN: SignedDuration = SignedDuration::from_secs(30);
+/// How often what nobody asks for any more is forgotten.
+const TIDY_EVERY: SignedDuration = SignedDuration::from_hours(1);
+/// Comments that wait to be read; hints beyond are dropped, and looking finds them.
+const HINTS_MAX: usize = 1000;
+
+/// How the forge is talked with.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Identity of our source: what we write is marked with it.
+    pub source: String,
+    /// How often the forge is asked for news where no webhook brings them.
+    pub poll_interval: Duration,
+    /// When a new comment is written.
+    pub notify: BTreeSet<Notify>,
+    /// What is said of pull requests.
+    pub plans: Plans,
+    /// How we speak.
+    pub voice: Voice,
+    /// Who may approve by the configuration: its teams are asked about.
+    pub approvers: Vec<String>,
+    /// What counts as a part in a change: who had one does not approve it.
+    pub parts: BTreeSet<Part>,
+    /// What marks hidden values in plans.
+    pub mask: MaskKey,
+    /// Pull requests can be fetched from the source.
+    pub fetches: bool,
+}
+
+/// What the console needs of others.
+pub struct Doors {
+    /// The forge.
+    pub forge: Arc<dyn Forge>,
+    /// Where its records are. Nobody else writes below [`FORGE_PREFIX`](crate::store::records::FORGE_PREFIX).
+    pub store: Arc<dyn Store>,
+    /// The source's thread.
+    pub requests: Sender<Request>,
+    /// Who carries commands out.
+    pub instructions: mpsc::UnboundedSender<Instruction>,
+    /// Who hands out what plans start from.
+    pub bases: mpsc::UnboundedSender<oneshot::Sender<Basis>>,
+    /// What webhooks say; absent where there are none.
+    pub hints: Option<mpsc::Receiver<ForgeEvent>>,
+    /// The repository's id, once it is known: deliveries for another are refused.
+    pub repository: watch::Sender<Option<u64>>,
+}
+
+enum Message {
+    Update(ForgeUpdate),
+    Finish(oneshot::Sender<()>),
+}
+
+struct Console {
+    /// Reads the time.
+    clock: fn() -> Timestamp,
+    settings: Settings,
+    doors: Doors,
+    inbox: mpsc::UnboundedReceiver<Message>,
+    outbox: Outbox,
+    stories: Stories,
+    pulls: Pulls,
+    heard: BTreeMap<u64, Heard>,
+    deliveries: Deliveries,
+    /// Commands nobody vouches for yet, with their conversations, and until when the delivery of their creation may come.
+    awaited: BTreeMap<u64, (ThreadNumber, Timestamp)>,
+    /// Comments to be read, with their conversations.
+    to_read: VecDeque<(ThreadNumber, u64)>,
+    /// Who we are, once the forge said.
+    me: Option<ForgeUser>,
+    /// The branch that is followed, once git said.
+    branch: Option<String>,
+    /// The commit in force.
+    accepted: Option<CommitId>,
+    /// Nothing is read before.
+    read_after: Option<Timestamp>,
+    read_failures: u32,
+    /// When the forge is asked for news next.
+    look_at: Timestamp,
+    /// When a webhook last brought something.
+    hooked_at: Option<Timestamp>,
+    /// Conversations whose comments are to be listed.
+    to_list: BTreeSet<ThreadNumber>,
+    /// Stories whose reactions and reviews are to be read.
+    to_count: BTreeSet<CommitId>,
+    /// When what nobody asks for any more is forgotten next.
+    tidy_at: Timestamp,
+    /// Stories whose thread is to be looked for, and when.
+    to_find: BTreeMap<CommitId, Timestamp>,
+    finishing: Option<oneshot::Sender<()>>,
+    /// What was logged of failures, and when: a lasting one is said once an hour.
+    said: BTreeMap<String, Timestamp>,
+}
+
+/// Waits for a webhook; for ever where there are none.
+async fn next_hint(hints: &mut Option<mpsc::Receiver<ForgeEvent>>) -> Option<ForgeEvent> {
+    match hints {
+        Some(hints) => hints.recv().await,
+        None => std::future::pending().await,
+    }
+}
+
+impl Console {
+    fn begin(
+        settings: Settings,
+        doors: Doors,
+        books: Books,
+        inbox: mpsc::UnboundedReceiver<Message>,
+        clock: fn() -> Timestamp,
+    ) -> Self {
+        let now = clock();
+        let outbox = Outbox::restore(books.outbox, doors.forge.limits());
+        let stories = Stories::restore(books.stories);
+        let open = stories.iter().filter(|story| story.thread.is_none() && story.ended_at.is_none());
+        let to_find = open.map(|story| (story.commit.clone(), now)).collect();
+        Self {
+            clock,
+            pulls: Pulls::restore(books.pulls),
+            settings,
+            doors,
+            inbox,
+            outbox,
+            stories,
+            heard: books.heard,
+            deliveries: books.deliveries,
+            awaited: BTreeMap::new(),
+            to_read: VecDeque::new(),
+            me: None,
+            branch: None,
+            accepted: None,
+            read_after: None,
+            read_failures: 0,
+            look_at: now,
+            hooked_at: None,
+            to_list: BTreeSet::new(),
+            to_count: BTreeSet::new(),
+            tidy_at: now,
+            to_find,
+            finishing: None,
+            said: BTreeMap::new(),
+        }
+    }
+
+    /// # Cancel safety
+    /// May be dropped at any point: what was begun is written down before, and the next life asks what came of it.
+    async fn run(&mut self) {
+        loop {
+            if self.turn().await {
+                continue;
+            }
+            let pause = self.next_wake().duration_since(self.now()).try_into().unwrap_or_default();
+            tokio::select! {
+                message = self.inbox.recv() => match message {
+                    Some(message) => self.take(message),
+                    None => return,
+                },
+                Some(hint) = next_hint(&mut self.doors.hints) => self.hint(hint),
+                () = self.pulls.wait() => {}
+                () = tokio::time::sleep(pause) => {}
+            }
+        }
+    }
+
+    /// Begins anew with what is written down; only what is not told again is kept of the life before.
+    fn begin_again(self, books: Books) -> Self {
+        let Self { settings, doors, inbox, clock, accepted, finishing, .. } = self;
+        Self { accepted, finishing, ..Self::begin(settings, doors, books, inbox, clock) }
+    }
+
+    fn now(&self) -> Timestamp {
+        (self.clock)()
+    }
+
+    /// Takes in what happened, writes it down, and does the one thing that is due first. Returns whether there was one.
+    async fn turn(&mut self) -> bool {
+        while let Ok(message) = self.inbox.try_recv() {
+            self.take(message);
+        }
+        while let Some(hint) = self.doors.hints.as_mut().and_then(|hints| hints.try_recv().ok()) {
+            self.hint(hint);
+        }
+        while let Some(plan) = self.pulls.finished() {
+            self.planned(plan);
+        }
+        self.keep().await;
+        if self.act().await {
+            return true;
+        }
+        if self.is_done()
+            && let Some(finished) = self.finishing.take()
+        {
+            // Whoever waited may have gone.
+            let _ = finished.send(());
+        }
+        false
+    }
+
+    fn take(&mut self, message: Message) {
+        let now = self.now();
+        match message {
+            Message::Finish(done) => self.finishing = Some(done),
+            Message::Update(ForgeUpdate::Placement(told)) => self.stories.take(&told, now),
+            Message::Update(ForgeUpdate::Source(source)) => {
+                if source.accepted != self.accepted {
+                    self.accepted.clone_from(&source.accepted);
+                    self.pulls.base_moved(now);
+                }
+                self.stories.take_source(&source, now);
+            }
+        }
+    }
+
+    /// Takes in a hint: what happened is read later. What cannot be read later is noted.
+    fn hint(&mut self, event: ForgeEvent) {
+        let now = self.now();
+        self.hooked_at = Some(now);
+        match event {
+            ForgeEvent::Push { branch, pushed } => {
+                self.note_push(pushed, now);
+                if self.branch.as_ref().is_none_or(|followed| *followed == branch) {
+                    // Without its thread the source is not followed any more, which is told elsewhere.
+                    drop(self.doors.requests.send(Request::Poll));
+                }
+            }
+            ForgeEvent::PullRequest { number, pushed } => {
+                self.note_push(pushed, now);
+                self.pulls.look_at(number);
+            }
+            // Each of our own edits comes back as news.
+            ForgeEvent::Comment { id, said: None, .. } if self.outbox.is_own(id) => {}
+            ForgeEvent::Comment { thread, id, said } => {
+                if let Some(said) = said.filter(|_| !self.heard.contains_key(&id)) {
+                    self.deliveries.take_comment(thread, id, said, now);
+                }
+                if self.to_read.len() < HINTS_MAX && !self.to_read.contains(&(thread, id)) {
+                    self.to_read.push_back((thread, id));
+                }
+            }
+        }
+    }
+
+    fn note_push(&mut self, pushed: Option<Pushed>, now: Timestamp) {
+        if let Some(pushed) = pushed {
+            self.deliveries.take_push(pushed, now);
+        }
+    }
+
+    /// Says what changed stories are to say, and writes down what changed. What cannot be written down is not acted on: the
+    /// loop comes here again.
+    async fn keep(&mut self) {
+        let now = self.now();
+        for commit in self.stories.forget(now) {
+            self.forget_story(&commit);
+        }
+        if self.tidy_at <= now {
+            self.tidy_at = now + TIDY_EVERY;
+            self.tidy(now);
+            self.deliveries.forget(now);
+        }
+        let mut ops = Vec::new();
+        for (commit, story) in self.stories.take_changed() {
+            ops.push(records::story_op(&commit, story.as_ref()));
+            if let Some(story) = story {
+                self.tell_story(&story, now);
+            }
+        }
+        ops.extend(self.outbox.take_changed().iter().map(|(slot, entry)| records::outbox_op(slot, entry.as_ref())));
+        ops.extend(self.pulls.take_changed().iter().map(|(number, pull)| records::pull_op(*number, pull.as_ref())));
+        ops.extend(self.deliveries.take_changed());
+        ops.extend(records::forget_heard(&mut self.heard, now).into_iter().map(Ok));
+        self.write(ops).await;
+    }
+
+    /// Writes down; a store that refuses is tried again until it takes it, because nothing may be said that it does not know.
+    async fn write(&mut self, ops: Vec<crate::store::Result<crate::store::Op>>) {
+        let mut known = Vec::new();
+        for op in ops {
+            match op {
+                Ok(op) => known.push(op),
+                Err(error) => tracing::error!(%error, "a record of the forge cannot be written down"),
+            }
+        }
+        if known.is_empty() {
+            return;
+        }
+        let mut delays = clock::delays(Duration::from_secs(1), Duration::from_secs(30));
+        loop {
+            let (store, ops) = (Arc::clone(&self.doors.store), known.clone());
+            match write_batch(store, ops).await {
+                Ok(_) => return,
+                Err(error) => {
+                    tracing::error!(%error, "what is said on the forge cannot be written down; trying again");
+                    tokio::time::sleep(delays.next().unwrap_or(Duration::from_secs(30))).await;
+                }
+            }
+        }
+    }
+
+    /// Does the one thing that is due first. Returns whether there was one.
+    async fn act(&mut self) -> bool {
+        let now = self.now();
+        if let Next::Write(write) = self.outbox.next(now)
+            && self.is_known(&write)
+        {
+            self.send(*write).await;
+            return true;
+        }
+        if self.read_after.is_some_and(|at| at > now) {
+            return false;
+        }
+        if self.me.is_none() {
+            return self.introduce().await;
+        }
+        if let Some((thread, id)) = self.to_read.pop_front() {
+            self.read_comment(thread, id).await;
+            return true;
+        }
+        if let Some((id, (thread, _))) = self.awaited.iter().find(|(_, (_, until))| *until <= now) {
+            let (thread, id) = (*thread, *id);
+            self.read_comment(thread, id).await;
+            return true;
+        }
+        if let Some((commit, _)) = self.to_find.iter().find(|(_, at)| **at <= now) {
+            let commit = commit.clone();
+            // Where it cannot be found out, such as on a host without issues, the others get their turn first.
+            self.to_find.insert(commit.clone(), now + FIND_AGAIN);
+            self.find_thread(&commit).await;
+            return true;
+        }
+        if self.look_at <= now {
+            self.look(now).await;
+            return true;
+        }
+        if let Some(thread) = self.to_list.pop_first() {
+            self.list_comments(thread).await;
+            return true;
+        }
+        if let Some(commit) = self.to_count.pop_first() {
+            self.count_votes(&commit).await;
+            return true;
+        }
+        self.pulls_act(now).await
+    }
+
+    /// Statuses can be written before we know who we are; comments not, because ours could not be found again.
+    fn is_known(&self, write: &outbox::Write) -> bool {
+        self.me.is_some() || !matches!(write.slot, outbox::Slot::Comment { .. })
+    }
+
+    fn next_wake(&self) -> Timestamp {
+        let now = self.now();
+        let said = match self.outbox.next(now) {
+            Next::At(at) => Some(at),
+            Next::Write(_) | Next::Nothing => None,
+        };
+        // Nothing can be planned before the commit in force is known.
+        let pulls = self.pulls.next_wake().filter(|_| self.accepted.is_some());
+        let awaited = self.awaited.values().map(|(_, until)| *until);
+        let read = self.to_find.values().copied().chain([self.look_at]).chain(pulls).chain(awaited).min();
+        let has_reading =
+            !self.to_read.is_empty() || !self.to_list.is_empty() || !self.to_count.is_empty() || self.me.is_none();
+        let read = read.filter(|_| !has_reading).or(Some(now));
+        // What failed is not tried again before its pause is over.
+        let read = read.max(self.read_after);
+        said.into_iter().chain(read).min().unwrap_or(now + FAR)
+    }
+
+    /// Tells whether nothing is left to be said that can be said now.
+    fn is_done(&self) -> bool {
+        self.outbox.waiting() == 0 && self.to_find.is_empty() && !self.pulls.is_busy()
+    }
+}

@@ -1,0 +1,130 @@
+//! Whose text a comment's is, and whether a comment of ours still says what we wrote: pure.
+//!
+//! Whoever may push may change the comments of others on both hosts, and the author's name stays. A clock of whole seconds does
+//! not show a change within the second in which the comment was written, however often it is read. So a text counts as its
+//! author's where the host's signed delivery of its creation had the same text, or where the host says that it was never changed.
+
+use jiff::Timestamp;
+
+use super::commit_rollout::Asked;
+use crate::forge::webhook::text_digest;
+use crate::model::forge::{Comment, ForgeUser, History, Said, ThreadNumber};
+use crate::model::id::Digest;
+
+/// Whose text a comment's is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// Its author's.
+    Own,
+    /// Somebody changed it, perhaps its author.
+    Changed,
+    /// Nobody can tell.
+    Unknown,
+}
+
+/// Says whose text a comment's is. `delivered` is where its creation was told to stand, and what it was; `history` is what the
+/// host said after the comment was read.
+pub fn origin(comment: &Comment, delivered: Option<(ThreadNumber, &Said)>, history: History) -> Origin {
+    let is_other = |(thread, said): (ThreadNumber, &Said)| {
+        (thread, said.author, &said.body) != (comment.thread, comment.author.id, &text_digest(&comment.body))
+    };
+    match (history, delivered) {
+        (History::Edited, _) => Origin::Changed,
+        (_, Some(delivered)) if is_other(delivered) => Origin::Changed,
+        (History::Untouched, _) | (History::Untold, Some(_)) => Origin::Own,
+        (History::Untold, None) => Origin::Unknown,
+    }
+}
+
+/// Tells whether a comment that asks for an approval is ours and says what we wrote.
+pub fn is_as_written(asked: &Asked, comment: &Comment, me: &ForgeUser) -> bool {
+    (comment.author.id, comment.id, &shown_digest(&comment.body)) == (me.id, asked.comment, &asked.text)
+}
+
+/// Returns what the text of a comment of ours is known by: hosts may keep other ends of lines than we sent, and none at the end.
+pub fn shown_digest(text: &str) -> Digest {
+    text_digest(text.replace("\r\n", "\n").trim_end())
+}
+
+/// Tells whether nobody changed the comment since we wrote it and changed it back: then whoever reacted saw our words. A change
+/// within the second of our writing shows in no clock, so nothing counts that was given in that second ([`was_seen`]).
+pub fn is_unchanged(asked: &Asked, comment: &Comment) -> bool {
+    comment.updated_at == asked.at
+}
+
+/// Tells whether something was given after a comment could be seen.
+pub fn was_seen(asked: &Asked, given_at: Timestamp) -> bool {
+    given_at.as_second() > asked.at.as_second()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::id::PlacementKey;
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_second(100_000 + seconds).expect("a test's instant is one")
+    }
+
+    fn comment(body: &str) -> Comment {
+        Comment {
+            id: 3,
+            thread: 7,
+            author: ForgeUser { id: 2, login: "ann".into(), is_bot: false },
+            body: body.into(),
+            created_at: at(0),
+            updated_at: at(0),
+            via_app: false,
+            url: String::new(),
+        }
+    }
+
+    #[test]
+    fn whose_text_it_is() {
+        use History::{Edited, Untold, Untouched};
+        let said = |author, text| Some((7, Said { author, body: text_digest(text) }));
+        let elsewhere = Some((8, Said { author: 2, body: text_digest("/approve one") }));
+        for (name, delivered, history, wanted) in [
+            ("the host says so", None, Untouched, Origin::Own),
+            ("its delivery had it", said(2, "/approve one"), Untold, Origin::Own),
+            ("both", said(2, "/approve one"), Untouched, Origin::Own),
+            ("nobody says anything", None, Untold, Origin::Unknown),
+            ("the host knows of a change", None, Edited, Origin::Changed),
+            ("changed and changed back", said(2, "/approve one"), Edited, Origin::Changed),
+            ("another text", said(2, "I will look tomorrow"), Untold, Origin::Changed),
+            ("another text, and a host that missed it", said(2, "I will look tomorrow"), Untouched, Origin::Changed),
+            ("another author", said(4, "/approve one"), Untold, Origin::Changed),
+            ("from another conversation", elsewhere, Untold, Origin::Changed),
+        ] {
+            let delivered = delivered.as_ref().map(|(thread, said)| (*thread, said));
+            assert_eq!(origin(&comment("/approve one"), delivered, history), wanted, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_comment_of_ours_counts_as_long_as_it_says_what_we_wrote() {
+        let me = ForgeUser { id: 2, login: "gitfleet".into(), is_bot: false };
+        let asked = Asked {
+            placement: PlacementKey::cluster_scoped("web"),
+            stage: "canary".into(),
+            digest: Digest::new("d"),
+            since: at(0),
+            comment: 3,
+            text: shown_digest("more\nwords\n"),
+            at: at(0),
+            heard: [].into(),
+        };
+        for text in ["more\nwords\n", "more\nwords", "more\r\nwords\r\n"] {
+            assert!(is_as_written(&asked, &comment(text), &me) && is_unchanged(&asked, &comment(text)), "{text:?}");
+        }
+        for text in ["other\nwords", "more words", " more\nwords", "more\nwords\n\nand more"] {
+            assert!(!is_as_written(&asked, &comment(text), &me), "{text:?}");
+        }
+        let ours = comment("more\nwords");
+        assert!(!is_as_written(&asked, &Comment { id: 4, ..ours.clone() }, &me));
+        assert!(!is_as_written(&asked, &ours, &ForgeUser { id: 9, ..me }));
+        assert!(!is_unchanged(&asked, &Comment { updated_at: at(1), ..ours }), "and changed back");
+        assert!(!was_seen(&asked, at(0)), "the second of its writing proves nothing");
+        assert!(was_seen(&asked, at(1)));
+    }
+}

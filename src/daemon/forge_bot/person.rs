@@ -1,0 +1,105 @@
+//! Who somebody is that says yes, no or go: what they may do here, which teams they are in, and what part they had in the change.
+
+use std::collections::BTreeSet;
+
+use super::Console;
+use super::comment_policy::Answer;
+use super::commit_rollout::Story;
+use crate::forge::Error;
+use crate::model::commands::Person;
+use crate::model::forge::{Credentials, ForgeUser, Part, Permission, PullRequest};
+use crate::model::id::CommitId;
+use crate::model::runs::Surface;
+
+/// Teams one strategy may name and be asked about.
+const TEAMS_MAX: usize = 10;
+
+impl Console {
+    /// Finds out about the author, now: what they may do, which teams they are in, whether the change is their own. What cannot
+    /// be found out counts as no.
+    pub(super) async fn person(
+        &self,
+        story: &Story,
+        author: &ForgeUser,
+        url: &str,
+        judges: bool,
+    ) -> Result<Person, Answer> {
+        let cannot = |what: &str, error: &Error| {
+            tracing::warn!(person = author.login, reason = %error, "a command is refused, because {what} cannot be looked up");
+            Answer::of(format!(
+                "{what} could not be looked up, so nothing was done; write the command again in a moment"
+            ))
+        };
+        let forge = &self.doors.forge;
+        let permission = match forge.permission(&author.login).await {
+            // Where approvers are named, our account need not be one that may ask. Nobody has a permission then.
+            Err(Error::Forbidden { .. }) if !self.settings.approvers.is_empty() => Permission::None,
+            answer => answer.map_err(|error| cannot("what you may do here", &error))?,
+        };
+        let mut teams = BTreeSet::new();
+        for team in self.teams(story) {
+            // Who cannot be asked about is in no team: other words may still let them.
+            match forge.is_team_member(&team, &author.login).await {
+                Ok(true) => drop(teams.insert(team)),
+                Ok(false) => {}
+                Err(error) => tracing::warn!(team, reason = %error, "who is in a team cannot be looked up"),
+            }
+        }
+        let mut took_part = None;
+        if judges {
+            let direct =
+                story.thread.is_some_and(|thread| thread.is_issue) && self.settings.parts.contains(&Part::Pushed);
+            if direct && self.deliveries.pushers(&[story.commit.clone()].into()).any(|user| user.id == author.id) {
+                took_part = Some(format!("pushed commit {}", story.commit.short()));
+            }
+            for number in self.stories.carried(story) {
+                let pull = forge.pull(number).await.map_err(|error| cannot("who made this change", &error))?;
+                let Some(pull) = pull else {
+                    return Err(cannot("who made this change", &Self::unknown("pull request")));
+                };
+                if self.branch.as_ref().is_some_and(|branch| pull.base != *branch) {
+                    return Err(Answer::of(format!(
+                        "this pull request goes into {}, which is not rolled out",
+                        pull.base
+                    )));
+                }
+                let part = self.part(&pull, author).await.map_err(|error| match &error {
+                    Error::Refused { why, .. } => Answer::of(format!(
+                        "who made this change cannot be known, so nobody approves it here: {why}; approve it with \
+                         gitfleet approve, on the command line"
+                    )),
+                    _ => cannot("who made this change", &error),
+                })?;
+                took_part = took_part.or(part.map(|part| format!("{} #{number}", part.words())));
+            }
+        }
+        let credentials = Credentials { id: author.id, permission, teams, took_part, comment: url.to_owned() };
+        Ok(Person { credentials: Some(credentials), ..Person::of(author.login.clone(), Surface::Comment) })
+    }
+
+    /// Returns the first part that somebody had in a pull request, of those that the configuration names.
+    async fn part(&self, pull: &PullRequest, who: &ForgeUser) -> crate::forge::Result<Option<Part>> {
+        let parts = &self.settings.parts;
+        let is_who = |user: &ForgeUser| user.id == who.id;
+        let merger = pull.merged.as_ref().and_then(|merge| merge.by.as_ref());
+        let known = [(Part::Opened, is_who(&pull.author)), (Part::Merged, merger.is_some_and(is_who))];
+        let known = known.into_iter().find(|(part, is_it)| *is_it && parts.contains(part));
+        if known.is_some() || !parts.contains(&Part::Authored) && !parts.contains(&Part::Pushed) {
+            return Ok(known.map(|(part, _)| part));
+        }
+        let commits = self.doors.forge.commits(pull).await?;
+        // What a host does not tell of pushes, its deliveries may have told.
+        let ends: BTreeSet<CommitId> = commits.all.iter().cloned().chain([pull.head.clone()]).collect();
+        let is_pusher = commits.pushers.iter().chain(self.deliveries.pushers(&ends)).any(is_who);
+        let found = [(Part::Authored, commits.authors.iter().any(is_who)), (Part::Pushed, is_pusher)];
+        Ok(found.into_iter().find(|(part, is_it)| *is_it && parts.contains(part)).map(|(part, _)| part))
+    }
+
+    /// Returns the teams that are named as approvers, by the configuration or by a strategy whose gate waits.
+    fn teams(&self, story: &Story) -> BTreeSet<String> {
+        let narrowed = story.gates().filter_map(|(_, _, gate)| gate.approvers.as_deref());
+        let entries = narrowed.flat_map(|all| all.split(',')).chain(self.settings.approvers.iter().map(String::as_str));
+        let teams = entries.filter_map(|entry| entry.trim().strip_prefix("team:"));
+        teams.map(str::to_owned).collect::<BTreeSet<_>>().into_iter().take(TEAMS_MAX).collect()
+    }
+}

@@ -1,0 +1,307 @@
+//! Open pull requests: what each would do to the fleet, said on it and kept up to date as it and the branch move.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::{SignedDuration, Timestamp};
+use tokio::sync::{mpsc, oneshot};
+
+use super::outbox::{Saying, Slot};
+use super::records::Planned;
+use super::{Console, clock};
+use crate::config::PlanContent;
+use crate::daemon::source_poller::{CandidateError, Request};
+use crate::model::forge::{CommitStatus, PullRequest, StatusState, ThreadNumber};
+use crate::model::id::CommitId;
+use crate::plan::pull_request::Candidate;
+use crate::plan::pull_request::{Showing, pull_report};
+use crate::views::comments::statuses::PLAN_CONTEXT;
+use crate::views::pull_request::{PullReport, plan_comment, summary};
+use crate::views::redact::MaskKey;
+
+/// Open pull requests that are planned for, those with the largest numbers; more make a forge and a daemon slow.
+const PULLS_MAX: usize = 100;
+/// Pause before plans are made again after the branch moved: often it moves again.
+const BASE_MOVED_PAUSE: SignedDuration = SignedDuration::from_secs(2);
+/// Pause before a plan that could not be made is made again.
+const AGAIN_PAUSE: SignedDuration = SignedDuration::from_secs(15);
+
+/// A plan that was made, or was not.
+pub(super) struct Made {
+    number: ThreadNumber,
+    head: CommitId,
+    base: Option<CommitId>,
+    /// Status and comment; or why there are none, which is tried again.
+    said: Result<(StatusState, String, String), String>,
+}
+
+/// The open pull requests into the branch.
+pub(super) struct Pulls {
+    known: BTreeMap<ThreadNumber, Planned>,
+    /// When a plan is to be made.
+    due: BTreeMap<ThreadNumber, Timestamp>,
+    /// To be read from the forge.
+    to_read: BTreeSet<ThreadNumber>,
+    making: Option<ThreadNumber>,
+    made: mpsc::UnboundedReceiver<Made>,
+    sender: mpsc::UnboundedSender<Made>,
+    waiting: Option<Made>,
+    changed: BTreeSet<ThreadNumber>,
+}
+
+impl Pulls {
+    pub fn restore(known: BTreeMap<ThreadNumber, Planned>) -> Self {
+        let (sender, made) = mpsc::unbounded_channel();
+        Self {
+            known,
+            due: BTreeMap::new(),
+            to_read: BTreeSet::new(),
+            making: None,
+            made,
+            sender,
+            waiting: None,
+            changed: BTreeSet::new(),
+        }
+    }
+
+    /// Has a pull request read from the forge.
+    pub fn look_at(&mut self, number: ThreadNumber) {
+        self.to_read.insert(number);
+    }
+
+    /// Has every plan made again: the branch moved.
+    pub fn base_moved(&mut self, now: Timestamp) {
+        let again = self.known.keys().map(|number| (*number, now + BASE_MOVED_PAUSE));
+        self.due.extend(again.collect::<Vec<_>>());
+    }
+
+    /// Has one plan made again: somebody asked.
+    pub fn again(&mut self, number: ThreadNumber, now: Timestamp) {
+        self.due.insert(number, now);
+    }
+
+    /// Returns the pull requests that are planned for.
+    pub fn numbers(&self) -> impl Iterator<Item = ThreadNumber> {
+        self.known.keys().copied()
+    }
+
+    pub fn is_open(&self, number: ThreadNumber) -> bool {
+        self.known.contains_key(&number)
+    }
+
+    pub fn is_busy(&self) -> bool {
+        self.making.is_some() || !self.due.is_empty() || !self.to_read.is_empty()
+    }
+
+    pub fn next_wake(&self) -> Option<Timestamp> {
+        if !self.to_read.is_empty() {
+            return Some(Timestamp::UNIX_EPOCH);
+        }
+        self.due.values().min().copied().filter(|_| self.making.is_none())
+    }
+
+    /// Returns a plan that was made since.
+    pub fn finished(&mut self) -> Option<Made> {
+        self.waiting.take().or_else(|| self.made.try_recv().ok())
+    }
+
+    /// Waits for a plan to be made.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost: what came is kept for [`Self::finished`].
+    pub async fn wait(&mut self) {
+        // We hold a sender ourselves: it never ends.
+        self.waiting = self.made.recv().await;
+    }
+
+    /// Returns the records that changed since the last call.
+    pub fn take_changed(&mut self) -> BTreeMap<ThreadNumber, Option<Planned>> {
+        let changed = std::mem::take(&mut self.changed);
+        changed.into_iter().map(|number| (number, self.known.get(&number).cloned())).collect()
+    }
+
+    /// Takes in a pull request as it is. Returns whether it is new or has moved.
+    fn see(&mut self, pull: &PullRequest, now: Timestamp) {
+        let known = self.known.get(&pull.number);
+        if known.is_some_and(|known| known.head == pull.head) {
+            return;
+        }
+        if known.is_none() && self.known.len() >= PULLS_MAX {
+            return;
+        }
+        let planned = Planned { number: pull.number, head: pull.head.clone(), base: None };
+        self.known.insert(pull.number, planned);
+        self.changed.insert(pull.number);
+        self.due.insert(pull.number, now);
+    }
+
+    fn forget(&mut self, number: ThreadNumber) -> bool {
+        self.due.remove(&number);
+        self.changed.insert(number);
+        self.known.remove(&number).is_some()
+    }
+}
+
+impl Console {
+    /// Asks for the open pull requests.
+    pub(super) async fn list_pulls(&mut self) {
+        let now = self.now();
+        let Some(branch) = self.followed().await else { return };
+        let Some(mut open) = self.read(self.doors.forge.open_pulls(&branch).await) else { return };
+        open.sort_by_key(|pull| std::cmp::Reverse(pull.number));
+        for pull in open.iter().filter(|pull| self.plans_for(pull)).cloned().collect::<Vec<_>>() {
+            self.pulls.see(&pull, now);
+        }
+        let listed: BTreeSet<ThreadNumber> = open.iter().map(|pull| pull.number).collect();
+        let gone: Vec<ThreadNumber> = self.pulls.known.keys().filter(|n| !listed.contains(n)).copied().collect();
+        self.pulls.to_read.extend(gone);
+        // What was planned for another commit in force, in a life before, is planned again.
+        let accepted = self.accepted.clone();
+        let old = self.pulls.known.values().filter(|pull| accepted.is_some() && pull.base != accepted);
+        let old: Vec<ThreadNumber> = old.map(|pull| pull.number).collect();
+        for number in old {
+            self.pulls.due.entry(number).or_insert(now);
+        }
+    }
+
+    fn plans_for(&self, pull: &PullRequest) -> bool {
+        pull.is_open && (self.settings.plans.forks || !pull.is_fork) && self.branch.as_ref() == Some(&pull.base)
+    }
+
+    /// Returns the branch that is followed, where git knows by now.
+    async fn followed(&mut self) -> Option<String> {
+        if self.branch.is_none() {
+            let (reply, answer) = oneshot::channel();
+            drop(self.doors.requests.send(Request::Branch { reply }));
+            self.branch = answer.await.ok().flatten();
+        }
+        self.branch.clone()
+    }
+
+    /// Does what is due about pull requests: reads one, or has one planned. Returns whether anything was.
+    pub(super) async fn pulls_act(&mut self, now: Timestamp) -> bool {
+        if let Some(number) = self.pulls.to_read.pop_first() {
+            self.read_pull(number, now).await;
+            return true;
+        }
+        if self.pulls.making.is_some() || self.accepted.is_none() {
+            return false;
+        }
+        let due = self.pulls.due.iter().filter(|(_, at)| **at <= now).map(|(number, _)| *number).next_back();
+        let Some(number) = due else { return false };
+        self.pulls.due.remove(&number);
+        if let Some(pull) = self.pulls.known.get(&number).cloned() {
+            self.pulls.making = Some(number);
+            self.make(pull);
+        }
+        true
+    }
+
+    async fn read_pull(&mut self, number: ThreadNumber, now: Timestamp) {
+        if self.followed().await.is_none() {
+            return;
+        }
+        let answer = self.doors.forge.pull(number).await;
+        if answer.is_err() {
+            self.pulls.to_read.insert(number);
+        }
+        let Some(pull) = self.read(answer) else { return };
+        match pull {
+            Some(pull) if self.plans_for(&pull) => self.pulls.see(&pull, now),
+            pull => {
+                if !self.pulls.forget(number) {
+                    return;
+                }
+                drop(self.doors.requests.send(Request::Forget { number }));
+                if let Some(pull) = pull.filter(|pull| pull.is_open) {
+                    let body = super::messages::not_planned(&pull.base);
+                    let slot = Slot::Comment { id: self.plan_slot(number) };
+                    if self.outbox.entry(&slot).is_some() {
+                        self.outbox.say(slot, Saying::Comment { thread: number, body }, now);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Makes a plan beside everything else: a large one takes a second, and words about rollouts do not wait for it.
+    fn make(&self, pull: Planned) {
+        let (sender, requests, bases) =
+            (self.pulls.sender.clone(), self.doors.requests.clone(), self.doors.bases.clone());
+        let (content, fetch) = (self.settings.plans.content, self.settings.fetches);
+        let mask = self.settings.mask.clone();
+        let limit = self.doors.forge.limits().comment_chars;
+        tokio::spawn(async move {
+            let (reply, candidate) = oneshot::channel();
+            let request = Request::Candidate { number: pull.number, head: pull.head.clone(), fetch, reply };
+            let (ask, start) = oneshot::channel();
+            let is_asked = requests.send(request).is_ok() && bases.send(ask).is_ok();
+            let ending = || "gitfleet is ending".to_owned();
+            let made = match (candidate.await, start.await) {
+                (Ok(candidate), Ok(start)) if is_asked => {
+                    // What is imagined is not logged: whoever watches would take it for what happens.
+                    let silent = tracing::subscriber::NoSubscriber::new();
+                    let made = move || made(candidate, &start, content, &mask, limit);
+                    let made = move || tracing::subscriber::with_default(silent, made);
+                    tokio::task::spawn_blocking(made).await.unwrap_or_else(|error| Err(error.to_string()))
+                }
+                _ => Err(ending()),
+            };
+            let (base, said) = match made {
+                Ok((base, said)) => (base, Ok(said)),
+                Err(why) => (None, Err(why)),
+            };
+            // The console may have ended.
+            drop(sender.send(Made { number: pull.number, head: pull.head, base, said }));
+        });
+    }
+
+    /// Says a plan that was made.
+    pub(super) fn planned(&mut self, made: Made) {
+        let now = self.now();
+        self.pulls.making = None;
+        // It moved or closed meanwhile: another plan is due, or none.
+        let Some(known) = self.pulls.known.get_mut(&made.number).filter(|known| known.head == made.head) else {
+            return;
+        };
+        let (state, line, body) = match made.said {
+            Ok(said) => said,
+            Err(reason) => {
+                tracing::warn!(pull = made.number, reason, "no plan can be made for a pull request; trying again");
+                self.pulls.due.insert(made.number, now + AGAIN_PAUSE);
+                return;
+            }
+        };
+        known.base = made.base;
+        self.pulls.changed.insert(made.number);
+        let target_url = None;
+        let description = crate::views::comments::escape::shorten(&line, self.doors.forge.limits().description_chars);
+        let status = CommitStatus { context: PLAN_CONTEXT.to_owned(), state, description, target_url };
+        let slot = Slot::Status { commit: made.head, context: PLAN_CONTEXT.to_owned() };
+        self.outbox.say(slot, Saying::Status(status), now);
+        let slot = Slot::Comment { id: self.plan_slot(made.number) };
+        self.outbox.say(slot, Saying::Comment { thread: made.number, body }, now);
+    }
+}
+
+type Said = (Option<CommitId>, (StatusState, String, String));
+
+/// Makes the words of a plan: pure, but for the time that charts are drawn from.
+fn made(
+    candidate: Result<Candidate, CandidateError>,
+    basis: &crate::plan::Basis,
+    content: PlanContent,
+    mask: &MaskKey,
+    limit: usize,
+) -> Result<Said, String> {
+    let base = basis.tree().commit.clone();
+    let report = match candidate {
+        Ok(candidate) => {
+            let showing = Showing { diffs: content == PlanContent::Diff, key: mask };
+            pull_report(basis, &candidate, &showing, clock::now())
+        }
+        Err(CandidateError::Refused(errors)) => PullReport::refused(base.clone(), None, errors),
+        Err(CandidateError::Unreadable(why)) => return Err(why),
+    };
+    let (state, line) = summary(&report);
+    Ok((base, (state, line, plan_comment(&report, limit))))
+}

@@ -1,0 +1,140 @@
+//! The console's records: what it said, which stories it tells, which comments it heard, which pull requests it planned.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use super::commit_rollout::Story;
+use super::deliveries::Deliveries;
+use super::outbox::Entry;
+use crate::model::forge::ThreadNumber;
+use crate::model::id::{CommitId, Digest};
+use crate::store::records::{load_all, put};
+use crate::store::{Expected, Op, Result, Store};
+
+const OUTBOX: &str = "forge/outbox/";
+const STORY: &str = "forge/story/";
+const HEARD: &str = "forge/heard/";
+const PULL: &str = "forge/pull/";
+
+/// How long a heard comment is remembered: longer than a comment may be old when it is first read.
+const HEARD_KEPT: SignedDuration = SignedDuration::from_hours(24 * 30);
+
+/// Comments that are remembered; beyond, the oldest are forgotten. A forgotten one is judged anew, and counts no easier.
+const HEARD_MAX: usize = 20_000;
+
+/// A comment that was dealt with: it is never dealt with again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Heard {
+    /// The comment.
+    pub id: u64,
+    /// Where.
+    pub thread: ThreadNumber,
+    /// The author's id.
+    pub author: u64,
+    /// When it was dealt with.
+    pub at: Timestamp,
+    /// SHA-256 of its text as it was read.
+    pub body: Digest,
+    /// What came of it, for people.
+    pub outcome: String,
+    /// It was no command: it is remembered so that a later change of its text makes it none.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ignored: bool,
+    /// The comment whose answer in words is this one's too; absent where there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer: Option<u64>,
+}
+
+/// A pull request that is planned for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Planned {
+    /// Its number.
+    pub number: ThreadNumber,
+    /// The commit it ends with.
+    pub head: CommitId,
+    /// The commit in force that the plan starts from; absent where none was made yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base: Option<CommitId>,
+}
+
+/// What an earlier life wrote down.
+#[derive(Debug, Default)]
+pub struct Books {
+    /// What was and is to be said.
+    pub outbox: Vec<Entry>,
+    /// The stories.
+    pub stories: Vec<Story>,
+    /// Comments that were dealt with, by id.
+    pub heard: BTreeMap<u64, Heard>,
+    /// Open pull requests.
+    pub pulls: BTreeMap<ThreadNumber, Planned>,
+    /// What deliveries told.
+    pub deliveries: Deliveries,
+}
+
+impl Books {
+    /// Reads them.
+    ///
+    /// # Errors
+    /// A record that cannot be read is named.
+    pub fn read(store: &dyn Store) -> Result<Self> {
+        let values = |prefix| load_all(store, prefix);
+        Ok(Self {
+            outbox: values(OUTBOX)?.into_iter().map(|record| record.value).collect(),
+            stories: load_all::<Story>(store, STORY)?.into_iter().map(|record| record.value).collect(),
+            heard: load_all::<Heard>(store, HEARD)?.into_iter().map(|r| (r.value.id, r.value)).collect(),
+            pulls: load_all::<Planned>(store, PULL)?.into_iter().map(|r| (r.value.number, r.value)).collect(),
+            deliveries: Deliveries::read(store)?,
+        })
+    }
+}
+
+fn kept<T: Serialize>(key: String, value: Option<&T>) -> Result<Op> {
+    match value {
+        Some(value) => put(key, value, Expected::Any),
+        None => Ok(Op::Delete { key, expected: Expected::Any }),
+    }
+}
+
+/// Returns the write of an outbox's entry; of none the deletion.
+pub fn outbox_op(slot: &super::outbox::Slot, entry: Option<&Entry>) -> Result<Op> {
+    kept(format!("{OUTBOX}{}", slot.key()), entry)
+}
+
+/// Returns the write of a story; of none the deletion.
+pub fn story_op(commit: &CommitId, story: Option<&Story>) -> Result<Op> {
+    kept(format!("{STORY}{commit}"), story)
+}
+
+/// Returns the write of a pull request; of none the deletion.
+pub fn pull_op(number: ThreadNumber, pull: Option<&Planned>) -> Result<Op> {
+    kept(format!("{PULL}{number}"), pull)
+}
+
+/// Returns the write of a heard comment.
+pub fn heard_op(heard: &Heard) -> Result<Op> {
+    kept(format!("{HEARD}{}", heard.id), Some(heard))
+}
+
+/// Drops comments that were heard so long ago that they would not be taken any more, and returns the deletions.
+pub fn forget_heard(heard: &mut BTreeMap<u64, Heard>, now: Timestamp) -> Vec<Op> {
+    let mut by_age: Vec<(Timestamp, u64)> = heard.values().map(|h| (h.at, h.id)).collect();
+    by_age.sort_unstable();
+    let extra = by_age.len().saturating_sub(HEARD_MAX);
+    let is_old = |position, at| position < extra || now.duration_since(at) > HEARD_KEPT;
+    let old: Vec<u64> = by_age
+        .into_iter()
+        .enumerate()
+        .filter(|(position, (at, _))| is_old(*position, *at))
+        .map(|(_, (_, id))| id)
+        .collect();
+    let forget = |id| {
+        heard.remove(&id);
+        Op::Delete { key: format!("{HEARD}{id}"), expected: Expected::Any }
+    };
+    old.into_iter().map(forget).collect()
+}

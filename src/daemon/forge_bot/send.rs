@@ -1,0 +1,134 @@
+//! Carries out what is due to be said: one call, or one look and one call where nobody knows what came of the last.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::Console;
+use super::commit_rollout::Asked;
+use super::origin::shown_digest;
+use super::outbox::{Outcome, Saying, Slot, Write, says_already};
+use crate::forge::{Error, Result};
+use crate::model::forge::{Comment, ThreadNumber};
+use crate::model::id::CommitId;
+use crate::views::comments::rollout::{marker, marker_id};
+
+impl Console {
+    /// Says one thing. That it begins is written down first.
+    pub(super) async fn send(&mut self, write: Write) {
+        let now = self.now();
+        self.outbox.begins(&write, now);
+        let ops = self.outbox.take_changed();
+        let ops = ops.iter().map(|(slot, entry)| super::records::outbox_op(slot, entry.as_ref())).collect();
+        self.write(ops).await;
+        let outcome = match (&write.slot, &write.saying) {
+            (Slot::Comment { id }, Saying::Comment { thread, body }) => {
+                let text = format!("{}{body}", marker(id, write.sequence));
+                match self.put_comment(&write, id, *thread, &text).await {
+                    Ok(Some(comment)) => {
+                        self.note_comment(id, &comment, &text);
+                        Outcome::Stands { comment: Some(comment.id) }
+                    }
+                    Ok(None) => Outcome::Gone,
+                    Err(error) => Outcome::Failed(error),
+                }
+            }
+            (Slot::Status { commit, .. }, Saying::Status(_)) => match self.put_status(&write, commit).await {
+                Ok(()) => Outcome::Stands { comment: None },
+                Err(error) => Outcome::Failed(error),
+            },
+            (Slot::Reaction { comment, reaction }, _) => match self.doors.forge.react(*comment, *reaction).await {
+                Ok(()) => Outcome::Stands { comment: None },
+                Err(error) => Outcome::Failed(error),
+            },
+            // A slot holds what it is for; a record that says otherwise says nothing.
+            _ => Outcome::Stands { comment: write.comment },
+        };
+        if let Outcome::Failed(Error::RateLimited { wait, .. }) = &outcome {
+            self.read_after =
+                self.read_after.max(SignedDuration::try_from(*wait).ok().and_then(|w| now.checked_add(w).ok()));
+        }
+        match &outcome {
+            Outcome::Failed(error) => self.warn(error, now),
+            Outcome::Stands { .. } => tracing::debug!(slot = write.slot.key(), "said on the forge"),
+            Outcome::Gone => {
+                tracing::warn!(slot = write.slot.key(), "a comment of ours was deleted; it is written again");
+            }
+        }
+        let now = self.now();
+        self.outbox.ended(&write, outcome, now);
+    }
+
+    async fn put_comment(&self, write: &Write, id: &str, thread: ThreadNumber, text: &str) -> Result<Option<Comment>> {
+        let forge = &self.doors.forge;
+        if let Some(comment) = write.comment {
+            return forge.update_comment(comment, text).await;
+        }
+        if write.unsure
+            && let Some(found) = self.find_comment(id, thread).await?
+        {
+            // A host's answer to an edit may still have the time from before it.
+            return match forge.update_comment(found.id, text).await? {
+                Some(updated) => forge.comment(updated.id).await,
+                None => Ok(None),
+            };
+        }
+        forge.create_comment(thread, text).await.map(Some)
+    }
+
+    /// Looks for the comment that carries a marker. Anybody can write one, so only our own count.
+    async fn find_comment(&self, id: &str, thread: ThreadNumber) -> Result<Option<Comment>> {
+        let me = self.me.as_ref().map(|me| me.id);
+        let comments = self.doors.forge.comments(thread, None).await?;
+        Ok(comments.into_iter().find(|comment| Some(comment.author.id) == me && marker_id(&comment.body) == Some(id)))
+    }
+
+    async fn put_status(&self, write: &Write, commit: &CommitId) -> Result<()> {
+        let Saying::Status(status) = &write.saying else { return Ok(()) };
+        if write.unsure && says_already(&self.doors.forge.statuses(commit).await?, status) {
+            return Ok(());
+        }
+        self.doors.forge.set_status(commit, status).await
+    }
+
+    /// Notes what a comment of ours shows, and since when, by the forge's clock.
+    fn note_comment(&mut self, id: &str, comment: &Comment, text: &str) {
+        self.note_asked(id, comment, text);
+        let told = self.stories.iter().find(|story| self.rollout_slot(&story.commit) == id);
+        let Some(commit) = told.map(|story| story.commit.clone()) else { return };
+        let now: Timestamp = comment.updated_at;
+        if let Some(story) = self.stories.get_mut(&commit) {
+            story.note_shown(now);
+            story.url = Some(comment.url.clone());
+        }
+    }
+
+    /// Notes that a comment of ours asks for a gate's approval, and what it says.
+    fn note_asked(&mut self, id: &str, comment: &Comment, text: &str) {
+        let asks = self.stories.iter().find_map(|story| {
+            let mut gates = story.gates();
+            let (key, _, gate) = gates.find(|(key, _, gate)| self.gate_slot(&story.commit, key, gate) == id)?;
+            let asked = Asked {
+                placement: key.clone(),
+                stage: gate.stage.clone(),
+                digest: gate.digest.clone(),
+                since: gate.since,
+                comment: comment.id,
+                text: shown_digest(text),
+                at: comment.updated_at,
+                heard: BTreeMap::new(),
+            };
+            Some((story.commit.clone(), asked))
+        });
+        if let Some((commit, asked)) = asks
+            && let Some(story) = self.stories.get_mut(&commit)
+        {
+            story.note_asked(asked);
+        }
+    }
+
+    /// Returns an error that says so where a conversation is unknown.
+    pub(super) fn unknown(what: &str) -> Error {
+        Error::NotFound { what: what.to_owned() }
+    }
+}

@@ -1,0 +1,77 @@
+//! The console's running task, and how it is begun again.
+
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
+
+use super::records::Books;
+use super::{Console, Doors, Message, Settings};
+use crate::clock;
+use crate::core::ForgeUpdate;
+use crate::daemon::supervise::{Supervisor, Watcher};
+use crate::telemetry::metrics::Part;
+
+/// Pause before records that could not be read are read again.
+const BOOKS_RETRY: Duration = Duration::from_secs(30);
+
+/// The running task; ends when dropped.
+pub struct ConsoleTask {
+    messages: mpsc::UnboundedSender<Message>,
+    task: JoinHandle<()>,
+}
+
+impl Drop for ConsoleTask {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl ConsoleTask {
+    /// Starts the task.
+    ///
+    /// # Errors
+    /// Its records cannot be read.
+    pub fn start(settings: Settings, doors: Doors, supervisor: &Supervisor) -> crate::store::Result<Self> {
+        let books = Books::read(doors.store.as_ref())?;
+        let (messages, inbox) = mpsc::unbounded_channel();
+        let console = Console::begin(settings, doors, books, inbox, clock::wall);
+        let watcher = supervisor.over(Part::Console, None);
+        let mut last = supervisor.over(Part::Console, None);
+        // Where it cannot even be begun again it stays reported as missing.
+        let task = async move { drop(last.live(supervise(console, watcher)).await) };
+        Ok(Self { messages, task: tokio::spawn(task) })
+    }
+
+    /// Tells it something.
+    pub fn tell(&self, update: ForgeUpdate) {
+        // It ends only with us.
+        drop(self.messages.send(Message::Update(update)));
+    }
+
+    /// Waits until nothing is left to say, or so long.
+    pub async fn finish(&self, patience: Duration) {
+        let (done, finished) = oneshot::channel();
+        drop(self.messages.send(Message::Finish(done)));
+        if tokio::time::timeout(patience, finished).await.is_err() {
+            tracing::warn!("the forge was not told everything; the next start goes on");
+        }
+    }
+}
+
+/// Lets the console live, and begins it again from its records where it ends by an error of ours.
+pub(super) async fn supervise(mut console: Console, mut watcher: Watcher) {
+    while let Some(end) = watcher.live(console.run()).await {
+        tokio::time::sleep(end.pause).await;
+        console = loop {
+            match Books::read(console.doors.store.as_ref()) {
+                Ok(books) => break console.begin_again(books),
+                Err(error) => {
+                    tracing::error!(%error, "the console cannot read its records; trying again");
+                    tokio::time::sleep(BOOKS_RETRY).await;
+                }
+            }
+        };
+        watcher.begin_again();
+    }
+}

@@ -1,0 +1,200 @@
+//! What stands on the forge, and how many calls that takes.
+
+use super::world::{Beginning, World, commit, mistake, now};
+use crate::core::SourceEvent;
+use crate::forge::fake::{Failure, Moment};
+use crate::forge::{Error, Forge as _};
+use crate::model::forge::{Reaction, StatusState};
+
+const OPEN: Beginning = Beginning { hooked: true, required: 1, approvers: "", open: true };
+const GATED: Beginning = Beginning { open: false, ..OPEN };
+
+/// Stages of the test's strategy.
+const STAGES: usize = 3;
+/// Calls that the whole rollout may take.
+const CALLS_MAX: usize = 2 * STAGES + 4;
+
+#[tokio::test]
+async fn a_whole_rollout_takes_few_calls() {
+    // how long each cluster takes, in seconds
+    for seconds in [0, 1, 4, 8, 30] {
+        let mut world = World::begin(OPEN);
+        world.settle().await;
+        world.hint(crate::model::forge::ForgeEvent::Push { branch: "main".into(), pushed: None });
+        world.settle().await;
+        let before = world.fake.calls().len();
+        if seconds > 0 {
+            world.slow();
+        }
+        let pull = world.merge('1');
+        world.settle().await;
+        while world.work() {
+            world.later(seconds).await;
+        }
+        world.later(120).await;
+        assert_eq!(world.fleet(), "p-0 Succeeded");
+        let calls = world.fake.calls().split_off(before);
+        // Looking for news is the same whether anything is rolled out or not.
+        let is_look = |call: &&str| matches!(*call, "open_pulls" | "comments" | "pull");
+        let calls: Vec<&str> = calls.into_iter().filter(|call| !is_look(call)).collect();
+        assert!(calls.len() <= CALLS_MAX, "{seconds} s for each cluster: {} calls: {calls:?}", calls.len());
+        assert!(world.rollouts(pull)[0].body.contains("3/3"), "{}", world.rollouts(pull)[0].body);
+        let ends: std::collections::BTreeMap<_, _> =
+            world.fake.statuses_of(&commit('1')).into_iter().map(|status| (status.context, status.state)).collect();
+        assert!(ends.values().all(|state| *state == StatusState::Success), "{ends:?}");
+        assert_eq!(ends.len(), 1 + STAGES);
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_said_again_after_a_restart() {
+    let mut world = World::begin(GATED);
+    let pull = world.merge('1');
+    world.later(30).await;
+    let before = (world.fake.statuses_of(&commit('1')), world.fake.comments_of(pull));
+    assert_eq!(before.1.len(), 2, "the rollout's comment and the notice");
+    world.restart();
+    world.later(600).await;
+    assert_eq!((world.fake.statuses_of(&commit('1')), world.fake.comments_of(pull)), before);
+}
+
+#[tokio::test]
+async fn descriptions_keep_to_what_the_host_takes() {
+    let mut world = World::begin(OPEN);
+    world.merge('1');
+    world.later(30).await;
+    let long = crate::model::manifest::InputError { message: "x".repeat(300), ..mistake() };
+    world.fake.add_commit(&commit('2'));
+    world.source(SourceEvent::Refused(commit('2'), vec![long]));
+    world.later(60).await;
+    let limit = world.fake.limits().description_chars;
+    let statuses = world.fake.statuses_of(&commit('2'));
+    assert_eq!(statuses.len(), 1);
+    assert!((limit / 2..=limit).contains(&statuses[0].description.chars().count()), "{}", statuses[0].description);
+    assert!(statuses[0].description.contains("x.yaml:3"), "{}", statuses[0].description);
+    let issues = world.fake.issues();
+    assert_eq!(issues.len(), 1, "no pull request brought it");
+}
+
+#[tokio::test]
+async fn a_comment_that_somebody_deleted_is_written_again_once() {
+    let mut world = World::begin(GATED);
+    let pull = world.merge('1');
+    world.later(30).await;
+    world.fake.delete_comment(world.rollouts(pull)[0].id);
+    world.say("bob", pull, "/approve one").await;
+    world.later(30).await;
+    let found = world.rollouts(pull);
+    assert_eq!(found.len(), 1);
+    assert!(found[0].body.contains("3/3"), "{}", found[0].body);
+}
+
+#[tokio::test]
+async fn a_foreign_comment_with_our_marker_is_left_alone() {
+    let mut world = World::begin(GATED);
+    let pull = world.merge('1');
+    world.later(30).await;
+    let ours = world.rollouts(pull)[0].clone();
+    let forged = world.fake.say("eve", pull, &ours.body);
+    world.fake.delete_comment(ours.id);
+    world.say("bob", pull, "/approve one").await;
+    world.later(30).await;
+    let is_forged = |comment: &&crate::model::forge::Comment| comment.id == forged;
+    assert_eq!(world.fake.comments_of(pull).iter().find(is_forged).map(|c| &c.body), Some(&ours.body));
+    assert_eq!(world.rollouts(pull).len(), 1);
+}
+
+#[tokio::test]
+async fn whatever_happens_to_a_write_one_comment_stands() {
+    use Failure::{Forbidden, RateLimited, Unauthenticated, Unreachable};
+    let limited = RateLimited(std::time::Duration::from_secs(45));
+    // when and how the first try fails; how long until it stands
+    let rows = [
+        (Moment::After, Unreachable, 5),
+        (Moment::Before, Unreachable, 5),
+        (Moment::Before, limited, 50),
+        (Moment::Before, Forbidden, 610),
+        (Moment::Before, Unauthenticated, 610),
+    ];
+    for (moment, failure, seconds) in rows {
+        let mut world = World::begin(OPEN);
+        world.settle().await;
+        world.fake.fail("create_comment", moment, failure);
+        let pull = world.merge('1');
+        world.settle().await;
+        let tries = world.fake.count("create_comment");
+        assert_eq!(tries, 1, "{moment:?} {failure:?}: the pause is kept");
+        world.later(seconds).await;
+        assert_eq!(world.rollouts(pull).len(), 1, "{moment:?} {failure:?}");
+        world.later(3600).await;
+        assert_eq!(world.rollouts(pull).len(), 1, "{moment:?} {failure:?}: later too");
+    }
+}
+
+#[tokio::test]
+async fn a_pause_that_the_host_wants_is_kept_by_reads_and_writes() {
+    let mut world = World::begin(Beginning { hooked: false, ..OPEN });
+    world.settle().await;
+    let limited = Failure::RateLimited(std::time::Duration::from_mins(5));
+    world.fake.fail("open_pulls", Moment::Before, limited);
+    world.later(super::world::POLL).await;
+    let before = world.fake.calls().len();
+    let pull = world.merge('1');
+    world.later(200).await;
+    assert_eq!(world.fake.calls().len(), before, "{:?}", world.fake.calls());
+    world.later(200).await;
+    assert_eq!(world.rollouts(pull).len(), 1);
+}
+
+#[tokio::test]
+async fn a_life_that_ends_between_writing_and_noting_makes_no_second_comment() {
+    let mut world = World::begin(OPEN);
+    world.settle().await;
+    let pull = world.merge('1');
+    // The comment is written, its answer is lost, and with it this life.
+    world.fake.fail("create_comment", Moment::After, Failure::Unreachable);
+    world.settle().await;
+    assert_eq!(world.rollouts(pull).len(), 1);
+    world.restart();
+    world.later(120).await;
+    assert_eq!(world.rollouts(pull).len(), 1);
+    assert_eq!(world.fake.count("create_comment"), 1);
+}
+
+#[tokio::test]
+async fn several_pull_requests_at_once_point_to_one() {
+    let mut world = World::begin(OPEN);
+    let first = world.fake.open_pull("ann", "one", "main", "one", &commit('d'));
+    let second = world.fake.open_pull("bob", "two", "main", "two", &commit('f'));
+    world.fake.merge(first, &commit('1'), "carl");
+    world.fake.merge(second, &commit('2'), "carl");
+    world.hall().landed.insert(commit('2'), vec![commit('2'), commit('1')]);
+    world.accept('2');
+    world.later(30).await;
+    assert_eq!(world.rollouts(second).len(), 1);
+    let pointers = world.ours(first);
+    assert_eq!(pointers.len(), 1);
+    assert!(pointers[0].body.contains(&format!("#{second}")), "{}", pointers[0].body);
+}
+
+#[tokio::test]
+async fn a_refused_first_commit_beside_an_open_pull_request_is_no_reason_to_spin() {
+    let mut world = World::begin(OPEN);
+    world.fake.open_pull("ann", "a change", "main", "change", &commit('e'));
+    world.fake.add_commit(&commit('2'));
+    world.source(SourceEvent::Refused(commit('2'), vec![mistake()]));
+    world.later(300).await;
+    assert_eq!(world.fake.statuses_of(&commit('2')).len(), 1);
+}
+
+#[tokio::test]
+async fn what_is_done_is_signed() {
+    let mut world = World::begin(GATED);
+    let pull = world.merge('1');
+    world.later(30).await;
+    let started = now();
+    let id = world.say("bob", pull, "/approve one").await;
+    assert_eq!(now(), started, "a webhook is acted on at once");
+    assert_eq!(world.fake.reactions_to(id), [Reaction::Eyes, Reaction::Rocket].into());
+    assert!(matches!(world.fake.react(99, Reaction::Eyes).await, Err(Error::NotFound { .. })));
+}

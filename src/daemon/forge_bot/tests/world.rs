@@ -1,0 +1,470 @@
+//! A forge, a fleet and people: what happens between them at which time is up to the test.
+
+use std::cell::Cell;
+use std::collections::{BTreeMap, VecDeque};
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::config::Configuration;
+use crate::core::persist;
+use crate::core::{Core, Effect, Event, MemberCommand, MemberEvent, SourceEvent};
+use crate::daemon::forge_bot::*;
+use crate::daemon::source_poller::CandidateError;
+use crate::decide::fixtures::{member, payload, placement, tree};
+use crate::forge::fake::Fake;
+use crate::git;
+use crate::model::facts::{Facts, NodeFacts};
+use crate::model::forge::{Comment, Permission};
+use crate::model::id::{ClusterName, ObjectKey, PlacementKey};
+use crate::model::manifest::InputError;
+use crate::model::records::{ApplyOutcome, Availability, ManifestStatus, WorkStatus};
+use crate::model::runs::RunPhase;
+use crate::model::tree::Tree;
+use crate::model::work::{Desired, WorkOrder};
+use crate::store::MemoryStore;
+
+/// Turns until nothing may be left to do at an instant.
+const TURNS_MAX: usize = 5000;
+/// Seconds between two looks at the forge.
+pub const POLL: i64 = 60;
+
+/// Three stages; the first waits for a person at its end.
+pub const GATED: &str = ", afterStageTasks: [{type: Approval}]";
+
+thread_local! {
+    static NOW: Cell<Timestamp> = const { Cell::new(Timestamp::UNIX_EPOCH) };
+}
+
+pub fn now() -> Timestamp {
+    NOW.get()
+}
+
+/// Returns the commit whose every digit is this one.
+pub fn commit(digit: char) -> CommitId {
+    CommitId::new(digit.to_string().repeat(40))
+}
+
+/// The core, its members and its git.
+pub struct Hall {
+    core: Core,
+    files: BTreeMap<&'static str, String>,
+    /// Members that hold their answers back.
+    slow: bool,
+    held: VecDeque<Arc<WorkOrder>>,
+    told: VecDeque<ForgeUpdate>,
+    /// What was told already.
+    known: Vec<ForgeUpdate>,
+    /// Commits of the branch, by the tip that brought them; newest first.
+    pub landed: BTreeMap<CommitId, Vec<CommitId>>,
+}
+
+impl Hall {
+    fn basis(&self) -> Basis {
+        Basis::of(self.core.world(), self.core.placements())
+    }
+
+    fn act(&mut self, effects: Vec<Effect>) {
+        let mut effects = VecDeque::from(effects);
+        while let Some(effect) = effects.pop_front() {
+            match effect {
+                Effect::StartMember(cluster, _) => {
+                    effects.extend(self.hear(online(cluster.clone())));
+                    let facts = Facts { nodes: Ok(NodeFacts::default()), requested: Err("it is not told".to_owned()) };
+                    effects.extend(self.hear(MemberEvent::Facts { cluster, facts: Box::new(facts) }));
+                }
+                Effect::Tell(_, MemberCommand::Order { order, .. }) if self.slow => self.held.push_back(order),
+                Effect::Tell(_, MemberCommand::Order { order, .. }) => effects.extend(self.hear(carried_out(&order))),
+                Effect::Console(news) => self.told.push_back(news),
+                _ => {}
+            }
+        }
+    }
+
+    fn hear(&mut self, event: MemberEvent) -> Vec<Effect> {
+        self.core.take_in(Event::Member(event), now())
+    }
+
+    fn decide(&mut self) {
+        while let Some(mut batch) = self.core.decide(now()) {
+            batch.ops.clear();
+            let effects = self.core.written(batch, now());
+            self.act(effects);
+        }
+    }
+
+    fn news(&mut self, news: SourceEvent) {
+        let effects = self.core.take_in(Event::Source(news), now());
+        self.act(effects);
+        self.decide();
+    }
+
+    /// Tells whether deletions of the placement wait for a person.
+    pub fn waits_for_deletions(&self) -> bool {
+        let told = |news: &ForgeUpdate| match news {
+            ForgeUpdate::Placement(told) => told.ways.iter().any(|way| way.deletions.is_some()),
+            ForgeUpdate::Source(_) => false,
+        };
+        let mut all = self.known.iter().chain(&self.told);
+        all.rfind(|news| matches!(news, ForgeUpdate::Placement(_))).is_some_and(told)
+    }
+
+    fn obey(&mut self, instruction: Instruction) {
+        let Instruction { command, person, reply } = instruction;
+        let answer = self.core.obey(&command, &person, now()).map(|(mut batch, done)| {
+            batch.ops.clear();
+            let effects = self.core.written(batch, now());
+            self.act(effects);
+            done
+        });
+        self.decide();
+        drop(reply.send(answer));
+    }
+}
+
+fn online(cluster: ClusterName) -> MemberEvent {
+    MemberEvent::Online {
+        cluster,
+        version: None,
+        holds: BTreeMap::new(),
+        kept: BTreeMap::new(),
+        inventory: BTreeMap::new(),
+    }
+}
+
+fn carried_out(order: &WorkOrder) -> MemberEvent {
+    let manifest = |desired: &Desired| ManifestStatus {
+        id: desired.id.clone(),
+        applied: ApplyOutcome::Applied,
+        message: String::new(),
+        availability: Some(Availability::Available),
+        manifest: None,
+        owned: None,
+        differences: Vec::new(),
+        differs_since: None,
+        observed_at: None,
+    };
+    let held = order.manifests.iter().filter(|_| !order.remove).map(|desired| ObjectKey::clone(&desired.key));
+    let status = WorkStatus {
+        generation: order.generation,
+        complete: true,
+        manifests: order.manifests.iter().map(manifest).collect(),
+        available_since: Some(now()),
+        inventory: held.chain(order.held.iter().cloned()).collect(),
+        held_deletions: order.held.clone(),
+        ..WorkStatus::default()
+    };
+    MemberEvent::Work { cluster: order.cluster.clone(), placement: order.placement.clone(), status: Arc::new(status) }
+}
+
+/// Everything.
+pub struct World {
+    pub fake: Arc<Fake>,
+    pub store: Arc<MemoryStore>,
+    pub hall: Arc<Mutex<Hall>>,
+    pub console: Console,
+    messages: mpsc::UnboundedSender<Message>,
+    hints: Option<mpsc::Sender<ForgeEvent>>,
+}
+
+/// How a world begins.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Beginning {
+    /// Webhooks bring news.
+    pub hooked: bool,
+    /// Approvals that a gate needs; none is one.
+    pub required: u32,
+    /// Names of approvers, as the configuration lists them, with a comma after each.
+    pub approvers: &'static str,
+    /// No stage waits for anybody.
+    pub open: bool,
+}
+
+impl World {
+    /// A fleet of clusters `a`, `b`, `c` in stages `one`, `two`, `three`; nothing is rolled out. `ann` writes changes, `carl`
+    /// merges them, `bob` and `dora` may write too, `eve` may read.
+    pub fn begin(beginning: Beginning) -> Self {
+        NOW.set(Timestamp::from_second(1_800_000_000).expect("it is an instant"));
+        let fake = Arc::new(Fake::new("gitfleet"));
+        fake.set_time(now());
+        for name in ["ann", "bob", "carl", "dora"] {
+            fake.add_user(name);
+            fake.permit(name, Permission::Write);
+        }
+        fake.add_user("eve");
+        let approvals = format!("{{required: {}, approvers: [{}]}}", beginning.required.max(1), beginning.approvers);
+        let text = format!(
+            "apiVersion: gitfleet.io/v1alpha1\nkind: Configuration\nsource: {{url: /fleet, branch: main}}\n\
+             members: [{{name: '*', kubeconfig: {{path: /kubeconfig, context: '{{name}}'}}}}]\nstore: {{path: /state}}\n\
+             forge: {{type: gitea, url: 'https://forge.example', repository: o/r, tokenFile: /token, approvals: {approvals}}}\n"
+        );
+        let configuration = Configuration::parse(&text, Path::new("/"), &BTreeMap::new()).expect("it has no errors");
+        let (core, _) = Core::begin(configuration, persist::Books::default(), now());
+        let stage = |name: &str, more: &str| {
+            format!("    - {{name: {name}, labelSelector: {{matchLabels: {{stage: {name}}}}}{more}}}\n")
+        };
+        let strategy = format!(
+            "apiVersion: placement.kubernetes-fleet.io/v1beta1\nkind: ClusterStagedUpdateStrategy\nmetadata: {{name: s}}\n\
+             spec:\n  stages:\n{}{}{}---\n",
+            stage("one", if beginning.open { "" } else { GATED }),
+            stage("two", ""),
+            stage("three", "")
+        );
+        let files = BTreeMap::from([
+            ("a.yaml", member("a", "labels: {stage: one}")),
+            ("b.yaml", member("b", "labels: {stage: two}")),
+            ("c.yaml", member("c", "labels: {stage: three}")),
+            ("p.yaml", placement("p", "gitfleet.io/staged-update-strategy: s", ", strategy: {type: External}")),
+            ("s.yaml", strategy),
+            ("x.yaml", payload("0")),
+        ]);
+        let (slow, held, told, landed) = (false, VecDeque::new(), VecDeque::new(), BTreeMap::new());
+        let hall = Arc::new(Mutex::new(Hall { core, files, slow, held, told, known: Vec::new(), landed }));
+        let store = Arc::new(MemoryStore::new());
+        let (console, messages, hints) = life(&fake, &store, &hall, beginning.hooked);
+        Self { fake, store, hall, console, messages, hints }
+    }
+
+    pub fn hall(&self) -> MutexGuard<'_, Hall> {
+        self.hall.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends the console and begins another, which has what the store kept; it is told everything again.
+    pub fn restart(&mut self) {
+        let hooked = self.hints.is_some();
+        let (console, messages, hints) = life(&self.fake, &self.store, &self.hall, hooked);
+        (self.console, self.messages, self.hints) = (console, messages, hints);
+        let mut hall = self.hall();
+        let known = std::mem::take(&mut hall.known);
+        hall.told.extend(known);
+    }
+
+    /// Opens and merges a pull request of `ann`'s that `carl` lets in, and brings it into force with content of its own.
+    pub fn merge(&self, digit: char) -> ThreadNumber {
+        let number = self.fake.open_pull("ann", "a change", "main", "change", &commit('e'));
+        self.fake.merge(number, &commit(digit), "carl");
+        self.accept(digit);
+        number
+    }
+
+    /// Brings a commit into force.
+    pub fn accept(&self, digit: char) {
+        let content = payload(&digit.to_string());
+        self.accept_files(digit, &[("x.yaml", content)]);
+    }
+
+    /// Brings a commit into force that changes these files; an empty text removes one.
+    pub fn accept_files(&self, digit: char, files: &[(&'static str, String)]) {
+        let mut hall = self.hall();
+        hall.files.extend(files.iter().cloned());
+        hall.files.retain(|_, text| !text.is_empty());
+        let texts: Vec<(&str, &str)> = hall.files.iter().map(|(path, text)| (*path, text.as_str())).collect();
+        let mut tree = Tree::clone(&tree(&texts));
+        tree.commit = Some(commit(digit));
+        self.fake.add_commit(&commit(digit));
+        hall.news(SourceEvent::Accepted(Arc::new(tree)));
+    }
+
+    /// Lets the source say something.
+    pub fn source(&self, news: SourceEvent) {
+        self.hall().news(news);
+    }
+
+    /// From now on members answer one after the other, when [`Self::work`] says so.
+    pub fn slow(&self) {
+        self.hall().slow = true;
+    }
+
+    /// Lets one member answer. Returns whether one had anything to do.
+    pub fn work(&self) -> bool {
+        let mut hall = self.hall();
+        let Some(order) = hall.held.pop_front() else { return false };
+        let effects = hall.hear(carried_out(&order));
+        hall.act(effects);
+        hall.decide();
+        true
+    }
+
+    /// Changes who may approve.
+    pub fn policy(&self, approvers: &[&str]) {
+        self.hall().core.world.approvers = approvers.iter().map(|entry| (*entry).to_owned()).collect();
+    }
+
+    /// A webhook says something.
+    pub fn hint(&self, event: ForgeEvent) {
+        if let Some(hints) = &self.hints {
+            hints.try_send(event).expect("there is room for a test's hints");
+        }
+    }
+
+    /// Somebody says something, and we get to know it: by a webhook, or by looking.
+    pub async fn say(&mut self, who: &str, thread: ThreadNumber, body: &str) -> u64 {
+        let id = self.fake.say(who, thread, body);
+        self.heard(thread, id).await;
+        id
+    }
+
+    /// Gets to know a comment.
+    pub async fn heard(&mut self, thread: ThreadNumber, id: u64) {
+        if self.hints.is_some() {
+            self.hint(ForgeEvent::Comment { thread, id, said: self.fake.said(id) });
+            self.settle().await;
+        } else {
+            self.later(POLL).await;
+        }
+    }
+
+    /// Does everything that is due now.
+    pub async fn settle(&mut self) {
+        for _ in 0..TURNS_MAX {
+            self.tell();
+            if self.console.turn().await {
+                continue;
+            }
+            if self.console.pulls.is_busy() && self.console.pulls.next_wake().is_none() {
+                self.console.pulls.wait().await;
+                continue;
+            }
+            if self.hall().told.is_empty() {
+                assert!(self.console.next_wake() > now(), "it would wake up without end and do nothing");
+                return;
+            }
+        }
+        panic!("it does not come to rest: {:?}", self.fake.calls().iter().rev().take(30).collect::<Vec<_>>());
+    }
+
+    /// When something happens by itself.
+    fn next_wake(&self) -> Timestamp {
+        self.console.next_wake().min(self.hall().core.next_wake().unwrap_or(Timestamp::MAX))
+    }
+
+    fn tell(&self) {
+        self.hall().decide();
+        let told = std::mem::take(&mut self.hall().told);
+        self.hall().known.extend(told.iter().cloned());
+        for news in told {
+            self.messages.send(Message::Update(news)).map_err(|_| "ended").expect("the console listens");
+        }
+    }
+
+    /// Lets seconds pass, with everything that becomes due meanwhile.
+    pub async fn later(&mut self, seconds: i64) {
+        let end = now() + SignedDuration::from_secs(seconds);
+        loop {
+            self.settle().await;
+            let wake = self.next_wake().max(now()).min(end);
+            NOW.set(wake);
+            self.fake.set_time(wake);
+            if wake >= end {
+                return self.settle().await;
+            }
+        }
+    }
+
+    /// Says how far the runs are, oldest first, and where the clusters are.
+    pub fn fleet(&self) -> String {
+        let hall = self.hall();
+        let Some(state) = hall.core.placements().get(&PlacementKey::cluster_scoped("p")) else { return "gone".into() };
+        let mut runs: Vec<_> = state.runs.values().collect();
+        runs.sort_by_key(|run| run.sequence);
+        let runs: Vec<String> = runs.iter().map(|run| format!("{} {:?}", run.name, run.phase)).collect();
+        runs.join(", ")
+    }
+
+    /// Tells whether the newest run went on past its gate.
+    pub fn is_open(&self) -> bool {
+        let hall = self.hall();
+        let state = &hall.core.placements()[&PlacementKey::cluster_scoped("p")];
+        let run = state.runs.values().max_by_key(|run| run.sequence).expect("there is one");
+        run.phase == RunPhase::Succeeded || run.stages[0].after.iter().any(|task| task.done_at.is_some())
+    }
+
+    /// Returns the console and how it is told something.
+    pub fn into_console(self) -> (Console, mpsc::UnboundedSender<Message>) {
+        (self.console, self.messages)
+    }
+
+    /// Returns our comments in a conversation.
+    pub fn ours(&self, thread: ThreadNumber) -> Vec<Comment> {
+        let me = self.fake.add_user("gitfleet");
+        self.fake.comments_of(thread).into_iter().filter(|comment| comment.author == me).collect()
+    }
+
+    /// Returns our comments in a conversation that tell a rollout.
+    pub fn rollouts(&self, thread: ThreadNumber) -> Vec<Comment> {
+        self.ours(thread).into_iter().filter(|comment| comment.body.contains("Rollout")).collect()
+    }
+
+    /// Returns our answers in a conversation.
+    pub fn answers(&self, thread: ThreadNumber) -> Vec<Comment> {
+        let is_answer = |comment: &Comment| comment.body.contains("not done") || comment.body.contains("❌ ");
+        self.ours(thread).into_iter().filter(is_answer).collect()
+    }
+}
+
+type Life = (Console, mpsc::UnboundedSender<Message>, Option<mpsc::Sender<ForgeEvent>>);
+
+fn life(fake: &Arc<Fake>, store: &Arc<MemoryStore>, hall: &Arc<Mutex<Hall>>, hooked: bool) -> Life {
+    let (requests, asked) = std::sync::mpsc::channel();
+    let (instructions, mut instructed) = mpsc::unbounded_channel();
+    let (bases, mut wanted) = mpsc::unbounded_channel::<oneshot::Sender<Basis>>();
+    let (hint, hints) = mpsc::channel(HINTS_MAX);
+    let git = Arc::clone(hall);
+    std::thread::spawn(move || asked.iter().for_each(|request| answer(request, &git)));
+    let hands = Arc::clone(hall);
+    tokio::spawn(async move {
+        while let Some(instruction) = instructed.recv().await {
+            hands.lock().unwrap_or_else(PoisonError::into_inner).obey(instruction);
+        }
+    });
+    let mind = Arc::clone(hall);
+    tokio::spawn(async move {
+        while let Some(reply) = wanted.recv().await {
+            drop(reply.send(mind.lock().unwrap_or_else(PoisonError::into_inner).basis()));
+        }
+    });
+    let settings = Settings {
+        source: "fleet#main".into(),
+        poll_interval: Duration::from_secs(POLL.unsigned_abs()),
+        notify: [Notify::Approval, Notify::Failure].into(),
+        plans: Plans::default(),
+        voice: Voice { short: true, approvers: "permission:write".into(), comments_count: true, reviews_count: true },
+        approvers: vec![],
+        parts: [Part::Opened, Part::Authored, Part::Pushed, Part::Merged].into(),
+        mask: MaskKey::new([7; 32]),
+        fetches: true,
+    };
+    let doors = Doors {
+        forge: Arc::clone(fake) as Arc<dyn Forge>,
+        store: Arc::clone(store) as Arc<dyn Store>,
+        requests,
+        instructions,
+        bases,
+        hints: hooked.then_some(hints),
+        repository: watch::channel(None).0,
+    };
+    let (messages, inbox) = mpsc::unbounded_channel();
+    let books = Books::read(store.as_ref()).expect("the store can be read");
+    (Console::begin(settings, doors, books, inbox, now), messages, hooked.then_some(hint))
+}
+
+/// Answers as the source's thread does.
+fn answer(request: Request, hall: &Mutex<Hall>) {
+    match request {
+        Request::Branch { reply } => drop(reply.send(Some("main".to_owned()))),
+        Request::Landed { to, reply, .. } => {
+            let landed = &hall.lock().unwrap_or_else(PoisonError::into_inner).landed;
+            let commits = landed.get(&to).cloned().unwrap_or_else(|| vec![to]);
+            let commit =
+                |commit| git::Commit { commit, subject: "a change".into(), author_email: "ann@forge.example".into() };
+            drop(reply.send(Ok(commits.into_iter().map(commit).collect())));
+        }
+        Request::Candidate { reply, .. } => drop(reply.send(Err(CandidateError::Refused(vec![mistake()])))),
+        _ => {}
+    }
+}
+
+/// A mistake in a file.
+pub fn mistake() -> InputError {
+    let (object, field, hint) = (None, None, None);
+    InputError { path: "x.yaml".into(), line: 3, object, field, message: "is no number".into(), hint }
+}

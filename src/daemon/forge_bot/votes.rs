@@ -1,0 +1,197 @@
+//! Approvals without a command: a reaction to the comment of ours that asks for one, and an approving review. Neither has a text
+//! that somebody else could change, and the host says whose it is. Both count for the digest that the comment was written for, and
+//! only as long as the comment says what we wrote.
+
+use jiff::Timestamp;
+
+use super::Console;
+use super::comment_policy::{Answer, COMMENT_AGE_MAX};
+use super::commit_rollout::{Asked, Story};
+use super::listen::ANSWERS_MAX;
+use super::origin::{is_as_written, is_unchanged, was_seen};
+use super::outbox::{Saying, Slot};
+use crate::forge::Error;
+use crate::model::commands::{Command, Verb};
+use crate::model::forge::{Approval, ForgeUser, History, Reaction, ThreadNumber};
+use crate::model::id::CommitId;
+use crate::model::runs::DELETION_GATE;
+
+/// The reaction that approves.
+pub(super) const APPROVING: Reaction = Reaction::Rocket;
+/// People whose reactions or reviews are looked into at a time; the others come next time.
+const VOTERS_MAX: usize = 20;
+
+/// What came of reading the reactions to a comment.
+enum Counted {
+    /// The comment says what we wrote.
+    Stands,
+    /// It does not, or it cannot be read.
+    Changed,
+    /// One of them approved.
+    Approved,
+}
+
+/// Somebody's yes.
+struct Vote<'a> {
+    by: &'a ForgeUser,
+    /// Where it stands.
+    url: &'a str,
+    how: &'static str,
+}
+
+impl Console {
+    /// Reads who approves what waits in a story, otherwise than by a command.
+    pub(super) async fn count_votes(&mut self, commit: &CommitId) {
+        let Some(story) = self.stories.get(commit).cloned() else { return };
+        let is_waiting = |asked: &&Asked| story.gates().any(|(key, _, gate)| asked.is_of(key, gate));
+        let waiting: Vec<Asked> = story.asked.iter().filter(is_waiting).cloned().collect();
+        let mut standing = Vec::new();
+        for asked in waiting {
+            match self.count_reactions(&story, &asked).await {
+                Counted::Stands => standing.push(asked),
+                Counted::Changed => {}
+                // What waits now may be something else: the others are read next time.
+                Counted::Approved => return,
+            }
+        }
+        let mut runs = standing.iter().filter(|asked| asked.stage != DELETION_GATE);
+        if let (Some(thread), Some(asked)) = (story.thread.filter(|thread| !thread.is_issue), runs.next()) {
+            self.count_reviews(&story, thread.number, asked).await;
+        }
+    }
+
+    /// Reads the reactions to the comment that asks for one gate.
+    async fn count_reactions(&mut self, story: &Story, asked: &Asked) -> Counted {
+        let (now, Some(me)) = (self.now(), self.me.clone()) else { return Counted::Changed };
+        // The comment is read after the reactions: what it says then, it said when they were given.
+        let given = match self.doors.forge.reactions(asked.comment, APPROVING).await {
+            Err(Error::NotFound { .. }) => return Counted::Changed,
+            answer => answer,
+        };
+        let Some(given) = self.read(given) else { return Counted::Changed };
+        let Some(Some(comment)) = self.read(self.doors.forge.comment(asked.comment).await) else {
+            return Counted::Changed;
+        };
+        let counts = |by: &ForgeUser, at: Timestamp| {
+            let is_new = asked.heard.get(&by.id).is_none_or(|heard| at > *heard);
+            by.id != me.id && !by.is_bot && is_new && is_timely(asked, at, now)
+        };
+        let mut given: Vec<_> = given.into_iter().filter(|given| counts(&given.by, given.at)).collect();
+        given.truncate(VOTERS_MAX);
+        let mut stands = is_as_written(asked, &comment, &me);
+        if stands && !is_unchanged(asked, &comment) {
+            stands = self.read(self.doors.forge.history(&comment).await) == Some(History::Untouched);
+        }
+        if !stands {
+            if let Some(first) = given.first() {
+                let why = "somebody changed the comment that asks for this approval, so reactions to it and reviews do not count";
+                tracing::warn!(comment = asked.comment, "a comment of ours that asks for an approval was changed");
+                self.answer_vote(story, &first.by, &Answer::of(why));
+            }
+            return Counted::Changed;
+        }
+        for given in given {
+            let how = "by reaction";
+            if let Some(said) = self.vote(story, asked, Vote { by: &given.by, url: &comment.url, how }).await {
+                if let Some(story) = self.stories.get_mut(&story.commit)
+                    && let Some(known) = story.asked.iter_mut().find(|known| known.comment == asked.comment)
+                {
+                    known.heard.insert(given.by.id, given.at);
+                }
+                match said {
+                    Ok(()) => return Counted::Approved,
+                    Err(answer) => self.answer_vote(story, &given.by, &answer),
+                }
+            }
+        }
+        Counted::Stands
+    }
+
+    /// Reads the reviews that came after the comment that asks for a gate of a run. A review names no stage: it counts where one
+    /// gate waits, and never for deletions.
+    async fn count_reviews(&mut self, story: &Story, thread: ThreadNumber, asked: &Asked) {
+        let (now, Some(me)) = (self.now(), self.me.clone()) else { return };
+        let Some(given) = self.read(self.doors.forge.approvals(thread).await) else { return };
+        let counts = |review: &Approval| {
+            let is_ours = review.by.id == me.id || review.by.is_bot;
+            !is_ours && !story.reviewed.contains(&review.id) && is_timely(asked, review.at, now)
+        };
+        let given: Vec<Approval> = given.into_iter().filter(counts).take(VOTERS_MAX).collect();
+        if given.is_empty() {
+            return;
+        }
+        let Some(Some(pull)) = self.read(self.doors.forge.pull(thread).await) else { return };
+        let Some(commits) = self.read(self.doors.forge.commits(&pull).await) else { return };
+        let is_one = story.gates().filter(|(_, _, gate)| gate.stage != DELETION_GATE).count() == 1;
+        for review in given {
+            let vote = Vote { by: &review.by, url: &review.url, how: "by review" };
+            let said = if !is_one {
+                let why = "a review names no stage, and more than one waits; react with 🚀 to the comment that asks for the one \
+                           you mean";
+                Some(Err(Answer::of(why)))
+            } else if commits.head.as_ref() == Some(&review.commit) {
+                self.vote(story, asked, vote).await
+            } else {
+                Some(Err(Answer::of(
+                    "the review is of another commit than the pull request ends with; review that one",
+                )))
+            };
+            if let Some(said) = said {
+                if let Some(story) = self.stories.get_mut(&story.commit) {
+                    story.reviewed.insert(review.id);
+                }
+                match said {
+                    Ok(()) => return,
+                    Err(answer) => self.answer_vote(story, &review.by, &answer),
+                }
+            }
+        }
+    }
+
+    /// Hands an approval on; `None` where it is to be tried again.
+    async fn vote(&mut self, story: &Story, asked: &Asked, vote: Vote<'_>) -> Option<Result<(), Answer>> {
+        let gates: Vec<_> = story.gates().collect();
+        let (key, progress, gate) = gates.into_iter().find(|(key, _, gate)| asked.is_of(key, gate))?;
+        let is_deletion = gate.stage == DELETION_GATE;
+        let command = Command {
+            verb: Verb::Approve,
+            target: if is_deletion { key.to_string() } else { progress.run.clone().unwrap_or_default() },
+            stage: Some(gate.stage.clone()),
+            to: None,
+            to_commit: None,
+            digest: Some(asked.digest.to_string()),
+            reason: None,
+            message: Some(vote.how.to_owned()),
+        };
+        let person = match self.person(story, vote.by, vote.url, true).await {
+            Ok(person) => person,
+            // Said already, to the log: it may be known next time.
+            Err(answer) => {
+                tracing::warn!(person = vote.by.login, why = answer.why, "an approval does not count yet");
+                return None;
+            }
+        };
+        let outcome = self.instruct(command, person).await;
+        tracing::info!(person = vote.by.login, how = vote.how, opened = outcome.is_ok(), "approval dealt with");
+        Some(outcome.map(drop).map_err(|refusal| Answer::of(refusal.message)))
+    }
+
+    /// Says why an approval does not count: once to each, and to few.
+    fn answer_vote(&mut self, story: &Story, by: &ForgeUser, answer: &Answer) {
+        let Some(thread) = story.thread else { return };
+        let answered = story.asked.iter().map(|asked| asked.heard.len()).sum::<usize>() + story.reviewed.len();
+        if answered > ANSWERS_MAX {
+            return;
+        }
+        let slot = Slot::Comment { id: self.mark(&["vote", story.commit.as_str(), &by.id.to_string(), &answer.why]) };
+        if self.outbox.entry(&slot).is_none() {
+            let body = super::messages::reply(&by.login, answer);
+            self.outbox.say(slot, Saying::Comment { thread: thread.number, body }, self.now());
+        }
+    }
+}
+
+/// Tells whether something was given after a comment could be seen, and not too long ago.
+fn is_timely(asked: &Asked, at: Timestamp, now: Timestamp) -> bool {
+    was_seen(asked, at) && now.duration_since(at) <= COMMENT_AGE_MAX
+}

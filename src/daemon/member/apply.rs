@@ -1,0 +1,264 @@
+//! One step of a delivery, carried out on a member.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::api::placement::{ApplyStrategyType, ComparisonOption, WhenToApply, WhenToTakeOver};
+use crate::clock;
+use crate::cluster::{ApplyOptions, Deletion, Error, Target};
+use crate::core::member::result::{Answer, StepResult, tried};
+use crate::deliver::inventory::{NAMESPACE, PART_OF_LABEL, applyset_id, labelled, parent_name, stored};
+use crate::deliver::live::{LiveObject, foreign_owner};
+use crate::deliver::look::{Found, Sighting};
+use crate::deliver::plan::{Step, owned_by_another};
+use crate::deliver::progress::Attempt;
+use crate::model::diff::{differences, missing_object};
+use crate::model::id::ObjectId;
+use crate::model::records::{ApplyOutcome, Difference};
+use crate::model::work::{Desired, WorkOrder};
+
+/// HTTP status of a conflict: another manager owns a field.
+const CONFLICT: u16 = 409;
+
+/// Carries a step out. `before` is the last attempt on the same object: failures and put-backs are counted on.
+///
+/// # Cancel safety
+/// May be dropped: a request may have been sent, and the next plan finds out by looking.
+pub async fn perform(target: &dyn Target, order: &WorkOrder, step: Step, before: Option<Box<Attempt>>) -> StepResult {
+    match step {
+        Step::WriteParent(parent) => {
+            let object = parent.object(&order.placement);
+            match target.apply(&object, ApplyOptions { force: true, dry_run: false }).await {
+                Ok(_) => StepResult::Parent(Some(parent)),
+                Err(error) if error.is_offline() => StepResult::Offline(error.to_string()),
+                Err(error) => StepResult::ParentFailed(format!("the inventory cannot be written: {error}")),
+            }
+        }
+        Step::DeleteParent => delete_parent(target, order).await,
+        Step::Delete { object } => match target.delete(&object.id, &object.uid).await {
+            Ok(deletion) => {
+                tracing::info!(cluster = %order.cluster, placement = %order.placement, object = %object.id, "pruned");
+                StepResult::Deleted { key: object.id.key(), uid: object.uid, gone: deletion == Deletion::Gone }
+            }
+            Err(error) if error.is_offline() => StepResult::Offline(error.to_string()),
+            Err(error) => StepResult::DeleteFailed { message: format!("cannot be pruned: {error}") },
+        },
+        Step::Release { object, release } => match target.release(&object.id, &object.uid, release).await {
+            Ok(()) => {
+                tracing::info!(cluster = %order.cluster, placement = %order.placement, object = %object.id, "given up; it stays");
+                StepResult::Deleted { key: object.id.key(), uid: object.uid, gone: true }
+            }
+            Err(error) if error.is_offline() => StepResult::Offline(error.to_string()),
+            Err(error) => StepResult::DeleteFailed { message: format!("cannot be given up: {error}") },
+        },
+        Step::Apply { position, put_back, probe } => {
+            let desired = &order.manifests[position];
+            let answer = apply(target, order, desired, probe).await;
+            if put_back {
+                tracing::warn!(cluster = %order.cluster, placement = %order.placement, object = %desired.id,
+                    "changed by somebody else; put back");
+            }
+            conclude(desired, answer, put_back, before.as_deref())
+        }
+        Step::ShowDrift { position, seen } => show_drift(target, order, &order.manifests[position], seen).await,
+        Step::Compare { position } => {
+            let desired = &order.manifests[position];
+            let answer = compare(target, order, desired).await;
+            conclude(desired, answer, false, before.as_deref())
+        }
+    }
+}
+
+async fn delete_parent(target: &dyn Target, order: &WorkOrder) -> StepResult {
+    let id = ObjectId {
+        version: "v1".into(),
+        kind: "ConfigMap".into(),
+        namespace: NAMESPACE.into(),
+        name: parent_name(&order.placement),
+        ..ObjectId::default()
+    };
+    let uid = match target.get(&id).await {
+        Ok(None) => return StepResult::Parent(None),
+        Ok(Some(object)) => object.pointer("/metadata/uid").and_then(Value::as_str).unwrap_or_default().to_owned(),
+        Err(error) if error.is_offline() => return StepResult::Offline(error.to_string()),
+        Err(error) => return StepResult::ParentFailed(error.to_string()),
+    };
+    match target.delete(&id, &uid).await {
+        Ok(_) => StepResult::Parent(None),
+        Err(error) if error.is_offline() => StepResult::Offline(error.to_string()),
+        Err(error) => StepResult::ParentFailed(format!("the inventory cannot be removed: {error}")),
+    }
+}
+
+async fn apply(target: &dyn Target, order: &WorkOrder, desired: &Desired, probe: bool) -> Result<Answer, Error> {
+    if probe && let Some(refusal) = probe_take_over(target, order, desired).await? {
+        return Ok(refusal);
+    }
+    let force = match order.strategy.type_ {
+        ApplyStrategyType::ServerSideApply => order.strategy.server_side_apply_config.is_some_and(|c| c.force),
+        ApplyStrategyType::ClientSideApply | ApplyStrategyType::ReportDiff => true,
+    };
+    let object = match labelled(&desired.object, &order.placement, &desired.digest) {
+        Ok(object) => object,
+        Err(why) => return Ok(Answer::refused(ApplyOutcome::ManifestApplyFailed, why)),
+    };
+    match target.apply(&object, ApplyOptions { force, dry_run: false }).await {
+        Ok(answer) => Ok(Answer {
+            outcome: ApplyOutcome::Applied,
+            message: String::new(),
+            live: LiveObject::read(&answer),
+            differences: added(order, desired, &answer),
+        }),
+        Err(error) if error.is_offline() => Err(error),
+        Err(error) => Ok(Answer::refused(ApplyOutcome::ManifestApplyFailed, words(desired, &error))),
+    }
+}
+
+/// Returns what an API server said of an object, without what may repeat a Secret's data: complaints about a field quote its
+/// value. A conflict names fields and managers only.
+fn words(desired: &Desired, error: &Error) -> String {
+    match error {
+        Error::Refused { object, code, reason, .. } if is_secret(desired) && *code != CONFLICT => {
+            format!(
+                "{object}: the API server refused it ({code} {reason}); its words are withheld, because they may repeat \
+                 the Secret's data"
+            )
+        }
+        error => error.to_string(),
+    }
+}
+
+fn is_secret(desired: &Desired) -> bool {
+    desired.id.group.is_empty() && desired.id.kind == "Secret"
+}
+
+/// Looks in what an object of ours differs.
+async fn show_drift(target: &dyn Target, order: &WorkOrder, desired: &Desired, seen: Sighting) -> StepResult {
+    let found = match target.get(&desired.id).await {
+        Ok(Some(live)) => found(target, order, desired, &live).await,
+        // The watch tells the same.
+        Ok(None) => Ok(Found { drifted: true, differences: vec![missing_object()] }),
+        Err(error) => Err(error),
+    };
+    let found = match found {
+        Err(error) if error.is_offline() => return StepResult::Offline(error.to_string()),
+        found => found.map_err(|error| words(desired, &error)),
+    };
+    StepResult::Drift { key: Arc::clone(&desired.key), manifest: desired.digest.clone(), seen, found }
+}
+
+/// Compares an object of ours. Whether it drifted is judged by the fields of the manifest alone, whatever is to be shown: what an
+/// API server fills in is no drift.
+async fn found(target: &dyn Target, order: &WorkOrder, desired: &Desired, live: &Value) -> Result<Found, Error> {
+    let is_full = order.strategy.comparison_option == ComparisonOption::FullComparison;
+    let mut found = Found::default();
+    if !is_full || order.strategy.when_to_apply == WhenToApply::IfNotDrifted {
+        let merged = target.apply(&stored(&desired.object), ApplyOptions { force: true, dry_run: true }).await?;
+        found.differences = differences(&merged, live, ComparisonOption::PartialComparison, is_secret(desired));
+        found.drifted = !found.differences.is_empty();
+    }
+    if is_full {
+        found.differences = added(order, desired, live);
+    }
+    Ok(found)
+}
+
+/// Returns what an applied object has otherwise than its manifest, where the placement asks for a full comparison.
+///
+/// Source: KubeFleet, `comparisonOption: FullComparison` compares again after an apply.
+fn added(order: &WorkOrder, desired: &Desired, live: &Value) -> Vec<Difference> {
+    if order.strategy.comparison_option != ComparisonOption::FullComparison {
+        return Vec::new();
+    }
+    differences(&stored(&desired.object), live, ComparisonOption::FullComparison, is_secret(desired))
+}
+
+/// Looks at an object that is not ours before writing; returns the refusal to take it over, if any.
+async fn probe_take_over(target: &dyn Target, order: &WorkOrder, desired: &Desired) -> Result<Option<Answer>, Error> {
+    let live = match target.get(&desired.id).await {
+        Ok(None) => return Ok(None),
+        Ok(Some(live)) => live,
+        Err(error) if error.is_offline() => return Err(error),
+        Err(error) => {
+            return Ok(Some(Answer::refused(ApplyOutcome::FailedToFindObjInMemberCluster, error.to_string())));
+        }
+    };
+    let label = live.pointer("/metadata/labels").and_then(|labels| labels.get(PART_OF_LABEL)?.as_str());
+    if label == Some(&applyset_id(&order.placement)) {
+        return Ok(None);
+    }
+    if let Some(owner) = foreign_owner(&live).filter(|_| !order.strategy.allow_co_ownership) {
+        return Ok(Some(Answer::refused(ApplyOutcome::FailedToTakeOver, owned_by_another(&owner))));
+    }
+    if order.strategy.when_to_take_over == WhenToTakeOver::Always {
+        return Ok(None);
+    }
+    if order.strategy.when_to_take_over == WhenToTakeOver::Never {
+        let message = "it was there before; whenToTakeOver Never leaves it".to_owned();
+        return Ok(Some(Answer::refused(ApplyOutcome::NotTakenOver, message)));
+    }
+    let found = match compare_with(target, order, desired, &live).await {
+        Ok(found) => found,
+        Err(error) if error.is_offline() => return Err(error),
+        Err(error) => {
+            return Ok(Some(Answer::refused(ApplyOutcome::ManifestApplyFailed, words(desired, &error))));
+        }
+    };
+    Ok((!found.is_empty()).then(|| Answer {
+        differences: found,
+        ..Answer::refused(
+            ApplyOutcome::FailedToTakeOver,
+            "it was there before and differs; whenToTakeOver IfNoDiff leaves it".to_owned(),
+        )
+    }))
+}
+
+/// Compares as `ReportDiff` asks: with a dry run, so that defaults are no differences.
+async fn compare(target: &dyn Target, order: &WorkOrder, desired: &Desired) -> Result<Answer, Error> {
+    let failed = |error: Error| {
+        if error.is_offline() {
+            Err(error)
+        } else {
+            Ok(Answer::refused(ApplyOutcome::FailedToReportDiff, words(desired, &error)))
+        }
+    };
+    let live = match target.get(&desired.id).await {
+        Ok(live) => live,
+        Err(error) => return failed(error),
+    };
+    let found = match live {
+        None => vec![missing_object()],
+        Some(live) => match compare_with(target, order, desired, &live).await {
+            Ok(found) => found,
+            Err(error) => return failed(error),
+        },
+    };
+    let outcome = if found.is_empty() { ApplyOutcome::NoDiffFound } else { ApplyOutcome::FoundDiff };
+    Ok(Answer { outcome, message: String::new(), live: None, differences: found })
+}
+
+async fn compare_with(
+    target: &dyn Target,
+    order: &WorkOrder,
+    desired: &Desired,
+    live: &Value,
+) -> Result<Vec<Difference>, Error> {
+    let secret = is_secret(desired);
+    match order.strategy.comparison_option {
+        ComparisonOption::FullComparison => {
+            Ok(differences(&stored(&desired.object), live, ComparisonOption::FullComparison, secret))
+        }
+        ComparisonOption::PartialComparison => {
+            let merged = target.apply(&stored(&desired.object), ApplyOptions { force: true, dry_run: true }).await?;
+            Ok(differences(&merged, live, ComparisonOption::PartialComparison, secret))
+        }
+    }
+}
+
+fn conclude(desired: &Desired, answer: Result<Answer, Error>, put_back: bool, before: Option<&Attempt>) -> StepResult {
+    match answer {
+        Err(error) => StepResult::Offline(error.to_string()),
+        Ok(answer) => tried(desired, answer, put_back, before, clock::now()),
+    }
+}

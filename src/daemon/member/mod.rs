@@ -1,0 +1,240 @@
+//! One member's delivery: a task that keeps what the member holds in step with what it shall hold.
+//!
+//! It remembers what it sees, asks the deliver room what to do, does it, and reports. A member that does not answer holds
+//! nobody else back: each has its own task, connection and limits.
+
+pub mod apply;
+mod observe;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use futures::future::BoxFuture;
+use futures::stream::FuturesUnordered;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use crate::clock;
+use crate::core::member::{Mind, Task};
+use crate::core::{MemberCommand, MemberEvent};
+
+use crate::cluster::{self, OBSERVATIONS_MAX, Observation, Target, WatchHandle, WatchedKind};
+use crate::deliver::inventory::Parent;
+use crate::model::id::{ClusterName, PlacementKey};
+use crate::model::work::SourceName;
+
+use crate::core::member::result::StepResult;
+
+/// Shortest pause between two reports of one member.
+const REPORT_INTERVAL: Duration = Duration::from_millis(50);
+/// Pause between two reports of a work that is being carried out: a report costs what the work holds, here, in the decision
+/// and in the store, and nothing is decided by a part of it.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
+/// How long nothing may be heard of the first lists of a member before the kinds without an answer count as unknown.
+const LIST_TIMEOUT: Duration = Duration::from_mins(1);
+/// First pause before a member that did not answer is tried again; doubles up to [`RECONNECT_MAX`].
+const RECONNECT_FIRST: Duration = Duration::from_secs(1);
+/// Longest such pause.
+const RECONNECT_MAX: Duration = Duration::from_secs(30);
+/// How long a member must have been served before the pauses begin with the first again: one that answers and fails at once
+/// would be connected to and listed again and again.
+const STEADY_AFTER: Duration = Duration::from_mins(1);
+
+/// The task of one member.
+pub struct Member {
+    cluster: ClusterName,
+    target: Arc<dyn Target>,
+    commands: mpsc::UnboundedReceiver<MemberCommand>,
+    events: mpsc::UnboundedSender<MemberEvent>,
+    mind: Mind,
+    /// Not before this instant, where the work is still being carried out.
+    next_progress: BTreeMap<PlacementKey, Instant>,
+    watches: BTreeMap<WatchedKind, WatchHandle>,
+    facts: Option<WatchHandle>,
+    sink: mpsc::Sender<Observation>,
+    observations: mpsc::Receiver<Observation>,
+    offline: Option<String>,
+}
+
+type Work = FuturesUnordered<BoxFuture<'static, (PlacementKey, StepResult)>>;
+
+impl Member {
+    /// Makes the task of a member; [`Member::run`] is its life.
+    pub fn new(
+        cluster: ClusterName,
+        source: SourceName,
+        target: Arc<dyn Target>,
+        commands: mpsc::UnboundedReceiver<MemberCommand>,
+        events: mpsc::UnboundedSender<MemberEvent>,
+    ) -> Self {
+        let (sink, observations) = mpsc::channel(OBSERVATIONS_MAX);
+        let mind = Mind::new(cluster.clone(), source, target.has_health());
+        Self {
+            cluster,
+            target,
+            commands,
+            events,
+            mind,
+            next_progress: BTreeMap::new(),
+            watches: BTreeMap::new(),
+            facts: None,
+            sink,
+            observations,
+            offline: None,
+        }
+    }
+
+    /// Connects, delivers, and connects again when the member stops answering, until the hall drops its side.
+    ///
+    /// # Cancel safety
+    /// May be dropped at any point: every step is idempotent and the next life finds out what was done by looking.
+    pub async fn run(mut self) {
+        let delays = || clock::delays(RECONNECT_FIRST, RECONNECT_MAX);
+        let mut delay = delays();
+        loop {
+            match self.connect().await {
+                Ok(version) => {
+                    // The hall is gone only when everything ends.
+                    drop(self.events.send(self.mind.announce(version)));
+                    self.facts = Some(self.target.watch_facts(self.sink.clone()));
+                    let since = Instant::now();
+                    if self.serve().await.is_none() {
+                        return;
+                    }
+                    if since.elapsed() >= STEADY_AFTER {
+                        delay = delays();
+                    }
+                }
+                Err(error) => self.offline = Some(error.to_string()),
+            }
+            let reason = self.offline.take().unwrap_or_default();
+            self.watches.clear();
+            self.facts = None;
+            if self.events.send(MemberEvent::Offline { cluster: self.cluster.clone(), reason }).is_err() {
+                return;
+            }
+            let pause = tokio::time::sleep(delay.next().unwrap_or(RECONNECT_MAX));
+            tokio::pin!(pause);
+            loop {
+                tokio::select! {
+                    () = &mut pause => break,
+                    command = self.commands.recv() => match command {
+                        Some(command) => self.mind.command(command),
+                        None => return,
+                    },
+                }
+            }
+        }
+    }
+
+    /// Connects and looks: afterwards everything that carries a label of ours is known, or is known not to be.
+    async fn connect(&mut self) -> Result<Option<String>, cluster::Error> {
+        let version = self.target.connect().await?;
+        while self.observations.try_recv().is_ok() {}
+        self.mind.connect();
+        for parent in self.target.parents().await?.iter().map(Parent::read) {
+            self.mind.take_parent(parent);
+        }
+        self.watch_expected();
+        while self.mind.is_listing() {
+            match tokio::time::timeout(LIST_TIMEOUT, self.observations.recv()).await {
+                Ok(Some(observation)) => self.observe(observation),
+                _ => self.mind.give_up_listing(&format!("it was not listed within {} s", LIST_TIMEOUT.as_secs())),
+            }
+            if let Some(reason) = self.offline.take() {
+                return Err(cluster::Error::Unreachable { cluster: self.cluster.to_string(), reason });
+            }
+        }
+        self.mind.forget_unlisted();
+        Ok(version)
+    }
+
+    /// Delivers until the member stops answering (`Some`) or the hall is gone (`None`).
+    async fn serve(&mut self) -> Option<()> {
+        let mut work = Work::new();
+        let mut next_report = Instant::now();
+        loop {
+            self.start_steps(&mut work);
+            let wake = self.wake_at(next_report);
+            tokio::select! {
+                biased;
+                command = self.commands.recv() => self.mind.command(command?),
+                Some((placement, result)) = work.next() => self.settle(&placement, result),
+                Some(observation) = self.observations.recv() => self.observe(observation),
+                () = tokio::time::sleep_until(wake) => self.mind.mark_due(clock::now()),
+            }
+            // Whatever else is ready is taken before anything is planned: a plan costs what the order holds.
+            while let Ok(command) = self.commands.try_recv() {
+                self.mind.command(command);
+            }
+            while let Ok(observation) = self.observations.try_recv() {
+                self.observe(observation);
+            }
+            if self.offline.is_some() {
+                return Some(());
+            }
+            if Instant::now() >= next_report {
+                self.report();
+                next_report = Instant::now() + REPORT_INTERVAL;
+            }
+        }
+    }
+
+    /// Returns when to wake up by itself: a report that waits, or the first retry that falls due.
+    fn wake_at(&self, next_report: Instant) -> Instant {
+        let far = Duration::from_hours(1);
+        let retry = Instant::now() + self.mind.wake_at().map_or(far, clock::until);
+        let reports = self.mind.unreported().map(|(key, is_busy)| self.report_at(key, is_busy, next_report));
+        reports.fold(retry, Instant::min)
+    }
+
+    /// Returns when to report about a placement: soon where the work has come to rest.
+    fn report_at(&self, placement: &PlacementKey, is_busy: bool, soonest: Instant) -> Instant {
+        let next_progress = self.next_progress.get(placement).filter(|_| is_busy);
+        next_progress.map_or(soonest, |at| soonest.max(*at))
+    }
+
+    /// Plans what is stale and starts the steps.
+    fn start_steps(&mut self, work: &mut Work) {
+        self.watch_expected();
+        for Task { order, step, before } in self.mind.tasks(clock::now()) {
+            let (target, placement) = (Arc::clone(&self.target), order.placement.clone());
+            work.push(Box::pin(
+                async move { (placement, apply::perform(target.as_ref(), &order, step, before).await) },
+            ));
+        }
+    }
+
+    /// Begins the watches that are missing, and begins anew those that have something to look for again.
+    fn watch_expected(&mut self) {
+        for (kind, version) in self.mind.take_unwatched() {
+            let handle = self.target.watch(&kind, version.as_deref(), self.sink.clone());
+            self.watches.insert(kind, handle);
+        }
+    }
+
+    /// Takes in what came of a step.
+    fn settle(&mut self, placement: &PlacementKey, result: StepResult) {
+        if let Some(reason) = self.mind.settle(placement, result, clock::now()) {
+            self.offline = Some(reason);
+        }
+    }
+
+    /// Tells the hall what changed since the last report.
+    fn report(&mut self) {
+        let now = clock::now();
+        let instant = Instant::now();
+        let unreported = self.mind.unreported();
+        let due = unreported.filter(|(key, is_busy)| self.report_at(key, *is_busy, instant) <= instant);
+        for placement in due.map(|(key, _)| key.clone()).collect::<Vec<_>>() {
+            if let Some(event) = self.mind.report(&placement, now) {
+                drop(self.events.send(event));
+            }
+            self.next_progress.insert(placement, instant + PROGRESS_INTERVAL);
+        }
+    }
+}

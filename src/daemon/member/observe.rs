@@ -1,0 +1,46 @@
+//! What a member is seen to hold.
+
+use std::panic::resume_unwind;
+
+use super::Member;
+use crate::cluster::{Error, Observation};
+use crate::core::MemberEvent;
+use crate::deliver::live::LiveObject;
+
+impl Member {
+    /// Takes in what a watch saw.
+    pub(super) fn observe(&mut self, observation: Observation) {
+        match observation {
+            Observation::ListStarted(kind) => self.mind.list_begun(&kind),
+            Observation::Listed(object) | Observation::Changed(object) => {
+                if let Some(live) = LiveObject::read(&object) {
+                    self.mind.see(live);
+                }
+            }
+            Observation::ListDone(kind) => self.mind.list_done(&kind),
+            Observation::Deleted { key, resource_version } => self.mind.forget(&key, resource_version),
+            Observation::Facts(facts) => {
+                // The hall is gone only when everything ends.
+                drop(self.events.send(MemberEvent::Facts { cluster: self.cluster.clone(), facts }));
+            }
+            // Its panic is this task's: both are begun again together.
+            Observation::Panicked(words) => resume_unwind(Box::new(words)),
+            Observation::FactsFailed(error) => self.offline = Some(error.to_string()),
+            Observation::Failed(kind, error) if error.is_offline() => {
+                tracing::debug!(cluster = %self.cluster, kind = kind.kind, %error, "a watch failed");
+                self.offline = Some(error.to_string());
+            }
+            Observation::Failed(kind, Error::UnknownKind { .. }) => {
+                tracing::debug!(cluster = %self.cluster, kind = kind.kind, "the cluster serves no such kind");
+                self.mind.kind_absent(&kind);
+            }
+            Observation::Failed(kind, error) => {
+                let why = format!("{error}{}", error.advice());
+                if self.mind.list_failed(&kind, why) {
+                    tracing::warn!(cluster = %self.cluster, kind = kind.kind, %error,
+                        "a kind cannot be listed: what is there of it is not known, and nothing is deleted for that");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! What an earlier life or connection reported, and what this one makes of it.
+
+use jiff::Timestamp;
+
+use super::*;
+use crate::core::member::result::{Answer, tried};
+use crate::deliver::live::LiveObject;
+use crate::deliver::plan::Step;
+use crate::model::records::WorkStatus;
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(1_000_000 + second).expect("an instant")
+}
+
+/// The order's first object on the member, whose fields of ours are these.
+fn live(order: &WorkOrder, owned: &str, resource_version: u64) -> LiveObject {
+    LiveObject {
+        id: order.manifests[0].id.clone(),
+        uid: "u".into(),
+        resource_version,
+        applyset: applyset_id(&order.placement).into(),
+        manifest: Some(order.manifests[0].digest.clone()),
+        owned: Digest::new(owned),
+        owner: None,
+        terminating: false,
+        availability: Availability::Available,
+    }
+}
+
+/// Begins a life with an order, what was reported before, and what is on the member.
+fn begin(order: &WorkOrder, reported: Option<Arc<WorkStatus>>, there: Option<LiveObject>) -> Mind {
+    let mut mind = Mind::new("m".into(), "s".into(), true);
+    mind.connect();
+    mind.command(MemberCommand::Order { order: Arc::new(order.clone()), reported });
+    list(&mut mind, &maps(), there);
+    mind
+}
+
+/// Lets the inventory be written until something else is to be done; returns what.
+fn steps(mind: &mut Mind, order: &WorkOrder) -> Vec<Step> {
+    loop {
+        let tasks = mind.tasks(at(0));
+        match tasks.first().map(|task| &task.step) {
+            Some(Step::WriteParent(parent)) => {
+                mind.settle(&order.placement, StepResult::Parent(Some(parent.clone())), at(0));
+            }
+            _ => return tasks.into_iter().map(|task| task.step).collect(),
+        }
+    }
+}
+
+fn report(mind: &mut Mind, order: &WorkOrder, now: Timestamp) -> Option<Arc<WorkStatus>> {
+    match mind.report(&order.placement, now)? {
+        MemberEvent::Work { status, .. } => Some(status),
+        event => unreachable!("{event:?}"),
+    }
+}
+
+/// What is reported of an order whose only object is as `owned` says and available.
+fn reported(order: &WorkOrder, owned: &str) -> Arc<WorkStatus> {
+    let mut mind = begin(order, None, Some(live(order, owned, 1)));
+    steps(&mut mind, order);
+    report(&mut mind, order, at(0)).filter(|work| work.complete).expect("a complete report")
+}
+
+#[test]
+fn w03_a_put_back_that_failed_stays_failed_over_a_restart() {
+    let order = order(1, &[map("a", "1")]);
+    let mut before = begin(&order, Some(reported(&order, "ours")), Some(live(&order, "somebody's", 2)));
+    assert!(matches!(steps(&mut before, &order)[..], [Step::Apply { put_back: true, .. }]));
+    let refused = Answer::refused(ApplyOutcome::ManifestApplyFailed, "conflict".into());
+    before.settle(&order.placement, tried(&order.manifests[0], refused, true, None, at(1)), at(1));
+    steps(&mut before, &order);
+    let failed = report(&mut before, &order, at(1)).expect("it failed");
+    assert_eq!((failed.complete, failed.manifests[0].applied), (true, ApplyOutcome::ManifestApplyFailed));
+
+    let mut after = begin(&order, Some(failed), Some(live(&order, "somebody's", 2)));
+    assert!(matches!(steps(&mut after, &order)[..], [Step::Apply { .. }]), "it is tried again");
+    let meanwhile = report(&mut after, &order, at(2)).expect("a first report");
+    let manifest = &meanwhile.manifests[0];
+    assert_eq!((meanwhile.complete, manifest.applied), (true, ApplyOutcome::ManifestApplyFailed));
+    assert_eq!(manifest.message, "conflict");
+    assert_eq!(manifest.owned.as_ref(), Some(&Digest::new("ours")), "drift is told from the last answer");
+}
+
+#[test]
+fn w03_drift_while_nobody_looked_is_seen_whatever_the_order_is() {
+    let old = order(1, &[map("a", "1")]);
+    let next = WorkOrder { generation: 2, snapshot: 1, ..old.clone() };
+    let mut mind = begin(&next, Some(reported(&old, "ours")), Some(live(&next, "somebody's", 2)));
+    let found = steps(&mut mind, &next);
+    assert!(matches!(found[..], [Step::Apply { put_back: true, .. }]), "{found:?}");
+
+    let changed = order(2, &[map("a", "2")]);
+    let mut mind = begin(&changed, Some(reported(&old, "ours")), Some(live(&changed, "another's", 2)));
+    assert_eq!(steps(&mut mind, &changed), [], "of another manifest nothing was known");
+}
+
+#[test]
+fn w13_what_was_reported_stands_until_it_was_looked_at() {
+    let order = order(1, &[map("a", "1")]);
+    let before = reported(&order, "ours");
+    let mut mind = Mind::new("m".into(), "s".into(), true);
+    mind.connect();
+    mind.command(MemberCommand::Order { order: Arc::new(order.clone()), reported: Some(Arc::clone(&before)) });
+    assert_eq!(mind.unreported().count(), 0, "nothing was looked at");
+    list(&mut mind, &maps(), [live(&order, "ours", 1)]);
+    assert_eq!(mind.unreported().count(), 0, "nothing was compared");
+    steps(&mut mind, &order);
+    let again = report(&mut mind, &order, at(100)).expect("every life reports once");
+    assert_eq!((again.complete, again.available_since), (true, before.available_since));
+
+    mind.connect();
+    list(&mut mind, &maps(), [live(&order, "ours", 1)]);
+    steps(&mut mind, &order);
+    let again = report(&mut mind, &order, at(200)).expect("every connection reports once");
+    assert_eq!((again.complete, again.available_since), (true, before.available_since));
+}
+
+#[test]
+fn w13_what_is_missing_after_a_restart_is_reported_and_put_back() {
+    let order = order(1, &[map("a", "1")]);
+    let mut mind = begin(&order, Some(reported(&order, "ours")), None);
+    let found = steps(&mut mind, &order);
+    assert!(matches!(found[..], [Step::Apply { put_back: true, .. }]), "{found:?}");
+    let status = report(&mut mind, &order, at(0)).expect("it is not there");
+    assert_eq!((status.complete, status.manifests[0].applied), (false, ApplyOutcome::Pending));
+}

@@ -1,0 +1,464 @@
+//! The hall's hands: a loop that carries what happened to the core, what is to be kept to the store, and what is to be done
+//! to members, source and hub. It decides nothing.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use tokio::sync::{mpsc, oneshot, watch};
+
+use super::forge_bot::{self, ConsoleTask, Doors};
+use super::hub_writer::{HubSettings, HubTask};
+use super::source_poller::{Followed, Request, Settings, follow, source_spec};
+use super::supervise::Supervisor;
+use crate::clock;
+use crate::config::Configuration;
+use crate::core::persist::{Books, write_batch};
+use crate::core::waits;
+use crate::core::{Batch, Core, Effect, Event, HubReport, MemberEvent, SourceEvent, identity, source_name};
+use crate::http::{Instruction, Preview, Question};
+use crate::model::commands::{Refusal, RefusalReason};
+use crate::model::forge::ForgeEvent;
+use crate::model::id::ClusterName;
+use crate::model::records::{ClockReading, ClusterRecord, MemberKind};
+use crate::model::work::SourceName;
+use crate::plan::Basis;
+use crate::plan::explain::explain;
+use crate::status::rollout::Converged;
+use crate::store::{Op, Store, records};
+use crate::telemetry::metrics::{
+    ByDecision, ByMemberState, ByOutcome, ByPoll, Decision as Decided, MemberState, Metrics, Outcome, Poll,
+};
+
+use super::members::MemberTask;
+
+/// How long the loop sleeps where nothing is to happen by itself.
+const FAR: Duration = Duration::from_hours(1);
+
+/// How the probes call the store.
+const STORE_PART: &str = "store";
+
+/// How often the time is written down while something waits for it.
+const REMEMBER_PAUSE: Duration = Duration::from_mins(5);
+
+/// How long the forge is waited for at the end: what was not said then is said by the next start.
+const LAST_WORDS_MAX: Duration = Duration::from_secs(5);
+
+/// Why the daemon cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The store cannot be used.
+    #[error(transparent)]
+    Store(#[from] crate::store::Error),
+    /// The source cannot be used.
+    #[error(transparent)]
+    Source(#[from] crate::git::Error),
+    /// A file of the configuration cannot be read.
+    #[error(transparent)]
+    Configuration(#[from] crate::config::Error),
+    /// The forge cannot be talked with.
+    #[error(transparent)]
+    Forge(#[from] forge_bot::ConnectError),
+}
+
+/// What people ask of the daemon and tell it.
+#[derive(Debug)]
+pub struct Asked {
+    /// Questions.
+    pub questions: mpsc::UnboundedReceiver<Question>,
+    /// Commands.
+    pub instructions: mpsc::UnboundedReceiver<Instruction>,
+    /// Questions what an approval would open.
+    pub previews: mpsc::UnboundedReceiver<Preview>,
+    /// Where the console sends the commands of comments.
+    pub instruct: mpsc::UnboundedSender<Instruction>,
+    /// What webhooks say happened; absent where there are none.
+    pub hints: Option<mpsc::Receiver<ForgeEvent>>,
+    /// The repository's id on the forge, once it is known.
+    pub repository: watch::Sender<Option<u64>>,
+}
+
+/// Everything the daemon does things with.
+pub struct Hall {
+    core: Core,
+    store: Arc<dyn Store>,
+    metrics: Arc<Metrics>,
+    source: SourceName,
+    /// How far the clock was set in this life, as was said last.
+    told_step: SignedDuration,
+    /// When the time was last written down.
+    remembered_at: tokio::time::Instant,
+    members: BTreeMap<ClusterName, MemberTask>,
+    member_events: mpsc::UnboundedSender<MemberEvent>,
+    events: mpsc::UnboundedReceiver<MemberEvent>,
+    hub: Option<HubTask>,
+    hub_reports: mpsc::UnboundedReceiver<HubReport>,
+    questions: mpsc::UnboundedReceiver<Question>,
+    instructions: mpsc::UnboundedReceiver<Instruction>,
+    previews: mpsc::UnboundedReceiver<Preview>,
+    console: Option<ConsoleTask>,
+    bases: mpsc::UnboundedReceiver<oneshot::Sender<Basis>>,
+    source_threads: Followed,
+    news: mpsc::UnboundedReceiver<SourceEvent>,
+    changes: watch::Sender<u64>,
+    supervisor: Supervisor,
+}
+
+impl Hall {
+    /// Opens the books: reads the store, starts following the source.
+    ///
+    /// # Errors
+    /// The store, the source's configuration or a secret cannot be used.
+    pub fn open(
+        configuration: Configuration,
+        store: Arc<dyn Store>,
+        metrics: Arc<Metrics>,
+        changes: watch::Sender<u64>,
+        asked: Asked,
+        supervisor: Supervisor,
+    ) -> Result<Self, Error> {
+        let mut books = Books::read(store.as_ref())?;
+        resume_waits(&mut books, store.as_ref())?;
+        let source = identity(&configuration);
+        let name = source_name(&configuration, &books.source.clone().unwrap_or_default());
+        let forge = forge_bot::connect(&configuration, &source, store.as_ref(), &metrics)?;
+        let (hub_sender, hub_reports) = mpsc::unbounded_channel();
+        let hub = hub_settings(&configuration, &name).map(|hub| HubTask::start(hub, hub_sender, supervisor.clone()));
+        let spec = source_spec(&configuration)?;
+        let state_dir = state_dir(&configuration);
+        let (poll_interval, on_rewrite) = (configuration.source.poll_interval, configuration.source.on_history_rewrite);
+        let (core, effects) = Core::begin(configuration, books, clock::now());
+        let (accepted, let_in) = (core.accepted().cloned(), core.let_in().cloned());
+        let branch = core.followed_branch().map(str::to_owned);
+        let settings = Settings { spec, poll_interval, on_rewrite, let_in, accepted, branch };
+        let (news_sender, news) = mpsc::unbounded_channel();
+        let source_threads = follow(settings, &state_dir, news_sender, &supervisor)?;
+        let (member_events, events) = mpsc::unbounded_channel();
+        let (ask_basis, bases) = mpsc::unbounded_channel();
+        let Asked { questions, instructions, previews, instruct, hints, repository } = asked;
+        let console = match forge {
+            Some((forge, settings)) => {
+                let (store, requests) = (Arc::clone(&store), source_threads.requests.clone());
+                let doors =
+                    Doors { forge, store, requests, instructions: instruct, bases: ask_basis, hints, repository };
+                Some(ConsoleTask::start(settings, doors, &supervisor)?)
+            }
+            None => None,
+        };
+        let mut hall = Self {
+            core,
+            store,
+            metrics,
+            source: name,
+            told_step: SignedDuration::ZERO,
+            remembered_at: tokio::time::Instant::now(),
+            members: BTreeMap::new(),
+            member_events,
+            events,
+            hub,
+            hub_reports,
+            questions,
+            instructions,
+            previews,
+            console,
+            bases,
+            source_threads,
+            news,
+            changes,
+            supervisor,
+        };
+        hall.act(effects);
+        Ok(hall)
+    }
+
+    /// Runs until `stop` says so, or, with `once`, until nothing is left to happen or its deadline is over. Returns how things
+    /// stand then.
+    ///
+    /// # Cancel safety
+    /// May be dropped at any point: what was written down is acted on in the next life.
+    pub async fn run(mut self, stop: watch::Receiver<bool>, once: Option<Duration>) -> Converged {
+        let standing = self.work(stop, once).await;
+        if let Some(console) = &self.console {
+            console.finish(LAST_WORDS_MAX).await;
+        }
+        standing
+    }
+
+    async fn work(&mut self, mut stop: watch::Receiver<bool>, once: Option<Duration>) -> Converged {
+        let deadline = once.map(|timeout| tokio::time::Instant::now() + timeout);
+        loop {
+            let pause = self.core.next_wake().map_or(FAR, |at| clock::until(at).min(REMEMBER_PAUSE));
+            tokio::select! {
+                biased;
+                _ = stop.changed() => return self.core.standing(clock::now()),
+                Some(news) = self.news.recv() => self.hear(news),
+                Some(event) = self.events.recv() => self.take_in(Event::Member(event)),
+                Some(report) = self.hub_reports.recv() => self.take_in(Event::Hub(report)),
+                Some(question) = self.questions.recv() => self.answer(question),
+                Some(preview) = self.previews.recv() => self.preview(preview),
+                Some(basis) = self.bases.recv() => drop(basis.send(Basis::of(self.core.world(), self.core.placements()))),
+                Some(instruction) = self.instructions.recv() => self.obey(instruction).await,
+                () = tokio::time::sleep(pause) => {}
+                () = tokio::time::sleep_until(deadline.unwrap_or_else(|| tokio::time::Instant::now() + FAR)), if once.is_some() => {
+                    return self.core.standing(clock::now());
+                }
+            }
+            while let Ok(event) = self.events.try_recv() {
+                self.take_in(Event::Member(event));
+            }
+            self.decide().await;
+            self.remember_time().await;
+            if let Some(deadline) = deadline {
+                let now = clock::now();
+                let left = deadline.saturating_duration_since(tokio::time::Instant::now());
+                if let Some(standing) = self.core.finished(now, after(now, left)) {
+                    return standing;
+                }
+            }
+        }
+    }
+
+    fn take_in(&mut self, event: Event) {
+        let effects = self.core.take_in(event, clock::now());
+        self.act(effects);
+    }
+
+    fn hear(&mut self, news: SourceEvent) {
+        if let Some(result) = poll_result(&news) {
+            self.metrics.source_polls.get_or_create(&ByPoll { result }).inc();
+        }
+        self.take_in(Event::Source(news));
+    }
+
+    /// Explains a placement to whoever asks.
+    fn answer(&self, question: Question) {
+        // Whoever asked may have gone, and an answer costs.
+        if !question.reply.is_closed() {
+            let (world, placements) = (self.core.world(), self.core.placements());
+            let answer = explain(world, placements, &question.query, clock::now());
+            drop(question.reply.send(answer.map_err(|error| error.to_string())));
+        }
+    }
+
+    /// Says what an approval would open to whoever asks.
+    fn preview(&self, preview: Preview) {
+        let Preview { command, person, reply } = preview;
+        // Whoever asked may have gone.
+        drop(reply.send(self.core.preview(&command, &person, clock::now())));
+    }
+
+    /// Carries out a command: its answer goes out when it is written down, and what follows from it is decided as ever.
+    async fn obey(&mut self, instruction: Instruction) {
+        let Instruction { command, person, reply } = instruction;
+        let answer = match self.core.obey(&command, &person, clock::now()) {
+            Err(refusal) => Err(refusal),
+            Ok((batch, done)) => self.keep(batch).await.then_some(done).ok_or_else(|| Refusal {
+                reason: RefusalReason::NotPossible,
+                message: "it cannot be written down, so it is not done; the daemon's log says why".to_owned(),
+            }),
+        };
+        match &answer {
+            Ok(done) => {
+                tracing::info!(person = person.name, verb = %command.verb, target = command.target, "{}", done.message);
+            }
+            Err(refusal) => {
+                tracing::warn!(person = person.name, verb = %command.verb, target = command.target, "refused: {refusal}");
+            }
+        }
+        // Whoever asked may have gone.
+        drop(reply.send(answer));
+    }
+
+    /// Lets what is due be decided, writes it down, and acts.
+    async fn decide(&mut self) {
+        self.metrics.store_waits.set(i64::from(self.core.adoption_complaint().is_some()));
+        self.metrics.queue_depth.set(i64::try_from(self.core.queue_depth()).unwrap_or(i64::MAX));
+        let started = std::time::Instant::now();
+        let Some(batch) = tokio::task::block_in_place(|| self.core.decide(clock::now())) else { return };
+        self.count(&batch, started.elapsed());
+        self.keep(batch).await;
+    }
+
+    /// Writes a batch down and does what follows from it; what the store does not take is handed back. Returns whether it took
+    /// it.
+    async fn keep(&mut self, mut batch: Batch) -> bool {
+        let is_kept = self.write(&mut batch).await;
+        if is_kept {
+            let effects = self.core.written(batch, clock::now());
+            self.act(effects);
+            self.changes.send_modify(|version| *version += 1);
+        } else {
+            self.core.refused(batch, clock::now());
+        }
+        is_kept
+    }
+
+    /// Writes a batch; says so where the store does not take it.
+    async fn write(&mut self, batch: &mut Batch) -> bool {
+        let ops = std::mem::take(&mut batch.ops);
+        ops.is_empty() || self.write_ops(ops).await
+    }
+
+    /// While something waits for time, what has passed is written down now and then: a machine that is started anew goes on
+    /// from there.
+    async fn remember_time(&mut self) {
+        if self.core.next_wake().is_some() && self.remembered_at.elapsed() >= REMEMBER_PAUSE {
+            self.write_ops(Vec::new()).await;
+        }
+    }
+
+    /// Writes steps down, with the time they are of.
+    async fn write_ops(&mut self, mut ops: Vec<Op>) -> bool {
+        let step = clock::was_set();
+        if (step - self.told_step).abs() >= waits::STEP_MIN {
+            self.told_step = step;
+            let by = waits::words(step);
+            tracing::warn!(
+                by,
+                "the clock of the machine was set; waits go on by the time that passes, records are dated by the clock \
+                 of the start until the next one"
+            );
+            ops.push(Op::Journal(waits::entry(clock::now(), &by, "in this life")));
+        }
+        self.remembered_at = tokio::time::Instant::now();
+        ops.extend(waits::remember(&clock::reading()));
+        let store = Arc::clone(&self.store);
+        let written = write_batch(store, ops).await;
+        let result = if written.is_ok() { Outcome::Ok } else { Outcome::Error };
+        self.metrics.store_commits.get_or_create(&ByOutcome { result }).inc();
+        let health = self.supervisor.health();
+        match &written {
+            Ok(_) => health.mend(STORE_PART),
+            Err(error) => {
+                tracing::error!(%error, "what was decided cannot be written down and is not acted on; trying again");
+                health.fail(STORE_PART, true);
+            }
+        }
+        written.is_ok()
+    }
+
+    fn count(&self, batch: &Batch, took: Duration) {
+        for (result, count) in [(Decided::Changed, batch.changed), (Decided::Unchanged, batch.unchanged)] {
+            if count > 0 {
+                self.metrics.decisions.get_or_create(&ByDecision { result }).inc_by(count);
+            }
+        }
+        if batch.changed + batch.unchanged > 0 {
+            self.metrics.pass_seconds.get_or_create(&ByOutcome { result: Outcome::Ok }).observe(took.as_secs_f64());
+        }
+        if batch.refreshed {
+            let records = &self.core.world().records;
+            for state in [MemberState::Online, MemberState::Offline, MemberState::Suspended, MemberState::Unreachable] {
+                let count = records.values().filter(|r| !r.left && state == member_state(r)).count();
+                let gauge = self.metrics.members.get_or_create(&ByMemberState { state }).clone();
+                gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
+            }
+        }
+    }
+
+    fn act(&mut self, effects: Vec<Effect>) {
+        for effect in effects {
+            match effect {
+                Effect::StartMember(name, access) => {
+                    let events = self.member_events.clone();
+                    let task = MemberTask::start(&name, &access, self.source.clone(), events, &self.supervisor);
+                    self.members.insert(name, task);
+                }
+                Effect::StopMember(name) => drop(self.members.remove(&name)),
+                Effect::Tell(name, command) => {
+                    if let Some(member) = self.members.get(&name) {
+                        member.tell(command);
+                    }
+                }
+                Effect::ReadPayload(snapshot) => {
+                    if self.source_threads.payloads.send(Arc::clone(&snapshot)).is_err() {
+                        self.take_in(Event::Source(SourceEvent::Payload(
+                            snapshot,
+                            Err("the source is gone".to_owned()),
+                        )));
+                    }
+                }
+                Effect::LetIn(commit) => drop(self.source_threads.requests.send(Request::LetIn(commit))),
+                // Without its thread the source is not followed any more, which is told elsewhere.
+                Effect::Retain { named, at } => drop(self.source_threads.requests.send(Request::Retain { named, at })),
+                Effect::Console(news) => {
+                    if let Some(console) = &self.console {
+                        console.tell(news);
+                    }
+                }
+                Effect::Publish(exports) => {
+                    if let Some(hub) = &self.hub {
+                        hub.tell(exports);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Lets waits go on where the life before left them, whatever the clock was set to since.
+fn resume_waits(books: &mut Books, store: &dyn Store) -> crate::store::Result<()> {
+    let seen = records::load::<ClockReading>(store, &records::clock_key())?.map(|record| record.value);
+    let now = clock::reading();
+    let step = waits::correction(seen.as_ref(), &now, waits::newest(books));
+    if step.is_zero() {
+        return Ok(());
+    }
+    let by = waits::words(step);
+    tracing::warn!(
+        by,
+        "the clock of the machine was set since the last life, or too much time passed to tell; waits go on"
+    );
+    let mut ops = waits::shift(books, step)?;
+    ops.push(Op::Journal(waits::entry(now.at, &by, "since the last life")));
+    ops.push(waits::remember(&now)?);
+    store.batch(ops).map(drop)
+}
+
+/// Returns the instant so long after another; the last there is where it would be later.
+fn after(now: Timestamp, pause: Duration) -> Timestamp {
+    now.checked_add(pause).unwrap_or(Timestamp::MAX)
+}
+
+/// Returns what came of a poll, where the news is of one.
+fn poll_result(news: &SourceEvent) -> Option<Poll> {
+    match news {
+        SourceEvent::Restored(_) | SourceEvent::Payload(..) | SourceEvent::Unwatched(_) | SourceEvent::Follows(_) => {
+            None
+        }
+        SourceEvent::Accepted(_) => Some(Poll::Accepted),
+        SourceEvent::Unchanged | SourceEvent::Readable => Some(Poll::Unchanged),
+        SourceEvent::Refused(..) => Some(Poll::Refused),
+        SourceEvent::Rewritten(_) | SourceEvent::Switched(..) => Some(Poll::Held),
+        SourceEvent::Failed(_) => Some(Poll::Error),
+    }
+}
+
+fn member_state(record: &ClusterRecord) -> MemberState {
+    match (record.kind, record.online) {
+        (MemberKind::Unreachable, _) => MemberState::Unreachable,
+        (_, true) => MemberState::Online,
+        (_, false) => MemberState::Offline,
+    }
+}
+
+/// Returns where the hub is, where the configuration names one.
+fn hub_settings(configuration: &Configuration, source: &SourceName) -> Option<HubSettings> {
+    let decisions = configuration.decisions.as_ref()?;
+    let kubeconfig = decisions.kubeconfig.as_ref()?;
+    Some(HubSettings {
+        kubeconfig: kubeconfig.path.clone(),
+        context: kubeconfig.context.clone(),
+        allow_exec: kubeconfig.allow_exec.clone(),
+        namespace: decisions.namespace.clone(),
+        config_map: decisions.config_map.clone(),
+        source: source.clone(),
+    })
+}
+
+/// Returns the folder for mirrors and our own repositories.
+pub fn state_dir(configuration: &Configuration) -> PathBuf {
+    configuration.store.path.join("git")
+}

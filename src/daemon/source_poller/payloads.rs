@@ -1,0 +1,54 @@
+//! The thread that reads payloads again.
+
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::mpsc;
+
+use crate::core::SourceEvent;
+use crate::daemon::commit_reader::read_payload;
+use crate::daemon::supervise::Supervisor;
+use crate::decide::state::Payload;
+use crate::git::Reader;
+use crate::model::records::ResourceSnapshot;
+use crate::telemetry::metrics::Part;
+
+/// Reads payloads in a thread of its own: a fetch may take minutes, and a rollback does not wait for it.
+pub(super) fn answer_payloads(
+    reader: Arc<Mutex<Reader>>,
+    news: mpsc::UnboundedSender<SourceEvent>,
+    supervisor: &Supervisor,
+) -> Sender<Arc<ResourceSnapshot>> {
+    let (payloads, inbox) = channel::<Arc<ResourceSnapshot>>();
+    let read = move |snapshot: &ResourceSnapshot| {
+        let reader = reader.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        read_payload(&reader, snapshot)
+    };
+    let run = payload_answers(inbox, news, read);
+    supervisor.thread(Part::Payloads, "gitfleet-payloads", run).expect("a thread can be started at startup");
+    payloads
+}
+
+/// Returns the life of the thread that answers with payloads. One whose reading ended by an error of ours counts as one that
+/// cannot be read: whoever asked waits for an answer.
+pub(super) fn payload_answers(
+    inbox: Receiver<Arc<ResourceSnapshot>>,
+    news: mpsc::UnboundedSender<SourceEvent>,
+    read: impl Fn(&ResourceSnapshot) -> Result<Payload, String>,
+) -> impl FnMut() {
+    let mut unanswered: Option<Arc<ResourceSnapshot>> = None;
+    move || {
+        if let Some(snapshot) = unanswered.take() {
+            let why = "reading it ended by an error of gitfleet's own; please report it".to_owned();
+            drop(news.send(SourceEvent::Payload(snapshot, Err(why))));
+        }
+        for snapshot in &inbox {
+            unanswered = Some(Arc::clone(&snapshot));
+            let payload = read(&snapshot);
+            unanswered = None;
+            if news.send(SourceEvent::Payload(snapshot, payload)).is_err() {
+                return;
+            }
+        }
+    }
+}

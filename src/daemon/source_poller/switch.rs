@@ -1,0 +1,29 @@
+//! A switch of the branch that is checked out in a local repository.
+
+use super::Follower;
+use crate::core::SourceEvent;
+use crate::model::id::CommitId;
+
+impl Follower {
+    /// Says that another branch is checked out than the one that is followed, unless a person let its tip in.
+    pub(super) fn switched(&mut self, tip: &CommitId) -> Option<String> {
+        if !self.source.follows_checkout() {
+            return None;
+        }
+        let now = self.source.tip().and_then(|tip| tip.branch.clone());
+        match &self.branch {
+            Some(followed) if now.as_ref() != Some(followed) && self.let_in.as_ref() != Some(tip) => {
+                let now = now.map_or_else(|| "no branch".to_owned(), |now| format!("the branch {now}"));
+                return Some(format!("{now} is checked out, and {followed} was followed"));
+            }
+            followed => self.branch_told &= *followed == now,
+        }
+        self.branch = now;
+        if !std::mem::replace(&mut self.branch_told, true)
+            && let Some(branch) = self.branch.clone()
+        {
+            self.tell(SourceEvent::Follows(branch));
+        }
+        None
+    }
+}

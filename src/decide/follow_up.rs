@@ -1,0 +1,187 @@
+//! What ended runs leave to do: which of them answers for a cluster, and what a run of its own is to mend.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Pass;
+use crate::model::id::ClusterName;
+use crate::model::records::{Binding, BindingState};
+use crate::model::runs::{ClusterPhase, RunCause, RunPhase, RunRecord, StageRecord};
+use crate::rollout::staged::reached;
+
+/// Clusters that are not right and are nobody's to mend but those that ended runs name.
+#[derive(Default)]
+struct Owed {
+    /// Offline at their turn: the run that deferred them brings them to its snapshot.
+    to_come: BTreeSet<ClusterName>,
+    /// Offline when they were to be removed: the run that deferred them does that.
+    to_go: BTreeSet<ClusterName>,
+    /// Where a run that did not succeed brought clusters: they stay there until a person or another snapshot moves them on.
+    stranded: BTreeMap<ClusterName, u64>,
+    /// Of follow-up runs that a person rejected: they stay as they are.
+    rejected: BTreeSet<ClusterName>,
+}
+
+impl Pass<'_> {
+    /// Returns the runs that have begun, the newest first, each with the clusters that it answers for: those that it has reached
+    /// and no newer run has. What an older run says of a cluster is history.
+    pub(super) fn answering(&self) -> Vec<(&RunRecord, BTreeSet<&ClusterName>)> {
+        let mut runs: Vec<&RunRecord> = self.state.runs.values().filter(|run| run.frozen.is_some()).collect();
+        runs.sort_unstable_by_key(|run| Reverse(run.sequence));
+        let mut taken: BTreeSet<&ClusterName> = BTreeSet::new();
+        let own = |run| {
+            let reached = reached(run);
+            let own = reached.difference(&taken).copied().collect();
+            taken.extend(reached);
+            (run, own)
+        };
+        runs.into_iter().map(own).collect()
+    }
+
+    /// Tells whether clusters that an ended run still owes something are to get it: its snapshot is kept, and neither a rollback
+    /// nor anything else has moved them since.
+    pub(super) fn is_in_force(&self, run: &RunRecord) -> bool {
+        let takes_back = |newer: &RunRecord| {
+            let is_rollback = matches!(newer.cause, RunCause::Rollback { .. });
+            is_rollback && newer.sequence > run.sequence && newer.snapshot() != run.snapshot()
+        };
+        run.sequence >= self.state.record.runs_from
+            && run.snapshot().is_some_and(|index| self.state.snapshots.contains_key(&index))
+            && !self.state.runs.values().any(takes_back)
+    }
+
+    /// Returns the run that says what clusters are to hold which no run under way is about: the newest that succeeded and is in
+    /// force. What was rejected or gave way since moves nobody on.
+    fn followed_run(&self) -> Option<&RunRecord> {
+        let succeeded = self.state.runs.values().filter(|run| run.phase == RunPhase::Succeeded);
+        succeeded.filter(|run| self.is_in_force(run)).max_by_key(|run| run.sequence)
+    }
+
+    /// Tells whether a snapshot was rolled out once: everywhere, or by a run that took it through all gates.
+    pub(crate) fn has_succeeded(&self, index: u64) -> bool {
+        let has = |run: &RunRecord| {
+            let is_rollback = matches!(run.cause, RunCause::Rollback { .. });
+            run.phase == RunPhase::Succeeded && !is_rollback && run.snapshot() == Some(index)
+        };
+        self.state.record.last_succeeded == Some(index) || self.state.runs.values().any(has)
+    }
+
+    /// Clusters that are not right though all runs have finished (they joined, or what they hold changed otherwise than by a
+    /// snapshot), and clusters that are no longer picked, get a run of their own through the same stages.
+    pub(super) fn begin_follow_up(&mut self) {
+        let all_final = self.state.runs.values().all(|run| run.phase.is_final());
+        let Some(last) = self.followed_run().filter(|_| all_final) else { return };
+        let Some(index) = last.snapshot() else { return };
+        if self.state.record.error.is_some() || !self.policy_is_settled() || self.unfinished_clusters(index).is_empty()
+        {
+            return;
+        }
+        let of = self.root(last);
+        let strategy = last.strategy.clone();
+        let name = self.free_name(&of);
+        self.begin_run(name, RunCause::FollowUp { of }, strategy, Some(index), None);
+    }
+
+    /// Returns the name of the run that a follow-up run goes back to; of another run its own.
+    fn root(&self, run: &RunRecord) -> String {
+        let followed = |run: &&RunRecord| match &run.cause {
+            RunCause::FollowUp { of } => self.state.runs.get(of).filter(|of| of.sequence < run.sequence),
+            _ => None,
+        };
+        let mut first = run;
+        while let Some(earlier) = followed(&first) {
+            first = earlier;
+        }
+        match &first.cause {
+            RunCause::FollowUp { of } => of.clone(),
+            _ => first.name.clone(),
+        }
+    }
+
+    /// Returns the rejected follow-up runs that nobody has asked for again and no full run has overtaken or is about to.
+    fn rejected_follow_ups(&self) -> Vec<&RunRecord> {
+        let Some(index) = self.followed_run().map(RunRecord::snapshot) else { return Vec::new() };
+        let is_follow_up = |run: &RunRecord| matches!(run.cause, RunCause::FollowUp { .. });
+        let overtakes = |run: &&RunRecord| run.phase == RunPhase::Succeeded || !run.phase.is_final();
+        let full = self.state.runs.values().filter(|run| !is_follow_up(run)).filter(overtakes);
+        let since = full.map(|run| run.sequence).max();
+        let is_asked_again = |run: &RunRecord| {
+            let again = RunCause::FollowUp { of: run.name.clone() };
+            self.state.runs.values().any(|later| later.cause == again)
+        };
+        let stands = |run: &&RunRecord| {
+            run.phase == RunPhase::Rejected
+                && is_follow_up(run)
+                && run.snapshot() == index
+                && Some(run.sequence) > since
+                && !is_asked_again(run)
+        };
+        self.state.runs.values().filter(stands).collect()
+    }
+
+    /// Asks again for what rejected follow-up runs were to do. Returns each with the run that does.
+    pub(crate) fn ask_for_rejected(&mut self) -> Vec<(String, String)> {
+        let rejected: Vec<RunRecord> = self.rejected_follow_ups().into_iter().cloned().collect();
+        let again = rejected.into_iter().map(|run| {
+            let name = self.free_name(&self.root(&run));
+            let of = run.name.clone();
+            self.begin_run(name.clone(), RunCause::FollowUp { of }, run.strategy.clone(), run.snapshot(), None);
+            (run.name, name)
+        });
+        again.collect()
+    }
+
+    /// Returns the clusters that a follow-up run is about: those that are not right, and all of a rejected one that it asks for
+    /// again, so that the same gates close.
+    pub(super) fn follow_up_clusters(&self, of: &str, index: u64) -> BTreeSet<ClusterName> {
+        let mut clusters = self.unfinished_clusters(index);
+        let rejected = self.state.runs.get(of).filter(|run| run.phase == RunPhase::Rejected);
+        clusters.extend(rejected.into_iter().flat_map(clusters_of).cloned());
+        clusters
+    }
+
+    /// Returns the clusters that are to hold a snapshot and do not, and those that are no longer picked.
+    fn unfinished_clusters(&self, index: u64) -> BTreeSet<ClusterName> {
+        let is_right = |binding: &Binding| binding.deleting || self.is_at(binding, index);
+        let wrong: Vec<&Binding> = self.state.bindings().filter(|binding| !is_right(binding)).collect();
+        if wrong.is_empty() {
+            return BTreeSet::new();
+        }
+        let owed = self.owed();
+        let is_unfinished = |binding: &&Binding| match binding.state {
+            _ if owed.rejected.contains(&binding.cluster) => false,
+            BindingState::Unscheduled => !owed.to_go.contains(&binding.cluster),
+            _ => {
+                let stranded = owed.stranded.get(&binding.cluster).filter(|at| **at != index).copied();
+                !owed.to_come.contains(&binding.cluster) && (stranded.is_none() || stranded != binding.snapshot)
+            }
+        };
+        wrong.into_iter().filter(is_unfinished).map(|binding| binding.cluster.clone()).collect()
+    }
+
+    fn owed(&self) -> Owed {
+        let mut owed = Owed::default();
+        for (run, own) in self.answering() {
+            let deferred = |stage: &StageRecord| -> Vec<ClusterName> {
+                let deferred = stage.clusters.iter().filter(|cluster| cluster.phase == ClusterPhase::Deferred);
+                deferred.map(|cluster| &cluster.name).filter(|name| own.contains(name)).cloned().collect()
+            };
+            match run.snapshot() {
+                _ if run.phase == RunPhase::Succeeded && self.is_in_force(run) => {
+                    owed.to_come.extend(run.stages.iter().flat_map(deferred));
+                    owed.to_go.extend(run.deletion.iter().flat_map(deferred));
+                }
+                Some(snapshot) if run.phase != RunPhase::Succeeded => {
+                    owed.stranded.extend(own.into_iter().map(|cluster| (cluster.clone(), snapshot)));
+                }
+                _ => {}
+            }
+        }
+        owed.rejected.extend(self.rejected_follow_ups().into_iter().flat_map(clusters_of).cloned());
+        owed
+    }
+}
+
+fn clusters_of(run: &RunRecord) -> impl Iterator<Item = &ClusterName> {
+    run.stages.iter().chain(&run.deletion).flat_map(|stage| &stage.clusters).map(|cluster| &cluster.name)
+}

@@ -1,0 +1,104 @@
+//! Placements that are decided together: what one gives up and another is to hold changes hands, and is no deletion. Pure.
+//!
+//! A placement that is renamed is one that goes and one that comes. Decided each by itself, the one that goes would ask a person
+//! about deletions that nobody carries out, and hold on to the objects until then.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+use rayon::prelude::*;
+
+use super::state::{Claims, PlacementState, World};
+use super::{Decision, decide, only_reports};
+use crate::model::id::{ClusterName, ObjectKey, PlacementKey};
+use crate::model::records::BindingState;
+
+/// Decides about the placements that are `due`, on all cores. `all` are those that are known, `before` says how one stands before
+/// its decision; one it does not answer is not decided about. Beside those that are due it answers those that give something
+/// up which another claims now, or claims no more.
+pub fn decide_each(
+    due: &BTreeSet<PlacementKey>,
+    all: &BTreeMap<PlacementKey, PlacementState>,
+    before: impl Fn(&PlacementKey) -> Option<PlacementState> + Sync,
+    world: &World,
+    now: Timestamp,
+) -> BTreeMap<PlacementKey, Decision> {
+    let one = |key: &PlacementKey| Some((key.clone(), decide(before(key)?, world, now)));
+    // Handing one over to other threads costs more than it.
+    let mut decided: BTreeMap<PlacementKey, Decision> =
+        if due.len() == 1 { due.iter().filter_map(one).collect() } else { due.par_iter().filter_map(one).collect() };
+    if world.source_unread {
+        return decided;
+    }
+    let states: BTreeMap<&PlacementKey, &PlacementState> =
+        all.iter().chain(decided.iter().map(|(key, decision)| (key, &decision.state))).collect();
+    // What was decided before and asks nobody needs no second look.
+    let may_change = |key: &PlacementKey, state: &PlacementState| {
+        decided.contains_key(key) || !state.claimed.is_empty() || state.record.closed_gate().is_some()
+    };
+    let mut again = Vec::new();
+    for (key, state) in states.iter().filter(|(key, state)| may_change(key, state)) {
+        let given_up = given_up(state);
+        let claims = if given_up.is_empty() { Claims::new() } else { claims(key, &given_up, &states) };
+        if claims != state.claimed {
+            again.push(((*key).clone(), claims));
+        }
+    }
+    for (key, claimed) in again {
+        if let Some(state) = before(&key) {
+            decided.insert(key, decide(PlacementState { claimed, ..state }, world, now));
+        }
+    }
+    decided
+}
+
+/// Returns what a placement gives up, or would where a person agreed, as far as it is known.
+fn given_up(state: &PlacementState) -> Claims {
+    let mut given_up = state.claimed.clone();
+    let leaving = state.bindings().filter(|b| b.deleting || b.state == BindingState::Unscheduled);
+    let held = leaving.filter_map(|b| Some((&b.cluster, state.works.get(&b.cluster)?.inventory.known()?)));
+    let gate = state.record.closed_gate().into_iter().flat_map(|gate| &gate.deletions);
+    for (cluster, keys) in held.chain(gate).filter(|(_, keys)| !keys.is_empty()) {
+        given_up.entry(cluster.clone()).or_default().extend(keys.iter().cloned());
+    }
+    given_up
+}
+
+/// Returns what of it other placements are to hold on the same clusters: those that are placed there and write there.
+fn claims(key: &PlacementKey, given_up: &Claims, states: &BTreeMap<&PlacementKey, &PlacementState>) -> Claims {
+    let mut claims = Claims::new();
+    let others = states.iter().filter(|(other, state)| **other != key && !state.record.removed);
+    for (_, state) in others.filter(|(_, state)| !only_reports(&state.record)) {
+        let newest = state.newest().map(|newest| newest.index);
+        let mut objects: BTreeMap<u64, BTreeSet<ObjectKey>> = BTreeMap::new();
+        for binding in state.bindings().filter(|b| !b.deleting && b.state != BindingState::Unscheduled) {
+            let Some(keys) = given_up.get(&binding.cluster) else { continue };
+            for index in newest.into_iter().chain(binding.snapshot) {
+                let wanted = objects.entry(index).or_insert_with(|| keys_of(state, index));
+                let claimed: Vec<&ObjectKey> = keys.iter().filter(|key| wanted.contains(*key)).collect();
+                if !claimed.is_empty() {
+                    let of_cluster: &mut BTreeSet<ObjectKey> = claims.entry(binding.cluster.clone()).or_default();
+                    of_cluster.extend(claimed.into_iter().cloned());
+                }
+            }
+        }
+    }
+    claims
+}
+
+fn keys_of(state: &PlacementState, snapshot: u64) -> BTreeSet<ObjectKey> {
+    let resources = state.snapshots.get(&snapshot).into_iter().flat_map(|snapshot| &snapshot.resources);
+    resources.map(|resource| resource.id.key()).collect()
+}
+
+impl PlacementState {
+    /// Returns what of an inventory a placement may take away: another placement holds the rest from now on.
+    pub fn unclaimed<'a>(
+        &'a self,
+        cluster: &'a ClusterName,
+        inventory: impl IntoIterator<Item = &'a ObjectKey> + 'a,
+    ) -> impl Iterator<Item = &'a ObjectKey> + 'a {
+        let claimed = self.claimed.get(cluster);
+        inventory.into_iter().filter(move |key| !claimed.is_some_and(|claimed| claimed.contains(*key)))
+    }
+}

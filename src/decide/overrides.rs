@@ -1,0 +1,251 @@
+//! Snapshots of overrides, and what clusters' objects become with them: pure.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use super::state::{Payload, PlacementState, World, desired};
+use super::strategies::read;
+use crate::api::table::PLACEMENT_GROUP;
+use crate::model::id::{ClusterName, Digest, PlacementKey};
+use crate::model::manifest::Manifest;
+use crate::model::overrides::{OverrideKey, OverrideRef, OverrideSnapshot, OverrideSpec, PickedOverrides};
+use crate::model::tree::Tree;
+use crate::model::work::Desired;
+use crate::snapshot::{Candidates, Next, next_snapshot, override_hash, works_for_cluster};
+
+/// Snapshots of one override that are kept, beside those that a binding or a run names.
+///
+/// Source: KubeFleet's fixed history of overrides.
+const SNAPSHOTS_MAX: i32 = 10;
+
+/// All snapshots of overrides, and which overrides the accepted commit has.
+#[derive(Clone, Debug, Default)]
+pub struct Overrides {
+    snapshots: BTreeMap<OverrideKey, BTreeMap<u64, Arc<OverrideSnapshot>>>,
+    present: BTreeSet<OverrideKey>,
+    unwritten: BTreeSet<OverrideRef>,
+}
+
+impl Overrides {
+    /// Takes over what was written down; which of them are in force, a commit says.
+    pub fn restore(records: impl IntoIterator<Item = OverrideSnapshot>) -> Self {
+        let mut overrides = Self::default();
+        for record in records {
+            let of_key = overrides.snapshots.entry(record.id.key.clone()).or_default();
+            of_key.insert(record.id.index, Arc::new(record));
+        }
+        overrides
+    }
+
+    /// Follows a commit: an override whose spec changed gets a snapshot, one that is gone is no candidate any more. Snapshots
+    /// that nobody names (`named`) go with their override, or when there are more than ten.
+    pub fn follow(&mut self, tree: &Tree, named: &BTreeSet<OverrideRef>, now: Timestamp) {
+        let specs: BTreeMap<OverrideKey, OverrideSpec> = tree.inputs.iter().filter_map(spec).collect();
+        self.present = specs.keys().cloned().collect();
+        for (key, spec) in specs {
+            let hash = override_hash(&spec);
+            let known = self.snapshots.entry(key.clone()).or_default();
+            let existing: Vec<(u64, Digest)> = known.values().map(|s| (s.id.index, s.hash.clone())).collect();
+            let Next::Create { index, prune } = next_snapshot(&existing, &hash, SNAPSHOTS_MAX) else { continue };
+            for id in prune.into_iter().map(|index| OverrideRef { key: key.clone(), index }) {
+                if !named.contains(&id) {
+                    known.remove(&id.index);
+                    self.unwritten.insert(id);
+                }
+            }
+            let id = OverrideRef { key, index };
+            let commit = tree.commit.clone().unwrap_or_else(|| "".into());
+            let snapshot = OverrideSnapshot { id: id.clone(), hash, spec, commit, created_at: now };
+            known.insert(index, Arc::new(snapshot));
+            self.unwritten.insert(id);
+        }
+        for (key, known) in self.snapshots.iter_mut().filter(|(key, _)| !self.present.contains(key)) {
+            let ids = known.keys().map(|index| OverrideRef { key: key.clone(), index: *index });
+            let gone: Vec<OverrideRef> = ids.filter(|id| !named.contains(id)).collect();
+            for id in gone {
+                known.remove(&id.index);
+                self.unwritten.insert(id);
+            }
+        }
+        self.snapshots.retain(|_, known| !known.is_empty());
+    }
+
+    /// Returns the newest snapshot of each override of the accepted commit.
+    pub fn newest(&self) -> impl Iterator<Item = &Arc<OverrideSnapshot>> {
+        self.present.iter().filter_map(|key| self.snapshots.get(key)?.values().next_back())
+    }
+
+    /// Returns a snapshot, of an override that is gone too.
+    pub fn get(&self, id: &OverrideRef) -> Option<&OverrideSnapshot> {
+        self.snapshots.get(&id.key)?.get(&id.index).map(AsRef::as_ref)
+    }
+
+    /// Tells whether the accepted commit has no overrides.
+    pub fn is_empty(&self) -> bool {
+        self.present.is_empty()
+    }
+
+    /// Takes what the store does not have as it is here, or has still though it is gone.
+    pub fn take_unwritten(&mut self) -> BTreeSet<OverrideRef> {
+        std::mem::take(&mut self.unwritten)
+    }
+
+    /// Puts back what the store refused.
+    pub fn refused(&mut self, ids: BTreeSet<OverrideRef>) {
+        self.unwritten.extend(ids);
+    }
+}
+
+fn spec(manifest: &Manifest) -> Option<(OverrideKey, OverrideSpec)> {
+    if manifest.id.group != PLACEMENT_GROUP {
+        return None;
+    }
+    let (namespace, spec) = match manifest.id.kind.as_str() {
+        "ClusterResourceOverride" => (None, OverrideSpec::Cluster(read(manifest)?)),
+        "ResourceOverride" => (Some(manifest.id.namespace.clone()), OverrideSpec::Namespaced(read(manifest)?)),
+        _ => return None,
+    };
+    Some((OverrideKey { namespace, name: manifest.id.name.clone() }, spec))
+}
+
+/// A cluster's objects after overrides; or why they cannot be made, for people.
+pub type Objects = Result<Arc<[Desired]>, String>;
+
+/// Returns the overrides of the accepted commit that concern a placement's payload.
+pub fn candidates(world: &World, placement: &PlacementKey, payload: &Payload) -> Candidates {
+    Candidates::of(world.overrides.newest(), placement, &payload.manifests)
+}
+
+/// Makes a cluster's objects from a payload and what was picked for the cluster. What no override changes is shared with the
+/// payload.
+///
+/// # Errors
+/// Which override failed on which object, for people.
+pub fn render(world: &World, payload: &Payload, cluster: &ClusterName, picked: &PickedOverrides) -> Objects {
+    let works = works_for_cluster(&payload.manifests, cluster, picked, |id| world.overrides.get(id))?;
+    let Cow::Owned(works) = works else { return Ok(Arc::clone(&payload.desired)) };
+    let mut plain = payload.desired.iter();
+    let made = works.iter().map(|manifest| {
+        let same = plain.find(|desired| desired.id == manifest.id);
+        let same = same.filter(|desired| Arc::ptr_eq(&desired.object, &manifest.object));
+        same.cloned().unwrap_or_else(|| desired(manifest))
+    });
+    Ok(made.collect())
+}
+
+/// A cluster's objects, with the index of the snapshot and the overrides they were made of.
+type Made = (u64, PickedOverrides, Objects);
+
+/// Objects that were made for clusters, so that no decision makes them again.
+#[derive(Clone, Debug, Default)]
+pub struct Rendered(Arc<BTreeMap<ClusterName, Vec<Made>>>);
+
+impl Rendered {
+    /// Tells whether nothing was made for any cluster alone.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Returns a cluster's objects of a snapshot and of what was picked, if they were made.
+    pub fn get(&self, cluster: &ClusterName, snapshot: u64, picked: &PickedOverrides) -> Option<&Objects> {
+        let made = self.0.get(cluster)?.iter().find(|(index, of, _)| *index == snapshot && of == picked);
+        made.map(|(_, _, objects)| objects)
+    }
+
+    /// Keeps what was made.
+    pub fn insert(&mut self, cluster: &ClusterName, snapshot: u64, picked: &PickedOverrides, objects: Objects) {
+        let made = Arc::make_mut(&mut self.0).entry(cluster.clone()).or_default();
+        made.push((snapshot, picked.clone(), objects));
+    }
+
+    /// Forgets what is not needed: by cluster, snapshot and what was picked.
+    pub fn retain(&mut self, needed: impl Fn(&ClusterName, u64, &PickedOverrides) -> bool) {
+        let is_needed = |cluster: &ClusterName, (index, picked, _): &Made| needed(cluster, *index, picked);
+        if self.0.iter().all(|(cluster, made)| made.iter().all(|one| is_needed(cluster, one))) {
+            return;
+        }
+        let made = Arc::make_mut(&mut self.0);
+        made.retain(|cluster, made| {
+            made.retain(|one| is_needed(cluster, one));
+            !made.is_empty()
+        });
+    }
+}
+
+/// Returns the snapshots of overrides that bindings and runs of these placements name.
+pub fn named<'a>(states: impl IntoIterator<Item = &'a PlacementState>) -> BTreeSet<OverrideRef> {
+    let of = |picked: &'a PickedOverrides| picked.cluster.iter().chain(&picked.namespaced).cloned();
+    let one = |state: &'a PlacementState| {
+        let runs = state.runs.values().flat_map(|run| &run.stages).flat_map(|stage| &stage.clusters);
+        state.bindings().map(|b| &b.overrides).chain(runs.map(|c| &c.overrides)).flat_map(of)
+    };
+    states.into_iter().flat_map(one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::decide::fixtures::tree;
+
+    fn override_of(name: &str, value: &str) -> String {
+        format!(
+            "apiVersion: placement.kubernetes-fleet.io/v1\nkind: ClusterResourceOverride\nmetadata: {{name: {name}}}\nspec:\n  \
+             clusterResourceSelectors: [{{group: '', version: v1, kind: Namespace, name: {name}}}]\n  policy: {{overrideRules: \
+             [{{clusterSelector: {{}}, jsonPatchOverrides: [{{op: add, path: /x, value: '{value}'}}]}}]}}\n"
+        )
+    }
+
+    fn follow(overrides: &mut Overrides, texts: &[String], named: &BTreeSet<OverrideRef>) {
+        let paths: Vec<String> = (0..texts.len()).map(|n| format!("{n}.yaml")).collect();
+        let files: Vec<_> = paths.iter().zip(texts).map(|(path, text)| (path.as_str(), text.as_str())).collect();
+        overrides.follow(&tree(&files), named, Timestamp::UNIX_EPOCH);
+    }
+
+    fn indexes(overrides: &Overrides, name: &str) -> Vec<u64> {
+        let key = OverrideKey { namespace: None, name: name.to_owned() };
+        overrides.snapshots.get(&key).map(|known| known.keys().copied().collect()).unwrap_or_default()
+    }
+
+    fn named_of(name: &str, index: u64) -> OverrideRef {
+        OverrideRef { key: OverrideKey { namespace: None, name: name.to_owned() }, index }
+    }
+
+    #[test]
+    fn a_snapshot_for_each_change() {
+        let mut overrides = Overrides::default();
+        let none = BTreeSet::new();
+        follow(&mut overrides, &[override_of("o", "1"), override_of("other", "1")], &none);
+        follow(&mut overrides, &[override_of("o", "1"), override_of("other", "1")], &none);
+        follow(&mut overrides, &[override_of("o", "2"), override_of("other", "1")], &none);
+        assert_eq!((indexes(&overrides, "o"), indexes(&overrides, "other")), (vec![0, 1], vec![0]));
+        let newest: Vec<String> = overrides.newest().map(|snapshot| snapshot.id.name()).collect();
+        assert_eq!(newest, ["o-1", "other-0"]);
+        let unwritten = overrides.take_unwritten();
+        assert_eq!((unwritten.len(), overrides.take_unwritten().len()), (3, 0));
+        overrides.refused(unwritten);
+        assert_eq!(overrides.take_unwritten().len(), 3);
+        let restored = Overrides::restore(overrides.snapshots.values().flat_map(|s| s.values()).map(|s| (**s).clone()));
+        assert_eq!((restored.snapshots, restored.present.len()), (overrides.snapshots, 0));
+    }
+
+    #[test]
+    fn what_is_kept() {
+        let mut overrides = Overrides::default();
+        let named = BTreeSet::from([named_of("o", 1), named_of("gone", 0)]);
+        follow(&mut overrides, &[override_of("o", "x"), override_of("gone", "x")], &named);
+        for n in 0..15 {
+            follow(&mut overrides, &[override_of("o", &n.to_string())], &named);
+        }
+        assert_eq!(indexes(&overrides, "o"), [vec![1], (6..16).collect()].concat(), "ten, and one that is named");
+        assert_eq!(indexes(&overrides, "gone"), [0], "it is named");
+        assert_eq!(overrides.newest().map(|s| s.id.name()).collect::<Vec<_>>(), ["o-15"]);
+        overrides.take_unwritten();
+        follow(&mut overrides, &[], &BTreeSet::from([named_of("o", 7)]));
+        assert_eq!((indexes(&overrides, "o"), indexes(&overrides, "gone")), (vec![7], vec![]));
+        assert_eq!(overrides.newest().count(), 0);
+        assert!(overrides.take_unwritten().iter().all(|id| (overrides.get(id)).is_none()));
+    }
+}

@@ -1,0 +1,454 @@
+//! Which staged update runs a placement has: written ones, those that begin by themselves, and what ends them.
+
+use std::collections::BTreeMap;
+
+use serde_json::json;
+
+use super::Pass;
+use super::state::{PlacementState, World};
+use super::strategies::WrittenRun;
+use crate::api::annotations::{ON_FAILURE, STAGED_UPDATE_STRATEGY, WHEN_SUPERSEDED};
+use crate::api::placement::StrategyType;
+use crate::api::staged::RunState;
+use crate::model::records::{Binding, BindingState, HeldSnapshot};
+use crate::model::runs::{ClusterPhase, RunCause, RunPhase, RunRecord, StagePhase, StageRecord};
+use crate::rollout::staged::phases::end_run;
+
+/// Finished runs that are kept of a placement, beside those that git still has.
+const FINISHED_RUNS_MAX: usize = 10;
+/// Rounds of one decision: a run that ends may let the next begin, which may end at once. What is left goes on in the next
+/// decision.
+const ROUNDS_MAX: usize = 8;
+
+impl Pass<'_> {
+    /// Brings the runs of an External placement forward, as far as they go now.
+    pub(super) fn stage(&mut self) {
+        self.follow_written_runs();
+        let mut is_at_rest = false;
+        for _ in 0..ROUNDS_MAX {
+            let before = self.run_phases();
+            self.wake_at = None;
+            self.begin_automatic_run();
+            self.begin_follow_up();
+            self.freeze_next();
+            self.advance_active();
+            self.catch_up();
+            self.roll_back_on_failure();
+            is_at_rest = self.run_phases() == before;
+            if is_at_rest {
+                break;
+            }
+        }
+        if !is_at_rest {
+            self.wake_at = Some(self.now);
+        }
+        self.note_approvers();
+        self.forget_old_runs();
+        let halted = self.active_run().filter(|run| run.phase == RunPhase::Halted);
+        self.state.record.halted = halted.map(|run| run.message.clone());
+    }
+
+    /// A placement that moves by itself has no runs: those under way end, and those that are written are refused.
+    pub(super) fn refuse_runs(&mut self) {
+        let why = "the placement is of strategy RollingUpdate, which moves by itself; set strategy.type External";
+        self.follow_written_runs();
+        let begun = self.state.runs.values().filter(|run| run.frozen.is_some());
+        let begun: Vec<(u64, String, bool)> =
+            begun.map(|run| (run.sequence, run.name.clone(), run.phase.is_final())).collect();
+        for (_, name, _) in begun.iter().filter(|(_, _, is_over)| !is_over) {
+            self.end_run(name, RunPhase::Failed, why);
+        }
+        self.pause_without_stages();
+        if let Some((newest, ..)) = begun.iter().max() {
+            self.leave_behind(*newest);
+            self.state.record.last_automatic = None;
+        }
+        let next = self.newest_run().map_or(0, |run| run.sequence + 1).max(self.state.record.runs_from);
+        let pending = self.state.runs.some_mut(|run| run.phase == RunPhase::Pending);
+        for (sequence, run) in (next..).zip(pending) {
+            // It has not begun: it is no history.
+            if run.sequence < self.state.record.runs_from {
+                run.sequence = sequence;
+            }
+            (run.refused, run.message) = (true, why.to_owned());
+        }
+    }
+
+    /// Ends the runs of snapshots before one, and makes history of them.
+    pub(super) fn leave_older_runs_behind(&mut self, snapshot: u64, why: &str) {
+        let older = self.state.runs.values().filter(|run| run.snapshot().is_some_and(|index| index < snapshot));
+        let older: Vec<(u64, String, bool)> =
+            older.map(|run| (run.sequence, run.name.clone(), run.phase.is_final())).collect();
+        for (_, name, _) in older.iter().filter(|(_, _, is_over)| !is_over) {
+            self.end_run(name, RunPhase::Failed, why);
+        }
+        if let Some((newest, ..)) = older.iter().max() {
+            self.leave_behind(*newest);
+        }
+    }
+
+    /// Makes history of the runs up to a sequence: clusters are not where those brought them, and are not to be taken back.
+    fn leave_behind(&mut self, sequence: u64) {
+        let record = &mut self.state.record;
+        record.runs_from = record.runs_from.max(sequence + 1);
+    }
+
+    /// Takes over who may approve, from the accepted commit.
+    fn note_approvers(&mut self) {
+        let world = self.world;
+        let key = self.state.record.key.clone();
+        let said = |run: &RunRecord| Some(world.staged.strategy(&key, &run.strategy)?.approvers.clone());
+        let differs = |run: &RunRecord| !run.phase.is_final() && said(run).is_some_and(|said| said != run.approvers);
+        for run in self.state.runs.some_mut(differs) {
+            run.approvers = said(run).flatten();
+        }
+    }
+
+    fn run_phases(&self) -> Vec<(String, RunPhase)> {
+        self.state.runs.values().map(|run| (run.name.clone(), run.phase)).collect()
+    }
+
+    /// Returns the run that moves clusters: frozen, and not finished. There is one at most.
+    pub(crate) fn active_run(&self) -> Option<&RunRecord> {
+        self.state.runs.values().find(|run| run.frozen.is_some() && !run.phase.is_final())
+    }
+
+    fn newest_run(&self) -> Option<&RunRecord> {
+        self.state.runs.values().max_by_key(|run| run.sequence)
+    }
+
+    /// Returns the run that says where clusters are to be, while none is under way.
+    pub(crate) fn last_run(&self) -> Option<&RunRecord> {
+        self.newest_run().filter(|run| run.sequence >= self.state.record.runs_from)
+    }
+
+    fn end_run(&mut self, name: &str, phase: RunPhase, message: &str) {
+        let Some(run) = self.state.runs.get_mut(name) else { return };
+        end_run(run, phase, message, self.now);
+        self.note("RunEnded", None, json!({"run": name, "phase": phase, "message": message}));
+    }
+
+    /// Takes the runs of the source that name this placement. A document that was removed takes its run with it, as
+    /// KubeFleet does; clusters stay as they are. A document that names another snapshot or strategy is another run.
+    fn follow_written_runs(&mut self) {
+        let key = self.state.record.key.clone();
+        let written: BTreeMap<&String, &WrittenRun> = self.world.staged.runs(&key).collect();
+        let is_gone =
+            |run: &&RunRecord| matches!(run.cause, RunCause::Written { .. }) && !written.contains_key(&run.name);
+        let gone: Vec<String> = self.state.runs.values().filter(is_gone).map(|run| run.name.clone()).collect();
+        for name in gone {
+            self.remember_approvals(&name);
+            if let Some(run) = self.state.runs.remove(&name)
+                && run.frozen.is_some()
+            {
+                self.leave_behind(run.sequence);
+                // Nobody else brings what it was to bring; to what a person rejected the answer stands.
+                if self.last_run().is_none() && run.phase != RunPhase::Rejected {
+                    self.state.record.last_automatic = None;
+                }
+            }
+            self.note("RunRemoved", None, json!({"run": name}));
+        }
+        for (name, document) in written {
+            let cause = RunCause::Written { origin: document.origin.clone() };
+            let wanted = wanted_snapshot(document);
+            let strategy = &document.spec.staged_rollout_strategy_name;
+            match self.state.runs.get_mut(name) {
+                Some(run) if run.strategy == *strategy && run.wanted_snapshot == wanted => {
+                    run.cause = cause;
+                    if run.state != document.spec.state {
+                        run.state = document.spec.state;
+                        run.generation += 1;
+                    }
+                }
+                Some(run) if !run.phase.is_final() && !matches!(run.cause, RunCause::Written { .. }) => {}
+                known => {
+                    if let Some(moved) = known.filter(|run| run.frozen.is_some()).map(|run| run.sequence) {
+                        self.leave_behind(moved);
+                    }
+                    self.begin_run(name.clone(), cause, strategy.clone(), wanted, document.spec.state);
+                }
+            }
+        }
+    }
+
+    pub(super) fn begin_run(
+        &mut self,
+        name: String,
+        cause: RunCause,
+        strategy: String,
+        wanted_snapshot: Option<u64>,
+        state: Option<RunState>,
+    ) {
+        let sequence = self.newest_run().map_or(0, |run| run.sequence + 1).max(self.state.record.runs_from);
+        self.note("RunCreated", None, json!({"run": name, "strategy": strategy, "snapshot": wanted_snapshot}));
+        let run = RunRecord {
+            name,
+            placement: self.state.record.key.clone(),
+            cause,
+            strategy,
+            wanted_snapshot,
+            approvers: None,
+            approvers_before: self.newest_run().and_then(|run| run.approvers.clone()),
+            state,
+            generation: 1,
+            created_at: self.now,
+            sequence,
+            phase: RunPhase::Pending,
+            since: self.now,
+            message: String::new(),
+            refused: false,
+            frozen: None,
+            stages: Vec::new(),
+            deletion: None,
+        };
+        self.state.runs.insert(run);
+    }
+
+    /// Begins the written run anew that brought a snapshot which is held since. Returns its name, if there is one.
+    pub(crate) fn begin_written_again(&mut self, index: u64) -> Option<String> {
+        let is_it = |run: &&RunRecord| {
+            matches!(run.cause, RunCause::Written { .. }) && run.phase.is_final() && run.snapshot() == Some(index)
+        };
+        let ended = self.state.runs.values().filter(is_it).max_by_key(|run| run.sequence)?.clone();
+        self.leave_behind(ended.sequence);
+        self.begin_run(ended.name.clone(), ended.cause, ended.strategy, ended.wanted_snapshot, ended.state);
+        Some(ended.name)
+    }
+
+    /// Returns `name`, or the first of `name-2`, `name-3` and so on that no run has.
+    pub(super) fn free_name(&self, name: &str) -> String {
+        let mut numbered = (2..).map(|number| format!("{name}-{number}"));
+        let is_free = |name: &String| !self.state.runs.contains_key(name);
+        Some(name.to_owned()).filter(is_free).or_else(|| numbered.find(is_free)).expect("numbers do not end")
+    }
+
+    /// Every new snapshot of a placement that names a strategy gets a run; one that was rolled back or rejected does not.
+    fn begin_automatic_run(&mut self) {
+        let Some(strategy) = self.state.record.annotations.get(STAGED_UPDATE_STRATEGY).cloned() else { return };
+        let is_waiting = |run: &RunRecord| run.cause == RunCause::Snapshot && run.phase == RunPhase::Pending;
+        let is_to_follow = |run: &RunRecord| is_waiting(run) && run.frozen.is_none() && run.strategy != strategy;
+        for run in self.state.runs.some_mut(is_to_follow) {
+            run.strategy.clone_from(&strategy);
+        }
+        let Some((index, hash)) = self.state.newest().map(|newest| (newest.index, newest.hash.clone())) else { return };
+        let record = &self.state.record;
+        let is_held = record.held.as_ref().is_some_and(|held| held.hash == hash);
+        if is_held || record.error.is_some() || record.last_automatic.is_some_and(|last| last >= index) {
+            return;
+        }
+        // Whoever joins later finds no run to follow: then it begins.
+        if self.last_run().is_none() && self.is_right_everywhere(index) {
+            return;
+        }
+        self.state.record.last_automatic = Some(index);
+        let name = self.free_name(&format!("{}-{index}", self.state.record.key.name));
+        // Of several that wait only the newest is kept.
+        let waiting = self.state.runs.values().filter(|run| is_waiting(run)).map(|run| run.name.clone()).collect();
+        self.supersede(waiting, &name);
+        self.begin_run(name, RunCause::Snapshot, strategy, Some(index), None);
+    }
+
+    /// Tells whether a run ends where another begins: before its next cluster, and never one that a person wrote. It does where
+    /// it waits to begin and is older, or cannot go on. Else a snapshot's own run alone takes its place, unless the placement says
+    /// `Queue`.
+    fn gives_way(&self, run: &RunRecord, to: &RunRecord) -> bool {
+        let is_written = |run: &RunRecord| matches!(run.cause, RunCause::Written { .. });
+        let may_take = is_written(to) || to.cause == RunCause::Snapshot;
+        if run.phase.is_final() || run.name == to.name || is_written(run) || !may_take {
+            return false;
+        }
+        let queues = self.state.record.annotations.get(WHEN_SUPERSEDED).is_some_and(|value| value == "Queue");
+        let is_replaced = !queues && !is_written(to) && run.snapshot() != to.snapshot();
+        let is_stuck = run.phase == RunPhase::Halted || waits_for_absent(run);
+        is_stuck || (run.sequence < to.sequence && (is_replaced || run.phase == RunPhase::Pending))
+    }
+
+    fn supersede(&mut self, runs: Vec<String>, by: &str) {
+        for run in runs {
+            self.state.record.superseded += 1;
+            self.end_run(&run, RunPhase::Superseded, &format!("the run {by} takes its place"));
+        }
+    }
+
+    /// Tells whether a binding is told to hold a snapshot as the placement wants it now.
+    pub(super) fn is_at(&self, binding: &Binding, index: u64) -> bool {
+        let strategy = self.state.record.spec.strategy.apply_strategy.clone().unwrap_or_default();
+        binding.state == BindingState::Bound
+            && binding.snapshot == Some(index)
+            && binding.apply_strategy == strategy
+            && binding.overrides == self.desired_overrides(&binding.cluster, index)
+    }
+
+    /// Tells whether every picked cluster is told to hold a snapshot, and nothing is left to be removed.
+    fn is_right_everywhere(&self, index: u64) -> bool {
+        self.state.bindings().all(|binding| !binding.deleting && self.is_at(binding, index))
+    }
+
+    /// Pending runs that can begin do, where none is under way or the one that is gives way; it ends at that very moment, so
+    /// that a run which cannot begin stops nobody. Rollbacks come first.
+    fn freeze_next(&mut self) {
+        let pending = self.state.runs.values().filter(|run| run.phase == RunPhase::Pending && run.frozen.is_none());
+        let mut pending: Vec<(bool, u64, String)> = pending
+            .map(|run| (!matches!(run.cause, RunCause::Rollback { .. }), run.sequence, run.name.clone()))
+            .collect();
+        pending.sort();
+        for (_, _, name) in pending {
+            let known = self.state.runs.get(&name).filter(|run| run.phase == RunPhase::Pending);
+            let Some(mut run) = known.cloned() else { continue };
+            let outcome = match self.active_run().filter(|other| !self.gives_way(other, &run)) {
+                Some(other) => Err(Unready::Waits(format!("waits until the run {} is finished", other.name))),
+                None => self.freeze(&mut run),
+            };
+            match outcome {
+                Ok(()) => {
+                    let others = self.state.runs.values().filter(|other| self.gives_way(other, &run));
+                    self.supersede(others.map(|other| other.name.clone()).collect(), &name);
+                    let facts = json!({"run": name, "snapshot": run.snapshot()});
+                    self.note("RunStarted", None, facts);
+                    (run.refused, run.message) = (false, String::new());
+                    self.number_anew(&mut run);
+                }
+                Err(Unready::Waits(why)) => (run.refused, run.message) = (false, why),
+                Err(Unready::Refused(why)) => {
+                    if !run.refused || run.message != why {
+                        self.note("RunRefused", None, json!({"run": name, "message": why}));
+                    }
+                    (run.refused, run.message) = (true, why);
+                }
+            }
+            self.state.runs.insert(run);
+        }
+    }
+
+    fn roll_back_on_failure(&mut self) {
+        let is_wished = self.state.record.annotations.get(ON_FAILURE).is_some_and(|value| value == "Rollback");
+        let Some(run) = self.active_run().filter(|run| is_wished && run.phase == RunPhase::Halted) else { return };
+        if matches!(run.cause, RunCause::Rollback { .. }) {
+            return;
+        }
+        let (name, snapshot) = (run.name.clone(), run.snapshot());
+        let to = self.state.record.last_succeeded.filter(|to| !snapshot.is_some_and(|bad| self.are_alike(bad, *to)));
+        if let Some(to) = to.filter(|to| self.state.snapshots.contains_key(to)) {
+            self.begin_rollback(&name, to, None);
+        }
+    }
+
+    /// Ends a run and takes its clusters back to an earlier snapshot; its snapshot is held.
+    pub(crate) fn begin_rollback(&mut self, of: &str, to: u64, by: Option<String>) -> String {
+        let Some(bad) = self.state.runs.get(of) else { return String::new() };
+        let (strategy, snapshot, is_over) = (bad.strategy.clone(), bad.snapshot(), bad.phase.is_final());
+        let why =
+            by.as_ref().map_or_else(|| "more clusters failed than may".to_owned(), |by| format!("{by} rolled back"));
+        if !is_over {
+            self.end_run(of, RunPhase::RolledBack, &format!("{why}; its clusters return to snapshot {to}"));
+        }
+        if let Some(index) = snapshot {
+            self.hold(index, format!("was rolled back to snapshot {to}: {why}"));
+        }
+        let name = self.free_name(&format!("{of}-rollback"));
+        self.begin_run(name.clone(), RunCause::Rollback { of: of.to_owned(), by }, strategy, Some(to), None);
+        if let Some(sequence) = self.state.runs.get(&name).map(|run| run.sequence) {
+            self.line_up_after(&name, sequence);
+        }
+        name
+    }
+
+    /// A run that begins after runs which came later than it gets a number after theirs: where clusters are says the newest.
+    fn number_anew(&mut self, run: &mut RunRecord) {
+        let newest = self.state.runs.values().filter(|other| other.frozen.is_some()).map(|other| other.sequence).max();
+        if newest.is_some_and(|newest| newest > run.sequence) {
+            run.sequence = self.newest_run().map_or(0, |newest| newest.sequence + 1);
+            self.line_up_after(&run.name, run.sequence);
+        }
+    }
+
+    /// Runs that wait come after one that goes before them: what they bring is newer, and stays.
+    fn line_up_after(&mut self, first: &str, sequence: u64) {
+        let is_waiting = |run: &RunRecord| run.frozen.is_none() && !run.phase.is_final() && run.name != first;
+        let waiting = self.state.runs.values().filter(|run| is_waiting(run));
+        let mut waiting: Vec<(u64, String)> = waiting.map(|run| (run.sequence, run.name.clone())).collect();
+        waiting.sort();
+        for (sequence, (_, name)) in (sequence + 1..).zip(waiting) {
+            if let Some(run) = self.state.runs.get_mut(&name) {
+                run.sequence = sequence;
+            }
+        }
+    }
+
+    /// Sees to it that a snapshot is not rolled out again by itself.
+    pub(crate) fn hold(&mut self, index: u64, why: String) {
+        let Some(snapshot) = self.state.snapshots.get(&index) else { return };
+        let held = HeldSnapshot { index, hash: snapshot.hash.clone(), why, since: self.now };
+        self.note("SnapshotHeld", None, json!({"index": index, "why": held.why}));
+        self.state.record.held = Some(held);
+    }
+
+    /// Tells whether two snapshots bring the same content: who leaves the one does not go to the other.
+    pub(crate) fn are_alike(&self, one: u64, other: u64) -> bool {
+        let hash = |index: u64| self.state.snapshots.get(&index).map(|snapshot| &snapshot.hash);
+        one == other || hash(one).is_some_and(|one| Some(one) == hash(other))
+    }
+
+    /// A different digest ends what was held, and the return to an earlier snapshot with it.
+    pub(super) fn release_held(&mut self) {
+        let newest = self.state.newest().map(|newest| newest.hash.clone());
+        if self.state.record.held.as_ref().is_some_and(|held| Some(&held.hash) != newest.as_ref()) {
+            self.state.record.held = None;
+            self.state.record.goal = None;
+        }
+    }
+
+    fn forget_old_runs(&mut self) {
+        let finished = self
+            .state
+            .runs
+            .values()
+            .filter(|run| run.phase.is_final() && !matches!(run.cause, RunCause::Written { .. }));
+        let mut finished: Vec<(u64, String)> = finished.map(|run| (run.sequence, run.name.clone())).collect();
+        finished.sort();
+        let surplus = finished.len().saturating_sub(FINISHED_RUNS_MAX);
+        for (_, name) in finished.into_iter().take(surplus) {
+            self.state.runs.remove(&name);
+        }
+    }
+}
+
+/// Why a run does not begin yet.
+pub(super) enum Unready {
+    /// It will, by itself.
+    Waits(String),
+    /// Something about it must change first.
+    Refused(String),
+}
+
+/// Returns who may judge the deletions of a placement, as its strategy says at the last commit that had it: that of the run
+/// under way, of the annotation, or of the newest run. Absent narrows nothing.
+pub(super) fn deletion_approvers<'a>(state: &'a PlacementState, world: &'a World) -> Option<&'a str> {
+    let record = &state.record;
+    if record.spec.strategy.type_ != StrategyType::External {
+        return None;
+    }
+    let active = state.runs.values().find(|run| run.frozen.is_some() && !run.phase.is_final());
+    let newest = active.or_else(|| state.runs.values().max_by_key(|run| run.sequence));
+    let named = active.map(|run| &run.strategy).or_else(|| record.annotations.get(STAGED_UPDATE_STRATEGY));
+    let named = named.or_else(|| newest.map(|run| &run.strategy));
+    match named.and_then(|name| world.staged.strategy(&record.key, name)) {
+        Some(strategy) => strategy.approvers.as_deref(),
+        None => newest.and_then(|run| run.approvers.as_deref()),
+    }
+}
+
+/// Tells whether a run beside the newest snapshot's waits for clusters alone that do not answer: nobody knows for how long.
+fn waits_for_absent(run: &RunRecord) -> bool {
+    use ClusterPhase::{Deferred, Skipped, Succeeded};
+    let stage = run.stages.iter().find(|stage| !stage.phase.is_done());
+    let is_over =
+        |stage: &StageRecord| stage.clusters.iter().all(|c| matches!(c.phase, Deferred | Succeeded | Skipped));
+    let waits = stage.is_some_and(|stage| stage.phase == StagePhase::Updating && is_over(stage));
+    waits && matches!(run.cause, RunCause::FollowUp { .. } | RunCause::Rollback { .. })
+}
+
+fn wanted_snapshot(document: &WrittenRun) -> Option<u64> {
+    document.spec.resource_snapshot_index.as_ref().and_then(|index| index.parse().ok())
+}

@@ -1,0 +1,188 @@
+//! Scheduling in a decision: which policy, whose decisions, and evictions.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use serde_json::json;
+
+use super::ocm::{key_named, key_of, reason};
+use super::state::{PlacementState, World};
+use super::{Pass, judge};
+use crate::api::annotations::OCM_PLACEMENT;
+use crate::api::condition::ConditionStatus;
+use crate::model::id::ClusterName;
+use crate::model::ocm::OcmPlacementRecord;
+use crate::model::records::{Binding, PlacementRecord, PolicySnapshot};
+use crate::schedule::{Action, BadValues, BindingChange, Request, schedule, schedule_decided};
+use crate::snapshot::{Next, next_snapshot, policy_hash, scheduled_policy};
+
+/// A placement whose clusters an OCM Placement picks.
+struct Delegated<'a> {
+    record: &'a OcmPlacementRecord,
+}
+
+impl<'a> Delegated<'a> {
+    /// Returns who picks for a placement; `None` where it has a policy of its own.
+    ///
+    /// # Errors
+    /// The annotation names a Placement that git does not have, or that was never decided.
+    fn of(placement: &PlacementRecord, world: &'a World) -> Result<Option<Self>, String> {
+        let Some(name) = placement.annotations.get(OCM_PLACEMENT) else { return Ok(None) };
+        let key = key_named(name).filter(|key| world.ocm.is_wished(key));
+        let Some(key) = key else {
+            return Err(format!(
+                "the annotation {OCM_PLACEMENT} names the OCM Placement {name}, which the source does not have; add it, or \
+                 give the placement a policy instead"
+            ));
+        };
+        match world.ocm.record(&key) {
+            Some(record) if !record.groups.is_empty() => Ok(Some(Self { record })),
+            Some(record) => {
+                let why = record.error.clone().or_else(|| record.misconfiguration().map(str::to_owned));
+                let why = why.unwrap_or_else(|| "it has no decisions yet".to_owned());
+                Err(format!("the OCM Placement {name} picks no clusters: {why}"))
+            }
+            None => Err(format!("the OCM Placement {name} was not decided yet")),
+        }
+    }
+
+    /// Returns the clusters with the reason to record.
+    fn clusters(&self) -> BTreeMap<ClusterName, String> {
+        let name = key_of(self.record).to_string();
+        let mut clusters = BTreeMap::new();
+        for group in &self.record.groups {
+            let reason = reason(&name, &group.name);
+            clusters.extend(group.clusters.iter().map(|cluster| (cluster.clone(), reason.clone())));
+        }
+        clusters
+    }
+}
+
+impl Pass<'_> {
+    /// Decides which clusters the placement goes to. While clusters that left in masses wait for a person it stays as it is:
+    /// what would take their place waits as well.
+    pub(super) fn schedule(&mut self) -> Result<(), String> {
+        if !self.leaving().is_empty() {
+            return Ok(());
+        }
+        let key = self.state.record.key.clone();
+        let delegated = Delegated::of(&self.state.record, self.world)?;
+        let policy = scheduled_policy(&key, self.state.record.spec.policy.as_ref());
+        let hash = policy_hash(policy.as_ref());
+        let existing: Vec<_> = self.state.policies.values().map(|p| (p.index, p.hash.clone())).collect();
+        let limit = self.state.record.spec.revision_history_limit;
+        let (index, prune) = match next_snapshot(&existing, &hash, limit) {
+            Next::Keep(index) => (index, Vec::new()),
+            Next::Create { index, prune } => (index, prune),
+        };
+        let bindings = self.state.shared_bindings();
+        let request = Request {
+            placement: &key,
+            policy: policy.as_ref(),
+            policy_index: index,
+            clusters: &self.world.clusters,
+            bindings: &bindings,
+            keep_held: true,
+            bad_values: BadValues::Mismatch,
+        };
+        let outcome = match &delegated {
+            Some(decided) => schedule_decided(&request, &decided.clusters()),
+            None => schedule(&request),
+        };
+        let mut outcome = outcome.map_err(|error| error.to_string())?;
+        if let Some(decided) = &delegated {
+            outcome.fulfilled &= decided.record.is_satisfied();
+        }
+        for old in prune {
+            self.state.policies.remove(&old);
+        }
+        let created_at = self.state.policies.get(&index).map_or(self.now, |p| p.created_at);
+        let snapshot = PolicySnapshot {
+            placement: key,
+            index,
+            hash,
+            number_of_clusters: match &delegated {
+                Some(decided) => i32::try_from(decided.record.clusters().count()).ok(),
+                None => policy.as_ref().and_then(|p| p.number_of_clusters),
+            },
+            policy,
+            observed_generation: self.state.record.generation,
+            fulfilled: outcome.fulfilled,
+            target_clusters: outcome.decisions,
+            created_at,
+        };
+        // One that says nothing new stays shared.
+        if self.state.policies.get(&index).is_none_or(|known| **known != snapshot) {
+            self.state.policies.insert(index, Arc::new(snapshot));
+        }
+        for change in outcome.bindings {
+            self.rebind(change);
+        }
+        Ok(())
+    }
+
+    /// Takes over what scheduling changes of a binding.
+    fn rebind(&mut self, change: BindingChange) {
+        let mut binding = change.binding;
+        let event = match change.action {
+            Action::Create => Some("ClusterPicked"),
+            Action::Unschedule => Some("ClusterDropped"),
+            Action::Leave => {
+                self.state.bindings.remove(&binding.name);
+                return;
+            }
+            Action::Patch => None,
+        };
+        if let Some(event) = event {
+            self.note(event, Some(&binding.cluster), json!({"binding": binding.name}));
+        }
+        // Nothing that was reported speaks of the new generation. Judged by when it was last moved, a cluster that is well
+        // would count as failed until it reports again, and be moved past the limits.
+        let known = self.state.bindings.get(&binding.name);
+        if known.is_some_and(|known| known.generation != binding.generation) {
+            binding.started_at = binding.started_at.map(|_| self.now);
+        }
+        self.state.bindings.insert(binding.name.clone(), Arc::new(binding));
+    }
+
+    /// Carries out the evictions of git. Returns whether a cluster is left because of them.
+    pub(super) fn evict(&mut self) -> bool {
+        let Ok(limits) = self.limits() else { return false };
+        let PlacementState { record, bindings, works, .. } = &mut self.state;
+        let failed = |binding: &Binding| {
+            let work = works.get(&binding.cluster).map(AsRef::as_ref);
+            let heard = self.world.heard(&binding.placement, &binding.cluster);
+            judge(binding, work, heard, &limits, self.now).failed
+        };
+        let before: BTreeSet<String> = record.evictions.keys().cloned().collect();
+        let removed = self.world.disruptions.judge(record, bindings, failed, self.now);
+        for name in &removed {
+            let Some(cluster) = self.state.bindings.get(name).map(|binding| binding.cluster.clone()) else { continue };
+            // A person asked for it by name: what is known to be there goes.
+            let goes = self.goes(&cluster);
+            let Some(binding) = self.state.bindings.get_mut(name).map(Arc::make_mut) else { continue };
+            binding.removes = goes;
+            binding.abandons = self.state.record.abandons();
+            self.note("RemovalStarted", Some(&cluster), json!({"binding": name}));
+        }
+        let judged: Vec<(String, ClusterName, bool)> = self
+            .state
+            .record
+            .evictions
+            .iter()
+            .filter(|(name, _)| !before.contains(*name))
+            .map(|(name, eviction)| {
+                let executed =
+                    eviction.conditions.iter().any(|c| c.type_ == "Executed" && c.status == ConditionStatus::True);
+                (name.clone(), eviction.cluster.clone(), executed)
+            })
+            .collect();
+        for (name, cluster, executed) in judged {
+            self.note("EvictionJudged", Some(&cluster), json!({"eviction": name, "executed": executed}));
+        }
+        !removed.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,101 @@
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use crate::decide::fixtures::{BOUND, eviction, managed, member, ocm_placement, payload, placement, tree};
+use crate::decide::state::{PlacementState, World};
+use crate::decide::{Decision, decide};
+use crate::model::id::ClusterName;
+use crate::model::records::BindingState;
+use crate::model::tree::Tree;
+use crate::plan::{imagined, rolled_out};
+
+const NOW: Timestamp = Timestamp::UNIX_EPOCH;
+const FOLLOWS: &str = "gitfleet.io/placement: ns/ocm";
+
+/// The only placement of a world, decided from where it stood.
+fn again(state: Option<PlacementState>, world: &World) -> Decision {
+    let placement = world.tree.placements.values().next().expect("there is a placement");
+    decide(state.unwrap_or_else(|| PlacementState::begin(placement, NOW)), world, NOW)
+}
+
+fn picked(state: &PlacementState) -> Vec<&str> {
+    let picked = state.bindings().filter(|b| b.state != BindingState::Unscheduled && !b.deleting);
+    picked.map(|binding| binding.cluster.as_str()).collect()
+}
+
+fn commit(clusters: &[&str], ocm: &str) -> Arc<Tree> {
+    let clusters: String = clusters.iter().map(|name| managed(name, "{}", "[]")).collect();
+    let own = [BOUND, &payload("1"), &placement("p", FOLLOWS, "")].concat();
+    tree(&[("c.yaml", &clusters), ("o.yaml", ocm), ("p.yaml", &own)])
+}
+
+#[test]
+#[allow(clippy::type_complexity, reason = "a table")]
+fn a_placement_follows_what_an_ocm_placement_decided() {
+    let any = ocm_placement("ocm", "{}");
+    let two = ocm_placement("ocm", "{numberOfClusters: 2}");
+    let wrong = ocm_placement("ocm", "{tolerations: [{operator: Equal, value: v}]}");
+    let steps: [(&str, Arc<Tree>, &[&str], Option<&str>); 6] = [
+        ("all", commit(&["a", "b"], &any), &["a", "b"], None),
+        ("one more", commit(&["a", "b", "c"], &any), &["a", "b", "c"], None),
+        ("fewer", commit(&["a", "b", "c"], &two), &["a", "b"], None),
+        ("misconfigured", commit(&["a", "b", "c"], &wrong), &["a", "b"], None),
+        ("one gone", commit(&["b", "c"], &any), &["b", "c"], None),
+        ("no such Placement", commit(&["b", "c"], ""), &["b", "c"], Some("which the source does not have")),
+    ];
+    let (mut state, mut before) = (None, None);
+    for (name, tree, wanted, error) in steps {
+        let world = imagined(&tree, before.as_ref(), NOW);
+        let decided = again(state, &world).state;
+        assert_eq!(picked(&decided), wanted, "{name}");
+        let said = decided.record.error.clone().unwrap_or_default();
+        assert!(error.map_or(said.is_empty(), |error| said.contains(error)), "{name}: {said}");
+        (state, before) = (Some(decided), Some(world));
+    }
+}
+
+#[test]
+fn who_picks_may_have_nothing_to_say_yet() {
+    let wrong = ocm_placement("ocm", "{tolerations: [{operator: Equal, value: v}]}");
+    let world = imagined(&commit(&["a"], &wrong), None, NOW);
+    let decided = again(None, &world).state;
+    assert_eq!(picked(&decided), Vec::<&str>::new());
+    let said = decided.record.error.unwrap_or_default();
+    assert!(said.contains("the OCM Placement ns/ocm picks no clusters") && said.contains("operator"), "{said}");
+    // Nobody bound a set: that is a decision, of no cluster.
+    let tree = commit(&["a"], &ocm_placement("ocm", "{clusterSets: [other]}"));
+    let decided = again(None, &imagined(&tree, None, NOW)).state;
+    let fulfilled = decided.policy().map(|policy| (policy.number_of_clusters, policy.fulfilled));
+    assert_eq!((decided.record.error, fulfilled), (None, Some((Some(0), false))));
+}
+
+#[test]
+fn who_is_evicted_is_replaced_at_once() {
+    let fleet = [member("a", ""), member("b", ""), payload("1")].concat();
+    let rows: [(&str, &str, &[&str]); 2] = [
+        (
+            "another cluster",
+            "policy: {placementType: PickN, numberOfClusters: 1, affinity: {clusterAffinity: \
+          {preferredDuringSchedulingIgnoredDuringExecution: [{weight: 10, preference: {labelSelector: {matchLabels: \
+          {kubernetes-fleet.io/member-name: b}}}}]}}}",
+            &["b"],
+        ),
+        ("every cluster", "policy: {placementType: PickAll}", &["a", "b"]),
+    ];
+    for (name, policy, wanted) in rows {
+        let first = format!(", {}", policy.replace("member-name: b", "member-name: a"));
+        let base = imagined(&tree(&[("f.yaml", &fleet), ("p.yaml", &placement("p", "", &first))]), None, NOW);
+        let (key, state) = rolled_out(&base, NOW).pop_first().expect("there is a placement");
+        assert!(picked(&state).contains(&"a"), "{name}");
+        // The cluster is out of reach, as those are that people evict: no report will ever ask for a decision.
+        let files = [placement("p", "", &format!(", {policy}")), eviction("go", "p", "a")].concat();
+        let mut world = imagined(&tree(&[("f.yaml", &fleet), ("p.yaml", &files)]), Some(&base), NOW);
+        world.records.get_mut(&ClusterName::from("a")).expect("it is of the fleet").online = false;
+        let decided = again(Some(state), &world);
+        let leaves: Vec<&str> = decided.state.bindings().filter(|b| b.deleting).map(|b| b.cluster.as_str()).collect();
+        assert_eq!((leaves, picked(&decided.state)), (vec!["a"], wanted.to_vec()), "{name} ({key})");
+        let removals: Vec<&str> = decided.orders.iter().filter(|o| o.remove).map(|o| o.cluster.as_str()).collect();
+        assert_eq!(removals, ["a"], "{name}: what leaves comes before what arrives");
+    }
+}

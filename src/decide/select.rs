@@ -1,0 +1,167 @@
+//! What a placement places: selected from the accepted commit, and frozen where it is new.
+
+use std::sync::Arc;
+
+use serde_json::json;
+
+use super::Pass;
+use super::state::{Payload, Selected};
+use crate::model::manifest::Manifest;
+use crate::model::overrides::PickedOverrides;
+use crate::model::records::{Binding, BindingState, Kept, ResourceSnapshot};
+use crate::model::tree::Placement;
+use crate::snapshot::{Frozen, Next, freeze, next_snapshot, not_selected, select};
+
+impl Pass<'_> {
+    /// Takes over what members keep of pauses and holds: the store that knew of them was lost, or is older.
+    pub(super) fn take_over(&mut self) {
+        let Some(Kept { paused, held }) = self.world.kept.get(&self.state.record.key).cloned() else { return };
+        if let Some(pause) = paused.filter(|_| self.state.record.paused.is_none()) {
+            self.note("PauseFound", None, json!({"by": pause.by, "reason": pause.reason}));
+            self.state.record.paused = Some(pause);
+        }
+        if let Some(held) = held.filter(|_| self.state.record.held.is_none()) {
+            self.note("HoldFound", None, json!({"index": held.index, "why": held.why}));
+            self.state.record.held = Some(held);
+        }
+    }
+
+    /// Clusters that hold something newer than the store knows of were told so after the backup that it was restored from. They
+    /// keep it until they are bound anew: the old binding would send them back.
+    pub(super) fn unbind_clusters_ahead(&mut self) {
+        let Some(ahead) = self.world.ahead.get(&self.state.record.key) else { return };
+        let is_ahead = |b: &&mut Arc<Binding>| {
+            !b.deleting && b.snapshot.is_some_and(|told| ahead.get(&b.cluster).is_some_and(|held| told < *held))
+        };
+        let mut found = Vec::new();
+        for binding in self.state.bindings.values_mut().filter(is_ahead).map(Arc::make_mut) {
+            found.push((binding.cluster.clone(), json!({"binding": binding.name, "from": binding.snapshot})));
+            if binding.state == BindingState::Bound {
+                binding.state = BindingState::Scheduled;
+            }
+            (binding.snapshot, binding.started_at) = (None, None);
+            binding.overrides = PickedOverrides::default();
+            binding.generation += 1;
+        }
+        if let Some(newest) = ahead.values().max().filter(|_| !found.is_empty()) {
+            self.leave_older_runs_behind(
+                *newest,
+                "the store was restored from a backup that is older than what clusters hold",
+            );
+        }
+        for (cluster, facts) in found {
+            self.note("NewerSnapshotFound", Some(&cluster), facts);
+        }
+    }
+
+    /// Selects, freezes and schedules. An error concerns this placement alone: it keeps its last good state.
+    pub(super) fn freeze_and_schedule(&mut self) {
+        let selected = self.selected();
+        self.state.record.error = None;
+        let result = match selected.outcome.as_ref() {
+            Err(error) => Err(error.clone()),
+            Ok((frozen, payload)) => {
+                self.take_snapshot(frozen, payload);
+                self.schedule()
+            }
+        };
+        if let Err(error) = result {
+            self.state.record.error = Some(error);
+        }
+    }
+
+    fn selected(&mut self) -> Arc<Selected> {
+        let (tree, generation) = (&self.world.tree, self.state.record.generation);
+        if let Some(known) = &self.state.selected
+            && Arc::ptr_eq(&known.tree, tree)
+            && known.generation == generation
+        {
+            return Arc::clone(known);
+        }
+        let record = &self.state.record;
+        let placement = Placement {
+            key: record.key.clone(),
+            spec: record.spec.clone(),
+            annotations: record.annotations.clone(),
+            origin: record.origin.clone().expect("a placement of the tree has an origin"),
+        };
+        let before = self.state.selected.as_ref();
+        let outcome = match select(tree, &placement) {
+            Err(error) => Arc::new(Err(error.to_string())),
+            Ok(manifests) => match before.filter(|before| before.is_of(&manifests)) {
+                Some(same) => Arc::clone(&same.outcome),
+                None => Arc::new(self.frozen(manifests)),
+            },
+        };
+        let warnings = if outcome.is_ok() { not_selected(tree, &placement) } else { Vec::new() };
+        let selected = Arc::new(Selected { tree: Arc::clone(tree), generation, outcome, warnings });
+        self.state.selected = Some(Arc::clone(&selected));
+        selected
+    }
+
+    /// Freezes a selection; its payload is the newest snapshot's where that is the same.
+    fn frozen(&self, manifests: Vec<Manifest>) -> Result<(Frozen, Arc<Payload>), String> {
+        let frozen = freeze(&manifests);
+        let known = self.state.newest().filter(|newest| newest.hash == frozen.hash);
+        let payload = match known.and_then(|newest| self.state.payloads.get(&newest.index)) {
+            Some(payload) => Arc::clone(payload),
+            None => Arc::new(Payload::of(manifests, &frozen, &self.state.record.key)?),
+        };
+        Ok((frozen, payload))
+    }
+
+    fn take_snapshot(&mut self, frozen: &Frozen, payload: &Arc<Payload>) {
+        let key = self.state.record.key.clone();
+        let mut existing: Vec<_> = self.state.snapshots.values().map(|s| (s.index, s.hash.clone())).collect();
+        // The highest index wins: the store may be new, or older than what members hold.
+        if let Some(held) = self.world.held.get(&key)
+            && existing.iter().all(|(index, _)| *index < held.index)
+        {
+            existing.push((held.index, held.digest.clone()));
+        }
+        let index = match next_snapshot(&existing, &frozen.hash, self.state.record.spec.revision_history_limit) {
+            Next::Keep(index) if self.state.snapshots.contains_key(&index) => index,
+            Next::Keep(index) => {
+                self.note("SnapshotFound", None, json!({"index": index}));
+                self.insert_snapshot(index, frozen);
+                index
+            }
+            Next::Create { index, prune } => {
+                let mut in_use = self.state.snapshots_named();
+                in_use.extend(self.state.record.last_succeeded);
+                for old in prune.iter().filter(|old| !in_use.contains(old)) {
+                    self.state.snapshots.remove(old);
+                    self.state.payloads.remove(old);
+                }
+                let facts = json!({"index": index, "hash": frozen.hash, "objects": frozen.resources.len()});
+                self.note("SnapshotCreated", None, facts);
+                self.insert_snapshot(index, frozen);
+                index
+            }
+        };
+        self.state.payloads.entry(index).or_insert_with(|| Arc::clone(payload));
+    }
+
+    fn insert_snapshot(&mut self, index: u64, frozen: &Frozen) {
+        let snapshot = ResourceSnapshot {
+            placement: self.state.record.key.clone(),
+            index,
+            commit: self.world.tree.commit.clone().unwrap_or_else(|| "".into()),
+            hash: frozen.hash.clone(),
+            resources: frozen.resources.clone(),
+            parts: frozen.parts.clone(),
+            created_at: self.now,
+        };
+        self.state.snapshots.insert(index, Arc::new(snapshot));
+    }
+
+    /// The newest payload is that of the selection wherever the hashes agree: after a restart nothing is read again.
+    pub(super) fn load_newest_payload(&mut self) {
+        let Some(selected) = self.state.selected.clone() else { return };
+        let Ok((frozen, payload)) = selected.outcome.as_ref() else { return };
+        let same: Vec<u64> = self.state.snapshots.values().filter(|s| s.hash == frozen.hash).map(|s| s.index).collect();
+        for index in same {
+            self.state.payloads.entry(index).or_insert_with(|| Arc::clone(payload));
+        }
+    }
+}

@@ -1,0 +1,448 @@
+//! What the hall knows: the view a decision is made from.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::evictions::Disruptions;
+use super::ocm::{Facts, Ocm};
+use super::overrides::{Overrides, Rendered};
+use super::strategies::Staged;
+use crate::api::cluster::MemberCluster;
+use crate::api::placement::PlacementPolicy;
+use crate::deliver::inventory::Held;
+use crate::model::cluster::Cluster;
+use crate::model::facts;
+use crate::model::id::{ClusterName, Digest, ObjectKey, PlacementKey};
+use crate::model::manifest::Manifest;
+use crate::model::policy::Floor;
+use crate::model::records::{
+    Binding, ClusterRecord, Kept, MassLeave, MemberKind, PlacementRecord, PolicySnapshot, ResourceSnapshot,
+    SnapshotResource, WorkStatus,
+};
+use crate::model::runs::{ApprovalRules, RunRecord, Runs};
+use crate::model::tree::{Placement, Tree};
+use crate::model::warning::Warning;
+use crate::model::work::{Desired, SourceName, WorkOrder};
+use crate::rollout::Heard;
+use crate::schedule::Fleet;
+use crate::schedule::eligibility::SILENCE_MAX;
+use crate::snapshot;
+use crate::status::placement::PlacementView;
+
+/// After the longest silence an instant more: at its very end a cluster still counts.
+const SILENCE_MARGIN: SignedDuration = SignedDuration::from_millis(1);
+
+/// What every decision may look at, beside its own placement.
+#[derive(Clone, Debug, Default)]
+pub struct World {
+    /// Identity of the source, written on inventories.
+    pub source: SourceName,
+    /// The accepted commit.
+    pub tree: Arc<Tree>,
+    /// The fleet as scheduling sees it: the clusters that git names and that have not left.
+    pub clusters: Fleet,
+    /// What is known of each cluster, those that left included.
+    pub records: BTreeMap<ClusterName, ClusterRecord>,
+    /// The newest snapshot that any member holds of a placement: a lost store goes on from it.
+    pub held: BTreeMap<PlacementKey, Held>,
+    /// What members keep of pauses and holds and the store may not know, because it was lost or is older: taken over with the next
+    /// decision about a placement.
+    pub kept: BTreeMap<PlacementKey, Kept>,
+    /// Clusters that hold a newer snapshot than the store says they were told, because it is that of an older backup; by the
+    /// snapshot's index.
+    pub ahead: BTreeMap<PlacementKey, BTreeMap<ClusterName, u64>>,
+    /// What is heard of placements from clusters whose last report was from an earlier life, or from before they ceased to
+    /// answer.
+    pub heard: BTreeMap<PlacementKey, BTreeMap<ClusterName, Heard>>,
+    /// OCM Placements, and what they decided.
+    pub ocm: Ocm,
+    /// Evictions and disruption budgets of the accepted commit.
+    pub disruptions: Disruptions,
+    /// Snapshots of overrides.
+    pub overrides: Overrides,
+    /// Staged update strategies and runs of the accepted commit.
+    pub staged: Staged,
+    /// How many people open a gate, and for how long a word counts.
+    pub approvals: ApprovalRules,
+    /// Who may approve by comment, as the configuration says; without any, the permission counts.
+    pub approvers: Vec<String>,
+    /// What the configuration demands whatever commits say.
+    pub floor: Floor,
+    /// The source could not be read since this life began: what was begun goes on, and nothing new begins.
+    pub source_unread: bool,
+}
+
+impl World {
+    /// Tells whether a cluster answers and may be written to.
+    pub fn is_online(&self, cluster: &ClusterName) -> bool {
+        self.records.get(cluster).is_some_and(ClusterRecord::answers)
+    }
+
+    /// Returns whether a cluster has reported about a placement again; `None` where it was heard all the time.
+    pub fn heard(&self, placement: &PlacementKey, cluster: &ClusterName) -> Option<Heard> {
+        self.heard.get(placement)?.get(cluster).copied()
+    }
+}
+
+/// Objects by cluster that change hands.
+pub type Claims = BTreeMap<ClusterName, BTreeSet<ObjectKey>>;
+
+/// Everything of one placement.
+#[derive(Clone, Debug)]
+pub struct PlacementState {
+    /// Its record.
+    pub record: PlacementRecord,
+    /// Policy snapshots by index.
+    pub policies: BTreeMap<u64, Arc<PolicySnapshot>>,
+    /// Resource snapshots by index.
+    pub snapshots: BTreeMap<u64, Arc<ResourceSnapshot>>,
+    /// Bindings by name.
+    pub bindings: BTreeMap<String, Arc<Binding>>,
+    /// Staged update runs by name.
+    pub runs: Runs,
+    /// What each cluster holds.
+    pub works: BTreeMap<ClusterName, Arc<WorkStatus>>,
+    /// Payload of the snapshots in use, by index. A snapshot in use without payload keeps what its clusters have.
+    pub payloads: BTreeMap<u64, Arc<Payload>>,
+    /// Objects that overrides made for clusters.
+    pub rendered: Rendered,
+    /// Snapshots whose payload cannot be read from git.
+    pub unreadable: BTreeSet<u64>,
+    /// What the bindings' conditions were found from, in the order of the bindings.
+    pub judged: Arc<Vec<Judged>>,
+    /// What members were to hold after the last decision, in their order: an order that says nothing new stays shared.
+    pub orders: Arc<Vec<Arc<WorkOrder>>>,
+    /// What it gives up and other placements are to hold from now on: it stays on the member until they took it.
+    pub claimed: Claims,
+    /// What the accepted commit selects; recomputed when the commit or the placement changes.
+    pub selected: Option<Arc<Selected>>,
+}
+
+impl PlacementState {
+    /// Begins a placement that has no records yet.
+    pub fn new(record: PlacementRecord) -> Self {
+        Self {
+            record,
+            policies: BTreeMap::new(),
+            snapshots: BTreeMap::new(),
+            bindings: BTreeMap::new(),
+            runs: Runs::default(),
+            works: BTreeMap::new(),
+            payloads: BTreeMap::new(),
+            rendered: Rendered::default(),
+            unreadable: BTreeSet::new(),
+            judged: Arc::default(),
+            orders: Arc::default(),
+            claimed: Claims::new(),
+            selected: None,
+        }
+    }
+
+    /// Begins a placement of the tree that has no records yet.
+    pub fn begin(placement: &Placement, now: Timestamp) -> Self {
+        Self::new(PlacementRecord {
+            key: placement.key.clone(),
+            spec: placement.spec.clone(),
+            annotations: placement.annotations.clone(),
+            generation: 0,
+            origin: Some(placement.origin.clone()),
+            created_at: now,
+            conditions: Vec::new(),
+            error: None,
+            warnings: Vec::new(),
+            deletion_gate: None,
+            unreadable: BTreeSet::new(),
+            guard_off_at: None,
+            asked_before: BTreeMap::new(),
+            removed: false,
+            halted: None,
+            paused: None,
+            held: None,
+            goal: None,
+            last_succeeded: None,
+            last_automatic: None,
+            runs_from: 0,
+            told: None,
+            superseded: 0,
+            evictions: BTreeMap::new(),
+        })
+    }
+
+    /// Returns the placement as reports see it, with its `bindings` as a list.
+    pub fn view<'a>(&'a self, bindings: &'a [Arc<Binding>], world: &'a World, now: Timestamp) -> PlacementView<'a> {
+        PlacementView {
+            record: &self.record,
+            policy: self.policy(),
+            snapshot: self.newest().map(AsRef::as_ref),
+            history: &self.snapshots,
+            bindings,
+            works: &self.works,
+            runs: &self.runs,
+            clusters: &world.records,
+            now,
+        }
+    }
+
+    /// Returns the bindings, in order of their names.
+    pub fn bindings(&self) -> impl DoubleEndedIterator<Item = &Binding> {
+        self.bindings.values().map(AsRef::as_ref)
+    }
+
+    /// Returns the bindings as a list that shares them.
+    pub fn shared_bindings(&self) -> Vec<Arc<Binding>> {
+        self.bindings.values().cloned().collect()
+    }
+
+    /// Returns the newest resource snapshot.
+    pub fn newest(&self) -> Option<&Arc<ResourceSnapshot>> {
+        self.snapshots.last_key_value().map(|(_, snapshot)| snapshot)
+    }
+
+    /// Returns the newest policy snapshot.
+    pub fn policy(&self) -> Option<&PolicySnapshot> {
+        self.policies.last_key_value().map(|(_, policy)| policy.as_ref())
+    }
+
+    /// Returns the index under which a policy is scheduled: that of the newest snapshot if it is of the same policy, else a
+    /// new one.
+    pub fn policy_index(&self, policy: Option<&PlacementPolicy>) -> u64 {
+        let hash = snapshot::policy_hash(policy);
+        self.policy().map_or(0, |newest| if newest.hash == hash { newest.index } else { newest.index + 1 })
+    }
+
+    /// Returns the indexes of the snapshots that something names: bindings, the goal, unfinished runs.
+    pub fn snapshots_named(&self) -> BTreeSet<u64> {
+        let bindings = self.bindings().filter_map(|binding| binding.snapshot);
+        let runs = self.runs.values().filter(|run| !run.phase.is_final()).filter_map(RunRecord::snapshot);
+        bindings.chain(runs).chain(self.record.goal).collect()
+    }
+
+    /// Returns the snapshots whose payload is needed: those that something names, and the newest.
+    pub fn snapshots_in_use(&self) -> impl Iterator<Item = &Arc<ResourceSnapshot>> {
+        let mut indexes: Vec<u64> = self.snapshots_named().into_iter().collect();
+        indexes.extend(self.newest().map(|s| s.index));
+        indexes.sort_unstable();
+        indexes.dedup();
+        indexes.into_iter().filter_map(|index| self.snapshots.get(&index))
+    }
+}
+
+/// A binding with its conditions, and what they follow from: as long as all of it is the same, so are they.
+#[derive(Clone, Debug)]
+pub struct Judged {
+    /// The binding; compared by identity.
+    pub binding: Arc<Binding>,
+    /// What its cluster holds; compared by identity.
+    pub work: Option<Arc<WorkStatus>>,
+    /// Its cluster answers.
+    pub online: bool,
+}
+
+impl Judged {
+    /// Tells whether this is what is to be judged.
+    pub fn is_of(&self, binding: &Arc<Binding>, work: Option<&Arc<WorkStatus>>, online: bool) -> bool {
+        let same_work = match (&self.work, work) {
+            (Some(known), Some(work)) => Arc::ptr_eq(known, work),
+            (known, work) => known.is_none() && work.is_none(),
+        };
+        same_work && online == self.online && Arc::ptr_eq(&self.binding, binding)
+    }
+}
+
+/// What a commit selects for a placement, frozen.
+#[derive(Debug)]
+pub struct Selected {
+    /// The tree it was selected from; compared by identity.
+    pub tree: Arc<Tree>,
+    /// The placement generation it was selected for.
+    pub generation: i64,
+    /// The selection, or why there is none; shared by the commits that do not change it.
+    pub outcome: Arc<Result<(snapshot::Frozen, Arc<Payload>), String>>,
+    /// What is odd about it.
+    pub warnings: Vec<Warning>,
+}
+
+impl Selected {
+    /// Tells whether this is the selection of these objects: the same places of the same blobs, in the same order. What
+    /// was frozen then need not be hashed again.
+    pub fn is_of(&self, manifests: &[Manifest]) -> bool {
+        self.outcome.as_ref().as_ref().is_ok_and(|(frozen, _)| {
+            let same = |(known, new): (&SnapshotResource, &Manifest)| known.origin == new.origin && known.id == new.id;
+            frozen.resources.len() == manifests.len() && frozen.resources.iter().zip(manifests).all(same)
+        })
+    }
+}
+
+/// A snapshot's objects, ready to be delivered: what envelopes hold stands in their stead, after the others.
+#[derive(Debug, Default)]
+pub struct Payload {
+    /// The sanitised objects in snapshot order, then those of each envelope.
+    pub manifests: Vec<Manifest>,
+    /// The same, as deliveries want them; shared by all clusters without overrides.
+    pub desired: Arc<[Desired]>,
+}
+
+impl Payload {
+    /// Prepares a placement's objects that were frozen, with the digests that freezing made.
+    ///
+    /// # Errors
+    /// An envelope that holds what it may not, for people.
+    pub fn of(manifests: Vec<Manifest>, frozen: &snapshot::Frozen, placement: &PlacementKey) -> Result<Self, String> {
+        let digests = frozen.resources.iter().map(|resource| resource.digest.clone());
+        Self::with_digests(manifests, digests, placement)
+    }
+
+    /// Prepares a snapshot's objects that were read again.
+    ///
+    /// # Errors
+    /// As [`Payload::of`].
+    pub fn read_again(manifests: Vec<Manifest>, snapshot: &ResourceSnapshot) -> Result<Self, String> {
+        let digests = snapshot.resources.iter().map(|resource| resource.digest.clone());
+        Self::with_digests(manifests, digests, &snapshot.placement)
+    }
+
+    fn with_digests(
+        manifests: Vec<Manifest>,
+        digests: impl Iterator<Item = Digest>,
+        placement: &PlacementKey,
+    ) -> Result<Self, String> {
+        let contents = snapshot::enveloped(&manifests, placement)?;
+        let plain = manifests.into_iter().zip(digests).filter(|(manifest, _)| !snapshot::is_envelope(manifest));
+        let (mut manifests, digests): (Vec<Manifest>, Vec<Digest>) = plain.unzip();
+        let plain = manifests.iter().zip(digests).map(|(manifest, digest)| desired_as(manifest, digest));
+        let desired = plain.chain(contents.iter().map(desired)).collect();
+        manifests.extend(contents);
+        Ok(Self { manifests, desired })
+    }
+
+    /// Returns the identities of the objects.
+    pub fn keys(&self) -> impl Iterator<Item = &ObjectKey> {
+        self.desired.iter().map(|d| d.key.as_ref())
+    }
+}
+
+/// Prepares one sanitised object for delivery.
+pub fn desired(manifest: &Manifest) -> Desired {
+    desired_as(manifest, snapshot::object_digest(manifest))
+}
+
+fn desired_as(manifest: &Manifest, digest: Digest) -> Desired {
+    Desired { id: manifest.id.clone(), key: Arc::new(manifest.id.key()), object: Arc::clone(&manifest.object), digest }
+}
+
+/// Returns the clusters of the fleet: those that git names, without those that left though it does.
+pub fn members<'a>(
+    tree: &'a Tree,
+    records: &'a BTreeMap<ClusterName, ClusterRecord>,
+) -> impl Iterator<Item = (&'a ClusterName, &'a MemberCluster)> {
+    tree.clusters.iter().filter(|(name, _)| !records.get(*name).is_some_and(|record| record.left))
+}
+
+/// Returns the fleet as scheduling sees it.
+pub fn clusters(tree: &Tree, records: &BTreeMap<ClusterName, ClusterRecord>, now: Timestamp) -> Fleet {
+    members(tree, records).map(|(name, member)| (name.clone(), cluster(member, records.get(name), now))).collect()
+}
+
+/// Marks as left the clusters that a commit no longer names, and those that could be reached and that no entry of `members:`
+/// `is_listed` by any more; returns them. Where more than half of the fleet leaves at once they remember it: that is a moved
+/// folder or a wrong path more often than a wish.
+pub fn mark_leavers(
+    records: &mut BTreeMap<ClusterName, ClusterRecord>,
+    tree: &Tree,
+    is_listed: impl Fn(&ClusterName) -> bool,
+    now: Timestamp,
+) -> Vec<ClusterName> {
+    let of = records.values().filter(|record| !record.left).count();
+    let is_lost = |record: &ClusterRecord| record.kind != MemberKind::Unreachable && !is_listed(&record.name);
+    let leaves =
+        |record: &&mut ClusterRecord| !record.left && (!tree.clusters.contains_key(&record.name) || is_lost(record));
+    let mut gone: Vec<&mut ClusterRecord> = records.values_mut().filter(leaves).collect();
+    let left = gone.len();
+    for record in &mut gone {
+        record.left = true;
+        record.left_with = (left * 2 > of).then_some(MassLeave { left, of });
+        record.online = false;
+        record.message = Some("left the fleet; what it holds stays there".to_owned());
+        record.since = now;
+    }
+    gone.into_iter().map(|record| record.name.clone()).collect()
+}
+
+/// Returns a cluster as scheduling sees it: eligible where it can be reached, with the properties that were seen on it over
+/// those that git states.
+pub fn cluster(member: &MemberCluster, record: Option<&ClusterRecord>, now: Timestamp) -> Cluster {
+    let eligible = match record {
+        Some(record) if record.kind == MemberKind::Unreachable => {
+            Err("no entry of `members:` in the configuration names it".to_owned())
+        }
+        Some(record) if silent_since(record, now).is_some() => {
+            Err(format!("it has not answered since {}", record.since))
+        }
+        _ => Ok(()),
+    };
+    Cluster { eligible, properties: properties(member, record), ..Cluster::from(member) }
+}
+
+/// Returns what is known of a cluster's properties: what was seen on it, over what git states.
+pub fn properties(member: &MemberCluster, record: Option<&ClusterRecord>) -> BTreeMap<String, String> {
+    let mut properties = facts::stated(member);
+    properties.extend(record.into_iter().flat_map(|record| record.properties.clone()));
+    properties
+}
+
+/// Returns what OCM Placements see of a member beside what git says.
+pub fn ocm_facts(member: &MemberCluster, record: Option<&ClusterRecord>, now: Timestamp) -> Facts {
+    Facts {
+        properties: properties(member, record),
+        taints: record.map(|record| record.managed_taints.clone()).unwrap_or_default(),
+        silent_since: record.and_then(|record| silent_since(record, now)),
+    }
+}
+
+/// Returns since when a cluster has been silent, where that is too long for anything new to go there.
+pub fn silent_since(record: &ClusterRecord, now: Timestamp) -> Option<Timestamp> {
+    (!record.online && record.since + SILENCE_MAX < now).then_some(record.since)
+}
+
+/// Returns when the silence of a cluster becomes too long; `None` where it answers, or is silent for that long already.
+pub fn silence_ends(record: &ClusterRecord, now: Timestamp) -> Option<Timestamp> {
+    let end = record.since + SILENCE_MAX + SILENCE_MARGIN;
+    (!record.online && !record.left && end > now).then_some(end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::annotations;
+
+    #[test]
+    fn a_silence_becomes_too_long_once() {
+        let at = |second: i64| Timestamp::from_second(second).expect("an instant");
+        let silent = ClusterRecord::new("a".into(), at(0));
+        let end = silence_ends(&silent, at(1)).expect("it is silent");
+        assert_eq!((silent_since(&silent, at(300)), silent_since(&silent, end)), (None, Some(at(0))));
+        assert_eq!(silence_ends(&silent, end), None, "nothing more is to come");
+        for changed in [ClusterRecord { online: true, ..silent.clone() }, ClusterRecord { left: true, ..silent }] {
+            assert_eq!(silence_ends(&changed, at(1)), None);
+        }
+    }
+
+    #[test]
+    fn what_was_seen_of_a_cluster_goes_before_what_git_states() {
+        let mut member = MemberCluster::default();
+        let stated = r#"{"cost": 1, "kubernetes-fleet.io/node-count": 9}"#;
+        member.annotations.insert(annotations::PROPERTIES.into(), stated.into());
+        let seen = |properties: &[(&str, &str)]| {
+            let properties = properties.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+            let now = Timestamp::UNIX_EPOCH;
+            let record = ClusterRecord { properties, ..ClusterRecord::new("a".into(), now) };
+            let found = cluster(&member, Some(&record), now).properties;
+            found.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>()
+        };
+        assert_eq!(seen(&[]), ["cost=1", "kubernetes-fleet.io/node-count=9"], "as a directory has it");
+        let rows = [("kubernetes-fleet.io/node-count", "3"), ("x", "1")];
+        assert_eq!(seen(&rows), ["cost=1", "kubernetes-fleet.io/node-count=3", "x=1"]);
+    }
+}

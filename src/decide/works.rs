@@ -1,0 +1,321 @@
+//! What each member shall hold: the snapshot of its binding, made with the overrides that were picked for it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use sha2::{Digest as _, Sha256};
+
+use super::Pass;
+use super::overrides::{Objects, candidates, render};
+use crate::api::condition::{Condition, ConditionStatus, set_condition};
+use crate::model::along::Along;
+use crate::model::id::{ClusterName, Digest, ObjectKey};
+use crate::model::overrides::{OverrideRef, PickedOverrides};
+use crate::model::records::{Binding, BindingState, Kept};
+use crate::model::work::{Desired, WorkOrder};
+
+impl Pass<'_> {
+    /// Finds the overrides that concern each payload, once for all clusters.
+    pub(super) fn find_candidates(&mut self) {
+        if self.world.overrides.is_empty() {
+            return;
+        }
+        let key = &self.state.record.key;
+        let payloads = self.state.payloads.iter();
+        self.candidates = payloads.map(|(index, payload)| (*index, candidates(self.world, key, payload))).collect();
+    }
+
+    /// Returns the overrides that a cluster's objects are to be made with at a snapshot, as overrides and labels stand now.
+    /// Without the snapshot's payload nobody can say; what is there then stays.
+    pub(super) fn desired_overrides(&self, cluster: &ClusterName, snapshot: u64) -> PickedOverrides {
+        if !self.state.payloads.contains_key(&snapshot) {
+            let held = self.state.bindings().find(|b| b.cluster == *cluster && b.snapshot == Some(snapshot));
+            return held.map(|binding| binding.overrides.clone()).unwrap_or_default();
+        }
+        let candidates = self.candidates.get(&snapshot).filter(|candidates| !candidates.is_empty());
+        let member = candidates.zip(self.world.clusters.get(cluster.as_str()));
+        member.map(|(candidates, member)| candidates.pick(cluster, &member.labels)).unwrap_or_default()
+    }
+
+    /// Returns a cluster's objects of a snapshot; `None` where the payload is missing.
+    pub(super) fn objects(
+        &mut self,
+        cluster: &ClusterName,
+        snapshot: u64,
+        picked: &PickedOverrides,
+    ) -> Option<Objects> {
+        let payload = self.state.payloads.get(&snapshot)?;
+        if picked.is_empty() {
+            return Some(Ok(Arc::clone(&payload.desired)));
+        }
+        if let Some(known) = self.state.rendered.get(cluster, snapshot, picked) {
+            return Some(known.clone());
+        }
+        let objects = render(self.world, payload, cluster, picked);
+        self.state.rendered.insert(cluster, snapshot, picked, objects.clone());
+        Some(objects)
+    }
+
+    /// Writes down, for each binding that overrides concern, whether its objects can be made with them.
+    pub(super) fn judge_overrides(&mut self) {
+        let is_concerned =
+            |b: &&mut Arc<Binding>| !b.deleting && b.state != BindingState::Scheduled && !b.overrides.is_empty();
+        let mut bindings = std::mem::take(&mut self.state.bindings);
+        for shared in bindings.values_mut().filter(is_concerned) {
+            let binding = shared.as_ref();
+            let objects = binding.snapshot.map(|snapshot| self.objects(&binding.cluster, snapshot, &binding.overrides));
+            let (status, reason, message) = match objects.flatten() {
+                None => continue,
+                Some(Ok(_)) => {
+                    let names = binding.overrides.cluster.iter().chain(&binding.overrides.namespaced);
+                    let names = names.map(OverrideRef::name).collect::<Vec<_>>().join(", ");
+                    (ConditionStatus::True, "OverriddenSucceeded", format!("made with {names}"))
+                }
+                Some(Err(error)) => (ConditionStatus::False, "OverriddenFailed", error),
+            };
+            let condition = Condition {
+                type_: "Overridden".to_owned(),
+                status,
+                reason: reason.to_owned(),
+                message,
+                observed_generation: binding.generation,
+                last_transition_time: self.now,
+            };
+            let mut conditions = binding.conditions.clone();
+            set_condition(&mut conditions, condition);
+            if binding.conditions != conditions {
+                Arc::make_mut(shared).conditions = conditions;
+            }
+        }
+        self.state.bindings = bindings;
+    }
+
+    /// Returns what a cluster is to hold as a digest: the snapshot's, or that of what overrides make of it.
+    pub(super) fn works_digest(&self, cluster: &ClusterName, snapshot: u64, picked: &PickedOverrides) -> Digest {
+        let hash = self.state.snapshots[&snapshot].hash.clone();
+        let Some(payload) = self.state.payloads.get(&snapshot).filter(|_| !picked.is_empty()) else { return hash };
+        let known = self.state.rendered.get(cluster, snapshot, picked).cloned();
+        let text = match known.unwrap_or_else(|| render(self.world, payload, cluster, picked)) {
+            Ok(objects) => objects.iter().map(|object| object.digest.as_str()).collect::<Vec<_>>().join("\n"),
+            Err(error) => error,
+        };
+        Digest::new(format!("{:x}", Sha256::digest(format!("{hash}\n{text}"))))
+    }
+
+    /// Returns what each cluster that stays keeps of what it holds, where that is not all: what every snapshot has that it was
+    /// told to hold or may come to, after overrides. A snapshot without payload, or whose objects cannot be made, takes nothing
+    /// from anybody.
+    pub(super) fn kept(&mut self, aims: &BTreeSet<u64>) -> BTreeMap<ClusterName, BTreeSet<ObjectKey>> {
+        let payloads = self.state.payloads.iter();
+        let common: BTreeMap<u64, BTreeSet<ObjectKey>> =
+            payloads.map(|(index, payload)| (*index, payload.keys().cloned().collect())).collect();
+        let (bindings, works) = (std::mem::take(&mut self.state.bindings), std::mem::take(&mut self.state.works));
+        let mut held = Along::new(&works);
+        let mut all = BTreeMap::new();
+        for binding in bindings.values().filter(|b| !b.deleting && b.state != BindingState::Unscheduled) {
+            let cluster = &binding.cluster;
+            // Nothing is pruned of what is not known, so nothing of it is lost.
+            let Some(inventory) = held.get(cluster).and_then(|work| work.inventory.known()) else { continue };
+            let told = binding.snapshot.filter(|_| binding.state == BindingState::Bound);
+            let mut may_hold: Vec<_> = told.map(|index| (index, binding.overrides.clone())).into_iter().collect();
+            for index in aims {
+                let to_come = (*index, self.desired_overrides(cluster, *index));
+                if !may_hold.contains(&to_come) {
+                    may_hold.push(to_come);
+                }
+            }
+            let mut lost: BTreeSet<&ObjectKey> = BTreeSet::new();
+            for (index, picked) in may_hold {
+                if let Some(keys) = common.get(&index).filter(|_| picked.is_empty()) {
+                    // Nearly always, and cheaper to tell than what is lost.
+                    if inventory.is_subset(keys) {
+                        continue;
+                    }
+                    lost.extend(inventory.iter().filter(|key| !keys.contains(*key)));
+                } else if let Some(Ok(objects)) = self.objects(cluster, index, &picked) {
+                    let keys: BTreeSet<&ObjectKey> = objects.iter().map(|object| object.key.as_ref()).collect();
+                    lost.extend(inventory.iter().filter(|key| !keys.contains(key)));
+                }
+            }
+            if !lost.is_empty() {
+                let kept = inventory.iter().filter(|key| !lost.contains(key)).cloned().collect();
+                all.insert(cluster.clone(), kept);
+            }
+        }
+        (self.state.bindings, self.state.works) = (bindings, works);
+        all
+    }
+
+    /// Tells whether a cluster is no longer picked and has not been told to remove what it holds.
+    pub(super) fn leaves_a_cluster(&self) -> bool {
+        self.state.bindings().any(|b| !b.deleting && b.state == BindingState::Unscheduled)
+    }
+
+    /// Tells whether what a cluster holds is known: what nobody has said anything about there is nothing of.
+    pub(super) fn knows_inventory(&self, cluster: &ClusterName) -> bool {
+        self.state.works.get(cluster).is_none_or(|work| work.inventory.known().is_some())
+    }
+
+    /// Returns what clusters hold that no decision about their removal knew of.
+    pub(super) fn turned_up(&self) -> BTreeMap<ClusterName, BTreeSet<ObjectKey>> {
+        let more = |binding: &Binding| -> Option<(ClusterName, BTreeSet<ObjectKey>)> {
+            let held = self.state.works.get(&binding.cluster)?.inventory.known()?;
+            let more = self.state.unclaimed(&binding.cluster, held.difference(&binding.removes));
+            let more: BTreeSet<ObjectKey> = more.cloned().collect();
+            (!more.is_empty()).then(|| (binding.cluster.clone(), more))
+        };
+        self.state.bindings().filter(|binding| binding.deleting).filter_map(more).collect()
+    }
+
+    /// Writes down what is removed with each binding that goes: what is known to be there and waits for nobody, as the guard has
+    /// just said.
+    pub(super) fn note_removals(&mut self) {
+        let turned_up = self.turned_up();
+        let gate = self.state.record.closed_gate().map(|gate| gate.deletions.clone()).unwrap_or_default();
+        for binding in self.state.bindings.values_mut().filter(|binding| binding.deleting) {
+            let held = gate.get(&binding.cluster);
+            let more = turned_up.get(&binding.cluster).into_iter().flatten();
+            let more: Vec<&ObjectKey> = more.filter(|key| !held.is_some_and(|held| held.contains(*key))).collect();
+            if !more.is_empty() {
+                Arc::make_mut(binding).removes.extend(more.into_iter().cloned());
+            }
+        }
+    }
+
+    /// Returns what may be pruned of a cluster's objects: what the decision knows of, and neither its order wants nor anybody
+    /// has to agree to.
+    fn pruned(
+        &self,
+        binding: &Binding,
+        manifests: Option<&[Desired]>,
+        held: &BTreeSet<ObjectKey>,
+    ) -> BTreeSet<ObjectKey> {
+        if binding.deleting {
+            let goes = binding.removes.difference(held);
+            return self.state.unclaimed(&binding.cluster, goes).cloned().collect();
+        }
+        // Nearly always nothing is left over, and cheaper to tell than what is.
+        if binding.state != BindingState::Unscheduled && !self.losing.contains(&binding.cluster) {
+            return BTreeSet::new();
+        }
+        // Without the source the guard is not asked about what turned up since.
+        if self.world.source_unread {
+            return BTreeSet::new();
+        }
+        let known = self.state.works.get(&binding.cluster).and_then(|work| work.inventory.known());
+        let wanted: BTreeSet<&ObjectKey> = manifests.into_iter().flatten().map(|d| d.key.as_ref()).collect();
+        let left_over = known.into_iter().flatten().filter(|key| !wanted.contains(key) && !held.contains(*key));
+        self.state.unclaimed(&binding.cluster, left_over).cloned().collect()
+    }
+
+    /// Returns what goes with a binding that is removed now: what is known to be there, and changes hands to nobody.
+    pub(super) fn goes(&self, cluster: &ClusterName) -> BTreeSet<ObjectKey> {
+        let known = self.state.works.get(cluster).and_then(|work| work.inventory.known());
+        self.state.unclaimed(cluster, known.into_iter().flatten()).cloned().collect()
+    }
+
+    /// Returns what each member shall hold, in order of the members. A binding that is being removed comes before a newer one of
+    /// its cluster. An order that says nothing new is the one before.
+    pub(super) fn orders(&mut self) -> Arc<Vec<Arc<WorkOrder>>> {
+        let before = std::mem::take(&mut self.state.orders);
+        let bindings = std::mem::take(&mut self.state.bindings);
+        let kept = Kept::of(&self.state.record);
+        let mut orders: Vec<Arc<WorkOrder>> = Vec::with_capacity(bindings.len());
+        // Nearly always the next binding's cluster is the next of those that have an order.
+        let mut guess = 0;
+        for binding in bindings.values() {
+            let is_of = |order: &&Arc<WorkOrder>| order.cluster == binding.cluster;
+            let found = || before.binary_search_by(|order| order.cluster.cmp(&binding.cluster)).ok();
+            let place = before.get(guess).filter(is_of).map(|_| guess).or_else(found);
+            guess = place.map_or(guess, |place| place + 1);
+            orders.extend(self.order(binding, place.map(|place| &before[place]), &kept));
+        }
+        self.state.bindings = bindings;
+        orders.sort_by(|a, b| a.cluster.cmp(&b.cluster));
+        orders.dedup_by(|later, first| {
+            let is_same = later.cluster == first.cluster;
+            if is_same && !first.remove {
+                std::mem::swap(later, first);
+            }
+            is_same
+        });
+        self.state.orders = Arc::new(orders);
+        Arc::clone(&self.state.orders)
+    }
+
+    /// Returns a binding's order; `None` where the payload is missing or cannot be made for its cluster, which then keeps what
+    /// it has.
+    fn order(&mut self, binding: &Binding, known: Option<&Arc<WorkOrder>>, kept: &Kept) -> Option<Arc<WorkOrder>> {
+        let snapshot = binding.snapshot.and_then(|index| self.state.snapshots.get(&index)).cloned();
+        let manifests: Option<Arc<[Desired]>> = match (binding.deleting, &snapshot) {
+            (true, _) => None,
+            (false, None) => return None,
+            (false, Some(snapshot)) => Some(self.objects(&binding.cluster, snapshot.index, &binding.overrides)?.ok()?),
+        };
+        let record = &self.state.record;
+        let abandon = binding.deleting && binding.abandons;
+        let nothing = BTreeSet::new();
+        let held = record.closed_gate().and_then(|gate| gate.deletions.get(&binding.cluster)).unwrap_or(&nothing);
+        let prune = self.pruned(binding, manifests.as_deref(), held);
+        let snapshot = snapshot.as_deref();
+        let says_this = |known: &&Arc<WorkOrder>| {
+            let same_manifests = match &manifests {
+                None => known.manifests.is_empty(),
+                Some(manifests) => Arc::ptr_eq(manifests, &known.manifests),
+            };
+            same_manifests
+                && known.generation == binding.generation
+                && known.remove == binding.deleting
+                && known.abandon == abandon
+                && known.source == self.world.source
+                && snapshot
+                    .is_none_or(|s| (known.snapshot, &known.commit, &known.digest) == (s.index, &s.commit, &s.hash))
+                && known.strategy == binding.apply_strategy
+                && known.held == *held
+                && known.prune == prune
+                && known.kept == *kept
+        };
+        if let Some(known) = known.filter(says_this) {
+            return Some(Arc::clone(known));
+        }
+        Some(Arc::new(WorkOrder {
+            placement: record.key.clone(),
+            cluster: binding.cluster.clone(),
+            generation: binding.generation,
+            source: self.world.source.clone(),
+            snapshot: snapshot.map_or(0, |s| s.index),
+            commit: snapshot.map_or_else(|| "".into(), |s| s.commit.clone()),
+            digest: snapshot.map_or_else(|| "".into(), |s| s.hash.clone()),
+            strategy: binding.apply_strategy.clone(),
+            manifests: manifests.unwrap_or_else(|| Arc::from([])),
+            held: held.clone(),
+            prune,
+            kept: kept.clone(),
+            remove: binding.deleting,
+            abandon,
+        }))
+    }
+
+    /// Forgets clusters' objects that no binding is made of or comes to.
+    pub(super) fn forget_rendered(&mut self) {
+        if self.state.rendered.is_empty() {
+            return;
+        }
+        let newest = self.state.newest().map(|newest| newest.index);
+        let mut rendered = std::mem::take(&mut self.state.rendered);
+        let mut held: BTreeMap<&ClusterName, Vec<(u64, &PickedOverrides)>> = BTreeMap::new();
+        for binding in self.state.bindings() {
+            held.entry(&binding.cluster).or_default().extend(binding.snapshot.map(|index| (index, &binding.overrides)));
+        }
+        rendered.retain(|cluster, snapshot, picked| {
+            held.get(cluster).is_some_and(|held| {
+                held.contains(&(snapshot, picked))
+                    || (newest == Some(snapshot) && self.desired_overrides(cluster, snapshot) == *picked)
+            })
+        });
+        self.state.rendered = rendered;
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,216 @@
+//! Where a plan starts: a fleet that holds all of a commit, or the daemon's own records.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use rayon::prelude::*;
+
+use super::works::Ends;
+use crate::api::cluster::MemberCluster;
+use crate::api::placement::ApplyStrategyType;
+use crate::decide::decide;
+use crate::decide::evictions::Disruptions;
+use crate::decide::ocm::dated_taints;
+use crate::decide::overrides::named;
+use crate::decide::state::{PlacementState, World, clusters, mark_leavers, ocm_facts};
+use crate::decide::strategies::Staged;
+use crate::model::facts;
+use crate::model::id::{ClusterName, ObjectKey, PlacementKey};
+use crate::model::overrides::OverrideRef;
+use crate::model::records::{
+    ApplyOutcome, Availability, BindingState, ClusterRecord, ManifestStatus, MassLeave, MemberKind, WorkStatus,
+};
+use crate::model::runs::ApprovalRules;
+use crate::model::tree::Tree;
+use crate::model::work::Desired;
+use crate::schedule::Fleet;
+use crate::schedule::eligibility::described;
+
+/// What heartbeats in a tree are compared with: all of them are fresh. A daemon does not read them at all.
+const HEARTBEATS_AT: Timestamp = Timestamp::UNIX_EPOCH;
+
+/// Where a plan starts.
+#[derive(Clone, Debug)]
+pub struct Basis {
+    /// The world, with the tree in force.
+    pub(super) world: World,
+    /// The placements, by key.
+    pub(super) placements: BTreeMap<PlacementKey, PlacementState>,
+    /// Clusters are as they were seen; otherwise as their objects describe them.
+    observed: bool,
+}
+
+impl Basis {
+    /// Takes what a daemon knows. Objects and snapshots are shared, records are copied: take it once for each plan.
+    pub fn of(world: &World, placements: &BTreeMap<PlacementKey, PlacementState>) -> Self {
+        Self { world: world.clone(), placements: placements.clone(), observed: true }
+    }
+
+    /// Takes a tree that counts as rolled out to the last object, on clusters that all answer.
+    pub fn rolled_out(tree: &Arc<Tree>, now: Timestamp) -> Self {
+        let world = imagined(tree, None, now);
+        let placements = rolled_out(&world, now);
+        Self { world, placements, observed: false }
+    }
+
+    /// Returns the tree in force.
+    pub fn tree(&self) -> &Arc<Tree> {
+        &self.world.tree
+    }
+
+    /// Returns the placements that the tree in force has. One whose removal goes on is no part of what a head changes.
+    pub(super) fn placements(&self) -> impl Iterator<Item = &PlacementKey> {
+        self.placements.keys().filter(|key| self.world.tree.placements.contains_key(key))
+    }
+
+    /// Returns the clusters that a head takes from the fleet, where those are so many that a person must agree.
+    pub(super) fn mass_leave(&self, head: &Tree, now: Timestamp) -> BTreeMap<ClusterName, MassLeave> {
+        let mut records = self.world.records.clone();
+        let left = mark_leavers(&mut records, head, |_| true, now);
+        left.into_iter().filter_map(|name| records[&name].left_with.map(|with| (name, with))).collect()
+    }
+
+    /// Returns the world once a head is in force. Whoever leaves has left: a plan tells of the end.
+    pub(super) fn world_after(&self, head: &Arc<Tree>, now: Timestamp) -> World {
+        if !self.observed {
+            return imagined(head, Some(&self.world), now);
+        }
+        let record = |(name, member): (&ClusterName, &MemberCluster)| {
+            // One that no entry of `members:` names any more has left though the tree in force names it.
+            let is_known = |record: &&ClusterRecord| !record.left || self.world.tree.clusters.contains_key(name);
+            let known = self.world.records.get(name).filter(is_known).cloned();
+            let mut record = known.unwrap_or_else(|| answering(name, member, now));
+            record.labels.clone_from(&member.labels);
+            record.taints.clone_from(&member.spec.taints);
+            record.managed_taints = dated_taints(&record.managed_taints, member, now);
+            record.stated = facts::stated(member);
+            (name.clone(), record)
+        };
+        let records: BTreeMap<ClusterName, ClusterRecord> = head.clusters.iter().map(record).collect();
+        let fleet = clusters(head, &records, now);
+        World {
+            source: self.world.source.clone(),
+            held: self.world.held.clone(),
+            approvals: self.world.approvals,
+            ..with_fleet(head, Some(&self.world), (fleet, records), &named(self.placements.values()), now)
+        }
+    }
+}
+
+/// Returns the record of a cluster that nobody has looked at and that is taken to answer.
+fn answering(name: &ClusterName, member: &MemberCluster, now: Timestamp) -> ClusterRecord {
+    ClusterRecord {
+        labels: member.labels.clone(),
+        kind: MemberKind::Live,
+        online: true,
+        managed_taints: dated_taints(&[], member, now),
+        ..ClusterRecord::new(name.clone(), now)
+    }
+}
+
+/// Returns the world in which every cluster of the tree answers, and OCM Placements go on from what they decided `before`.
+pub(crate) fn imagined(tree: &Arc<Tree>, before: Option<&World>, now: Timestamp) -> World {
+    let record = |(name, member): (&ClusterName, &MemberCluster)| (name.clone(), answering(name, member, now));
+    let records: BTreeMap<ClusterName, ClusterRecord> = tree.clusters.iter().map(record).collect();
+    let fleet = tree.clusters.iter().map(|(name, member)| (name.clone(), described(member, HEARTBEATS_AT))).collect();
+    with_fleet(tree, before, (fleet, records), &BTreeSet::new(), now)
+}
+
+/// Returns the world of a tree with these clusters. OCM Placements and overrides go on from what was `before`, of which
+/// snapshots of overrides that are `named` stay.
+fn with_fleet(
+    tree: &Arc<Tree>,
+    before: Option<&World>,
+    (clusters, records): (Fleet, BTreeMap<ClusterName, ClusterRecord>),
+    named: &BTreeSet<OverrideRef>,
+    now: Timestamp,
+) -> World {
+    let mut ocm = before.map(|world| world.ocm.clone()).unwrap_or_default();
+    let mut due = ocm.follow(tree);
+    for (name, member) in &tree.clusters {
+        due.extend(ocm.observe(name, ocm_facts(member, records.get(name), now)));
+    }
+    ocm.decide_each(due, now);
+    let mut overrides = before.map(|world| world.overrides.clone()).unwrap_or_default();
+    // What the base's clusters are made with can be named.
+    let newest = overrides.newest().map(|snapshot| snapshot.id.clone());
+    let named = newest.chain(named.iter().cloned()).collect();
+    overrides.follow(tree, &named, now);
+    World {
+        source: "plan".into(),
+        tree: Arc::clone(tree),
+        clusters,
+        records,
+        held: BTreeMap::new(),
+        kept: BTreeMap::new(),
+        heard: BTreeMap::new(),
+        ahead: BTreeMap::new(),
+        ocm,
+        disruptions: Disruptions::of(tree),
+        overrides,
+        staged: Staged::of(tree),
+        approvals: ApprovalRules::default(),
+        approvers: Vec::new(),
+        floor: before.map(|world| world.floor.clone()).unwrap_or_default(),
+        source_unread: false,
+    }
+}
+
+/// Returns every placement of a tree as if the tree were rolled out.
+pub(crate) fn rolled_out(world: &World, now: Timestamp) -> BTreeMap<PlacementKey, PlacementState> {
+    let decided = world.tree.placements.par_iter().map(|(key, placement)| {
+        let mut state = decide(PlacementState::begin(placement, now), world, now).state;
+        settle(&mut state, world, now);
+        (key.clone(), state)
+    });
+    decided.collect()
+}
+
+/// Brings every picked cluster to the newest snapshot, applied and available; one whose objects cannot be made has nothing.
+fn settle(state: &mut PlacementState, world: &World, now: Timestamp) {
+    let Some(newest) = state.newest().cloned() else { return };
+    let strategy = state.record.spec.strategy.apply_strategy.clone().unwrap_or_default();
+    let generation = state.bindings().map(|b| b.generation).max().unwrap_or_default() + 1;
+    let writes = strategy.type_ != ApplyStrategyType::ReportDiff;
+    let status = |id| ManifestStatus {
+        id,
+        applied: if writes { ApplyOutcome::Applied } else { ApplyOutcome::NoDiffFound },
+        message: String::new(),
+        availability: writes.then_some(Availability::Available),
+        manifest: None,
+        owned: None,
+        differences: Vec::new(),
+        differs_since: None,
+        observed_at: None,
+    };
+    let work = |objects: &[Desired]| {
+        Arc::new(WorkStatus {
+            generation,
+            complete: true,
+            manifests: objects.iter().map(|object| status(object.id.clone())).collect(),
+            available_since: Some(now),
+            inventory: objects.iter().filter(|_| writes).map(|object| ObjectKey::clone(&object.key)).collect(),
+            ..WorkStatus::default()
+        })
+    };
+    let Some(ends) = Ends::of(state, world) else { return };
+    let common = work(&ends.payload.desired);
+    for binding in state.bindings.values_mut().map(Arc::make_mut) {
+        binding.state = BindingState::Bound;
+        binding.snapshot = Some(newest.index);
+        binding.apply_strategy = strategy.clone();
+        binding.overrides = ends.picked(&binding.cluster);
+        binding.started_at = Some(now);
+        binding.generation = generation;
+        let work = match ends.objects(&binding.cluster, &binding.overrides) {
+            Ok(objects) if Arc::ptr_eq(&objects, &ends.payload.desired) => Arc::clone(&common),
+            Ok(objects) => work(&objects),
+            Err(_) => continue,
+        };
+        state.works.insert(binding.cluster.clone(), work);
+    }
+    // Its runs are over and forgotten: the next snapshot begins one of its own.
+    state.runs.clear();
+    state.record.last_succeeded = Some(newest.index);
+}

@@ -1,0 +1,267 @@
+//! Why a placement has the clusters it has, from the very values that decide: pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use super::{imagined, rolled_out};
+use crate::api::annotations::OCM_PLACEMENT;
+use crate::config::Configuration;
+use crate::core::identity;
+use crate::core::persist::Books;
+use crate::decide::ocm::{Ocm, key_named};
+use crate::decide::state::{self, PlacementState, World, clusters};
+use crate::model::explanation::{ClusterExplanation, Explained, Explanation, Query};
+use crate::model::id::{ClusterName, PlacementKey};
+use crate::model::tree::Tree;
+use crate::schedule::{BadValues, Request, differences, explain as explain_policy, ocm};
+use crate::snapshot::scheduled_policy;
+use crate::status::work::listing;
+use crate::yaml;
+
+/// Kinds that can be explained.
+const KINDS: [&str; 3] = ["ClusterResourcePlacement", "ResourcePlacement", "Placement"];
+
+/// Why there is no explanation, for people.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Nobody has this name.
+    #[error("there is no placement {placement}{of}; {hint}")]
+    Unknown {
+        /// What was asked for.
+        placement: String,
+        /// The kind that was asked for, as part of the sentence.
+        of: String,
+        /// What may have been meant, or what there is.
+        hint: String,
+    },
+    /// Two kinds have this name.
+    #[error(
+        "{0} is the name of a ResourcePlacement and of an OCM Placement; say --kind ResourcePlacement or --kind Placement"
+    )]
+    Ambiguous(String),
+    /// A kind that places nothing.
+    #[error("{0:?} is no kind of placement; known: {known}", known = KINDS.join(", "))]
+    Kind(String),
+    /// The daemon has just started.
+    #[error("the daemon has not read the accepted commit yet; ask again in a moment")]
+    Unread,
+    /// It could not be judged.
+    #[error("{placement} cannot be explained: {reason}")]
+    Judging {
+        /// Which.
+        placement: String,
+        /// Why not.
+        reason: String,
+    },
+}
+
+/// Explains how a placement stands.
+///
+/// A cluster that is kept is shown with the scores it would have today, were all judged from scratch; with its rank, too,
+/// unless this very evaluation ranks others for places that are open. Clusters that are picked come first, each part by rank
+/// and then by name.
+///
+/// # Errors
+/// Nobody, or two, have the name; the tree is not read yet; or the placement cannot be judged.
+pub fn explain(
+    world: &World,
+    placements: &BTreeMap<PlacementKey, PlacementState>,
+    query: &Query,
+    now: Timestamp,
+) -> Result<Explanation, Error> {
+    let is_known = !placements.is_empty() || world.ocm.records().next().is_some();
+    if is_known && world.tree.inputs.is_empty() {
+        return Err(Error::Unread);
+    }
+    let mut explanation = match find(world, placements, query)? {
+        Found::Ocm(key) => explain_ocm(&world.ocm, &key, now)?,
+        Found::Placement(state) => match state.record.annotations.get(OCM_PLACEMENT).and_then(|text| key_named(text)) {
+            Some(key) => delegated(state, explain_ocm(&world.ocm, &key, now)?),
+            None => explain_placement(world, state)?,
+        },
+    };
+    explanation.clusters.sort_by(|a, b| {
+        let key = |cluster: &ClusterExplanation| (!cluster.picked, cluster.rank.unwrap_or(usize::MAX));
+        key(a).cmp(&key(b)).then_with(|| a.cluster_name.cmp(&b.cluster_name))
+    });
+    Ok(explanation)
+}
+
+/// Explains what a tree would decide, and with a base what moves from there.
+///
+/// # Errors
+/// As [`explain`]; a placement that only the head has counts as new.
+pub fn from_trees(
+    base: Option<&Arc<Tree>>,
+    head: &Arc<Tree>,
+    query: &Query,
+    now: Timestamp,
+) -> Result<Explained, Error> {
+    let before = base.map(|tree| {
+        let world = imagined(tree, None, now);
+        let placements = rolled_out(&world, now);
+        (world, placements)
+    });
+    let mut world = imagined(head, before.as_ref().map(|(world, _)| world), now);
+    let picker = head.placements.get(&query.key()).and_then(|placement| placement.annotations.get(OCM_PLACEMENT));
+    if let Some(key) = key_named(picker.unwrap_or(&query.placement)) {
+        world.ocm.undecide(&key, before.as_ref().map(|(world, _)| &world.ocm));
+    }
+    let mut placements = before.as_ref().map(|(_, placements)| placements.clone()).unwrap_or_default();
+    placements.retain(|key, _| head.placements.contains_key(key));
+    for (key, placement) in &head.placements {
+        let state = placements.entry(key.clone()).or_insert_with(|| PlacementState::begin(placement, now));
+        state.record.spec = placement.spec.clone();
+        state.record.annotations.clone_from(&placement.annotations);
+    }
+    let explanation = explain(&world, &placements, query, now)?;
+    let changes = match before {
+        None => None,
+        Some((world, placements)) => match explain(&world, &placements, query, now) {
+            Ok(before) => Some(differences(&before, &explanation)),
+            Err(Error::Unknown { .. }) => Some(differences(&Explanation::default(), &explanation)),
+            Err(error) => return Err(error),
+        },
+    };
+    Ok(Explained { explanation, changes })
+}
+
+/// Explains how a placement stood when the daemon last ran, from the records it left and the tree of the accepted commit.
+///
+/// # Errors
+/// As [`explain`].
+pub fn from_records(
+    configuration: &Configuration,
+    books: Books,
+    tree: Arc<Tree>,
+    query: &Query,
+    now: Timestamp,
+) -> Result<Explained, Error> {
+    let ocm = Ocm::restore(books.ocm);
+    let mut world = World { source: identity(configuration).into(), records: books.clusters, ocm, ..World::default() };
+    world.clusters = clusters(&tree, &world.records, now);
+    world.ocm.follow(&tree);
+    for (name, member) in &tree.clusters {
+        let facts = state::ocm_facts(member, world.records.get(name), now);
+        world.ocm.observe(name, facts);
+    }
+    world.tree = tree;
+    Ok(Explained { explanation: explain(&world, &books.placements, query, now)?, changes: None })
+}
+
+enum Found<'a> {
+    Placement(&'a PlacementState),
+    Ocm(ocm::Key),
+}
+
+fn find<'a>(
+    world: &World,
+    placements: &'a BTreeMap<PlacementKey, PlacementState>,
+    query: &Query,
+) -> Result<Found<'a>, Error> {
+    if let Some(kind) = query.kind.as_ref().filter(|kind| !KINDS.contains(&kind.as_str())) {
+        return Err(Error::Kind(kind.clone()));
+    }
+    let key = query.key();
+    let is_of = |kind: &str| query.kind.as_ref().is_none_or(|wanted| wanted == kind);
+    let own = placements.get(&key).filter(|_| is_of(key.kind()));
+    let ocm = key_named(&query.placement).filter(|key| is_of("Placement") && world.ocm.is_wished(key));
+    match (own, ocm) {
+        (Some(_), Some(_)) => Err(Error::Ambiguous(query.placement.clone())),
+        (Some(state), None) => Ok(Found::Placement(state)),
+        (None, Some(key)) => Ok(Found::Ocm(key)),
+        (None, None) => {
+            let of = query.kind.as_ref().map(|kind| format!(" of kind {kind}")).unwrap_or_default();
+            Err(Error::Unknown { placement: query.placement.clone(), of, hint: hint(world, placements, query) })
+        }
+    }
+}
+
+/// Says which placement may have been meant: one of another kind, one of that name in a namespace, or one of nearly that name.
+fn hint(world: &World, placements: &BTreeMap<PlacementKey, PlacementState>, query: &Query) -> String {
+    let own = placements.keys().map(ToString::to_string);
+    let known: BTreeSet<String> = own.chain(world.ocm.records().map(|(key, _)| key.to_string())).collect();
+    let asked = query.placement.as_str();
+    if known.contains(asked) {
+        return "there is one of another kind; leave --kind out".to_owned();
+    }
+    let in_namespace = known.iter().find(|name| name.rsplit_once('/').is_some_and(|(_, name)| name == asked));
+    let near = in_namespace.map(String::as_str).or_else(|| yaml::suggest(asked, known.iter().map(String::as_str)));
+    match near {
+        Some(name) => format!("did you mean {name}?"),
+        None if known.is_empty() => "there are none at all".to_owned(),
+        None => format!("there are {}", listing(known.into_iter())),
+    }
+}
+
+fn explain_ocm(ocm: &Ocm, key: &ocm::Key, now: Timestamp) -> Result<Explanation, Error> {
+    ocm.explain(key, now).map_err(|reason| Error::Judging { placement: key.to_string(), reason })
+}
+
+/// Says of a placement what is true of the OCM Placement that picks for it.
+fn delegated(state: &PlacementState, explanation: Explanation) -> Explanation {
+    let key = &state.record.key;
+    Explanation {
+        wanted: format!(
+            "the clusters of Placement {}/{} ({})",
+            explanation.namespace, explanation.name, explanation.wanted
+        ),
+        kind: key.kind().to_owned(),
+        namespace: key.namespace.clone().unwrap_or_default(),
+        name: key.name.clone(),
+        ..explanation
+    }
+}
+
+fn explain_placement(world: &World, state: &PlacementState) -> Result<Explanation, Error> {
+    let key = &state.record.key;
+    let policy = scheduled_policy(key, state.record.spec.policy.as_ref());
+    let bindings = state.shared_bindings();
+    let request = Request {
+        placement: key,
+        policy: policy.as_ref(),
+        policy_index: state.policy_index(policy.as_ref()),
+        clusters: &world.clusters,
+        bindings: &bindings,
+        keep_held: true,
+        bad_values: BadValues::Mismatch,
+    };
+    let judging =
+        |error: crate::schedule::Error| Error::Judging { placement: key.to_string(), reason: error.to_string() };
+    let mut explanation = explain_policy(&request).map_err(judging)?;
+    if explanation.clusters.iter().any(|cluster| cluster.kept) {
+        let afresh = explain_policy(&Request { bindings: &[], ..request }).map_err(judging)?;
+        judge_kept(&mut explanation.clusters, afresh.clusters);
+    }
+    Ok(explanation)
+}
+
+/// Says of clusters that are kept how they would do today. Where no place was open, nobody was ranked for one: then all are
+/// shown with today's ranks.
+fn judge_kept(clusters: &mut [ClusterExplanation], afresh: Vec<ClusterExplanation>) {
+    let ranked = afresh.iter().filter(|cluster| cluster.rank.is_some()).count();
+    let mut today: BTreeMap<ClusterName, ClusterExplanation> =
+        afresh.into_iter().map(|cluster| (cluster.cluster_name.clone(), cluster)).collect();
+    let settled = !clusters.iter().any(|cluster| cluster.picked && !cluster.kept);
+    for cluster in clusters.iter_mut().filter(|cluster| cluster.kept || (settled && cluster.rank.is_some())) {
+        let Some(today) = today.remove(&cluster.cluster_name) else { continue };
+        let standing = today.rank.map(|rank| format!("rank {rank} of {ranked}"));
+        cluster.reason = match (cluster.kept, standing) {
+            (true, Some(standing)) => format!("kept: picked earlier and not judged again; today: {standing}"),
+            (true, None) if today.picked => "kept: picked earlier and not judged again".to_owned(),
+            (true, None) => format!("kept: picked earlier and not judged again; today: {}", today.reason),
+            (false, Some(standing)) if today.picked => {
+                format!("not picked: {standing}, but clusters that were picked earlier are kept")
+            }
+            (false, Some(standing)) => format!("not picked: {standing}"),
+            (false, None) => continue,
+        };
+        if cluster.kept {
+            cluster.rejected = today.rejected;
+        }
+        cluster.scores = today.scores;
+        (cluster.rank, cluster.tie_break) = if settled { (today.rank, today.tie_break) } else { (None, None) };
+    }
+}

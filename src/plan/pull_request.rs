@@ -1,0 +1,350 @@
+//! What there is to say about a pull request: the plan of its merge, how objects differ, and how long it may take. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde_json::Value;
+use similar::TextDiff;
+
+use super::simulate::scenario::{Scenario, simulate};
+use super::stops::stops;
+use super::works::Ends;
+use super::{Basis, Planned};
+use crate::decide::state::{Payload, PlacementState, World};
+use crate::model::id::{ClusterName, CommitId, ObjectKey, PlacementKey};
+use crate::model::manifest::InputError;
+use crate::model::plan::{PlacementPlan, Resource};
+use crate::model::tree::Tree;
+use crate::model::work::Desired;
+use crate::views::pull_request::{
+    ObjectChange, ObjectDiff, OverrideEffect, PullReport, Timeline, concerned, is_changed,
+};
+use crate::views::redact::{MaskKey, masked};
+use crate::views::simulation::gantt::gantt;
+use crate::yaml;
+
+/// A pull request as its merge would leave the tree.
+#[derive(Clone, Debug)]
+pub struct Candidate {
+    /// The commit in force that it was merged with.
+    pub base: CommitId,
+    /// The commit it ends with.
+    pub head: CommitId,
+    /// The tree after the merge. Its commit is the head: the merge itself is not there yet.
+    pub tree: Arc<Tree>,
+    /// Paths that both sides changed, and not to the same; the tree has the head's file there.
+    pub conflicts: Vec<String>,
+}
+
+/// Lines around a difference.
+const CONTEXT_LINES: usize = 3;
+/// Differences that are written out, of all placements together; the other objects are only named.
+const DIFFS_MAX: usize = 200;
+/// Bytes of one object, as YAML, whose difference is written out.
+const DIFF_BYTES_MAX: usize = 100_000;
+/// Clusters of one placement that are looked at for what overrides make of their objects.
+const OVERRIDDEN_CLUSTERS_MAX: usize = 500;
+/// Moves of clusters that are simulated: more take longer than a comment may.
+const TIMELINE_MOVES_MAX: usize = 1_000;
+/// Characters of a chart that every host draws.
+///
+/// Source: Gitea, `MERMAID_MAX_SOURCE_CHARACTERS`.
+const CHART_CHARS_MAX: usize = 50_000;
+/// What simulated clusters take for one write, and simulated objects to become available: what `gitfleet simulate` takes.
+const STEP: Duration = Duration::from_millis(100);
+const AVAILABLE: Duration = Duration::from_secs(10);
+/// When a simulated person approves.
+const APPROVAL: (Duration, &str) = (Duration::from_mins(5), "5 minutes");
+/// How long a simulation goes on: strategies wait for days.
+const TIMELINE_MAX: Duration = Duration::from_hours(24 * 30);
+/// Names in one note.
+const NAMED_MAX: usize = 10;
+
+/// How much is shown of a change.
+#[derive(Clone, Debug)]
+pub struct Showing<'a> {
+    /// The differences of each object, and not only their names.
+    pub diffs: bool,
+    /// What hidden values are marked with.
+    pub key: &'a MaskKey,
+}
+
+/// Returns what there is to say about a pull request, from where the fleet stands. Nothing of it holds a value that must not be
+/// read; what people wrote is as they wrote it.
+pub fn pull_report(basis: &Basis, candidate: &Candidate, showing: &Showing<'_>, now: Timestamp) -> PullReport {
+    let planned = Planned::of(Some(basis), &candidate.tree, now);
+    let plan = planned.plan(Some(basis));
+    let changed: Vec<&PlacementPlan> = plan.placements.iter().filter(|placement| is_changed(placement)).collect();
+    let mut report = PullReport {
+        base: Some(candidate.base.clone()),
+        head: Some(candidate.head.clone()),
+        conflicts: candidate.conflicts.clone(),
+        ..PullReport::default()
+    };
+    let mut differences = Differences { showing, left: DIFFS_MAX };
+    for placement in &changed {
+        let key = PlacementKey { namespace: placement.namespace.clone(), name: placement.name.clone() };
+        let Some(after) = planned.after.iter().find(|state| state.record.key == key) else { continue };
+        report.stops.extend(basis.placements.get(&key).and_then(|before| stops(before, after)));
+        let objects = differences.objects(basis.placements.get(&key), after, placement);
+        report.overrides.extend(differences.overrides(after, &planned.world, placement, &objects));
+        report.objects.extend(objects);
+    }
+    report.notes = notes(basis, &candidate.tree, &planned.world, &changed);
+    report.timeline = timeline(basis.tree(), candidate, &changed);
+    report.plan = plan;
+    // What was odd before is nobody's news; lines move.
+    let known: BTreeSet<InputError> = basis.warnings().into_iter().map(without_line).collect();
+    report.plan.warnings.retain(|warning| !known.contains(&without_line(warning.clone())));
+    report
+}
+
+fn without_line(warning: InputError) -> InputError {
+    InputError { line: 0, ..warning }
+}
+
+/// Returns the newest snapshot's objects; `None` where they cannot be read.
+fn newest(state: Option<&PlacementState>) -> Option<Arc<Payload>> {
+    let Some(state) = state.filter(|state| !state.record.removed) else { return Some(Arc::default()) };
+    let Some(newest) = state.newest() else { return Some(Arc::default()) };
+    state.payloads.get(&newest.index).cloned()
+}
+
+/// Writes differences out, as long as there are not too many.
+struct Differences<'a> {
+    showing: &'a Showing<'a>,
+    left: usize,
+}
+
+impl Differences<'_> {
+    /// Returns the objects that differ, by identity.
+    fn objects(
+        &mut self,
+        before: Option<&PlacementState>,
+        after: &PlacementState,
+        plan: &PlacementPlan,
+    ) -> Vec<ObjectDiff> {
+        let key = &after.record.key;
+        let (Some(old), Some(new)) = (newest(before), newest(Some(after))) else { return names(key, plan) };
+        if Arc::ptr_eq(&old, &new) {
+            return Vec::new();
+        }
+        let by_key = |payload: &Payload| -> BTreeMap<Arc<ObjectKey>, Desired> {
+            payload.desired.iter().map(|desired| (desired.key.clone(), desired.clone())).collect()
+        };
+        let (old, new) = (by_key(&old), by_key(&new));
+        let keys: BTreeSet<&Arc<ObjectKey>> = old.keys().chain(new.keys()).collect();
+        let mut found = Vec::new();
+        for one in keys {
+            let (change, id) = match (old.get(one), new.get(one)) {
+                (None, Some(new)) => (ObjectChange::Added, &new.id),
+                (Some(old), None) => (ObjectChange::Deleted, &old.id),
+                (Some(old), Some(new)) if old.digest != new.digest || old.id != new.id => {
+                    (ObjectChange::Changed, &new.id)
+                }
+                _ => continue,
+            };
+            let text = self.text(old.get(one), new.get(one));
+            found.push(ObjectDiff { placement: key.clone(), id: id.clone(), change, text });
+        }
+        found
+    }
+
+    /// Returns what overrides make of a change: clusters that get the same together, where what they get has to do with the
+    /// change.
+    fn overrides(
+        &mut self,
+        after: &PlacementState,
+        world: &World,
+        plan: &PlacementPlan,
+        objects: &[ObjectDiff],
+    ) -> Vec<OverrideEffect> {
+        let Some(ends) = Ends::of(after, world).filter(|_| !after.record.removed) else { return Vec::new() };
+        let edited: BTreeSet<ObjectKey> = objects.iter().map(|object| object.id.key()).collect();
+        let is_moved = |cluster: &ClusterName| {
+            let changes = plan.changes.as_ref();
+            changes.is_some_and(|c| c.overridden.contains(cluster) || c.clusters.gained.contains(cluster))
+        };
+        let common = &ends.payload.desired;
+        let mut groups: BTreeMap<Vec<(Arc<ObjectKey>, String)>, Group> = BTreeMap::new();
+        for work in plan.works.iter().take(OVERRIDDEN_CLUSTERS_MAX) {
+            let cluster = &work.cluster_name;
+            let Ok(made) = ends.objects(cluster, &ends.picked(cluster)) else { continue };
+            if Arc::ptr_eq(&made, common) {
+                continue;
+            }
+            let made: BTreeMap<&Arc<ObjectKey>, &Desired> =
+                made.iter().map(|desired| (&desired.key, desired)).collect();
+            let pairs = common.iter().map(|plain| (plain.clone(), made.get(&plain.key).map(|made| (*made).clone())));
+            let differs = |(plain, made): &Pair| made.as_ref().is_none_or(|made| made.digest != plain.digest);
+            let pairs: Vec<Pair> = pairs.filter(differs).collect();
+            if pairs.is_empty() || !(is_moved(cluster) || pairs.iter().any(|(plain, _)| edited.contains(&plain.key))) {
+                continue;
+            }
+            let digest = |made: &Option<Desired>| made.as_ref().map(|made| made.digest.to_string()).unwrap_or_default();
+            let same = pairs.iter().map(|(plain, made)| (plain.key.clone(), digest(made))).collect();
+            groups.entry(same).or_insert_with(|| (Vec::new(), pairs)).0.push(cluster.clone());
+        }
+        let effect = |(clusters, pairs): Group| {
+            let mut text = Some(String::new());
+            for (plain, made) in &pairs {
+                let one = self.text(Some(plain), made.as_ref());
+                text = text.zip(one).map(|(text, one)| format!("{text} {}\n{one}", plain.id));
+            }
+            OverrideEffect { placement: after.record.key.clone(), clusters, text }
+        };
+        groups.into_values().map(effect).collect()
+    }
+
+    /// Returns how two objects differ, with what must not be read masked in both.
+    fn text(&mut self, old: Option<&Desired>, new: Option<&Desired>) -> Option<String> {
+        if !self.showing.diffs {
+            return None;
+        }
+        self.left = self.left.checked_sub(1)?;
+        let shown = |desired: Option<&Desired>| {
+            desired.map(|desired| yaml::to_string(&masked(&desired.object, self.showing.key))).unwrap_or_default()
+        };
+        let (old, new) = (shown(old), shown(new));
+        if old.len().max(new.len()) > DIFF_BYTES_MAX {
+            return None;
+        }
+        let diff = TextDiff::from_lines(&old, &new);
+        // Without heads: the lines are numbered in no file that anybody has.
+        let mut unified = diff.unified_diff();
+        let mut text = String::new();
+        for (position, hunk) in unified.context_radius(CONTEXT_LINES).iter_hunks().enumerate() {
+            text.push_str(if position == 0 { "" } else { " …\n" });
+            for change in hunk.iter_changes() {
+                write!(text, "{}{change}", change.tag()).expect("a String takes it");
+            }
+        }
+        Some(text)
+    }
+}
+
+/// An object as most clusters get it, and as some do; `None` where they do not get it.
+type Pair = (Desired, Option<Desired>);
+/// Clusters that get the same, and what that is.
+type Group = (Vec<ClusterName>, Vec<Pair>);
+
+/// Names what the plan says differs, where the objects themselves cannot be read.
+fn names(key: &PlacementKey, plan: &PlacementPlan) -> Vec<ObjectDiff> {
+    let Some(changes) = &plan.changes else { return Vec::new() };
+    let all = |change: ObjectChange, resources: &[Resource]| {
+        let diff =
+            |resource: &Resource| ObjectDiff { placement: key.clone(), id: resource.0.clone(), change, text: None };
+        resources.iter().map(diff).collect::<Vec<_>>()
+    };
+    let resources = &changes.resources;
+    let mut names = all(ObjectChange::Added, &resources.added);
+    names.extend(all(ObjectChange::Changed, &resources.changed));
+    names.extend(all(ObjectChange::Deleted, &resources.removed));
+    names
+}
+
+/// Returns what else is worth knowing before a merge.
+fn notes(basis: &Basis, head: &Tree, world: &World, changed: &[&PlacementPlan]) -> Vec<String> {
+    let base = basis.tree();
+    let listed = |names: Vec<&ClusterName>| {
+        let more = names.len().saturating_sub(NAMED_MAX);
+        let mut listed = names.iter().take(NAMED_MAX).map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        if more > 0 {
+            write!(listed, " and {more} more").expect("a String takes it");
+        }
+        (names.len(), listed)
+    };
+    let mut notes = Vec::new();
+    let new = head.clusters.keys().filter(|name| !base.clusters.contains_key(*name)).collect();
+    let left = base.clusters.keys().filter(|name| !head.clusters.contains_key(*name)).collect();
+    let silent: BTreeSet<&ClusterName> = changed.iter().flat_map(|placement| concerned(placement)).collect();
+    let silent =
+        silent.into_iter().filter(|name| world.records.contains_key(*name) && !world.is_online(name)).collect();
+    let kinds = [
+        (new, "new in the fleet, and taken to answer"),
+        (left, "leaving the fleet: what is there stays there"),
+        (silent, "not answering now: their turn comes when they do"),
+    ];
+    for (clusters, what) in kinds {
+        let (count, listed) = listed(clusters);
+        match count {
+            0 => {}
+            1 => notes.push(format!("1 cluster is {what}: {listed}")),
+            _ => notes.push(format!("{count} clusters are {what}: {listed}")),
+        }
+    }
+    for placement in changed {
+        let key = PlacementKey { namespace: placement.namespace.clone(), name: placement.name.clone() };
+        let Some(state) = basis.placements.get(&key) else { continue };
+        let newest = state.newest().map(|newest| newest.index);
+        if state.bindings().any(|binding| !binding.deleting && binding.snapshot != newest) {
+            notes.push(format!(
+                "{key} is on its way to snapshot {}: it is compared with that",
+                newest.unwrap_or_default()
+            ));
+        }
+        if state.record.paused.is_some() {
+            notes.push(format!("{key} is paused: nothing of it moves until somebody resumes it"));
+        }
+    }
+    notes
+}
+
+/// Predicts how long it takes: the placements that change alone, from a fleet at rest.
+fn timeline(base: &Arc<Tree>, candidate: &Candidate, changed: &[&PlacementPlan]) -> Timeline {
+    let moves: usize = changed.iter().map(|placement| concerned(placement).len()).sum();
+    if moves == 0 {
+        return Timeline::None;
+    }
+    if moves > TIMELINE_MOVES_MAX {
+        let why = format!("{moves} moves of clusters are more than the {TIMELINE_MOVES_MAX} that are simulated");
+        return Timeline::LeftOut(format!("{why}; run `gitfleet simulate`"));
+    }
+    let key = |placement: &&PlacementPlan| PlacementKey {
+        namespace: placement.namespace.clone(),
+        name: placement.name.clone(),
+    };
+    let keys: BTreeSet<PlacementKey> = changed.iter().map(key).collect();
+    let narrowed = |tree: &Arc<Tree>| {
+        let mut tree = Tree::clone(tree);
+        tree.placements.retain(|key, _| keys.contains(key));
+        Arc::new(tree)
+    };
+    let mut base = narrowed(base);
+    Arc::make_mut(&mut base).commit = Some(candidate.base.clone());
+    let simulated = simulate(&Scenario {
+        base: Some(base),
+        head: narrowed(&candidate.tree),
+        placements: keys.clone(),
+        apply: (STEP, STEP),
+        available: (AVAILABLE, AVAILABLE),
+        failures: Vec::new(),
+        absences: Vec::new(),
+        approvals: Vec::new(),
+        approve_after: Some(APPROVAL.0),
+        until: TIMELINE_MAX,
+    });
+    let chart = gantt(&simulated);
+    if chart.chars().count() > CHART_CHARS_MAX {
+        return Timeline::LeftOut("the chart is too large to be drawn; run `gitfleet simulate`".to_owned());
+    }
+    Timeline::Chart { chart, approvals_after: APPROVAL.1.to_owned() }
+}
+
+/// Returns a key for markers that follows from what the trees hold: the same trees give the same text, and a guess at one value
+/// can only be tried together with a guess at all the others. Where texts are kept, use a key that is kept secret instead.
+pub fn derived_key(trees: &[&Arc<Tree>]) -> MaskKey {
+    use sha2::Digest as _;
+    let objects = trees.iter().flat_map(|tree| &tree.manifests).map(|manifest| &manifest.object);
+    let hash = objects.fold(sha2::Sha256::new(), |hash, object: &Arc<Value>| {
+        let text = object.to_string();
+        hash.chain_update((text.len() as u64).to_be_bytes()).chain_update(text)
+    });
+    MaskKey::new(hash.finalize().into())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,328 @@
+//! A made-up member: it holds objects, does what steps ask for, and lets objects become available after a while.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use super::backup::Backup;
+use super::fact::Fact;
+use crate::api::placement::WhenToTakeOver;
+use crate::core::member::result::{Answer, StepResult, tried};
+use crate::core::member::{Mind, Task};
+use crate::deliver::health::availability;
+use crate::deliver::inventory::{Parent, applyset_id};
+use crate::deliver::live::LiveObject;
+use crate::deliver::look::Found;
+use crate::deliver::plan::{Step, owned_by_another};
+use crate::model::id::{ClusterName, Digest, ObjectKey, PlacementKey};
+use crate::model::records::{ApplyOutcome, Availability};
+use crate::model::work::{Desired, WorkOrder};
+
+/// How an object turns out on a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It becomes available as its kind does: at once, or after a while.
+    Good,
+    /// It is applied and never available.
+    NeverAvailable,
+    /// The API server refuses it.
+    Refused,
+}
+
+/// What a watch sees of an object: how it stands, or that it is gone at a version.
+#[derive(Clone, Debug)]
+pub(super) enum Sight {
+    There(Box<LiveObject>),
+    Gone(ObjectKey, u64),
+}
+
+/// One member of the fleet.
+#[derive(Debug, Default)]
+pub struct SimulatedMember {
+    /// It cannot be reached.
+    pub(super) away: bool,
+    pub(super) objects: BTreeMap<ObjectKey, LiveObject>,
+    /// What it held a while ago: a list may show it.
+    pub(super) earlier: BTreeMap<ObjectKey, LiveObject>,
+    pub(super) parents: BTreeMap<PlacementKey, Parent>,
+    /// The daemon's side; `None` where it does not talk to the member.
+    pub(super) mind: Option<Mind>,
+    /// Grows with every connection: what belongs to an earlier one comes to nothing.
+    pub(super) epoch: u64,
+    pub(super) connected: bool,
+    /// Tries to connect that failed in a row.
+    pub(super) failures: u32,
+    /// When the last thing that the daemon is to hear of it arrives: what is said later arrives later.
+    pub(super) heard_until: Timestamp,
+    /// The same for what watches see.
+    pub(super) seen_until: Timestamp,
+    pub(super) reporting: bool,
+    pub(super) waking: Option<Timestamp>,
+    pub(super) backup: Option<Backup>,
+    pub(super) version: u64,
+    writes: u64,
+}
+
+/// Returns the digest of the fields we own of an object as it was applied.
+fn owned(desired: &Desired) -> Digest {
+    Digest::new(format!("owned-{}", desired.digest))
+}
+
+impl SimulatedMember {
+    /// Returns how often something was written or deleted here, inventories included.
+    pub fn writes(&self) -> u64 {
+        self.writes
+    }
+
+    /// Returns what the member holds, by object.
+    pub fn objects(&self) -> &BTreeMap<ObjectKey, LiveObject> {
+        &self.objects
+    }
+
+    /// Returns the inventories the member holds.
+    pub fn inventories(&self) -> &BTreeMap<PlacementKey, Parent> {
+        &self.parents
+    }
+
+    /// Puts an object there that nobody of ours wrote, or takes our label and content away from one.
+    pub fn meddle(&mut self, mut object: LiveObject) -> ObjectKey {
+        self.version += 1;
+        object.resource_version = self.version;
+        let key = object.id.key();
+        self.objects.insert(key.clone(), object);
+        key
+    }
+
+    /// Takes an object away that somebody else removed.
+    pub(super) fn steal(&mut self, key: &ObjectKey) {
+        self.version += 1;
+        self.objects.remove(key);
+    }
+
+    /// Goes back to what it held a while ago.
+    pub(super) fn go_back(&mut self, backup: &Backup) {
+        let Backup { objects, parents, version, .. } = backup;
+        self.objects.clone_from(objects);
+        self.earlier.clone_from(objects);
+        self.parents.clone_from(parents);
+        self.version = *version;
+    }
+
+    /// Carries a step out. Returns what it answers, the objects it changed, and what is seen to have happened.
+    pub(super) fn perform(
+        &mut self,
+        task: &Task,
+        fate: impl Fn(&Desired) -> Fate,
+        deletes_slowly: bool,
+        now: Timestamp,
+    ) -> (StepResult, Option<ObjectKey>, Vec<Fact>) {
+        let Task { order, step, before } = task;
+        match step {
+            Step::WriteParent(parent) => {
+                self.writes += 1;
+                self.parents.insert(order.placement.clone(), parent.clone());
+                let holds = parent.holds.as_ref().map(|held| held.index);
+                let fact = Fact::Inventory { order: Arc::clone(order), holds };
+                (StepResult::Parent(Some(parent.clone())), None, vec![fact])
+            }
+            Step::DeleteParent => {
+                self.writes += 1;
+                self.parents.remove(&order.placement);
+                let fact = Fact::Inventory { order: Arc::clone(order), holds: None };
+                (StepResult::Parent(None), None, vec![fact])
+            }
+            Step::Delete { object } => self.delete(order, object, deletes_slowly),
+            Step::Release { object, .. } => self.release(order, object),
+            Step::Apply { position, put_back, probe } => {
+                let desired = &order.manifests[*position];
+                let (answer, facts) = self.apply(order, desired, *probe, fate(desired));
+                let changed = answer.live.is_some().then(|| ObjectKey::clone(&desired.key));
+                (tried(desired, answer, *put_back, before.as_deref(), now), changed, facts)
+            }
+            Step::Compare { position } => {
+                let desired = &order.manifests[*position];
+                let same = self.objects.get(&desired.key).is_some_and(|o| o.manifest.as_ref() == Some(&desired.digest));
+                let outcome = if same { ApplyOutcome::NoDiffFound } else { ApplyOutcome::FoundDiff };
+                let answer = Answer::refused(outcome, String::new());
+                (tried(desired, answer, false, before.as_deref(), now), None, Vec::new())
+            }
+            Step::ShowDrift { position, seen } => {
+                let desired = &order.manifests[*position];
+                let (key, manifest) = (desired.key.clone(), desired.digest.clone());
+                let drifted = seen.owned != owned(desired);
+                let found = Ok(Found { drifted, differences: Vec::new() });
+                (StepResult::Drift { key, manifest, seen: seen.clone(), found }, None, Vec::new())
+            }
+        }
+    }
+
+    fn delete(
+        &mut self,
+        order: &Arc<WorkOrder>,
+        named: &LiveObject,
+        slowly: bool,
+    ) -> (StepResult, Option<ObjectKey>, Vec<Fact>) {
+        let (key, uid) = (named.id.key(), named.uid.clone());
+        let answer = |gone| StepResult::Deleted { key: key.clone(), uid: uid.clone(), gone };
+        let Some(live) = self.objects.get_mut(&key).filter(|live| live.uid == uid) else {
+            return (answer(true), None, Vec::new());
+        };
+        self.writes += 1;
+        self.version += 1;
+        // The inventory may be gone already: a list that was out of date showed nothing any more.
+        let mut named = self.parents.keys().chain([&order.placement]);
+        let holder = named.find(|placement| applyset_id(placement) == *live.applyset).cloned();
+        let is_shared = live.owner.is_some();
+        let fact = Fact::Deleted { order: Arc::clone(order), object: key.clone(), holder, is_shared };
+        if slowly {
+            live.terminating = true;
+            live.resource_version = self.version;
+        } else {
+            self.objects.remove(&key);
+        }
+        (answer(!slowly), Some(key.clone()), vec![fact])
+    }
+
+    fn release(&mut self, order: &Arc<WorkOrder>, named: &LiveObject) -> (StepResult, Option<ObjectKey>, Vec<Fact>) {
+        let (key, uid) = (named.id.key(), named.uid.clone());
+        let answer = StepResult::Deleted { key: key.clone(), uid: uid.clone(), gone: true };
+        let Some(live) = self.objects.get_mut(&key).filter(|live| live.uid == uid) else {
+            return (answer, None, Vec::new());
+        };
+        self.writes += 1;
+        self.version += 1;
+        let is_shared = live.owner.is_some();
+        (live.applyset, live.manifest, live.resource_version) = ("".into(), None, self.version);
+        let fact = Fact::Released { order: Arc::clone(order), object: key.clone(), is_shared };
+        (answer, Some(key), vec![fact])
+    }
+
+    fn apply(&mut self, order: &Arc<WorkOrder>, desired: &Desired, probe: bool, fate: Fate) -> (Answer, Vec<Fact>) {
+        let known = self.objects.get(&desired.key);
+        let ours = applyset_id(&order.placement);
+        if let Some(known) = known.filter(|known| probe && *known.applyset != *ours) {
+            if let Some(owner) = known.owner.as_deref().filter(|_| !order.strategy.allow_co_ownership) {
+                return (Answer::refused(ApplyOutcome::FailedToTakeOver, owned_by_another(owner)), Vec::new());
+            }
+            let differs = known.manifest.as_ref() != Some(&desired.digest);
+            match order.strategy.when_to_take_over {
+                WhenToTakeOver::Never => {
+                    return (Answer::refused(ApplyOutcome::NotTakenOver, "it was there before".to_owned()), Vec::new());
+                }
+                WhenToTakeOver::IfNoDiff if differs => {
+                    let words = "it was there before and differs".to_owned();
+                    return (Answer::refused(ApplyOutcome::FailedToTakeOver, words), Vec::new());
+                }
+                WhenToTakeOver::IfNoDiff | WhenToTakeOver::Always => {}
+            }
+        }
+        if fate == Fate::Refused {
+            let words = format!("{}: the API server refused it (422 Invalid)", desired.id);
+            return (Answer::refused(ApplyOutcome::ManifestApplyFailed, words), Vec::new());
+        }
+        self.writes += 1;
+        self.version += 1;
+        let by_kind = availability(&desired.id, &desired.object);
+        let same = known.filter(|known| known.manifest.as_ref() == Some(&desired.digest));
+        let live = LiveObject {
+            id: desired.id.clone(),
+            // Versions go back with a backup, and name nothing for good.
+            uid: known.map_or_else(|| format!("u{}", self.writes), |known| known.uid.clone()),
+            resource_version: self.version,
+            applyset: ours.into(),
+            manifest: Some(desired.digest.clone()),
+            owned: owned(desired),
+            owner: known.and_then(|known| known.owner.clone()),
+            terminating: known.is_some_and(|known| known.terminating),
+            availability: match (fate, same) {
+                (Fate::NeverAvailable, _) => Availability::ManifestNotAvailableYet,
+                // What does not change does not restart.
+                (_, Some(same)) => same.availability,
+                (_, None) => by_kind,
+            },
+        };
+        self.objects.insert(ObjectKey::clone(&desired.key), live.clone());
+        let digest = desired.digest.clone();
+        let available = live.availability != Availability::ManifestNotAvailableYet;
+        let fact =
+            Fact::Applied { order: Arc::clone(order), object: ObjectKey::clone(&desired.key), digest, available };
+        let answer = Answer {
+            outcome: ApplyOutcome::Applied,
+            message: String::new(),
+            live: Some(live),
+            differences: Vec::new(),
+        };
+        (answer, vec![fact])
+    }
+
+    /// Lets an object become available, or go where it is being deleted, unless it was changed since.
+    pub(super) fn ripen(
+        &mut self,
+        cluster: &ClusterName,
+        key: &ObjectKey,
+        version: u64,
+    ) -> Option<(Sight, Option<Fact>)> {
+        let live = self.objects.get_mut(key).filter(|live| live.resource_version == version)?;
+        self.version += 1;
+        if live.terminating {
+            self.objects.remove(key);
+            return Some((Sight::Gone(key.clone(), self.version), None));
+        }
+        live.availability = Availability::Available;
+        live.resource_version = self.version;
+        let fact = Fact::Available { cluster: cluster.clone(), object: key.clone() };
+        Some((Sight::There(Box::new(live.clone())), Some(fact)))
+    }
+
+    /// Returns how an object looks now; gone at the member's newest version where it is not there.
+    pub(super) fn sight(&self, key: &ObjectKey) -> Sight {
+        let gone = || Sight::Gone(key.clone(), self.version);
+        self.objects.get(key).map_or_else(gone, |live| Sight::There(Box::new(live.clone())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::records::Kept;
+
+    #[test]
+    fn the_label_says_whose_a_deleted_object_is_whether_or_not_its_inventory_is_there() {
+        let (p, q) = (PlacementKey::cluster_scoped("p"), PlacementKey::cluster_scoped("q"));
+        let rows = [
+            ("its inventory is there", &p, vec![&p], Some(&p)),
+            ("its inventory is gone", &p, vec![], Some(&p)),
+            ("it is another's", &q, vec![&p, &q], Some(&q)),
+            ("it is another's whose inventory is gone", &q, vec![&p], None),
+        ];
+        for (name, label, inventories, expected) in rows {
+            let object =
+                serde_json::json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n", "uid": "u"}});
+            let read = LiveObject::read(&object).expect("it is an object");
+            let live = LiveObject { applyset: applyset_id(label).into(), ..read };
+            let mut member = SimulatedMember::default();
+            member.parents.extend(inventories.into_iter().map(|of| (of.clone(), Parent::default())));
+            member.objects.insert(live.id.key(), live.clone());
+            let order = WorkOrder {
+                placement: p.clone(),
+                cluster: "c".into(),
+                generation: 1,
+                source: String::new().into(),
+                snapshot: 0,
+                commit: "1".into(),
+                digest: "d".into(),
+                strategy: crate::api::placement::ApplyStrategy::default(),
+                manifests: Arc::from([]),
+                held: std::collections::BTreeSet::new(),
+                prune: std::collections::BTreeSet::new(),
+                kept: Kept::default(),
+                remove: true,
+                abandon: false,
+            };
+            let (_, _, facts) = member.delete(&Arc::new(order), &live, false);
+            let [Fact::Deleted { holder, .. }] = &facts[..] else { panic!("{name}: {facts:?}") };
+            assert_eq!(holder.as_ref(), expected, "{name}");
+        }
+    }
+}

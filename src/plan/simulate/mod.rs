@@ -1,0 +1,497 @@
+//! The daemon on virtual time: the real core, the real planner of deliveries and a real store's semantics over made-up
+//! members and a made-up source. Pure: the same seed gives the same facts, byte for byte.
+//!
+//! Somebody pushes commits, calls [`Simulation::step`] until nothing is left to happen, and looks at the [`Fact`]s.
+
+mod backup;
+mod dice;
+mod edges;
+mod fact;
+mod member;
+pub mod scenario;
+mod time;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::config::Configuration;
+use crate::core::member::Task;
+use crate::core::member::result::StepResult;
+use crate::core::persist::Books;
+use crate::core::{Batch, Core, Effect, Event, MemberCommand, SourceEvent};
+use crate::model::commands::{self, Done, Person, Refusal};
+use crate::model::id::{ClusterName, CommitId, ObjectKey, PlacementKey};
+use crate::model::kinds::WatchedKind;
+use crate::model::manifest::InputError;
+use crate::model::records::ClockReading;
+use crate::model::tree::Tree;
+use crate::model::work::Desired;
+use crate::store::{MemoryStore, Op, Store as _};
+
+pub use dice::Dice;
+#[cfg(test)]
+pub(crate) use edges::payload_of;
+pub use fact::Fact;
+use member::Sight;
+pub use member::{Fate, SimulatedMember};
+use time::later;
+
+/// How long things take: shortest and longest.
+#[derive(Clone, Copy, Debug)]
+pub struct Latencies {
+    /// From a push until the daemon has read the commit.
+    pub source: (Duration, Duration),
+    /// Until a member answers a new connection.
+    pub connect: (Duration, Duration),
+    /// Until a step is carried out, and as long again until its answer is there.
+    pub step: (Duration, Duration),
+    /// Until the daemon hears what a member saw or reports.
+    pub report: (Duration, Duration),
+    /// Until an applied object is available, where its kind takes any time.
+    pub available: (Duration, Duration),
+    /// Until the daemon is started again after a crash.
+    pub restart: (Duration, Duration),
+}
+
+impl Default for Latencies {
+    fn default() -> Self {
+        let ms = |shortest, longest| (Duration::from_millis(shortest), Duration::from_millis(longest));
+        Self {
+            source: ms(50, 500),
+            connect: ms(10, 200),
+            step: ms(2, 50),
+            report: ms(1, 50),
+            available: ms(500, 20_000),
+            restart: ms(100, 5_000),
+        }
+    }
+}
+
+/// What goes wrong, in so many of a thousand times; nothing by default.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Faults {
+    /// The daemon ends before an effect.
+    pub crash: u64,
+    /// The store refuses a batch.
+    pub store_refuses: u64,
+    /// The store keeps a batch, and answers with an error.
+    pub store_unsure: u64,
+    /// The daemon ends while a batch is being written: it is kept or not, as the dice fall.
+    pub store_crashes: u64,
+    /// A step is not carried out, and the connection is lost.
+    pub step_lost: u64,
+    /// A step is carried out, its answer and the connection are lost.
+    pub answer_lost: u64,
+    /// A step whose connection was lost is carried out all the same, late.
+    pub late_write: u64,
+    /// A report is told twice.
+    pub report_twice: u64,
+    /// A deletion takes a while.
+    pub slow_delete: u64,
+    /// A list shows what was there a while ago; what came since is seen later.
+    pub stale_list: u64,
+    /// The list of a kind fails, from the beginning or after some objects.
+    pub list_fails: u64,
+    /// A watch ends instead of telling of a change: its kind is listed anew on the same connection.
+    pub watch_ends: u64,
+    /// A poll of the source fails, and reading a payload does.
+    pub source_fails: u64,
+    /// The commit in force cannot be read again at the beginning of a life.
+    pub restore_fails: u64,
+    /// A payload is read long after it was asked for.
+    pub payload_late: u64,
+}
+
+/// How exactly members are simulated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Detail {
+    /// Every step takes its time: anything may happen between two.
+    Steps,
+    /// All steps of an order happen at once: for fleets of thousands.
+    Orders,
+}
+
+/// Decides how an object turns out on a cluster.
+pub type FateOf = Box<dyn Fn(&ClusterName, &Desired) -> Fate + Send>;
+
+/// The source, which outlives the daemon.
+struct Source {
+    commits: BTreeMap<CommitId, Result<Arc<Tree>, Vec<InputError>>>,
+    tip: Option<CommitId>,
+    /// Of this life: the commit in force, as the source's side knows it, and the tip it has told of.
+    accepted: Option<CommitId>,
+    told: Option<CommitId>,
+    /// Of this life: what came into force since the hall last said which commits are to be kept.
+    fresh: Vec<CommitId>,
+    failing: bool,
+    /// The commit in force could not be read again yet.
+    unread: bool,
+    pins: BTreeSet<CommitId>,
+    /// Tips that do not descend from what was the tip before, by how many pushes came before them.
+    rewritten: BTreeMap<CommitId, usize>,
+    /// Every push in order.
+    pushed: Vec<CommitId>,
+    /// A tip of a rewritten history that a person let in.
+    let_in: Option<CommitId>,
+}
+
+/// Something that is to happen.
+enum Happening {
+    Restart,
+    Wake(u64),
+    Poll(u64),
+    Hear(u64, Box<Event>),
+    Connect(ClusterName, u64),
+    List(ClusterName, u64, WatchedKind, u32),
+    Land(ClusterName, u64, Box<Task>),
+    Answer(ClusterName, u64, PlacementKey, Box<StepResult>),
+    See(ClusterName, u64, Sight),
+    Ripen(ClusterName, ObjectKey, u64),
+    Report(ClusterName, u64),
+    Look(ClusterName, u64),
+    Mark(u64),
+}
+
+/// The daemon, its fleet and its source, at an instant.
+pub struct Simulation {
+    configuration: Configuration,
+    /// How long things take.
+    pub latencies: Latencies,
+    /// What goes wrong from now on.
+    pub faults: Faults,
+    detail: Detail,
+    fate: FateOf,
+    dice: Dice,
+    now: Timestamp,
+    /// How far the machine's clock is from the true one.
+    skew: SignedDuration,
+    /// How far it was when this life began: a life measures time and does not look it up.
+    begun_with: SignedDuration,
+    /// The time that was written down last, with the true one.
+    remembered: Option<ClockReading>,
+    /// Counts starts of the machine.
+    boots: u64,
+    queue: BTreeMap<(Timestamp, u64), Happening>,
+    queued: u64,
+    /// Counts the daemon's lives.
+    life: u64,
+    core: Option<Core>,
+    wake_at: Option<Timestamp>,
+    store: MemoryStore,
+    source: Source,
+    members: BTreeMap<ClusterName, SimulatedMember>,
+    facts: Vec<Fact>,
+}
+
+impl Simulation {
+    /// Begins at an instant with a daemon that has just been started, an empty store and a source without commits. Members
+    /// come into being when the daemon first talks to them.
+    pub fn new(configuration: Configuration, seed: u64, start: Timestamp, detail: Detail, fate: FateOf) -> Self {
+        let source = Source {
+            commits: BTreeMap::new(),
+            tip: None,
+            accepted: None,
+            told: None,
+            fresh: Vec::new(),
+            failing: false,
+            unread: false,
+            pins: BTreeSet::new(),
+            rewritten: BTreeMap::new(),
+            pushed: Vec::new(),
+            let_in: None,
+        };
+        let mut simulation = Self {
+            configuration,
+            latencies: Latencies::default(),
+            faults: Faults::default(),
+            detail,
+            fate,
+            dice: Dice::new(seed),
+            now: start,
+            skew: SignedDuration::ZERO,
+            begun_with: SignedDuration::ZERO,
+            remembered: None,
+            boots: 0,
+            queue: BTreeMap::new(),
+            queued: 0,
+            life: 0,
+            core: None,
+            wake_at: None,
+            store: MemoryStore::new(),
+            source,
+            members: BTreeMap::new(),
+            facts: Vec::new(),
+        };
+        simulation.push_at(start, Happening::Restart);
+        simulation
+    }
+
+    /// Returns the true time.
+    pub fn now(&self) -> Timestamp {
+        self.now
+    }
+
+    /// Returns the store.
+    pub fn store(&self) -> &MemoryStore {
+        &self.store
+    }
+
+    /// Returns what the daemon decides with; `None` while it is down.
+    pub fn core(&self) -> Option<&Core> {
+        self.core.as_ref()
+    }
+
+    /// Returns the members that the daemon ever talked to.
+    pub fn members(&self) -> &BTreeMap<ClusterName, SimulatedMember> {
+        &self.members
+    }
+
+    /// Makes a commit the tip of the source, or says with what errors it is refused.
+    pub fn push(&mut self, commit: CommitId, tree: Result<Arc<Tree>, Vec<InputError>>) {
+        self.source.commits.insert(commit.clone(), tree);
+        self.source.pushed.push(commit.clone());
+        self.source.tip = Some(commit);
+        self.push_in(self.latencies.source, Happening::Poll(self.life));
+    }
+
+    /// Makes a commit the tip that does not descend from what was pushed before: history was rewritten.
+    pub fn rewrite(&mut self, commit: CommitId, tree: Result<Arc<Tree>, Vec<InputError>>) {
+        self.source.rewritten.insert(commit.clone(), self.source.pushed.len());
+        self.push(commit, tree);
+    }
+
+    /// Lets [`Fact::Mark`] be told after a time: whoever drives the simulation does something then.
+    pub fn at(&mut self, after: Duration, mark: u64) {
+        self.push_at(later(self.now, after), Happening::Mark(mark));
+    }
+
+    /// Lets a member answer or not.
+    pub fn set_reachable(&mut self, cluster: &ClusterName, reachable: bool) {
+        let member = self.members.entry(cluster.clone()).or_default();
+        if member.away != reachable {
+            return;
+        }
+        member.away = !reachable;
+        self.facts.push(Fact::Reachable(cluster.clone(), reachable));
+        if !reachable {
+            self.disconnect(cluster, "it is away");
+        }
+    }
+
+    /// Ends the daemon's life here and now; it is started again after a while.
+    pub fn crash(&mut self) {
+        if self.core.take().is_none() {
+            return;
+        }
+        self.facts.push(Fact::Crashed);
+        self.store.restart();
+        for member in self.members.values_mut() {
+            member.mind = None;
+            member.connected = false;
+            member.epoch += 1;
+        }
+        self.push_in(self.latencies.restart, Happening::Restart);
+    }
+
+    /// Returns when the next thing happens.
+    pub fn next_at(&self) -> Option<Timestamp> {
+        Some(self.queue.first_key_value()?.0.0)
+    }
+
+    /// Lets the next thing happen, and what follows from it at once. Returns what was seen; `None` where nothing is left to
+    /// happen. Not every step shows anything.
+    pub fn step(&mut self) -> Option<Vec<Fact>> {
+        let ((at, _), happening) = self.queue.pop_first()?;
+        self.now = at;
+        self.happen(happening);
+        self.decide();
+        Some(self.facts())
+    }
+
+    /// Returns what was seen since it was last asked for: of what was done to the simulation from outside, between two steps.
+    pub fn facts(&mut self) -> Vec<Fact> {
+        std::mem::take(&mut self.facts)
+    }
+
+    fn push_at(&mut self, at: Timestamp, happening: Happening) {
+        self.queued += 1;
+        self.queue.insert((at, self.queued), happening);
+    }
+
+    fn push_in(&mut self, range: (Duration, Duration), happening: Happening) {
+        let at = later(self.now, self.dice.time(range));
+        self.push_at(at, happening);
+    }
+
+    fn happen(&mut self, happening: Happening) {
+        match happening {
+            Happening::Restart => self.begin(),
+            Happening::Wake(life) if life == self.life => self.wake_at = None,
+            Happening::Poll(life) if life == self.life => self.poll(),
+            Happening::Hear(life, event) if life == self.life => self.hear(*event),
+            Happening::Wake(_) | Happening::Poll(_) | Happening::Hear(..) => {}
+            Happening::Connect(cluster, epoch) => self.connect(&cluster, epoch),
+            Happening::List(cluster, epoch, kind, failures) => self.list_again(&cluster, epoch, &kind, failures),
+            Happening::Land(cluster, epoch, task) => self.land(&cluster, epoch, &task),
+            Happening::Answer(cluster, epoch, placement, result) => self.answer(&cluster, epoch, &placement, *result),
+            Happening::See(cluster, epoch, sight) => self.see(&cluster, epoch, sight),
+            Happening::Ripen(cluster, key, version) => self.ripen(&cluster, &key, version),
+            Happening::Report(cluster, epoch) => self.report(&cluster, epoch),
+            Happening::Look(cluster, epoch) => self.look(&cluster, epoch),
+            Happening::Mark(mark) => self.facts.push(Fact::Mark(mark)),
+        }
+    }
+
+    /// Starts the daemon: the store is all it remembers.
+    fn begin(&mut self) {
+        let mut books = Books::read(&self.store).expect("a store in memory can be read");
+        self.life += 1;
+        self.begun_with = self.skew;
+        self.resume_waits(&mut books);
+        self.wake_at = None;
+        let (core, effects) = Core::begin(self.configuration.clone(), books, self.clock());
+        self.facts.push(Fact::Began);
+        self.source.accepted = core.accepted().cloned();
+        self.source.told = None;
+        self.source.fresh.clear();
+        self.source.failing = false;
+        self.source.let_in = core.let_in().cloned();
+        self.core = Some(core);
+        self.restore();
+        self.push_in(self.latencies.source, Happening::Poll(self.life));
+        self.act(effects);
+    }
+
+    fn hear(&mut self, event: Event) {
+        let now = self.clock();
+        let Some(core) = &mut self.core else { return };
+        if let Event::Source(SourceEvent::Accepted(tree) | SourceEvent::Restored(Ok(tree))) = &event {
+            self.facts.extend(tree.commit.clone().map(Fact::Accepted));
+        }
+        let effects = core.take_in(event, now);
+        self.act(effects);
+    }
+
+    /// Lets a person command something. Returns the answer; `None` where the daemon is down, or ends before it can answer.
+    ///
+    /// # Errors
+    /// Why it is not carried out.
+    pub fn obey(&mut self, command: &commands::Command, person: &Person) -> Option<Result<Done, Refusal>> {
+        let now = self.clock();
+        let answer = match self.core.as_mut()?.obey(command, person, now) {
+            Err(refusal) => Some(Err(refusal)),
+            Ok((batch, done)) => self.settle(batch).then_some(Ok(done)),
+        };
+        self.decide();
+        answer
+    }
+
+    /// Lets the core decide until nothing is due.
+    fn decide(&mut self) {
+        let now = self.clock();
+        while let Some(batch) = self.core.as_mut().and_then(|core| core.decide(now)) {
+            self.settle(batch);
+        }
+        self.wake();
+    }
+
+    /// Writes a batch to a store that may fail, and acts on it. Returns whether it was kept and the daemon lives.
+    fn settle(&mut self, mut batch: Batch) -> bool {
+        let now = self.clock();
+        let ops = std::mem::take(&mut batch.ops);
+        if !ops.is_empty() && self.dice.chance(self.faults.store_refuses) {
+            self.facts.push(Fact::StoreRefused);
+            return self.refuse(batch);
+        }
+        if !ops.is_empty() && self.dice.chance(self.faults.store_unsure) {
+            let seen = self.facts.len();
+            self.keep(ops);
+            for fact in &mut self.facts[seen..] {
+                if let Fact::Kept { key, value } = fact {
+                    *fact = Fact::KeptUnsaid { key: std::mem::take(key), value: value.take() };
+                }
+            }
+            return self.refuse(batch);
+        }
+        let crashes = !ops.is_empty() && self.dice.chance(self.faults.store_crashes);
+        if !crashes || self.dice.chance(500) {
+            self.keep(ops);
+        }
+        if crashes {
+            self.crash();
+            return false;
+        }
+        let Some(core) = &mut self.core else { return false };
+        let effects = core.written(batch, now);
+        self.act(effects);
+        self.core.is_some()
+    }
+
+    /// The core hears that the store failed. Returns that the batch was not kept, as far as it knows.
+    fn refuse(&mut self, batch: Batch) -> bool {
+        let now = self.clock();
+        if let Some(core) = &mut self.core {
+            core.refused(batch, now);
+        }
+        false
+    }
+
+    fn keep(&mut self, ops: Vec<Op>) {
+        for op in &ops {
+            match op {
+                Op::Put { key, value, .. } => {
+                    self.facts.push(Fact::Kept { key: key.clone(), value: Some(value.as_slice().into()) });
+                }
+                Op::Delete { key, .. } => self.facts.push(Fact::Kept { key: key.clone(), value: None }),
+                Op::Journal(_) => {}
+            }
+        }
+        self.store.batch(ops).expect("a store in memory takes what the core writes");
+        self.remembered = Some(self.reading());
+    }
+
+    /// Sees to it that the core is asked again when time alone changes something.
+    fn wake(&mut self) {
+        let Some(at) = self.core.as_ref().and_then(Core::next_wake) else { return };
+        let at = at.checked_sub(self.begun_with).unwrap_or(Timestamp::MAX).max(self.now);
+        if self.wake_at.is_none_or(|known| at < known) {
+            self.wake_at = Some(at);
+            self.push_at(at, Happening::Wake(self.life));
+        }
+    }
+
+    fn act(&mut self, effects: Vec<Effect>) {
+        for effect in effects {
+            if self.dice.chance(self.faults.crash) {
+                return self.crash();
+            }
+            match effect {
+                Effect::StartMember(cluster, access) => self.start_member(&cluster, &access),
+                Effect::StopMember(cluster) => self.stop_member(&cluster),
+                Effect::Tell(cluster, command) => {
+                    if let MemberCommand::Order { order, .. } = &command {
+                        self.facts.push(Fact::Ordered(Arc::clone(order)));
+                    }
+                    if let Some(mind) = self.members.get_mut(&cluster).and_then(|member| member.mind.as_mut()) {
+                        mind.command(command);
+                    }
+                    self.pump(&cluster);
+                }
+                Effect::ReadPayload(snapshot) => self.read_payload(snapshot),
+                Effect::Retain { named, at } => {
+                    let Source { accepted, fresh, pins, .. } = &mut self.source;
+                    let heard = fresh.iter().position(|commit| *commit == at).unwrap_or(0);
+                    fresh.drain(..heard);
+                    let is_kept = |c: &CommitId| named.contains(c) || fresh.contains(c) || accepted.as_ref() == Some(c);
+                    pins.retain(is_kept);
+                }
+                Effect::LetIn(commit) => self.let_in(commit),
+                // There is no hub and no forge.
+                Effect::Publish(_) | Effect::Console(_) => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! Gates that wait for a person, as the people of a scenario find them.
+
+use crate::decide::state::PlacementState;
+use crate::model::id::PlacementKey;
+use crate::model::runs::DELETION_GATE;
+use crate::status::staged_run::{ClosedGate, closed_gates, command_name};
+
+/// A gate that waits for a person.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct OpenGate {
+    pub placement: PlacementKey,
+    /// Absent for the deletion gate of the placement.
+    pub run: Option<String>,
+    pub stage: String,
+}
+
+impl OpenGate {
+    /// Returns the name by which a person approves it.
+    pub fn target(&self) -> String {
+        let own = || self.placement.to_string();
+        self.run.as_ref().map_or_else(own, |run| command_name(&self.placement, run))
+    }
+}
+
+/// Returns the gates of a placement that wait for a person now.
+pub(super) fn open_gates(key: &PlacementKey, state: &PlacementState) -> Vec<OpenGate> {
+    let gate = |run: Option<&str>, stage: &str| OpenGate {
+        placement: key.clone(),
+        run: run.map(str::to_owned),
+        stage: stage.to_owned(),
+    };
+    let of_runs = state.runs.values().flat_map(|run| {
+        closed_gates(run).into_iter().filter(ClosedGate::is_approval).map(move |closed| (run, closed.stage))
+    });
+    let mut open: Vec<OpenGate> = of_runs.map(|(run, stage)| gate(Some(&run.name), &stage.name)).collect();
+    open.extend(state.record.closed_gate().map(|_| gate(None, DELETION_GATE)));
+    open
+}

@@ -1,0 +1,155 @@
+//! What was seen, put together.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+
+use super::watch::{Seen, Watch};
+use crate::api::staged::StageTaskType;
+use crate::decide::state::{PlacementState, World};
+use crate::model::id::PlacementKey;
+use crate::model::runs::{ClusterPhase, RunCause, RunRecord, StageRecord, TaskRecord};
+use crate::status::placement::PlacementView;
+use crate::status::rollout::{Converged, converged};
+use crate::views::simulation::{
+    ClusterOutcome, GateSide, GateType, Offset, Outcome, Simulated, SimulatedCluster, SimulatedGate,
+    SimulatedPlacement, SimulatedRun, SimulatedStage, longest_wait,
+};
+
+impl Watch {
+    /// Returns what came of everything, as it stands at the end.
+    pub fn finish(
+        self,
+        core: Option<(&World, &BTreeMap<PlacementKey, PlacementState>)>,
+        now: Timestamp,
+        until: Offset,
+    ) -> Simulated {
+        let mut placements = Vec::new();
+        for (key, seen) in self.placements.iter().filter(|(key, _)| self.is_chosen(key)) {
+            let state = core.and_then(|(world, all)| Some((world, all.get(key)?)));
+            placements.push(self.placement(key, seen, state, now));
+        }
+        let ended_at = self.events.last().map(|event| event.at).unwrap_or_default();
+        Simulated { until, ended_at, placements, events: self.events, errors: Vec::new() }
+    }
+
+    fn placement(
+        &self,
+        key: &PlacementKey,
+        seen: &Seen,
+        state: Option<(&World, &PlacementState)>,
+        now: Timestamp,
+    ) -> SimulatedPlacement {
+        let bindings: Vec<_> = state.iter().flat_map(|(_, state)| state.bindings.values().cloned()).collect();
+        let view = state.map(|(world, state)| state.view(&bindings, world, now));
+        let (outcome, message) = match &view {
+            Some(view) => ended(view, seen),
+            None if seen.changed_at.is_some() => (Outcome::Done, "it is removed".to_owned()),
+            None => (Outcome::Failed, "nothing was decided about it".to_owned()),
+        };
+        let mut runs: BTreeMap<&String, &RunRecord> = seen.ended.iter().collect();
+        runs.extend(state.iter().flat_map(|(_, state)| state.runs.values()).map(|run| (&run.name, run)));
+        let mut runs: Vec<&RunRecord> = runs.into_values().filter(|run| !seen.before.contains(&run.name)).collect();
+        runs.sort_by_key(|run| run.sequence);
+        let runs: Vec<SimulatedRun> = runs.into_iter().map(|run| self.run(seen, run)).collect();
+        let of_runs = runs.iter().flat_map(|run| &run.stages).flat_map(|stage| &stage.clusters);
+        let started_at = of_runs.chain(&seen.moves).filter_map(|cluster| cluster.started_at).min();
+        let mut placement = SimulatedPlacement {
+            kind: key.kind(),
+            namespace: key.namespace.clone(),
+            name: key.name.clone(),
+            snapshot: view.and_then(|view| view.newest()),
+            outcome,
+            message,
+            started_at,
+            ended_at: seen.changed_at,
+            clusters_picked: view.map_or(0, |view| view.selected().count()),
+            runs,
+            clusters: seen.moves.clone(),
+            gates: seen.gates.clone(),
+            longest_wait: None,
+            failed_at: seen.failed_at,
+            touched_at_failure: seen.touched.iter().cloned().collect(),
+            max_unavailable: seen.max_unavailable,
+        };
+        placement.longest_wait = longest_wait(&placement);
+        placement
+    }
+
+    fn run(&self, seen: &Seen, run: &RunRecord) -> SimulatedRun {
+        let approvers =
+            self.strategies.strategy(&run.placement, &run.strategy).and_then(|strategy| strategy.approvers.clone());
+        let deletion = run.deletion.iter().filter(|stage| !stage.clusters.is_empty());
+        let stages = run.stages.iter().chain(deletion);
+        SimulatedRun {
+            name: run.name.clone(),
+            strategy: run.strategy.clone(),
+            snapshot: run.snapshot(),
+            phase: format!("{:?}", run.phase),
+            message: run.message.clone(),
+            rollback_of: if let RunCause::Rollback { of, .. } = &run.cause { Some(of.clone()) } else { None },
+            started_at: run.frozen.as_ref().map(|frozen| self.offset(frozen.at)),
+            ended_at: run.phase.is_final().then(|| self.offset(run.since)),
+            stages: stages.map(|stage| self.stage(seen, run, stage, approvers.as_ref())).collect(),
+        }
+    }
+
+    fn stage(&self, seen: &Seen, run: &RunRecord, stage: &StageRecord, approvers: Option<&String>) -> SimulatedStage {
+        let gate = |task: &TaskRecord, when| {
+            let (asked, done) = (task.asked_at.map(|at| self.offset(at)), task.done_at.map(|at| self.offset(at)));
+            let is_approval = task.type_ == StageTaskType::Approval;
+            SimulatedGate {
+                type_: if is_approval { GateType::Approval } else { GateType::TimedWait },
+                when: Some(when),
+                approvers: approvers.filter(|_| is_approval).cloned(),
+                asked_at: asked,
+                opened_at: done,
+                waited: asked.zip(done).map(|(asked, done)| done.since(asked)),
+            }
+        };
+        let cluster = |cluster: &crate::model::runs::RunCluster| {
+            let outcome = match cluster.phase {
+                ClusterPhase::Pending => ClusterOutcome::Pending,
+                ClusterPhase::Deferred => ClusterOutcome::Deferred,
+                ClusterPhase::Updating => ClusterOutcome::Updating,
+                ClusterPhase::Succeeded => ClusterOutcome::Succeeded,
+                ClusterPhase::Failed => ClusterOutcome::Failed,
+                ClusterPhase::Skipped => ClusterOutcome::Skipped,
+            };
+            let is_over =
+                matches!(cluster.phase, ClusterPhase::Succeeded | ClusterPhase::Failed | ClusterPhase::Skipped);
+            SimulatedCluster {
+                name: cluster.name.clone(),
+                deferred_at: seen.deferred.get(&(run.name.clone(), cluster.name.clone())).copied(),
+                started_at: cluster.started_at.map(|at| self.offset(at)),
+                ended_at: is_over.then(|| self.offset(cluster.since)),
+                outcome,
+                message: if outcome == ClusterOutcome::Failed { cluster.message.clone() } else { String::new() },
+            }
+        };
+        let before = stage.before.iter().map(|task| gate(task, GateSide::Before));
+        SimulatedStage {
+            name: stage.name.clone(),
+            phase: format!("{:?}", stage.phase),
+            max_concurrency: stage.max_concurrency,
+            started_at: stage.started_at.map(|at| self.offset(at)),
+            ended_at: stage.ended_at.map(|at| self.offset(at)),
+            clusters: stage.clusters.iter().map(cluster).collect(),
+            gates: before.chain(stage.after.iter().map(|task| gate(task, GateSide::After))).collect(),
+        }
+    }
+}
+
+/// Says how a placement ended.
+fn ended(view: &PlacementView<'_>, seen: &Seen) -> (Outcome, String) {
+    match converged(view) {
+        Converged::AllAtTarget => (Outcome::Done, String::new()),
+        Converged::WaitingForPerson(why) => (Outcome::WaitsForPerson, why),
+        Converged::Unreachable(why) => (Outcome::Offline, why),
+        Converged::WaitingForTime(_) => (Outcome::NotFinished, "only time is waited for".to_owned()),
+        Converged::Progressing => (Outcome::NotFinished, String::new()),
+        Converged::Failed(why) if view.record.halted.is_some() => (Outcome::Halted, why),
+        Converged::Failed(why) if seen.rolled_back => (Outcome::RolledBack, why),
+        Converged::Failed(why) => (Outcome::Failed, why),
+    }
+}

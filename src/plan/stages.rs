@@ -1,0 +1,79 @@
+//! How a placement gets there: the stages of a staged rollout, or why there are none.
+
+use std::collections::BTreeMap;
+
+use super::works::picked;
+use crate::api::annotations::STAGED_UPDATE_STRATEGY;
+use crate::api::placement::StrategyType;
+use crate::api::staged::{Stage, StageTask, StageTaskType};
+use crate::decide::state::{PlacementState, World};
+use crate::model::plan::{GatePlan, RolloutPlan, StagePlan};
+use crate::rollout::staged::stages;
+
+/// Says how a placement gets there. Stages are of External placements with a strategy or a run.
+pub(super) fn rollout_plan(state: &PlacementState, world: &World) -> RolloutPlan {
+    let record = &state.record;
+    let type_ = record.spec.strategy.type_;
+    let mut rollout = RolloutPlan { type_, ..RolloutPlan::default() };
+    if record.removed {
+        return rollout;
+    }
+    let run = world.staged.runs(&record.key).next();
+    rollout.run = run.map(|(name, _)| name.clone());
+    if type_ == StrategyType::RollingUpdate {
+        rollout.error = run.map(|(name, _)| {
+            format!(
+                "the run {name} names this placement, whose strategy is RollingUpdate; set strategy.type External, or remove \
+                 the run"
+            )
+        });
+        return rollout;
+    }
+    let named = run.map(|(_, run)| run.spec.staged_rollout_strategy_name.clone());
+    rollout.strategy = named.or_else(|| record.annotations.get(STAGED_UPDATE_STRATEGY).cloned());
+    match staged(state, world, rollout.strategy.as_deref()) {
+        Ok(stages) => rollout.stages = stages,
+        Err(why) => rollout.error = Some(why),
+    }
+    rollout
+}
+
+fn staged(state: &PlacementState, world: &World, strategy: Option<&str>) -> Result<Vec<StagePlan>, String> {
+    if let Some(policy) = state.policy().filter(|policy| !policy.fulfilled) {
+        let picked = policy.target_clusters.iter().filter(|d| d.selected).count();
+        return Err(format!(
+            "the policy is not fulfilled ({picked} clusters were found), and staged rollouts wait until it is"
+        ));
+    }
+    let Some(name) = strategy else { return Ok(Vec::new()) };
+    let key = &state.record.key;
+    let Some(strategy) = world.staged.strategy(key, name) else {
+        let kind = if key.namespace.is_some() { "StagedUpdateStrategy" } else { "ClusterStagedUpdateStrategy" };
+        return Err(format!("the {kind} {name} is missing; add it to the source"));
+    };
+    let labels = |cluster: &crate::model::id::ClusterName| {
+        world.clusters.get(cluster.as_str()).map(|member| member.labels.clone()).unwrap_or_default()
+    };
+    let clusters: BTreeMap<_, _> = picked(state).map(|cluster| (cluster.clone(), labels(cluster))).collect();
+    let planned = stages(&strategy.spec, &clusters).map_err(|error| format!("the stages of {name}: {error}"))?;
+    let plan = planned.into_iter().map(|stage| {
+        let written = strategy.spec.stages.iter().find(|written| written.name == stage.name);
+        let gates = |tasks: fn(&Stage) -> &Vec<StageTask>| {
+            let tasks = written.into_iter().flat_map(tasks);
+            tasks.map(|task| gate(task, strategy.approvers.as_ref())).collect()
+        };
+        StagePlan {
+            before: gates(|stage| &stage.before_stage_tasks),
+            after: gates(|stage| &stage.after_stage_tasks),
+            name: stage.name,
+            clusters: stage.clusters,
+            max_concurrency: stage.max_concurrency,
+        }
+    });
+    Ok(plan.collect())
+}
+
+fn gate(task: &StageTask, approvers: Option<&String>) -> GatePlan {
+    let asks = task.type_ == StageTaskType::Approval;
+    GatePlan { type_: task.type_, wait_time: task.wait_time.clone(), approvers: approvers.filter(|_| asks).cloned() }
+}

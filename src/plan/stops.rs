@@ -1,0 +1,54 @@
+//! Which running rollouts a merge stops.
+
+use crate::api::annotations::WHEN_SUPERSEDED;
+use crate::decide::state::PlacementState;
+use crate::model::records::Binding;
+use crate::model::runs::{RunCause, RunRecord, StageRecord, TaskRecord};
+use crate::status::staged_run::{active_run, current_stage};
+use crate::status::work::counted;
+
+/// Says that a placement which is in the middle of a rollout goes elsewhere; `None` where none is stopped.
+pub(super) fn stops(before: &PlacementState, after: &PlacementState) -> Option<String> {
+    let on_its_way = before.newest()?;
+    let is_new = after.record.removed || after.newest().map(|newest| &newest.hash) != Some(&on_its_way.hash);
+    let run = active_run(&before.runs);
+    let waits = after.record.annotations.get(WHEN_SUPERSEDED).is_some_and(|value| value == "Queue");
+    // A run that a person wrote is stopped by nobody else.
+    let goes_on = run.is_some_and(|run| waits || matches!(run.cause, RunCause::Written { .. }));
+    if !is_new || before.record.removed || (goes_on && !after.record.removed) {
+        return None;
+    }
+    let bindings: Vec<&Binding> = before.bindings().filter(|binding| !binding.deleting).collect();
+    let there = bindings.iter().filter(|binding| binding.snapshot == Some(on_its_way.index)).count();
+    let left = bindings.len() - there;
+    if left == 0 && run.is_none() {
+        return None;
+    }
+    let standing: Vec<String> = [format!("{there} of {} have it", counted(bindings.len(), "cluster"))]
+        .into_iter()
+        .chain(run.and_then(current_stage).map(|stage| format!("at stage {}", stage.name)))
+        .chain(
+            run.map(approved).filter(|tasks| *tasks > 0).map(|tasks| format!("{} given", counted(tasks, "approval"))),
+        )
+        .collect();
+    let stage = run.and_then(|run| run.stages.first()).map(|stage| format!(" at stage {}", stage.name));
+    let then = if after.record.removed {
+        " and removes it".to_owned()
+    } else {
+        format!(" and begins again{}", stage.unwrap_or_default())
+    };
+    let commit = on_its_way.commit.short();
+    let never = match left {
+        0 => String::new(),
+        1 => format!("; 1 cluster never gets {commit}"),
+        left => format!("; {left} clusters never get {commit}"),
+    };
+    let key = &before.record.key;
+    Some(format!("Merging stops the running rollout of {key} ({}){then}{never}", standing.join(", ")))
+}
+
+/// Counts what people have approved in a run.
+fn approved(run: &RunRecord) -> usize {
+    let tasks = |stage: &StageRecord| -> Vec<TaskRecord> { stage.before.iter().chain(&stage.after).cloned().collect() };
+    run.stages.iter().flat_map(tasks).filter(|task| task.done_at.is_some() && !task.approvals.is_empty()).count()
+}

@@ -1,0 +1,209 @@
+//! What each cluster holds at the end, and where two placements want the same object.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::api::placement::ApplyStrategyType;
+use crate::decide::overrides::{Objects, candidates, render};
+use crate::decide::state::{Payload, PlacementState, World};
+use crate::deliver::waves::wave;
+use crate::model::id::{ClusterName, ObjectKey};
+use crate::model::overrides::PickedOverrides;
+use crate::model::plan::WorkPlan;
+use crate::model::records::BindingState;
+use crate::model::work::Desired;
+use crate::snapshot::Candidates;
+
+/// What one cluster holds at the end.
+#[derive(Clone, Default)]
+pub(super) struct Target {
+    /// The objects.
+    pub keys: Arc<BTreeSet<ObjectKey>>,
+    /// Why its objects cannot be made; it then keeps what it has.
+    pub error: Option<String>,
+    overrides: PickedOverrides,
+    manifests: Arc<[Arc<Value>]>,
+}
+
+impl Target {
+    fn new(objects: &[Desired]) -> Self {
+        let mut ordered: Vec<&Desired> = objects.iter().collect();
+        ordered.sort_by_key(|object| wave(&object.id.group, &object.id.kind));
+        Self {
+            keys: Arc::new(objects.iter().map(|object| ObjectKey::clone(&object.key)).collect()),
+            manifests: ordered.into_iter().map(|object| Arc::clone(&object.object)).collect(),
+            ..Self::default()
+        }
+    }
+}
+
+/// What makes clusters' objects of a placement's newest snapshot.
+pub(super) struct Ends<'a> {
+    /// The newest snapshot's objects, as clusters without overrides hold them.
+    pub payload: Arc<Payload>,
+    candidates: Candidates,
+    world: &'a World,
+}
+
+impl<'a> Ends<'a> {
+    /// Looks for the newest snapshot and the overrides that concern it; `None` where there is none.
+    pub fn of(state: &PlacementState, world: &'a World) -> Option<Self> {
+        let payload = Arc::clone(state.payloads.get(&state.newest()?.index)?);
+        Some(Self { candidates: candidates(world, &state.record.key, &payload), payload, world })
+    }
+
+    /// Picks the overrides of a cluster.
+    pub fn picked(&self, cluster: &ClusterName) -> PickedOverrides {
+        let member = self.world.clusters.get(cluster.as_str()).filter(|_| !self.candidates.is_empty());
+        member.map(|member| self.candidates.pick(cluster, &member.labels)).unwrap_or_default()
+    }
+
+    /// Makes a cluster's objects with what was picked for it.
+    pub fn objects(&self, cluster: &ClusterName, picked: &PickedOverrides) -> Objects {
+        render(self.world, &self.payload, cluster, picked)
+    }
+}
+
+/// A placement after its decision.
+pub(super) struct Outlook<'a> {
+    /// The placement.
+    pub state: &'a PlacementState,
+    /// The world it was decided in.
+    pub world: &'a World,
+    /// Its picked clusters with what they hold at the end.
+    pub clusters: BTreeMap<ClusterName, Target>,
+    /// It writes and prunes nothing.
+    pub reports_only: bool,
+}
+
+impl<'a> Outlook<'a> {
+    /// Looks at a placement's end: every picked cluster at the newest snapshot, whatever moves it there.
+    pub fn new(state: &'a PlacementState, world: &'a World) -> Self {
+        let strategy = state.record.spec.strategy.apply_strategy.as_ref();
+        let ends = Ends::of(state, world);
+        let common = ends.as_ref().map(|ends| Target::new(&ends.payload.desired)).unwrap_or_default();
+        let target = |cluster: &ClusterName| {
+            let Some(ends) = &ends else {
+                let error = "the payload of its newest snapshot cannot be read; it keeps what it has".to_owned();
+                return Target { error: Some(error), ..Target::default() };
+            };
+            let overrides = ends.picked(cluster);
+            let target = match ends.objects(cluster, &overrides) {
+                Ok(objects) if Arc::ptr_eq(&objects, &ends.payload.desired) => common.clone(),
+                Ok(objects) => Target::new(&objects),
+                Err(error) => Target { error: Some(error), ..Target::default() },
+            };
+            Target { overrides, ..target }
+        };
+        Self {
+            state,
+            world,
+            clusters: picked(state).map(|cluster| (cluster.clone(), target(cluster))).collect(),
+            reports_only: strategy.is_some_and(|s| s.type_ == ApplyStrategyType::ReportDiff),
+        }
+    }
+
+    /// Returns the clusters that have the placement before and after, made with other overrides than they would have been.
+    pub fn overridden_otherwise(&self, before: &PlacementState, world: &World) -> BTreeSet<ClusterName> {
+        let Some(ends) = Ends::of(before, world) else { return BTreeSet::new() };
+        let had = picked(before).filter(|cluster| before.works.contains_key(*cluster));
+        let is_other = |cluster: &&ClusterName| {
+            self.clusters.get(*cluster).is_some_and(|target| target.overrides != ends.picked(cluster))
+        };
+        had.filter(is_other).cloned().collect()
+    }
+
+    /// Tells whether a cluster keeps an object of those it holds.
+    pub fn keeps(&self, cluster: &ClusterName, key: &ObjectKey) -> bool {
+        self.clusters.get(cluster).is_some_and(|target| target.error.is_some() || target.keys.contains(key))
+    }
+
+    /// Returns the works, by cluster; one that wants what an earlier placement has there says so.
+    pub fn works(&self, outlooks: &Outlooks<'_>) -> Vec<WorkPlan> {
+        let work = |(cluster, target): (&ClusterName, &Target)| WorkPlan {
+            cluster_name: cluster.clone(),
+            manifests: Arc::clone(&target.manifests),
+            error: target.error.clone().or_else(|| outlooks.clash(self, cluster, target)),
+        };
+        self.clusters.iter().map(work).collect()
+    }
+}
+
+/// Returns the clusters that a placement is for.
+pub(super) fn picked(state: &PlacementState) -> impl Iterator<Item = &ClusterName> {
+    state.bindings().filter(|b| !b.deleting && b.state != BindingState::Unscheduled).map(|b| &b.cluster)
+}
+
+/// All placements together.
+pub(super) struct Outlooks<'a> {
+    /// The placements, in order of their keys.
+    pub all: Vec<Outlook<'a>>,
+    /// Objects that more than one placement places, on whichever clusters: positions in `all`, in order.
+    shared: BTreeMap<ObjectKey, Vec<usize>>,
+}
+
+impl<'a> Outlooks<'a> {
+    /// Finds what placements have in common.
+    pub fn new(all: Vec<Outlook<'a>>) -> Self {
+        let mut holders: BTreeMap<&ObjectKey, Vec<usize>> = BTreeMap::new();
+        for (position, outlook) in all.iter().enumerate().filter(|(_, outlook)| !outlook.reports_only) {
+            let mut last: Option<&Arc<BTreeSet<ObjectKey>>> = None;
+            for target in outlook.clusters.values() {
+                if last.replace(&target.keys).is_some_and(|seen| Arc::ptr_eq(seen, &target.keys)) {
+                    continue;
+                }
+                for key in target.keys.iter() {
+                    let positions = holders.entry(key).or_default();
+                    if positions.last() != Some(&position) {
+                        positions.push(position);
+                    }
+                }
+            }
+        }
+        let shared = holders.into_iter().filter(|(_, positions)| positions.len() > 1);
+        let shared = shared.map(|(key, positions)| (key.clone(), positions)).collect();
+        Self { all, shared }
+    }
+
+    /// Returns another placement that places an object on a cluster, the first by key.
+    pub fn other_holder(&self, of: &Outlook<'_>, cluster: &ClusterName, key: &ObjectKey) -> Option<&Outlook<'a>> {
+        // An object that one placement drops and another takes over is no shared one, so all are asked.
+        let places = |outlook: &&Outlook<'_>| {
+            !outlook.reports_only
+                && outlook.state.record.key != of.state.record.key
+                && outlook.clusters.get(cluster).is_some_and(|target| target.keys.contains(key))
+        };
+        self.all.iter().find(places)
+    }
+
+    /// Says what an earlier placement already has on a cluster.
+    fn clash(&self, outlook: &Outlook<'_>, cluster: &ClusterName, target: &Target) -> Option<String> {
+        if self.shared.is_empty() || outlook.reports_only {
+            return None;
+        }
+        let own = &outlook.state.record.key;
+        let holder = |key: &ObjectKey, positions: &[usize]| {
+            let earlier =
+                positions.iter().map(|&position| &self.all[position]).take_while(|o| o.state.record.key < *own);
+            let mut holding = earlier.filter(|o| o.clusters.get(cluster).is_some_and(|t| t.keys.contains(key)));
+            holding.next().map(|o| &o.state.record.key)
+        };
+        let clashes: Vec<_> = self
+            .shared
+            .iter()
+            .filter(|(key, _)| target.keys.contains(*key))
+            .filter_map(|(key, positions)| Some((key, holder(key, positions)?)))
+            .collect();
+        let (key, holder) = clashes.first()?;
+        let more = match clashes.len() - 1 {
+            0 => String::new(),
+            more => format!(" (and {more} more of its objects are placed by others)"),
+        };
+        Some(format!(
+            "{key} is placed there by {} {holder}{more}; an object of a cluster belongs to one placement, narrow one of them",
+            holder.kind()
+        ))
+    }
+}

@@ -1,0 +1,71 @@
+//! What is odd about the fleet itself: clusters that nothing reaches and clusters that have never answered.
+
+use std::collections::BTreeMap;
+
+use super::work::{counted, listing};
+use crate::model::records::{ClusterRecord, MemberKind};
+use crate::model::warning::{Warning, WarningKind};
+
+/// Returns what is odd about the clusters that git names, for everybody who says how the fleet stands.
+///
+/// It does not matter whether a placement wants them: which would, nobody can tell of a cluster that was never seen. One that is
+/// left alone on purpose is suspended.
+pub fn fleet_warnings<'a>(clusters: impl Iterator<Item = &'a ClusterRecord>) -> Vec<Warning> {
+    let (mut unreached, mut silent) = (Vec::new(), BTreeMap::<&str, Vec<String>>::new());
+    for cluster in clusters.filter(|cluster| !cluster.left && !cluster.is_suspended()) {
+        if cluster.kind == MemberKind::Unreachable {
+            unreached.push(cluster.name.to_string());
+        } else if let Some(why) = cluster.message.as_deref().filter(|_| !cluster.has_answered()) {
+            silent.entry(why).or_default().push(cluster.name.to_string());
+        }
+    }
+    let mut warnings = Vec::new();
+    if !unreached.is_empty() {
+        let verb = if unreached.len() == 1 { "has" } else { "have" };
+        let count = counted(unreached.len(), "cluster");
+        let message = format!("{count} {verb} no entry in `members:`: {}", listing(unreached.into_iter()));
+        let hint = "add one, or suspend them with the annotation gitfleet.io/suspended; gitfleet get clusters";
+        warnings.push(Warning::new(WarningKind::NoAccess, message).hint(hint));
+    }
+    for (why, names) in silent {
+        let verb = if names.len() == 1 { "has" } else { "have" };
+        let count = counted(names.len(), "cluster");
+        let message = format!("{count} {verb} never answered: {}: {why}", listing(names.into_iter()));
+        warnings.push(Warning::new(WarningKind::NeverAnswered, message));
+    }
+    warnings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::records::SUSPENDED_WORDS;
+    use crate::status::fixtures::at;
+
+    #[test]
+    fn ux1a_2_and_3_who_is_not_reached_and_who_never_answered() {
+        let cluster = |name: &str, change: fn(&mut ClusterRecord)| {
+            let mut record = ClusterRecord::new(name.into(), at(0));
+            change(&mut record);
+            record
+        };
+        let refused = |c: &mut ClusterRecord| (c.kind, c.message) = (MemberKind::Live, Some("refused".into()));
+        let clusters = [
+            cluster("a", |_| ()),
+            cluster("b", |c| c.left = true),
+            cluster("c", |c| c.message = Some(SUSPENDED_WORDS.into())),
+            cluster("d", refused),
+            cluster("e", |c| c.kind = MemberKind::Live),
+            cluster("f", |c| (c.kind, c.message, c.answered) = (MemberKind::Live, Some("refused".into()), true)),
+            cluster("g", refused),
+            cluster("h", |c| (c.kind, c.online) = (MemberKind::Directory, true)),
+        ];
+        let found: Vec<String> = fleet_warnings(clusters.iter()).iter().map(ToString::to_string).collect();
+        let hint = "add one, or suspend them with the annotation gitfleet.io/suspended; gitfleet get clusters";
+        let expected = [
+            format!("1 cluster has no entry in `members:`: a ({hint})"),
+            "2 clusters have never answered: d, g: refused".into(),
+        ];
+        assert_eq!(found, expected);
+    }
+}

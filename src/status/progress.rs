@@ -1,0 +1,375 @@
+//! How a placement stands on its way to each commit that people wait for.
+//!
+//! A way belongs to a commit: what is told of it stands with the pull request that brought the commit. A return to an earlier
+//! snapshot is therefore told as the end of the way that is taken back, and not as a second way to the earlier commit.
+
+use std::collections::BTreeMap;
+
+use super::placement::{PlacementView, why};
+use super::rollout::{Converged, Standing, bound_standing, converged};
+use super::staged_run::{closed_gates, command_name, end_words};
+use super::work::{counted, listing};
+use crate::model::id::CommitId;
+use crate::model::progress::{ClusterProgress, GateProgress, Progress, ProgressState};
+use crate::model::records::ResourceSnapshot;
+use crate::model::runs::{Approval, ApprovalRules, DELETION_GATE, RunCause, RunPhase, RunRecord};
+
+mod stages;
+
+/// Ways that are over and still told of, for one placement.
+pub const ENDED_WAYS_MAX: usize = 4;
+/// Clusters that one stage, or a placement without stages, has lines for.
+pub const CLUSTERS_MAX: usize = 20;
+/// Clusters that a deletion gate has lines for.
+pub const DELETION_LINES_MAX: usize = 20;
+
+/// Returns how a placement stands on its way to each recent commit, the newest first: every way that is not over, the way to
+/// the newest snapshot, and the last [`ENDED_WAYS_MAX`] others. Of a placement that is gone from git there is one, without a
+/// commit.
+///
+/// Says nothing of a placement without a snapshot. Of `RollingUpdate` nothing is recorded of an earlier snapshot but whether it
+/// succeeded: one that was rolled back is told as superseded once there is a newer one, so what was told as final stays.
+pub fn progress(view: &PlacementView, rules: ApprovalRules) -> Vec<Progress> {
+    if view.record.removed {
+        return vec![removal(view, rules)];
+    }
+    let Some(newest) = view.snapshot else {
+        let error = view.record.error.as_ref();
+        return error
+            .map(|error| Progress { message: error.clone(), ..blank(view, ProgressState::Error) })
+            .into_iter()
+            .collect();
+    };
+    let mut ways = if view.is_external() { staged_ways(view, rules) } else { earlier_snapshots(view, newest) };
+    if !ways.iter().any(|way| way.commit.as_ref() == Some(&newest.commit)) {
+        ways.push(rolling(view, newest));
+    }
+    ways.sort_by_key(|way| std::cmp::Reverse(way.snapshot));
+    if let Some(first) = ways.iter_mut().find(|way| way.snapshot == Some(newest.index)) {
+        first.deletions = deletions(view, rules);
+        if let Some(error) = &view.record.error {
+            (first.state, first.message) = (ProgressState::Error, error.clone());
+        }
+    }
+    let mut ended = 0;
+    ways.retain(|way| {
+        let is_over =
+            way.snapshot != Some(newest.index) && (way.state.is_final() || way.state == ProgressState::Failed);
+        ended += usize::from(is_over);
+        !is_over || ended <= ENDED_WAYS_MAX
+    });
+    ways
+}
+
+fn blank(view: &PlacementView, state: ProgressState) -> Progress {
+    Progress {
+        placement: view.record.key.clone(),
+        snapshot: None,
+        commit: None,
+        run: None,
+        state,
+        message: String::new(),
+        done: 0,
+        total: 0,
+        stages: vec![],
+        clusters: vec![],
+        deletions: None,
+    }
+}
+
+fn way(view: &PlacementView, snapshot: &ResourceSnapshot, state: ProgressState) -> Progress {
+    Progress { snapshot: Some(snapshot.index), commit: Some(snapshot.commit.clone()), ..blank(view, state) }
+}
+
+/// Returns the way out of a placement that git does not have any more.
+fn removal(view: &PlacementView, rules: ApprovalRules) -> Progress {
+    let (state, message) = standing(view);
+    let deletions = deletions(view, rules);
+    Progress { message, total: view.bindings.len(), deletions, ..blank(view, state) }
+}
+
+/// Returns how the placement as a whole stands, and why.
+fn standing(view: &PlacementView) -> (ProgressState, String) {
+    match converged(view) {
+        Converged::AllAtTarget => (ProgressState::Done, String::new()),
+        _ if view.record.error.is_some() => (ProgressState::Error, view.record.error.clone().unwrap_or_default()),
+        Converged::Progressing => (ProgressState::Moving, String::new()),
+        Converged::WaitingForPerson(_) if view.record.closed_gate().is_some() => {
+            (ProgressState::WaitingForPerson, "deletions wait for approval".to_owned())
+        }
+        Converged::WaitingForPerson(_) if view.record.paused.is_some() => (ProgressState::Paused, paused_words(view)),
+        Converged::WaitingForPerson(words) => (ProgressState::WaitingForPerson, words),
+        Converged::WaitingForTime(until) => {
+            (ProgressState::Waiting, until.map(|at| format!("until {at:.0}")).unwrap_or_default())
+        }
+        Converged::Unreachable(words) => (ProgressState::Waiting, format!("does not answer: {words}")),
+        Converged::Failed(words) => (ProgressState::Failed, view.record.halted.clone().unwrap_or(words)),
+    }
+}
+
+fn paused_words(view: &PlacementView) -> String {
+    let Some(pause) = &view.record.paused else { return String::new() };
+    let reason = pause.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+    format!("paused by {}{reason}", pause.by)
+}
+
+/// Returns the way to the newest snapshot where no run goes it.
+fn rolling(view: &PlacementView, newest: &ResourceSnapshot) -> Progress {
+    let (state, message) = standing(view);
+    let mut progress = Progress { message, ..way(view, newest, state) };
+    let mut lines = Vec::new();
+    for (decision, binding) in view.picked() {
+        progress.total += 1;
+        let cluster = &decision.cluster_name;
+        let standing = match (binding, view.offline(cluster)) {
+            (Some(binding), _) => bound_standing(view, binding),
+            (None, Some(offline)) => Standing::Offline(format!("{cluster}{}", why(offline))),
+            (None, None) => Standing::Queued,
+        };
+        let own_words = |words: String| {
+            let words =
+                words.strip_prefix(cluster.as_str()).map_or(&*words, |rest| rest.trim_start_matches([':', ' ']));
+            words.to_owned()
+        };
+        let (rank, state, message) = match standing {
+            Standing::Right => {
+                progress.done += 1;
+                continue;
+            }
+            Standing::Failed(words) => (0, ProgressState::Failed, own_words(words)),
+            Standing::Moving => (1, ProgressState::Moving, stages::blocked(view, cluster)),
+            Standing::Offline(words) => (2, ProgressState::Waiting, own_words(words)),
+            Standing::Queued | Standing::AwaitsRun => continue,
+        };
+        lines.push((rank, ClusterProgress { name: cluster.clone(), state, message }));
+    }
+    progress.clusters = worst(lines);
+    if let Some(held) = view.record.held.as_ref().filter(|held| held.index == newest.index || held.hash == newest.hash)
+    {
+        let to = view.goal().filter(|to| *to != newest.index).or(view.record.last_succeeded);
+        let to = to.and_then(|to| view.snapshot_at(to)).filter(|to| to.index != newest.index);
+        (progress.state, progress.message) = match (to, progress.state) {
+            (Some(to), ProgressState::Moving | ProgressState::Waiting) => {
+                (ProgressState::Moving, format!("rolling back to {}: {}", to.commit.short(), held.why))
+            }
+            (Some(to), _) => (ProgressState::RolledBack { to: to.commit.clone() }, held.why.clone()),
+            (None, _) => (ProgressState::Rejected, held.why.clone()),
+        };
+    }
+    progress
+}
+
+/// Returns the first [`CLUSTERS_MAX`] lines, the worst first.
+fn worst(mut lines: Vec<(u8, ClusterProgress)>) -> Vec<ClusterProgress> {
+    lines.sort_by_key(|(rank, _)| *rank);
+    lines.into_iter().take(CLUSTERS_MAX).map(|(_, line)| line).collect()
+}
+
+/// Returns what became of earlier snapshots of a rolling update, back to the last that succeeded. Of those before it nobody
+/// knows whether they had succeeded before they were passed.
+fn earlier_snapshots(view: &PlacementView, newest: &ResourceSnapshot) -> Vec<Progress> {
+    let mut next = &newest.commit;
+    let mut ways = Vec::new();
+    let first = view.record.last_succeeded.unwrap_or(0);
+    if first >= newest.index {
+        return ways;
+    }
+    for (index, snapshot) in view.history.range(first..newest.index).rev().take(ENDED_WAYS_MAX) {
+        if snapshot.commit == *next {
+            continue;
+        }
+        let succeeded = view.record.last_succeeded == Some(*index);
+        let state = if succeeded { ProgressState::Done } else { ProgressState::Superseded { by: next.clone() } };
+        ways.push(way(view, snapshot, state));
+        next = &snapshot.commit;
+    }
+    ways
+}
+
+/// Returns the ways that runs went or go: of each commit by its newest run.
+fn staged_ways(view: &PlacementView, rules: ApprovalRules) -> Vec<Progress> {
+    let mut runs: Vec<&RunRecord> = view.runs.values().collect();
+    runs.sort_by_key(|run| std::cmp::Reverse(run.sequence));
+    let mut ways: BTreeMap<&CommitId, Progress> = BTreeMap::new();
+    for run in runs.iter().filter(|run| !is_return(run)) {
+        let snapshot = match run.snapshot() {
+            Some(index) => view.snapshot_at(index),
+            None => view.snapshot,
+        };
+        let Some(snapshot) = snapshot.filter(|snapshot| !ways.contains_key(&snapshot.commit)) else { continue };
+        let teller = Teller { view, rules, runs: &runs };
+        ways.insert(&snapshot.commit, teller.staged(run, snapshot));
+    }
+    ways.into_values().collect()
+}
+
+fn is_return(run: &RunRecord) -> bool {
+    matches!(run.cause, RunCause::Rollback { .. })
+}
+
+/// Tells how runs stand.
+struct Teller<'a> {
+    view: &'a PlacementView<'a>,
+    rules: ApprovalRules,
+    /// All runs, the newest first.
+    runs: &'a [&'a RunRecord],
+}
+
+impl Teller<'_> {
+    fn staged(&self, run: &RunRecord, snapshot: &ResourceSnapshot) -> Progress {
+        let (shown, state, message) = if let Some((back, to)) = self.last_return(run) {
+            self.returning(run, back, to)
+        } else {
+            let (state, message) = self.state(run, snapshot);
+            (run, state, message)
+        };
+        let count = |phase_is_done: bool| -> usize {
+            shown.stages.iter().map(|s| if phase_is_done { stages::done(s) } else { s.clusters.len() }).sum()
+        };
+        Progress {
+            run: Some(command_name(&shown.placement, &shown.name)),
+            message,
+            done: count(true),
+            total: count(false),
+            stages: stages::stages(self.view, self.rules, shown, &state),
+            ..way(self.view, snapshot, state)
+        }
+    }
+
+    /// Returns the run that took a run's clusters back, the last where that was taken back itself, and where it leads.
+    fn last_return(&self, run: &RunRecord) -> Option<(&RunRecord, &ResourceSnapshot)> {
+        let mut found: Option<&RunRecord> = None;
+        // Of runs the newer take back the older: one look, from old to new, follows the chain.
+        for back in self.runs.iter().rev() {
+            let is_next = |of: &String| *of == found.map_or(&*run.name, |found| &*found.name);
+            if matches!(&back.cause, RunCause::Rollback { of, .. } if is_next(of)) {
+                found = Some(back);
+            }
+        }
+        let back = found?;
+        Some((back, self.view.snapshot_at(back.snapshot()?)?))
+    }
+
+    /// Tells of a way that is taken back: by the run that does it while that is under way, then again by its own.
+    fn returning<'r>(
+        &self,
+        run: &'r RunRecord,
+        back: &'r RunRecord,
+        to: &ResourceSnapshot,
+    ) -> (&'r RunRecord, ProgressState, String) {
+        let rolled_back = || ProgressState::RolledBack { to: to.commit.clone() };
+        if back.phase.is_final() {
+            let message = if run.phase == RunPhase::RolledBack { end_words(run) } else { String::new() };
+            if matches!(back.phase, RunPhase::Failed | RunPhase::Rejected) {
+                let message = format!("the return to {} ended: {}", to.commit.short(), end_words(back));
+                return (back, ProgressState::Failed, message);
+            }
+            return (run, rolled_back(), message);
+        }
+        let (state, words) = self.state(back, to);
+        let state = if state == ProgressState::Queued { ProgressState::Moving } else { state };
+        let words = if words.is_empty() { words } else { format!(": {words}") };
+        (back, state, format!("rolling back to {}{words}", to.commit.short()))
+    }
+
+    /// Returns how a run stands, and why.
+    fn state(&self, run: &RunRecord, snapshot: &ResourceSnapshot) -> (ProgressState, String) {
+        use ProgressState as S;
+        let view = self.view;
+        let message = || run.message.clone();
+        match run.phase {
+            RunPhase::Pending if run.refused => (S::Error, message()),
+            RunPhase::Pending => (S::Queued, message()),
+            RunPhase::Initialized => (S::Paused, "prepared; goes when its `state` says Run".to_owned()),
+            RunPhase::Updating => self.updating(run),
+            RunPhase::Waiting if closed_gates(run).iter().any(super::staged_run::ClosedGate::is_approval) => {
+                (S::WaitingForPerson, message())
+            }
+            RunPhase::Waiting if view.record.closed_gate().is_some() && closed_gates(run).is_empty() => {
+                (S::WaitingForPerson, "deletions wait for approval".to_owned())
+            }
+            RunPhase::Waiting | RunPhase::Stopping | RunPhase::Stopped if view.record.paused.is_some() => {
+                (S::Paused, paused_words(view))
+            }
+            RunPhase::Waiting => (S::Waiting, message()),
+            RunPhase::Halted => (S::Failed, message()),
+            RunPhase::Stopping | RunPhase::Stopped => {
+                (S::Paused, "stopped; goes on when its `state` says Run".to_owned())
+            }
+            RunPhase::Succeeded => (S::Done, message()),
+            RunPhase::Failed => (S::Failed, end_words(run)),
+            RunPhase::Rejected => (S::Rejected, end_words(run)),
+            RunPhase::Superseded => (S::Superseded { by: self.newer(run, snapshot) }, String::new()),
+            RunPhase::RolledBack => {
+                let to = view.record.last_succeeded.and_then(|to| view.snapshot_at(to));
+                match to.filter(|to| to.index != snapshot.index) {
+                    Some(to) => (S::RolledBack { to: to.commit.clone() }, end_words(run)),
+                    None => (S::Failed, end_words(run)),
+                }
+            }
+        }
+    }
+
+    fn updating(&self, run: &RunRecord) -> (ProgressState, String) {
+        let view = self.view;
+        let moves = super::staged_run::active_run(view.runs).is_some_and(|active| active.name == run.name);
+        match converged(view) {
+            Converged::Unreachable(words) if moves => (ProgressState::Waiting, format!("does not answer: {words}")),
+            Converged::WaitingForPerson(_) if moves && view.record.paused.is_some() => {
+                (ProgressState::Paused, paused_words(view))
+            }
+            Converged::WaitingForPerson(_) if moves => {
+                (ProgressState::WaitingForPerson, "deletions wait for approval".to_owned())
+            }
+            _ => (ProgressState::Moving, run.message.clone()),
+        }
+    }
+
+    /// Returns the commit that took a run's place: of the next run to another snapshot, else the newest. The next, so that what
+    /// was told once stays true.
+    fn newer(&self, run: &RunRecord, snapshot: &ResourceSnapshot) -> CommitId {
+        let later = self.runs.iter().rev().filter(|later| later.sequence > run.sequence && !is_return(later));
+        let mut commits = later.filter_map(|later| Some(&self.view.snapshot_at(later.snapshot()?)?.commit));
+        let next = commits.find(|commit| **commit != snapshot.commit);
+        next.or(self.view.snapshot.map(|newest| &newest.commit)).unwrap_or(&snapshot.commit).clone()
+    }
+}
+
+/// Returns a placement's closed deletion gate.
+fn deletions(view: &PlacementView, rules: ApprovalRules) -> Option<GateProgress> {
+    let gate = view.record.closed_gate()?;
+    let mut what = vec![gate.reason.clone()];
+    let lines = gate.deletions.iter().take(DELETION_LINES_MAX);
+    what.extend(lines.map(|(cluster, objects)| {
+        format!("{cluster}: {}: {}", counted(objects.len(), "object"), listing(objects.iter().map(ToString::to_string)))
+    }));
+    let more = gate.deletions.len().saturating_sub(DELETION_LINES_MAX);
+    what.extend((more > 0).then(|| format!("and {}", counted(more, "more cluster"))));
+    let leaving = (!gate.leaving.is_empty()).then(|| listing(gate.leaving.iter().map(ToString::to_string)));
+    what.extend(leaving.map(|names| format!("{names}: what they hold stays there, and is no longer looked after")));
+    let given = gate
+        .approvals
+        .iter()
+        .filter(|approval| approval.digest == gate.digest && counts(approval, rules, view))
+        .count();
+    // Who may judge it is what the strategy says, as the newest run took it over.
+    let newest = view.runs.values().max_by_key(|run| run.sequence).filter(|_| view.is_external());
+    Some(GateProgress {
+        stage: DELETION_GATE.to_owned(),
+        digest: gate.digest.clone(),
+        since: gate.since,
+        given: u32::try_from(given).unwrap_or(u32::MAX),
+        required: rules.required.max(1),
+        approvers: newest.and_then(|run| run.approvers.clone()),
+        what,
+    })
+}
+
+/// Tells whether a person's word is not too old.
+fn counts(approval: &Approval, rules: ApprovalRules, view: &PlacementView) -> bool {
+    let age = view.now.duration_since(approval.at);
+    jiff::SignedDuration::try_from(rules.expire_after).is_ok_and(|limit| age < limit)
+}
+
+#[cfg(test)]
+mod tests;

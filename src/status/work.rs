@@ -1,0 +1,460 @@
+//! What became of the objects of one placement on one member: conditions of manifests and of the Work, and the lists of
+//! what failed, drifted or differs.
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::api::condition::{Condition, ConditionStatus};
+use crate::api::placement::{ApplyStrategy, ApplyStrategyType};
+use crate::model::id::ObjectId;
+use crate::model::records::{ApplyOutcome, Availability, Difference, ManifestStatus, WorkStatus};
+
+/// Entries of each list of failed, drifted and differing objects at most, as the API limits them.
+pub const LISTED_OBJECTS_MAX: usize = 100;
+
+/// Objects that a message names before it only counts.
+pub const NAMED_OBJECTS_MAX: usize = 3;
+
+/// Characters of an object's own complaint that a message repeats.
+const COMPLAINT_CHARS_MAX: usize = 160;
+
+/// Whether a binding writes or only compares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Objects are applied: Applied and Available are told.
+    Apply,
+    /// `ReportDiff`: DiffReported is told instead.
+    ReportDiff,
+}
+
+impl Mode {
+    /// Returns the mode of an apply strategy.
+    pub fn of(strategy: &ApplyStrategy) -> Self {
+        if strategy.type_ == ApplyStrategyType::ReportDiff { Self::ReportDiff } else { Self::Apply }
+    }
+}
+
+/// An object that is not as wished, with the condition that says so.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct FailedObject {
+    /// The object.
+    #[serde(flatten)]
+    pub id: ObjectId,
+    /// Its Applied condition if that is false, else its Available condition.
+    pub condition: Condition,
+}
+
+/// An object that drifted after it was applied.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DriftedObject {
+    /// The object.
+    #[serde(flatten)]
+    pub id: ObjectId,
+    /// When just these fields were first seen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub observation_time: Option<Timestamp>,
+    /// When the object was first seen to drift.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_drifted_observed_time: Option<Timestamp>,
+    /// The fields.
+    pub observed_drifts: Vec<Difference>,
+}
+
+/// An object that differs and is not ours to put right.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DiffedObject {
+    /// The object.
+    #[serde(flatten)]
+    pub id: ObjectId,
+    /// When just these fields were first seen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub observation_time: Option<Timestamp>,
+    /// When the object was first seen to differ.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_diffed_observed_time: Option<Timestamp>,
+    /// The fields.
+    pub observed_diffs: Vec<Difference>,
+}
+
+/// Tells whether an object was applied.
+pub fn is_applied(manifest: &ManifestStatus) -> bool {
+    manifest.applied == ApplyOutcome::Applied
+}
+
+/// Tells whether an object was compared under `ReportDiff`, whatever came out.
+pub fn is_compared(manifest: &ManifestStatus) -> bool {
+    matches!(manifest.applied, ApplyOutcome::NoDiffFound | ApplyOutcome::FoundDiff)
+}
+
+/// Tells whether an applied object counts as available; one whose kind shows no availability does.
+pub fn is_available(manifest: &ManifestStatus) -> bool {
+    matches!(manifest.availability, Some(Availability::Available | Availability::NotTrackable))
+}
+
+/// Returns the conditions of one object: Applied and Available, or DiffReported.
+///
+/// Available is absent until the object is applied; under `ReportDiff` every earlier failure is `FailedToReportDiff`, and
+/// an object not looked at yet has no condition. `since` is when it came to be so. The observed generation is 0: records do
+/// not keep the generation of the object on the member.
+///
+/// Source: KubeFleet, manifest conditions of a Work.
+pub fn manifest_conditions(manifest: &ManifestStatus, mode: Mode, since: Timestamp) -> Vec<Condition> {
+    let condition = |type_: &str, holds: bool, reason: &str, message: String| Condition {
+        type_: type_.to_owned(),
+        status: if holds { ConditionStatus::True } else { ConditionStatus::False },
+        reason: reason.to_owned(),
+        message,
+        observed_generation: 0,
+        last_transition_time: since,
+    };
+    let says =
+        |otherwise: &str| if manifest.message.is_empty() { otherwise.to_owned() } else { manifest.message.clone() };
+    let outcome = manifest.applied;
+    if mode == Mode::ReportDiff {
+        return match outcome {
+            ApplyOutcome::Pending => Vec::new(),
+            ApplyOutcome::NoDiffFound | ApplyOutcome::FoundDiff => {
+                vec![condition("DiffReported", true, outcome.reason(), says(plain_words(outcome)))]
+            }
+            _ => vec![condition("DiffReported", false, "FailedToReportDiff", says(plain_words(outcome)))],
+        };
+    }
+    if outcome != ApplyOutcome::Applied {
+        return vec![condition("Applied", false, outcome.reason(), says(plain_words(outcome)))];
+    }
+    let mut conditions = vec![condition("Applied", true, outcome.reason(), plain_words(outcome).to_owned())];
+    if let Some(availability) = manifest.availability {
+        let (holds, reason, words) = match availability {
+            Availability::Available => (true, "Available", "the object is available"),
+            Availability::NotTrackable => {
+                (true, "NotTrackable", "objects of this kind do not tell whether they are available")
+            }
+            Availability::ManifestNotAvailableYet => {
+                (false, "ManifestNotAvailableYet", "the object is not available yet")
+            }
+        };
+        conditions.push(condition("Available", holds, reason, says(words)));
+    }
+    conditions
+}
+
+/// Returns what an outcome means, for people.
+fn plain_words(outcome: ApplyOutcome) -> &'static str {
+    match outcome {
+        ApplyOutcome::Pending => "the object is about to be applied",
+        ApplyOutcome::Applied => "the object is applied",
+        ApplyOutcome::ManifestApplyFailed => "the API server refused the object",
+        ApplyOutcome::FailedToTakeOver => "another owner holds the object, or it differs and may not be taken over",
+        ApplyOutcome::NotTakenOver => "the object was there before and may not be taken over",
+        ApplyOutcome::FoundDrifts => "the object drifted and is left as it is",
+        ApplyOutcome::FailedToRunDriftDetection => "the object was changed and could not be compared",
+        ApplyOutcome::FailedToFindObjInMemberCluster => "the member could not be asked for the object",
+        ApplyOutcome::NoDiffFound => "the object is as the manifest says",
+        ApplyOutcome::FoundDiff => "the object differs from the manifest",
+        ApplyOutcome::FailedToReportDiff => "the object could not be compared",
+    }
+}
+
+/// One fact of a roll-up, before it becomes a condition with a generation and a time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// The condition type.
+    pub type_: &'static str,
+    /// Whether it holds.
+    pub holds: bool,
+    /// The reason, as the API spells it.
+    pub reason: &'static str,
+    /// For people.
+    pub message: String,
+}
+
+/// Returns what the manifests add up to as the Work's Applied and Available, or DiffReported. No manifests are all applied
+/// and all available.
+///
+/// Source: KubeFleet, conditions of a Work.
+pub fn work_findings(work: &WorkStatus, mode: Mode) -> Vec<Finding> {
+    let all = &work.manifests;
+    let count = |holds: fn(&ManifestStatus) -> bool| all.iter().filter(|m| holds(m)).count();
+    let finding = |type_, done: usize, reasons: [&'static str; 2], verb: &str, holds: fn(&ManifestStatus) -> bool| {
+        let complete = done == all.len();
+        let message = if complete {
+            format!("{} {verb}", objects(all.len()))
+        } else {
+            format!("{done} of {} {verb}: {}", objects(all.len()), named(all.iter().filter(|m| !holds(m))))
+        };
+        Finding { type_, holds: complete, reason: reasons[usize::from(!complete)], message }
+    };
+    if mode == Mode::ReportDiff {
+        let reasons = ["AllManifestsDiffReported", "SomeManifestsHaveNotReportedDiff"];
+        return vec![finding("DiffReported", count(is_compared), reasons, "compared", is_compared)];
+    }
+    let applied = count(is_applied);
+    let reasons = ["AllManifestsApplied", "SomeManifestsAreNotApplied"];
+    let mut findings = vec![finding("Applied", applied, reasons, "applied", is_applied)];
+    if applied == all.len() {
+        let trackable = if all.iter().any(|m| m.availability == Some(Availability::NotTrackable)) {
+            "WorkNotTrackable"
+        } else {
+            "AllManifestsAvailable"
+        };
+        let reasons = [trackable, "SomeManifestsAreNotAvailable"];
+        findings.push(finding("Available", count(is_available), reasons, "available", is_available));
+    }
+    findings
+}
+
+/// Returns the conditions of the Work, observed at the Work's generation.
+///
+/// Times come from the binding's conditions of the same type and status, which say the same; `now` where there is none.
+pub fn work_conditions(work: &WorkStatus, mode: Mode, binding: &[Condition], now: Timestamp) -> Vec<Condition> {
+    let conditions = work_findings(work, mode).into_iter().map(|finding| {
+        let status = if finding.holds { ConditionStatus::True } else { ConditionStatus::False };
+        let twin = binding.iter().find(|c| c.type_ == finding.type_ && c.status == status);
+        Condition {
+            type_: finding.type_.to_owned(),
+            status,
+            reason: finding.reason.to_owned(),
+            message: finding.message,
+            observed_generation: work.generation,
+            last_transition_time: twin.map_or(now, |c| c.last_transition_time),
+        }
+    });
+    conditions.collect()
+}
+
+/// Returns the objects that are not applied, or applied and not available; the first [`LISTED_OBJECTS_MAX`] in the order
+/// of the Work.
+pub fn failed_objects(work: &WorkStatus, mode: Mode, since: Timestamp) -> Vec<FailedObject> {
+    let failed = work.manifests.iter().filter_map(|manifest| {
+        let conditions = manifest_conditions(manifest, mode, since);
+        let condition = conditions.into_iter().find(|c| c.status == ConditionStatus::False)?;
+        Some(FailedObject { id: manifest.id.clone(), condition })
+    });
+    failed.take(LISTED_OBJECTS_MAX).collect()
+}
+
+/// Returns the objects that drifted: applied ones that differ, and those left alone because they do. Sorted before the cut
+/// where there are more than [`LISTED_OBJECTS_MAX`].
+pub fn drifted_objects(work: &WorkStatus) -> Vec<DriftedObject> {
+    let drifted = |m: &&ManifestStatus| matches!(m.applied, ApplyOutcome::Applied | ApplyOutcome::FoundDrifts);
+    listed(work.manifests.iter().filter(drifted))
+        .map(|m| DriftedObject {
+            id: m.id.clone(),
+            observation_time: m.observed_at.or(m.differs_since),
+            first_drifted_observed_time: m.differs_since,
+            observed_drifts: m.differences.clone(),
+        })
+        .collect()
+}
+
+/// Returns the objects that differ without being drift: those of `ReportDiff`, and those not taken over because they
+/// differ. Sorted before the cut where there are more than [`LISTED_OBJECTS_MAX`].
+pub fn diffed_objects(work: &WorkStatus) -> Vec<DiffedObject> {
+    let diffed = |m: &&ManifestStatus| matches!(m.applied, ApplyOutcome::FoundDiff | ApplyOutcome::FailedToTakeOver);
+    listed(work.manifests.iter().filter(diffed))
+        .map(|m| DiffedObject {
+            id: m.id.clone(),
+            observation_time: m.observed_at.or(m.differs_since),
+            first_diffed_observed_time: m.differs_since,
+            observed_diffs: m.differences.clone(),
+        })
+        .collect()
+}
+
+fn listed<'a>(manifests: impl Iterator<Item = &'a ManifestStatus>) -> impl Iterator<Item = &'a ManifestStatus> {
+    let mut differing: Vec<_> = manifests.filter(|m| !m.differences.is_empty()).collect();
+    if differing.len() > LISTED_OBJECTS_MAX {
+        differing.sort_by(|a, b| a.id.cmp(&b.id));
+        differing.truncate(LISTED_OBJECTS_MAX);
+    }
+    differing.into_iter()
+}
+
+/// Returns `1 object` or `n objects`.
+pub fn objects(count: usize) -> String {
+    counted(count, "object")
+}
+
+/// Returns a count with its noun.
+pub fn counted(count: usize, noun: &str) -> String {
+    if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
+}
+
+/// Names the first [`NAMED_OBJECTS_MAX`] objects with what is wrong, and counts the others.
+pub fn named<'a>(manifests: impl Iterator<Item = &'a ManifestStatus>) -> String {
+    listing(manifests.map(|manifest| format!("{} ({})", manifest.id, complaint(manifest))))
+}
+
+/// Joins the first [`NAMED_OBJECTS_MAX`] texts, and counts the others.
+pub fn listing(texts: impl Iterator<Item = String>) -> String {
+    let mut texts = texts.fuse();
+    let mut shown: Vec<String> = texts.by_ref().take(NAMED_OBJECTS_MAX).collect();
+    let rest = texts.count();
+    if rest > 0 {
+        shown.push(format!("and {rest} more"));
+    }
+    shown.join(", ")
+}
+
+/// Returns why an object is not as wished, in one line.
+pub fn complaint(manifest: &ManifestStatus) -> String {
+    let reason = match (manifest.applied, manifest.availability) {
+        (ApplyOutcome::Applied, Some(Availability::ManifestNotAvailableYet)) => "ManifestNotAvailableYet",
+        (ApplyOutcome::Applied, None) => "availability not known yet",
+        (outcome, _) => outcome.reason(),
+    };
+    let message = manifest.message.lines().next().unwrap_or_default();
+    if message.is_empty() {
+        return reason.to_owned();
+    }
+    let cut: String = message.chars().take(COMPLAINT_CHARS_MAX).collect();
+    let dots = if cut.len() < message.len() { "…" } else { "" };
+    format!("{reason}: {cut}{dots}")
+}
+
+#[cfg(test)]
+mod tests {
+    use ApplyOutcome as O;
+    use Availability as A;
+
+    use super::*;
+    use crate::api::condition::ConditionStatus::{False, True};
+    use crate::status::fixtures::{at, manifest, work};
+
+    fn facts(conditions: &[Condition]) -> Vec<(String, ConditionStatus, String)> {
+        conditions.iter().map(|c| (c.type_.clone(), c.status, c.reason.clone())).collect()
+    }
+
+    fn expected(rows: &[(&str, ConditionStatus, &str)]) -> Vec<(String, ConditionStatus, String)> {
+        rows.iter().map(|(t, s, r)| ((*t).to_owned(), *s, (*r).to_owned())).collect()
+    }
+
+    #[test]
+    fn conditions_of_a_manifest() {
+        let rows = [
+            (Mode::Apply, O::Pending, None, vec![("Applied", False, "PreparingToProcess")]),
+            (Mode::Apply, O::Applied, None, vec![("Applied", True, "Applied")]),
+            (
+                Mode::Apply,
+                O::Applied,
+                Some(A::Available),
+                vec![("Applied", True, "Applied"), ("Available", True, "Available")],
+            ),
+            (
+                Mode::Apply,
+                O::Applied,
+                Some(A::NotTrackable),
+                vec![("Applied", True, "Applied"), ("Available", True, "NotTrackable")],
+            ),
+            (
+                Mode::Apply,
+                O::Applied,
+                Some(A::ManifestNotAvailableYet),
+                vec![("Applied", True, "Applied"), ("Available", False, "ManifestNotAvailableYet")],
+            ),
+            (Mode::Apply, O::ManifestApplyFailed, Some(A::Available), vec![("Applied", False, "ManifestApplyFailed")]),
+            (Mode::Apply, O::FailedToTakeOver, None, vec![("Applied", False, "FailedToTakeOver")]),
+            (Mode::Apply, O::NotTakenOver, None, vec![("Applied", False, "NotTakenOver")]),
+            (Mode::Apply, O::FoundDrifts, None, vec![("Applied", False, "FoundDrifts")]),
+            (
+                Mode::Apply,
+                O::FailedToFindObjInMemberCluster,
+                None,
+                vec![("Applied", False, "FailedToFindObjInMemberCluster")],
+            ),
+            (Mode::ReportDiff, O::Pending, None, vec![]),
+            (Mode::ReportDiff, O::NoDiffFound, None, vec![("DiffReported", True, "NoDiffFound")]),
+            (Mode::ReportDiff, O::FoundDiff, None, vec![("DiffReported", True, "FoundDiff")]),
+            (Mode::ReportDiff, O::FailedToReportDiff, None, vec![("DiffReported", False, "FailedToReportDiff")]),
+            (
+                Mode::ReportDiff,
+                O::FailedToFindObjInMemberCluster,
+                None,
+                vec![("DiffReported", False, "FailedToReportDiff")],
+            ),
+        ];
+        for (mode, outcome, availability, wanted) in rows {
+            let conditions = manifest_conditions(&manifest("a", outcome, availability), mode, at(0));
+            assert_eq!(facts(&conditions), expected(&wanted), "{mode:?} {outcome:?} {availability:?}");
+        }
+    }
+
+    #[test]
+    fn conditions_of_a_work() {
+        let ready = || manifest("a", O::Applied, Some(A::Available));
+        let rows = [
+            (
+                "nothing",
+                Mode::Apply,
+                vec![],
+                vec![("Applied", True, "AllManifestsApplied"), ("Available", True, "AllManifestsAvailable")],
+            ),
+            (
+                "one pending",
+                Mode::Apply,
+                vec![ready(), manifest("b", O::Pending, None)],
+                vec![("Applied", False, "SomeManifestsAreNotApplied")],
+            ),
+            (
+                "untrackable",
+                Mode::Apply,
+                vec![ready(), manifest("b", O::Applied, Some(A::NotTrackable))],
+                vec![("Applied", True, "AllManifestsApplied"), ("Available", True, "WorkNotTrackable")],
+            ),
+            (
+                "not available",
+                Mode::Apply,
+                vec![manifest("b", O::Applied, Some(A::ManifestNotAvailableYet))],
+                vec![("Applied", True, "AllManifestsApplied"), ("Available", False, "SomeManifestsAreNotAvailable")],
+            ),
+            (
+                "compared",
+                Mode::ReportDiff,
+                vec![manifest("b", O::FoundDiff, None)],
+                vec![("DiffReported", True, "AllManifestsDiffReported")],
+            ),
+            (
+                "not compared",
+                Mode::ReportDiff,
+                vec![manifest("b", O::FailedToReportDiff, None)],
+                vec![("DiffReported", False, "SomeManifestsHaveNotReportedDiff")],
+            ),
+        ];
+        for (name, mode, manifests, wanted) in rows {
+            let conditions = work_conditions(&work(4, manifests), mode, &[], at(0));
+            assert_eq!(facts(&conditions), expected(&wanted), "{name}");
+            assert!(conditions.iter().all(|c| c.observed_generation == 4), "{name}");
+        }
+    }
+
+    #[test]
+    fn lists_are_cut_at_their_limit() {
+        let count = LISTED_OBJECTS_MAX + 5;
+        let backwards = |outcome| {
+            let manifests = (0..count).rev().map(|n| {
+                let mut manifest = manifest(&format!("m{n:03}"), outcome, None);
+                manifest.differences = vec![crate::model::diff::missing_object()];
+                manifest
+            });
+            work(1, manifests.collect())
+        };
+        let failed = failed_objects(&backwards(O::ManifestApplyFailed), Mode::Apply, at(0));
+        assert_eq!((failed.len(), failed[0].id.name.as_str()), (LISTED_OBJECTS_MAX, "m104"), "unsorted");
+        let drifted = drifted_objects(&backwards(O::FoundDrifts));
+        assert_eq!((drifted.len(), drifted[0].id.name.as_str()), (LISTED_OBJECTS_MAX, "m000"), "sorted");
+        let diffed = diffed_objects(&backwards(O::FoundDiff));
+        assert_eq!((diffed.len(), diffed[0].id.name.as_str()), (LISTED_OBJECTS_MAX, "m000"), "sorted");
+        assert!(drifted_objects(&backwards(O::FoundDiff)).is_empty());
+        assert!(diffed_objects(&backwards(O::Applied)).is_empty());
+    }
+
+    #[test]
+    fn messages_name_a_few() {
+        let mut manifests: Vec<_> = (0..5).map(|n| manifest(&format!("m{n}"), O::ManifestApplyFailed, None)).collect();
+        manifests[0].message = "field is immutable\nsecond line".to_owned();
+        manifests.push(manifest("ok", O::Applied, Some(A::Available)));
+        insta::assert_snapshot!(work_findings(&work(1, manifests), Mode::Apply)[0].message, @"1 of 6 objects applied: ConfigMap web/m0 (ManifestApplyFailed: field is immutable), ConfigMap web/m1 (ManifestApplyFailed), ConfigMap web/m2 (ManifestApplyFailed), and 2 more");
+    }
+}

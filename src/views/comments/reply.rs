@@ -1,0 +1,91 @@
+//! Short answers, and the texts around a rollout's comment.
+
+use super::escape::{cell, code, plain, prose};
+use super::style::Voice;
+use crate::model::forge::ThreadNumber;
+use crate::model::id::CommitId;
+use crate::model::manifest::InputError;
+
+/// Mistakes of a commit that a comment names; the others are counted.
+pub const ERRORS_MAX: usize = 20;
+/// Characters of an issue's title.
+pub const TITLE_CHARS_MAX: usize = 120;
+
+/// Answers a comment whose commands cannot be read. `why` is the grammar's, and safe.
+pub fn mistaken(login: &str, why: &str) -> String {
+    format!("❌ {}: nothing was done, because {why}.\n", code(login))
+}
+
+/// Says where the rollout of a change is followed, in the thread of another change that came with it.
+pub fn pointer(thread: ThreadNumber) -> String {
+    format!("This change is rolled out with #{thread}; follow it there.\n")
+}
+
+/// Returns the title of the issue for a commit that no pull request brought.
+pub fn issue_title(commit: &CommitId, subject: Option<&str>) -> String {
+    let subject = subject.map(|subject| format!(": {subject}")).unwrap_or_default();
+    plain(&format!("Rollout of {}{subject}", commit.short()), TITLE_CHARS_MAX)
+}
+
+/// Returns the text of that issue.
+pub fn issue_body(commit: &CommitId, branch: &str, voice: &Voice) -> String {
+    format!(
+        "{} came to {} without a pull request. Its rollout is followed here; commands are comments here.\n\n{}",
+        code(commit.short()),
+        code(branch),
+        help(voice)
+    )
+}
+
+/// Tells why a commit on the branch is not rolled out: where each mistake is.
+pub fn refused_commit(commit: &CommitId, errors: &[InputError]) -> String {
+    let told = |error: &InputError| {
+        let line = if error.line > 0 { format!(":{}", error.line) } else { String::new() };
+        let place = code(&format!("{}{line}", error.path));
+        let about = [&error.object, &error.field].into_iter().flatten().map(|part| format!(" {},", code(part)));
+        let about = about.collect::<Vec<_>>().concat();
+        let hint = error.hint.as_ref().map(|hint| format!("; {}", cell(hint))).unwrap_or_default();
+        format!("- {place}:{about} {}{hint}\n", prose(&error.message))
+    };
+    let head = format!("❌ **{} is not rolled out**: what was rolled out before stays.\n", code(commit.short()));
+    let list = errors.iter().take(ERRORS_MAX).map(told).collect::<Vec<_>>().concat();
+    let more = match errors.len().saturating_sub(ERRORS_MAX) {
+        0 => String::new(),
+        more => format!("\nand {more} more\n"),
+    };
+    format!("{head}\n{list}{more}")
+}
+
+/// Tells that a branch does not go on from what is rolled out, and how it is let in.
+pub fn held_rewrite(branch: &str, accepted: &CommitId, tip: &CommitId, voice: &Voice) -> String {
+    let line = voice.line("resume", None, None, tip);
+    let line = line.map(|line| format!("\n```text\n{line}\n```\n")).unwrap_or_default();
+    format!(
+        "✋ **History was rewritten**: {} is at {}, which does not come after {}. Nothing of it is rolled out until somebody \
+         lets it in.\n{line}",
+        code(branch),
+        code(tip.short()),
+        code(accepted.short())
+    )
+}
+
+/// Lists the commands, folded away. They stand in code, so that the list commands nothing.
+pub fn help(voice: &Voice) -> String {
+    let rows = [
+        ("approve STAGE [sha=COMMIT] [placement=NAME]", "open the gate that waits"),
+        ("approve --all [sha=COMMIT]", "open every gate that waits"),
+        ("reject STAGE [-- why]", "say no: the rollout ends, and what is done stays"),
+        ("pause [-- why]", "start nothing new"),
+        ("resume", "go on"),
+        ("retry [placement=NAME]", "try again what failed"),
+        ("rollback [placement=NAME] [to=COMMIT]", "return to the last commit that succeeded, or to this one"),
+        ("status", "bring the comment up to date"),
+        ("help", "show this list"),
+    ];
+    let rows = rows.iter().map(|(line, what)| format!("| `{}{line}` | {what} |\n", voice.prefix()));
+    let rows = rows.collect::<Vec<_>>().concat();
+    format!("<details><summary>Commands</summary>\n\n| comment | does |\n|---|---|\n{rows}\n</details>\n")
+}
+
+#[cfg(test)]
+mod tests;

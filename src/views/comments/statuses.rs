@@ -1,0 +1,120 @@
+//! Commit statuses: one for each placement, one for each stage of it that has begun, and one for the plan.
+//!
+//! Contexts are `gitfleet/PLACEMENT` and `gitfleet/PLACEMENT/STAGE`. A placement with a namespace is `NAMESPACE:NAME`: a slash
+//! would make it a stage of another placement, and no name holds a colon. `gitfleet/plan` is the plan's, so that a placement of
+//! that name is `:plan`. KubeFleet's names have at most 63 characters, so that a context has fewer than 255.
+
+use super::escape::plain;
+use super::style::state_words;
+use crate::model::forge::{CommitStatus, StatusState};
+use crate::model::id::PlacementKey;
+use crate::model::manifest::InputError;
+use crate::model::progress::{Progress, ProgressState, StageProgress};
+
+/// The plan's context.
+pub const PLAN_CONTEXT: &str = "gitfleet/plan";
+
+/// Returns the context of a placement.
+pub fn context(placement: &PlacementKey) -> String {
+    match &placement.namespace {
+        Some(namespace) => format!("gitfleet/{namespace}:{}", placement.name),
+        None if placement.name == "plan" => "gitfleet/:plan".to_owned(),
+        None => format!("gitfleet/{}", placement.name),
+    }
+}
+
+/// Returns the statuses of a placement's way: its own, then one for each stage whose turn has come and that has clusters.
+/// Descriptions have at most `chars` characters; `url` is where more is said.
+pub fn statuses(progress: &Progress, chars: usize, url: Option<&str>) -> Vec<CommitStatus> {
+    let context = context(&progress.placement);
+    let own = status(context.clone(), &progress.state, &description(progress), chars, url);
+    let has_begun = |stage: &&StageProgress| !matches!(stage.state, ProgressState::Queued | ProgressState::Skipped);
+    let stages = progress.stages.iter().filter(has_begun).map(|stage| {
+        let words = counted(stage.done, stage.total, &stage.state, &stage.message);
+        status(format!("{context}/{}", stage.name), &stage.state, &words, chars, url)
+    });
+    std::iter::once(own).chain(stages).collect()
+}
+
+fn status(context: String, state: &ProgressState, words: &str, chars: usize, url: Option<&str>) -> CommitStatus {
+    CommitStatus {
+        context,
+        state: status_state(state),
+        description: plain(words, chars),
+        target_url: url.map(str::to_owned),
+    }
+}
+
+/// Only what nobody expects any more is no success: a superseded commit is none of them.
+fn status_state(state: &ProgressState) -> StatusState {
+    match state {
+        ProgressState::Queued
+        | ProgressState::Moving
+        | ProgressState::WaitingForPerson
+        | ProgressState::Waiting
+        | ProgressState::Paused => StatusState::Pending,
+        ProgressState::Done | ProgressState::Skipped | ProgressState::Superseded { .. } => StatusState::Success,
+        ProgressState::Failed | ProgressState::Rejected | ProgressState::RolledBack { .. } => StatusState::Failure,
+        ProgressState::Error => StatusState::Error,
+    }
+}
+
+/// Says where a placement is: in the stage whose turn it is.
+fn description(progress: &Progress) -> String {
+    let is_over = progress.state.is_final();
+    let current = progress.stages.iter().find(|stage| !stage.state.is_final()).filter(|_| !is_over);
+    match current {
+        Some(stage) => {
+            let message = if progress.message.is_empty() { &stage.message } else { &progress.message };
+            format!("{} {}", stage.name, counted(stage.done, stage.total, &progress.state, message))
+        }
+        None => counted(progress.done, progress.total, &progress.state, &progress.message),
+    }
+}
+
+/// Says how many clusters are done and how it stands; why only where somebody should know, because such words change often.
+fn counted(done: usize, total: usize, state: &ProgressState, message: &str) -> String {
+    let words = match state {
+        ProgressState::Superseded { .. } => return state_words(state),
+        ProgressState::Done => return format!("{done}/{total} clusters"),
+        state => format!("{done}/{total}, {}", state_words(state)),
+    };
+    let is_told = matches!(
+        state,
+        ProgressState::Failed
+            | ProgressState::Error
+            | ProgressState::Rejected
+            | ProgressState::Paused
+            | ProgressState::Waiting
+    );
+    if is_told && !message.is_empty() { format!("{words}: {message}") } else { words }
+}
+
+/// Returns the status of a commit on the branch that is not taken.
+pub fn refused_status(errors: &[InputError], chars: usize, url: Option<&str>) -> CommitStatus {
+    let begin = "not rolled out: ";
+    let words = format!("{begin}{}", first_error(errors, chars.saturating_sub(begin.len())));
+    plan(StatusState::Failure, &words, chars, url)
+}
+
+fn plan(state: StatusState, words: &str, chars: usize, url: Option<&str>) -> CommitStatus {
+    let (context, description) = (PLAN_CONTEXT.to_owned(), plain(words, chars));
+    CommitStatus { context, state, description, target_url: url.map(str::to_owned) }
+}
+
+/// Says where the first mistake is and how many more there are; of a long message the end is left out.
+fn first_error(errors: &[InputError], chars: usize) -> String {
+    let Some(first) = errors.first() else { return "it cannot be taken".to_owned() };
+    let line = if first.line > 0 { format!(":{}", first.line) } else { String::new() };
+    let words = format!("{}{line}: {}", first.path, first.message);
+    match errors.len() - 1 {
+        0 => words,
+        more => {
+            let end = format!(" (and {more} more)");
+            format!("{}{end}", plain(&words, chars.saturating_sub(end.len())))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

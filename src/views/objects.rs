@@ -1,0 +1,376 @@
+//! Records as the objects KubeFleet's API has for them, for `get -o json|yaml` and for tables.
+//!
+//! Payload stays in git: resource snapshots and works list identities, with commit, file and line as annotations.
+
+use jiff::Timestamp;
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use crate::api::annotations;
+use crate::api::condition::{Condition, ConditionStatus};
+use crate::api::table::PLACEMENT_GROUP;
+use crate::model::facts::{NODE_COUNT, RESOURCE_PREFIX, resource_usage};
+use crate::model::id::{ClusterName, ObjectId, PlacementKey};
+use crate::model::overrides::{OverrideRef, PickedOverrides};
+use crate::model::records::{
+    ApplyOutcome, Binding, BindingState, ClusterRecord, EvictionRecord, PlacementRecord, PolicySnapshot,
+    ResourceSnapshot, SnapshotResource, WorkStatus, snapshot_name,
+};
+use crate::status::binding::binding_lists;
+use crate::status::placement::{PlacementView, placement_status};
+use crate::status::work::{Mode, manifest_conditions, work_conditions};
+
+/// Group and version of the placement kinds that are shown.
+pub const PLACEMENT_API_VERSION: &str = "placement.kubernetes-fleet.io/v1beta1";
+
+/// Group and version of MemberCluster.
+pub const CLUSTER_API_VERSION: &str = "cluster.kubernetes-fleet.io/v1beta1";
+
+const PARENT_LABEL: &str = "kubernetes-fleet.io/parent-CRP";
+
+/// Returns the placement with its status.
+pub fn placement_object(view: &PlacementView) -> Value {
+    let record = view.record;
+    let mut metadata = metadata(record.key.namespace.as_deref(), &record.key.name, Some(record.created_at));
+    metadata.insert("generation".into(), record.generation.into());
+    if !record.annotations.is_empty() {
+        metadata.insert("annotations".into(), value(&record.annotations));
+    }
+    json!({
+        "apiVersion": PLACEMENT_API_VERSION,
+        "kind": record.key.kind(),
+        "metadata": metadata,
+        "spec": value(&record.spec),
+        "status": value(&placement_status(view)),
+    })
+}
+
+/// Returns the master resource snapshot and its sub-snapshots, as KubeFleet splits and names them.
+///
+/// `latest` is whether no newer snapshot of the placement exists. The count of enveloped objects is that of envelopes.
+pub fn resource_snapshot_objects(snapshot: &ResourceSnapshot, latest: bool) -> Vec<Value> {
+    let key = &snapshot.placement;
+    let whole = [snapshot.resources.len()];
+    let parts = if snapshot.parts.is_empty() { &whole[..] } else { &snapshot.parts };
+    let mut rest = snapshot.resources.as_slice();
+    let mut objects = Vec::new();
+    for (part, count) in parts.iter().enumerate() {
+        let (resources, others) = rest.split_at((*count).min(rest.len()));
+        rest = others;
+        let mut labels = labels(key, [("kubernetes-fleet.io/resource-index", snapshot.index.to_string())]);
+        let mut annotations = Map::new();
+        annotations.insert(annotations::COMMIT.into(), value(&snapshot.commit));
+        let name = if part == 0 {
+            let envelopes = snapshot.resources.iter().filter(|r| is_envelope(&r.id)).count();
+            labels.insert("kubernetes-fleet.io/is-latest-snapshot".into(), latest.to_string().into());
+            annotations.insert("kubernetes-fleet.io/resource-hash".into(), value(&snapshot.hash));
+            annotations
+                .insert("kubernetes-fleet.io/number-of-resource-snapshots".into(), parts.len().to_string().into());
+            annotations.insert("kubernetes-fleet.io/number-of-enveloped-object".into(), envelopes.to_string().into());
+            snapshot.name()
+        } else {
+            let position = (part - 1).to_string();
+            let name = format!("{}-{}-{position}", key.name, snapshot.index);
+            annotations.insert("kubernetes-fleet.io/subindex-of-resource-snapshot".into(), position.into());
+            name
+        };
+        let mut metadata = metadata(key.namespace.as_deref(), &name, Some(snapshot.created_at));
+        metadata.insert("generation".into(), 1.into());
+        metadata.insert("labels".into(), labels.into());
+        metadata.insert("annotations".into(), annotations.into());
+        objects.push(json!({
+            "apiVersion": PLACEMENT_API_VERSION,
+            "kind": scoped(key, "ResourceSnapshot"),
+            "metadata": metadata,
+            "spec": {"selectedResources": resources.iter().map(resource).collect::<Vec<_>>()},
+        }));
+    }
+    objects
+}
+
+/// Returns the evictions of a placement that were judged, with their conditions.
+pub fn eviction_objects(record: &PlacementRecord) -> Vec<Value> {
+    let object = |(name, eviction): (&String, &EvictionRecord)| {
+        json!({
+            "apiVersion": PLACEMENT_API_VERSION,
+            "kind": "ClusterResourcePlacementEviction",
+            "metadata": {"name": name, "creationTimestamp": eviction.at},
+            "spec": {"placementName": record.key.name, "clusterName": eviction.cluster},
+            "status": {"conditions": eviction.conditions},
+        })
+    };
+    record.evictions.iter().map(object).collect()
+}
+
+/// Returns the policy snapshot with the decisions that came of it.
+pub fn policy_snapshot_object(snapshot: &PolicySnapshot, latest: bool) -> Value {
+    let key = &snapshot.placement;
+    let mut annotations = Map::new();
+    annotations.insert("kubernetes-fleet.io/CRP-generation".into(), snapshot.observed_generation.to_string().into());
+    if let Some(count) = snapshot.number_of_clusters {
+        annotations.insert("kubernetes-fleet.io/number-of-clusters".into(), count.to_string().into());
+    }
+    let labels = labels(
+        key,
+        [
+            ("kubernetes-fleet.io/policy-index", snapshot.index.to_string()),
+            ("kubernetes-fleet.io/is-latest-snapshot", latest.to_string()),
+        ],
+    );
+    let mut metadata = metadata(key.namespace.as_deref(), &snapshot.name(), Some(snapshot.created_at));
+    metadata.insert("generation".into(), 1.into());
+    metadata.insert("labels".into(), labels.into());
+    metadata.insert("annotations".into(), annotations.into());
+    let picked = snapshot.target_clusters.iter().filter(|d| d.selected).count();
+    let scheduled = Condition {
+        type_: "Scheduled".into(),
+        status: if snapshot.fulfilled { ConditionStatus::True } else { ConditionStatus::False },
+        reason: if snapshot.fulfilled { "SchedulingPolicyFulfilled" } else { "SchedulingPolicyUnfulfilled" }.into(),
+        message: format!("{} picked", crate::status::work::counted(picked, "cluster")),
+        observed_generation: 1,
+        last_transition_time: snapshot.created_at,
+    };
+    let hash = k8s_openapi::ByteString(snapshot.hash.as_str().as_bytes().to_vec());
+    json!({
+        "apiVersion": PLACEMENT_API_VERSION,
+        "kind": scoped(key, "SchedulingPolicySnapshot"),
+        "metadata": metadata,
+        "spec": without_nulls(json!({"policy": snapshot.policy, "policyHash": hash})),
+        "status": {
+            "observedCRPGeneration": snapshot.observed_generation,
+            "conditions": [scheduled],
+            "targetClusters": snapshot.target_clusters,
+        },
+    })
+}
+
+/// Returns the binding with its conditions and lists.
+pub fn binding_object(binding: &Binding, work: Option<&WorkStatus>) -> Value {
+    let key = &binding.placement;
+    let lists = binding_lists(binding, work);
+    let mut metadata = metadata(key.namespace.as_deref(), &binding.name, binding.started_at);
+    metadata.insert("generation".into(), binding.generation.into());
+    metadata.insert("labels".into(), labels(key, []).into());
+    if let (BindingState::Unscheduled, Some(previous)) = (binding.state, binding.previous_state) {
+        metadata.insert("annotations".into(), json!({"kubernetes-fleet.io/previous-binding-state": previous}));
+    }
+    let (namespaced, cluster_wide) = override_lists(&binding.overrides);
+    json!({
+        "apiVersion": PLACEMENT_API_VERSION,
+        "kind": scoped(key, "ResourceBinding"),
+        "metadata": metadata,
+        "spec": without_nulls(json!({
+            "state": binding.state,
+            "resourceSnapshotName": binding.snapshot.map(|index| snapshot_name(key, index)),
+            "resourceOverrideSnapshots": namespaced,
+            "clusterResourceOverrideSnapshots": cluster_wide,
+            "schedulingPolicySnapshotName": format!("{}-{}", key.name, binding.policy_index),
+            "targetCluster": binding.cluster,
+            "clusterDecision": binding.decision,
+            "applyStrategy": binding.apply_strategy,
+        })),
+        "status": without_empty(json!({
+            "failedPlacements": lists.failed,
+            "driftedPlacements": lists.drifted,
+            "diffedPlacements": lists.diffed,
+            "conditions": binding.conditions,
+        })),
+    })
+}
+
+/// Returns the names of the override snapshots that a cluster's objects are made with, as bindings and runs list them:
+/// those of ResourceOverrides and those of ClusterResourceOverrides; null where there is none.
+pub(super) fn override_lists(picked: &PickedOverrides) -> (Value, Value) {
+    let named = |id: &OverrideRef| json!({"name": id.name(), "namespace": id.key.namespace});
+    let list = |ids: Vec<Value>| if ids.is_empty() { Value::Null } else { ids.into() };
+    let namespaced = picked.namespaced.iter().map(named).collect();
+    (list(namespaced), list(picked.cluster.iter().map(|id| id.name().into()).collect()))
+}
+
+/// Returns the Work of a binding: KubeFleet's names, the objects' identities and what became of each.
+pub fn work_object(binding: &Binding, work: &WorkStatus, now: Timestamp) -> Value {
+    let key = &binding.placement;
+    let mode = Mode::of(&binding.apply_strategy);
+    let mut labels = labels(key, [("kubernetes-fleet.io/parent-resource-binding", binding.name.clone())]);
+    if let Some(namespace) = &key.namespace {
+        labels.insert("kubernetes-fleet.io/parent-placement-namespace".into(), namespace.clone().into());
+    }
+    if let Some(index) = binding.snapshot {
+        labels.insert("kubernetes-fleet.io/parent-resource-snapshot-index".into(), index.to_string().into());
+    }
+    let mut metadata = metadata(Some(&member_namespace(&binding.cluster)), &work_name(key), binding.started_at);
+    metadata.insert("generation".into(), work.generation.into());
+    metadata.insert("labels".into(), labels.into());
+    let since = work.available_since.or(binding.started_at).unwrap_or(now);
+    let manifests = work.manifests.iter().enumerate().map(|(ordinal, manifest)| {
+        // What was not taken over differs from the manifest; only what was ours can drift.
+        let differs = match (mode, manifest.applied) {
+            (Mode::ReportDiff, _) | (_, ApplyOutcome::FailedToTakeOver) => {
+                json!({"diffDetails": {"observedDiffs": manifest.differences}})
+            }
+            (Mode::Apply, _) => json!({"driftDetails": {"observedDrifts": manifest.differences}}),
+        };
+        let mut identifier = object_of(value(&manifest.id));
+        identifier.insert("ordinal".into(), ordinal.into());
+        let mut entry = Map::new();
+        entry.insert("identifier".into(), identifier.into());
+        entry.insert("conditions".into(), value(&manifest_conditions(manifest, mode, since)));
+        if !manifest.differences.is_empty() {
+            entry.extend(object_of(differs));
+        }
+        Value::from(entry)
+    });
+    json!({
+        "apiVersion": PLACEMENT_API_VERSION,
+        "kind": "Work",
+        "metadata": metadata,
+        "spec": {
+            "workload": {"manifests": work.manifests.iter().map(|m| identity(&m.id)).collect::<Vec<_>>()},
+            "applyStrategy": binding.apply_strategy,
+        },
+        "status": {
+            "conditions": work_conditions(work, mode, &binding.conditions, now),
+            "manifestConditions": manifests.collect::<Vec<_>>(),
+        },
+    })
+}
+
+/// Returns the member cluster with joined and health conditions and its properties.
+///
+/// A cluster is joined when a `members:` entry reaches it, it has answered once and has not left; healthy while it answers.
+pub fn member_cluster_object(cluster: &ClusterRecord, now: Timestamp) -> Value {
+    use crate::model::records::MemberKind;
+    let is_reached = cluster.kind != MemberKind::Unreachable;
+    let joined = is_reached && !cluster.left && cluster.has_answered();
+    let condition = |type_: &str, holds: bool, reasons: [&str; 2], message: &str| Condition {
+        type_: type_.into(),
+        status: if holds { ConditionStatus::True } else { ConditionStatus::False },
+        reason: reasons[usize::from(!holds)].into(),
+        message: message.into(),
+        observed_generation: 0,
+        last_transition_time: cluster.since,
+    };
+    let why = cluster.message.as_deref().unwrap_or_default();
+    let join_words = match (cluster.left, joined) {
+        (true, _) => "the cluster left the fleet; nothing on it is touched",
+        (false, true) => "the cluster is a member",
+        (false, false) if is_reached => "the cluster has never answered",
+        (false, false) => "no entry of `members` in the configuration names the cluster",
+    };
+    let agent = [
+        condition("Joined", joined, ["InternalMemberClusterJoined", "InternalMemberClusterLeft"], join_words),
+        condition("Healthy", cluster.online, ["InternalMemberClusterHealthy", "InternalMemberClusterUnhealthy"], why),
+    ];
+    let seen = if cluster.online { now } else { cluster.since };
+    let mut member_agent = json!({"type": "MemberAgent", "conditions": agent, "lastReceivedHeartbeat": seen});
+    if !cluster.has_answered() {
+        // It was never seen.
+        member_agent.as_object_mut().into_iter().for_each(|agent| drop(agent.remove("lastReceivedHeartbeat")));
+    }
+    let known = cluster.known_properties();
+    let listed = known.iter().filter(|(name, _)| !name.starts_with(RESOURCE_PREFIX));
+    let properties: Map<String, Value> =
+        listed.map(|(name, property)| (name.clone(), json!({"value": property, "observationTime": seen}))).collect();
+    let mut conditions = vec![
+        condition("ReadyToJoin", joined, ["MemberClusterReadyToJoin", "MemberClusterNotReadyToJoin"], join_words),
+        condition("Joined", joined, ["MemberClusterJoined", "MemberClusterLeft"], join_words),
+    ];
+    let unknown = cluster.properties_unknown.as_deref();
+    if unknown.is_some() || cluster.properties.contains_key(NODE_COUNT) {
+        let words = unknown.unwrap_or("nodes and pods are watched");
+        let reasons = ["PropertiesCollected", "PropertiesNotCollected"];
+        conditions.push(condition("ClusterPropertyCollectionSucceeded", unknown.is_none(), reasons, words));
+    }
+    let mut metadata = metadata(None, cluster.name.as_str(), cluster.joined_at);
+    if !cluster.labels.is_empty() {
+        metadata.insert("labels".into(), value(&cluster.labels));
+    }
+    json!({
+        "apiVersion": CLUSTER_API_VERSION,
+        "kind": "MemberCluster",
+        "metadata": metadata,
+        "spec": without_empty(json!({"taints": cluster.taints})),
+        "status": without_empty(json!({
+            "conditions": conditions,
+            "properties": properties,
+            "resourceUsage": resource_usage(&known),
+            "agentStatus": [member_agent],
+        })),
+    })
+}
+
+/// Returns the name KubeFleet gives the Work of a placement's master snapshot.
+pub fn work_name(placement: &PlacementKey) -> String {
+    match &placement.namespace {
+        Some(namespace) => format!("{namespace}.{}-work", placement.name),
+        None => format!("{}-work", placement.name),
+    }
+}
+
+/// Returns the namespace KubeFleet keeps a member's Works in.
+pub fn member_namespace(cluster: &ClusterName) -> String {
+    format!("fleet-member-{cluster}")
+}
+
+fn is_envelope(id: &ObjectId) -> bool {
+    id.group == PLACEMENT_GROUP && ["ClusterResourceEnvelope", "ResourceEnvelope"].contains(&id.kind.as_str())
+}
+
+/// Returns the kind of a placement's internal object: cluster-scoped placements have cluster-scoped ones.
+pub(super) fn scoped(placement: &PlacementKey, kind: &str) -> String {
+    if placement.namespace.is_some() { kind.to_owned() } else { format!("Cluster{kind}") }
+}
+
+pub(super) fn metadata(namespace: Option<&str>, name: &str, created: Option<Timestamp>) -> Map<String, Value> {
+    let mut metadata = Map::new();
+    metadata.insert("name".into(), name.into());
+    if let Some(namespace) = namespace {
+        metadata.insert("namespace".into(), namespace.into());
+    }
+    if let Some(created) = created {
+        metadata.insert("creationTimestamp".into(), value(&created));
+    }
+    metadata
+}
+
+fn labels<const N: usize>(placement: &PlacementKey, others: [(&str, String); N]) -> Map<String, Value> {
+    let mut labels = Map::new();
+    labels.insert(PARENT_LABEL.into(), placement.name.clone().into());
+    labels.extend(others.map(|(key, text)| (key.to_owned(), text.into())));
+    labels
+}
+
+fn identity(id: &ObjectId) -> Value {
+    json!({"apiVersion": id.api_version(), "kind": id.kind, "metadata": metadata(some(&id.namespace), &id.name, None)})
+}
+
+fn resource(resource: &SnapshotResource) -> Value {
+    let mut object = identity(&resource.id);
+    let place = format!("{}:{}", resource.origin.path, resource.origin.line);
+    object["metadata"]["annotations"] = json!({annotations::SOURCE: place, annotations::DIGEST: resource.digest});
+    object
+}
+
+fn some(text: &str) -> Option<&str> {
+    (!text.is_empty()).then_some(text)
+}
+
+pub(super) fn value(thing: &(impl Serialize + ?Sized)) -> Value {
+    serde_json::to_value(thing).expect("records have text keys only")
+}
+
+fn object_of(value: Value) -> Map<String, Value> {
+    if let Value::Object(fields) = value { fields } else { Map::new() }
+}
+
+fn without_nulls(value: Value) -> Value {
+    Value::Object(object_of(value).into_iter().filter(|(_, v)| !v.is_null()).collect())
+}
+
+fn without_empty(value: Value) -> Value {
+    let empty = |v: &Value| v.as_array().is_some_and(Vec::is_empty) || v.as_object().is_some_and(Map::is_empty);
+    Value::Object(object_of(value).into_iter().filter(|(_, v)| !empty(v)).collect())
+}
+
+#[cfg(test)]
+mod tests;

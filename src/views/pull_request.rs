@@ -1,0 +1,233 @@
+//! What a pull request would do to the fleet, as a comment on it and as its commit status.
+
+mod blocks;
+mod sections;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+
+use super::comments::escape::{code, shorten};
+use crate::model::forge::StatusState;
+use crate::model::id::{ClusterName, CommitId, ObjectId, PlacementKey};
+use crate::model::manifest::InputError;
+use crate::model::plan::{PlacementPlan, Plan};
+use crate::status::work::counted;
+use blocks::fit;
+
+/// Characters of a status' description that every host takes.
+///
+/// Source: GitHub, commit statuses.
+const DESCRIPTION_CHARS_MAX: usize = 140;
+
+/// What there is to say about a pull request. Objects are masked already; everything else is as people wrote it.
+#[derive(Clone, Debug, Default)]
+pub struct PullReport {
+    /// The commit in force; absent for a folder.
+    pub base: Option<CommitId>,
+    /// The commit the pull request ends with.
+    pub head: Option<CommitId>,
+    /// The plan of their merge, or why it is refused.
+    pub plan: Plan,
+    /// The running rollouts that the merge stops, a sentence each.
+    pub stops: Vec<String>,
+    /// Objects that differ, by placement and identity.
+    pub objects: Vec<ObjectDiff>,
+    /// What overrides make of it, where that differs from what most clusters get.
+    pub overrides: Vec<OverrideEffect>,
+    /// How long it may take.
+    pub timeline: Timeline,
+    /// Paths that both sides changed, and not to the same.
+    pub conflicts: Vec<String>,
+    /// What else is worth knowing, a sentence each.
+    pub notes: Vec<String>,
+}
+
+/// How an object differs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ObjectChange {
+    /// Only the head has it.
+    Added,
+    /// Both have it, with different content.
+    Changed,
+    /// Only the base has it.
+    Deleted,
+}
+
+impl ObjectChange {
+    /// Returns the word for it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Added => "added",
+            Self::Changed => "changed",
+            Self::Deleted => "deleted",
+        }
+    }
+}
+
+/// One object that differs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ObjectDiff {
+    /// The placement that places it.
+    pub placement: PlacementKey,
+    /// The object.
+    pub id: ObjectId,
+    /// How it differs.
+    pub change: ObjectChange,
+    /// The difference, of masked objects; absent where it is not to be shown.
+    pub text: Option<String>,
+}
+
+/// What clusters get in place of what most get.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OverrideEffect {
+    /// The placement.
+    pub placement: PlacementKey,
+    /// The clusters that get the same.
+    pub clusters: Vec<ClusterName>,
+    /// The difference from the common form, of masked objects; absent where it is not to be shown.
+    pub text: Option<String>,
+}
+
+/// A prediction of how long it takes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Timeline {
+    /// There is nothing to predict.
+    #[default]
+    None,
+    /// A chart in mermaid's language.
+    Chart {
+        /// The chart.
+        chart: String,
+        /// How long each approval is taken to come after it is asked for, for people.
+        approvals_after: String,
+    },
+    /// Why there is none, for people.
+    LeftOut(String),
+}
+
+impl PullReport {
+    /// Says that the merge has errors and would be refused whole.
+    pub fn refused(base: Option<CommitId>, head: Option<CommitId>, errors: Vec<InputError>) -> Self {
+        Self { plan: Plan::refused(head.clone(), errors), base, head, ..Self::default() }
+    }
+}
+
+/// Characters of a comment: hosts take 65,536, and what is added around it needs room.
+pub const COMMENT_CHARS_MAX: usize = 60_000;
+
+/// Returns the comment, in at most `limit` characters: what it says is shortened from its least important end, and what must be
+/// read stays. It holds no command, and nothing of what others wrote does anything in it.
+pub fn plan_comment(report: &PullReport, limit: usize) -> String {
+    let cut = "_More is left out here, because it does not fit into a comment._\n";
+    fit(sections::sections(report), limit, cut)
+}
+
+/// Returns what the commit status of the head says. What the files say wrong is a failure with file and line; a rollout never
+/// has a part in it, so it may be required for the merge.
+pub fn summary(report: &PullReport) -> (StatusState, String) {
+    let mut errors = errors(&report.plan);
+    let (state, text) = match errors.next() {
+        None => (StatusState::Success, headline(report)),
+        Some(first) => {
+            let more = errors.count();
+            let more = if more > 0 { format!(" (and {more} more)") } else { String::new() };
+            (StatusState::Failure, format!("{}{more}", shorten(&first, DESCRIPTION_CHARS_MAX - more.len())))
+        }
+    };
+    (state, shorten(&text, DESCRIPTION_CHARS_MAX))
+}
+
+/// Returns everything that is wrong, with file and line where they are known; not safe to print.
+fn errors(plan: &Plan) -> impl Iterator<Item = String> {
+    let files = plan.errors.iter().map(ToString::to_string);
+    let placements = plan.placements.iter().flat_map(|placement| {
+        let at = match (&placement.path, placement.line) {
+            (Some(path), Some(line)) => format!("{path}:{line}: "),
+            _ => String::new(),
+        };
+        let name = name(placement);
+        placement.errors().map(move |error| format!("{at}{name}: {error}"))
+    });
+    let ocm = plan.ocm_placements.iter().flat_map(|placement| placement.errors.iter().map(ToString::to_string));
+    files.chain(placements).chain(ocm)
+}
+
+/// Returns the most important figures in a line.
+fn headline(report: &PullReport) -> String {
+    let plan = &report.plan;
+    if !plan.errors.is_empty() {
+        return format!("refused: {}", counted(plan.errors.len(), "error"));
+    }
+    let changed: Vec<&PlacementPlan> = plan.placements.iter().filter(|placement| is_changed(placement)).collect();
+    let moved = plan.ocm_placements.iter().filter(|p| p.changes.as_ref().is_some_and(|c| !c.is_empty())).count();
+    let errors = errors(plan).count();
+    let mut parts = Vec::new();
+    match changed.len() + moved {
+        0 if errors == 0 => return "nothing changes on the fleet".to_owned(),
+        0 => {}
+        1 => parts.push("1 placement changes".to_owned()),
+        many => parts.push(format!("{many} placements change")),
+    }
+    let clusters: BTreeSet<&ClusterName> = changed.iter().flat_map(|placement| concerned(placement)).collect();
+    if !clusters.is_empty() {
+        parts.push(counted(clusters.len(), "cluster"));
+    }
+    let guarded = changed.iter().filter(|placement| placement.deletion_guard.is_some());
+    let gone = guarded.clone().flat_map(|placement| &placement.deletions);
+    let objects: usize = gone.clone().map(|deletion| deletion.resources.len()).sum();
+    let from: BTreeSet<&ClusterName> = gone.map(|deletion| &deletion.cluster_name).collect();
+    let verb = if objects == 1 { "needs" } else { "need" };
+    match guarded.count() {
+        0 => {}
+        // What leaves the fleet keeps its objects, and asks all the same.
+        held if objects == 0 => parts.push(format!("{} to approve", counted(held, "departure"))),
+        _ => parts.push(format!(
+            "{} on {} {verb} approval",
+            counted(objects, "deletion"),
+            counted(from.len(), "cluster")
+        )),
+    }
+    if errors > 0 {
+        parts.push(counted(errors, "error"));
+    }
+    parts.join(", ")
+}
+
+/// Tells whether the merge does anything to a placement.
+pub fn is_changed(placement: &PlacementPlan) -> bool {
+    placement.removed
+        || !placement.deletions.is_empty()
+        || placement.changes.as_ref().is_some_and(|changes| !changes.is_empty())
+}
+
+/// Returns the clusters on which something changes.
+pub fn concerned(placement: &PlacementPlan) -> BTreeSet<&ClusterName> {
+    let mut clusters: BTreeSet<&ClusterName> = placement.deletions.iter().map(|d| &d.cluster_name).collect();
+    let Some(changes) = &placement.changes else { return clusters };
+    clusters.extend(changes.clusters.gained.iter().chain(&changes.clusters.lost).chain(&changes.overridden));
+    if !changes.resources.is_empty() {
+        clusters.extend(placement.works.iter().map(|work| &work.cluster_name));
+    }
+    clusters
+}
+
+/// Returns a placement's kind and name; not safe to print.
+fn name(placement: &PlacementPlan) -> String {
+    format!("{} {}", placement.kind, key(placement))
+}
+
+/// Returns the key of a plan's placement.
+fn key(placement: &PlacementPlan) -> PlacementKey {
+    PlacementKey { namespace: placement.namespace.clone(), name: placement.name.clone() }
+}
+
+/// Returns a list of names as code, the first of them, and how many more there are.
+fn codes<'a>(names: impl ExactSizeIterator<Item = &'a str>, max: usize) -> String {
+    let more = names.len().saturating_sub(max);
+    let mut parts: Vec<String> = names.take(max).map(code).collect();
+    if more > 0 {
+        parts.push(format!("and {more} more"));
+    }
+    parts.join(", ")
+}

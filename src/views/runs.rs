@@ -1,0 +1,343 @@
+//! Staged update runs as the objects KubeFleet's API has for them: conditions from phases.
+//!
+//! Phases are what the store keeps; conditions, reasons and approval requests are made here each time they are shown.
+//! Reasons are KubeFleet's. Where it knows no such state they are ours: `UpdateRunHalted`, `ClusterUpdatingDeferred`,
+//! `ClusterUpdatingSkipped`.
+
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+
+use super::objects::{PLACEMENT_API_VERSION, metadata, override_lists, scoped, value};
+use crate::api::condition::{Condition, ConditionStatus};
+use crate::api::staged::{RunState, StageTaskType, StagedUpdateStrategySpec};
+use crate::model::runs::{
+    ClusterPhase, DELETION_STAGE, Gate, RunCluster, RunPhase, RunRecord, StagePhase, StageRecord, TaskRecord,
+    request_name,
+};
+use crate::status::staged_run::{
+    ClosedGate, closed_gates, clusters_words, current_stage, end_words, said, stuck_clusters,
+};
+use crate::status::work::{counted, listing};
+
+mod requests;
+
+pub use requests::{approval_request_objects, deletion_gate_object};
+
+/// Returns the side of a stage that tasks stand on.
+fn side(before: bool) -> Gate {
+    if before { Gate::Before } else { Gate::After }
+}
+
+/// Returns the run as KubeFleet's API has it, with conditions for every phase.
+///
+/// Of `now` only `UpdateRunStuck` depends.
+///
+/// Source: KubeFleet, update run status; the differences are in the module's documentation.
+pub fn run_object(run: &RunRecord, now: Timestamp) -> Value {
+    let key = &run.placement;
+    let mut metadata = metadata(key.namespace.as_deref(), &run.name, Some(run.created_at));
+    metadata.insert("generation".into(), run.generation.into());
+    let mut spec = Map::new();
+    spec.insert("placementName".into(), key.name.clone().into());
+    if let Some(index) = run.wanted_snapshot {
+        spec.insert("resourceSnapshotIndex".into(), index.to_string().into());
+    }
+    spec.insert("stagedRolloutStrategyName".into(), run.strategy.clone().into());
+    spec.insert("state".into(), value(&run.state.unwrap_or(RunState::Run)));
+    let mut status = Map::new();
+    if let Some(frozen) = &run.frozen {
+        status.insert("policySnapshotIndexUsed".into(), frozen.policy.to_string().into());
+        status.insert("policyObservedClusterCount".into(), frozen.policy_clusters.into());
+        status.insert("resourceSnapshotIndexUsed".into(), frozen.snapshot.to_string().into());
+        status.insert("appliedStrategy".into(), value(&frozen.apply_strategy));
+        status.insert("stagedUpdateStrategySnapshot".into(), strategy_copy(&frozen.strategy));
+        let stages = run.stages.iter().map(|stage| stage_status(run, stage));
+        status.insert("stagesStatus".into(), stages.collect());
+        let deletion = run.deletion.as_ref().map(|stage| stage_status(run, stage));
+        let none = || json!({"stageName": DELETION_STAGE, "clusters": []});
+        status.insert("deletionStageStatus".into(), deletion.unwrap_or_else(none));
+    }
+    status.insert("conditions".into(), value(&run_conditions(run, now)));
+    json!({
+        "apiVersion": PLACEMENT_API_VERSION,
+        "kind": scoped(key, "StagedUpdateRun"),
+        "metadata": metadata,
+        "spec": spec,
+        "status": status,
+    })
+}
+
+/// Returns the strategy with its durations as Go writes them.
+fn strategy_copy(strategy: &StagedUpdateStrategySpec) -> Value {
+    let mut copy = strategy.clone();
+    for task in copy.stages.iter_mut().flat_map(|s| s.before_stage_tasks.iter_mut().chain(&mut s.after_stage_tasks)) {
+        task.wait_time = task.wait().map(go_duration).or(task.wait_time.take());
+    }
+    value(&copy)
+}
+
+/// Returns a duration of at least a second, or none, as Go prints it: `1h0m0s`, `1m30s`, `1.5s`, `0s`.
+///
+/// Source: Go, `time.Duration.String`.
+fn go_duration(duration: std::time::Duration) -> String {
+    let (seconds, nanos) = (duration.as_secs(), duration.subsec_nanos());
+    let (hours, minutes) = (seconds / 3600, seconds / 60 % 60);
+    let fraction = if nanos == 0 { String::new() } else { format!(".{nanos:09}").trim_end_matches('0').to_owned() };
+    let rest = format!("{}{fraction}s", seconds % 60);
+    match (hours, minutes) {
+        (0, 0) => rest,
+        (0, _) => format!("{minutes}m{rest}"),
+        _ => format!("{hours}h{minutes}m{rest}"),
+    }
+}
+
+/// Makes conditions that were observed at the run's generation.
+struct Says<'a>(&'a RunRecord);
+
+impl Says<'_> {
+    fn condition(
+        &self,
+        type_: &str,
+        status: ConditionStatus,
+        reason: &str,
+        at: Timestamp,
+        message: impl Into<String>,
+    ) -> Condition {
+        Condition {
+            type_: type_.to_owned(),
+            status,
+            reason: reason.to_owned(),
+            message: message.into(),
+            observed_generation: self.0.generation,
+            last_transition_time: at,
+        }
+    }
+
+    fn holds(&self, type_: &str, reason: &str, at: Timestamp, message: impl Into<String>) -> Condition {
+        self.condition(type_, ConditionStatus::True, reason, at, message)
+    }
+
+    fn fails(&self, type_: &str, reason: &str, at: Timestamp, message: impl Into<String>) -> Condition {
+        self.condition(type_, ConditionStatus::False, reason, at, message)
+    }
+}
+
+fn run_conditions(run: &RunRecord, now: Timestamp) -> Vec<Condition> {
+    use ConditionStatus::{False, True, Unknown};
+    let says = Says(run);
+    let words = || said(run, "the run is under way");
+    let mut conditions = vec![initialized(run)];
+    let mut progress = |status, reason, message: String| {
+        conditions.push(says.condition("Progressing", status, reason, run.since, message));
+    };
+    match run.phase {
+        RunPhase::Pending | RunPhase::Initialized => {}
+        RunPhase::Updating => progress(True, "UpdateRunProgressing", words()),
+        RunPhase::Waiting => progress(False, "UpdateRunWaiting", waiting_words(run)),
+        RunPhase::Halted => progress(False, "UpdateRunHalted", said(run, "too many clusters failed")),
+        RunPhase::Stopping => {
+            progress(Unknown, "UpdateRunStopping", said(run, "no further cluster is started; some are on their way"));
+        }
+        RunPhase::Stopped => {
+            progress(False, "UpdateRunStopped", said(run, "stopped, and goes on when its state says Run"));
+        }
+        RunPhase::Succeeded => progress(False, "UpdateRunSucceeded", said(run, "every stage is done")),
+        RunPhase::Failed | RunPhase::Superseded | RunPhase::RolledBack | RunPhase::Rejected => {
+            progress(False, "UpdateRunFailed", end_words(run));
+        }
+    }
+    if matches!(run.phase, RunPhase::Updating | RunPhase::Stopping)
+        && let Some((since, stuck)) = stuck_clusters(run, now)
+    {
+        let stage = current_stage(run).map(|stage| stage.name.as_str()).unwrap_or_default();
+        let names = listing(stuck.iter().map(|cluster| cluster.name.to_string()));
+        let message = format!("stage {stage}: on their way for more than 5 minutes: {names}");
+        conditions.truncate(1);
+        conditions.push(says.fails("Progressing", "UpdateRunStuck", since, message));
+    }
+    match run.phase {
+        RunPhase::Succeeded => {
+            conditions.push(says.holds("Succeeded", "UpdateRunSucceeded", run.since, said(run, "every stage is done")));
+        }
+        phase if phase.is_final() => {
+            conditions.push(says.fails("Succeeded", "UpdateRunFailed", run.since, end_words(run)));
+        }
+        _ => {}
+    }
+    conditions
+}
+
+fn initialized(run: &RunRecord) -> Condition {
+    let says = Says(run);
+    match &run.frozen {
+        Some(frozen) => says.holds(
+            "Initialized",
+            "UpdateRunInitializedSuccessfully",
+            frozen.at,
+            format!("snapshot {} in {}", frozen.snapshot, counted(run.stages.len(), "stage")),
+        ),
+        None if run.refused => {
+            says.fails("Initialized", "UpdateRunInitializedFailed", run.since, said(run, "the run cannot begin"))
+        }
+        None => says.condition(
+            "Initialized",
+            ConditionStatus::Unknown,
+            "UpdateRunNotInitializedYet",
+            run.since,
+            said(run, "the run has not begun"),
+        ),
+    }
+}
+
+fn waiting_words(run: &RunRecord) -> String {
+    let words = |gate: &ClosedGate| {
+        let (stage, place) = (&gate.stage.name, if gate.before { "before" } else { "after" });
+        match gate.opens_at() {
+            Some(at) => format!("{place} stage {stage}: waits until {at}"),
+            None => format!("{place} stage {stage}: waits for approval"),
+        }
+    };
+    let gates = closed_gates(run);
+    if gates.is_empty() { said(run, "a gate is closed") } else { listing(gates.iter().map(words)) }
+}
+
+fn stage_status(run: &RunRecord, stage: &StageRecord) -> Value {
+    let mut status = Map::new();
+    status.insert("stageName".into(), stage.name.clone().into());
+    status.insert("clusters".into(), stage.clusters.iter().map(|cluster| cluster_status(run, cluster)).collect());
+    for (field, before, tasks) in
+        [("beforeStageTaskStatus", true, &stage.before), ("afterStageTaskStatus", false, &stage.after)]
+    {
+        if !tasks.is_empty() {
+            status.insert(field.into(), tasks.iter().map(|task| task_status(run, stage, before, task)).collect());
+        }
+    }
+    for (field, at) in [("startTime", stage.started_at), ("endTime", stage.ended_at)] {
+        if let Some(at) = at {
+            status.insert(field.into(), value(&at));
+        }
+    }
+    let conditions = stage_conditions(run, stage);
+    if !conditions.is_empty() {
+        status.insert("conditions".into(), value(&conditions));
+    }
+    status.into()
+}
+
+fn stage_conditions(run: &RunRecord, stage: &StageRecord) -> Vec<Condition> {
+    use ConditionStatus::{False, True, Unknown};
+    let says = Says(run);
+    let progressing =
+        |status, reason, at, message: String| vec![says.condition("Progressing", status, reason, at, message)];
+    let done = |reason, status, message: &str| {
+        let at = stage.ended_at.unwrap_or(stage.since);
+        vec![says.fails("Progressing", reason, at, message), says.condition("Succeeded", status, reason, at, message)]
+    };
+    let is_under_way =
+        matches!(stage.phase, StagePhase::WaitingBefore | StagePhase::Updating | StagePhase::WaitingAfter);
+    match (stage.phase, run.phase) {
+        (_, RunPhase::Stopping) if is_under_way => {
+            progressing(Unknown, "StageUpdatingStopping", run.since, clusters_words(stage))
+        }
+        (_, RunPhase::Stopped) if is_under_way => {
+            progressing(False, "StageUpdatingStopped", run.since, clusters_words(stage))
+        }
+        (_, RunPhase::Halted) if is_under_way => {
+            progressing(False, "StageUpdatingWaiting", run.since, said(run, "too many clusters failed"))
+        }
+        (StagePhase::Pending, _) => vec![],
+        (StagePhase::WaitingBefore, phase) if phase.is_final() => done("StageUpdatingFailed", False, &end_words(run)),
+        (StagePhase::WaitingBefore | StagePhase::WaitingAfter, _) => {
+            progressing(False, "StageUpdatingWaiting", stage.since, waiting_words(run))
+        }
+        (StagePhase::Updating, _) => {
+            let at = stage.started_at.unwrap_or(stage.since);
+            progressing(True, "StageUpdatingStarted", at, clusters_words(stage))
+        }
+        (StagePhase::Skipped, _) if stage.name != DELETION_STAGE => {
+            done("StageUpdatingSkippedNoClusters", True, "the stage has no clusters")
+        }
+        (StagePhase::Succeeded | StagePhase::Skipped, _) => {
+            done("StageUpdatingSucceeded", True, &clusters_words(stage))
+        }
+        (StagePhase::Failed, _) => done("StageUpdatingFailed", False, &end_words(run)),
+    }
+}
+
+fn cluster_status(run: &RunRecord, cluster: &RunCluster) -> Value {
+    let mut status = Map::new();
+    status.insert("clusterName".into(), value(&cluster.name));
+    let (namespaced, cluster_wide) = override_lists(&cluster.overrides);
+    for (field, list) in [("resourceOverrideSnapshots", namespaced), ("clusterResourceOverrideSnapshots", cluster_wide)]
+    {
+        if !list.is_null() {
+            status.insert(field.into(), list);
+        }
+    }
+    let conditions = cluster_conditions(run, cluster);
+    if !conditions.is_empty() {
+        status.insert("conditions".into(), value(&conditions));
+    }
+    status.into()
+}
+
+fn cluster_conditions(run: &RunRecord, cluster: &RunCluster) -> Vec<Condition> {
+    let says = Says(run);
+    let words =
+        |otherwise: &str| if cluster.message.is_empty() { otherwise.to_owned() } else { cluster.message.clone() };
+    let started = |message: String| {
+        says.holds("Started", "ClusterUpdatingStarted", cluster.started_at.unwrap_or(cluster.since), message)
+    };
+    let told = || "the cluster was told to move".to_owned();
+    match cluster.phase {
+        ClusterPhase::Pending => vec![],
+        ClusterPhase::Deferred => {
+            let message = words("the cluster does not answer; it is moved when it returns");
+            vec![says.fails("Started", "ClusterUpdatingDeferred", cluster.since, message)]
+        }
+        ClusterPhase::Skipped => {
+            let message = words("the cluster left; it is passed over");
+            vec![says.fails("Started", "ClusterUpdatingSkipped", cluster.since, message)]
+        }
+        ClusterPhase::Updating => vec![started(words("the cluster was told to move"))],
+        ClusterPhase::Succeeded => {
+            let done = words("the cluster is done");
+            vec![started(told()), says.holds("Succeeded", "ClusterUpdatingSucceeded", cluster.since, done)]
+        }
+        ClusterPhase::Failed => {
+            let failed = words("the cluster failed");
+            vec![started(told()), says.fails("Succeeded", "ClusterUpdatingFailed", cluster.since, failed)]
+        }
+    }
+}
+
+fn task_status(run: &RunRecord, stage: &StageRecord, before: bool, task: &TaskRecord) -> Value {
+    let says = Says(run);
+    let mut conditions = Vec::new();
+    let mut status = Map::new();
+    status.insert("type".into(), value(&task.type_));
+    match task.type_ {
+        StageTaskType::Approval => {
+            status.insert("approvalRequestName".into(), request_name(&run.name, &stage.name, side(before)).into());
+            if let Some(at) = task.asked_at.or(task.done_at) {
+                let words = "a person is asked";
+                conditions.push(says.holds("ApprovalRequestCreated", "StageTaskApprovalRequestCreated", at, words));
+            }
+            if let Some(at) = task.done_at {
+                let words = requests::approved_words(task);
+                conditions.push(says.holds("ApprovalRequestApproved", "StageTaskApprovalRequestApproved", at, words));
+            }
+        }
+        StageTaskType::TimedWait => conditions.extend(
+            task.done_at
+                .map(|at| says.holds("WaitTimeElapsed", "AfterStageTaskWaitTimeElapsed", at, "the time has passed")),
+        ),
+    }
+    if !conditions.is_empty() {
+        status.insert("conditions".into(), value(&conditions));
+    }
+    status.into()
+}
+
+#[cfg(test)]
+mod tests;

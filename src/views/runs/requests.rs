@@ -1,0 +1,156 @@
+//! Approval requests, made from the gates of runs, and deletion gates beside them.
+
+use serde_json::{Map, Value, json};
+
+use crate::api::annotations;
+use crate::api::condition::{Condition, ConditionStatus};
+use crate::api::staged::StageTaskType;
+use crate::model::records::PlacementRecord;
+use crate::model::runs::{
+    Approval, DELETION_GATE, RunPhase, RunRecord, StagePhase, StageRecord, Surface, TaskRecord, request_name,
+};
+use crate::views::objects::{PLACEMENT_API_VERSION, metadata, scoped, value};
+
+/// Returns the approval requests of a run: one for each approval that was asked for, open or not.
+pub fn approval_request_objects(run: &RunRecord) -> Vec<Value> {
+    let mut objects = Vec::new();
+    for stage in &run.stages {
+        for (before, tasks) in [(true, &stage.before), (false, &stage.after)] {
+            let asked = tasks.iter().filter(|task| task.type_ == StageTaskType::Approval && task.asked_at.is_some());
+            objects.extend(asked.map(|task| request(run, stage, before, task)));
+        }
+    }
+    objects
+}
+
+fn request(run: &RunRecord, stage: &StageRecord, before: bool, task: &TaskRecord) -> Value {
+    let key = &run.placement;
+    let mut metadata =
+        metadata(key.namespace.as_deref(), &request_name(&run.name, &stage.name, super::side(before)), task.asked_at);
+    metadata.insert("generation".into(), 1.into());
+    let labels = json!({
+        "kubernetes-fleet.io/targetUpdateRun": run.name,
+        "kubernetes-fleet.io/targetUpdatingStage": stage.name,
+        "kubernetes-fleet.io/taskType": if before { "beforeStage" } else { "afterStage" },
+        "kubernetes-fleet.io/isLatestUpdateRunApproval": "true",
+    });
+    metadata.insert("labels".into(), labels);
+    metadata.insert("annotations".into(), json!({annotations::DIGEST: stage.digest}));
+    let mut status = Map::new();
+    let conditions = request_conditions(run, stage, task);
+    if !conditions.is_empty() {
+        status.insert("conditions".into(), value(&conditions));
+    }
+    json!({
+        "apiVersion": PLACEMENT_API_VERSION,
+        "kind": scoped(key, "ApprovalRequest"),
+        "metadata": metadata,
+        "spec": {"parentStageRollout": run.name, "targetStage": stage.name},
+        "status": status,
+    })
+}
+
+fn request_conditions(run: &RunRecord, stage: &StageRecord, task: &TaskRecord) -> Vec<Condition> {
+    let condition = |type_: &str, status, reason: &str, message: String, at| Condition {
+        type_: type_.to_owned(),
+        status,
+        reason: reason.to_owned(),
+        message,
+        observed_generation: 1,
+        last_transition_time: at,
+    };
+    let is_its_end = matches!(stage.phase, StagePhase::WaitingBefore | StagePhase::Failed);
+    if run.phase == RunPhase::Rejected && is_its_end && task.done_at.is_none() {
+        return vec![condition("Approved", ConditionStatus::False, "Rejected", super::end_words(run), run.since)];
+    }
+    let Some(last) = task.approvals.last() else { return Vec::new() };
+    let words = approved_words(task);
+    let Some(done_at) = task.done_at else {
+        return vec![condition(
+            "Approved",
+            ConditionStatus::Unknown,
+            "MoreApprovalsNeeded",
+            format!("{words}; more people must approve"),
+            last.at,
+        )];
+    };
+    vec![
+        condition("Approved", ConditionStatus::True, reason(last), words, last.at),
+        condition(
+            "ApprovalAccepted",
+            ConditionStatus::True,
+            "ApprovalRequestApprovalAccepted",
+            "the gate is open".to_owned(),
+            done_at,
+        ),
+    ]
+}
+
+/// Returns the person's own reason where a condition can carry it.
+///
+/// Source: Kubernetes API, `metav1.Condition`.
+fn reason(approval: &Approval) -> &str {
+    let fits = |text: &&str| {
+        let word = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
+        text.bytes().next().is_some_and(|b| b.is_ascii_alphabetic())
+            && text.bytes().all(|b| word(b) || b == b',' || b == b':')
+            && text.bytes().last().is_some_and(word)
+    };
+    approval.reason.as_deref().filter(fits).unwrap_or("Approved")
+}
+
+/// Says who approved, where, and why.
+pub fn approved_words(task: &TaskRecord) -> String {
+    let words = |approval: &Approval| {
+        let place = match approval.by.surface {
+            Surface::CommandLine => "on the command line",
+            Surface::Api => "over the API",
+            Surface::Comment => "in a comment",
+        };
+        let why: Vec<&str> = [&approval.reason, &approval.message].into_iter().flatten().map(String::as_str).collect();
+        let why = if why.is_empty() { String::new() } else { format!(": {}", why.join(", ")) };
+        format!("approved by {} {place}{why}", approval.by.name)
+    };
+    task.approvals.iter().map(words).collect::<Vec<_>>().join("; ")
+}
+
+/// Returns a placement's closed deletion gate as an object of our own, so that it stands among the approval requests.
+pub fn deletion_gate_object(record: &PlacementRecord) -> Option<Value> {
+    let gate = record.closed_gate()?;
+    let key = &record.key;
+    let mut metadata = metadata(key.namespace.as_deref(), &format!("{}-{DELETION_GATE}", key.name), Some(gate.since));
+    metadata.insert("annotations".into(), json!({annotations::DIGEST: gate.digest}));
+    let deletions = gate.deletions.iter().map(|(cluster, objects)| {
+        let names: Vec<String> = objects.iter().map(ToString::to_string).collect();
+        (cluster.to_string(), names.into())
+    });
+    let mut spec = Map::from_iter([
+        ("placementName".to_owned(), json!(key.name)),
+        ("targetStage".to_owned(), json!(DELETION_GATE)),
+        ("reason".to_owned(), json!(gate.reason)),
+        ("deletions".to_owned(), Value::Object(deletions.collect())),
+    ]);
+    if !gate.leaving.is_empty() {
+        spec.insert("leaving".to_owned(), json!(gate.leaving));
+    }
+    let mut status = Map::new();
+    if let Some(last) = gate.approvals.last() {
+        let people: Vec<&str> = gate.approvals.iter().map(|approval| approval.by.name.as_str()).collect();
+        let condition = Condition {
+            type_: "Approved".to_owned(),
+            status: ConditionStatus::Unknown,
+            reason: "MoreApprovalsNeeded".to_owned(),
+            message: format!("approved by {}; more people must approve", people.join(", ")),
+            observed_generation: 0,
+            last_transition_time: last.at,
+        };
+        status.insert("conditions".into(), value(&[condition]));
+    }
+    Some(json!({
+        "apiVersion": "gitfleet.io/v1alpha1",
+        "kind": "DeletionGate",
+        "metadata": metadata,
+        "spec": spec,
+        "status": status,
+    }))
+}

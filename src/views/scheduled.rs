@@ -1,0 +1,161 @@
+//! What `gitfleet schedule` shows to people: a row for each cluster, and which placements did not get what they ask for.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::table::{Table, text};
+use crate::api::ocm::{GROUP_INDEX_LABEL, GROUP_NAME_LABEL};
+use crate::api::scheduling::PARENT_LABEL;
+use crate::status::work::counted;
+
+/// Rows of one placement that the table shows before the rest is only counted; `-o wide` shows all.
+const ROWS_MAX: usize = 50;
+
+/// What was decided about one placement.
+pub struct Scheduled<'a> {
+    /// The policy snapshot, or the OCM Placement: what holds the conditions.
+    object: &'a Value,
+    /// The decision group of each cluster that an OCM Placement has.
+    groups: BTreeMap<String, String>,
+}
+
+impl<'a> Scheduled<'a> {
+    /// Returns the placements of a list, in its order: policy snapshots, and PlacementDecisions each followed by their Placement.
+    pub fn of(objects: &'a [Value]) -> Vec<Self> {
+        let mut all = Vec::new();
+        let mut groups = BTreeMap::new();
+        for object in objects {
+            if object["kind"] == "PlacementDecision" {
+                let clusters = list(object, "/status/decisions").iter();
+                groups.extend(clusters.map(|decision| (text(decision.get("clusterName")), group(object))));
+            } else {
+                all.push(Self { object, groups: std::mem::take(&mut groups) });
+            }
+        }
+        all
+    }
+
+    /// Returns `NAME` or `NAMESPACE/NAME` of the placement.
+    fn name(&self) -> String {
+        let label = self.object.pointer("/metadata/labels").and_then(|labels| labels.get(PARENT_LABEL));
+        let name = text(label.or_else(|| self.object.pointer("/metadata/name")));
+        match self.object.pointer("/metadata/namespace") {
+            Some(namespace) => format!("{}/{name}", text(Some(namespace))),
+            None => name,
+        }
+    }
+
+    fn kind(&self) -> &'static str {
+        match text(self.object.get("kind")).as_str() {
+            "Placement" => "Placement",
+            "ClusterSchedulingPolicySnapshot" => "ClusterResourcePlacement",
+            _ => "ResourcePlacement",
+        }
+    }
+
+    /// Says in words why the placement did not get the clusters it asks for; `None` where it did.
+    pub fn shortfall(&self) -> Option<String> {
+        let words = self.complaint()?;
+        Some(format!("{} {}: {words}", self.kind(), self.name()))
+    }
+
+    fn complaint(&self) -> Option<String> {
+        let conditions = list(self.object, "/status/conditions");
+        let with = |type_: &str, status: &str| {
+            let found =
+                conditions.iter().find(|condition| condition["type"] == type_ && condition["status"] == status)?;
+            Some(text(found.get("message")))
+        };
+        // A misconfigured Placement says of itself that no cluster matches, too, which explains nothing.
+        let misconfigured = with("PlacementMisconfigured", "True");
+        let misconfigured = misconfigured.map(|message| message.trim_start_matches(':').to_owned());
+        let unscheduled = || match conditions {
+            [] if self.kind() == "Placement" => Some("scheduling is disabled, what it has stays".to_owned()),
+            [] => Some("the policy names no cluster".to_owned()),
+            _ => None,
+        };
+        misconfigured
+            .or_else(|| with("PlacementSatisfied", "False"))
+            .or_else(|| with("Scheduled", "False"))
+            .or_else(unscheduled)
+    }
+
+    /// Returns cluster, whether it is picked, score and reason; best first.
+    fn rows(&self) -> Vec<[String; 4]> {
+        let mut rows: Vec<[String; 4]> = match self.kind() {
+            "Placement" if self.object.pointer("/status/scores").is_some() => self.ranked(),
+            "Placement" => self.groups.keys().map(|cluster| self.row(cluster, String::new())).collect(),
+            _ => list(self.object, "/status/targetClusters").iter().map(target).collect(),
+        };
+        if rows.is_empty() {
+            let why = self.complaint().unwrap_or_else(|| "no cluster is asked for".to_owned());
+            rows.push([String::new(), "no".to_owned(), String::new(), why]);
+        }
+        rows
+    }
+
+    /// The clusters that passed the filters of an OCM Placement, as it ranked them.
+    fn ranked(&self) -> Vec<[String; 4]> {
+        let scores = list(self.object, "/status/scores").iter();
+        let mut scores: Vec<(i64, String)> =
+            scores.map(|entry| (entry["score"].as_i64().unwrap_or_default(), text(entry.get("clusterName")))).collect();
+        scores.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
+        scores.into_iter().map(|(score, cluster)| self.row(&cluster, score.to_string())).collect()
+    }
+
+    fn row(&self, cluster: &str, score: String) -> [String; 4] {
+        let (picked, reason) = match self.groups.get(cluster) {
+            Some(group) => ("yes", group.clone()),
+            None => ("no", "not picked: clusters that rank higher fill the number asked for".to_owned()),
+        };
+        [cluster.to_owned(), picked.to_owned(), score, reason]
+    }
+}
+
+/// Returns one row for each cluster: picked ones, and those that were not with the reason. Of a placement without any cluster
+/// the row says why. `wide` shows the kind of the placement, too, and every cluster.
+pub fn table(objects: &[Value], wide: bool) -> Table {
+    let mut table = Table::default();
+    table.headers.push("PLACEMENT".to_owned());
+    table.headers.extend(wide.then(|| "KIND".to_owned()));
+    table.headers.extend(["CLUSTER", "PICKED", "SCORE", "REASON"].map(str::to_owned));
+    for scheduled in Scheduled::of(objects) {
+        let mut rows = scheduled.rows();
+        if !wide && rows.len() > ROWS_MAX {
+            let rest = counted(rows.len() - ROWS_MAX, "more cluster");
+            rows.truncate(ROWS_MAX);
+            rows.push([String::new(), String::new(), String::new(), format!("and {rest}; -o wide shows all")]);
+        }
+        for row in rows {
+            let mut cells = vec![scheduled.name()];
+            cells.extend(wide.then(|| scheduled.kind().to_owned()));
+            cells.extend(row);
+            table.rows.push(cells);
+        }
+    }
+    table
+}
+
+fn target(decision: &Value) -> [String; 4] {
+    let score = |field: &str| text(decision.pointer(&format!("/clusterScore/{field}")));
+    let scores = match (score("priorityScore"), score("affinityScore")) {
+        (topology, affinity) if topology.is_empty() && affinity.is_empty() => String::new(),
+        (topology, affinity) => format!("{topology}/{affinity}"),
+    };
+    let picked = if decision["selected"] == true { "yes" } else { "no" };
+    [text(decision.get("clusterName")), picked.to_owned(), scores, text(decision.get("reason"))]
+}
+
+/// Names the decision group of a page: `decision group 0 (canary)`.
+fn group(page: &Value) -> String {
+    let label = |label: &str| text(page.pointer("/metadata/labels").and_then(|labels| labels.get(label)));
+    match (label(GROUP_INDEX_LABEL), label(GROUP_NAME_LABEL)) {
+        (index, name) if name.is_empty() => format!("decision group {index}"),
+        (index, name) => format!("decision group {index} ({name})"),
+    }
+}
+
+fn list<'a>(object: &'a Value, pointer: &str) -> &'a [Value] {
+    object.pointer(pointer).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}

@@ -1,0 +1,281 @@
+//! A simulation as a timeline for people: one part for each placement, what happened and what it comes to.
+
+use super::{
+    EventKind, GateType, Offset, Outcome, Simulated, SimulatedEvent, SimulatedGate, SimulatedPlacement, Wait, WaitFor,
+};
+use crate::model::id::ClusterName;
+use crate::status::work::counted;
+use crate::views::tree::{Line, Style};
+
+/// Lines of one placement's timeline, before the rest is only counted.
+const LINES_MAX: usize = 200;
+/// Clusters that a line names, before the rest is only counted.
+const NAMES_MAX: usize = 8;
+/// Width of the column that says what a summary line is about.
+const LABEL_WIDTH: usize = 13;
+
+/// Returns the timeline of every placement, each with its summary.
+pub fn timeline_lines(simulated: &Simulated) -> Vec<Line> {
+    let mut lines = Vec::new();
+    if !simulated.errors.is_empty() {
+        let heading = format!("the tree is refused, it has {}:", counted(simulated.errors.len(), "error"));
+        lines.push(Line::default().with(Style::Bad, "✗ ").with(Style::Strong, heading));
+        lines.extend(simulated.errors.iter().map(|error| Line::default().with(Style::Bad, format!("    {error}"))));
+        return lines;
+    }
+    let changed = simulated.placements.iter().filter(|placement| !is_quiet(placement)).count();
+    let fleet = |event: &&SimulatedEvent| event.placement.is_none() && event.event != EventKind::Pushed;
+    // What concerns no placement stands where it is read once.
+    if changed != 1 && simulated.events.iter().any(|event| fleet(&event)) {
+        lines.push(Line::default().with(Style::Strong, "fleet"));
+        lines.extend(event_lines(&grouped(simulated.events.iter().filter(fleet))));
+        lines.push(Line::default());
+    }
+    for placement in &simulated.placements {
+        let name = placement.key().to_string();
+        let is_own = |event: &&SimulatedEvent| match &event.placement {
+            Some(of) => *of == name,
+            None => changed == 1 && fleet(event),
+        };
+        lines.extend(placement_lines(placement, &grouped(simulated.events.iter().filter(is_own))));
+        lines.push(Line::default());
+    }
+    lines.push(Line::default().with(Style::Strong, total(simulated)));
+    lines
+}
+
+fn total(simulated: &Simulated) -> String {
+    let count = |wanted: fn(&SimulatedPlacement) -> bool| simulated.placements.iter().filter(|p| wanted(p)).count();
+    let mut text = counted(simulated.placements.len(), "placement");
+    for (number, words) in [
+        (count(|p| p.outcome == Outcome::Done && !is_quiet(p)), "done"),
+        (count(is_quiet), "unchanged"),
+        (count(|p| p.outcome == Outcome::WaitsForPerson), "waiting for a person"),
+        (count(|p| !matches!(p.outcome, Outcome::Done | Outcome::WaitsForPerson)), "not as wished"),
+    ] {
+        if number > 0 {
+            text.extend([format!(", {number} {words}")]);
+        }
+    }
+    text
+}
+
+/// Tells whether nothing happened to a placement that is as it should be.
+fn is_quiet(placement: &SimulatedPlacement) -> bool {
+    placement.ended_at.is_none() && placement.outcome == Outcome::Done
+}
+
+fn placement_lines(placement: &SimulatedPlacement, groups: &[Group<'_>]) -> Vec<Line> {
+    let snapshot = placement.snapshot.map(|index| format!("  snapshot {index}")).unwrap_or_default();
+    let heading = format!("{} {}", placement.kind, placement.key());
+    let heading = Line::default().with(Style::Strong, heading).with(Style::Muted, snapshot);
+    if is_quiet(placement) {
+        return vec![heading.with(Style::Muted, "  does not change")];
+    }
+    let mut lines = vec![heading];
+    lines.extend(event_lines(groups));
+    lines.extend(summary_lines(placement));
+    lines
+}
+
+fn event_lines(groups: &[Group<'_>]) -> Vec<Line> {
+    let width = groups.iter().map(|group| group.place.chars().count()).max().unwrap_or(0);
+    let gap = if width == 0 { 0 } else { 2 };
+    let shown = groups.iter().take(LINES_MAX).map(|group| {
+        Line::default()
+            .with(Style::Muted, format!("  {}  ", clock(group.at)))
+            .with(Style::Plain, format!("{:1$}", group.place, width + gap))
+            .with(group.style, group.words())
+    });
+    let mut lines: Vec<Line> = shown.collect();
+    if let Some(more) = groups.len().checked_sub(LINES_MAX).filter(|more| *more > 0) {
+        lines.push(Line::default().with(Style::Muted, format!("  and {more} more lines; -o json shows all")));
+    }
+    lines
+}
+
+/// Returns a time as the timeline shows it, rounded down to the second: `T+00:01:05`.
+pub fn clock(at: Offset) -> String {
+    let seconds = at.0.max(0) / 1000;
+    format!("T+{:02}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60)
+}
+
+/// What happened to several clusters within a second.
+struct Group<'a> {
+    at: Offset,
+    place: &'a str,
+    kind: EventKind,
+    style: Style,
+    message: &'a str,
+    clusters: Vec<&'a str>,
+}
+
+fn grouped<'a>(events: impl Iterator<Item = &'a SimulatedEvent>) -> Vec<Group<'a>> {
+    let mut groups: Vec<Group<'a>> = Vec::new();
+    for event in events {
+        let place = event.stage.as_deref().or(event.run.as_deref()).unwrap_or_default();
+        let second = event.at.0 / 1000;
+        // Of one second, what happens to clusters of a stage is told by kind, not by the millisecond.
+        let same = groups.iter_mut().rev().take_while(|group| group.at.0 / 1000 == second).find(|group| {
+            group.kind == event.event
+                && group.place == place
+                && group.message == event.message
+                && event.cluster.is_some()
+        });
+        let cluster = event.cluster.as_ref().map(ClusterName::as_str);
+        if let Some(group) = same {
+            group.clusters.extend(cluster);
+            continue;
+        }
+        groups.push(Group {
+            at: event.at,
+            place,
+            kind: event.event,
+            style: style(event.event),
+            message: &event.message,
+            clusters: cluster.into_iter().collect(),
+        });
+    }
+    groups
+}
+
+fn style(kind: EventKind) -> Style {
+    use EventKind as E;
+    match kind {
+        E::ClusterSucceeded | E::ClusterRemoved | E::GateOpened => Style::Ok,
+        E::ClusterFailed | E::Halted | E::RunRefused | E::ApprovalRefused | E::RollbackBegan => Style::Bad,
+        E::GateAsked | E::ClusterDeferred | E::ClusterOffline => Style::Progressing,
+        E::ClusterSkipped => Style::Muted,
+        E::Pushed | E::RunEnded | E::RunBegan => Style::Strong,
+        E::ClusterOnline | E::ClusterBegan | E::RemovalBegan => Style::Plain,
+    }
+}
+
+impl Group<'_> {
+    fn words(&self) -> String {
+        use EventKind as E;
+        let many = self.clusters.len() > 1;
+        let verb = |one: &'static str, several: &'static str| if many { several } else { one };
+        let verb = match self.kind {
+            E::Pushed
+            | E::RunBegan
+            | E::RunRefused
+            | E::RunEnded
+            | E::GateAsked
+            | E::GateOpened
+            | E::ApprovalRefused
+            | E::Halted
+            | E::RollbackBegan => "",
+            E::ClusterOffline => verb("does not answer", "do not answer"),
+            E::ClusterOnline => verb("answers again", "answer again"),
+            E::ClusterBegan => verb("begins", "begin"),
+            E::ClusterSucceeded => verb("is available", "are available"),
+            E::ClusterFailed => verb("fails", "fail"),
+            E::ClusterDeferred => verb("is deferred", "are deferred"),
+            E::ClusterSkipped => verb("is passed over", "are passed over"),
+            E::RemovalBegan => verb("is to be freed of it", "are to be freed of it"),
+            E::ClusterRemoved => verb("is free of it", "are free of it"),
+        };
+        let names = || names(&self.clusters);
+        let mut words = match self.clusters.len() {
+            0 => String::new(),
+            1 => format!("{} {verb}", names()),
+            count => format!("{} {verb}: {}", counted(count, "cluster"), names()),
+        };
+        match (words.is_empty(), self.message.is_empty()) {
+            (_, true) => {}
+            (true, false) => words.push_str(self.message),
+            (false, false) if many => words.extend(["; ", self.message]),
+            (false, false) => words.extend([": ", self.message]),
+        }
+        words
+    }
+}
+
+fn names(clusters: &[&str]) -> String {
+    let shown = clusters.iter().take(NAMES_MAX).copied().collect::<Vec<_>>().join(", ");
+    match clusters.len().saturating_sub(NAMES_MAX) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}
+
+fn summary_lines(placement: &SimulatedPlacement) -> Vec<Line> {
+    let labelled = |label: &str, style: Style, text: String| {
+        Line::default().with(Style::Muted, format!("  {label:LABEL_WIDTH$} ")).with(style, text)
+    };
+    let style = match placement.outcome {
+        Outcome::Done => Style::Ok,
+        Outcome::WaitsForPerson | Outcome::Offline => Style::Progressing,
+        _ => Style::Bad,
+    };
+    let mut lines = vec![labelled("outcome", style, outcome_words(placement))];
+    if let Some(at) = placement.failed_at {
+        let touched: Vec<&str> = placement.touched_at_failure.iter().map(ClusterName::as_str).collect();
+        let names = if touched.is_empty() { "none".to_owned() } else { names(&touched) };
+        let count = placement.touched_at_failure.len();
+        let of = counted(placement.clusters_picked, "cluster");
+        let text = format!("{count} of {of} when the failure was noticed at {}: {names}", clock(at));
+        lines.push(labelled("touched", Style::Bad, text));
+    }
+    if let Some(wait) = &placement.longest_wait {
+        lines.push(labelled("longest wait", Style::Plain, wait_words(wait)));
+    }
+    let gates = gate_words(placement);
+    if !gates.is_empty() {
+        lines.push(labelled("gates", Style::Plain, gates));
+    }
+    if placement.max_unavailable > 0 {
+        let text = format!("at most {} at once", counted(placement.max_unavailable, "cluster"));
+        lines.push(labelled("unavailable", Style::Plain, text));
+    }
+    lines
+}
+
+fn outcome_words(placement: &SimulatedPlacement) -> String {
+    let ended = placement.ended_at.unwrap_or_default();
+    let because = if placement.message.is_empty() { String::new() } else { format!(": {}", placement.message) };
+    match placement.outcome {
+        Outcome::Done => format!("done after {}{because}", ended.words()),
+        Outcome::WaitsForPerson => format!("waits for a person since {}{because}", clock(ended)),
+        Outcome::Offline => format!("waits for clusters that do not answer{because}"),
+        Outcome::NotFinished => format!("not finished in time{because}"),
+        // The reason says so itself.
+        Outcome::Halted => placement.message.clone(),
+        Outcome::RolledBack => format!("rolled back{because}"),
+        Outcome::Failed => format!("cannot go on{because}"),
+    }
+}
+
+fn wait_words(wait: &Wait) -> String {
+    let long = wait.seconds.map_or_else(|| "without end".to_owned(), Offset::words);
+    let cluster = wait.cluster.as_ref().map(ToString::to_string).unwrap_or_default();
+    let what = match wait.for_ {
+        WaitFor::Cluster => format!("for {cluster} to be done"),
+        WaitFor::OfflineCluster => format!("for {cluster} to answer"),
+        WaitFor::Time => "for the time to pass that the strategy waits".to_owned(),
+        WaitFor::Person => "for a person".to_owned(),
+    };
+    let stage = wait.stage.as_ref().map(|stage| format!(", stage {stage}")).unwrap_or_default();
+    let run = wait.run.as_ref().map(|run| format!(" of {run}")).unwrap_or_default();
+    format!("{long} {what}{stage}{run}, from {}", clock(wait.started_at))
+}
+
+fn gate_words(placement: &SimulatedPlacement) -> String {
+    let of_stages = placement
+        .runs
+        .iter()
+        .flat_map(|run| run.stages.iter().flat_map(|stage| stage.gates.iter().map(|gate| (stage.name.as_str(), gate))));
+    let own = placement.gates.iter().map(|gate| ("deletion", gate));
+    let reached = of_stages.chain(own).filter(|(_, gate)| gate.asked_at.is_some());
+    reached.map(|(place, gate)| format!("{place} {}", one_gate(gate))).collect::<Vec<_>>().join(", ")
+}
+
+fn one_gate(gate: &SimulatedGate) -> String {
+    let what = if gate.type_ == GateType::TimedWait { "waited" } else { "approved after" };
+    match gate.waited {
+        Some(waited) => format!("{what} {}", waited.words()),
+        None if gate.type_ == GateType::TimedWait => "still waiting".to_owned(),
+        None => "not approved".to_owned(),
+    }
+}

@@ -1,0 +1,430 @@
+//! Whole trees, as people see them.
+
+use serde_json::json;
+
+use super::*;
+use crate::model::id::Digest;
+use crate::model::manifest::InputError;
+use crate::model::records::{ApplyOutcome, Availability, Binding, BindingState, ClusterRecord, HeldSnapshot, Pause};
+use crate::model::runs::{ClusterPhase, RunPhase, RunRecord, StagePhase};
+use crate::status::fixtures::{Case, at, decision, manifest, run, run_at_approval, run_in_production};
+
+fn source() -> SourceRecord {
+    SourceRecord {
+        url: "https://git.example/platform/fleet.git".into(),
+        accepted: Some("1a2b3c4d5e6f".into()),
+        seen: Some("1a2b3c4d5e6f".into()),
+        ..SourceRecord::default()
+    }
+}
+
+static NO_CLUSTERS: BTreeMap<ClusterName, ClusterRecord> = BTreeMap::new();
+
+fn view<'a>(source: &'a SourceRecord, placements: &'a [PlacementView<'a>]) -> StatusView<'a> {
+    StatusView { source, branch: Some("main"), placements, clusters: &NO_CLUSTERS, ocm: &[], now: at(60) }
+}
+
+fn text(line: Line) -> String {
+    line.spans.into_iter().map(|s| s.text).collect::<String>().trim_end().to_owned()
+}
+
+fn shown(source: &SourceRecord, cases: &mut [Case]) -> String {
+    cases.iter_mut().for_each(Case::settle);
+    let views: Vec<_> = cases.iter().map(Case::view).collect();
+    let view = view(source, &views);
+    status_lines(&view).into_iter().map(text).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn a_healthy_fleet() {
+    let mut api = Case::healthy(&["east", "north-1"]);
+    api.record.key.name = "api".into();
+    insta::assert_snapshot!(shown(&source(), &mut [api, Case::healthy(&["west"])]), @r#"
+    source https://git.example/platform/fleet.git (main)
+      accepted 1a2b3c4
+
+    ✓ ClusterResourcePlacement api  snapshot 3 (1a2b3c4), 2 of 2 clusters up to date
+    ├─ ✓ east     snapshot 3  available since 50s
+    └─ ✓ north-1  snapshot 3  available since 50s
+
+    ✓ ClusterResourcePlacement web  snapshot 3 (1a2b3c4), 1 of 1 cluster up to date
+    └─ ✓ west  snapshot 3  available since 50s
+    "#);
+}
+
+#[test]
+fn in_the_middle_of_a_rollout() {
+    let mut case = Case::healthy(&["east", "north-1", "south", "west"]);
+    case.work("north-1").complete = false;
+    case.work("north-1").manifests[1] = manifest("b", ApplyOutcome::Pending, None);
+    case.work("south").manifests[1] = manifest("b", ApplyOutcome::Applied, Some(Availability::ManifestNotAvailableYet));
+    case.binding("west").snapshot = Some(2);
+    let mut gone = Binding::clone(&case.bindings[0]);
+    gone.name = "web-old-99999999".into();
+    gone.cluster = "east-old".into();
+    gone.state = BindingState::Unscheduled;
+    case.clusters.insert("east-old".into(), crate::status::fixtures::cluster("east-old", true));
+    case.bindings.push(gone.into());
+    insta::assert_snapshot!(shown(&source(), &mut [case]), @r#"
+    source https://git.example/platform/fleet.git (main)
+      accepted 1a2b3c4
+
+    ↻ ClusterResourcePlacement web  snapshot 3 (1a2b3c4), 1 of 4 clusters up to date: in progress
+    ├─ ✓ east      snapshot 3  available since 50s
+    ├─ ↻ north-1   snapshot 3  1 of 2 objects applied so far
+    ├─ ↻ south     snapshot 3  1 of 2 objects available
+    │      ConfigMap web/b: ManifestNotAvailableYet: the object is not available yet
+    ├─ · west      snapshot 2  holds snapshot 2; waits for its turn for snapshot 3
+    └─ - east-old  no longer picked; waits for its removal
+    "#);
+}
+
+#[test]
+fn everything_that_can_be_wrong() {
+    let mut source = source();
+    source.seen = Some("9f8e7d6c5b4a".into());
+    source.refused = vec![
+        InputError {
+            path: "web/all.yaml".into(),
+            line: 12,
+            object: Some("Deployment.apps web/web".into()),
+            field: Some("spec.replicas".into()),
+            message: "expected a number, found \"three\"".into(),
+            hint: None,
+        },
+        InputError {
+            path: "placements/web.yaml".into(),
+            line: 3,
+            object: None,
+            field: Some("spec.polici".into()),
+            message: "unknown field".into(),
+            hint: Some("did you mean `policy`?".into()),
+        },
+    ];
+    let mut case = Case::healthy(&["east", "north-1", "south", "west"]);
+    case.binding("north-1").snapshot = Some(2);
+    case.offline("north-1");
+    case.offline("west");
+    let mut broken = manifest("b", ApplyOutcome::ManifestApplyFailed, None);
+    broken.message = "field is immutable".into();
+    case.work("south").manifests[1] = broken;
+    case.work("south").manifests[0].differences = vec![crate::model::diff::missing_object()];
+    case.gate(&["east"]);
+    case.record.halted = Some("1 of 4 clusters failed, 0 may".into());
+    insta::assert_snapshot!(shown(&source, &mut [case]), @r#"
+    ✗ commit 9f8e7d6 is refused; 1a2b3c4 stays in force
+        web/all.yaml:12: Deployment.apps web/web: spec.replicas: expected a number, found "three"
+        placements/web.yaml:3: spec.polici: unknown field (did you mean `policy`?)
+    source https://git.example/platform/fleet.git (main)
+      accepted 1a2b3c4, seen 9f8e7d6
+
+    ✗ ClusterResourcePlacement web  snapshot 3 (1a2b3c4), 2 of 4 clusters up to date: the rollout is halted: 1 of 4 clusters failed, 0 may
+    ├─ ! deletions wait for a person since 60s: more than half of the objects would go, digest 9f8e7d6c5b4a
+    │      gitfleet approve web deletion
+    │      east: ConfigMap web/old
+    ├─ ✓ east     snapshot 3  available since 50s
+    ├─ ? north-1  snapshot 2  deferred, the cluster is offline (connection refused): holds snapshot 2; waits for its turn for snapshot 3
+    ├─ ✗ south    snapshot 3  1 of 2 objects applied
+    │      ConfigMap web/b: ManifestApplyFailed: field is immutable
+    │      1 object drifted
+    └─ ? west     snapshot 3  available since 50s; offline (connection refused) since 60s
+    "#);
+}
+
+#[test]
+fn styles_carry_the_meaning() {
+    let mut case = Case::healthy(&["east", "south"]);
+    case.work("south").manifests = vec![manifest("b", ApplyOutcome::ManifestApplyFailed, None)];
+    case.settle();
+    let source = source();
+    let views = [case.view()];
+    let lines = status_lines(&view(&source, &views));
+    let style = |name: &str| {
+        let line =
+            lines.iter().find(|l| l.spans.iter().any(|s| s.text.trim() == name)).expect("the cluster has a line");
+        line.spans.last().map(|s| s.style)
+    };
+    assert_eq!(style("east"), Some(Style::Ok));
+    assert_eq!(style("south"), Some(Style::Bad));
+}
+
+#[test]
+fn a_cluster_that_was_wanted_and_not_found_is_not_listed() {
+    let mut case = Case::healthy(&["east"]);
+    case.policy.as_mut().expect("a policy").target_clusters.push(decision("west", false));
+    let text = shown(&source(), &mut [case]);
+    assert!(!text.contains("west"), "{text}");
+}
+
+#[test]
+fn ocm_placements_say_what_is_wrong_with_them() {
+    let record = |satisfied: &str, misconfigured: &str, error: Option<&str>| -> OcmPlacementRecord {
+        let condition = |type_: &str, status: &str, message: &str| {
+            json!({"type": type_, "status": status, "reason": "R", "message": message,
+                "lastTransitionTime": "2026-01-01T00:00:00Z"})
+        };
+        let record = json!({
+            "namespace": "ns1", "name": "web", "spec": {}, "generation": 1, "createdAt": "2026-01-01T00:00:00Z",
+            "origin": {"path": "p.yaml", "line": 1, "blob": "b", "ordinal": 0}, "error": error,
+            "groups": [{"clusters": ["east"]}],
+            "conditions": [
+                condition("PlacementSatisfied", satisfied, "2 cluster decisions unscheduled"),
+                condition("PlacementMisconfigured", misconfigured, "a toleration is wrong"),
+            ],
+        });
+        serde_json::from_value(record).expect("a record")
+    };
+    let rows = [
+        (record("True", "False", None), vec!["✓ Placement ns1/web  1 cluster decided"]),
+        (
+            record("False", "True", Some("a set cannot be read")),
+            vec![
+                "! Placement ns1/web  1 cluster decided",
+                "    2 cluster decisions unscheduled",
+                "    a toleration is wrong",
+                "    a set cannot be read",
+            ],
+        ),
+    ];
+    for (record, expected) in rows {
+        let source = SourceRecord::default();
+        let view = StatusView { ocm: std::slice::from_ref(&record), ..view(&source, &[]) };
+        let lines: Vec<String> = status_lines(&view).into_iter().map(text).collect();
+        assert_eq!(lines[lines.len() - expected.len()..], expected);
+    }
+}
+
+fn staged(run: RunRecord) -> Case {
+    Case::healthy(&["east", "north", "south", "west"]).with_run(run)
+}
+
+#[test]
+fn a_run_that_waits_for_a_person() {
+    let mut case = staged(run_at_approval());
+    case.binding("west").snapshot = Some(2);
+    case.record.superseded = 2;
+    insta::assert_snapshot!(shown(&source(), &mut [case]), @r#"
+    source https://git.example/platform/fleet.git (main)
+      accepted 1a2b3c4
+
+    ! ClusterResourcePlacement web  snapshot 3 (1a2b3c4), 3 of 4 clusters up to date: waits for a person
+    ├─ superseded 2 times before a rollout finished
+    └─ ! run web-3  to snapshot 3 by three-stages  waits
+       ├─ ✓ stage staging  1 of 1 cluster done, ended 41s ago
+       ├─ ! stage canary  2 of 2 clusters done
+       │      waits for approval before the next stage since 30s, digest canary-0a1b2
+       │      by anybody who may command the daemon
+       │      gitfleet approve web-3 canary
+       └─ · stage production  1 cluster
+    "#);
+}
+
+#[test]
+fn ux1a_9_a_gate_names_the_approvers_that_its_comment_names() {
+    let source = SourceRecord { approvers: Some("user:approver".into()), ..source() };
+    for (narrowed, by) in [(None, "user:approver"), (Some("team:org/release"), "team:org/release")] {
+        let run = RunRecord { approvers: narrowed.map(str::to_owned), ..run_at_approval() };
+        let text = shown(&source, &mut [staged(run)]);
+        assert!(text.contains(&format!("by {by} by comment, or a token of the API\n")), "{text}");
+    }
+}
+
+#[test]
+fn a_run_in_its_last_stage() {
+    let mut case = staged(run_in_production());
+    case.work("west").manifests[1] = manifest("b", ApplyOutcome::Applied, Some(Availability::ManifestNotAvailableYet));
+    insta::assert_snapshot!(shown(&source(), &mut [case]), @r#"
+    source https://git.example/platform/fleet.git (main)
+      accepted 1a2b3c4
+
+    ↻ ClusterResourcePlacement web  snapshot 3 (1a2b3c4), 3 of 4 clusters up to date: in progress
+    └─ ↻ run web-3  to snapshot 3 by three-stages  in progress
+       ├─ ✓ stage staging  1 of 1 cluster done, ended 41s ago
+       ├─ ✓ stage canary  2 of 2 clusters done, ended 20s ago
+       └─ ↻ stage production  0 of 1 cluster done
+          └─ ↻ west  snapshot 3  1 of 2 objects available
+                 ConfigMap web/b: ManifestNotAvailableYet: the object is not available yet
+    "#);
+}
+
+#[test]
+fn a_run_that_waits_for_time_while_it_is_paused() {
+    let mut run = run_at_approval();
+    run.stages[0].phase = StagePhase::WaitingAfter;
+    run.stages[0].after[0].done_at = None;
+    run.stages[1] = crate::status::fixtures::stage("canary", &["north", "south"], &[]);
+    let mut case = staged(run);
+    case.record.paused = Some(Pause { by: "ann".into(), at: at(9), reason: Some("a freeze".into()) });
+    insta::assert_snapshot!(shown(&source(), &mut [case]), @r#"
+    source https://git.example/platform/fleet.git (main)
+      accepted 1a2b3c4
+
+    ! ClusterResourcePlacement web  snapshot 3 (1a2b3c4), 4 of 4 clusters up to date: waits for a person
+    ├─ ! paused by ann 51s ago (a freeze); gitfleet resume web
+    └─ ! run web-3  to snapshot 3 by three-stages  waits
+       ├─ ! stage staging  1 of 1 cluster done, ended 41s ago
+       │      waits 59m more before the next stage
+       ├─ · stage canary  2 clusters
+       └─ · stage production  1 cluster
+    "#);
+}
+
+#[test]
+fn a_halted_run_with_a_cluster_that_is_offline() {
+    let mut run = run_in_production();
+    (run.phase, run.message) = (RunPhase::Halted, "1 cluster of stage production failed, 0 may".into());
+    let mut deferred = run.stages[0].clusters[0].clone();
+    (deferred.name, deferred.phase) = ("east-2".into(), ClusterPhase::Deferred);
+    run.stages[0].clusters.push(deferred);
+    let west = &mut run.stages[2].clusters[0];
+    (west.phase, west.message) = (ClusterPhase::Failed, "1 of 2 objects failed".into());
+    let mut case = staged(run);
+    case.offline("east-2");
+    let mut broken = manifest("b", ApplyOutcome::ManifestApplyFailed, None);
+    broken.message = "field is immutable".into();
+    case.work("west").manifests[1] = broken;
+    insta::assert_snapshot!(shown(&source(), &mut [case]), @r#"
+    source https://git.example/platform/fleet.git (main)
+      accepted 1a2b3c4
+
+    ✗ ClusterResourcePlacement web  snapshot 3 (1a2b3c4), 3 of 4 clusters up to date: cannot go on
+    └─ ✗ run web-3  to snapshot 3 by three-stages  halted: 1 cluster of stage production failed, 0 may; gitfleet retry web-3
+       ├─ ✓ stage staging  1 of 2 clusters done, 1 deferred while offline, ended 41s ago
+       │  └─ ? east-2  snapshot -  deferred, offline (connection refused); moved when it returns
+       ├─ ✓ stage canary  2 of 2 clusters done, ended 20s ago
+       └─ ✗ stage production  0 of 1 cluster done, 1 failed
+          └─ ✗ west  snapshot 3  1 of 2 objects failed
+                 ConfigMap web/b: ManifestApplyFailed: field is immutable
+    "#);
+}
+
+#[test]
+fn after_a_run() {
+    let done = staged(RunRecord { phase: RunPhase::Succeeded, ..run_in_production() });
+    let ended =
+        RunRecord { phase: RunPhase::Rejected, message: "rejected by ann: too slow".into(), ..run_at_approval() };
+    let mut rejected = staged(ended);
+    rejected.binding("west").snapshot = Some(2);
+    let why = "was rejected by ann".to_owned();
+    rejected.record.held = Some(HeldSnapshot { index: 3, hash: Digest::new("abc123"), why, since: at(30) });
+    insta::assert_snapshot!(shown(&source(), &mut [done, rejected]), @r#"
+    source https://git.example/platform/fleet.git (main)
+      accepted 1a2b3c4
+
+    ✓ ClusterResourcePlacement web  snapshot 3 (1a2b3c4), 4 of 4 clusters up to date
+    ├─ run web-3 done 20s ago, 3 stages
+    ├─ ✓ east   snapshot 3  available since 50s
+    ├─ ✓ north  snapshot 3  available since 50s
+    ├─ ✓ south  snapshot 3  available since 50s
+    └─ ✓ west   snapshot 3  available since 50s
+
+    ✗ ClusterResourcePlacement web  snapshot 3 (1a2b3c4), 3 of 4 clusters up to date: cannot go on
+    ├─ ✗ snapshot 3 is held since 30s: it was rejected by ann; gitfleet retry web
+    ├─ ✗ run web-3  ended 30s ago: rejected by ann: too slow
+    ├─ ✓ east   snapshot 3  available since 50s
+    ├─ ✓ north  snapshot 3  available since 50s
+    ├─ ✓ south  snapshot 3  available since 50s
+    └─ · west   snapshot 2  holds snapshot 2; snapshot 3 is held: it was rejected by ann
+    "#);
+}
+
+#[test]
+fn runs_that_do_not_go() {
+    let pending = |refused, message: &str| RunRecord {
+        phase: RunPhase::Pending,
+        refused,
+        message: message.into(),
+        frozen: None,
+        stages: vec![],
+        deletion: None,
+        ..run()
+    };
+    let mut cases = [
+        staged(pending(false, "the policy is not settled")),
+        staged(pending(true, "strategy three-stages is missing")),
+        staged(run()),
+        staged(RunRecord { phase: RunPhase::Stopped, ..run_in_production() }),
+    ];
+    insta::assert_snapshot!(shown(&source(), &mut cases), @r#"
+    source https://git.example/platform/fleet.git (main)
+      accepted 1a2b3c4
+
+    ↻ ClusterResourcePlacement web  snapshot 3 (1a2b3c4), 4 of 4 clusters up to date: in progress
+    ├─ · run web-3  to snapshot 3 by three-stages  the policy is not settled
+    ├─ ✓ east   snapshot 3  available since 50s
+    ├─ ✓ north  snapshot 3  available since 50s
+    ├─ ✓ south  snapshot 3  available since 50s
+    └─ ✓ west   snapshot 3  available since 50s
+
+    ✗ ClusterResourcePlacement web  snapshot 3 (1a2b3c4), 4 of 4 clusters up to date: cannot go on
+    ├─ ✗ run web-3  to snapshot 3 by three-stages  cannot begin: strategy three-stages is missing
+    ├─ ✓ east   snapshot 3  available since 50s
+    ├─ ✓ north  snapshot 3  available since 50s
+    ├─ ✓ south  snapshot 3  available since 50s
+    └─ ✓ west   snapshot 3  available since 50s
+
+    ! ClusterResourcePlacement web  snapshot 3 (1a2b3c4), 4 of 4 clusters up to date: waits for a person
+    └─ ! run web-3  to snapshot 3 by three-stages  prepared; goes when its `state` says Run
+       ├─ · stage staging  1 cluster, next
+       ├─ · stage canary  2 clusters
+       └─ · stage production  1 cluster
+
+    ! ClusterResourcePlacement web  snapshot 3 (1a2b3c4), 4 of 4 clusters up to date: waits for a person
+    └─ ! run web-3  to snapshot 3 by three-stages  stopped; goes on when its `state` says Run
+       ├─ ✓ stage staging  1 of 1 cluster done, ended 41s ago
+       ├─ ✓ stage canary  2 of 2 clusters done, ended 20s ago
+       └─ ↻ stage production  0 of 1 cluster done
+          └─ ✓ west  snapshot 3  available since 50s
+    "#);
+}
+
+#[test]
+fn what_is_said_of_the_source_and_the_fleet() {
+    let left = |name: &str, why: &str, since: i64| ClusterRecord {
+        left: true,
+        message: Some(why.to_owned()),
+        ..ClusterRecord::new(name.into(), at(since))
+    };
+    let day = LEFT_SHOWN_MAX.as_secs();
+    let unrestored = SourceRecord { unrestored: Some("1a2b3c4: 2 errors in the files".to_owned()), ..source() };
+    let rows: [(&str, SourceRecord, Vec<ClusterRecord>, &[&str]); 4] = [
+        ("nothing", source(), vec![crate::status::fixtures::cluster("east", true)], &["source", "accepted 1a2b3c4"]),
+        (
+            "clusters left",
+            source(),
+            vec![
+                left("a", "git names it no more", 0),
+                left("b", "no entry", 30),
+                left("c", "git names it no more", 50),
+            ],
+            &["source", "accepted 1a2b3c4", "a, c: git names it no more (since 10s)", "b: no entry (since 30s)"],
+        ),
+        ("long ago", source(), vec![left("a", "left", 60 - day)], &["source", "accepted 1a2b3c4"]),
+        (
+            "a restart cannot read the commit in force",
+            unrestored,
+            Vec::new(),
+            &[
+                "✗ the commit in force cannot be read: 1a2b3c4: 2 errors in the files; nothing is decided, and clusters keep \
+                 what they have",
+                "source",
+                "accepted 1a2b3c4",
+            ],
+        ),
+    ];
+    for (name, source, clusters, wanted) in rows {
+        let clusters = clusters.into_iter().map(|cluster| (cluster.name.clone(), cluster)).collect();
+        let view = StatusView { clusters: &clusters, ..view(&source, &[]) };
+        let lines: Vec<String> = source_lines(&view).into_iter().map(|line| text(line).trim().to_owned()).collect();
+        let lines: Vec<&str> =
+            lines.iter().map(|line| if line.starts_with("source ") { "source" } else { line }).collect();
+        assert_eq!(lines, wanted, "{name}");
+    }
+}
+
+#[test]
+fn a_payload_that_cannot_be_read() {
+    let mut case = Case::healthy(&["east"]);
+    case.record.unreadable.insert(3);
+    assert!(shown(&source(), &mut [case]).contains("the payload of snapshot 3 cannot be read from git; clusters keep"));
+}
