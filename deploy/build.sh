@@ -9,10 +9,11 @@ help() {
     cat <<'HELP'
 Builds the image of the daemon.
 
-Usage: deploy/build.sh [--push] IMAGE[:TAG]
+Usage: deploy/build.sh [--push] [--platforms LIST] IMAGE[:TAG]
 
-  --push      pushes it as well
-  -h, --help  this text
+  --push            pushes it as well
+  --platforms LIST  for these platforms, such as linux/amd64,linux/arm64; needs --push
+  -h, --help        this text
 
 Needs docker with buildx. Prints the digests of the base images it was built on; the image carries them as labels
 org.opencontainers.image.base.digest and gitfleet.build.digest.
@@ -20,13 +21,15 @@ HELP
 }
 
 push=false
+platforms=
 image=
-for argument in "$@"; do
-    case "$argument" in
-        --push) push=true ;;
+while [[ $# -gt 0 ]]; do
+    case "$1" in
+        --push) push=true && shift ;;
+        --platforms) platforms=${2:?--platforms needs a list} && shift 2 ;;
         -h | --help) help && exit 0 ;;
-        -*) printf 'deploy/build.sh: unknown option %s; see --help\n' "$argument" >&2 && exit "$USAGE" ;;
-        *) image=$argument ;;
+        -*) printf 'deploy/build.sh: unknown option %s; see --help\n' "$1" >&2 && exit "$USAGE" ;;
+        *) image=$1 && shift ;;
     esac
 done
 [[ -n $image ]] || { help >&2 && exit "$USAGE"; }
@@ -43,9 +46,9 @@ pinned() {
 build_image=$(pinned BUILD_IMAGE)
 run_image=$(pinned RUN_IMAGE)
 printf 'built on %s\nruns on %s\n' "$build_image" "$run_image"
-docker buildx build --file deploy/Containerfile --tag "$image" \
+docker buildx build --file deploy/Containerfile --tag "$image" ${platforms:+--platform "$platforms"} \
     --build-arg BUILD_IMAGE="$build_image" --build-arg RUN_IMAGE="$run_image" \
     --label org.opencontainers.image.base.name="${run_image%@*}" \
     --label org.opencontainers.image.base.digest="${run_image#*@}" \
     --label gitfleet.build.digest="${build_image#*@}" \
-    "$($push && echo --push || echo --load)" .
+    --sbom "$push" --provenance "$push" "$($push && echo --push || echo --load)" .

@@ -24,7 +24,7 @@ use crate::store::records::{
     self, BINDING_PREFIX, CLUSTER_PREFIX, DECISIONS_PREFIX, HUB_PREFIX, OCM_PREFIX, OVERRIDE_PREFIX, PLACEMENT_PREFIX,
     POLICY_PREFIX, RUN_PREFIX, SNAPSHOT_PREFIX, STORE_KEY, WORK_PREFIX,
 };
-use crate::store::{Error, Expected, Op, Result, Store};
+use crate::store::{Expected, Op, Result, Store};
 
 /// The name of the one source's record.
 pub const SOURCE_NAME: &str = "source";
@@ -91,18 +91,6 @@ pub fn adopt_store(store: &dyn Store, person: &Person, now: Timestamp) -> Result
     store.batch([records::put(STORE_KEY.to_owned(), &record, Expected::Any)?].into_iter().chain(entry).collect())?;
     let message = "adopted: the next `gitfleet run` goes on from what members hold".to_owned();
     Ok(Ok(Done { message, at: now, gate: None }))
-}
-
-/// Writes a batch on a thread that may block. An error of ours while it is written is an error of the store: what was decided is
-/// not acted on.
-///
-/// # Errors
-/// As [`Store::batch`].
-pub async fn write_batch(store: Arc<dyn Store>, ops: Vec<Op>) -> Result<u64> {
-    match tokio::task::spawn_blocking(move || store.batch(ops)).await {
-        Ok(written) => written,
-        Err(error) => Err(Error::Broken { message: error.to_string() }),
-    }
 }
 
 /// Reads every placement from the store; payloads are read from git afterwards.

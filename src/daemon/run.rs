@@ -15,7 +15,7 @@ use super::source_poller::{Followed, Request, Settings, follow, source_spec};
 use super::supervise::Supervisor;
 use crate::clock;
 use crate::config::Configuration;
-use crate::core::persist::{Books, write_batch};
+use crate::core::persist::Books;
 use crate::core::waits;
 use crate::core::{Batch, Core, Effect, Event, HubReport, MemberEvent, SourceEvent, identity, source_name};
 use crate::http::{Instruction, Preview, Question};
@@ -27,7 +27,7 @@ use crate::model::work::SourceName;
 use crate::plan::Basis;
 use crate::plan::explain::explain;
 use crate::status::rollout::Converged;
-use crate::store::{Op, Store, records};
+use crate::store::{Op, Store, records, write_batch};
 use crate::telemetry::metrics::{
     ByDecision, ByMemberState, ByOutcome, ByPoll, Decision as Decided, MemberState, Metrics, Outcome, Poll,
 };

@@ -15,6 +15,7 @@ pub mod records;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::error::{Classify, ErrorClass};
 use crate::model::records::JournalEntry;
@@ -303,6 +304,18 @@ fn check_limits(ops: &[Op]) -> Result<()> {
 /// Returns the conflict, where there is one.
 fn check_expected(key: &str, expected: Expected, found: Option<u64>) -> Result<()> {
     if expected.allows(found) { Ok(()) } else { Err(Error::Conflict { key: key.to_owned(), expected, found }) }
+}
+
+/// Writes a batch on a thread that may block. An error of ours while it is written is an error of the store: what was decided is
+/// not acted on.
+///
+/// # Errors
+/// As [`Store::batch`].
+pub async fn write_batch(store: Arc<dyn Store>, ops: Vec<Op>) -> Result<u64> {
+    match tokio::task::spawn_blocking(move || store.batch(ops)).await {
+        Ok(written) => written,
+        Err(error) => Err(Error::Broken { message: error.to_string() }),
+    }
 }
 
 #[cfg(test)]

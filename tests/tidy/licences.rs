@@ -79,6 +79,19 @@ fn one<'a>(rest: &mut std::iter::Peekable<impl Iterator<Item = &'a str>>, allowe
 }
 
 #[test]
+fn cargo_deny_allows_the_same_licences() {
+    let deny = fs::read_to_string(root().join("deny.toml")).unwrap();
+    let listed = deny.split("allow = [").nth(1).and_then(|rest| rest.split(']').next()).unwrap_or_default();
+    let listed: Vec<&str> =
+        listed.split(',').map(|word| word.trim().trim_matches('"')).filter(|w| !w.is_empty()).collect();
+    assert_eq!(listed, ALLOWED, "deny.toml and tests/tidy/licences.rs list different licences");
+    for (name, licence, _) in EXCEPTIONS {
+        let exception = format!("{{ allow = [\"{licence}\"], crate = \"{name}\" }}");
+        assert!(deny.contains(&exception), "deny.toml lacks the exception {exception}");
+    }
+}
+
+#[test]
 fn expressions_are_understood() {
     let allowed = |word: &str| ["MIT", "ISC", "Apache-2.0 WITH LLVM-exception"].contains(&word);
     for (expression, met) in [

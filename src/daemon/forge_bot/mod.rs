@@ -17,13 +17,12 @@ use super::source_poller::Request;
 use crate::clock;
 use crate::config::{Notify, Plans};
 use crate::core::ForgeUpdate;
-use crate::core::persist::write_batch;
 use crate::forge::Forge;
 use crate::http::Instruction;
 use crate::model::forge::{ForgeEvent, ForgeUser, Part, Pushed, ThreadNumber};
 use crate::model::id::CommitId;
 use crate::plan::Basis;
-use crate::store::Store;
+use crate::store::{Store, write_batch};
 use crate::views::comments::style::Voice;
 use crate::views::redact::MaskKey;
 
