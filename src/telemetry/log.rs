@@ -155,8 +155,8 @@ mod tests {
         let writer = sink.clone();
         let subscriber = subscriber(format, filter, colour, move || writer.clone()).unwrap();
         tracing::subscriber::with_default(subscriber, || {
-            tracing::debug!(target: "crate::store", "batch written");
-            tracing::info!(target: "crate::store", placement = "web", "snapshot created");
+            tracing::debug!(target: "gitfleet::store", "batch written");
+            tracing::info!(target: "gitfleet::store", placement = "web", "snapshot created");
             tracing::info!(target: "hyper", "connected");
             tracing::warn!(target: "hyper", "connection lost");
         });
@@ -185,7 +185,7 @@ mod tests {
             let writer = sink.clone();
             let subscriber = subscriber(LogFormat::Text, "info", colour, move || writer.clone()).unwrap();
             tracing::subscriber::with_default(subscriber, || {
-                tracing::warn!(target: "crate::source", path = %forged, text = forged, "refused: {forged}");
+                tracing::warn!(target: "gitfleet::source", path = %forged, text = forged, "refused: {forged}");
             });
             let text = String::from_utf8(sink.0.lock().unwrap().clone()).unwrap();
             assert_eq!(text.lines().count(), 1, "{text:?}");

@@ -6,8 +6,11 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs;
 
+use clap::CommandFactory as _;
 use gitfleet::api::annotations::{ON_MANAGED, ON_MEMBER, ON_PLACEMENT, ON_STRATEGY, PREFIX, Rule};
+use gitfleet::cli::Cli;
 use gitfleet::telemetry::metrics::{Kind, METRICS};
+use serde_json::Value;
 
 use super::ANNOTATIONS;
 use super::text::root;
@@ -82,6 +85,97 @@ fn annotations_page_is_fresh() {
         );
     }
     fresh("annotations.md", &page);
+}
+
+/// The help of every command, as `gitfleet COMMAND --help` prints it on a terminal of this width.
+const HELP_WIDTH: usize = 110;
+
+#[test]
+fn command_line_page_is_fresh() {
+    let mut page = "# Command line\n\nThe help of every command.\n\n\
+                    <!-- Made from src/cli by `UPDATE=1 cargo test --test tidy`; do not edit. -->\n"
+        .to_owned();
+    write_help(&mut page, Cli::command(), "gitfleet");
+    fresh("cli.md", &page);
+}
+
+#[test]
+fn configuration_page_is_fresh() {
+    let schema = gitfleet::config::schema();
+    let mut rows = Vec::new();
+    fields(&schema, &schema, "", &mut rows);
+    let mut page = "# gitfleet.yaml\n\nEvery field of the configuration file. `[]` is an item of a list. Relative paths are relative to \
+                    the file; `gitfleet config schema` prints the same as a JSON schema, for editors.\n\n\
+                    <!-- Made from src/config by `UPDATE=1 cargo test --test tidy`; do not edit. -->\n\n\
+                    | field | type | default | meaning |\n|---|---|---|---|\n"
+        .to_owned();
+    rows.iter().for_each(|row| writeln!(page, "| {row} |").unwrap());
+    fresh("configuration.md", &page);
+}
+
+/// Follows a reference of the schema, through a choice between something and null, too.
+fn resolved<'a>(schema: &'a Value, part: &'a Value) -> &'a Value {
+    let part = part["anyOf"].as_array().and_then(|choices| choices.first()).unwrap_or(part);
+    match part["$ref"].as_str() {
+        Some(reference) => schema.pointer(reference.trim_start_matches('#')).expect("the schema has it"),
+        None => part,
+    }
+}
+
+/// Lists the fields of a part of the schema and then of what lies below each, as rows of a table.
+fn fields(schema: &Value, part: &Value, path: &str, rows: &mut Vec<String>) {
+    let alternatives = part["oneOf"].as_array().into_iter().flatten();
+    for part in std::iter::once(part).chain(alternatives) {
+        for (name, field) in part["properties"].as_object().into_iter().flatten() {
+            let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+            let target = resolved(schema, field);
+            let meaning = field["description"].as_str().or_else(|| target["description"].as_str()).unwrap_or_default();
+            let default = match &field["default"] {
+                Value::Null | Value::Object(_) => String::new(),
+                default => format!("`{default}`"),
+            };
+            let meaning = meaning.split_whitespace().collect::<Vec<_>>().join(" ").replace('|', "\\|");
+            rows.push(format!("`{path}` | {} | {default} | {meaning}", type_of(schema, target)));
+            let items = target.get("items").map(|items| resolved(schema, items));
+            let (below, path) = items.map_or((target, path.clone()), |items| (items, format!("{path}[]")));
+            fields(schema, below, &path, rows);
+        }
+    }
+}
+
+/// Returns the type of a field as people call it, with its choices.
+fn type_of(schema: &Value, part: &Value) -> String {
+    let choices: Vec<String> = [&part["enum"], &part["oneOf"]]
+        .into_iter()
+        .filter_map(Value::as_array)
+        .flatten()
+        .filter_map(|choice| choice.get("const").unwrap_or(choice).as_str())
+        .map(|choice| format!("`{choice}`"))
+        .collect();
+    if !choices.is_empty() {
+        return choices.join(", ");
+    }
+    let name = part["type"].as_str().or_else(|| part["type"][0].as_str()).unwrap_or("object");
+    match part.get("items") {
+        Some(items) => format!("list of {}", type_of(schema, resolved(schema, items))),
+        None if part["format"].as_str().is_some_and(|format| format.ends_with("duration")) => "duration".to_owned(),
+        None => name.to_owned(),
+    }
+}
+
+/// Writes the help of a command and then of those below it.
+fn write_help(page: &mut String, command: clap::Command, name: &str) {
+    let mut command = command.bin_name(name).term_width(HELP_WIDTH).mut_args(|argument| {
+        // What every command takes is told once.
+        let is_told = argument.is_global_set() && name.contains(' ');
+        argument.hide_env_values(true).hide(is_told)
+    });
+    let help = command.render_long_help().to_string();
+    let help: Vec<&str> = help.trim_end().lines().map(str::trim_end).collect();
+    write!(page, "\n## `{name}`\n\n```text\n{}\n```\n", help.join("\n")).unwrap();
+    for below in command.get_subcommands().filter(|below| below.get_name() != "help" && !below.is_hide_set()) {
+        write_help(page, below.clone(), &format!("{name} {}", below.get_name()));
+    }
 }
 
 /// Returns the names of the annotations and what their documentation says, in the order of the file.
