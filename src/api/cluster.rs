@@ -35,7 +35,7 @@ pub struct Taint {
     pub effect: TaintEffect,
 }
 
-/// `spec` of a MemberCluster. Identity and heartbeat belong to KubeFleet's agents: accepted, checked, not used here.
+/// `spec` of a MemberCluster. Identity and heartbeat belong to KubeFleet's agents: checked, not used here, and that is a warning.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct MemberClusterSpec {

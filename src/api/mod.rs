@@ -21,6 +21,7 @@ pub mod scheduling;
 pub mod staged;
 mod strategy;
 pub mod table;
+pub mod unused;
 
 pub use check::FieldError;
 pub use crd::{crds, placement_decision_crd};

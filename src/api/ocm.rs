@@ -171,7 +171,7 @@ pub struct ManagedClusterSetSpec {
     /// Which clusters are in it.
     #[serde(default)]
     pub cluster_selector: ManagedClusterSelector,
-    /// Not read by placements.
+    /// Nobody reads it, and that is a warning.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub managed_namespaces: Vec<Value>,
 }
@@ -223,7 +223,7 @@ pub struct OcmPlacementSpec {
     /// How clusters are ranked.
     #[serde(default)]
     pub prioritizer_policy: PrioritizerPolicy,
-    /// Accepted; no scheduler reads it.
+    /// No scheduler reads it, and that is a warning.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spread_policy: Option<SpreadPolicy>,
     /// Taints that do not repel this placement.
@@ -232,10 +232,10 @@ pub struct OcmPlacementSpec {
     /// How decisions are grouped.
     #[serde(default)]
     pub decision_strategy: DecisionStrategy,
-    /// Accepted; no scheduler reads it.
+    /// No scheduler reads it, and that is a warning.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sort_by: Option<SortBy>,
-    /// Accepted; no scheduler reads it.
+    /// No scheduler reads it, and that is a warning.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub score_rate_limit: Option<String>,
 }

@@ -18,10 +18,10 @@ pub struct RolloutStrategy {
     /// How objects are applied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub apply_strategy: Option<ApplyStrategy>,
-    /// Accepted; no system implements it.
+    /// What happens to placed objects when the placement leaves a cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delete_strategy: Option<DeleteStrategy>,
-    /// Accepted; half implemented in KubeFleet, not here.
+    /// Changes nothing, which is a warning: there is no hub to copy a status to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub report_back_strategy: Option<ReportBackStrategy>,
 }
@@ -101,7 +101,7 @@ pub struct ApplyStrategy {
     /// What to do with objects that are already there.
     #[serde(default)]
     pub when_to_take_over: WhenToTakeOver,
-    /// Accepted; an object belongs to one placement here.
+    /// Whether objects that somebody else owns are shared with them.
     #[serde(default)]
     pub allow_co_ownership: bool,
     /// Server-side apply only.

@@ -1,6 +1,6 @@
 //! The files of a commit together: identities, scopes, members.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -11,6 +11,7 @@ use super::paths::Selection;
 use crate::api::cluster::MemberCluster;
 use crate::api::ocm::ManagedCluster;
 use crate::api::table::{self, Checked, MEMBER_NAME_LABEL, PLACEMENT_GROUP};
+use crate::api::unused::unused;
 use crate::model::id::{BlobId, ClusterName, CommitId, ObjectKey, PlacementKey};
 use crate::model::kinds;
 use crate::model::manifest::{InputError, Manifest, Origin};
@@ -21,6 +22,9 @@ pub const BYTES_MAX: usize = 256 * 1024 * 1024;
 
 /// Complaints about one commit that are listed: a person fixes a few, and the rest follows.
 pub const ERRORS_MAX: usize = 1_000;
+
+/// Warnings about fields of one commit that change nothing.
+const UNUSED_MAX: usize = 100;
 
 /// Returns the checked tree of a commit.
 ///
@@ -71,6 +75,7 @@ pub fn assemble(
     if !errors.is_empty() {
         return Err(limited(errors));
     }
+    tree.warnings.extend(unused_fields(&found));
     fill(&mut tree, found);
     Ok(tree)
 }
@@ -209,6 +214,26 @@ fn overrides(found: &[Found<'_>], errors: &mut Vec<InputError>) {
             }
         }
     }
+}
+
+/// Returns a warning for every field that changes nothing; of what all objects of a kind have, for the first only.
+fn unused_fields(found: &[Found<'_>]) -> Vec<InputError> {
+    let mut said = BTreeSet::new();
+    let mut warnings = Vec::new();
+    for item in found {
+        let id = &item.document.id;
+        let Some(kind) = table::lookup(&id.group, &id.kind) else { continue };
+        for (row, field) in unused(kind, &item.document.object) {
+            if warnings.len() >= UNUSED_MAX {
+                return warnings;
+            }
+            if !row.once || said.insert((id.kind.as_str(), row.path)) {
+                let warning = item.complain(&field.field, field.message, "");
+                warnings.push(InputError { hint: field.hint, ..warning });
+            }
+        }
+    }
+    warnings
 }
 
 fn fill(tree: &mut Tree, found: Vec<Found<'_>>) {

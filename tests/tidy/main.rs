@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on shall fail")]
 
+mod fields;
 mod licences;
 mod reference;
 mod text;
