@@ -111,7 +111,7 @@ impl Core {
         if has_work && (self.adoption_complaint().is_none() || self.store != self.stored_store) {
             return None;
         }
-        if self.is_keeping() {
+        if self.is_keeping() || self.is_hub_tried_again() {
             return None;
         }
         match self.standing(now) {

@@ -103,6 +103,8 @@ pub struct HubReport {
     pub done: Option<Arc<Exports>>,
     /// Why the hub does not answer, for people.
     pub failure: Option<String>,
+    /// The failure may be over at the next try, which comes by itself.
+    pub is_passing: bool,
     /// What is left as it was found, or was refused, for people.
     pub problems: Vec<String>,
 }

@@ -81,8 +81,13 @@ impl Core {
         }
     }
 
-    /// Returns how the hub stands, for a single pass: a hub that is being written to is waited for, one that does not
-    /// answer is not.
+    /// Tells whether the hub failed for now and is tried again by itself, which a single pass waits for until its time is over.
+    pub(super) fn is_hub_tried_again(&self) -> bool {
+        let is_wanted = namespace(&self.configuration).is_some() && !self.exports.is_empty();
+        is_wanted && self.hub_report.as_ref().is_some_and(|report| report.failure.is_some() && report.is_passing)
+    }
+
+    /// Returns how the hub stands, for a single pass: a hub that is being written to is waited for.
     pub(super) fn hub_standing(&self) -> Converged {
         match &self.hub_report {
             _ if namespace(&self.configuration).is_none() || self.exports.is_empty() => Converged::AllAtTarget,

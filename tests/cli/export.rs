@@ -112,7 +112,8 @@ fn a_hub_that_does_not_answer_holds_up_no_delivery() {
     fs::write(scratch.path("hub"), kubeconfig).expect("a file");
     let text = fs::read_to_string(scratch.path(CONFIG)).expect("the configuration");
     fs::write(scratch.path(CONFIG), text + "decisions: {kubeconfig: {path: ./hub}}\n").expect("a file");
-    let found = scratch.run(&["run", "-c", CONFIG, "--once"]);
+    // It is tried again as long as there is time.
+    let found = scratch.run(&["run", "-c", CONFIG, "--once", "--timeout", "3s"]);
     assert_eq!(found.code, 1, "{}", found.err);
     assert_eq!(scratch.member("west").len(), 2, "it is delivered all the same");
     let exported = export(&scratch, &["-o", "name"]);

@@ -1,0 +1,339 @@
+//! One look at the hub, and the writes that follow from it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Value, json};
+
+use super::{HubSettings, is_passing};
+use crate::api::annotations::SOURCE;
+use crate::api::ocm::{GROUP_INDEX_LABEL, GROUP_NAME_LABEL, PLACEMENT_LABEL, SCHEDULING_DISABLED};
+use crate::api::table::OCM_GROUP;
+use crate::cluster::Error;
+use crate::cluster::hub::{Change, Hub, HubKind};
+use crate::model::decisions::{DecisionsRecord, Page, PageWrite};
+use crate::status::decision_pages::{page_name, page_of, page_writes, retiring_writes};
+use crate::status::decisions::{Exports, reads};
+
+/// The label that marks objects as ours, with [`MANAGER`] as value.
+const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
+/// Who manages what carries [`MANAGED_BY`].
+const MANAGER: &str = "gitfleet";
+/// What makes the ApplicationSet controller run at once; it removes it when done.
+///
+/// Source: Argo CD.
+const REFRESH: &str = "argocd.argoproj.io/application-set-refresh";
+
+/// The versions that were read or written last: what the watch says of them is no news.
+#[derive(Default)]
+pub(super) struct Known {
+    versions: BTreeMap<(HubKind, String), String>,
+}
+
+impl Known {
+    fn note(&mut self, kind: HubKind, object: &Value) {
+        let text = |path: &str| object.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
+        self.versions.insert((kind, text("/metadata/name")), text("/metadata/resourceVersion"));
+    }
+
+    pub(super) fn is_news(&self, change: &Change) -> bool {
+        match change {
+            Change::Is { kind, name, version } => {
+                let number = |text: &str| text.parse::<u64>().ok();
+                let known = self.versions.get(&(*kind, name.clone()));
+                known.is_none_or(|known| {
+                    known != version && number(known).zip(number(version)).is_none_or(|(k, v)| v > k)
+                })
+            }
+            Change::Gone { kind, name } => self.versions.contains_key(&(*kind, name.clone())),
+            Change::Failed(_) => true,
+        }
+    }
+}
+
+/// One look at the hub and the writes that follow from it.
+pub(super) struct Pass<'a> {
+    hub: &'a Hub,
+    settings: &'a HubSettings,
+    pub known: Known,
+    pub problems: Vec<String>,
+    /// Somebody else was faster: look again.
+    pub again: bool,
+    /// A write failed that may succeed at the next try.
+    pub failed_for_now: bool,
+    /// Names and labels of the pages that changed.
+    changed: Vec<(String, BTreeMap<String, String>)>,
+}
+
+impl<'a> Pass<'a> {
+    pub(super) fn new(hub: &'a Hub, settings: &'a HubSettings) -> Self {
+        Self {
+            hub,
+            settings,
+            known: Known::default(),
+            problems: Vec::new(),
+            again: false,
+            failed_for_now: false,
+            changed: Vec::new(),
+        }
+    }
+
+    /// # Errors
+    /// The hub as a whole cannot be worked with now.
+    pub(super) async fn make_so(&mut self, exports: &Exports) -> Result<(), Error> {
+        let objects = self.hub.list(HubKind::PlacementDecision).await?;
+        for object in &objects {
+            self.known.note(HubKind::PlacementDecision, object);
+        }
+        let placements = self.placements().await?;
+        let sets = self.application_sets().await?;
+        let mut by_label: BTreeMap<&str, Vec<&Value>> = BTreeMap::new();
+        for object in &objects {
+            let page = page_of(name(object)).map(|(label, _)| label);
+            let labels: BTreeSet<&str> = page.into_iter().chain(label(object, PLACEMENT_LABEL)).collect();
+            for label in labels {
+                by_label.entry(label).or_default().push(object);
+            }
+        }
+        for record in exports.values() {
+            if let Some(problem) = &record.problem {
+                self.problems.push(problem.clone());
+            }
+            let Some(label) = record.label.as_deref() else { continue };
+            let found = by_label.get(label).map_or(&[][..], Vec::as_slice);
+            self.one(record, label, found, &placements, sets.as_deref()).await?;
+        }
+        let exported: BTreeSet<&str> = exports.values().filter_map(|record| record.label.as_deref()).collect();
+        let is_left =
+            |object: &&Value| self.is_ours(object) && page_of(name(object)).is_none_or(|(l, _)| !exported.contains(l));
+        let left: Vec<String> = objects.iter().filter(is_left).map(|object| name(object).to_owned()).collect();
+        self.problems.extend(left.into_iter().map(|name| {
+            format!("PlacementDecision {name} is ours, and no placement of that name is known: it is left; delete it if nobody needs it")
+        }));
+        self.config_map().await?;
+        if let Some(sets) = sets {
+            self.refresh(&sets).await?;
+        }
+        Ok(())
+    }
+
+    /// Brings the pages of one placement up to date.
+    async fn one(
+        &mut self,
+        record: &DecisionsRecord,
+        value: &str,
+        found: &[&Value],
+        placements: &BTreeSet<String>,
+        sets: Option<&[Value]>,
+    ) -> Result<(), Error> {
+        if let Some(other) = found.iter().find(|object| !self.is_ours(object)) {
+            let of = other.pointer("/metadata/annotations").and_then(|a| a.get(SOURCE)).and_then(Value::as_str);
+            let owner = of.map_or_else(String::new, |source| format!(" (its source is {source})"));
+            self.problems.push(format!(
+                "{} has no decisions on the hub: PlacementDecision {} is not ours{owner} and is left; delete it, or rename the \
+                 placement",
+                record.key,
+                name(other)
+            ));
+            return Ok(());
+        }
+        if placements.contains(value) {
+            self.problems.push(format!(
+                "{} has no decisions on the hub: an OCM Placement {value} lives there, whose controller would delete them; \
+                 annotate it with {SCHEDULING_DISABLED}: \"true\", or rename one of them",
+                record.key
+            ));
+            return Ok(());
+        }
+        let pages: BTreeMap<u32, &Value> = found
+            .iter()
+            .filter_map(|o| page_of(name(o)).filter(|(label, _)| *label == value).map(|(_, n)| (n, *o)))
+            .collect();
+        let existing: Vec<Page> = pages.iter().map(|(number, object)| page(*number, value, object)).collect();
+        let writes = if record.removed {
+            let named: Vec<(String, BTreeMap<String, String>)> =
+                pages.values().map(|object| (name(object).to_owned(), labels(object))).collect();
+            let named: Vec<(&str, BTreeMap<String, String>)> =
+                named.iter().map(|(name, labels)| (name.as_str(), labels.clone())).collect();
+            let is_read = sets.is_none_or(|sets| sets.iter().any(|set| reads(set, &self.settings.config_map, &named)));
+            retiring_writes(&existing, is_read)
+        } else {
+            page_writes(&existing, &record.groups)
+        };
+        if !writes.is_empty() {
+            tracing::info!(placement = %record.key, writes = writes.len(), "writing decisions to the hub");
+        }
+        for write in writes {
+            if let Err(error) = self.write(value, &pages, &write).await {
+                if error.is_offline() {
+                    return Err(error);
+                }
+                // The rest waits: the order of the writes is what keeps clusters from vanishing.
+                self.again |= matches!(error, Error::Refused { code: 404 | 409, .. });
+                self.failed_for_now |= is_passing(&error);
+                self.problems.push(format!("{}: {error}", record.key));
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    async fn write(&mut self, value: &str, pages: &BTreeMap<u32, &Value>, write: &PageWrite) -> Result<(), Error> {
+        let kind = HubKind::PlacementDecision;
+        let (PageWrite::Create { number }
+        | PageWrite::Status { number, .. }
+        | PageWrite::Label { number, .. }
+        | PageWrite::Delete { number }) = write;
+        let name = page_name(value, *number);
+        let mut labels = pages.get(number).map_or_else(BTreeMap::new, |object| labels(object));
+        let answer = match write {
+            PageWrite::Create { .. } => {
+                let metadata =
+                    json!({"labels": {MANAGED_BY: MANAGER}, "annotations": {SOURCE: self.settings.source.name}});
+                self.hub.create(kind, &name, json!({"metadata": metadata})).await?
+            }
+            PageWrite::Status { clusters, .. } => {
+                // Texts only: older versions of Argo CD end at anything else.
+                let decisions: Vec<Value> =
+                    clusters.iter().map(|cluster| json!({"clusterName": cluster, "reason": ""})).collect();
+                self.hub.patch_status(kind, &name, &json!({"decisions": decisions})).await?
+            }
+            PageWrite::Label { index, group, .. } => {
+                let index = index.to_string();
+                let wanted = json!({PLACEMENT_LABEL: value, GROUP_INDEX_LABEL: index, GROUP_NAME_LABEL: group});
+                self.hub.patch(kind, &name, &json!({"metadata": {"labels": wanted}})).await?
+            }
+            PageWrite::Delete { number } => {
+                let uid = pages.get(number).and_then(|object| object.pointer("/metadata/uid")).and_then(Value::as_str);
+                self.hub.delete(kind, &name, uid.unwrap_or_default()).await?;
+                self.known.versions.remove(&(kind, name.clone()));
+                self.changed.push((name, labels));
+                return Ok(());
+            }
+        };
+        self.known.note(kind, &answer);
+        labels.extend(self::labels(&answer));
+        self.changed.push((name, labels));
+        Ok(())
+    }
+
+    fn is_ours(&self, object: &Value) -> bool {
+        let source = object.pointer("/metadata/annotations").and_then(|a| a.get(SOURCE)).and_then(Value::as_str);
+        label(object, MANAGED_BY) == Some(MANAGER) && source.is_some_and(|source| self.settings.source.is(source))
+    }
+
+    /// Returns the OCM Placements there whose controller is at work.
+    async fn placements(&mut self) -> Result<BTreeSet<String>, Error> {
+        let live = |object: &&Value| {
+            let annotations = object.pointer("/metadata/annotations");
+            annotations.and_then(|a| a.get(SCHEDULING_DISABLED)).and_then(Value::as_str) != Some("true")
+        };
+        match self.hub.list(HubKind::Placement).await {
+            Ok(objects) => Ok(objects.iter().filter(live).map(|object| name(object).to_owned()).collect()),
+            Err(error) if error.is_not_found() => Ok(BTreeSet::new()),
+            // What a controller there would delete is not written at a guess.
+            Err(error) if error.is_offline() || is_passing(&error) => Err(error),
+            Err(error) => {
+                tracing::debug!(%error, "whether OCM Placements live on the hub cannot be seen");
+                Ok(BTreeSet::new())
+            }
+        }
+    }
+
+    /// Returns the ApplicationSets; `None` where they cannot be seen, which only makes Argo CD slower.
+    async fn application_sets(&mut self) -> Result<Option<Vec<Value>>, Error> {
+        match self.hub.list(HubKind::ApplicationSet).await {
+            Ok(sets) => Ok(Some(sets)),
+            Err(error) if error.is_offline() => Err(error),
+            Err(error) => {
+                tracing::debug!(%error, "ApplicationSets cannot be seen; they find changes when they look next");
+                Ok(None)
+            }
+        }
+    }
+
+    /// Writes the ConfigMap, all keys at once and after the pages: a part of it could delete Applications, and without it
+    /// nobody reads pages that are not complete yet.
+    async fn config_map(&mut self) -> Result<(), Error> {
+        let wanted = json!({
+            "apiVersion": format!("{OCM_GROUP}/v1beta1"), "kind": "placementdecisions",
+            "statusListKey": "decisions", "matchKey": "clusterName",
+        });
+        let (kind, name) = (HubKind::ConfigMap, self.settings.config_map.as_str());
+        let found = self.hub.get(kind, name).await;
+        let written = match &found {
+            Ok(Some(object)) if object.get("data") == Some(&wanted) => {
+                self.known.note(kind, object);
+                return Ok(());
+            }
+            Ok(Some(object)) if !self.is_ours(object) => {
+                self.known.note(kind, object);
+                self.problems.push(format!(
+                    "ConfigMap {name} on the hub is not ours and says something else than Argo CD needs; it is left; delete \
+                     it, set its data to {wanted}, or name another as decisions.configMap"
+                ));
+                return Ok(());
+            }
+            Ok(Some(_)) => self.hub.patch(kind, name, &json!({"data": wanted})).await,
+            Ok(None) => {
+                let metadata =
+                    json!({"labels": {MANAGED_BY: MANAGER}, "annotations": {SOURCE: self.settings.source.name}});
+                self.hub.create(kind, name, json!({"metadata": metadata, "data": wanted})).await
+            }
+            Err(_) => found.map(Option::unwrap_or_default),
+        };
+        match written {
+            Ok(object) => self.known.note(kind, &object),
+            Err(error) if error.is_offline() => return Err(error),
+            Err(error) => {
+                self.failed_for_now |= is_passing(&error);
+                self.problems.push(error.to_string());
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets the ApplicationSets that read a changed page run at once; they look every few minutes only.
+    async fn refresh(&mut self, sets: &[Value]) -> Result<(), Error> {
+        let changed: Vec<(&str, BTreeMap<String, String>)> =
+            self.changed.iter().map(|(name, labels)| (name.as_str(), labels.clone())).collect();
+        for set in sets.iter().filter(|set| reads(set, &self.settings.config_map, &changed)) {
+            let patch = json!({"metadata": {"annotations": {REFRESH: "true"}}});
+            match self.hub.patch(HubKind::ApplicationSet, name(set), &patch).await {
+                Ok(_) => {}
+                Err(error) if error.is_offline() => return Err(error),
+                Err(error) => {
+                    tracing::debug!(%error, "an ApplicationSet cannot be refreshed; it looks by itself later");
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn name(object: &Value) -> &str {
+    object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default()
+}
+
+fn label<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
+    object.pointer("/metadata/labels")?.get(key)?.as_str()
+}
+
+fn labels(object: &Value) -> BTreeMap<String, String> {
+    let labels = object.pointer("/metadata/labels").and_then(Value::as_object);
+    let text = |(key, value): (&String, &Value)| Some((key.clone(), value.as_str()?.to_owned()));
+    labels.into_iter().flatten().filter_map(text).collect()
+}
+
+/// Reads a page of a placement.
+fn page(number: u32, value: &str, object: &Value) -> Page {
+    let index = label(object, GROUP_INDEX_LABEL).and_then(|index| index.parse().ok());
+    let group = index.zip(label(object, GROUP_NAME_LABEL).map(str::to_owned));
+    let list = object.pointer("/status/decisions").and_then(Value::as_array);
+    let cluster = |item: &Value| item["clusterName"].as_str().unwrap_or_default().to_owned();
+    Page {
+        number,
+        visible: label(object, PLACEMENT_LABEL) == Some(value),
+        group,
+        clusters: list.map(|items| items.iter().map(cluster).collect()),
+    }
+}
