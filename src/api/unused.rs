@@ -186,7 +186,7 @@ pub fn unused<'a>(kind: &'a Kind, object: &'a Value) -> impl Iterator<Item = (&'
     let rows = UNUSED.iter().filter(|row| row.group == kind.group && row.kinds.contains(&kind.kind));
     rows.flat_map(|row| {
         let mut fields = Vec::new();
-        find(object, row.path, String::new(), row, &mut fields);
+        find(object, row.path, "", row, &mut fields);
         fields.into_iter().map(move |field| {
             let error = FieldError::new(field, row.why);
             (row, if row.hint.is_empty() { error } else { error.hint(row.hint) })
@@ -195,7 +195,7 @@ pub fn unused<'a>(kind: &'a Kind, object: &'a Value) -> impl Iterator<Item = (&'
 }
 
 /// Collects the fields at `path` that ask for something.
-fn find(value: &Value, path: &str, at: String, row: &Unused, found: &mut Vec<String>) {
+fn find(value: &Value, path: &str, at: &str, row: &Unused, found: &mut Vec<String>) {
     let (step, rest) = path.split_once('.').unwrap_or((path, ""));
     let (name, is_list) = step.strip_suffix("[]").map_or((step, false), |name| (name, true));
     let Some(value) = value.get(name).filter(|value| !value.is_null()) else { return };
@@ -203,10 +203,10 @@ fn find(value: &Value, path: &str, at: String, row: &Unused, found: &mut Vec<Str
     let at = format!("{at}{dot}{name}");
     if is_list {
         for (index, item) in value.as_array().into_iter().flatten().enumerate() {
-            find(item, rest, format!("{at}[{index}]"), row, found);
+            find(item, rest, &format!("{at}[{index}]"), row, found);
         }
     } else if !rest.is_empty() {
-        find(value, rest, at, row, found);
+        find(value, rest, &at, row, found);
     } else if !is_harmless(value, row) {
         found.push(at);
     }
