@@ -15,7 +15,7 @@ use crate::core::{MemberCommand, MemberEvent};
 use crate::deliver::inventory::{ID_LABEL, NAMESPACE, PART_OF_LABEL, SPEC_HASH};
 use crate::model::id::ClusterName;
 use crate::model::work::SourceName;
-use crate::telemetry::metrics::Part;
+use crate::telemetry::metrics::{Metrics, Part};
 
 #[cfg(test)]
 mod tests;
@@ -60,7 +60,10 @@ impl MemberTask {
             }
         };
         let watcher = supervisor.over(Part::Member, Some(name.as_str()));
-        Self { commands, task: tokio::spawn(supervise(name.clone(), source, target, inbox, events, watcher)) }
+        Self {
+            commands,
+            task: tokio::spawn(supervise(name.clone(), source, target, inbox, events, watcher, supervisor.metrics())),
+        }
     }
 
     /// Tells the member.
@@ -80,10 +83,11 @@ async fn supervise(
     mut inbox: mpsc::UnboundedReceiver<MemberCommand>,
     events: mpsc::UnboundedSender<MemberEvent>,
     mut watcher: Watcher,
+    metrics: Arc<Metrics>,
 ) {
     loop {
         let (commands, orders) = mpsc::unbounded_channel();
-        let member = Member::new(name.clone(), source.clone(), target(), orders, events.clone());
+        let member = Member::new(name.clone(), source.clone(), target(), orders, events.clone(), Arc::clone(&metrics));
         let mut life = Box::pin(watcher.live(member.run()));
         let end = loop {
             tokio::select! {

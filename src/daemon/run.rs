@@ -325,7 +325,9 @@ impl Hall {
         self.remembered_at = tokio::time::Instant::now();
         ops.extend(waits::remember(&clock::reading()));
         let store = Arc::clone(&self.store);
+        let began = tokio::time::Instant::now();
         let written = write_batch(store, ops).await;
+        self.metrics.store_commit_seconds.observe(began.elapsed().as_secs_f64());
         let result = if written.is_ok() { Outcome::Ok } else { Outcome::Error };
         self.metrics.store_commits.get_or_create(&ByOutcome { result }).inc();
         let health = self.supervisor.health();

@@ -31,6 +31,11 @@ pub struct Supervisor {
 }
 
 impl Supervisor {
+    /// Returns the daemon's metrics.
+    pub fn metrics(&self) -> Arc<Metrics> {
+        Arc::clone(&self.metrics)
+    }
+
     /// Begins to watch. What ends is reported in `health` and counted in `metrics`.
     pub fn new(health: Arc<Health>, metrics: Arc<Metrics>) -> Self {
         Self { health, metrics, first: RESTART_FIRST }

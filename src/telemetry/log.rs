@@ -4,7 +4,9 @@ use std::ffi::OsStr;
 use std::io::{self, IsTerminal as _};
 
 use tracing::Subscriber;
+use tracing_subscriber::field::MakeExt as _;
 use tracing_subscriber::filter::{EnvFilter, ParseError};
+use tracing_subscriber::fmt::format::debug_fn;
 use tracing_subscriber::fmt::{self, MakeWriter};
 use tracing_subscriber::util::{SubscriberInitExt as _, TryInitError};
 
@@ -16,6 +18,9 @@ pub const FILTER_DEFAULT: &str = "warn,kube_runtime=error,kube_client::client::t
 
 /// The environment variable with the filter, in the syntax of `tracing`'s `EnvFilter`.
 pub const FILTER_VARIABLE: &str = "GITFLEET_LOG";
+
+/// Fields that people read without their names: the sentence, and what the journal says of an event.
+const UNNAMED: [&str; 2] = ["message", "facts"];
 
 /// How a line looks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -77,7 +82,14 @@ where
     let builder = fmt::Subscriber::builder().with_env_filter(filter).with_writer(writer);
     Ok(match format {
         // What an event says may be a stranger's, such as the name of a file: it begins no line. JSON has escapes of its own.
-        LogFormat::Text => Box::new(builder.with_ansi(colour).map_writer(|writer| Lines { writer, colour }).finish()),
+        LogFormat::Text => {
+            let fields = debug_fn(|writer, field, value| match field.name() {
+                name if UNNAMED.contains(&name) => write!(writer, "{value:?}"),
+                name => write!(writer, "{name}={value:?}"),
+            });
+            let builder = builder.with_ansi(colour).with_target(false).fmt_fields(fields.delimited(" "));
+            Box::new(builder.map_writer(|writer| Lines { writer, colour }).finish())
+        }
         LogFormat::Json => Box::new(builder.json().flatten_event(true).finish()),
     })
 }
@@ -156,7 +168,7 @@ mod tests {
         let subscriber = subscriber(format, filter, colour, move || writer.clone()).unwrap();
         tracing::subscriber::with_default(subscriber, || {
             tracing::debug!(target: "gitfleet::store", "batch written");
-            tracing::info!(target: "gitfleet::store", placement = "web", "snapshot created");
+            tracing::info!(target: "gitfleet::store", placement = "web", facts = %"index=3", "snapshot created");
             tracing::info!(target: "hyper", "connected");
             tracing::warn!(target: "hyper", "connection lost");
         });
@@ -175,6 +187,11 @@ mod tests {
         assert!(!text.contains('\u{1b}'), "{text}");
         assert!(logged(LogFormat::Text, FILTER_DEFAULT, true).contains('\u{1b}'));
         assert!(logged(LogFormat::Text, "debug", false).contains("batch written"));
+        let line = text.lines().next().unwrap_or_default();
+        assert!(
+            line.ends_with("INFO snapshot created placement=\"web\" index=3"),
+            "no module, no name of facts: {line}"
+        );
     }
 
     #[test]

@@ -105,6 +105,8 @@ label_values!(
         Apply = "apply",
         /// Deletion.
         Delete = "delete",
+        /// Giving up what stays.
+        Release = "release",
     }
 );
 
@@ -157,10 +159,8 @@ label_values!(
     Drift {
         /// Put back.
         PutBack = "put_back",
-        /// Reported and left, as the placement wishes.
+        /// Reported and left: as the placement wishes, or because it was put back too often.
         Reported = "reported",
-        /// Put back too often: left and reported as contested.
-        Contested = "contested",
     }
 );
 
@@ -316,10 +316,6 @@ metrics! {
         "gitfleet_engine_decisions", ByDecision::NAMES, "Decisions about a placement by what they led to";
     queue_depth: Gauge = Gauge::default(), Gauge,
         "gitfleet_engine_queue_depth", &[], "Placements that wait for a pass";
-    queue_added: Counter = Counter::default(), Counter,
-        "gitfleet_engine_queue_added", &[], "Placements put into the queue, those already in it not counted";
-    queue_taken: Counter = Counter::default(), Counter,
-        "gitfleet_engine_queue_taken", &[], "Placements taken out of the queue";
     member_writes: Family<ByWrite, Counter> = Family::default(), Counter,
         "gitfleet_cluster_writes", ByWrite::NAMES, "Writes to members by verb and answer";
     members: Family<ByMemberState, Gauge> = Family::default(), Gauge,
@@ -409,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn names_follow_the_house() {
+    fn names_follow_the_rules() {
         for metric in METRICS {
             assert!(metric.name.starts_with("gitfleet_") && !metric.name.ends_with("_total"), "{}", metric.name);
             assert!(metric.kind != Kind::Histogram || metric.name.ends_with("_seconds"), "{}", metric.name);
@@ -426,7 +422,6 @@ mod tests {
             "gitfleet_cluster_members{state=\"online\"} 2",
             "gitfleet_cluster_drift_total{result=\"put_back\"} 1",
             "gitfleet_engine_pass_seconds_count{result=\"ok\"} 1",
-            "gitfleet_engine_queue_added_total 0",
         ] {
             assert!(text.lines().any(|l| l == line), "{line} is not in\n{text}");
         }

@@ -382,7 +382,7 @@ struct At<'f> {
     stop: Option<&'static str>,
 }
 
-impl<'f> At<'f> {
+impl At<'_> {
     fn field(&self, name: &str) -> Self {
         let dot = if self.path.is_empty() { "" } else { "." };
         Self { path: format!("{}{dot}{name}", self.path), ..self.clone() }

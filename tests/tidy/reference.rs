@@ -109,7 +109,9 @@ fn configuration_page_is_fresh() {
                     <!-- Made from src/config by `UPDATE=1 cargo test --test tidy`; do not edit. -->\n\n\
                     | field | type | default | meaning |\n|---|---|---|---|\n"
         .to_owned();
-    rows.iter().for_each(|row| writeln!(page, "| {row} |").unwrap());
+    for row in &rows {
+        writeln!(page, "| {row} |").unwrap();
+    }
     fresh("configuration.md", &page);
 }
 

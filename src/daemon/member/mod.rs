@@ -4,6 +4,7 @@
 //! nobody else back: each has its own task, connection and limits.
 
 pub mod apply;
+mod counted;
 mod observe;
 #[cfg(test)]
 mod tests;
@@ -19,15 +20,17 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use crate::clock;
+use crate::cluster::{self, OBSERVATIONS_MAX, Observation, Target, WatchHandle, WatchedKind};
+use crate::core::member::result::StepResult;
 use crate::core::member::{Mind, Task};
 use crate::core::{MemberCommand, MemberEvent};
-
-use crate::cluster::{self, OBSERVATIONS_MAX, Observation, Target, WatchHandle, WatchedKind};
 use crate::deliver::inventory::Parent;
+use crate::deliver::plan::Step;
 use crate::model::id::{ClusterName, PlacementKey};
 use crate::model::work::SourceName;
+use crate::telemetry::metrics::{ByDrift, Drift, Metrics};
 
-use crate::core::member::result::StepResult;
+use counted::Counted;
 
 /// Shortest pause between two reports of one member.
 const REPORT_INTERVAL: Duration = Duration::from_millis(50);
@@ -47,6 +50,7 @@ const STEADY_AFTER: Duration = Duration::from_mins(1);
 /// The task of one member.
 pub struct Member {
     cluster: ClusterName,
+    metrics: Arc<Metrics>,
     target: Arc<dyn Target>,
     commands: mpsc::UnboundedReceiver<MemberCommand>,
     events: mpsc::UnboundedSender<MemberEvent>,
@@ -70,11 +74,14 @@ impl Member {
         target: Arc<dyn Target>,
         commands: mpsc::UnboundedReceiver<MemberCommand>,
         events: mpsc::UnboundedSender<MemberEvent>,
+        metrics: Arc<Metrics>,
     ) -> Self {
+        let target: Arc<dyn Target> = Arc::new(Counted::new(target, Arc::clone(&metrics)));
         let (sink, observations) = mpsc::channel(OBSERVATIONS_MAX);
         let mind = Mind::new(cluster.clone(), source, target.has_health());
         Self {
             cluster,
+            metrics,
             target,
             commands,
             events,
@@ -202,6 +209,9 @@ impl Member {
     fn start_steps(&mut self, work: &mut Work) {
         self.watch_expected();
         for Task { order, step, before } in self.mind.tasks(clock::now()) {
+            if matches!(step, Step::Apply { put_back: true, .. }) {
+                self.count(Drift::PutBack);
+            }
             let (target, placement) = (Arc::clone(&self.target), order.placement.clone());
             work.push(Box::pin(
                 async move { (placement, apply::perform(target.as_ref(), &order, step, before).await) },
@@ -219,9 +229,16 @@ impl Member {
 
     /// Takes in what came of a step.
     fn settle(&mut self, placement: &PlacementKey, result: StepResult) {
+        if matches!(&result, StepResult::Drift { found: Ok(found), .. } if found.drifted) {
+            self.count(Drift::Reported);
+        }
         if let Some(reason) = self.mind.settle(placement, result, clock::now()) {
             self.offline = Some(reason);
         }
+    }
+
+    fn count(&self, result: Drift) {
+        self.metrics.drift.get_or_create(&ByDrift { result }).inc();
     }
 
     /// Tells the hall what changed since the last report.
