@@ -108,7 +108,7 @@ fn pull(args: &Args) -> anyhow::Result<PullReport> {
     let mut cache = Cache::new();
     let tree = match read_commit(&reader, &base, &mut cache) {
         Ok(tree) => Arc::new(tree),
-        Err(error) => return Err(base_error(revision, error)),
+        Err(error) => return Err(not_in_force("--base", revision, error)),
     };
     let candidate = match read_candidate(&reader, &base, &head, &cache) {
         Ok(candidate) => candidate,
@@ -164,7 +164,7 @@ pub(super) fn read_revisions(
             let base = reader.resolve(revision)?;
             match read_commit(&reader, &base, &mut cache) {
                 Ok(tree) => Some(Arc::new(tree)),
-                Err(error) => return Err(base_error(revision, error)),
+                Err(error) => return Err(not_in_force("--base", revision, error)),
             }
         }
     };
@@ -175,15 +175,36 @@ pub(super) fn read_revisions(
     }
 }
 
-/// Says why a base cannot be one.
-fn base_error(revision: &str, error: commit_reader::Error) -> anyhow::Error {
+/// Reads the commits that follow a head.
+///
+/// # Errors
+/// One cannot be read, or would be refused and so change nothing.
+pub(super) fn read_later<'a>(
+    repo: &Path,
+    revisions: impl ExactSizeIterator<Item = &'a str>,
+) -> anyhow::Result<Vec<Arc<Tree>>> {
+    if revisions.len() == 0 {
+        return Ok(Vec::new());
+    }
+    let (reader, _) = git::discover(repo)?;
+    let mut cache = Cache::new();
+    let read = |revision: &str| {
+        let commit = reader.resolve(revision)?;
+        let tree = read_commit(&reader, &commit, &mut cache);
+        Ok(Arc::new(tree.map_err(|error| not_in_force("--then", revision, error))?))
+    };
+    revisions.map(read).collect()
+}
+
+/// Says why a commit cannot be in force.
+fn not_in_force(option: &str, revision: &str, error: commit_reader::Error) -> anyhow::Error {
     match error {
         commit_reader::Error::Refused(errors) => anyhow!(
-            "--base {revision} has {}, so it cannot be in force; name the last good commit. The first is {}",
+            "{option} {revision} has {}, so it cannot be in force; name a good commit. The first is {}",
             counted(errors.len(), "error"),
             errors.first().map(ToString::to_string).unwrap_or_default()
         ),
-        commit_reader::Error::Git(error) => anyhow::Error::from(error).context(format!("reading --base {revision}")),
+        commit_reader::Error::Git(error) => anyhow::Error::from(error).context(format!("reading {option} {revision}")),
     }
 }
 

@@ -9,16 +9,17 @@ use anyhow::anyhow;
 
 use super::exit::Exit;
 use super::output::{self, Terminal};
-use super::plan::read_revisions;
+use super::plan::{read_later, read_revisions};
 use crate::api::envelope;
 use crate::model::id::{ClusterName, ObjectId, ObjectKey, PlacementKey};
 use crate::model::tree::Tree;
 use crate::plan::simulate::Fate;
-use crate::plan::simulate::scenario::{Absence, Failure, Scenario, TimedApproval, simulate};
+use crate::plan::simulate::scenario::{Absence, Failure, LaterPush, Scenario, TimedApproval, simulate};
 use crate::snapshot;
 use crate::status::work::listing;
 use crate::views::simulation::gantt::gantt;
 use crate::views::simulation::timeline::timeline_lines;
+use crate::views::simulation::{Offset, Outcome, Simulated};
 use crate::views::simulation::{Outcome, Simulated};
 
 /// Options of `simulate`.
@@ -37,6 +38,8 @@ Examples:
     gitfleet simulate --repo fleet --base HEAD~1 --fail canary-1
   Who is touched when the new Deployment never becomes available, and one cluster is away for an hour?
     gitfleet simulate --repo fleet --base HEAD~1 --never-available canary-1=Deployment/web --offline edge-7=10m..70m
+  When does a fix arrive at the canary that the commit before it broke, if it is pushed ten minutes later?
+    gitfleet simulate --repo fleet --base HEAD~2 --head HEAD~1 --then HEAD@10m --never-available canary-1
   A chart for the pull request:
     gitfleet simulate --repo fleet --base main --head my-branch --approve staging@1h -o mermaid
 
@@ -52,6 +55,9 @@ pub struct Args {
     /// The commit that is pushed; HEAD if only --base is given.
     #[arg(long, value_name = "REV")]
     head: Option<String>,
+    /// A commit that is pushed so long after it, while it may still roll out. May be repeated; needs --head.
+    #[arg(long, value_name = "REV@TIME", requires = "head")]
+    then: Vec<ThenAt>,
     /// Show only this placement, NAME or NAMESPACE/NAME. May be repeated.
     #[arg(long = "placement", value_name = "NAME")]
     placements: Vec<PlacementKey>,
@@ -177,9 +183,71 @@ impl FromStr for ApproveAt {
     }
 }
 
+/// A commit that is pushed later.
+#[derive(Clone, Debug)]
+struct ThenAt {
+    revision: String,
+    at: Duration,
+}
+
+impl FromStr for ThenAt {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("{text:?}: write REV@TIME, such as HEAD@10m");
+        let (revision, at) = text.rsplit_once('@').filter(|(revision, _)| !revision.is_empty()).ok_or_else(wrong)?;
+        let at = duration(at)?;
+        if at.is_zero() {
+            return Err(format!("{text}: it comes after the first push; write a time above 0s"));
+        }
+        Ok(Self { revision: revision.to_owned(), at })
+    }
+}
+
+/// Reads what is pushed later, in order of time.
+///
+/// # Errors
+/// Two at one time, one after the end, a commit that cannot be read or that would be refused.
+fn later_pushes(args: &Args) -> anyhow::Result<Vec<LaterPush>> {
+    let mut all: Vec<&ThenAt> = args.then.iter().collect();
+    all.sort_by_key(|then| then.at);
+    let words = |then: &ThenAt| format!("--then {}@{}", then.revision, in_words(then.at));
+    if let Some([first, second]) = all.array_windows().find(|[first, second]| first.at == second.at) {
+        return Err(Misuse(format!("{} and {}: give each a time of its own", words(first), words(second))).into());
+    }
+    if let Some(last) = all.last().filter(|last| last.at >= args.until) {
+        return Err(Misuse(format!(
+            "{}: the simulation ends before, at --until {}",
+            words(last),
+            in_words(args.until)
+        ))
+        .into());
+    }
+    let trees = read_later(&args.repo, all.iter().map(|then| then.revision.as_str()))?;
+    Ok(all.into_iter().zip(trees).map(|(then, tree)| LaterPush { tree, at: then.at }).collect())
+}
+
+/// Returns a time as options have it.
+fn in_words(time: Duration) -> String {
+    Offset(i64::try_from(time.as_millis()).unwrap_or(i64::MAX)).words()
+}
+
+/// Options that do not fit each other.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct Misuse(String);
+
 /// Runs the command. Exits 0 when every placement ends at the commit, 1 when one does not, 3 when all that is missing is a
 /// person, 2 with errors in the tree, 64 where an option names what the tree does not have.
 pub fn run(args: &Args) -> anyhow::Result<Exit> {
+    let then = match later_pushes(args) {
+        Ok(then) => then,
+        Err(error) if error.is::<Misuse>() => {
+            eprintln!("error: {error}");
+            return Ok(Exit::Usage);
+        }
+        Err(error) => return Err(error),
+    };
     let simulated = match read_revisions(&args.repo, args.base.as_deref(), args.head.as_deref())? {
         Err((_, errors)) => Simulated::refused(errors),
         Ok((base, head)) => {
@@ -194,6 +262,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
                 until: args.until,
                 base,
                 head,
+                then,
             };
             match checked(args, scenario) {
                 Ok(scenario) => output::with_spinner("simulating", || simulate(&scenario)),
@@ -234,7 +303,7 @@ fn exit(simulated: &Simulated) -> Exit {
 
 /// Checks what options name against the tree, and finds the objects that fail.
 fn checked(args: &Args, mut scenario: Scenario) -> anyhow::Result<Scenario> {
-    let trees = || scenario.base.iter().chain([&scenario.head]);
+    let trees = || scenario.base.iter().chain([&scenario.head]).chain(scenario.then.iter().map(|push| &push.tree));
     for key in &scenario.placements {
         if !trees().any(|tree| tree.placements.contains_key(key)) {
             let all = scenario.head.placements.keys().map(ToString::to_string);

@@ -1,5 +1,7 @@
 //! How placements and the fleet stand, and what is said about it to people who watch the log.
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
 
 use super::{Core, Sent, SourceLook};
@@ -77,6 +79,11 @@ impl Core {
             return worse(worst, Converged::Progressing);
         }
         worst
+    }
+
+    /// Returns the orders that members were given last.
+    pub fn orders(&self) -> impl Iterator<Item = &Arc<WorkOrder>> {
+        self.sent.values().flat_map(|sent| sent.values()).map(|sent| &sent.order)
     }
 
     /// Tells whether a member that answers was told to keep a pause or hold, or to keep it no more, and has not said yet that it

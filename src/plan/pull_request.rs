@@ -318,6 +318,7 @@ fn timeline(base: &Arc<Tree>, candidate: &Candidate, changed: &[&PlacementPlan])
     let simulated = simulate(&Scenario {
         base: Some(base),
         head: narrowed(&candidate.tree),
+        then: Vec::new(),
         placements: keys.clone(),
         apply: (STEP, STEP),
         available: (AVAILABLE, AVAILABLE),

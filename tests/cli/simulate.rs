@@ -336,3 +336,80 @@ fn the_mission_s_example_waits_where_it_says() {
     let done = simulate(&scratch, &["-o", "json", "--approve", "example-staged-update-run/canary@2h"]).json(0);
     assert_eq!(done["placements"][0]["runs"][0]["stages"][2]["startedAt"], 7200);
 }
+
+/// Three clusters of a rolling update, a Deployment that changes with each of three commits.
+fn rolling() -> Scratch {
+    let scratch = Scratch::new();
+    scratch.write("clusters.yaml", &["a", "b", "c"].map(|name| of_environment(name, "prod")).concat());
+    let more = "  strategy: {type: RollingUpdate, rollingUpdate: {maxUnavailable: 1, unavailablePeriodSeconds: 1}}\n";
+    scratch.write("placement.yaml", &placement("web", "web", more));
+    for image in ["1", "2", "3"] {
+        let deployment = format!(
+            "---\napiVersion: apps/v1\nkind: Deployment\nmetadata: {{name: web, namespace: web}}\nspec: {{replicas: 1, selector: \
+             {{matchLabels: {{a: b}}}}, template: {{metadata: {{labels: {{a: b}}}}, spec: {{containers: [{{name: w, image: \
+             'w:{image}'}}]}}}}}}\n"
+        );
+        scratch.write("web.yaml", &[namespace("web", &[]), deployment].concat());
+        scratch.commit(image);
+    }
+    scratch
+}
+
+#[test]
+fn w02_a_fix_that_is_pushed_later_reaches_the_broken_cluster_first() {
+    let scratch = rolling();
+    let first = ["--base", "HEAD~2", "--head", "HEAD~1", "--never-available", "a", "-o", "json"];
+    let broken = simulate(&scratch, &first).json(1);
+    assert_eq!(broken["placements"][0]["outcome"], "Halted", "{broken}");
+    let found = simulate(&scratch, &[&first[..], &["--then", "HEAD@5m"]].concat()).json(0);
+    assert_eq!(found["placements"][0]["outcome"], "Done", "{found}");
+    let events = found["events"].as_array().expect("events");
+    let pushes: Vec<_> = events.iter().filter(|event| event["event"] == "Pushed").map(|event| &event["at"]).collect();
+    assert_eq!(pushes, [&json!(0), &json!(300)]);
+    let begun = |event: &&Value| event["event"] == "ClusterBegan";
+    let begun: Vec<_> =
+        events.iter().filter(begun).map(|event| (event["cluster"].clone(), event["at"].clone())).collect();
+    assert_eq!(begun[..2], [(json!("a"), json!(0)), (json!("a"), json!(300))], "{begun:?}");
+    let text = simulate(&scratch, &[&first[..6], &["--then", "HEAD@5m"]].concat());
+    let text = text.text(0);
+    let said = |line: &str| line.contains("T+00:05:00") && line.contains("commit ") && line.ends_with(" is pushed");
+    assert!(text.lines().any(said), "{text}");
+    let chart = simulate(&scratch, &[&first[..6], &["--then", "HEAD@5m", "-o", "mermaid"]].concat());
+    let chart = chart.text(0);
+    assert!(chart.contains("section Pushes\n    commit "), "{chart}");
+}
+
+#[test]
+fn w02_later_pushes_have_times_of_their_own() {
+    let scratch = rolling();
+    let base = ["--base", "HEAD~2", "--head", "HEAD~1"];
+    let rows: [(&[&str], i32, &str); 7] = [
+        (&["--then", "HEAD"], 64, "\"HEAD\": write REV@TIME, such as HEAD@10m"),
+        (&["--then", "HEAD@soon"], 64, "\"soon\" is no time; write a number with a unit"),
+        (&["--then", "HEAD@0s"], 64, "HEAD@0s: it comes after the first push; write a time above 0s"),
+        (
+            &["--then", "HEAD@5m", "--then", "HEAD~1@300s"],
+            64,
+            "--then HEAD@5m and --then HEAD~1@5m: give each a time of its own",
+        ),
+        (&["--then", "HEAD@25h"], 64, "--then HEAD@1d1h: the simulation ends before, at --until 1d"),
+        (&["--then", "nope@5m"], 2, "nope"),
+        (&["--then", "HEAD~1@5m"], 0, ""),
+    ];
+    for (more, code, words) in rows {
+        let found = simulate(&scratch, &[&base[..], more].concat());
+        assert_eq!(found.code, code, "{more:?}: {}", found.err);
+        assert!(found.err.contains(words), "{more:?}: {}", found.err);
+    }
+    let alone = simulate(&scratch, &["--then", "HEAD@5m"]);
+    assert!(alone.code == 64 && alone.err.contains("--head <REV>"), "{}", alone.err);
+    scratch.write("web.yaml", "a: [\n");
+    scratch.commit("bad");
+    let refused = simulate(&scratch, &["--base", "HEAD~3", "--head", "HEAD~2", "--then", "HEAD@5m"]);
+    assert_eq!(refused.code, 2, "{}", refused.err);
+    assert!(
+        refused.err.contains("--then HEAD has 1 error, so it cannot be in force; name a good commit"),
+        "{}",
+        refused.err
+    );
+}

@@ -3,6 +3,7 @@
 
 mod gates;
 mod outcome;
+mod pushes;
 mod watch;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,7 +17,7 @@ use super::{Detail, Fact, Fate, Latencies, Simulation};
 use crate::api::annotations::APPROVERS;
 use crate::config::Configuration;
 use crate::model::commands::{Command, Person, Verb};
-use crate::model::id::{ClusterName, CommitId, Digest, ObjectKey, PlacementKey};
+use crate::model::id::{ClusterName, CommitId, ObjectKey, PlacementKey};
 use crate::model::runs::Surface;
 use crate::model::tree::Tree;
 use crate::schedule::eligibility::SILENCE_MAX;
@@ -24,6 +25,7 @@ use crate::status::rollout::{Converged, converged};
 use crate::store::records;
 use crate::views::simulation::{EventKind, Offset, Simulated, SimulatedEvent};
 use gates::{OpenGate, open_gates};
+use pushes::Held;
 use watch::Watch;
 
 /// What everything is simulated with: every cluster can be reached, one person opens a gate.
@@ -56,13 +58,15 @@ pub struct Scenario {
     pub base: Option<Arc<Tree>>,
     /// What is pushed.
     pub head: Arc<Tree>,
+    /// What is pushed after it, in order of time.
+    pub then: Vec<LaterPush>,
     /// The placements to look at; none looks at all.
     pub placements: BTreeSet<PlacementKey>,
     /// How long a cluster takes for one write: shortest and longest.
     pub apply: (Duration, Duration),
     /// How long an object that takes time to become available takes: shortest and longest.
     pub available: (Duration, Duration),
-    /// What goes wrong with what is pushed. What a cluster held before goes well.
+    /// What goes wrong with what is pushed. What a cluster held before goes well, and what a later push changes.
     pub failures: Vec<Failure>,
     /// Clusters that do not answer.
     pub absences: Vec<Absence>,
@@ -107,9 +111,19 @@ pub struct TimedApproval {
     pub at: Duration,
 }
 
+/// A commit that is pushed while the one before may still roll out.
+#[derive(Clone, Debug)]
+pub struct LaterPush {
+    /// What is pushed.
+    pub tree: Arc<Tree>,
+    /// When, after the first push.
+    pub at: Duration,
+}
+
 /// Something the driver does at a mark.
 #[derive(Clone, Debug)]
 enum Action {
+    Push(Arc<Tree>),
     Reach(ClusterName, bool),
     Approve(TimedApproval),
     Open(OpenGate),
@@ -133,6 +147,10 @@ struct Driver<'a> {
     changed_at: Timestamp,
     /// Whether everything waits; unknown after a change.
     rests: Option<bool>,
+    /// What clusters held before the push.
+    held: Held,
+    /// The commit that was pushed last.
+    pushed: Option<CommitId>,
 }
 
 impl<'a> Driver<'a> {
@@ -151,6 +169,8 @@ impl<'a> Driver<'a> {
             marks: 0,
             changed_at: start,
             rests: None,
+            held: Held::new(),
+            pushed: None,
         }
     }
 
@@ -165,7 +185,7 @@ impl<'a> Driver<'a> {
     }
 
     fn push(&mut self) {
-        let Scenario { apply, available, absences, approvals, head, base, .. } = self.scenario;
+        let Scenario { apply, available, absences, approvals, head, base, then, .. } = self.scenario;
         let half = (apply.0 / 2, apply.1 / 2);
         let hearing = (HEARING, HEARING);
         let none = (Duration::ZERO, Duration::ZERO);
@@ -177,7 +197,8 @@ impl<'a> Driver<'a> {
             available: *available,
             restart: none,
         };
-        self.simulation.fate = self.fate();
+        self.held = self.held_now();
+        self.simulation.fate = self.fate(false);
         let world = self.simulation.core().map(|core| (core.world(), core.placements()));
         self.watch = Watch::begin(self.simulation.now(), self.scenario, world);
         self.watch.say(self.simulation.now(), global(EventKind::Pushed, "the commit is pushed"));
@@ -187,10 +208,14 @@ impl<'a> Driver<'a> {
                 self.schedule(until, Action::Reach(absence.cluster.clone(), true));
             }
         }
+        for push in then {
+            self.schedule(push.at, Action::Push(Arc::clone(&push.tree)));
+        }
         for approval in approvals {
             self.schedule(approval.at, Action::Approve(approval.clone()));
         }
         let tree = prepared(head);
+        self.pushed = Some(commit_of(&tree));
         // The same commit twice is no push.
         if base.as_ref().is_none_or(|base| commit_of(base) != commit_of(&tree)) {
             self.simulation.push(commit_of(&tree), Ok(Arc::new(tree)));
@@ -275,6 +300,7 @@ impl<'a> Driver<'a> {
                 let kind = if answers { EventKind::ClusterOnline } else { EventKind::ClusterOffline };
                 self.watch.say(self.simulation.now(), SimulatedEvent { cluster: Some(cluster), ..global(kind, "") });
             }
+            Some(Action::Push(tree)) => self.push_later(&tree),
             // Opened by somebody else meanwhile, or gone: then there is nothing to approve.
             Some(Action::Open(gate)) => drop(self.approve(&gate)),
             Some(Action::Approve(approval)) => self.approve_waiting(&approval),
@@ -341,27 +367,6 @@ impl<'a> Driver<'a> {
         });
         self.rests = Some(rests);
         rests
-    }
-
-    /// Returns what becomes of objects from the push on.
-    fn fate(&self) -> super::FateOf {
-        let failures = self.scenario.failures.clone();
-        let clusters: BTreeSet<&ClusterName> = failures.iter().map(|failure| &failure.cluster).collect();
-        let held = clusters.into_iter().filter_map(|name| Some((name.clone(), self.simulation.members().get(name)?)));
-        let held: BTreeMap<ClusterName, BTreeMap<ObjectKey, Digest>> = held
-            .map(|(name, member)| {
-                let objects = member.objects().iter();
-                (name, objects.filter_map(|(key, live)| Some((key.clone(), live.manifest.clone()?))).collect())
-            })
-            .collect();
-        Box::new(move |cluster, desired| {
-            let is_old = || held.get(cluster).and_then(|held| held.get(&desired.key)) == Some(&desired.digest);
-            let fails = |failure: &&Failure| {
-                failure.cluster == *cluster
-                    && failure.objects.as_ref().is_none_or(|objects| objects.contains(&desired.key))
-            };
-            failures.iter().find(fails).filter(|_| !is_old()).map_or(Fate::Good, |failure| failure.fate)
-        })
     }
 }
 

@@ -4,7 +4,10 @@
 
 use std::fmt::Write as _;
 
-use super::{ClusterOutcome, GateType, Offset, Simulated, SimulatedCluster, SimulatedGate, SimulatedPlacement};
+use super::{
+    ClusterOutcome, EventKind, GateType, Offset, Simulated, SimulatedCluster, SimulatedEvent, SimulatedGate,
+    SimulatedPlacement,
+};
 
 /// Clusters of one section, before the rest is only counted: a chart of more cannot be read.
 const TASKS_MAX: usize = 60;
@@ -46,6 +49,14 @@ pub fn gantt(simulated: &Simulated) -> String {
         "gantt\n    title Rollout from the push of the commit\n    dateFormat YYYY-MM-DD HH:mm:ss.SSS\n    axisFormat {axis}\n    \
          todayMarker off\n"
     );
+    let later = |event: &&SimulatedEvent| event.event == EventKind::Pushed && event.at > Offset::default();
+    let pushes: Vec<&SimulatedEvent> = simulated.events.iter().filter(later).collect();
+    if !pushes.is_empty() {
+        text.push_str("    section Pushes\n");
+    }
+    for push in pushes {
+        Chart { text: &mut text, end, has_many: false }.line(&push.message, "milestone", push.at, None);
+    }
     for placement in &simulated.placements {
         let mut chart = Chart { text: &mut text, end, has_many: simulated.placements.len() > 1 };
         chart.placement(placement);

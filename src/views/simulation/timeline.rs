@@ -24,7 +24,8 @@ pub fn timeline_lines(simulated: &Simulated) -> Vec<Line> {
         return lines;
     }
     let changed = simulated.placements.iter().filter(|placement| !is_quiet(placement)).count();
-    let fleet = |event: &&SimulatedEvent| event.placement.is_none() && event.event != EventKind::Pushed;
+    let first_push = |event: &SimulatedEvent| event.event == EventKind::Pushed && event.at == Offset::default();
+    let fleet = |event: &&SimulatedEvent| event.placement.is_none() && !first_push(event);
     // What concerns no placement stands where it is read once.
     if changed != 1 && simulated.events.iter().any(|event| fleet(&event)) {
         lines.push(Line::default().with(Style::Strong, "fleet"));

@@ -16,9 +16,8 @@ use crate::model::records::Binding;
 use crate::model::runs::{
     ClusterPhase, DELETION_GATE, DELETION_STAGE, RunCause, RunPhase, RunRecord, StageRecord, TaskRecord,
 };
-use crate::rollout;
+use crate::model::tree::Tree;
 use crate::status::placement::is_right;
-use crate::status::work::{Mode, counted};
 use crate::views::simulation::{
     ClusterOutcome, EventKind, GateType, Offset, SimulatedCluster, SimulatedEvent, SimulatedGate,
 };
@@ -117,6 +116,14 @@ impl Watch {
         watch.events.clear();
         watch.is_silent = false;
         watch
+    }
+
+    /// Looks at what a later commit has, too.
+    pub fn follow(&mut self, tree: &Tree) {
+        self.strategies = Staged::of(tree);
+        for key in tree.placements.keys().filter(|key| self.is_chosen(key)).cloned().collect::<Vec<_>>() {
+            self.placements.entry(key).or_default();
+        }
     }
 
     pub fn is_watching(&self) -> bool {

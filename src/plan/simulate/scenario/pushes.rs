@@ -1,0 +1,89 @@
+//! Commits that are pushed while the one before rolls out, and what fails of each.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::{Driver, commit_of, global, prepared};
+use crate::model::id::{ClusterName, Digest, ObjectKey};
+use crate::model::tree::Tree;
+use crate::plan::simulate::{Fate, FateOf};
+use crate::snapshot::sanitised;
+use crate::views::simulation::EventKind;
+
+/// What clusters hold, by digest.
+pub(super) type Held = BTreeMap<ClusterName, BTreeMap<ObjectKey, Digest>>;
+
+impl Driver<'_> {
+    /// Returns what the clusters on which something fails hold now.
+    pub(super) fn held_now(&self) -> Held {
+        let clusters: BTreeSet<&ClusterName> = self.scenario.failures.iter().map(|failure| &failure.cluster).collect();
+        let members =
+            clusters.into_iter().filter_map(|name| Some((name.clone(), self.simulation.members().get(name)?)));
+        members
+            .map(|(name, member)| {
+                let objects = member.objects().iter();
+                (name, objects.filter_map(|(key, live)| Some((key.clone(), live.manifest.clone()?))).collect())
+            })
+            .collect()
+    }
+
+    /// Pushes a commit on top of the last one.
+    pub(super) fn push_later(&mut self, tree: &Tree) {
+        let commit = commit_of(tree);
+        let now = self.simulation.now();
+        // The same commit twice is no push.
+        if self.pushed.as_ref() == Some(&commit) {
+            let message = format!("commit {} is pushed, which is there already", commit.short());
+            return self.watch.say(now, global(EventKind::Pushed, message));
+        }
+        self.watch.say(now, global(EventKind::Pushed, format!("commit {} is pushed", commit.short())));
+        self.watch.follow(tree);
+        self.simulation.fate = self.fate(true);
+        self.simulation.push(commit.clone(), Ok(Arc::new(prepared(tree))));
+        self.pushed = Some(commit);
+    }
+
+    /// Returns what becomes of objects from a push on: what fails is what the first push brought. With `is_later`, of the
+    /// objects that a later push changes only the content that the first push has.
+    pub(super) fn fate(&self, is_later: bool) -> FateOf {
+        let failures = self.scenario.failures.clone();
+        let held = self.held.clone();
+        let first = if is_later { self.corrected() } else { BTreeMap::new() };
+        // With overrides the content differs from the tree's: what a cluster holds or was refused by now is the first push's.
+        let told = if is_later { self.told() } else { BTreeSet::new() };
+        Box::new(move |cluster, desired| {
+            let is_old = || held.get(cluster).and_then(|held| held.get(&desired.key)) == Some(&desired.digest);
+            let is_corrected = || {
+                let content = first.get(&*desired.key).filter(|content| ***content != *desired.object);
+                content.is_some() && !told.contains(&(cluster.clone(), desired.digest.clone()))
+            };
+            let fails = |failure: &&super::Failure| {
+                failure.cluster == *cluster
+                    && failure.objects.as_ref().is_none_or(|objects| objects.contains(&desired.key))
+            };
+            let found = failures.iter().find(fails).filter(|_| !is_old() && !is_corrected());
+            found.map_or(Fate::Good, |failure| failure.fate)
+        })
+    }
+
+    /// Returns the objects that later pushes change, as the first one has them.
+    fn corrected(&self) -> BTreeMap<ObjectKey, Arc<Value>> {
+        let content = |tree: &Tree| -> BTreeMap<ObjectKey, Arc<Value>> {
+            tree.manifests.iter().map(|manifest| (manifest.id.key(), sanitised(manifest).object)).collect()
+        };
+        let later: Vec<_> = self.scenario.then.iter().map(|push| content(&push.tree)).collect();
+        let mut first = content(&self.scenario.head);
+        first.retain(|key, object| later.iter().any(|tree| tree.get(key).is_some_and(|other| other != object)));
+        first
+    }
+
+    /// Returns the content that orders of clusters name now.
+    fn told(&self) -> BTreeSet<(ClusterName, Digest)> {
+        let core = self.simulation.core();
+        let orders = core.into_iter().flat_map(crate::core::Core::orders);
+        let named = orders.flat_map(|order| order.manifests.iter().map(move |desired| (order, desired)));
+        named.map(|(order, desired)| (order.cluster.clone(), desired.digest.clone())).collect()
+    }
+}
