@@ -88,6 +88,18 @@ pub fn locate(daemon: &Daemon) -> anyhow::Result<Source> {
     Ok(Source::Daemon(Server::new(&address, token)))
 }
 
+impl Source {
+    /// Returns the running daemon of a configuration.
+    ///
+    /// # Errors
+    /// A token's file cannot be read.
+    pub fn of_daemon(configuration: &Configuration) -> anyhow::Result<Self> {
+        let daemon = Daemon { config: None, server: None, token_file: None };
+        let token = daemon.token(Some(configuration.store.path.as_path()))?;
+        Ok(Self::Daemon(Server::new(&configuration.http.listen.to_string(), token)))
+    }
+}
+
 impl Daemon {
     /// Returns the token that a daemon knows this person by: the one that is named, else what the daemon of this store left.
     fn token(&self, store: Option<&Path>) -> anyhow::Result<Option<SecretString>> {

@@ -12,6 +12,7 @@ mod get;
 mod member;
 mod person;
 mod plan;
+mod plan_config;
 mod proxy;
 mod run;
 mod schedule;

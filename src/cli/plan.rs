@@ -8,16 +8,17 @@ use jiff::Timestamp;
 
 use super::exit::Exit;
 use super::output::{self, Terminal};
+use super::plan_config::Asked;
 use crate::clock;
 use crate::daemon::commit_reader::{self, Cache, read_candidate, read_commit, read_folder};
+use crate::plan::pull_request::{Showing, derived_key, pull_report};
+use crate::plan::{Basis, plan};
 use crate::git;
 use crate::model::id::CommitId;
 use crate::model::manifest::InputError;
 use crate::model::plan::{OcmPlan, PlacementPlan, Plan, Resource};
 use crate::model::runs::DELETION_GATE;
 use crate::model::tree::Tree;
-use crate::plan::pull_request::{Showing, derived_key, pull_report};
-use crate::plan::{Basis, plan};
 use crate::status::work::{counted, objects};
 use crate::views::pull_request::{COMMENT_CHARS_MAX, PullReport, plan_comment};
 use crate::views::tree::{Line, Style};
@@ -29,14 +30,18 @@ const LISTED_MAX: usize = 20;
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The folder with the tree. As it stands on disk, or with --base or --head as it is in those commits of its repository.
-    #[arg(long, value_name = "DIR")]
-    repo: PathBuf,
+    #[arg(long, value_name = "DIR", required_unless_present = "config")]
+    pub(super) repo: Option<PathBuf>,
+    /// The daemon's configuration file: names the repository and the branch, which is compared with the commit in force, and says
+    /// which clusters can be reached. --repo, --base and --head go first.
+    #[arg(short, long, value_name = "FILE")]
+    pub(super) config: Option<PathBuf>,
     /// The commit to compare with: it counts as rolled out everywhere.
     #[arg(long, value_name = "REV")]
-    base: Option<String>,
+    pub(super) base: Option<String>,
     /// The commit to plan; HEAD if only --base is given.
     #[arg(long, value_name = "REV")]
-    head: Option<String>,
+    pub(super) head: Option<String>,
     /// The instant that scores and taints are judged at, such as 2026-01-31T12:00:00Z; now by default.
     #[arg(long, value_name = "TIME")]
     now: Option<Timestamp>,
@@ -68,7 +73,8 @@ enum PlanFormat {
 /// Runs the command. Exits 0 without errors, 1 with any (or with changes and `--exit-code`), 2 where the folder or a revision
 /// cannot be read.
 pub fn run(args: &Args) -> anyhow::Result<Exit> {
-    let planned = || output::with_spinner("planning", || make(args));
+    let asked = Asked::of(args)?;
+    let planned = || output::with_spinner("planning", || make(args, &asked));
     let plan = match args.output {
         PlanFormat::Table => {
             let plan = planned()?;
@@ -86,7 +92,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
             plan
         }
         PlanFormat::Markdown => {
-            let report = output::with_spinner("planning", || pull(args))?;
+            let report = output::with_spinner("planning", || pull(args, &asked))?;
             output::print(&plan_comment(&report, COMMENT_CHARS_MAX))?;
             report.plan
         }
@@ -96,15 +102,15 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
 }
 
 /// Makes what the daemon would write on a pull request.
-fn pull(args: &Args) -> anyhow::Result<PullReport> {
-    let Some(revision) = args.base.as_deref() else {
+fn pull(args: &Args, asked: &Asked) -> anyhow::Result<PullReport> {
+    let Some(revision) = asked.base.as_deref() else {
         bail!("-o markdown is about a merge: name with --base what it would be merged into, such as --base main");
     };
     if args.show_secrets {
         bail!("-o markdown is made to be published, so it always masks secret values; leave --show-secrets out");
     }
-    let (reader, _) = git::discover(&args.repo)?;
-    let (base, head) = (reader.resolve(revision)?, reader.resolve(args.head.as_deref().unwrap_or("HEAD"))?);
+    let (reader, _) = git::discover(&asked.repo)?;
+    let (base, head) = (reader.resolve(revision)?, reader.resolve(asked.head.as_deref().unwrap_or("HEAD"))?);
     let mut cache = Cache::new();
     let tree = match read_commit(&reader, &base, &mut cache) {
         Ok(tree) => Arc::new(tree),
@@ -121,13 +127,14 @@ fn pull(args: &Args) -> anyhow::Result<PullReport> {
     Ok(pull_report(&Basis::rolled_out(&tree, now), &candidate, &showing, now))
 }
 
-fn make(args: &Args) -> anyhow::Result<Plan> {
-    let (base, head) = match read_revisions(&args.repo, args.base.as_deref(), args.head.as_deref())? {
+fn make(args: &Args, asked: &Asked) -> anyhow::Result<Plan> {
+    let (base, head) = match read_revisions(&asked.repo, asked.base.as_deref(), asked.head.as_deref())? {
         Ok(trees) => trees,
         // A refused head is a plan by itself.
         Err((commit, errors)) => return Ok(Plan::refused(commit, errors)),
     };
     let mut plan = plan(&head, base.as_ref(), args.now.unwrap_or_else(clock::now));
+    plan.warnings.extend(asked.unreached(&head));
     if !args.show_secrets {
         plan.hide_secrets();
     }

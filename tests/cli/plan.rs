@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::fleet_tree::fleet;
-use crate::scratch::{FLEET, Outcome, Scratch, annotated_placement, cluster, fixture, namespace, placement};
+use crate::scratch::{CONFIG, FLEET, Outcome, Scratch, annotated_placement, cluster, fixture, namespace, placement};
 
 fn plan(scratch: &Scratch, more: &[&str]) -> Outcome {
     scratch.run(&[&["plan", "--repo", FLEET], more].concat())
@@ -415,4 +415,40 @@ fn the_comment_on_a_pull_request() {
     for args in [&["-o", "markdown"][..], &["-o", "markdown", "--base", "HEAD", "--show-secrets"]] {
         assert_eq!(plan(&scratch, args).code, 2);
     }
+}
+
+#[test]
+fn a_configuration_names_the_repository_the_branch_and_what_is_in_force() {
+    let scratch = Scratch::new();
+    scratch.configure();
+    let text = std::fs::read_to_string(scratch.path(CONFIG)).expect("the configuration");
+    std::fs::write(scratch.path(CONFIG), text.replace("name: \"*\"", "name: \"e*\"")).expect("a file");
+    scratch.write("clusters.yaml", &[cluster("east", "e"), cluster("west", "w")].concat());
+    scratch.write("placement.yaml", &placement("web", "web", ""));
+    scratch.write("web.yaml", &namespace("web", &[("a", "1")]));
+    let first = scratch.commit("first");
+    let json = || scratch.run(&["plan", "-c", CONFIG, "-o", "json"]).json(0);
+    assert!(json()["placements"][0]["changes"].is_null(), "nothing is in force yet");
+    scratch.run(&["run", "-c", CONFIG, "--once"]);
+    scratch.write("web.yaml", &namespace("web", &[("a", "1"), ("b", "1")]));
+    let second = scratch.commit("second");
+    scratch.write("web.yaml", "not committed");
+    let plan = json();
+    assert_eq!(plan["commit"], second, "{plan}");
+    assert_eq!(plan["placements"][0]["changes"]["resources"]["added"][0]["name"], "b", "{plan}");
+    let text = scratch.run(&["plan", "-c", CONFIG]);
+    assert!(text.text(0).contains("1 cluster has no entry in `members:`: west"), "{}", text.out);
+    let comment = scratch.run(&["plan", "-c", CONFIG, "-o", "markdown"]);
+    assert!(comment.text(0).contains('b'), "{}", comment.out);
+    let same = scratch.run(&["plan", "-c", CONFIG, "--head", &first, "--exit-code"]);
+    assert_eq!(same.code, 0, "{}", same.out);
+    std::fs::write(
+        scratch.path(CONFIG),
+        "apiVersion: gitfleet.io/v1alpha1\nkind: Configuration\nsource: {url: \
+        'https://git.example/fleet.git'}\nmembers: []\nstore: {path: ./other}\n",
+    )
+    .expect("a file");
+    let remote = scratch.run(&["plan", "-c", CONFIG]);
+    assert_eq!(remote.code, 2, "{}", remote.out);
+    assert!(remote.err.contains("is not on this machine; name a clone of it with --repo DIR"), "{}", remote.err);
 }

@@ -1,0 +1,99 @@
+//! What a configuration adds to `gitfleet plan`: which repository and branch, what is in force, and who can be reached.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::bail;
+
+use super::books::{Books, Source, load_configuration};
+use super::plan::Args;
+use crate::config::Configuration;
+use crate::model::manifest::InputError;
+use crate::model::records::{ClusterRecord, MemberKind};
+use crate::model::tree::Tree;
+use crate::status::fleet::fleet_warnings;
+use crate::store::{self, embedded::EmbeddedStore};
+
+/// What is to be planned.
+pub(super) struct Asked {
+    /// The folder with the tree.
+    pub repo: PathBuf,
+    /// What it is compared with; absent is compared with nothing.
+    pub base: Option<String>,
+    /// What is planned; absent is the folder as it stands.
+    pub head: Option<String>,
+    configuration: Option<(PathBuf, Configuration)>,
+}
+
+impl Asked {
+    /// Finds out what is asked for: what the options leave open the configuration says.
+    ///
+    /// # Errors
+    /// The configuration or its store cannot be read, or the repository is not on this machine.
+    pub fn of(args: &Args) -> anyhow::Result<Self> {
+        let Some(path) = &args.config else {
+            let repo = args.repo.clone().unwrap_or_default();
+            return Ok(Self { repo, base: args.base.clone(), head: args.head.clone(), configuration: None });
+        };
+        let configuration = load_configuration(path)?;
+        let (mut base, mut head) = (args.base.clone(), args.head.clone());
+        let source = &configuration.source;
+        let root = PathBuf::from(&source.url);
+        if args.repo.is_none() && source.url.contains("://") {
+            bail!(
+                "{} (source.url of {}) is not on this machine; name a clone of it with --repo DIR",
+                source.url,
+                path.display()
+            );
+        }
+        if args.repo.is_none() && is_repository(&root) {
+            base = base.map_or_else(|| in_force(&configuration), |base| Ok(Some(base)))?;
+            head = head.or_else(|| source.branch.clone()).or_else(|| Some("HEAD".to_owned()));
+        }
+        let tree = if source.path == "." { root } else { root.join(&source.path) };
+        let repo = args.repo.clone().unwrap_or(tree);
+        Ok(Self { repo, base, head, configuration: Some((path.clone(), configuration)) })
+    }
+
+    /// Returns a warning about the clusters of a tree that the configuration does not reach.
+    pub fn unreached(&self, tree: &Tree) -> Option<InputError> {
+        let (path, configuration) = self.configuration.as_ref()?;
+        let records = tree.clusters.iter().filter_map(|(name, member)| {
+            let is_suspended =
+                member.annotations.get(crate::api::annotations::SUSPENDED).is_some_and(|it| it == "true");
+            let mut record = ClusterRecord::new(name.clone(), jiff::Timestamp::UNIX_EPOCH);
+            if configuration.member(name).is_some() {
+                record.kind = MemberKind::Live;
+            }
+            (!is_suspended).then_some(record)
+        });
+        let records: Vec<ClusterRecord> = records.collect();
+        let warning = fleet_warnings(records.iter()).into_iter().next()?;
+        Some(InputError {
+            path: path.display().to_string(),
+            line: 0,
+            object: None,
+            field: Some("members".to_owned()),
+            message: warning.message,
+            hint: warning.hint,
+        })
+    }
+}
+
+/// Tells whether a folder is the root of a repository, bare or not: only that is read as one.
+fn is_repository(root: &Path) -> bool {
+    root.join(".git").exists() || (root.join("HEAD").is_file() && root.join("objects").is_dir())
+}
+
+/// Returns the commit in force, of a running daemon or of the store; none where there is no store yet.
+fn in_force(configuration: &Configuration) -> anyhow::Result<Option<String>> {
+    let path = &configuration.store.path;
+    if !path.exists() {
+        return Ok(None);
+    }
+    let source = match EmbeddedStore::open_read_only(path) {
+        Err(store::Error::Locked { .. }) => Source::of_daemon(configuration)?,
+        _ => Source::Store(path.clone()),
+    };
+    let books: Books = source.read()?;
+    Ok(books.source.accepted.map(|commit| commit.to_string()))
+}
