@@ -330,17 +330,21 @@ impl Target for Directory {
     }
 }
 
-/// Lists a kind, and lists it again whenever the folder changed: files have no events worth more than a new look.
+/// Lists a kind, and lists it again whenever the folder changed: files have no events worth more than a new look. What was written
+/// and removed again between two looks is missing in a list that is the same as before, so it is told all the same.
 ///
 /// Where the folder cannot be watched, such as at the limits of inotify, it is listed once and a change by hand is seen at the
 /// next start.
 async fn follow(directory: Directory, kind: WatchedKind, sink: mpsc::Sender<Observation>) {
     let (news, mut changes) = mpsc::channel(1);
     let gone = Arc::new(AtomicBool::default());
-    let _watcher = directory.watcher(&kind, news, Arc::clone(&gone)).inspect_err(|error| {
+    let watcher = directory.watcher(&kind, news, Arc::clone(&gone));
+    if let Err(error) = &watcher {
         tracing::warn!(cluster = &*directory.cluster, %error, "the folder cannot be watched; changes by hand are seen at a start");
-    });
-    let mut before = None;
+        if sink.send(Observation::Unwatched(error.to_string())).await.is_err() {
+            return;
+        }
+    }
     loop {
         let listed = if gone.load(Ordering::Relaxed) {
             Err(directory.unreachable(&directory.path, &io::ErrorKind::NotFound.into()))
@@ -349,18 +353,11 @@ async fn follow(directory: Directory, kind: WatchedKind, sink: mpsc::Sender<Obse
         };
         let failed = listed.as_ref().is_err_and(Error::is_offline);
         let observations = match listed {
-            Err(error) => {
-                before = None;
-                vec![Observation::Failed(kind.clone(), error)]
-            }
-            Ok(objects) if before.as_ref() == Some(&objects) => Vec::new(),
-            Ok(objects) => {
-                before = Some(objects.clone());
-                std::iter::once(Observation::ListStarted(kind.clone()))
-                    .chain(objects.into_iter().map(Observation::Listed))
-                    .chain([Observation::ListDone(kind.clone())])
-                    .collect()
-            }
+            Err(error) => vec![Observation::Failed(kind.clone(), error)],
+            Ok(objects) => std::iter::once(Observation::ListStarted(kind.clone()))
+                .chain(objects.into_iter().map(Observation::Listed))
+                .chain([Observation::ListDone(kind.clone())])
+                .collect(),
         };
         for observation in observations {
             if sink.send(observation).await.is_err() {

@@ -172,6 +172,8 @@ pub enum Observation {
     Facts(Box<Facts>),
     /// The member stopped answering about its nodes and pods.
     FactsFailed(Error),
+    /// Changes by hand are not heard of until the next connection; why.
+    Unwatched(String),
     /// A watch ended by an error of gitfleet's own; the panic's words.
     Panicked(String),
 }

@@ -163,7 +163,13 @@ impl Core {
                 self.sent.values_mut().for_each(|sent| drop(sent.remove(&cluster)));
                 self.agenda.concerns_holders(&cluster);
             }
-            MemberEvent::Facts { cluster, facts } => self.note_facts(&cluster, &facts),
+            Event::Facts { cluster, facts } => self.note_facts(&cluster, &facts),
+            Event::Unwatched { cluster, reason } => {
+                if let Some(record) = self.world.records.get_mut(&cluster) {
+                    record.unwatched = Some(reason);
+                    self.agenda.clusters.insert(cluster);
+                }
+            }
         }
     }
 
@@ -336,6 +342,8 @@ fn stands(record: &mut ClusterRecord, online: bool, message: Option<String>, now
         record.since = now;
     }
     (record.online, record.message) = (online, message);
+    // The next connection begins its watches anew.
+    record.unwatched = record.unwatched.take().filter(|_| online);
     record.answered |= online;
     is_new
 }
@@ -348,6 +356,7 @@ pub(super) fn await_answer(record: &mut ClusterRecord, now: Timestamp) {
         record.answered = true;
     }
     record.online = false;
+    record.unwatched = None;
 }
 
 /// Takes over what git says of a cluster.

@@ -36,11 +36,49 @@ pub fn fleet_warnings<'a>(clusters: impl Iterator<Item = &'a ClusterRecord>) -> 
     warnings
 }
 
+/// Says on which clusters changes by hand are not heard of, and why. It makes nobody wait: what is delivered arrives.
+pub fn unwatched_words<'a>(clusters: impl Iterator<Item = &'a ClusterRecord>) -> Vec<String> {
+    let mut unwatched = BTreeMap::<&str, Vec<String>>::new();
+    for cluster in clusters.filter(|cluster| cluster.answers()) {
+        if let Some(why) = &cluster.unwatched {
+            unwatched.entry(why).or_default().push(cluster.name.to_string());
+        }
+    }
+    let words = |(why, names): (&str, Vec<String>)| {
+        let folders = if names.len() == 1 { "the folder" } else { "the folders" };
+        let names = listing(names.into_iter());
+        format!("{folders} of {names} cannot be watched, changes by hand are seen at the next start: {why}")
+    };
+    unwatched.into_iter().map(words).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::model::records::SUSPENDED_WORDS;
     use crate::status::fixtures::at;
+
+    #[test]
+    fn point_12_folders_that_cannot_be_watched_are_named_together() {
+        let cluster = |name: &str, online: bool, why: Option<&str>| {
+            let mut record = ClusterRecord::new(name.into(), at(0));
+            (record.online, record.unwatched) = (online, why.map(str::to_owned));
+            record
+        };
+        let clusters = [
+            cluster("a", true, Some("too many")),
+            cluster("b", true, None),
+            cluster("c", true, Some("too many")),
+            cluster("d", false, Some("too many")),
+            cluster("e", true, Some("no such folder")),
+        ];
+        let found = unwatched_words(clusters.iter());
+        let expected = [
+            "the folder of e cannot be watched, changes by hand are seen at the next start: no such folder",
+            "the folders of a, c cannot be watched, changes by hand are seen at the next start: too many",
+        ];
+        assert_eq!(found, expected);
+    }
 
     #[test]
     fn ux1a_2_and_3_who_is_not_reached_and_who_never_answered() {

@@ -4,6 +4,11 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 
+use super::binding::binding_lists;
+use super::converge::{Converged, converged};
+use super::fleet::{fleet_warnings, unwatched_words};
+use super::placement::{PlacementView, chain, waiting_words, why};
+use super::runs::active_run;
 use super::table::age;
 use crate::api::condition::{Condition, ConditionStatus, find_condition};
 use crate::model::id::{ClusterName, CommitId};
@@ -93,6 +98,8 @@ pub fn status_lines(view: &StatusView) -> Vec<Line> {
     let mut lines: Vec<Line> =
         warnings.iter().map(|warning| Line::default().with(Style::Bad, format!("! {warning}"))).collect();
     lines.extend(source_lines(view));
+    let unwatched = unwatched_words(view.clusters.values()).into_iter();
+    lines.extend(unwatched.map(|words| Line::default().with(Style::Progressing, format!("! {words}"))));
     if view.placements.is_empty() {
         lines.push(Line::default());
         lines.push(Line::default().with(Style::Muted, "no placements"));

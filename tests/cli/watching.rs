@@ -63,6 +63,11 @@ fn point_12_a_source_that_cannot_be_watched_is_polled_every_second() {
     let status = scratch.run(&["status", "--server", &daemon.address]);
     let said = "! changes of the source cannot be watched, it is looked at every second: ";
     assert!(status.out.starts_with(said), "{}{}", status.out, status.err);
+    let members = ["! the folders of c0, ", " cannot be watched, changes by hand are seen at the next start: "];
+    until("the folders of members are named", || {
+        let status = scratch.run(&["status", "--server", &daemon.address]).out;
+        members.iter().all(|words| status.contains(words))
+    });
     scratch.write("web.yaml", &namespace("web", &[("b", "1")]));
     scratch.commit("second");
     until("the second commit arrives", || scratch.member("c0").iter().any(|name| name.contains(".b.")));

@@ -217,3 +217,27 @@ async fn what_stands_in_the_place_of_one_file_concerns_one_object() {
     place.member.connect().await.expect("it answers");
     assert_eq!(place.files("dev"), ["configmap..app.a.yaml"], "what a crash left is cleaned up");
 }
+
+/// How long a watch may take to tell of a change.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+#[tokio::test]
+async fn what_goes_before_the_watch_has_listed_it_is_missed_all_the_same() {
+    let place = Place::new();
+    let map = object("v1", "ConfigMap", "a");
+    let (sink, mut observations) = mpsc::channel(100);
+    let _watch = place.member.watch(&kind_of(&map), None, sink);
+    let mut next_list = async || {
+        loop {
+            let next = tokio::time::timeout(PATIENCE, observations.recv()).await.expect("a list in time");
+            if let Observation::ListDone(_) = next.expect("the watch goes on") {
+                return;
+            }
+        }
+    };
+    next_list().await;
+    // Both within the time that the folder must be quiet.
+    place.write("dev/configmap..app.a.yaml", &map);
+    fs::remove_file(place.dir.path().join("dev/configmap..app.a.yaml")).expect("it is there");
+    next_list().await;
+}

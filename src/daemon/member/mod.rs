@@ -47,6 +47,73 @@ const RECONNECT_MAX: Duration = Duration::from_secs(30);
 /// would be connected to and listed again and again.
 const STEADY_AFTER: Duration = Duration::from_mins(1);
 
+/// What the hall tells a member's task.
+#[derive(Debug)]
+pub enum Command {
+    /// Hold this, instead of what was ordered for the placement before.
+    Order {
+        /// What.
+        order: Arc<WorkOrder>,
+        /// What was last reported of the placement, before a restart.
+        reported: Option<Arc<WorkStatus>>,
+    },
+    /// Leave what is there alone: the cluster left the fleet, or the placement left it completely.
+    Forget(PlacementKey),
+}
+
+/// What a member's task tells the hall.
+#[derive(Debug)]
+pub enum Event {
+    /// The member answers, and this is what it holds.
+    Online {
+        /// The member.
+        cluster: ClusterName,
+        /// Kubernetes version, where it has one.
+        version: Option<String>,
+        /// Placements by what it holds of them completely.
+        holds: BTreeMap<PlacementKey, Option<Held>>,
+        /// What people decided of placements, as inventories keep it.
+        kept: BTreeMap<PlacementKey, Kept>,
+        /// Placements by what carries their label.
+        inventory: BTreeMap<PlacementKey, Inventory>,
+    },
+    /// The member does not answer.
+    Offline {
+        /// The member.
+        cluster: ClusterName,
+        /// Why, for people.
+        reason: String,
+    },
+    /// The member's task ended by an error of gitfleet's own and was begun anew: it knows no orders.
+    Restarted {
+        /// The member.
+        cluster: ClusterName,
+    },
+    /// What became of an order.
+    Work {
+        /// The member.
+        cluster: ClusterName,
+        /// The placement.
+        placement: PlacementKey,
+        /// What became of it; the task keeps it as well.
+        status: Arc<WorkStatus>,
+    },
+    /// What the member's nodes and pods add up to has changed.
+    Facts {
+        /// The member.
+        cluster: ClusterName,
+        /// What is known now.
+        facts: Box<Facts>,
+    },
+    /// Changes by hand on the member are not heard of until it is connected to anew.
+    Unwatched {
+        /// The member.
+        cluster: ClusterName,
+        /// Why, for people.
+        reason: String,
+    },
+}
+
 /// The task of one member.
 pub struct Member {
     cluster: ClusterName,

@@ -23,6 +23,9 @@ impl Member {
                 // The hall is gone only when everything ends.
                 drop(self.events.send(MemberEvent::Facts { cluster: self.cluster.clone(), facts }));
             }
+            Observation::Unwatched(reason) => {
+                drop(self.events.send(Event::Unwatched { cluster: self.cluster.clone(), reason }));
+            }
             // Its panic is this task's: both are begun again together.
             Observation::Panicked(words) => resume_unwind(Box::new(words)),
             Observation::FactsFailed(error) => self.offline = Some(error.to_string()),
