@@ -352,15 +352,13 @@ fn deletions(view: &PlacementView, rules: ApprovalRules) -> Option<GateProgress>
         .iter()
         .filter(|approval| approval.digest == gate.digest && counts(approval, rules, view))
         .count();
-    // Who may judge it is what the strategy says, as the newest run took it over.
-    let newest = view.runs.values().max_by_key(|run| run.sequence).filter(|_| view.is_external());
     Some(GateProgress {
         stage: DELETION_GATE.to_owned(),
         digest: gate.digest.clone(),
         since: gate.since,
         given: u32::try_from(given).unwrap_or(u32::MAX),
         required: rules.required.max(1),
-        approvers: newest.and_then(|run| run.approvers.clone()),
+        approvers: gate.approvers.clone(),
         what,
     })
 }

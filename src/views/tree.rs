@@ -235,7 +235,7 @@ fn placement_lines(view: &PlacementView, approvers: Option<&str>) -> Vec<Line> {
     let mut children: Vec<Node> = note_lines(view).into_iter().map(|line| Node::leaf(vec![line])).collect();
     let warnings = view.record.warnings.iter().map(|w| Line::default().with(Style::Progressing, format!("! {w}")));
     children.extend(warnings.map(|line| Node::leaf(vec![line])));
-    children.extend(gate_lines(view).map(Node::leaf));
+    children.extend(gate_lines(view, approvers).map(Node::leaf));
     children.extend(view.is_external().then(|| staged::run_node(view, approvers)).flatten());
     let is_shown = |cluster: &ClusterName| !(view.is_external() && staged::is_in_run(view, cluster.as_str()));
     let width = view.bindings().map(|b| b.cluster.as_str().chars().count());
@@ -322,7 +322,7 @@ fn is_told_below(view: &PlacementView, standing: &Converged) -> bool {
     }
 }
 
-fn gate_lines(view: &PlacementView) -> Option<Vec<Line>> {
+fn gate_lines(view: &PlacementView, approvers: Option<&str>) -> Option<Vec<Line>> {
     let gate = view.record.closed_gate()?;
     let DeletionGate { digest, reason, deletions, leaving, since, .. } = gate;
     let digest: String = digest.as_str().chars().take(DIGEST_SHOWN).collect();
@@ -330,6 +330,7 @@ fn gate_lines(view: &PlacementView) -> Option<Vec<Line>> {
     let words = format!("! {what} wait for a person since {}: {reason}, digest {digest}", age(*since, view.now));
     let mut lines = vec![
         Line::default().with(Style::Progressing, words),
+        Line::default().with(Style::Muted, format!("    by {}", staged::who_may(gate.approvers.as_deref(), approvers))),
         Line::default().with(Style::Strong, format!("    gitfleet approve {} {DELETION_GATE}", view.record.key)),
     ];
     for (cluster, objects) in deletions {

@@ -140,14 +140,16 @@ fn gate_lines(run: &RunRecord, gate: &ClosedGate, now: Timestamp, approvers: Opt
     vec![
         Line::default()
             .with(Style::Progressing, format!("    waits for approval {place} since {since}{so_far}, digest {digest}")),
-        Line::default().with(Style::Muted, format!("    by {}", who_may(run, approvers))),
+        Line::default().with(Style::Muted, format!("    by {}", who_may(run.approvers.as_deref(), approvers))),
         Line::default().with(Style::Strong, format!("    {line}")),
     ]
 }
 
 /// Says whose approval is awaited: in the words of the comment on the same gate.
-fn who_may(run: &RunRecord, approvers: Option<&str>) -> String {
-    match run.approvers.as_deref().or(approvers) {
+///
+/// `narrowed` is what the strategy says, `approvers` what the configuration says.
+pub(super) fn who_may(narrowed: Option<&str>, approvers: Option<&str>) -> String {
+    match narrowed.or(approvers) {
         Some(people) if approvers.is_some() => format!("{people} by comment, or a token of the API"),
         Some(people) => people.to_owned(),
         None => "anybody who may command the daemon".to_owned(),

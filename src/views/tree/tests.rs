@@ -120,6 +120,7 @@ fn everything_that_can_be_wrong() {
 
     ✗ ClusterResourcePlacement web  snapshot 3 (1a2b3c4), 2 of 4 clusters up to date: the rollout is halted: 1 of 4 clusters failed, 0 may
     ├─ ! deletions wait for a person since 60s: more than half of the objects would go, digest 9f8e7d6c5b4a
+    │      by anybody who may command the daemon
     │      gitfleet approve web deletion
     │      east: ConfigMap web/old
     ├─ ✓ east     snapshot 3  available since 50s
@@ -226,6 +227,13 @@ fn ux1a_9_a_gate_names_the_approvers_that_its_comment_names() {
         let run = RunRecord { approvers: narrowed.map(str::to_owned), ..run_at_approval() };
         let text = shown(&source, &mut [staged(run)]);
         assert!(text.contains(&format!("by {by} by comment, or a token of the API\n")), "{text}");
+        let mut guarded = staged(run_in_production());
+        guarded.gate(&["west"]);
+        guarded.record.deletion_gate.as_mut().expect("it was closed").approvers = narrowed.map(str::to_owned);
+        let text = shown(&source, &mut [guarded]);
+        let lines = format!("    by {by} by comment, or a token of the API\n");
+        let (_, after) = text.split_once(&lines).unwrap_or_else(|| panic!("{text}"));
+        assert!(after.lines().next().is_some_and(|line| line.ends_with("gitfleet approve web deletion")), "{text}");
     }
 }
 
