@@ -24,11 +24,10 @@ use crate::plan::pull_request::Candidate;
 use crate::telemetry::metrics::Part;
 
 mod ending;
+mod missing;
 mod payloads;
 mod switch;
 
-/// How often a source on this machine is polled that cannot be watched.
-const POLL_UNWATCHED: Duration = Duration::from_secs(1);
 /// Longest pause between two polls of a source that cannot be read.
 const POLL_BACKOFF_MAX: Duration = Duration::from_mins(5);
 /// How the names of pins start: one for each commit that a record names.
@@ -135,6 +134,9 @@ pub struct Followed {
 
 /// Starts following a source; its threads end when what is returned is dropped.
 ///
+/// A place on this machine that is missing is waited for where a commit is in force, which is what members hold; at a first start
+/// it is an error, as a wrong path would be.
+///
 /// # Errors
 /// The source's configuration cannot be used.
 pub fn follow(
@@ -143,50 +145,32 @@ pub fn follow(
     news: mpsc::UnboundedSender<SourceEvent>,
     supervisor: &Supervisor,
 ) -> Result<Followed, git::Error> {
-    let source = Source::open(settings.spec, state_dir)?;
-    let reader = Arc::new(Mutex::new(source.reader().clone()));
+    let opened = missing::open(&settings, state_dir)?;
+    let reader = Arc::new(Mutex::new(opened.as_ref().map(|source| source.reader().clone()).map_err(String::clone)));
     let payloads = answer_payloads(Arc::clone(&reader), news.clone(), supervisor);
     let (requests, inbox) = channel();
-    let wake = requests.clone();
-    let watch = git::watch(&source, move || drop(wake.send(Request::Poll)));
-    let mut poll_interval = settings.poll_interval;
-    let watch = watch.unwrap_or_else(|error| {
-        poll_interval = poll_interval.min(POLL_UNWATCHED);
-        // Whoever asked is there.
-        drop(news.send(SourceEvent::Unwatched(match error {
-            git::Error::Watch { reason, .. } => reason,
-            other => other.in_full(),
-        })));
-        None
-    });
     let (ending, stop, alive) = Ending::of(requests.clone());
-    let mut follower = Follower {
-        source,
+    let mut follower = missing::Opening {
+        opened: Some(opened),
+        settings,
+        state_dir: state_dir.to_owned(),
         stop,
         reader,
-        cache: Cache::new(),
-        accepted: settings.accepted,
-        refused: BTreeMap::new(),
-        standing: Standing::Unread,
-        fresh: Vec::new(),
-        poll_interval,
-        on_rewrite: settings.on_rewrite,
-        let_in: settings.let_in,
-        branch: settings.branch,
-        branch_told: false,
-        failures: 0,
-        unread: None,
-        failing: false,
+        requests: requests.clone(),
         news,
+        following: None,
     };
     let run = move || {
-        // They go with the thread: the end of the process waits for that.
-        let _held = (&watch, &alive);
+        // It goes with the thread: the end of the process waits for that.
+        let _held = &alive;
         follower.run(&inbox);
     };
     supervisor.thread(Part::Source, "gitfleet-source", run).expect("a thread can be started at startup");
     Ok(Followed { _ending: ending, requests, payloads })
 }
+
+/// What payloads are read with, as of the last poll; why not, where the source is missing since the start.
+type SharedReader = Arc<Mutex<Result<Reader, String>>>;
 
 /// What this life knows of the commit in force.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -211,8 +195,7 @@ struct Follower {
     source: Source,
     /// Raised when the process ends.
     stop: Arc<AtomicBool>,
-    /// What payloads are read with, as of the last poll.
-    reader: Arc<Mutex<Reader>>,
+    reader: SharedReader,
     cache: Cache,
     accepted: Option<CommitId>,
     /// Pull requests that were read and refused: they are not read again until they or the commit in force change.
@@ -352,7 +335,7 @@ impl Follower {
 
     fn poll(&mut self) {
         self.look();
-        *self.reader.lock().unwrap_or_else(PoisonError::into_inner) = self.source.reader().clone();
+        *self.reader.lock().unwrap_or_else(PoisonError::into_inner) = Ok(self.source.reader().clone());
         // A tip that is the commit in force and could not be read is read again as a tip.
         if self.unread.is_none() || self.unread != self.accepted {
             self.restore();

@@ -1,7 +1,10 @@
 //! A source that moves: what members hold is its own once a person says so.
 
 use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
 
+use crate::edges::{Daemon, RUN, until};
 use crate::scratch::{CONFIG, FLEET, Scratch, cluster, namespace, placement};
 
 const ONCE: [&str; 4] = ["run", "-c", CONFIG, "--once"];
@@ -126,4 +129,100 @@ fn ux1a_10_a_switch_of_the_checked_out_branch_begins_nothing_until_a_person_says
     assert_eq!((last.code, has_b()), (0, true), "{}", last.err);
     assert!(last.err.contains("branch=\"other\""), "{}", last.err);
     assert_eq!(once().code, 0, "it is the one that is followed now");
+}
+
+/// A git host that answers every request with 503; returns where it listens.
+fn overloaded() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address").to_string();
+    // It ends with the test's process.
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let Ok(mut stream) = stream else { continue };
+            // Whoever asks may go at any time.
+            let _ = stream.read(&mut [0; 4096]);
+            let _ =
+                stream.write_all(b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+        }
+    });
+    address
+}
+
+/// Runs the daemon on a configuration and returns what `status` says of it once it says some words.
+fn status_with(scratch: &Scratch, daemon: &Daemon, words: &str) -> String {
+    let mut found = String::new();
+    until(words, || {
+        found = scratch.run(&["status", "--server", &daemon.address]).out;
+        found.contains(words)
+    });
+    found
+}
+
+#[test]
+fn w01_a_start_without_its_source_begins_nothing_until_a_person_says_so() {
+    let scratch = Scratch::new();
+    scratch.configure();
+    let url = format!("url: 'file://{}'", scratch.path(FLEET).display());
+    configure(&scratch, "url: ./fleet", &url);
+    scratch.write("clusters.yaml", &[cluster("c1", "e"), cluster("c2", "e")].concat());
+    scratch.write("web.yaml", &namespace("web", &[("a", "1")]));
+    let stages = "---\napiVersion: placement.kubernetes-fleet.io/v1beta1\nkind: ClusterStagedUpdateStrategy\nmetadata: {name: \
+                  s}\nspec:\n  stages:\n    - {name: one, labelSelector: {matchLabels: {region: e}}, maxConcurrency: 1, \
+                  afterStageTasks: [{type: TimedWait, waitTime: 1s}]}\n    - {name: two, labelSelector: {matchLabels: {region: w}}}\n";
+    scratch.write("strategy.yaml", stages);
+    scratch.write("west.yaml", &cluster("c3", "w"));
+    let annotations = "{gitfleet.io/staged-update-strategy: s}";
+    let more = "  strategy: {type: External}\n";
+    scratch.write("placement.yaml", &crate::scratch::annotated_placement("web", annotations, "web", more));
+    scratch.commit("first");
+    // It ends while the first stage's wait is not over.
+    let cut = scratch.run(&["run", "-c", CONFIG, "--once", "--timeout", "0s"]);
+    assert_ne!(cut.code, 0, "{}", cut.err);
+    until("the first stage is done", || {
+        let found = scratch.run(&["run", "-c", CONFIG, "--once", "--timeout", "1s"]);
+        assert_ne!(scratch.member("c3").len(), 2, "{}", found.err);
+        scratch.member("c2").len() == 2
+    });
+    fs::rename(scratch.path(FLEET), scratch.path("moved-away")).expect("it is moved");
+    let daemon = Daemon::start(scratch.command(&RUN));
+    let status = status_with(&scratch, &daemon, "the source cannot be read");
+    assert!(status.contains("gitfleet resume"), "{status}");
+    assert!(scratch.member("c3").is_empty(), "nothing new begins: {status}");
+    let resumed = scratch.run(&["resume", "-c", CONFIG, "--server", &daemon.address]);
+    assert_eq!(resumed.code, 0, "{}{}", resumed.out, resumed.err);
+    until("the commit in force goes on", || scratch.member("c3").len() == 2);
+}
+
+#[test]
+fn w01_a_host_that_is_overloaded_is_said_and_begins_nothing() {
+    let scratch = Scratch::new();
+    scratch.configure();
+    configure(&scratch, "url: ./fleet", &format!("url: 'http://{}/fleet.git'", overloaded()));
+    let daemon = Daemon::start(scratch.command(&RUN));
+    let status = status_with(&scratch, &daemon, "✗ the source cannot be read: ");
+    assert!(status.contains("503") && status.contains("accepted none"), "{status}");
+}
+
+#[test]
+fn w01_a_local_repository_that_is_missing_is_waited_for_where_a_commit_is_in_force() {
+    let scratch = fleet();
+    let away = scratch.path("moved-away");
+    fs::rename(scratch.path(FLEET), &away).expect("it is moved");
+    let daemon = Daemon::start(scratch.command(&RUN));
+    let status = status_with(&scratch, &daemon, "✗ the source cannot be read: ");
+    assert!(status.contains(&scratch.path(FLEET).display().to_string()), "{status}");
+    fs::rename(&away, scratch.path(FLEET)).expect("it is moved back");
+    scratch.write("web.yaml", &namespace("web", &[("b", "1")]));
+    scratch.commit("second");
+    until("the second commit arrives", || scratch.member("east").iter().any(|name| name.contains(".b.")));
+}
+
+#[test]
+fn w01_a_first_start_with_a_wrong_path_says_so_and_ends() {
+    let scratch = Scratch::new();
+    scratch.configure();
+    configure(&scratch, "url: ./fleet", "url: ./flet");
+    let found = scratch.run(&ONCE);
+    assert_eq!(found.code, 2, "{}", found.err);
+    assert!(found.err.contains(&scratch.path("flet").display().to_string()), "{}", found.err);
 }

@@ -1,27 +1,26 @@
 //! The thread that reads payloads again.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use tokio::sync::mpsc;
 
-use crate::core::SourceEvent;
-use crate::daemon::commit_reader::read_payload;
-use crate::daemon::supervise::Supervisor;
-use crate::decide::state::Payload;
-use crate::git::Reader;
+use super::super::commit::read_payload;
+use super::super::supervise::Supervisor;
+use super::super::world::Payload;
+use super::{News, SharedReader};
 use crate::model::records::ResourceSnapshot;
 use crate::telemetry::metrics::Part;
 
 /// Reads payloads in a thread of its own: a fetch may take minutes, and a rollback does not wait for it.
 pub(super) fn answer_payloads(
-    reader: Arc<Mutex<Reader>>,
-    news: mpsc::UnboundedSender<SourceEvent>,
+    reader: SharedReader,
+    news: mpsc::UnboundedSender<News>,
     supervisor: &Supervisor,
 ) -> Sender<Arc<ResourceSnapshot>> {
     let (payloads, inbox) = channel::<Arc<ResourceSnapshot>>();
     let read = move |snapshot: &ResourceSnapshot| {
-        let reader = reader.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let reader = reader.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
         read_payload(&reader, snapshot)
     };
     let run = payload_answers(inbox, news, read);

@@ -1,0 +1,118 @@
+//! A source that is not there when the daemon starts: it is waited for, and everything else goes on.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+
+use super::{Cache, CandidateError, Follower, News, Request, Settings, SharedReader, Standing};
+use crate::git::{self, Source};
+
+/// How often a source on this machine is polled that cannot be watched.
+const POLL_UNWATCHED: Duration = Duration::from_secs(1);
+
+/// Opens the source; answers why not, where it is missing and may be waited for: an earlier life read it.
+///
+/// # Errors
+/// It cannot be used, or is missing at a first start.
+pub(super) fn open(settings: &Settings, state_dir: &Path) -> Result<Result<Source, String>, git::Error> {
+    match Source::open(settings.spec.clone(), state_dir) {
+        Ok(source) => Ok(Ok(source)),
+        Err(error @ git::Error::NotARepository { .. }) if settings.accepted.is_some() => Ok(Err(error.in_full())),
+        Err(error) => Err(error),
+    }
+}
+
+/// The source's thread from its beginning.
+pub(super) struct Opening {
+    /// What the start found; taken when it was told.
+    pub opened: Option<Result<Source, String>>,
+    pub settings: Settings,
+    pub state_dir: PathBuf,
+    /// Raised when the process ends.
+    pub stop: Arc<AtomicBool>,
+    pub reader: SharedReader,
+    pub requests: Sender<Request>,
+    pub news: mpsc::UnboundedSender<News>,
+    /// The source once it is there, and the watch of it.
+    pub following: Option<(Box<Follower>, Option<git::Watch>)>,
+}
+
+impl Opening {
+    /// Follows the source, once it is there, until nobody asks any more.
+    pub fn run(&mut self, inbox: &Receiver<Request>) {
+        let mut opened = self.opened.take();
+        while self.following.is_none() {
+            match opened.take().map_or_else(|| open(&self.settings, &self.state_dir), Ok) {
+                Ok(Ok(source)) => self.following = Some(self.begin(source)),
+                Ok(Err(why)) => self.fail(why),
+                Err(error) => self.fail(error.in_full()),
+            }
+            if self.following.is_none() && self.wait(inbox) {
+                return;
+            }
+        }
+        if let Some((follower, _)) = &mut self.following {
+            follower.run(inbox);
+        }
+    }
+
+    fn fail(&self, why: String) {
+        *self.reader.lock().unwrap_or_else(PoisonError::into_inner) = Err(why.clone());
+        // Whoever asked may have gone.
+        drop(self.news.send(News::Failed(why)));
+    }
+
+    /// Waits until the source is to be looked for again; answers whether nobody asks any more.
+    fn wait(&self, inbox: &Receiver<Request>) -> bool {
+        let missing = || "the source is missing since the start".to_owned();
+        // Whoever asked may have gone.
+        match inbox.recv_timeout(POLL_UNWATCHED.min(self.settings.poll_interval)) {
+            Ok(Request::End) | Err(RecvTimeoutError::Disconnected) => return true,
+            Ok(Request::Candidate { reply, .. }) => drop(reply.send(Err(CandidateError::Unreadable(missing())))),
+            Ok(Request::Landed { reply, .. }) => drop(reply.send(Err(missing()))),
+            Ok(Request::Branch { reply }) => drop(reply.send(None)),
+            Ok(Request::Poll | Request::LetIn(_) | Request::Retain { .. } | Request::Forget { .. })
+            | Err(RecvTimeoutError::Timeout) => {}
+        }
+        self.news.is_closed() || self.stop.load(Ordering::Relaxed)
+    }
+
+    fn begin(&self, source: Source) -> (Box<Follower>, Option<git::Watch>) {
+        let (wake, settings) = (self.requests.clone(), &self.settings);
+        let watch = git::watch(&source, move || drop(wake.send(Request::Poll)));
+        let mut poll_interval = settings.poll_interval;
+        let watch = watch.unwrap_or_else(|error| {
+            poll_interval = poll_interval.min(POLL_UNWATCHED);
+            // Whoever asked is there.
+            drop(self.news.send(News::Unwatched(match error {
+                git::Error::Watch { reason, .. } => reason,
+                other => other.in_full(),
+            })));
+            None
+        });
+        let follower = Follower {
+            source,
+            stop: Arc::clone(&self.stop),
+            reader: Arc::clone(&self.reader),
+            cache: Cache::new(),
+            accepted: settings.accepted.clone(),
+            refused: std::collections::BTreeMap::new(),
+            standing: Standing::Unread,
+            fresh: Vec::new(),
+            poll_interval,
+            on_rewrite: settings.on_rewrite,
+            let_in: settings.let_in.clone(),
+            branch: settings.branch.clone(),
+            branch_told: false,
+            failures: 0,
+            unread: None,
+            failing: false,
+            news: self.news.clone(),
+        };
+        (Box::new(follower), watch)
+    }
+}
