@@ -17,7 +17,7 @@ mod scalar;
 mod typed;
 
 pub use keys::TruthKey;
-use keys::TruthKeys;
+use keys::{Inside, TruthKeys};
 pub use lines::line_of;
 pub use meter::{Cost, DOCUMENT_BYTES, Meter};
 pub use typed::{FieldError, suggest, typed};
@@ -168,6 +168,8 @@ struct Anchored {
     value: Value,
     /// What a copy of it costs.
     cost: Cost,
+    /// The keys in it that are truth values.
+    keys: Inside,
 }
 
 struct Reader<'t> {
@@ -262,7 +264,7 @@ impl<'t> Reader<'t> {
         if depth > NESTING_MAX {
             return Err(too_deep(line));
         }
-        let before = self.seen;
+        let (before, known) = (self.seen, self.truth_keys.len());
         self.spend(Cost::node(), line)?;
         let (value, anchor) = match event {
             Event::Scalar(text, style, anchor, tag) => {
@@ -277,7 +279,8 @@ impl<'t> Reader<'t> {
         if anchor != 0 {
             let cost = self.seen.since(before);
             self.pay(cost, line)?;
-            self.anchors.insert(anchor, Anchored { value: value.clone(), cost });
+            let keys = self.truth_keys.inside(known);
+            self.anchors.insert(anchor, Anchored { value: value.clone(), cost, keys });
         }
         Ok(value)
     }
@@ -317,7 +320,10 @@ impl<'t> Reader<'t> {
             let (event, span) = self.expect()?;
             let known = self.truth_keys.len();
             let value = self.node(event, span, depth + 1)?;
-            self.truth_keys.lead(known, || key.as_deref().unwrap_or("<<").to_owned());
+            match &key {
+                Some(key) => self.truth_keys.lead(known, || key.clone()),
+                None => self.truth_keys.merge(known, value.is_array()),
+            }
             match key {
                 Some(key) => {
                     if depth == 0 && key == "items" {
@@ -362,7 +368,8 @@ impl<'t> Reader<'t> {
                 let value = scalar::value(text, style, tag.as_deref()).map_err(|m| YamlError::new(line, m))?;
                 if anchor != 0 {
                     self.pay(cost, line)?;
-                    self.anchors.insert(anchor, Anchored { value: value.clone(), cost });
+                    let keys = self.truth_keys.inside(self.truth_keys.len());
+                    self.anchors.insert(anchor, Anchored { value: value.clone(), cost, keys });
                 }
                 value
             }
@@ -378,7 +385,9 @@ impl<'t> Reader<'t> {
         };
         self.pay(found.cost, line)?;
         // Paid for first: it is there still.
-        Ok(self.anchors[&id].value.clone())
+        let found = &self.anchors[&id];
+        self.truth_keys.copy(found.keys);
+        Ok(found.value.clone())
     }
 
     /// Takes in what a value costs, before it is made.

@@ -19,6 +19,14 @@ pub struct TruthKey {
     pub line: u32,
 }
 
+/// Which keys stand inside a value with an anchor, and how many steps led to the first of them when it was read.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Inside {
+    first: usize,
+    last: usize,
+    depth: usize,
+}
+
 /// The keys of a document, gathered while their paths become known from the inside out.
 #[derive(Debug, Default)]
 pub(super) struct TruthKeys {
@@ -35,6 +43,34 @@ impl TruthKeys {
     pub(super) fn add(&mut self, written: &str, read: bool, line: u32) {
         if self.found.len() < KEYS_MAX {
             self.found.push(TruthKey { path: Vec::new(), written: written.to_owned(), read, line });
+        }
+    }
+
+    /// Returns those that stand inside a value that was just read, `from` the first of them on, for its copies.
+    pub(super) fn inside(&self, from: usize) -> Inside {
+        let depth = self.found.get(from).map_or(0, |key| key.path.len());
+        Inside { first: from, last: self.found.len(), depth }
+    }
+
+    /// Remembers what stands inside a copy of a value: a key is judged where it is used.
+    pub(super) fn copy(&mut self, inside: Inside) {
+        // Since the value was read, every step that leads to it was added to all of its keys alike.
+        let added = self.found.get(inside.first).map_or(0, |key| key.path.len() - inside.depth);
+        for index in inside.first..inside.last.min(self.found.len()) {
+            if self.found.len() >= KEYS_MAX {
+                return;
+            }
+            let mut key = self.found[index].clone();
+            key.path.truncate(key.path.len() - added);
+            self.found.push(key);
+        }
+    }
+
+    /// Says that everything that was found since there were `from` of them belongs to the mapping around it, as a merge has it;
+    /// `in_list` where it was read as elements of a list.
+    pub(super) fn merge(&mut self, from: usize, in_list: bool) {
+        for key in self.found[from..].iter_mut().filter(|_| in_list) {
+            key.path.pop();
         }
     }
 

@@ -222,6 +222,22 @@ fn keys_that_are_truth_values_are_named() {
 }
 
 #[test]
+fn keys_that_aliases_bring_are_named_where_they_are_used() {
+    let text = "spec: &all {a: &inner {n: 1}}\nmetadata: {labels: *inner}\ncopy: [*all]\nmerged: {<<: *inner, y: 1}\nlist: {<<: [{x: 1}, *inner]}\n";
+    let document = parse_documents(text).remove(0).unwrap();
+    let found: Vec<_> = document.truth_keys.iter().map(|k| (k.path.join("/"), k.written.as_str(), k.line)).collect();
+    let expected = [
+        ("spec/a".to_owned(), "n", 1),
+        ("metadata/labels".to_owned(), "n", 1),
+        ("copy/[0]/a".to_owned(), "n", 1),
+        ("merged".to_owned(), "n", 1),
+        ("merged".to_owned(), "y", 4),
+        ("list".to_owned(), "n", 1),
+    ];
+    assert_eq!(found, expected);
+}
+
+#[test]
 fn lines_of_fields() {
     let text = "a: 1\n---\nkind: X\nspec:\n  list:\n    - one: 1\n    - two:\n        x.y/z: 2\n";
     for (path, line) in [
