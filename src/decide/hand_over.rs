@@ -8,10 +8,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use rayon::prelude::*;
 
-use super::state::{Claims, PlacementState, World};
-use super::{Decision, decide, only_reports};
-use crate::model::id::{ClusterName, ObjectKey, PlacementKey};
+use super::decide::{Decision, decide, only_reports};
+use super::overrides::candidates;
+use super::world::{Claims, PlacementState, World};
+use crate::model::id::{ClusterName, ObjectId, ObjectKey, PlacementKey};
 use crate::model::records::BindingState;
+use crate::snapshot::left_out;
 
 /// Decides about the placements that are `due`, on all cores. `all` are those that are known, `before` says how one stands before
 /// its decision; one it does not answer is not decided about. Beside those that are due it answers those that give something
@@ -39,7 +41,7 @@ pub fn decide_each(
     let mut again = Vec::new();
     for (key, state) in states.iter().filter(|(key, state)| may_change(key, state)) {
         let given_up = given_up(state);
-        let claims = if given_up.is_empty() { Claims::new() } else { claims(key, &given_up, &states) };
+        let claims = if given_up.is_empty() { Claims::new() } else { claims(key, &given_up, &states, world) };
         if claims != state.claimed {
             again.push(((*key).clone(), claims));
         }
@@ -64,18 +66,33 @@ fn given_up(state: &PlacementState) -> Claims {
     given_up
 }
 
-/// Returns what of it other placements are to hold on the same clusters: those that are placed there and write there.
-fn claims(key: &PlacementKey, given_up: &Claims, states: &BTreeMap<&PlacementKey, &PlacementState>) -> Claims {
+/// Returns what of it other placements are to hold on the same clusters: those that are placed there and write there, as far as no
+/// override takes an object off the cluster.
+fn claims(
+    key: &PlacementKey,
+    given_up: &Claims,
+    states: &BTreeMap<&PlacementKey, &PlacementState>,
+    world: &World,
+) -> Claims {
     let mut claims = Claims::new();
     let others = states.iter().filter(|(other, state)| **other != key && !state.record.removed);
     for (_, state) in others.filter(|(_, state)| !only_reports(&state.record)) {
         let newest = state.newest().map(|newest| newest.index);
+        let payload = newest.and_then(|index| state.payloads.get(&index)).filter(|_| !world.overrides.is_empty());
+        let candidates = payload.map(|payload| candidates(world, &state.record.key, payload));
         let mut objects: BTreeMap<u64, BTreeSet<ObjectKey>> = BTreeMap::new();
         for binding in state.bindings().filter(|b| !b.deleting && b.state != BindingState::Unscheduled) {
             let Some(keys) = given_up.get(&binding.cluster) else { continue };
-            for index in newest.into_iter().chain(binding.snapshot) {
+            // Without the newest snapshot's content nobody can say what is picked for it: what is held by now counts.
+            let now = candidates.as_ref().zip(world.clusters.get(binding.cluster.as_str()));
+            let now = now.map(|(candidates, member)| candidates.pick(&binding.cluster, &member.labels));
+            let held = binding.snapshot.map(|index| (index, binding.overrides.clone()));
+            let newest = newest.map(|index| (index, now.unwrap_or_else(|| binding.overrides.clone())));
+            for (index, picked) in newest.into_iter().chain(held) {
                 let wanted = objects.entry(index).or_insert_with(|| keys_of(state, index));
-                let claimed: Vec<&ObjectKey> = keys.iter().filter(|key| wanted.contains(*key)).collect();
+                let left_out = left_out(ids_of(state, index), &picked, |id| world.overrides.get(id));
+                let is_wanted = |key: &&ObjectKey| wanted.contains(*key) && !left_out.contains(*key);
+                let claimed: Vec<&ObjectKey> = keys.iter().filter(is_wanted).collect();
                 if !claimed.is_empty() {
                     let of_cluster: &mut BTreeSet<ObjectKey> = claims.entry(binding.cluster.clone()).or_default();
                     of_cluster.extend(claimed.into_iter().cloned());
@@ -87,8 +104,11 @@ fn claims(key: &PlacementKey, given_up: &Claims, states: &BTreeMap<&PlacementKey
 }
 
 fn keys_of(state: &PlacementState, snapshot: u64) -> BTreeSet<ObjectKey> {
-    let resources = state.snapshots.get(&snapshot).into_iter().flat_map(|snapshot| &snapshot.resources);
-    resources.map(|resource| resource.id.key()).collect()
+    ids_of(state, snapshot).map(ObjectId::key).collect()
+}
+
+fn ids_of(state: &PlacementState, snapshot: u64) -> impl Iterator<Item = &ObjectId> {
+    state.snapshots.get(&snapshot).into_iter().flat_map(|snapshot| &snapshot.resources).map(|resource| &resource.id)
 }
 
 impl PlacementState {

@@ -22,6 +22,6 @@ pub use envelopes::{envelope_work_name, enveloped, is_envelope};
 pub use hash::{go_json, object_digest, override_hash, policy_hash, resource_hash, scheduled_policy};
 pub use history::{Frozen, Next, SNAPSHOT_BYTES_MAX, freeze, next_snapshot, part_names, split, work_names};
 pub use missing::not_selected;
-pub use overrides::{Candidates, works_for_cluster};
+pub use overrides::{Candidates, left_out, works_for_cluster};
 pub use sanitise::{sanitise, sanitised, snapshot_order, sort_for_snapshot};
 pub use select::{SelectionError, select};

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use crate::api::overrides::{OverrideRule, OverrideType, PlacementRef, PlacementScope};
 use crate::api::placement::ResourceSelector;
-use crate::model::id::{ClusterName, ObjectId, PlacementKey};
+use crate::model::id::{ClusterName, ObjectId, ObjectKey, PlacementKey};
 use crate::model::manifest::{Manifest, malformed_metadata};
 use crate::model::overrides::{OverrideRef, OverrideSnapshot, OverrideSpec, PickedOverrides};
 
@@ -235,6 +235,22 @@ pub fn works_for_cluster<'a, 's>(
         works.extend(overridden(manifest, concerned.copied(), cluster, &picked.labels)?);
     }
     Ok(Cow::Owned(works))
+}
+
+/// Returns which of some objects a cluster is not to hold, because an override that was picked for it deletes them. It needs no
+/// content, so it is known of snapshots whose objects nobody has read.
+pub fn left_out<'a, 's>(
+    ids: impl IntoIterator<Item = &'a ObjectId>,
+    picked: &PickedOverrides,
+    lookup: impl Fn(&OverrideRef) -> Option<&'s OverrideSnapshot>,
+) -> BTreeSet<ObjectKey> {
+    let snapshots: Vec<_> = picked.cluster.iter().chain(&picked.namespaced).filter_map(lookup).collect();
+    let deletes = |snapshot: &&&OverrideSnapshot| {
+        rules(snapshot).iter().any(|rule| rule.override_type == OverrideType::Delete && fits(rule, &picked.labels))
+    };
+    let deleting: Vec<_> = snapshots.iter().filter(deletes).collect();
+    let is_left_out = |id: &&ObjectId| deleting.iter().any(|snapshot| changes(snapshot, id));
+    ids.into_iter().filter(is_left_out).map(ObjectId::key).collect()
 }
 
 /// Applies overrides to one object; `None` where one of them deletes it.

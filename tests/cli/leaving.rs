@@ -64,6 +64,31 @@ fn w16_what_the_new_placement_does_not_hold_is_asked_about() {
 }
 
 #[test]
+fn w16_what_an_override_takes_off_one_cluster_does_not_change_hands_there() {
+    let scratch = fleet("");
+    scratch.write("placement.yaml", &placement("new", "web", ""));
+    scratch.write(
+        "override.yaml",
+        "apiVersion: placement.kubernetes-fleet.io/v1\nkind: ResourceOverride\nmetadata: {name: off, namespace: web}\nspec:\n  \
+         placement: {name: new}\n  resourceSelectors: [{group: '', version: v1, kind: ConfigMap, name: settings}]\n  policy: \
+         {overrideRules: [{overrideType: Delete, clusterSelector: {clusterSelectorTerms: [{labelSelector: {matchLabels: \
+         {kubernetes-fleet.io/member-name: b}}}]}}]}\n",
+    );
+    scratch.commit("rename it, and take the object off b");
+    scratch.run(&ONCE);
+    let status = scratch.run(&["status", "-c", CONFIG]).out;
+    if status.contains("gitfleet approve old deletion") {
+        assert!(status.contains("b: ConfigMap web/settings") && !status.contains("a: ConfigMap"), "{status}");
+        scratch.run(&["approve", "old", "deletion", "-c", CONFIG]).text(0);
+    }
+    scratch.run(&ONCE).text(0);
+    assert!(!scratch.path("members/b/configmap..web.settings.yaml").exists(), "{status}");
+    assert!(label(&scratch, "a").is_some(), "what changed hands stays");
+    let placements = scratch.run(&["get", "placements", "-c", CONFIG, "-o", "json"]).json(0);
+    assert!(!placements.to_string().contains("\"old\""), "nothing of the old one is left: {placements}");
+}
+
+#[test]
 fn w09_an_abandoned_placement_leaves_its_files() {
     let scratch = fleet("  strategy: {deleteStrategy: {propagationPolicy: Abandon}}\n");
     scratch.remove("placement.yaml");
