@@ -8,7 +8,7 @@ use std::process::Stdio;
 use nix::pty::openpty;
 
 use crate::daemon::Daemon;
-use crate::scratch::{CONFIG, Scratch, annotated_placement, cluster, namespace};
+use crate::scratch::{CONFIG, FLEET, Scratch, annotated_placement, cluster, namespace};
 use crate::staged::{AUTOMATIC, LIMIT, ONCE, STRATEGY, fleet, placement, told, value};
 
 /// Bytes read from a terminal at once.
@@ -116,7 +116,7 @@ fn deleting() -> Scratch {
 }
 
 #[test]
-fn a_bare_name_opens_no_deletion_gate() {
+fn ux1a_1_a_bare_name_opens_no_deletion_gate() {
     let scratch = deleting();
     scratch.remove("placement.yaml");
     scratch.commit("remove it");
@@ -134,6 +134,40 @@ fn a_bare_name_opens_no_deletion_gate() {
     assert_eq!(code, 0, "{shown}");
     scratch.run(&ONCE).text(0);
     assert_eq!(scratch.member("a"), Vec::<String>::new());
+}
+
+#[test]
+fn ux1a_6_and_8_a_reason_counts_all_that_goes_and_names_no_way_around_the_guard() {
+    let scratch = deleting();
+    scratch.remove("placement.yaml");
+    scratch.commit("remove it");
+    let plan = |more: &[&str]| scratch.run(&[&["plan", "--repo", FLEET, "--base", "HEAD~1"], more].concat());
+    let planned = [plan(&[]).out, plan(&["-o", "markdown"]).out];
+    let run = scratch.run(&ONCE);
+    assert_eq!(run.code, 3, "{}", run.err);
+    let status = told(&scratch, &["status"]).out;
+    let reason = "the placement was removed: 4 objects on 2 clusters would be deleted, with Namespace web";
+    for text in planned.iter().chain([&run.err, &status]) {
+        assert!(text.replace('`', "").contains(reason), "{text}");
+        assert!(!text.contains("deletion-guard"), "{text}");
+    }
+    for text in [&run.err, &status] {
+        assert!(text.contains("gitfleet approve web deletion"), "{text}");
+    }
+}
+
+#[test]
+fn ux1a_7_a_gate_before_a_stage_says_that_the_stage_begins() {
+    let scratch = fleet();
+    let before = "region: prod}}\n      beforeStageTasks: [{type: Approval}]\n";
+    let strategy = ungated().replace("region: prod}}\n", before);
+    assert!(strategy.contains(before), "{strategy}");
+    scratch.write("strategy.yaml", &strategy);
+    scratch.commit("a gate before");
+    assert_eq!(scratch.run(&ONCE).code, 3);
+    let approved = told(&scratch, &["approve", "web", "production"]);
+    assert!(approved.text(0).starts_with("approved: web-0: stage production begins: 2 clusters"), "{}", approved.out);
+    assert!(!approved.out.contains("after stage"), "{}", approved.out);
 }
 
 #[test]
