@@ -20,7 +20,6 @@ use crate::status::work::listing;
 use crate::views::simulation::gantt::gantt;
 use crate::views::simulation::timeline::timeline_lines;
 use crate::views::simulation::{Offset, Outcome, Simulated};
-use crate::views::simulation::{Outcome, Simulated};
 
 /// Options of `simulate`.
 #[derive(Debug, clap::Args)]

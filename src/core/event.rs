@@ -94,6 +94,13 @@ pub enum MemberEvent {
         /// What is known now.
         facts: Box<Facts>,
     },
+    /// Changes by hand on the member are not heard of until it is connected to anew.
+    Unwatched {
+        /// The member.
+        cluster: ClusterName,
+        /// Why, for people.
+        reason: String,
+    },
 }
 
 /// What the task says of the hub.

@@ -163,8 +163,8 @@ impl Core {
                 self.sent.values_mut().for_each(|sent| drop(sent.remove(&cluster)));
                 self.agenda.concerns_holders(&cluster);
             }
-            Event::Facts { cluster, facts } => self.note_facts(&cluster, &facts),
-            Event::Unwatched { cluster, reason } => {
+            MemberEvent::Facts { cluster, facts } => self.note_facts(&cluster, &facts),
+            MemberEvent::Unwatched { cluster, reason } => {
                 if let Some(record) = self.world.records.get_mut(&cluster) {
                     record.unwatched = Some(reason);
                     self.agenda.clusters.insert(cluster);

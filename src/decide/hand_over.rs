@@ -8,9 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use rayon::prelude::*;
 
-use super::decide::{Decision, decide, only_reports};
 use super::overrides::candidates;
-use super::world::{Claims, PlacementState, World};
+use super::state::{Claims, PlacementState, World};
+use super::{Decision, decide, only_reports};
 use crate::model::id::{ClusterName, ObjectId, ObjectKey, PlacementKey};
 use crate::model::records::BindingState;
 use crate::snapshot::left_out;

@@ -4,11 +4,6 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::binding::binding_lists;
-use super::converge::{Converged, converged};
-use super::fleet::{fleet_warnings, unwatched_words};
-use super::placement::{PlacementView, chain, waiting_words, why};
-use super::runs::active_run;
 use super::table::age;
 use crate::api::condition::{Condition, ConditionStatus, find_condition};
 use crate::model::id::{ClusterName, CommitId};
@@ -16,7 +11,7 @@ use crate::model::ocm::OcmPlacementRecord;
 use crate::model::records::{Binding, ClusterDecision, ClusterRecord, DeletionGate, SourceRecord};
 use crate::model::runs::DELETION_GATE;
 use crate::status::binding::binding_lists;
-use crate::status::fleet::fleet_warnings;
+use crate::status::fleet::{fleet_warnings, unwatched_words};
 use crate::status::placement::{PlacementView, chain, waiting_words, why};
 use crate::status::rollout::{Converged, converged};
 use crate::status::staged_run::active_run;

@@ -24,7 +24,7 @@ impl Member {
                 drop(self.events.send(MemberEvent::Facts { cluster: self.cluster.clone(), facts }));
             }
             Observation::Unwatched(reason) => {
-                drop(self.events.send(Event::Unwatched { cluster: self.cluster.clone(), reason }));
+                drop(self.events.send(MemberEvent::Unwatched { cluster: self.cluster.clone(), reason }));
             }
             // Its panic is this task's: both are begun again together.
             Observation::Panicked(words) => resume_unwind(Box::new(words)),

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 
-use super::{Cache, CandidateError, Follower, News, Request, Settings, SharedReader, Standing};
+use super::{Cache, CandidateError, Follower, Request, Settings, SharedReader, Standing};
+use crate::core::SourceEvent;
 use crate::git::{self, Source};
 
 /// How often a source on this machine is polled that cannot be watched.
@@ -36,7 +37,7 @@ pub(super) struct Opening {
     pub stop: Arc<AtomicBool>,
     pub reader: SharedReader,
     pub requests: Sender<Request>,
-    pub news: mpsc::UnboundedSender<News>,
+    pub news: mpsc::UnboundedSender<SourceEvent>,
     /// The source once it is there, and the watch of it.
     pub following: Option<(Box<Follower>, Option<git::Watch>)>,
 }
@@ -63,7 +64,7 @@ impl Opening {
     fn fail(&self, why: String) {
         *self.reader.lock().unwrap_or_else(PoisonError::into_inner) = Err(why.clone());
         // Whoever asked may have gone.
-        drop(self.news.send(News::Failed(why)));
+        drop(self.news.send(SourceEvent::Failed(why)));
     }
 
     /// Waits until the source is to be looked for again; answers whether nobody asks any more.
@@ -88,7 +89,7 @@ impl Opening {
         let watch = watch.unwrap_or_else(|error| {
             poll_interval = poll_interval.min(POLL_UNWATCHED);
             // Whoever asked is there.
-            drop(self.news.send(News::Unwatched(match error {
+            drop(self.news.send(SourceEvent::Unwatched(match error {
                 git::Error::Watch { reason, .. } => reason,
                 other => other.in_full(),
             })));

@@ -5,17 +5,18 @@ use std::sync::{Arc, PoisonError};
 
 use tokio::sync::mpsc;
 
-use super::super::commit::read_payload;
-use super::super::supervise::Supervisor;
-use super::super::world::Payload;
-use super::{News, SharedReader};
+use super::SharedReader;
+use crate::core::SourceEvent;
+use crate::daemon::commit_reader::read_payload;
+use crate::daemon::supervise::Supervisor;
+use crate::decide::state::Payload;
 use crate::model::records::ResourceSnapshot;
 use crate::telemetry::metrics::Part;
 
 /// Reads payloads in a thread of its own: a fetch may take minutes, and a rollback does not wait for it.
 pub(super) fn answer_payloads(
     reader: SharedReader,
-    news: mpsc::UnboundedSender<News>,
+    news: mpsc::UnboundedSender<SourceEvent>,
     supervisor: &Supervisor,
 ) -> Sender<Arc<ResourceSnapshot>> {
     let (payloads, inbox) = channel::<Arc<ResourceSnapshot>>();

@@ -17,7 +17,9 @@ use crate::model::runs::{
     ClusterPhase, DELETION_GATE, DELETION_STAGE, RunCause, RunPhase, RunRecord, StageRecord, TaskRecord,
 };
 use crate::model::tree::Tree;
+use crate::rollout;
 use crate::status::placement::is_right;
+use crate::status::work::{Mode, counted};
 use crate::views::simulation::{
     ClusterOutcome, EventKind, GateType, Offset, SimulatedCluster, SimulatedEvent, SimulatedGate,
 };
