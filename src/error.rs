@@ -17,7 +17,7 @@ pub enum ErrorClass {
     Bug,
 }
 
-/// Every error of a room or an edge says its class.
+/// Every error of a step or an adapter says its class.
 pub trait Classify {
     /// Returns the class.
     fn class(&self) -> ErrorClass;

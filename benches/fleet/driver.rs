@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use gitfleet::core::persist::Books;
+use gitfleet::core::persist::SavedRecords;
 use gitfleet::core::{Core, Effect, Event, SourceEvent};
 use gitfleet::model::records::JournalEntry;
 use gitfleet::model::tree::Tree;
@@ -99,9 +99,9 @@ impl Driver {
     pub fn begin(store: Arc<dyn Store>, members: Members, arrival: Arrival) -> Self {
         let now = "2026-01-01T00:00:00Z".parse().expect("an instant");
         let started = Instant::now();
-        let books = Books::read(store.as_ref()).expect("the store can be read");
+        let saved = SavedRecords::read(store.as_ref()).expect("the store can be read");
         let read = started.elapsed();
-        let (core, effects) = Core::begin(configuration(), books, now);
+        let (core, effects) = Core::begin(configuration(), saved, now);
         let spent = Spent { core: started.elapsed().saturating_sub(read), store: read, ..Spent::default() };
         let mut driver =
             Self { core, members, spent, store, heard: VecDeque::new(), now, arrival, dice: Dice::new(7), end: None };
@@ -210,7 +210,7 @@ impl Driver {
                     self.heard.push_back(Event::Source(answer));
                 }
                 Effect::StopMember(_)
-                | Effect::LetIn(_)
+                | Effect::AcceptRewrite(_)
                 | Effect::Retain { .. }
                 | Effect::Publish(_)
                 | Effect::Console(_) => {}

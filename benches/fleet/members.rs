@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use gitfleet::core::member::result::{Answer, StepResult, tried};
-use gitfleet::core::member::{Mind, Task};
+use gitfleet::core::member::{Reconciler, Task};
 use gitfleet::core::{MemberCommand, MemberEvent};
 use gitfleet::deliver::inventory::{Held, Parent, applyset_id};
 use gitfleet::deliver::live::LiveObject;
@@ -28,7 +28,7 @@ pub enum Members {
 
 /// A member with the real planner of deliveries.
 pub struct Member {
-    mind: Mind,
+    reconciler: Reconciler,
     /// Writes, inventories included.
     pub writes: u64,
     version: u64,
@@ -64,10 +64,10 @@ impl Members {
             (next.writes, next.version, next.there) = (member.writes, member.version, member.there.take());
             let there = next.there.iter();
             for parent in there.clone().flat_map(|there| there.parents.values()) {
-                next.mind.take_parent(parent.clone());
+                next.reconciler.take_parent(parent.clone());
             }
             for live in there.flat_map(|there| there.objects.values()) {
-                next.mind.see(live.clone());
+                next.reconciler.see(live.clone());
             }
             *member = next;
         }
@@ -83,11 +83,11 @@ impl Members {
             parent = parent.widened(order);
             let held = Held { index: order.snapshot, commit: order.commit.clone(), digest: order.digest.clone() };
             parent.holds = Some(held);
-            member.mind.take_parent(parent);
+            member.reconciler.take_parent(parent);
             for desired in order.manifests.iter() {
                 member.version += 1;
                 let live = live(desired, placement, member.version);
-                member.mind.see(live);
+                member.reconciler.see(live);
             }
         }
         Self::Planned(members)
@@ -106,7 +106,7 @@ impl Members {
             Self::Planned(members) => {
                 let member = members.entry(cluster.clone()).or_insert_with(|| Member::new(cluster, source));
                 member.list();
-                member.mind.announce(Some("v1.36.0".to_owned()))
+                member.reconciler.announce(Some("v1.36.0".to_owned()))
             }
         };
         let nodes = NodeFacts { count: 3, ..NodeFacts::default() };
@@ -127,7 +127,7 @@ impl Members {
             Self::Planned(members) => {
                 let member = members.get_mut(cluster).expect("a member that was connected to");
                 member.told = true;
-                member.mind.command(command);
+                member.reconciler.command(command);
                 None
             }
         }
@@ -150,16 +150,22 @@ impl Members {
 
 impl Member {
     fn new(cluster: &ClusterName, source: &str) -> Self {
-        Self { mind: Mind::new(cluster.clone(), source.into(), true), writes: 0, version: 0, there: None, told: false }
+        Self {
+            reconciler: Reconciler::new(cluster.clone(), source.into(), true),
+            writes: 0,
+            version: 0,
+            there: None,
+            told: false,
+        }
     }
 
     /// Lists what the task begins to watch.
     fn list(&mut self) {
-        for (kind, _) in self.mind.take_unwatched() {
+        for (kind, _) in self.reconciler.take_unwatched() {
             let objects = self.there.iter().flat_map(|there| there.objects.iter());
             let of_kind = objects.filter(|(key, _)| key.group == kind.group && key.kind == kind.kind);
-            of_kind.for_each(|(_, live)| self.mind.see(live.clone()));
-            self.mind.list_done(&kind);
+            of_kind.for_each(|(_, live)| self.reconciler.see(live.clone()));
+            self.reconciler.list_done(&kind);
         }
     }
 
@@ -167,17 +173,17 @@ impl Member {
         self.told = false;
         loop {
             self.list();
-            let tasks = self.mind.tasks(now);
+            let tasks = self.reconciler.tasks(now);
             if tasks.is_empty() {
                 break;
             }
             for task in tasks {
                 let result = self.perform(&task, now);
-                self.mind.settle(&task.order.placement, result, now);
+                self.reconciler.settle(&task.order.placement, result, now);
             }
         }
-        let due: Vec<PlacementKey> = self.mind.unreported().map(|(key, _)| key.clone()).collect();
-        due.iter().filter_map(|key| self.mind.report(key, now)).collect()
+        let due: Vec<PlacementKey> = self.reconciler.unreported().map(|(key, _)| key.clone()).collect();
+        due.iter().filter_map(|key| self.reconciler.report(key, now)).collect()
     }
 
     fn perform(&mut self, task: &Task, now: Timestamp) -> StepResult {

@@ -40,7 +40,7 @@ pub const PLACEMENT: &str = "gitfleet.io/placement";
 /// Written on an inventory and on a snapshot: the commit.
 pub const COMMIT: &str = "gitfleet.io/commit";
 /// Written on an inventory: the hash of the snapshot. Written on an entry of a snapshot: the object's digest. Written on
-/// an approval request: what a yes is a yes to.
+/// an approval request: the digest that was approved.
 pub const DIGEST: &str = "gitfleet.io/digest";
 
 /// Written on inventories: that a person paused the placement, as JSON; survives a lost store.

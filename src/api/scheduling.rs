@@ -1,6 +1,6 @@
 //! What KubeFleet's scheduler keeps: policy snapshots and bindings, as exported from a hub.
 //!
-//! Only `gitfleet schedule` reads them, to go on from where a hub stands. Fields that no decision reads are passed over.
+//! Only `gitfleet schedule` reads them, to go on from where a hub stands. Fields that no decision reads are skipped.
 //!
 //! Source: KubeFleet API, `placement.kubernetes-fleet.io` v1 and v1beta1.
 

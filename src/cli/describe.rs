@@ -3,10 +3,10 @@
 use serde_json::Value;
 
 use super::Daemon;
-use super::books::locate;
 use super::exit::Exit;
 use super::get::{GetKind, named};
 use super::output::{self, Terminal};
+use super::records::locate;
 use crate::clock;
 use crate::model::id::PlacementKey;
 use crate::model::records::JournalEntry;
@@ -31,8 +31,8 @@ pub struct Args {
 /// Nothing has the name, or the records cannot be read.
 pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let source = locate(&args.daemon)?;
-    let books = source.read()?;
-    let objects = named(&books, args.kind, &args.name)?;
+    let saved = source.read()?;
+    let objects = named(&saved, args.kind, &args.name)?;
     let terminal = Terminal::of_stdout();
     let mut text = String::new();
     for (position, object) in objects.iter().enumerate() {

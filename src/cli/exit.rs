@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use crate::status::rollout::Converged;
+use crate::status::rollout::RolloutState;
 
 /// How a command ended. The numbers are a contract with scripts: they may be added to, never changed.
 ///
@@ -46,15 +46,15 @@ impl Exit {
     }
 }
 
-impl From<&Converged> for Exit {
-    fn from(converged: &Converged) -> Self {
+impl From<&RolloutState> for Exit {
+    fn from(converged: &RolloutState) -> Self {
         match converged {
-            Converged::AllAtTarget => Self::Done,
-            Converged::WaitingForPerson(_) => Self::WaitingForPerson,
-            Converged::WaitingForTime(_)
-            | Converged::Progressing
-            | Converged::Failed(_)
-            | Converged::Unreachable(_) => Self::NotAsWished,
+            RolloutState::AllAtTarget => Self::Done,
+            RolloutState::WaitingForPerson(_) => Self::WaitingForPerson,
+            RolloutState::WaitingForTime(_)
+            | RolloutState::Progressing
+            | RolloutState::Failed(_)
+            | RolloutState::Unreachable(_) => Self::NotAsWished,
         }
     }
 }
@@ -78,12 +78,12 @@ mod tests {
     #[test]
     fn how_run_once_ends() {
         let rows = [
-            (Converged::AllAtTarget, 0),
-            (Converged::WaitingForPerson("gate".into()), 3),
-            (Converged::WaitingForTime(None), 1),
-            (Converged::Progressing, 1),
-            (Converged::Failed("broken".into()), 1),
-            (Converged::Unreachable("east".into()), 1),
+            (RolloutState::AllAtTarget, 0),
+            (RolloutState::WaitingForPerson("gate".into()), 3),
+            (RolloutState::WaitingForTime(None), 1),
+            (RolloutState::Progressing, 1),
+            (RolloutState::Failed("broken".into()), 1),
+            (RolloutState::Unreachable("east".into()), 1),
         ];
         for (converged, code) in rows {
             assert_eq!(Exit::from(&converged).code(), code, "{converged:?}");

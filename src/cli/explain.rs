@@ -7,13 +7,13 @@ use anyhow::{anyhow, bail};
 use jiff::Timestamp;
 
 use super::Daemon;
-use super::books::{self, Source};
 use super::exit::Exit;
 use super::output::{self, Terminal};
 use super::plan::read_revisions;
+use super::records::{self, Source};
 use crate::clock;
 use crate::config::Configuration;
-use crate::core::persist::Books;
+use crate::core::persist::SavedRecords;
 use crate::daemon::source_poller::source_spec;
 use crate::daemon::{commit_reader, run};
 use crate::git;
@@ -113,11 +113,11 @@ fn only(explained: &mut Explained, cluster: &str) -> anyhow::Result<()> {
 fn explained(args: &Args) -> anyhow::Result<Explained> {
     let query = Query { placement: args.placement.clone(), kind: args.kind.clone() };
     let Some(repo) = &args.repo else {
-        return match books::locate(&args.daemon)? {
+        return match records::locate(&args.daemon)? {
             Source::Daemon(server) => server.explain(&query),
             Source::Store(_) => {
                 let configuration =
-                    books::load_configuration(args.daemon.config.as_deref().unwrap_or_else(|| "".as_ref()))?;
+                    records::load_configuration(args.daemon.config.as_deref().unwrap_or_else(|| "".as_ref()))?;
                 from_store(&configuration, &query)
             }
         };
@@ -135,7 +135,7 @@ fn explained(args: &Args) -> anyhow::Result<Explained> {
 /// Explains from the store and the mirror that the daemon left.
 fn from_store(configuration: &Configuration, query: &Query) -> anyhow::Result<Explained> {
     let store = EmbeddedStore::open_read_only(&configuration.store.path)?;
-    let records = Books::read(&store)?;
+    let records = SavedRecords::read(&store)?;
     let Some(accepted) = records.source.as_ref().and_then(|source| source.accepted.clone()) else {
         bail!("the store holds no accepted commit; run `gitfleet run --once` first");
     };

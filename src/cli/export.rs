@@ -4,9 +4,9 @@ use anyhow::bail;
 use serde_json::{Value, json};
 
 use super::Daemon;
-use super::books::locate;
 use super::exit::Exit;
 use super::output::{self, Format, Terminal};
+use super::records::locate;
 use crate::model::decisions::DecisionsRecord;
 use crate::model::id::PlacementKey;
 use crate::views::table::Table;
@@ -60,8 +60,8 @@ fn journal(args: &Journal) -> anyhow::Result<Exit> {
 }
 
 fn decisions(args: &Decisions) -> anyhow::Result<Exit> {
-    let books = locate(&args.daemon)?.read()?;
-    let mut records: Vec<&DecisionsRecord> = books.decisions.iter().filter(|record| !record.removed).collect();
+    let saved = locate(&args.daemon)?.read()?;
+    let mut records: Vec<&DecisionsRecord> = saved.decisions.iter().filter(|record| !record.removed).collect();
     if let Some(wanted) = &args.placement {
         records.retain(|record| is_named(record, wanted));
         if records.is_empty() {
@@ -72,7 +72,7 @@ fn decisions(args: &Decisions) -> anyhow::Result<Exit> {
     for problem in records.iter().filter_map(|record| record.problem.as_ref()) {
         eprintln!("warning: {problem}");
     }
-    for hub in &books.hubs {
+    for hub in &saved.hubs {
         let known = |problem: &&String| records.iter().all(|record| record.problem.as_ref() != Some(*problem));
         hub.message.iter().chain(hub.problems.iter().filter(known)).for_each(|words| eprintln!("warning: {words}"));
     }

@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail};
 use secrecy::{ExposeSecret as _, SecretString};
 
-use super::books::load_configuration;
 use super::exit::Exit;
 use super::output::{self, Terminal};
 use super::proxy;
+use super::records::load_configuration;
 use crate::config::{Configuration, read_webhook_secrets};
 use crate::daemon::forge_bot;
 use crate::forge::{Ability, Admin, Error, HookRepair, Kind, Known, Result as ForgeResult, Settings};

@@ -4,9 +4,9 @@ use anyhow::bail;
 use serde_json::Value;
 
 use super::Daemon;
-use super::books::{Books, locate};
 use super::exit::Exit;
 use super::output::{self, Format, Terminal};
+use super::records::{SavedRecords, locate};
 use crate::clock;
 use crate::model::id::PlacementKey;
 use crate::status::placement::PlacementView;
@@ -90,10 +90,10 @@ impl GetKind {
 
 /// Runs the command.
 pub fn run(args: &Args) -> anyhow::Result<Exit> {
-    let books = locate(&args.daemon)?.read()?;
+    let saved = locate(&args.daemon)?.read()?;
     let objects = match &args.name {
-        Some(name) => named(&books, args.kind, name)?,
-        None => objects(&books, args.kind),
+        Some(name) => named(&saved, args.kind, name)?,
+        None => objects(&saved, args.kind),
     };
     let text = match args.output {
         Format::Json => output::render_json(&objects),
@@ -111,8 +111,8 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
 ///
 /// # Errors
 /// There is none.
-pub fn named(books: &Books, kind: GetKind, name: &str) -> anyhow::Result<Vec<Value>> {
-    let mut objects = objects(books, kind);
+pub fn named(saved: &SavedRecords, kind: GetKind, name: &str) -> anyhow::Result<Vec<Value>> {
+    let mut objects = objects(saved, kind);
     objects.retain(|object| is_named(object, name));
     if objects.is_empty() {
         bail!("there is no {name} among the {}", format!("{kind:?}").to_lowercase());
@@ -129,39 +129,39 @@ fn is_named(object: &Value, name: &str) -> bool {
     }
 }
 
-fn objects(books: &Books, kind: GetKind) -> Vec<Value> {
+fn objects(saved: &SavedRecords, kind: GetKind) -> Vec<Value> {
     let now = clock::now();
     match kind {
-        GetKind::Placements => views(books).iter().map(placement_object).collect(),
-        GetKind::Snapshots => books
+        GetKind::Placements => views(saved).iter().map(placement_object).collect(),
+        GetKind::Snapshots => saved
             .snapshots
             .values()
             .flat_map(|of| of.values().map(|s| resource_snapshot_objects(s, is_last(of, s.index))))
             .flatten()
             .collect(),
-        GetKind::Policies => books
+        GetKind::Policies => saved
             .policies
             .values()
             .flat_map(|of| of.values().map(|p| policy_snapshot_object(p, is_last(of, p.index))))
             .collect(),
         GetKind::Bindings => {
-            books.bindings.values().flatten().map(|b| binding_object(b, work(books, &b.placement, b))).collect()
+            saved.bindings.values().flatten().map(|b| binding_object(b, work(saved, &b.placement, b))).collect()
         }
-        GetKind::Works => books
+        GetKind::Works => saved
             .bindings
             .values()
             .flatten()
-            .filter_map(|b| Some(work_object(b, work(books, &b.placement, b)?, now)))
+            .filter_map(|b| Some(work_object(b, work(saved, &b.placement, b)?, now)))
             .collect(),
-        GetKind::OcmPlacements => books.ocm.iter().map(ocm::placement_object).collect(),
-        GetKind::PlacementDecisions => books.ocm.iter().flat_map(ocm::decision_objects).collect(),
-        GetKind::Evictions => books.placements.iter().flat_map(eviction_objects).collect(),
-        GetKind::Runs => books.runs.values().flat_map(|of| of.values().map(|run| run_object(run, now))).collect(),
+        GetKind::OcmPlacements => saved.ocm.iter().map(ocm::placement_object).collect(),
+        GetKind::PlacementDecisions => saved.ocm.iter().flat_map(ocm::decision_objects).collect(),
+        GetKind::Evictions => saved.placements.iter().flat_map(eviction_objects).collect(),
+        GetKind::Runs => saved.runs.values().flat_map(|of| of.values().map(|run| run_object(run, now))).collect(),
         GetKind::Approvals => {
-            let requests = books.runs.values().flat_map(|of| of.values().flat_map(approval_request_objects));
-            requests.chain(books.placements.iter().filter_map(deletion_gate_object)).collect()
+            let requests = saved.runs.values().flat_map(|of| of.values().flat_map(approval_request_objects));
+            requests.chain(saved.placements.iter().filter_map(deletion_gate_object)).collect()
         }
-        GetKind::Clusters => books.clusters.values().map(|c| member_cluster_object(c, now)).collect(),
+        GetKind::Clusters => saved.clusters.values().map(|c| member_cluster_object(c, now)).collect(),
     }
 }
 
@@ -170,15 +170,15 @@ fn is_last<T>(of: &std::collections::BTreeMap<u64, T>, index: u64) -> bool {
 }
 
 fn work<'a>(
-    books: &'a Books,
+    saved: &'a SavedRecords,
     placement: &PlacementKey,
     binding: &crate::model::records::Binding,
 ) -> Option<&'a crate::model::records::WorkStatus> {
-    books.works.get(placement)?.get(&binding.cluster).map(AsRef::as_ref)
+    saved.works.get(placement)?.get(&binding.cluster).map(AsRef::as_ref)
 }
 
 /// Returns a view of every placement.
-pub fn views(books: &Books) -> Vec<PlacementView<'_>> {
+pub fn views(saved: &SavedRecords) -> Vec<PlacementView<'_>> {
     static NO_SNAPSHOTS: std::collections::BTreeMap<u64, std::sync::Arc<crate::model::records::ResourceSnapshot>> =
         std::collections::BTreeMap::new();
     static NO_WORKS: std::collections::BTreeMap<
@@ -186,18 +186,18 @@ pub fn views(books: &Books) -> Vec<PlacementView<'_>> {
         std::sync::Arc<crate::model::records::WorkStatus>,
     > = std::collections::BTreeMap::new();
     static NO_RUNS: crate::model::runs::Runs = crate::model::runs::Runs::new();
-    books
+    saved
         .placements
         .iter()
         .map(|record| PlacementView {
             record,
-            policy: books.policies.get(&record.key).and_then(|of| of.values().next_back()),
-            snapshot: books.snapshots.get(&record.key).and_then(|of| of.values().next_back()).map(AsRef::as_ref),
-            history: books.snapshots.get(&record.key).unwrap_or(&NO_SNAPSHOTS),
-            bindings: books.bindings.get(&record.key).map_or(&[], Vec::as_slice),
-            works: books.works.get(&record.key).unwrap_or(&NO_WORKS),
-            runs: books.runs.get(&record.key).unwrap_or(&NO_RUNS),
-            clusters: &books.clusters,
+            policy: saved.policies.get(&record.key).and_then(|of| of.values().next_back()),
+            snapshot: saved.snapshots.get(&record.key).and_then(|of| of.values().next_back()).map(AsRef::as_ref),
+            history: saved.snapshots.get(&record.key).unwrap_or(&NO_SNAPSHOTS),
+            bindings: saved.bindings.get(&record.key).map_or(&[], Vec::as_slice),
+            works: saved.works.get(&record.key).unwrap_or(&NO_WORKS),
+            runs: saved.runs.get(&record.key).unwrap_or(&NO_RUNS),
+            clusters: &saved.clusters,
             now: clock::now(),
         })
         .collect()

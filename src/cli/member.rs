@@ -8,9 +8,9 @@ use std::time::Duration;
 use anyhow::{Context as _, bail, ensure};
 use serde_json::json;
 
-use super::books::load_configuration;
 use super::exit::Exit;
 use super::output;
+use super::records::load_configuration;
 use crate::cluster::bootstrap::{Admin, TokenSource};
 use crate::daemon::commit_reader::{self, read_folder};
 use crate::plan::needs::Needs;
@@ -56,7 +56,7 @@ pub struct Bootstrap {
     /// Let it deliver roles and bindings that grant more than it has itself. It can then make itself anything.
     #[arg(long)]
     allow_rbac: bool,
-    /// Do not let it read nodes and pods: placements that weigh capacity then pass this member over.
+    /// Do not let it read nodes and pods: placements that compare capacity then skip this member.
     #[arg(long)]
     no_facts: bool,
     /// With -o kubeconfig: the kubeconfig of somebody who may read the token.

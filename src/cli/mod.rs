@@ -3,7 +3,7 @@
 pub mod exit;
 pub mod output;
 
-mod books;
+mod commands;
 mod describe;
 mod explain;
 mod export;
@@ -14,6 +14,7 @@ mod person;
 mod plan;
 mod plan_config;
 mod proxy;
+mod records;
 mod run;
 mod schedule;
 mod server;
@@ -21,7 +22,6 @@ mod simulate;
 mod source;
 mod status;
 mod store;
-mod tell;
 mod validate;
 
 use std::path::PathBuf;
@@ -36,7 +36,7 @@ use exit::Exit;
 #[derive(Debug, Parser)]
 #[command(name = "gitfleet", version, max_term_width = 100, arg_required_else_help = true)]
 #[command(
-    after_help = "Exit codes: 0 done, 1 changes found, not as wished or refused, 2 error, 3 waiting for a person, 64 wrong usage."
+    after_help = "Exit codes: 0 success, 1 differences found, not converged, or refused, 2 error, 3 approval required, 64 wrong usage."
 )]
 pub struct Cli {
     /// How logs are written to standard error.
@@ -57,7 +57,7 @@ enum Command {
     Validate(validate::Args),
     /// Show what a tree would do to the fleet; needs no cluster.
     Plan(plan::Args),
-    /// Show who moves when in a rollout, on virtual time; needs no cluster.
+    /// Simulate a rollout on a virtual clock; needs no cluster.
     Simulate(simulate::Args),
     /// Decide which clusters placements go to, from objects in files alone.
     Schedule(schedule::Args),
@@ -69,18 +69,18 @@ enum Command {
     Describe(describe::Args),
     /// Show how the rollout stands, as a tree.
     Status(status::Args),
-    /// Say yes at a gate that waits for a person.
-    Approve(tell::AtGate),
+    /// Approve a gate that waits for approval.
+    Approve(commands::AtGate),
     /// Say no at a gate: the run ends, and its snapshot is not rolled out again.
-    Reject(tell::AtGate),
+    Reject(commands::AtGate),
     /// Start nothing new for a placement.
-    Pause(tell::AtPlacement),
-    /// Go on with a placement; without a name, let a rewritten history of the source in.
-    Resume(tell::Resume),
+    Pause(commands::AtPlacement),
+    /// Resume a placement; without a name, accept the rewritten history of the source.
+    Resume(commands::Resume),
     /// Return a placement to an earlier snapshot.
-    Rollback(tell::Rollback),
+    Rollback(commands::Rollback),
     /// Try failed clusters again, or a snapshot that was rolled back or rejected.
-    Retry(tell::Retry),
+    Retry(commands::Retry),
     /// Print what other tools need of the records.
     #[command(subcommand)]
     Export(export::Export),

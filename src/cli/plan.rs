@@ -32,7 +32,7 @@ pub struct Args {
     /// The folder with the tree. As it stands on disk, or with --base or --head as it is in those commits of its repository.
     #[arg(long, value_name = "DIR", required_unless_present = "config")]
     pub(super) repo: Option<PathBuf>,
-    /// The daemon's configuration file: names the repository and the branch, which is compared with the commit in force, and says
+    /// The daemon's configuration file: names the repository and the branch, which is compared with the accepted commit, and says
     /// which clusters can be reached. --repo, --base and --head go first.
     #[arg(short, long, value_name = "FILE")]
     pub(super) config: Option<PathBuf>,
@@ -114,7 +114,7 @@ fn pull(args: &Args, asked: &Asked) -> anyhow::Result<PullReport> {
     let mut cache = Cache::new();
     let tree = match read_commit(&reader, &base, &mut cache) {
         Ok(tree) => Arc::new(tree),
-        Err(error) => return Err(not_in_force("--base", revision, error)),
+        Err(error) => return Err(cannot_be_accepted("--base", revision, error)),
     };
     let candidate = match read_candidate(&reader, &base, &head, &cache) {
         Ok(candidate) => candidate,
@@ -149,7 +149,7 @@ pub(super) type RefusedHead = (Option<CommitId>, Vec<InputError>);
 /// Reads a folder as it stands, or with a revision as it is in those commits of its repository.
 ///
 /// # Errors
-/// The folder or a revision cannot be read, or the base is refused and so cannot be in force.
+/// The folder or a revision cannot be read, or the base is refused and so cannot be accepted.
 pub(super) fn read_revisions(
     repo: &Path,
     base: Option<&str>,
@@ -171,7 +171,7 @@ pub(super) fn read_revisions(
             let base = reader.resolve(revision)?;
             match read_commit(&reader, &base, &mut cache) {
                 Ok(tree) => Some(Arc::new(tree)),
-                Err(error) => return Err(not_in_force("--base", revision, error)),
+                Err(error) => return Err(cannot_be_accepted("--base", revision, error)),
             }
         }
     };
@@ -198,16 +198,16 @@ pub(super) fn read_later<'a>(
     let read = |revision: &str| {
         let commit = reader.resolve(revision)?;
         let tree = read_commit(&reader, &commit, &mut cache);
-        Ok(Arc::new(tree.map_err(|error| not_in_force("--then", revision, error))?))
+        Ok(Arc::new(tree.map_err(|error| cannot_be_accepted("--then", revision, error))?))
     };
     revisions.map(read).collect()
 }
 
-/// Says why a commit cannot be in force.
-fn not_in_force(option: &str, revision: &str, error: commit_reader::Error) -> anyhow::Error {
+/// Says why a commit cannot be accepted.
+fn cannot_be_accepted(option: &str, revision: &str, error: commit_reader::Error) -> anyhow::Error {
     match error {
         commit_reader::Error::Refused(errors) => anyhow!(
-            "{option} {revision} has {}, so it cannot be in force; name a good commit. The first is {}",
+            "{option} {revision} has {}, so it cannot be accepted; name a good commit. The first is {}",
             counted(errors.len(), "error"),
             errors.first().map(ToString::to_string).unwrap_or_default()
         ),
@@ -398,7 +398,7 @@ fn deletion_lines(placement: &PlacementPlan) -> Vec<Line> {
     if let Some(reason) = &placement.deletion_guard {
         let text = format!("  ! a person must approve this first: {reason}");
         lines.push(line(Style::Progressing, text));
-        let hint = format!("    once it is in force: gitfleet approve {} {DELETION_GATE}", placement.name);
+        let hint = format!("    once it is accepted: gitfleet approve {} {DELETION_GATE}", placement.name);
         lines.push(line(Style::Muted, hint));
     }
     lines

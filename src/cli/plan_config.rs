@@ -1,17 +1,18 @@
-//! What a configuration adds to `gitfleet plan`: which repository and branch, what is in force, and who can be reached.
+//! What a configuration adds to `gitfleet plan`: which repository and branch, what is accepted, and who can be reached.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 
-use super::books::{Books, Source, load_configuration};
 use super::plan::Args;
+use super::records::{SavedRecords, Source, load_configuration};
 use crate::config::Configuration;
 use crate::model::manifest::InputError;
 use crate::model::records::{ClusterRecord, MemberKind};
 use crate::model::tree::Tree;
 use crate::status::fleet::fleet_warnings;
-use crate::store::{self, embedded::EmbeddedStore};
+use crate::store;
+use crate::store::embedded::EmbeddedStore;
 
 /// What is to be planned.
 pub(super) struct Asked {
@@ -46,7 +47,7 @@ impl Asked {
             );
         }
         if args.repo.is_none() && is_repository(&root) {
-            base = base.map_or_else(|| in_force(&configuration), |base| Ok(Some(base)))?;
+            base = base.map_or_else(|| accepted_commit(&configuration), |base| Ok(Some(base)))?;
             head = head.or_else(|| source.branch.clone()).or_else(|| Some("HEAD".to_owned()));
         }
         let tree = if source.path == "." { root } else { root.join(&source.path) };
@@ -84,8 +85,8 @@ fn is_repository(root: &Path) -> bool {
     root.join(".git").exists() || (root.join("HEAD").is_file() && root.join("objects").is_dir())
 }
 
-/// Returns the commit in force, of a running daemon or of the store; none where there is no store yet.
-fn in_force(configuration: &Configuration) -> anyhow::Result<Option<String>> {
+/// Returns the accepted commit, of a running daemon or of the store; none where there is no store yet.
+fn accepted_commit(configuration: &Configuration) -> anyhow::Result<Option<String>> {
     let path = &configuration.store.path;
     if !path.exists() {
         return Ok(None);
@@ -94,6 +95,6 @@ fn in_force(configuration: &Configuration) -> anyhow::Result<Option<String>> {
         Err(store::Error::Locked { .. }) => Source::of_daemon(configuration)?,
         _ => Source::Store(path.clone()),
     };
-    let books: Books = source.read()?;
-    Ok(books.source.accepted.map(|commit| commit.to_string()))
+    let saved: SavedRecords = source.read()?;
+    Ok(saved.source.accepted.map(|commit| commit.to_string()))
 }

@@ -11,20 +11,20 @@ use anyhow::Context as _;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
 
-use super::books::load_configuration;
 use super::exit::Exit;
+use super::records::load_configuration;
 use super::{person, proxy};
 use crate::clock;
 use crate::config::{self, Configuration, read_secret, read_webhook_secrets};
 use crate::daemon::forge_bot;
-use crate::daemon::run::{Asked, Hall};
+use crate::daemon::run::{Asked, Daemon};
 use crate::daemon::supervise::Supervisor;
 use crate::error::panic_words;
 use crate::http::tokens::Tokens;
 use crate::http::{self, Access, Hooks, Shared, Turns};
 use crate::model::commands::Grant;
 use crate::model::forge::ForgeEvent;
-use crate::status::rollout::Converged;
+use crate::status::rollout::RolloutState;
 use crate::store;
 use crate::store::embedded::EmbeddedStore;
 use crate::telemetry::metrics::{Metrics, Part};
@@ -51,7 +51,7 @@ pub struct Args {
     /// The configuration file.
     #[arg(short, long, value_name = "FILE", env = "GITFLEET_CONFIG")]
     config: PathBuf,
-    /// Reconcile once and end: 0 all at the accepted commit, 3 a person is waited for, 1 anything else.
+    /// Reconcile once and end: exits 0 converged, 3 approval required, 1 otherwise.
     #[arg(long)]
     once: bool,
     /// With --once: how long to wait for rollouts and timers.
@@ -83,7 +83,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     if !args.once {
         return Ok(Exit::Done);
     }
-    if standing != Converged::AllAtTarget {
+    if standing != RolloutState::AllAtTarget {
         tracing::warn!(standing = ?standing, "not all at the accepted commit");
     }
     Ok(Exit::from(&standing))
@@ -130,7 +130,7 @@ async fn live(
     configuration: Configuration,
     store: Arc<EmbeddedStore>,
     once: Option<Duration>,
-) -> anyhow::Result<Converged> {
+) -> anyhow::Result<RolloutState> {
     let metrics = Arc::new(Metrics::new());
     let supervisor = Supervisor::new(Arc::default(), Arc::clone(&metrics));
     let (version, changes) = watch::channel(0);
@@ -164,11 +164,11 @@ async fn live(
     tokio::spawn(async move {
         wait_for_signal().await;
         tracing::info!("stopping");
-        // The hall may have ended by itself.
+        // The daemon may have ended by itself.
         let _ = stopper.send(true);
     });
-    let hall = Hall::open(configuration, store, metrics, version, asked, supervisor)?;
-    Ok(hall.run(stop, once).await)
+    let daemon = Daemon::open(configuration, store, metrics, version, asked, supervisor)?;
+    Ok(daemon.run(stop, once).await)
 }
 
 /// Serves the HTTP interface; listens again at the same address where that ended by an error of ours.

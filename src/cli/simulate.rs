@@ -42,7 +42,7 @@ Examples:
   A chart for the pull request:
     gitfleet simulate --repo fleet --base main --head my-branch --approve staging@1h -o mermaid
 
-Exit codes: 0 every placement ends at the commit, 1 one does not, 2 the tree has errors or cannot be read, 3 a person is waited for \
+Exit codes: 0 every placement ends at the commit, 1 one does not, 2 the tree has errors or cannot be read, 3 approval required \
 at the end, 64 wrong usage.")]
 pub struct Args {
     /// The folder with the tree. As it stands on disk, or with --base or --head as it is in those commits of its repository.

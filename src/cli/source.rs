@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, ensure};
 
-use super::books::load_configuration;
 use super::exit::Exit;
+use super::records::load_configuration;
 use super::{output, run};
 use crate::core::identity;
 use crate::core::persist::SOURCE_NAME;

@@ -6,10 +6,10 @@ use std::thread;
 use std::time::Duration;
 
 use super::Daemon;
-use super::books::{Books, Source, locate};
 use super::exit::Exit;
 use super::get::views;
 use super::output::{self, Terminal};
+use super::records::{SavedRecords, Source, locate};
 use crate::clock;
 use crate::model::records::StoreRecord;
 use crate::status::fleet::fleet_warnings;
@@ -48,7 +48,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
 fn watch(source: Source, terminal: Terminal) -> anyhow::Result<Exit> {
     let is_terminal = terminal.width.is_some();
     let (sender, changes) = mpsc::channel();
-    let mut books = source.read()?;
+    let mut saved = source.read()?;
     thread::spawn(move || {
         let mut version = 0;
         loop {
@@ -63,26 +63,26 @@ fn watch(source: Source, terminal: Terminal) -> anyhow::Result<Exit> {
         }
     });
     loop {
-        let (text, exit) = show(&books, terminal);
+        let (text, exit) = show(&saved, terminal);
         let redraw = if is_terminal { REDRAW } else { "" };
         let mut out = std::io::stdout().lock();
         if out.write_all(format!("{redraw}{text}").as_bytes()).and_then(|()| out.flush()).is_err() {
             return Ok(exit);
         }
         drop(out);
-        books = match changes.recv_timeout(if is_terminal { TICK } else { Duration::MAX }) {
+        saved = match changes.recv_timeout(if is_terminal { TICK } else { Duration::MAX }) {
             Ok(read) => read?,
-            Err(_) => books,
+            Err(_) => saved,
         };
     }
 }
 
-fn show(books: &Books, terminal: Terminal) -> (String, Exit) {
-    let placements = views(books);
-    let (source, clusters, ocm) = (&books.source, &books.clusters, &books.ocm);
+fn show(saved: &SavedRecords, terminal: Terminal) -> (String, Exit) {
+    let placements = views(saved);
+    let (source, clusters, ocm) = (&saved.source, &saved.clusters, &saved.ocm);
     let view = StatusView { source, branch: None, placements: &placements, clusters, ocm, now: clock::now() };
     let text = output::render_lines(&status_lines(&view), terminal);
-    if let Some(complaint) = books.store.as_ref().and_then(StoreRecord::complaint) {
+    if let Some(complaint) = saved.store.as_ref().and_then(StoreRecord::complaint) {
         return (format!("{complaint}\n\n{text}"), Exit::WaitingForPerson);
     }
     let worst = placements.iter().map(|view| Exit::from(&converged(view))).fold(Exit::Done, Exit::and);

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 
-use super::books::{Source, load_configuration, locate};
+use super::commands::{Tell, blank};
 use super::exit::Exit;
-use super::tell::{Tell, blank};
+use super::records::{Source, load_configuration, locate};
 use super::{Daemon, output, run};
 use crate::clock;
 use crate::config;

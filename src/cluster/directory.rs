@@ -230,7 +230,7 @@ fn with_uid(mut object: Value) -> Value {
 
 /// Writes an object's file, unless another object has that name by right.
 fn write(folder: &Folder, name: &FileName, key: &ObjectKey, text: &str) -> Result<(), Failure> {
-    // No other spelling of a built-in kind is let in by `api::identity`. What cannot be read has no right to the name.
+    // No other spelling of a built-in kind is accepted by `api::identity`. What cannot be read has no right to the name.
     let is_known = kinds::lookup(&key.group, &key.kind).is_some();
     let there = if is_known { None } else { folder.read(name).ok().flatten() };
     let there = there.and_then(|text| key_of(&yaml::parse_documents(&text).pop()?.ok()?.value));

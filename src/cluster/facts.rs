@@ -55,7 +55,7 @@ struct Pod {
     status: PodStatus,
 }
 
-/// Reads the metadata that a watch goes by; labels, annotations and managed fields are passed over.
+/// Reads the metadata that a watch goes by; labels, annotations and managed fields are skipped.
 fn identity<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
@@ -334,7 +334,7 @@ mod tests {
         }))
         .expect("a list of pods");
         assert_eq!(pods.items[0].metadata.resource_version.as_deref(), Some("42"));
-        assert!(pods.items[0].metadata.labels.is_none(), "labels are passed over");
+        assert!(pods.items[0].metadata.labels.is_none(), "labels are skipped");
         let nodes: ObjectList<Node> =
             serde_json::from_value(json!({"metadata": {}, "items": [node()]})).expect("a list of nodes");
         let mut view = view();

@@ -130,7 +130,7 @@ impl Wire {
     async fn ready(&self) -> Result<(), Error> {
         let request = http::Request::get("/readyz").body(Vec::new()).expect("a fixed path makes a request");
         match self.request(&"/readyz", self.client.request_text(request)).await {
-            // Who is not let in cannot be told.
+            // Who has no access cannot be told.
             Ok(_) | Err(Error::Refused { code: 403 | 404, .. }) => Ok(()),
             Err(error) => Err(error),
         }

@@ -50,7 +50,7 @@ impl Core {
                     self.world.held.insert(key.clone(), held);
                 }
             }
-            self.agenda.placements.extend(Some(key.clone()).filter(|key| self.placements.contains_key(key)));
+            self.queue.placements.extend(Some(key.clone()).filter(|key| self.placements.contains_key(key)));
             self.world.kept.entry(key).or_default().join(kept);
         }
         let is_unknown = self
@@ -94,7 +94,7 @@ impl Core {
                 "holds a newer snapshot than the store says: the store is older; the cluster keeps it until it is its turn"
             );
             self.world.ahead.entry(key.clone()).or_default().insert(cluster.clone(), held.index);
-            self.agenda.placements.insert(key.clone());
+            self.queue.placements.insert(key.clone());
         }
         let known = self.world.held.get(&key);
         if known.is_none_or(|known| known.index < held.index) {
@@ -122,7 +122,7 @@ impl Core {
     }
 
     /// What members keep of the placements that this batch decides about is taken over with it. The commit that cannot be read may
-    /// have members that the one in force has not: until the source was looked at it is not the end of it.
+    /// have members that the accepted one has not: until the source was looked at it is not the end of it.
     pub(super) fn end_taking_over(&mut self, batch: &mut Batch) {
         let is_left = self.world.kept.keys().any(|key| self.placements.contains_key(key));
         let is_restored = |store: &&mut StoreRecord| store.adopted.is_some() && !is_left;
@@ -146,7 +146,7 @@ impl Core {
         store.adopt(&person.name, now);
         let mut batch = Batch::default();
         if !write_down(&mut batch, STORE_KEY.to_owned(), &store) {
-            let message = "it cannot be written down; the daemon's log says why".to_owned();
+            let message = "could not save the command, so it was not executed; see the daemon's log".to_owned();
             return Err(Refusal { reason: RefusalReason::NotPossible, message });
         }
         batch.ops.extend(store.adoption_entry().map(Op::Journal));

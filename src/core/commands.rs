@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde_json::json;
 
-use super::execute::{let_in, obey, preview, resolve};
+use super::execute::{accept_rewrite, execute, preview, resolve};
 use super::persist::{self, SOURCE_NAME};
 use super::{Batch, Core, write_down};
 use crate::model::commands::{Command, Done, Person, Refusal, RefusalReason, Verb, WaitingGate};
@@ -25,10 +25,10 @@ impl Core {
     ///
     /// # Errors
     /// Why it is not carried out; nothing has changed then.
-    pub fn obey(&mut self, command: &Command, person: &Person, now: Timestamp) -> Result<(Batch, Done), Refusal> {
+    pub fn execute(&mut self, command: &Command, person: &Person, now: Timestamp) -> Result<(Batch, Done), Refusal> {
         let busy = |what: &str| Refusal { reason: RefusalReason::NotPossible, message: what.to_owned() };
         if self.outstanding {
-            return Err(busy("something else is being written down; try again"));
+            return Err(busy("another command is being saved; try again"));
         }
         if command.verb == Verb::Adopt {
             let policy = Policy { rules: self.world.approvals, approvers: &self.world.approvers, ..Policy::default() };
@@ -52,28 +52,28 @@ impl Core {
                 return Ok((batch, done));
             }
             let mut source = self.source.clone();
-            let (commit, done) = let_in(&mut source, command, now)?;
+            let (commit, done) = accept_rewrite(&mut source, command, now)?;
             if !write_down(&mut batch, records::source_key(SOURCE_NAME), &source) {
-                return Err(busy("it cannot be written down; the daemon's log says why"));
+                return Err(busy("could not save the command, so it was not executed; see the daemon's log"));
             }
-            (batch.source, batch.let_in) = (Some(source), Some(commit));
+            (batch.source, batch.accepted_rewrite) = (Some(source), Some(commit));
             done
         } else {
             let aim = resolve(&self.placements, command)?;
             let state = self.placements.get(&aim.placement).expect("what was found there is there");
-            let obeyed = obey(state, &self.world, &aim, command, person, now)?;
-            let difference = persist::difference(Some(state), Some(&obeyed.state));
-            batch.ops = difference.map_err(|error| busy(&format!("it cannot be written down: {error}")))?;
-            batch.ops.extend(obeyed.journal.into_iter().map(Op::Journal));
-            batch.obeyed = Some(Box::new(obeyed.state));
-            obeyed.done
+            let executed = execute(state, &self.world, &aim, command, person, now)?;
+            let difference = persist::difference(Some(state), Some(&executed.state));
+            batch.ops = difference.map_err(|error| busy(&format!("could not save the command: {error}")))?;
+            batch.ops.extend(executed.journal.into_iter().map(Op::Journal));
+            batch.executed = Some(Box::new(executed.state));
+            executed.done
         };
         self.outstanding = true;
         Ok((batch, done))
     }
 }
 
-/// Lets the commit in force go on where the source was not read in this life.
+/// Lets the accepted commit go on where the source was not read in this life.
 fn goes_on(person: &Person, now: Timestamp) -> (Batch, Done) {
     let entry = JournalEntry {
         at: now,
@@ -83,6 +83,6 @@ fn goes_on(person: &Person, now: Timestamp) -> (Batch, Done) {
         facts: json!({"by": person.name}),
     };
     let batch = Batch { ops: vec![Op::Journal(entry)], goes_on: true, ..Batch::default() };
-    let message = "the commit in force goes on, though the source was not read since gitfleet started".to_owned();
+    let message = "the accepted commit goes on, though the source was not read since gitfleet started".to_owned();
     (batch, Done { message, at: now, gate: None })
 }

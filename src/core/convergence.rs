@@ -11,7 +11,7 @@ use crate::model::id::{ClusterName, PlacementKey};
 use crate::model::records::JournalEntry;
 use crate::model::work::WorkOrder;
 use crate::status::fleet::fleet_warnings;
-use crate::status::rollout::{Converged, converged};
+use crate::status::rollout::{RolloutState, converged};
 
 impl Core {
     /// Says once when a placement has come to rest, and where.
@@ -19,40 +19,42 @@ impl Core {
         let Some(state) = self.placements.get(key) else { return };
         let standing = self.converged(state, now);
         let text = match &standing {
-            Converged::Progressing => String::new(),
-            Converged::AllAtTarget => {
+            RolloutState::Progressing => String::new(),
+            RolloutState::AllAtTarget => {
                 let index = state.newest().map_or(0, |s| s.index);
                 format!("rolled out: snapshot {index} is available on all {} clusters", state.bindings.len())
             }
-            Converged::WaitingForTime(_) => "waits for time to pass".to_owned(),
-            Converged::WaitingForPerson(why) => format!("waits for a person: {why}"),
-            Converged::Failed(why) => format!("cannot go on: {why}"),
-            Converged::Unreachable(why) => format!("waits for clusters: {why}"),
+            RolloutState::WaitingForTime(_) => "waits for time to pass".to_owned(),
+            RolloutState::WaitingForPerson(why) => format!("waits for a person: {why}"),
+            RolloutState::Failed(why) => format!("cannot go on: {why}"),
+            RolloutState::Unreachable(why) => format!("waits for clusters: {why}"),
         };
         let before = self.settled.insert(key.clone(), text.clone());
         if text.is_empty() || before.as_ref() == Some(&text) {
             return;
         }
         match standing {
-            Converged::AllAtTarget | Converged::WaitingForTime(_) | Converged::Progressing => {
+            RolloutState::AllAtTarget | RolloutState::WaitingForTime(_) | RolloutState::Progressing => {
                 tracing::info!(placement = %key, "{text}");
             }
-            Converged::WaitingForPerson(_) | Converged::Unreachable(_) => tracing::warn!(placement = %key, "{text}"),
-            Converged::Failed(_) => tracing::error!(placement = %key, "{text}"),
+            RolloutState::WaitingForPerson(_) | RolloutState::Unreachable(_) => {
+                tracing::warn!(placement = %key, "{text}");
+            }
+            RolloutState::Failed(_) => tracing::error!(placement = %key, "{text}"),
         }
     }
 
-    fn converged(&self, state: &PlacementState, now: Timestamp) -> Converged {
+    fn converged(&self, state: &PlacementState, now: Timestamp) -> RolloutState {
         let bindings = state.shared_bindings();
         converged(&state.view(&bindings, &self.world, now))
     }
 
     /// Returns how the whole fleet stands: the worst of its placements, or of the source.
-    pub fn standing(&self, now: Timestamp) -> Converged {
+    pub fn standing(&self, now: Timestamp) -> RolloutState {
         if let Some(complaint) = self.adoption_complaint() {
-            return Converged::WaitingForPerson(complaint);
+            return RolloutState::WaitingForPerson(complaint);
         }
-        let mut worst = Converged::AllAtTarget;
+        let mut worst = RolloutState::AllAtTarget;
         for state in self.placements.values() {
             worst = worse(worst, self.converged(state, now));
         }
@@ -60,23 +62,23 @@ impl Core {
         let warnings = fleet_warnings(self.world.records.values());
         if !warnings.is_empty() {
             let texts: Vec<&str> = warnings.iter().map(|warning| warning.message.as_str()).collect();
-            worst = worse(worst, Converged::Unreachable(texts.join("; ")));
+            worst = worse(worst, RolloutState::Unreachable(texts.join("; ")));
         }
         if let Some(reason) = &self.source.unrestored {
-            return worse(worst, Converged::Failed(format!("the commit in force cannot be read: {reason}")));
+            return worse(worst, RolloutState::Failed(format!("the accepted commit cannot be read: {reason}")));
         }
         if let Some(reason) = &self.source.failure {
-            return worse(worst, Converged::Failed(reason.clone()));
+            return worse(worst, RolloutState::Failed(reason.clone()));
         }
         if self.source.held_rewrite.is_some() {
             let why = self.source.held_why.clone().unwrap_or_else(|| "history was rewritten".to_owned());
-            return worse(worst, Converged::Failed(why));
+            return worse(worst, RolloutState::Failed(why));
         }
         if !self.source.refused.is_empty() {
-            return worse(worst, Converged::Failed("the newest commit is refused".to_owned()));
+            return worse(worst, RolloutState::Failed("the newest commit is refused".to_owned()));
         }
-        if self.world.tree.commit.is_none() || !self.agenda.is_empty() || !self.reading.is_empty() {
-            return worse(worst, Converged::Progressing);
+        if self.world.tree.commit.is_none() || !self.queue.is_empty() || !self.reading.is_empty() {
+            return worse(worst, RolloutState::Progressing);
         }
         worst
     }
@@ -110,11 +112,11 @@ impl Core {
     }
 
     /// Returns how things stand if nothing is left to wait for before the deadline of a single pass.
-    pub fn finished(&self, now: Timestamp, deadline: Timestamp) -> Option<Converged> {
+    pub fn finished(&self, now: Timestamp, deadline: Timestamp) -> Option<RolloutState> {
         if self.source_look != SourceLook::Seen || !self.unseen.is_empty() {
             return None;
         }
-        let has_work = if self.world.source_unread { self.is_due() } else { !self.agenda.is_empty() };
+        let has_work = if self.world.source_unread { self.is_due() } else { !self.queue.is_empty() };
         if has_work && (self.adoption_complaint().is_none() || self.store != self.stored_store) {
             return None;
         }
@@ -122,24 +124,24 @@ impl Core {
             return None;
         }
         match self.standing(now) {
-            Converged::Progressing => None,
+            RolloutState::Progressing => None,
             // What an earlier life wrote down of failures may be over.
-            Converged::AllAtTarget | Converged::Failed(_) if self.is_trying() => None,
-            Converged::WaitingForTime(Some(at)) if at < deadline => None,
+            RolloutState::AllAtTarget | RolloutState::Failed(_) if self.is_trying() => None,
+            RolloutState::WaitingForTime(Some(at)) if at < deadline => None,
             standing => Some(standing),
         }
     }
 }
 
 /// Of two standings the one a person must know of first.
-fn worse(a: Converged, b: Converged) -> Converged {
-    let rank = |c: &Converged| match c {
-        Converged::AllAtTarget => 0,
-        Converged::WaitingForTime(_) => 1,
-        Converged::Unreachable(_) => 2,
-        Converged::WaitingForPerson(_) => 3,
-        Converged::Failed(_) => 4,
-        Converged::Progressing => 5,
+fn worse(a: RolloutState, b: RolloutState) -> RolloutState {
+    let rank = |c: &RolloutState| match c {
+        RolloutState::AllAtTarget => 0,
+        RolloutState::WaitingForTime(_) => 1,
+        RolloutState::Unreachable(_) => 2,
+        RolloutState::WaitingForPerson(_) => 3,
+        RolloutState::Failed(_) => 4,
+        RolloutState::Progressing => 5,
     };
     if rank(&b) > rank(&a) { b } else { a }
 }
@@ -182,7 +184,7 @@ pub(super) fn tell(entry: &JournalEntry) {
         "Approved" => "approved",
         "ClusterFailed" => "cluster failed",
         "ClusterDeferred" => "cluster deferred: it does not answer",
-        "ClusterSkipped" => "cluster passed over",
+        "ClusterSkipped" => "cluster skipped",
         "ClusterRetried" => "cluster is tried again",
         other => other,
     };

@@ -22,12 +22,12 @@ pub enum Effect {
     /// Read a snapshot's payload; [`SourceEvent::Payload`](super::event::SourceEvent::Payload) is the answer.
     ReadPayload(Arc<ResourceSnapshot>),
     /// Let a tip of a rewritten history in.
-    LetIn(CommitId),
+    AcceptRewrite(CommitId),
     /// Commits that need not be kept any more may go.
     Retain {
-        /// The commits that records name, and the one in force.
+        /// The commits that records name, and the accepted one.
         named: BTreeSet<CommitId>,
-        /// The one in force: of what was accepted since nothing is known here.
+        /// The accepted one: of what was accepted since nothing is known here.
         at: CommitId,
     },
     /// Make the hub hold these decisions.

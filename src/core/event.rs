@@ -26,11 +26,11 @@ pub enum Event {
 /// What the source said.
 #[derive(Debug)]
 pub enum SourceEvent {
-    /// The commit that was in force before a restart, read again; or why it cannot be read, which may be told more than once.
+    /// The commit that was accepted before a restart, read again; or why it cannot be read, which may be told more than once.
     Restored(Result<Arc<Tree>, String>),
-    /// A commit is in force: it is pinned and checked.
+    /// A commit is accepted: it is pinned and checked.
     Accepted(Arc<Tree>),
-    /// A commit has errors and is not in force.
+    /// A commit has errors and is not accepted.
     Refused(CommitId, Vec<InputError>),
     /// History was rewritten; the new tip waits for a person.
     Rewritten(CommitId),
@@ -40,7 +40,7 @@ pub enum SourceEvent {
     Switched(CommitId, String),
     /// The source cannot be read; nothing changes.
     Failed(String),
-    /// The tip is the commit in force again, or still.
+    /// The tip is the accepted commit again, or still.
     Unchanged,
     /// The source can be read again, and its tip is where it was.
     Readable,

@@ -43,7 +43,7 @@ pub struct Aim {
 
 /// A placement after a command.
 #[derive(Debug)]
-pub struct Obeyed {
+pub struct Executed {
     /// How it stands now.
     pub state: PlacementState,
     /// What happened.
@@ -141,14 +141,14 @@ fn is_waiting(phase: StagePhase) -> bool {
 ///
 /// # Errors
 /// Why it is not carried out; nothing has changed then.
-pub fn obey(
+pub fn execute(
     state: &PlacementState,
     world: &World,
     aim: &Aim,
     command: &Command,
     person: &Person,
     now: Timestamp,
-) -> Result<Obeyed, Refusal> {
+) -> Result<Executed, Refusal> {
     let policy = policy(state, world, aim);
     may(person, command.verb, &policy).map_err(|why| refusal(RefusalReason::NotAllowed, why))?;
     gates::check_specific(state, world, aim, command)?;
@@ -174,7 +174,7 @@ pub fn obey(
         "surface": person.surface, "reason": command.reason, "message": command.message,
     });
     pass.note("Commanded", None, facts);
-    Ok(Obeyed { state: pass.state, journal: pass.journal, done: Done { message, at: now, gate }, goal })
+    Ok(Executed { state: pass.state, journal: pass.journal, done: Done { message, at: now, gate }, goal })
 }
 
 /// Returns who may, as the configuration and the strategy of what is meant say.
@@ -437,7 +437,7 @@ pub fn preview_in_store(
 ///
 /// # Errors
 /// The store cannot be read or written. A command that is not carried out is no error: the answer says why.
-pub fn obey_in_store(
+pub fn execute_in_store(
     store: &dyn Store,
     authority: &Authority,
     command: &Command,
@@ -450,7 +450,7 @@ pub fn obey_in_store(
     if command.target.is_empty() {
         let key = records::source_key(SOURCE_NAME);
         let mut source = records::load::<SourceRecord>(store, &key)?.map(|record| record.value).unwrap_or_default();
-        let answer = let_in(&mut source, command, now);
+        let answer = accept_rewrite(&mut source, command, now);
         if answer.is_ok() {
             store.batch(vec![records::put(key, &source, Expected::Any)?])?;
         }
@@ -458,36 +458,40 @@ pub fn obey_in_store(
     }
     let placements = persist::load(store)?;
     let world = authority.world();
-    let obeyed = resolve(&placements, command).and_then(|aim| {
+    let executed = resolve(&placements, command).and_then(|aim| {
         let state = placements.get(&aim.placement).expect("what was found there is there");
-        obey(state, &world, &aim, command, person, now).map(|obeyed| (state, obeyed))
+        execute(state, &world, &aim, command, person, now).map(|executed| (state, executed))
     });
-    let (before, obeyed) = match obeyed {
-        Ok(obeyed) => obeyed,
+    let (before, executed) = match executed {
+        Ok(executed) => executed,
         Err(refusal) => return Ok(Err(refusal)),
     };
-    let mut ops = persist::difference(Some(before), Some(&obeyed.state))?;
-    ops.extend(obeyed.journal.into_iter().map(Op::Journal));
+    let mut ops = persist::difference(Some(before), Some(&executed.state))?;
+    ops.extend(executed.journal.into_iter().map(Op::Journal));
     store.batch(ops)?;
-    Ok(Ok(obeyed.done))
+    Ok(Ok(executed.done))
 }
 
-/// Lets the rewritten history in that the source holds back. Returns the commit that may come into force.
+/// Lets the rewritten history in that the source holds back. Returns the commit that may be accepted.
 ///
 /// # Errors
 /// The command is not for the source, or nothing is held back.
-pub fn let_in(source: &mut SourceRecord, command: &Command, now: Timestamp) -> Result<(CommitId, Done), Refusal> {
+pub fn accept_rewrite(
+    source: &mut SourceRecord,
+    command: &Command,
+    now: Timestamp,
+) -> Result<(CommitId, Done), Refusal> {
     if command.verb != Verb::Resume {
         return Err(refusal(RefusalReason::NotFound, "name a run or a placement"));
     }
     let Some(commit) = source.held_rewrite.clone() else {
         return Err(refusal(
             RefusalReason::NotPossible,
-            "no rewritten history is held back; to resume a placement, name it",
+            "no history rewrite is pending. To resume a placement, pass its name",
         ));
     };
-    source.let_in = Some(commit.clone());
+    source.accepted_rewrite = Some(commit.clone());
     let what = if source.held_why.is_some() { "the branch that is checked out" } else { "the rewritten history" };
-    let message = format!("{what} is let in at {}", commit.short());
+    let message = format!("{what} is accepted at {}", commit.short());
     Ok((commit, Done { message, at: now, gate: None }))
 }

@@ -13,7 +13,7 @@ use crate::model::id::ClusterName;
 use crate::model::ocm::OcmPlacementRecord;
 use crate::schedule::ocm::Key;
 use crate::status::decisions::{Decided as ExportedBy, Exports, Pick, assign_labels, decided, record, removed};
-use crate::status::rollout::Converged;
+use crate::status::rollout::RolloutState;
 use crate::store::{Expected, Op, Result, records};
 
 /// The kind of an OCM Placement.
@@ -88,14 +88,14 @@ impl Core {
     }
 
     /// Returns how the hub stands, for a single pass: a hub that is being written to is waited for.
-    pub(super) fn hub_standing(&self) -> Converged {
+    pub(super) fn hub_standing(&self) -> RolloutState {
         match &self.hub_report {
-            _ if namespace(&self.configuration).is_none() || self.exports.is_empty() => Converged::AllAtTarget,
+            _ if namespace(&self.configuration).is_none() || self.exports.is_empty() => RolloutState::AllAtTarget,
             Some(HubReport { failure: Some(failure), .. }) => {
-                Converged::Unreachable(format!("the hub of `decisions:`: {failure}"))
+                RolloutState::Unreachable(format!("the hub of `decisions:`: {failure}"))
             }
-            Some(HubReport { done: Some(done), .. }) if Arc::ptr_eq(done, &self.exports) => Converged::AllAtTarget,
-            None | Some(_) => Converged::Progressing,
+            Some(HubReport { done: Some(done), .. }) if Arc::ptr_eq(done, &self.exports) => RolloutState::AllAtTarget,
+            None | Some(_) => RolloutState::Progressing,
         }
     }
 }

@@ -55,7 +55,7 @@ impl Core {
     /// Notes which placements a commit may move.
     pub(super) fn note_concerned(&mut self, commit: Option<&CommitId>) {
         let (Some(listener), Some(commit)) = (&mut self.listener, commit) else { return };
-        let concerned = self.agenda.placements.iter().map(|key| (key.clone(), commit.clone()));
+        let concerned = self.queue.placements.iter().map(|key| (key.clone(), commit.clone()));
         listener.concerned.extend(concerned);
     }
 }

@@ -34,11 +34,11 @@ impl Core {
         for name in mark_leavers(&mut self.world.records, &tree, is_listed, now) {
             tracing::warn!(cluster = %name, "left the fleet; what it holds stays there");
             self.stop_member(&name);
-            self.agenda.clusters.insert(name);
+            self.queue.clusters.insert(name);
         }
         for (name, member) in &tree.clusters {
             if before.clusters.get(name) != Some(member) {
-                self.agenda.clusters.insert(name.clone());
+                self.queue.clusters.insert(name.clone());
             }
             let access = self.configuration.member(name);
             let suspended = member.annotations.get(SUSPENDED).is_some_and(|v| v == "true");
@@ -55,7 +55,7 @@ impl Core {
             }
             // Scheduling asks who reads the labels; overrides may read any of them.
             if record.labels != member.labels && !self.world.overrides.is_empty() {
-                self.agenda.concerns_holders(name);
+                self.queue.concerns_holders(name);
             }
             note_git(record, member, now);
             if !record.left {
@@ -75,8 +75,8 @@ impl Core {
                 (Some(access), None) => self.start_member(name, access),
                 (_, reason) => {
                     if stands(record, false, reason.map(str::to_owned), now) {
-                        self.agenda.clusters.insert(name.clone());
-                        self.agenda.concerns_holders(name);
+                        self.queue.clusters.insert(name.clone());
+                        self.queue.concerns_holders(name);
                     }
                     self.stop_member(name);
                 }
@@ -156,18 +156,18 @@ impl Core {
                     *heard = Heard::Since(now);
                 }
                 self.reports.entry(placement.clone()).or_default().insert(cluster, status);
-                self.agenda.placements.insert(placement);
+                self.queue.placements.insert(placement);
             }
             MemberEvent::Restarted { cluster } => {
                 self.await_reports(&cluster);
                 self.sent.values_mut().for_each(|sent| drop(sent.remove(&cluster)));
-                self.agenda.concerns_holders(&cluster);
+                self.queue.concerns_holders(&cluster);
             }
             MemberEvent::Facts { cluster, facts } => self.note_facts(&cluster, &facts),
             MemberEvent::Unwatched { cluster, reason } => {
                 if let Some(record) = self.world.records.get_mut(&cluster) {
                     record.unwatched = Some(reason);
-                    self.agenda.clusters.insert(cluster);
+                    self.queue.clusters.insert(cluster);
                 }
             }
         }
@@ -193,7 +193,7 @@ impl Core {
         let properties = facts.properties().into_iter().chain(version).collect();
         record.properties_unknown = complaint;
         record.properties = properties;
-        self.agenda.clusters.insert(cluster.clone());
+        self.queue.clusters.insert(cluster.clone());
         self.unseen.remove(cluster);
     }
 
@@ -225,7 +225,7 @@ impl Core {
             if known.is_none_or(|work| work.inventory != inventory) {
                 let work = known.map(|work| WorkStatus::clone(work)).unwrap_or_default();
                 let work = Arc::new(WorkStatus { inventory, ..work });
-                self.agenda.placements.extend(self.placements.contains_key(&key).then(|| key.clone()));
+                self.queue.placements.extend(self.placements.contains_key(&key).then(|| key.clone()));
                 self.reports.entry(key).or_default().insert(cluster.clone(), work);
             }
         }
@@ -249,14 +249,14 @@ impl Core {
             record.properties.insert(KUBERNETES_VERSION.to_owned(), version);
         }
         // Seen once for all events that come together.
-        self.agenda.clusters.insert(cluster.clone());
-        self.agenda.concerns_holders(cluster);
+        self.queue.clusters.insert(cluster.clone());
+        self.queue.concerns_holders(cluster);
     }
 
     /// Lets scheduling see clusters as they are now; whoever reads what changed is decided anew.
     pub(super) fn refresh_clusters(&mut self, batch: &mut Batch, now: Timestamp) {
         let tree = Arc::clone(&self.world.tree);
-        let stale = std::mem::take(&mut self.agenda.clusters);
+        let stale = std::mem::take(&mut self.queue.clusters);
         let is_same = members(&tree, &self.world.records).map(|(name, _)| name).eq(self
             .world
             .clusters
@@ -268,18 +268,18 @@ impl Core {
                 let Some(member) = tree.clusters.get(name).filter(|_| is_known) else { continue };
                 let seen = cluster(member, self.world.records.get(name), now);
                 let change = self.world.clusters.set(name.clone(), seen);
-                self.agenda.changed(&change);
+                self.queue.changed(&change);
             }
         } else {
             self.world.clusters = clusters(&tree, &self.world.records, now);
-            self.agenda.placements.extend(self.placements.keys().cloned());
+            self.queue.placements.extend(self.placements.keys().cloned());
         }
         for name in &stale {
             let Some(member) = tree.clusters.get(name) else { continue };
             let record = self.world.records.get(name);
-            self.agenda.expect_silence(name, record.and_then(|record| silence_ends(record, now)));
+            self.queue.expect_silence(name, record.and_then(|record| silence_ends(record, now)));
             let concerned = self.world.ocm.observe(name, ocm_facts(member, record, now));
-            self.agenda.ocm.extend(concerned);
+            self.queue.ocm.extend(concerned);
         }
         let records = stale.iter().filter_map(|name| self.world.records.get(name));
         for record in records.filter(|record| self.stored_clusters.get(&record.name) != Some(*record)) {

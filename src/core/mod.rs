@@ -1,4 +1,4 @@
-//! The hall's mind: what happened goes in, what is to be written down and what is to be done come out. Pure.
+//! The core: what happened goes in, what is to be written down and what is to be done come out. Pure.
 //!
 //! It owns everything that decisions are made with, and nothing that does: no channel, no store, no clock. The daemon drives
 //! it with real members and a real store, the simulation with made ones, and both run these very functions.
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use rayon::prelude::*;
 
-use self::persist::Books;
+use self::persist::SavedRecords;
 use crate::config::{Configuration, MemberAccess};
 use crate::decide::Decision;
 use crate::decide::hand_over::decide_each;
@@ -51,7 +51,7 @@ mod written;
 use convergence::tell;
 pub use effect::{Effect, ForgeUpdate, MemberCommand, PlacementUpdate};
 pub use event::{Event, HubReport, MemberEvent, SourceEvent};
-use queue::Agenda;
+use queue::Queue;
 pub use source::{identity, source_name};
 
 /// How long the first decision waits for members that have neither answered nor failed.
@@ -80,10 +80,10 @@ pub struct Batch {
     reports: Reports,
     exports: Option<Arc<Exports>>,
     overrides: BTreeSet<OverrideRef>,
-    obeyed: Option<Box<PlacementState>>,
+    executed: Option<Box<PlacementState>>,
     store: Option<StoreRecord>,
     adopts: bool,
-    /// A person lets the commit in force go on, though the source was not read.
+    /// A person lets the accepted commit go on, though the source was not read.
     goes_on: bool,
     /// What members keep, taken over by the decisions of this batch.
     kept: BTreeMap<PlacementKey, Kept>,
@@ -91,7 +91,7 @@ pub struct Batch {
     took_over: Option<StoreRecord>,
     /// Clusters whose bindings the decisions of this batch undo, because they hold something newer.
     ahead: BTreeMap<PlacementKey, BTreeMap<ClusterName, u64>>,
-    let_in: Option<CommitId>,
+    accepted_rewrite: Option<CommitId>,
 }
 
 /// An OCM Placement that was decided: how it stood before, and when time alone changes the answer.
@@ -147,7 +147,7 @@ pub struct Core {
     unreached: Option<Warning>,
     /// What members were told last, by placement.
     sent: BTreeMap<PlacementKey, BTreeMap<ClusterName, Sent>>,
-    agenda: Agenda,
+    queue: Queue,
     /// What members said and no decision that is written down has taken in: it is not in the placements yet.
     reports: Reports,
     /// The clusters' records as the store has them.
@@ -167,7 +167,7 @@ pub struct Core {
     has_decided: bool,
     /// Commits that batches name which the store refused, or kept without saying so: the next life may begin with them.
     in_doubt: BTreeSet<CommitId>,
-    /// The commit in force when the source was last told which commits are to be kept.
+    /// The accepted commit when the source was last told which commits are to be kept.
     retained: Option<CommitId>,
     source_look: SourceLook,
     /// A batch is with the store.
@@ -183,18 +183,18 @@ pub struct Core {
 impl Core {
     /// Begins a life with what an earlier one wrote down. Nothing is decided before the source was read and every member was
     /// looked at.
-    pub fn begin(configuration: Configuration, books: Books, now: Timestamp) -> (Self, Vec<Effect>) {
-        let stored_source = books.source.unwrap_or_default();
+    pub fn begin(configuration: Configuration, saved: SavedRecords, now: Timestamp) -> (Self, Vec<Effect>) {
+        let stored_source = saved.source.unwrap_or_default();
         let source = source::begin(&configuration, &stored_source);
-        let mut records = books.clusters.clone();
+        let mut records = saved.clusters.clone();
         for record in records.values_mut() {
             members::await_answer(record, now);
         }
-        let ocm = Ocm::restore(books.ocm);
+        let ocm = Ocm::restore(saved.ocm);
         let listener = configuration.forge.is_some().then(forge_updates::Listener::default);
         let approvals = configuration.approval_rules();
         let approvers = configuration.forge.iter().flat_map(|forge| forge.approvals.approvers.clone()).collect();
-        let overrides = books.overrides;
+        let overrides = saved.overrides;
         let world = World {
             source: source_name(&configuration, &stored_source),
             records,
@@ -203,31 +203,31 @@ impl Core {
             approvers,
             floor: configuration.floor(),
             overrides,
-            heard: books.placements.iter().map(|(key, state)| (key.clone(), members::unheard(state))).collect(),
+            heard: saved.placements.iter().map(|(key, state)| (key.clone(), members::unheard(state))).collect(),
             ..World::default()
         };
-        let exports = Arc::new(books.exports);
+        let exports = Arc::new(saved.exports);
         // The hub is told at once: it may have been changed meanwhile.
         let effects = if exports.is_empty() { Vec::new() } else { vec![Effect::Publish(Arc::clone(&exports))] };
-        let hub = exports::namespace(&configuration).and_then(|namespace| books.hubs.get(namespace).cloned());
+        let hub = exports::namespace(&configuration).and_then(|namespace| saved.hubs.get(namespace).cloned());
         // One that was written before stores said anything of themselves.
-        let is_old = books.store.is_none() && !books.placements.is_empty();
+        let is_old = saved.store.is_none() && !saved.placements.is_empty();
         let core = Self {
             configuration,
             world,
-            store: books.store.clone().or_else(|| is_old.then(|| StoreRecord::new(now))),
-            stored_store: books.store,
+            store: saved.store.clone().or_else(|| is_old.then(|| StoreRecord::new(now))),
+            stored_store: saved.store,
             answered: BTreeSet::new(),
-            placements: books.placements,
+            placements: saved.placements,
             source,
             stored_source,
             members: BTreeMap::new(),
             unseen: BTreeSet::new(),
             unreached: None,
             sent: BTreeMap::new(),
-            agenda: Agenda::default(),
+            queue: Queue::default(),
             reports: BTreeMap::new(),
-            stored_clusters: books.clusters,
+            stored_clusters: saved.clusters,
             settled: BTreeMap::new(),
             exports,
             stored_hub: hub.clone(),
@@ -247,7 +247,7 @@ impl Core {
         (core, effects)
     }
 
-    /// Returns the commit in force, as far as it is known without reading the source.
+    /// Returns the accepted commit, as far as it is known without reading the source.
     pub fn accepted(&self) -> Option<&CommitId> {
         self.source.accepted.as_ref()
     }
@@ -257,9 +257,9 @@ impl Core {
         self.source.branch.as_deref()
     }
 
-    /// Returns the tip of a rewritten history that a person let in.
-    pub fn let_in(&self) -> Option<&CommitId> {
-        self.source.let_in.as_ref()
+    /// Returns the tip of a rewritten history that a person accepted.
+    pub fn accepted_rewrite(&self) -> Option<&CommitId> {
+        self.source.accepted_rewrite.as_ref()
     }
 
     /// Returns what decisions look at.
@@ -287,20 +287,20 @@ impl Core {
 
     /// Returns when [`Core::decide`] is to be called though nothing happens; an instant that has passed is now.
     pub fn next_wake(&self) -> Option<Timestamp> {
-        if self.is_due() && !self.agenda.waits() && self.can_decide() {
+        if self.is_due() && !self.queue.waits() && self.can_decide() {
             return Some(self.started_at);
         }
         let source = (self.source_look == SourceLook::Awaited).then(|| self.started_at + FIRST_LOOK_MAX);
         let members = (!self.unseen.is_empty()).then(|| self.members_from + FIRST_LOOK_MAX);
-        self.agenda.next_wake().into_iter().chain(source).chain(members).min()
+        self.queue.next_wake().into_iter().chain(source).chain(members).min()
     }
 
     /// Returns how many placements wait for a decision.
     pub fn queue_depth(&self) -> usize {
-        self.agenda.placements.len()
+        self.queue.placements.len()
     }
 
-    /// Nothing is decided before the source and every member were looked at: a newer commit may stop what the one in force
+    /// Nothing is decided before the source and every member were looked at: a newer commit may stop what the accepted one
     /// would begin, and what a member holds is the inventory
     /// that deletions are compared with, and the index that a lost store goes on from. The first decisions of a life wait for all
     /// payloads as well: what one placement gives up may be what another is to take over, and orders alone say so to a member.
@@ -310,11 +310,11 @@ impl Core {
         may_begin && knows_payloads && self.world.tree.commit.is_some() && !self.outstanding
     }
 
-    /// Tells whether something on the agenda can be decided: a placement waits for its own payloads.
+    /// Tells whether something on the queue can be decided: a placement waits for its own payloads.
     fn is_due(&self) -> bool {
         let is_due = |key: &PlacementKey| !self.is_reading(key);
-        let is_ocm_due = !self.agenda.ocm.is_empty() && !self.world.source_unread;
-        !self.agenda.clusters.is_empty() || is_ocm_due || self.agenda.placements.iter().any(is_due)
+        let is_ocm_due = !self.queue.ocm.is_empty() && !self.world.source_unread;
+        !self.queue.clusters.is_empty() || is_ocm_due || self.queue.placements.iter().any(is_due)
     }
 
     fn is_reading(&self, key: &PlacementKey) -> bool {
@@ -325,7 +325,7 @@ impl Core {
     /// must come back through [`Core::written`] or [`Core::refused`] before anything else is decided.
     pub fn decide(&mut self, now: Timestamp) -> Option<Batch> {
         // First what is due: a cluster that has been silent for too long is refreshed, and so decided about, in this round.
-        self.agenda.mark_due(now);
+        self.queue.mark_due(now);
         // While the store is left alone too: an instant that has passed would be waited for without end, and without a pause.
         if now >= self.started_at + FIRST_LOOK_MAX {
             self.give_up_source();
@@ -334,7 +334,7 @@ impl Core {
             self.unseen.clear();
         }
         self.read_again(now);
-        if self.outstanding || self.agenda.waits() {
+        if self.outstanding || self.queue.waits() {
             return None;
         }
         let mut batch = Batch::default();
@@ -344,7 +344,7 @@ impl Core {
         self.write_source(&mut batch);
         self.write_hub(&mut batch);
         self.write_overrides(&mut batch);
-        if !self.agenda.clusters.is_empty() {
+        if !self.queue.clusters.is_empty() {
             self.refresh_clusters(&mut batch, now);
         }
         if self.can_decide() {
@@ -369,7 +369,7 @@ impl Core {
     /// them are decided in the same batch.
     fn decide_ocm(&mut self, batch: &mut Batch, now: Timestamp) {
         let tree = Arc::clone(&self.world.tree);
-        for key in self.world.ocm.in_order(std::mem::take(&mut self.agenda.ocm)) {
+        for key in self.world.ocm.in_order(std::mem::take(&mut self.queue.ocm)) {
             let known = self.world.ocm.record(&key).cloned();
             let mut decision = self.world.ocm.decide(&key, now);
             match persist::ocm_difference(&key, known.as_deref(), decision.record.as_ref()) {
@@ -384,16 +384,16 @@ impl Core {
             let wake_at = decision.wake_at;
             self.world.ocm.settle(decision);
             if known.as_ref() != self.world.ocm.record(&key) {
-                self.agenda.concerns_followers(&tree, &key);
+                self.queue.concerns_followers(&tree, &key);
             }
             batch.picked.push(Picked { key, known, journal, wake_at });
         }
     }
 
     fn decide_placements(&mut self, batch: &mut Batch, now: Timestamp) {
-        let all = std::mem::take(&mut self.agenda.placements);
+        let all = std::mem::take(&mut self.queue.placements);
         let (waiting, due) = all.into_iter().partition(|key| self.is_reading(key));
-        self.agenda.placements = waiting;
+        self.queue.placements = waiting;
         for (key, decision, difference) in self.decisions(&due, now) {
             match difference {
                 Ok(more) => batch.take(more),

@@ -31,7 +31,7 @@ pub const SOURCE_NAME: &str = "source";
 
 /// Everything that a life begins with: what an earlier one wrote down.
 #[derive(Debug, Default)]
-pub struct Books {
+pub struct SavedRecords {
     /// What was known of the source.
     pub source: Option<SourceRecord>,
     /// What the store says of itself; `None` where nothing was decided with it yet.
@@ -50,7 +50,7 @@ pub struct Books {
     pub hubs: BTreeMap<String, HubRecord>,
 }
 
-impl Books {
+impl SavedRecords {
     /// Reads them from a store.
     ///
     /// # Errors

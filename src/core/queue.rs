@@ -14,7 +14,7 @@ use crate::snapshot::scheduled_policy;
 
 /// What is to be decided, and the indexes that say so.
 #[derive(Debug, Default)]
-pub(super) struct Agenda {
+pub(super) struct Queue {
     /// Placements.
     pub placements: BTreeSet<PlacementKey>,
     /// OCM Placements.
@@ -32,7 +32,7 @@ pub(super) struct Agenda {
     retry_at: Option<Timestamp>,
 }
 
-impl Agenda {
+impl Queue {
     /// Tells whether there is nothing to decide.
     pub fn is_empty(&self) -> bool {
         self.placements.is_empty() && self.ocm.is_empty() && self.clusters.is_empty()
@@ -239,47 +239,47 @@ mod tests {
 
     #[test]
     fn a_cluster_concerns_those_that_have_something_there() {
-        let mut agenda = Agenda::default();
-        agenda.note(&state("web", &["a", "b"]));
-        agenda.note(&state("db", &["b"]));
-        agenda.note(&state("web", &["a"]));
-        let held_by = |agenda: &mut Agenda, cluster: &str| {
-            agenda.concerns_holders(&ClusterName::from(cluster));
-            std::mem::take(&mut agenda.placements).into_iter().map(|key| key.name).collect::<Vec<_>>()
+        let mut queue = Queue::default();
+        queue.note(&state("web", &["a", "b"]));
+        queue.note(&state("db", &["b"]));
+        queue.note(&state("web", &["a"]));
+        let held_by = |queue: &mut Queue, cluster: &str| {
+            queue.concerns_holders(&ClusterName::from(cluster));
+            std::mem::take(&mut queue.placements).into_iter().map(|key| key.name).collect::<Vec<_>>()
         };
-        assert_eq!(held_by(&mut agenda, "a"), ["web"]);
-        assert_eq!(held_by(&mut agenda, "b"), ["db"]);
-        agenda.forget(&key("db"));
-        assert_eq!(held_by(&mut agenda, "b"), Vec::<String>::new());
+        assert_eq!(held_by(&mut queue, "a"), ["web"]);
+        assert_eq!(held_by(&mut queue, "b"), ["db"]);
+        queue.forget(&key("db"));
+        assert_eq!(held_by(&mut queue, "b"), Vec::<String>::new());
     }
 
     #[test]
     fn what_is_due_is_taken_once() {
-        let mut agenda = Agenda::default();
+        let mut queue = Queue::default();
         let at = |second: i64| Timestamp::from_second(second).expect("an instant");
-        agenda.wake(&key("web"), Some(at(10)));
-        agenda.wake_ocm(&Key::new("ns", "p"), Some(at(5)));
-        agenda.expect_silence(&ClusterName::from("a"), Some(at(20)));
-        assert_eq!(agenda.next_wake(), Some(at(5)));
-        agenda.mark_due(at(10));
-        assert_eq!((agenda.placements.len(), agenda.ocm.len(), agenda.clusters.len()), (1, 1, 0));
-        assert_eq!(agenda.next_wake(), Some(at(20)));
-        agenda.expect_silence(&ClusterName::from("a"), None);
-        assert_eq!(agenda.next_wake(), None);
+        queue.wake(&key("web"), Some(at(10)));
+        queue.wake_ocm(&Key::new("ns", "p"), Some(at(5)));
+        queue.expect_silence(&ClusterName::from("a"), Some(at(20)));
+        assert_eq!(queue.next_wake(), Some(at(5)));
+        queue.mark_due(at(10));
+        assert_eq!((queue.placements.len(), queue.ocm.len(), queue.clusters.len()), (1, 1, 0));
+        assert_eq!(queue.next_wake(), Some(at(20)));
+        queue.expect_silence(&ClusterName::from("a"), None);
+        assert_eq!(queue.next_wake(), None);
     }
 
     #[test]
     fn what_cannot_be_written_down_stays_to_be_decided() {
         let at = |second: i64| Timestamp::from_second(second).expect("an instant");
-        let mut agenda = Agenda::default();
-        agenda.wake(&key("web"), Some(at(50)));
-        agenda.put_back([key("web")], [Key::new("ns", "p")], at(10));
-        assert!(!agenda.is_empty() && agenda.waits(), "a single pass does not end here");
-        assert_eq!(agenda.next_wake(), Some(at(10)), "time alone goes on from here");
-        agenda.mark_due(at(10));
-        assert!(!agenda.waits());
-        assert_eq!((agenda.placements.len(), agenda.ocm.len()), (1, 1));
-        assert_eq!(agenda.next_wake(), Some(at(50)), "what waited for time waits for it still");
+        let mut queue = Queue::default();
+        queue.wake(&key("web"), Some(at(50)));
+        queue.put_back([key("web")], [Key::new("ns", "p")], at(10));
+        assert!(!queue.is_empty() && queue.waits(), "a single pass does not end here");
+        assert_eq!(queue.next_wake(), Some(at(10)), "time alone goes on from here");
+        queue.mark_due(at(10));
+        assert!(!queue.waits());
+        assert_eq!((queue.placements.len(), queue.ocm.len()), (1, 1));
+        assert_eq!(queue.next_wake(), Some(at(50)), "what waited for time waits for it still");
     }
 
     #[test]
@@ -323,9 +323,9 @@ mod tests {
         let old = commit(&[]);
         let budgets = ("a budget: as an eviction", ("b.yaml", budget.to_owned()), &[][..]);
         for (name, change, wanted) in rows.into_iter().chain([budgets]) {
-            let mut agenda = Agenda::default();
-            agenda.compare(&old, &commit(&[change]));
-            assert_eq!(agenda.placements.iter().map(|key| key.name.as_str()).collect::<Vec<_>>(), wanted, "{name}");
+            let mut queue = Queue::default();
+            queue.compare(&old, &commit(&[change]));
+            assert_eq!(queue.placements.iter().map(|key| key.name.as_str()).collect::<Vec<_>>(), wanted, "{name}");
         }
     }
 
@@ -337,8 +337,8 @@ mod tests {
             ("r.yaml", placement("r", "", "")),
         ];
         let texts: Vec<(&str, &str)> = texts.iter().map(|(path, text)| (*path, text.as_str())).collect();
-        let mut agenda = Agenda::default();
-        agenda.concerns_followers(&tree(&texts), &Key::new("ns", "o"));
-        assert_eq!(agenda.placements, BTreeSet::from([key("p")]));
+        let mut queue = Queue::default();
+        queue.concerns_followers(&tree(&texts), &Key::new("ns", "o"));
+        assert_eq!(queue.placements, BTreeSet::from([key("p")]));
     }
 }

@@ -1,4 +1,4 @@
-//! The source's side: what it says, and what a commit in force changes.
+//! The source's side: what it says, and what a accepted commit changes.
 
 use std::sync::Arc;
 
@@ -27,15 +27,15 @@ impl Core {
     /// Takes in what the source says.
     pub(super) fn hear(&mut self, news: SourceEvent, now: Timestamp) {
         let Some(news) = self.hear_aside(news, now) else { return };
-        // What a person let in is for the tip that was held then: whatever is said of a tip ends it.
+        // What a person accepted is for the tip that was held then: whatever is said of a tip ends it.
         if !matches!(news, SourceEvent::Readable | SourceEvent::Failed(_)) {
-            self.source.let_in = None;
+            self.source.accepted_rewrite = None;
         }
         self.source.failure = None;
         if matches!(news, SourceEvent::Failed(_)) {
             self.go_on_without_source();
         } else if std::mem::take(&mut self.world.source_unread) {
-            self.agenda.placements.extend(self.placements.keys().cloned());
+            self.queue.placements.extend(self.placements.keys().cloned());
         }
         self.source_look = SourceLook::Seen;
         match news {
@@ -54,7 +54,7 @@ impl Core {
                 tracing::error!(
                     commit = commit.short(),
                     errors = errors.len(),
-                    "commit refused; the last good one stays in force"
+                    "commit refused; the last good one stays accepted"
                 );
                 for error in errors.iter().take(20) {
                     tracing::error!("  {error}");
@@ -65,7 +65,7 @@ impl Core {
             SourceEvent::Rewritten(commit) => {
                 tracing::warn!(
                     commit = commit.short(),
-                    "history was rewritten; the last good commit stays in force until a person lets the new one in"
+                    "history was rewritten; the last good commit stays accepted until a person lets the new one in"
                 );
                 self.source.seen = Some(commit.clone());
                 (self.source.held_rewrite, self.source.held_why) = (Some(commit), None);
@@ -93,8 +93,8 @@ impl Core {
             SourceEvent::Restored(Err(reason)) => {
                 tracing::error!(
                     reason,
-                    "the commit in force cannot be read; nothing is decided and clusters keep what they have until it can, or \
-                     another commit is in force"
+                    "the accepted commit cannot be read; nothing is decided and clusters keep what they have until it can, or \
+                     another commit is accepted"
                 );
                 self.source.unrestored = Some(reason);
             }
@@ -119,20 +119,20 @@ impl Core {
     }
 
     /// Goes on with what was begun, where the source could not be read in this life: a newer commit may stop or correct what the
-    /// one in force would begin.
+    /// one accepted would begin.
     fn go_on_without_source(&mut self) {
         self.world.source_unread |= self.source_look == SourceLook::Awaited;
     }
 
-    /// A person lets the commit in force go on for this life, though a newer one may stop or correct it.
+    /// A person lets the accepted commit go on for this life, though a newer one may stop or correct it.
     pub(super) fn go_on_unread(&mut self) {
         if !std::mem::take(&mut self.world.source_unread) {
             return;
         }
-        tracing::warn!("the source cannot be read; a person lets the commit in force go on");
-        self.agenda.placements.extend(self.placements.keys().cloned());
+        tracing::warn!("the source cannot be read; a person lets the accepted commit go on");
+        self.queue.placements.extend(self.placements.keys().cloned());
         if let Some(failure) = &mut self.source.failure {
-            *failure = failure.replace(NOTHING_NEW, "; a person lets the commit in force go on");
+            *failure = failure.replace(NOTHING_NEW, "; a person lets the accepted commit go on");
         }
     }
 
@@ -179,7 +179,7 @@ impl Core {
             clusters = tree.clusters.len(),
             objects = tree.manifests.len(),
             "{}",
-            if again { "commit in force" } else { "commit accepted" }
+            if again { "accepted commit" } else { "commit accepted" }
         );
         self.source.accepted.clone_from(&commit);
         self.source.seen = commit;
@@ -204,14 +204,14 @@ impl Core {
             self.placements.entry(key.clone()).or_insert_with(|| PlacementState::begin(placement, now));
         }
         let wishes = self.world.ocm.follow(tree);
-        self.agenda.ocm.extend(wishes);
+        self.queue.ocm.extend(wishes);
         if before.commit.is_none() {
             self.members_from = now;
             // The first commit of this life: what was decided before may have been decided of another.
-            self.agenda.placements.extend(self.placements.keys().cloned());
+            self.queue.placements.extend(self.placements.keys().cloned());
         } else {
-            self.agenda.compare(&before, tree);
-            self.agenda.placements.extend(self.world.disruptions.differing(&disruptions));
+            self.queue.compare(&before, tree);
+            self.queue.placements.extend(self.world.disruptions.differing(&disruptions));
             self.note_concerned(tree.commit.as_ref());
         }
         // What is with the store may name a commit that no record here names yet.
@@ -221,13 +221,13 @@ impl Core {
     }
 
     /// Says which commits are to be kept. What was decided must be written down. The next life begins with the commit that the
-    /// store has in force, and may decide of it: that is kept until the store has another.
+    /// store has accepted, and may decide of it: that is kept until the store has another.
     pub(super) fn retain(&mut self) {
         let Some(at) = self.world.tree.commit.clone() else { return };
         let snapshots = self.placements.values().flat_map(|p| p.snapshots.values());
-        let in_force = self.stored_source.accepted.clone().into_iter().chain([at.clone()]);
+        let accepted = self.stored_source.accepted.clone().into_iter().chain([at.clone()]);
         let in_doubt = self.in_doubt.iter().cloned();
-        let named = snapshots.map(|s| s.commit.clone()).chain(in_force).chain(in_doubt).collect();
+        let named = snapshots.map(|s| s.commit.clone()).chain(accepted).chain(in_doubt).collect();
         self.retained = Some(at.clone());
         self.effects.push(Effect::Retain { named, at });
     }
@@ -247,7 +247,7 @@ impl Core {
 
     /// Asks again for payloads that could not be read a while ago, and are still needed.
     pub(super) fn read_again(&mut self, now: Timestamp) {
-        for key in self.agenda.take_rereads(now) {
+        for key in self.queue.take_rereads(now) {
             let Some(state) = self.placements.get(&key) else { continue };
             for snapshot in state.snapshots_in_use().filter(|s| state.unreadable.contains(&s.index)) {
                 if self.reading.insert((key.clone(), snapshot.index)) {
@@ -269,10 +269,10 @@ impl Core {
             Err(reason) => {
                 tracing::error!(placement = %key, reason, "payload missing; clusters keep what they have, and it is tried again");
                 state.unreadable.insert(snapshot.index);
-                self.agenda.read_again(key, now + PAYLOAD_RETRY);
+                self.queue.read_again(key, now + PAYLOAD_RETRY);
             }
         }
-        self.agenda.placements.insert(key.clone());
+        self.queue.placements.insert(key.clone());
     }
 }
 

@@ -8,7 +8,7 @@ use crate::model::records::ResourceSnapshot;
 use crate::model::runs::Surface;
 use crate::model::tree::Tree;
 use crate::plan::simulate::payload_of;
-use crate::status::rollout::Converged;
+use crate::status::rollout::RolloutState;
 use crate::store::{MemoryStore, Store as _};
 
 #[test]
@@ -18,11 +18,11 @@ fn a_first_look_that_is_over_is_not_waited_for_while_the_store_is_left_alone() {
     let configuration = Configuration::parse(text, Path::new("/"), &BTreeMap::new()).expect("it has no errors");
     let start = Timestamp::UNIX_EPOCH;
     for late in [FIRST_LOOK_MAX, FIRST_LOOK_MAX + SignedDuration::from_secs(5)] {
-        let (mut core, _) = Core::begin(configuration.clone(), Books::default(), start);
+        let (mut core, _) = Core::begin(configuration.clone(), SavedRecords::default(), start);
         core.unseen.insert("a".into());
         let now = start + late;
         let retry_at = now + STORE_RETRY;
-        core.agenda.put_back([], [], retry_at);
+        core.queue.put_back([], [], retry_at);
         assert!(core.decide(now).is_none(), "the store is left alone");
         assert_eq!(core.next_wake(), Some(retry_at), "after {late}");
     }
@@ -54,11 +54,11 @@ impl Life {
              members: [{{name: '{members}', directory: '/out/{{name}}'}}]\nstore: {{path: /state}}\n"
         );
         let configuration = Configuration::parse(&text, Path::new("/"), &BTreeMap::new()).expect("it has no errors");
-        let (core, effects) = Core::begin(configuration, Books::read(&store).expect("it can be read"), now);
+        let (core, effects) = Core::begin(configuration, SavedRecords::read(&store).expect("it can be read"), now);
         Self { core, store, now, effects }
     }
 
-    /// Begins with a commit in force and a cluster that answers.
+    /// Begins with a accepted commit and a cluster that answers.
     fn with(files: &[(&str, &str)]) -> Self {
         let mut life = Self::begin(MemoryStore::new(), Timestamp::UNIX_EPOCH);
         life.hear(SourceEvent::Accepted(tree(files)));
@@ -142,7 +142,7 @@ impl Life {
 
     fn roll_back(&mut self, target: &str, to: u64) {
         let command = Command { to: Some(to), ..command(Verb::Rollback, target) };
-        let (batch, _) = self.core.obey(&command, &somebody(), self.now).expect("it is carried out");
+        let (batch, _) = self.core.execute(&command, &somebody(), self.now).expect("it is carried out");
         self.keep(batch);
     }
 }
@@ -196,10 +196,10 @@ fn a_report_that_is_not_decided_yet_survives_a_new_connection() {
     }
 }
 
-/// A life that ends before it wrote down what came into force leaves the next one with what was in force before; one whose store
+/// A life that ends before it wrote down what was accepted leaves the next one with what was accepted before; one whose store
 /// kept a batch without saying so leaves it with that.
 #[test]
-fn what_the_store_has_or_may_have_in_force_is_kept_until_it_has_another() {
+fn what_the_store_has_or_may_have_accepted_is_kept_until_it_has_another() {
     let mut life = Life::with(&[]);
     let accept = |life: &mut Life, name: &str| {
         life.effects.clear();
@@ -207,7 +207,7 @@ fn what_the_store_has_or_may_have_in_force_is_kept_until_it_has_another() {
         next.commit = Some(name.into());
         life.hear(SourceEvent::Accepted(Arc::new(next)));
     };
-    let before = life.core.accepted().cloned().expect("a commit is in force");
+    let before = life.core.accepted().cloned().expect("a commit is accepted");
     accept(&mut life, "next");
     assert_kept(&life, &before);
     let batch = life.core.decide(life.now).expect("it is decided");
@@ -226,27 +226,27 @@ fn assert_kept(life: &Life, commit: &CommitId) {
 }
 
 #[test]
-fn what_a_person_lets_in_and_the_store_refuses_is_not_let_in() {
+fn a_rewrite_that_a_person_accepts_and_the_store_refuses_is_not_accepted() {
     let mut life = Life::with(&[]);
     life.hear(SourceEvent::Rewritten(CommitId::new("b")));
     life.settle();
-    let (batch, _) = life.core.obey(&command(Verb::Resume, ""), &somebody(), life.now).expect("it may");
+    let (batch, _) = life.core.execute(&command(Verb::Resume, ""), &somebody(), life.now).expect("it may");
     assert!(!batch.ops.is_empty());
     life.core.refused(batch, life.now);
     life.wait(STORE_RETRY);
-    assert_eq!(life.core.let_in(), None);
-    let stored = Books::read(&life.store).expect("it can be read").source.expect("it is written");
-    assert_eq!((stored.let_in, stored.held_rewrite), (None, Some(CommitId::new("b"))));
+    assert_eq!(life.core.accepted_rewrite(), None);
+    let stored = SavedRecords::read(&life.store).expect("it can be read").source.expect("it is written");
+    assert_eq!((stored.accepted_rewrite, stored.held_rewrite), (None, Some(CommitId::new("b"))));
 }
 
 /// Makes what the source says.
 type Said = fn() -> SourceEvent;
 
 #[test]
-fn what_a_person_let_in_ends_with_the_next_word_of_the_source() {
+fn a_rewrite_that_a_person_accepted_ends_with_the_next_news_of_the_source() {
     let b = CommitId::new("b");
     let rows: [(&str, Said, bool); 6] = [
-        ("it is in force", || SourceEvent::Accepted(commit("1", "")), false),
+        ("it is accepted", || SourceEvent::Accepted(commit("1", "")), false),
         ("the branch went back", || SourceEvent::Unchanged, false),
         ("it has errors", || SourceEvent::Refused(CommitId::new("b"), Vec::new()), false),
         ("another rewrite", || SourceEvent::Rewritten(CommitId::new("c")), false),
@@ -257,19 +257,26 @@ fn what_a_person_let_in_ends_with_the_next_word_of_the_source() {
         let mut life = Life::with(&[]);
         life.hear(SourceEvent::Rewritten(b.clone()));
         life.settle();
-        let (batch, _) = life.core.obey(&command(Verb::Resume, ""), &somebody(), life.now).expect("it may");
+        let (batch, _) = life.core.execute(&command(Verb::Resume, ""), &somebody(), life.now).expect("it may");
         life.keep(batch);
-        assert!(life.effects.iter().any(|effect| matches!(effect, Effect::LetIn(commit) if *commit == b)), "{name}");
-        assert_eq!(life.core.let_in(), Some(&b), "{name}");
+        assert!(
+            life.effects.iter().any(|effect| matches!(effect, Effect::AcceptRewrite(commit) if *commit == b)),
+            "{name}"
+        );
+        assert_eq!(life.core.accepted_rewrite(), Some(&b), "{name}");
         life.hear(news());
         life.settle();
-        let stored = Books::read(&life.store).expect("it can be read").source.expect("it is written");
-        assert_eq!((life.core.let_in().is_some(), stored.let_in.is_some()), (stays, stays), "{name}");
+        let stored = SavedRecords::read(&life.store).expect("it can be read").source.expect("it is written");
+        assert_eq!(
+            (life.core.accepted_rewrite().is_some(), stored.accepted_rewrite.is_some()),
+            (stays, stays),
+            "{name}"
+        );
     }
 }
 
 #[test]
-fn a_commit_that_cannot_be_restored_is_said_until_one_is_in_force() {
+fn a_commit_that_cannot_be_restored_is_said_until_one_is_accepted() {
     let mut life = Life::with(&[]);
     life.hear(SourceEvent::Accepted(commit("1", "")));
     life.settle();
@@ -278,7 +285,7 @@ fn a_commit_that_cannot_be_restored_is_said_until_one_is_in_force() {
     life.hear(SourceEvent::Refused(CommitId::new("other"), Vec::new()));
     life.online(BTreeSet::new());
     life.settle();
-    let failed = Converged::Failed("the commit in force cannot be read: it has errors".to_owned());
+    let failed = RolloutState::Failed("the accepted commit cannot be read: it has errors".to_owned());
     assert_eq!(life.core.standing(life.now), failed);
     life.hear(SourceEvent::Accepted(commit("1", "")));
     life.settle();
@@ -309,7 +316,7 @@ fn a_payload_that_could_not_be_read_is_read_again() {
     life.hear(SourceEvent::Payload(Arc::clone(&snapshot), Err("the disk is away".to_owned())));
     life.settle();
     assert!(life.reads().is_empty(), "not at once");
-    let stored = &Books::read(&life.store).expect("it can be read").placements[&p()];
+    let stored = &SavedRecords::read(&life.store).expect("it can be read").placements[&p()];
     assert_eq!(stored.record.unreadable, BTreeSet::from([0]));
     assert!(life.core.settled[&p()].starts_with("cannot go on: the payload of snapshot 0"), "{:?}", life.core.settled);
     assert_eq!(life.core.next_wake(), Some(life.now + PAYLOAD_RETRY));
@@ -320,7 +327,7 @@ fn a_payload_that_could_not_be_read_is_read_again() {
     life.hear(SourceEvent::Payload(snapshot, Ok(payload)));
     life.settle();
     assert_eq!(life.order(&p()).expect("it goes back").snapshot, 0);
-    let stored = &Books::read(&life.store).expect("it can be read").placements[&p()];
+    let stored = &SavedRecords::read(&life.store).expect("it can be read").placements[&p()];
     assert!(stored.record.unreadable.is_empty());
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
-use super::persist::{self, Books};
+use super::persist::{self, SavedRecords};
 use crate::model::records::{Binding, ClockReading, ClusterRecord, JournalEntry, PlacementRecord, WorkStatus};
 use crate::model::runs::{Approval, RunRecord, StageRecord};
 use crate::store::records::{self, clock_key, cluster_key};
@@ -39,9 +39,9 @@ pub fn correction(seen: Option<&ClockReading>, now: &ClockReading, newest: Optio
 }
 
 /// Returns the latest instant that something waits since.
-pub fn newest(books: &Books) -> Option<Timestamp> {
-    let of_clusters = books.clusters.values().map(|cluster| cluster.since);
-    let of_placements = books.placements.values().flat_map(|state| {
+pub fn newest(saved: &SavedRecords) -> Option<Timestamp> {
+    let of_clusters = saved.clusters.values().map(|cluster| cluster.since);
+    let of_placements = saved.placements.values().flat_map(|state| {
         let runs = state.runs.values().flat_map(|run| {
             let stages = run.stages.iter().chain(&run.deletion);
             let tasks = stages.clone().flat_map(|stage| stage.before.iter().chain(&stage.after));
@@ -58,9 +58,9 @@ pub fn newest(books: &Books) -> Option<Timestamp> {
 ///
 /// # Errors
 /// A record that cannot be written as JSON, or is too large.
-pub fn shift(books: &mut Books, by: SignedDuration) -> Result<Vec<Op>> {
+pub fn shift(saved: &mut SavedRecords, by: SignedDuration) -> Result<Vec<Op>> {
     let mut ops = Vec::new();
-    for state in books.placements.values_mut() {
+    for state in saved.placements.values_mut() {
         let before = state.clone();
         shift_placement(&mut state.record, by);
         for binding in state.bindings.values_mut().map(Arc::make_mut) {
@@ -75,7 +75,7 @@ pub fn shift(books: &mut Books, by: SignedDuration) -> Result<Vec<Op>> {
         }
         ops.extend(persist::difference(Some(&before), Some(state))?);
     }
-    for cluster in books.clusters.values_mut() {
+    for cluster in saved.clusters.values_mut() {
         shift_cluster(cluster, by);
         ops.push(records::put(cluster_key(&cluster.name), cluster, Expected::Any)?);
     }

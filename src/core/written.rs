@@ -17,7 +17,7 @@ impl Core {
     pub fn written(&mut self, batch: Batch, now: Timestamp) -> Vec<Effect> {
         self.outstanding = false;
         // What was put back is decided with the next batch, and overwrites what is in doubt.
-        if self.agenda.placements.is_empty() && !self.agenda.waits() {
+        if self.queue.placements.is_empty() && !self.queue.waits() {
             self.in_doubt.clear();
         }
         if let Some(source) = batch.source {
@@ -35,20 +35,20 @@ impl Core {
         if batch.hub.is_some() {
             self.stored_hub = batch.hub;
         }
-        if let Some(commit) = batch.let_in {
-            self.source.let_in = Some(commit.clone());
-            self.effects.push(Effect::LetIn(commit));
+        if let Some(commit) = batch.accepted_rewrite {
+            self.source.accepted_rewrite = Some(commit.clone());
+            self.effects.push(Effect::AcceptRewrite(commit));
         }
         self.forget_reports(batch.reports);
-        if let Some(state) = batch.obeyed {
-            self.agenda.placements.insert(state.record.key.clone());
+        if let Some(state) = batch.executed {
+            self.queue.placements.insert(state.record.key.clone());
             self.placements.insert(state.record.key.clone(), *state);
         }
         let clusters = batch.clusters.into_iter().map(|record| (record.name.clone(), record));
         self.stored_clusters.extend(clusters);
         for picked in batch.picked {
             picked.journal.iter().for_each(tell);
-            self.agenda.wake_ocm(&picked.key, picked.wake_at);
+            self.queue.wake_ocm(&picked.key, picked.wake_at);
         }
         if let Some(exports) = batch.exports.filter(|exports| !Arc::ptr_eq(exports, &self.exports)) {
             self.effects.push(Effect::Publish(Arc::clone(&exports)));
@@ -67,8 +67,8 @@ impl Core {
     pub fn refused(&mut self, batch: Batch, now: Timestamp) {
         self.outstanding = false;
         let snapshots = batch.decided.iter().flat_map(|(_, decision)| decision.state.snapshots.values());
-        let in_force = batch.source.iter().filter_map(|source| source.accepted.clone());
-        self.in_doubt.extend(snapshots.map(|snapshot| snapshot.commit.clone()).chain(in_force));
+        let accepted = batch.source.iter().filter_map(|source| source.accepted.clone());
+        self.in_doubt.extend(snapshots.map(|snapshot| snapshot.commit.clone()).chain(accepted));
         for (key, kept) in batch.kept {
             self.world.kept.entry(key).or_default().join(kept);
         }
@@ -85,8 +85,8 @@ impl Core {
         self.world.overrides.refused(batch.overrides);
         let placements = batch.decided.into_iter().map(|(key, _)| key);
         let ocm = batch.picked.into_iter().map(|picked| picked.key);
-        self.agenda.clusters.extend(batch.clusters.into_iter().map(|record| record.name));
-        self.agenda.put_back(placements, ocm, now + STORE_RETRY);
+        self.queue.clusters.extend(batch.clusters.into_iter().map(|record| record.name));
+        self.queue.put_back(placements, ocm, now + STORE_RETRY);
     }
 
     /// Forgets reports that are written down; what members said meanwhile is decided about next.
@@ -110,7 +110,7 @@ impl Core {
             }
         }
         self.send(key, &decision.orders, &decision.state.works);
-        self.agenda.wake(key, decision.wake_at);
+        self.queue.wake(key, decision.wake_at);
         let known = self.placements.remove(key);
         for warning in &decision.state.record.warnings {
             // That a policy cannot be fulfilled is said with how the placement stands.
@@ -121,19 +121,19 @@ impl Core {
         }
         if decision.finished {
             tracing::info!(placement = %key, "removed everywhere");
-            self.agenda.forget(key);
+            self.queue.forget(key);
             self.sent.remove(key);
             self.world.heard.remove(key);
             self.settled.remove(key);
             // A commit may have brought it back while its end was being written down.
             if let Some(placement) = self.world.tree.placements.get(key) {
                 self.placements.insert(key.clone(), PlacementState::begin(placement, now));
-                self.agenda.placements.insert(key.clone());
+                self.queue.placements.insert(key.clone());
             }
             self.tell_placement(key, now);
             return;
         }
-        self.agenda.note(&decision.state);
+        self.queue.note(&decision.state);
         let mut state = decision.state;
         state.unreadable = known.as_ref().map(|known| known.unreadable.clone()).unwrap_or_default();
         let in_use: BTreeSet<u64> = state.snapshots_in_use().map(|snapshot| snapshot.index).collect();

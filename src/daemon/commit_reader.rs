@@ -152,7 +152,7 @@ fn ignore_file(reader: &Reader, commit: &CommitId) -> Result<Option<Vec<u8>>, Er
 
 /// Reads the tree as it would be if `head` were merged into `base`. Files are merged whole, by path and content.
 ///
-/// The cache is read only: what is in force stays parsed however many pull requests are looked at.
+/// The cache is read only: what is accepted stays parsed however many pull requests are looked at.
 ///
 /// # Errors
 /// As [`read_commit`].
@@ -209,7 +209,7 @@ pub fn survey(dir: &Path) -> Result<Survey, git::Error> {
     let ignore = match std::fs::read(&path) {
         Ok(content) => Some(content),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
-        // Passed over, it would make everything it excludes part of the plan.
+        // If it were skipped, it would make everything it excludes part of the plan.
         Err(source) => return Err(git::Error::Disk { path, source }),
     };
     let filter = Filter::new(ignore.as_deref());

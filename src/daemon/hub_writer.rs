@@ -1,4 +1,4 @@
-//! The hub's task: what the hall exports last is what Argo CD finds there.
+//! The hub's task: what the daemon exports last is what Argo CD finds there.
 //!
 //! A task like a member's: it is told the latest, makes it so, heals what others change, and tries again while the hub does
 //! not answer. Deliveries never wait for it.
@@ -107,12 +107,12 @@ impl Worker {
     /// # Cancel safety
     /// May be dropped at any point: every write is one step from one good state to the next, and the next life looks first.
     async fn run(mut self) {
-        // The sender goes with the hall, which ends this task anyway.
+        // The sender goes with the daemon, which ends this task anyway.
         while self.wanted.wait_for(Option::is_some).await.is_ok() {
             let error = self.session().await;
             let report = failed(&error);
             tracing::warn!(reason = report.failure, "decisions cannot be written to the hub; trying again");
-            // The hall may have ended.
+            // The daemon may have ended.
             let _ = self.reports.send(report);
             tokio::time::sleep(self.delay.next().unwrap_or(RECONNECT_MAX)).await;
         }
@@ -140,7 +140,7 @@ impl Worker {
             let pause = self.pause(again, failed_for_now);
             let retry_at = Instant::now() + pause;
             let retries = again || !problems.is_empty();
-            // The hall may have ended.
+            // The daemon may have ended.
             let _ = self.reports.send(HubReport { done, failure: None, is_passing: false, problems });
             if watches.is_empty() {
                 // From here on: before, the first list would only tell what was just read.

@@ -74,7 +74,7 @@ impl MemberTask {
 }
 
 /// Lets a member's task live, and begins it anew after a pause where it ends by an error of ours: nobody else would, and the
-/// cluster would stand still without a word. The hall hears that the cluster does not answer and why, and after the pause that
+/// cluster would stand still without a word. The daemon hears that the cluster does not answer and why, and after the pause that
 /// the new task knows no orders.
 async fn supervise(
     name: ClusterName,
@@ -104,7 +104,7 @@ async fn supervise(
             }
         };
         drop(life);
-        // The hall is gone only when everything ends.
+        // The daemon is gone only when everything ends.
         drop(events.send(MemberEvent::Offline { cluster: name.clone(), reason: end.reason }));
         tokio::time::sleep(end.pause).await;
         watcher.begin_again();

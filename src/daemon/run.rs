@@ -1,4 +1,4 @@
-//! The hall's hands: a loop that carries what happened to the core, what is to be kept to the store, and what is to be done
+//! The event loop: it carries what happened to the core, what is to be kept to the store, and what is to be done
 //! to members, source and hub. It decides nothing.
 
 use std::collections::BTreeMap;
@@ -9,13 +9,13 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::forge_bot::{self, ConsoleTask, Doors};
+use super::forge_bot::{self, ConsoleTask, Handles};
 use super::hub_writer::{HubSettings, HubTask};
 use super::source_poller::{Followed, Request, Settings, follow, source_spec};
 use super::supervise::Supervisor;
 use crate::clock;
 use crate::config::Configuration;
-use crate::core::persist::Books;
+use crate::core::persist::SavedRecords;
 use crate::core::waits;
 use crate::core::{Batch, Core, Effect, Event, HubReport, MemberEvent, SourceEvent, identity, source_name};
 use crate::http::{Instruction, Preview, Question};
@@ -26,7 +26,7 @@ use crate::model::records::{ClockReading, ClusterRecord, MemberKind};
 use crate::model::work::SourceName;
 use crate::plan::Basis;
 use crate::plan::explain::explain;
-use crate::status::rollout::Converged;
+use crate::status::rollout::RolloutState;
 use crate::store::{Op, Store, records, write_batch};
 use crate::telemetry::metrics::{
     ByDecision, ByMemberState, ByOutcome, ByPoll, Decision as Decided, MemberState, Metrics, Outcome, Poll,
@@ -81,7 +81,7 @@ pub struct Asked {
 }
 
 /// Everything the daemon does things with.
-pub struct Hall {
+pub struct Daemon {
     core: Core,
     store: Arc<dyn Store>,
     metrics: Arc<Metrics>,
@@ -106,8 +106,8 @@ pub struct Hall {
     supervisor: Supervisor,
 }
 
-impl Hall {
-    /// Opens the books: reads the store, starts following the source.
+impl Daemon {
+    /// Reads the store, starts following the source.
     ///
     /// # Errors
     /// The store, the source's configuration or a secret cannot be used.
@@ -119,20 +119,20 @@ impl Hall {
         asked: Asked,
         supervisor: Supervisor,
     ) -> Result<Self, Error> {
-        let mut books = Books::read(store.as_ref())?;
-        resume_waits(&mut books, store.as_ref())?;
+        let mut saved = SavedRecords::read(store.as_ref())?;
+        resume_waits(&mut saved, store.as_ref())?;
         let source = identity(&configuration);
-        let name = source_name(&configuration, &books.source.clone().unwrap_or_default());
+        let name = source_name(&configuration, &saved.source.clone().unwrap_or_default());
         let forge = forge_bot::connect(&configuration, &source, store.as_ref(), &metrics)?;
         let (hub_sender, hub_reports) = mpsc::unbounded_channel();
         let hub = hub_settings(&configuration, &name).map(|hub| HubTask::start(hub, hub_sender, supervisor.clone()));
         let spec = source_spec(&configuration)?;
         let state_dir = state_dir(&configuration);
         let (poll_interval, on_rewrite) = (configuration.source.poll_interval, configuration.source.on_history_rewrite);
-        let (core, effects) = Core::begin(configuration, books, clock::now());
-        let (accepted, let_in) = (core.accepted().cloned(), core.let_in().cloned());
+        let (core, effects) = Core::begin(configuration, saved, clock::now());
+        let (accepted, accepted_rewrite) = (core.accepted().cloned(), core.accepted_rewrite().cloned());
         let branch = core.followed_branch().map(str::to_owned);
-        let settings = Settings { spec, poll_interval, on_rewrite, let_in, accepted, branch };
+        let settings = Settings { spec, poll_interval, on_rewrite, accepted_rewrite, accepted, branch };
         let (news_sender, news) = mpsc::unbounded_channel();
         let source_threads = follow(settings, &state_dir, news_sender, &supervisor)?;
         let (member_events, events) = mpsc::unbounded_channel();
@@ -141,13 +141,13 @@ impl Hall {
         let console = match forge {
             Some((forge, settings)) => {
                 let (store, requests) = (Arc::clone(&store), source_threads.requests.clone());
-                let doors =
-                    Doors { forge, store, requests, instructions: instruct, bases: ask_basis, hints, repository };
-                Some(ConsoleTask::start(settings, doors, &supervisor)?)
+                let handles =
+                    Handles { forge, store, requests, instructions: instruct, bases: ask_basis, hints, repository };
+                Some(ConsoleTask::start(settings, handles, &supervisor)?)
             }
             None => None,
         };
-        let mut hall = Self {
+        let mut daemon = Self {
             core,
             store,
             metrics,
@@ -169,8 +169,8 @@ impl Hall {
             changes,
             supervisor,
         };
-        hall.act(effects);
-        Ok(hall)
+        daemon.act(effects);
+        Ok(daemon)
     }
 
     /// Runs until `stop` says so, or, with `once`, until nothing is left to happen or its deadline is over. Returns how things
@@ -178,7 +178,7 @@ impl Hall {
     ///
     /// # Cancel safety
     /// May be dropped at any point: what was written down is acted on in the next life.
-    pub async fn run(mut self, stop: watch::Receiver<bool>, once: Option<Duration>) -> Converged {
+    pub async fn run(mut self, stop: watch::Receiver<bool>, once: Option<Duration>) -> RolloutState {
         let standing = self.work(stop, once).await;
         if let Some(console) = &self.console {
             console.finish(LAST_WORDS_MAX).await;
@@ -186,7 +186,7 @@ impl Hall {
         standing
     }
 
-    async fn work(&mut self, mut stop: watch::Receiver<bool>, once: Option<Duration>) -> Converged {
+    async fn work(&mut self, mut stop: watch::Receiver<bool>, once: Option<Duration>) -> RolloutState {
         let deadline = once.map(|timeout| tokio::time::Instant::now() + timeout);
         loop {
             let pause = self.core.next_wake().map_or(FAR, |at| clock::until(at).min(REMEMBER_PAUSE));
@@ -199,7 +199,7 @@ impl Hall {
                 Some(question) = self.questions.recv() => self.answer(question),
                 Some(preview) = self.previews.recv() => self.preview(preview),
                 Some(basis) = self.bases.recv() => drop(basis.send(Basis::of(self.core.world(), self.core.placements()))),
-                Some(instruction) = self.instructions.recv() => self.obey(instruction).await,
+                Some(instruction) = self.instructions.recv() => self.execute(instruction).await,
                 () = tokio::time::sleep(pause) => {}
                 () = tokio::time::sleep_until(deadline.unwrap_or_else(|| tokio::time::Instant::now() + FAR)), if once.is_some() => {
                     return self.core.standing(clock::now());
@@ -250,13 +250,13 @@ impl Hall {
     }
 
     /// Carries out a command: its answer goes out when it is written down, and what follows from it is decided as ever.
-    async fn obey(&mut self, instruction: Instruction) {
+    async fn execute(&mut self, instruction: Instruction) {
         let Instruction { command, person, reply } = instruction;
-        let answer = match self.core.obey(&command, &person, clock::now()) {
+        let answer = match self.core.execute(&command, &person, clock::now()) {
             Err(refusal) => Err(refusal),
             Ok((batch, done)) => self.keep(batch).await.then_some(done).ok_or_else(|| Refusal {
                 reason: RefusalReason::NotPossible,
-                message: "it cannot be written down, so it is not done; the daemon's log says why".to_owned(),
+                message: "could not save the command, so it was not executed; see the daemon's log".to_owned(),
             }),
         };
         match &answer {
@@ -332,7 +332,7 @@ impl Hall {
         self.metrics.store_commits.get_or_create(&ByOutcome { result }).inc();
         let health = self.supervisor.health();
         match &written {
-            Ok(_) => health.mend(STORE_PART),
+            Ok(_) => health.clear(STORE_PART),
             Err(error) => {
                 tracing::error!(%error, "what was decided cannot be written down and is not acted on; trying again");
                 health.fail(STORE_PART, true);
@@ -382,7 +382,9 @@ impl Hall {
                         )));
                     }
                 }
-                Effect::LetIn(commit) => drop(self.source_threads.requests.send(Request::LetIn(commit))),
+                Effect::AcceptRewrite(commit) => {
+                    drop(self.source_threads.requests.send(Request::AcceptRewrite(commit)));
+                }
                 // Without its thread the source is not followed any more, which is told elsewhere.
                 Effect::Retain { named, at } => drop(self.source_threads.requests.send(Request::Retain { named, at })),
                 Effect::Console(news) => {
@@ -401,10 +403,10 @@ impl Hall {
 }
 
 /// Lets waits go on where the life before left them, whatever the clock was set to since.
-fn resume_waits(books: &mut Books, store: &dyn Store) -> crate::store::Result<()> {
+fn resume_waits(saved: &mut SavedRecords, store: &dyn Store) -> crate::store::Result<()> {
     let seen = records::load::<ClockReading>(store, &records::clock_key())?.map(|record| record.value);
     let now = clock::reading();
-    let step = waits::correction(seen.as_ref(), &now, waits::newest(books));
+    let step = waits::correction(seen.as_ref(), &now, waits::newest(saved));
     if step.is_zero() {
         return Ok(());
     }
@@ -413,7 +415,7 @@ fn resume_waits(books: &mut Books, store: &dyn Store) -> crate::store::Result<()
         by,
         "the clock of the machine was set since the last life, or too much time passed to tell; waits go on"
     );
-    let mut ops = waits::shift(books, step)?;
+    let mut ops = waits::shift(saved, step)?;
     ops.push(Op::Journal(waits::entry(now.at, &by, "since the last life")));
     ops.push(waits::remember(&now)?);
     store.batch(ops).map(drop)

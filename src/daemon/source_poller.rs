@@ -33,14 +33,14 @@ const POLL_BACKOFF_MAX: Duration = Duration::from_mins(5);
 /// How the names of pins start: one for each commit that a record names.
 const PIN_PREFIX: &str = "commit-";
 
-/// What the hall asks of the source's thread.
+/// What the daemon asks of the source's thread.
 pub enum Request {
     /// End.
     End,
     /// Look now.
     Poll,
-    /// Let a tip in though it does not descend from the commit in force: a person said so.
-    LetIn(CommitId),
+    /// Let a tip in though it does not descend from the accepted commit: a person said so.
+    AcceptRewrite(CommitId),
     /// Commits that need not be kept any more may go.
     Retain {
         /// The commits that records name, as far as those accepted up to `at` were decided about.
@@ -48,7 +48,7 @@ pub enum Request {
         /// The newest commit that whoever asks had heard of: what was accepted since is kept.
         at: CommitId,
     },
-    /// Read a pull request as its merge into the commit in force would leave the tree.
+    /// Read a pull request as its merge into the accepted commit would leave the tree.
     Candidate {
         /// The pull request.
         number: u64,
@@ -97,9 +97,9 @@ pub struct Settings {
     pub poll_interval: Duration,
     /// What to do about a rewritten history.
     pub on_rewrite: HistoryRewrite,
-    /// A tip of a rewritten history that a person let in.
-    pub let_in: Option<CommitId>,
-    /// The commit in force, from the store.
+    /// A tip of a rewritten history that a person accepted.
+    pub accepted_rewrite: Option<CommitId>,
+    /// The accepted commit, from the store.
     pub accepted: Option<CommitId>,
     /// The branch that was followed because it was checked out, from the store.
     pub branch: Option<String>,
@@ -134,7 +134,7 @@ pub struct Followed {
 
 /// Starts following a source; its threads end when what is returned is dropped.
 ///
-/// A place on this machine that is missing is waited for where a commit is in force, which is what members hold; at a first start
+/// A place on this machine that is missing is waited for where a commit is accepted, which is what members hold; at a first start
 /// it is an error, as a wrong path would be.
 ///
 /// # Errors
@@ -158,6 +158,7 @@ pub fn follow(
         reader,
         requests: requests.clone(),
         news,
+        told: None,
         following: None,
     };
     let run = move || {
@@ -172,21 +173,21 @@ pub fn follow(
 /// What payloads are read with, as of the last poll; why not, where the source is missing since the start.
 type SharedReader = Arc<Mutex<Result<Reader, String>>>;
 
-/// What this life knows of the commit in force.
+/// What this life knows of the accepted commit.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Standing {
     /// It was not read yet, or could not be: it is tried again with each poll.
     Unread,
     /// It has errors, by the rules or the path of this life.
     Refused,
-    /// The hall has its tree.
+    /// The daemon has its tree.
     Read,
 }
 
 /// A pull request that was refused.
 struct RefusedPull {
     head: CommitId,
-    /// The commit in force it was compared with.
+    /// The accepted commit it was compared with.
     base: CommitId,
     errors: Vec<InputError>,
 }
@@ -198,15 +199,15 @@ struct Follower {
     reader: SharedReader,
     cache: Cache,
     accepted: Option<CommitId>,
-    /// Pull requests that were read and refused: they are not read again until they or the commit in force change.
+    /// Pull requests that were read and refused: they are not read again until they or the accepted commit change.
     refused: BTreeMap<u64, RefusedPull>,
     standing: Standing,
-    /// The commits that came into force in this life, oldest first, without those before the last that the hall has spoken of.
+    /// The commits that were accepted in this life, oldest first, without those before the last that the daemon has spoken of.
     fresh: Vec<CommitId>,
     poll_interval: Duration,
     on_rewrite: HistoryRewrite,
-    /// A tip that a person let in.
-    let_in: Option<CommitId>,
+    /// A tip that a person accepted.
+    accepted_rewrite: Option<CommitId>,
     /// The branch that is followed because it was checked out when it began to be.
     branch: Option<String>,
     /// The engine knows which one, in this life.
@@ -214,14 +215,14 @@ struct Follower {
     failures: u32,
     /// A tip that was seen and could not be read or pinned: it is tried again with the next poll.
     unread: Option<CommitId>,
-    /// The last poll failed, and the hall knows.
+    /// The last poll failed, and the daemon knows.
     failing: bool,
     news: mpsc::UnboundedSender<SourceEvent>,
 }
 
 impl Follower {
     /// Follows until nobody asks any more. Is begun again where it ended by an error of ours: a tip that was seen then and did
-    /// not come into force is looked at again.
+    /// not be accepted is looked at again.
     fn run(&mut self, inbox: &Receiver<Request>) {
         let seen = self.source.tip().map(|tip| tip.commit.clone());
         self.unread = self.unread.take().or(seen.filter(|seen| self.accepted.as_ref() != Some(seen)));
@@ -230,9 +231,9 @@ impl Follower {
         loop {
             match inbox.recv_timeout(self.pause()) {
                 Ok(Request::Poll) | Err(RecvTimeoutError::Timeout) => self.poll(),
-                Ok(Request::LetIn(commit)) => {
-                    self.let_in = Some(commit);
-                    // The branch may have moved on since: what was let in is not in force then.
+                Ok(Request::AcceptRewrite(commit)) => {
+                    self.accepted_rewrite = Some(commit);
+                    // The branch may have moved on since: what a person accepted is not the tip then.
                     self.unread = self.source.tip().map(|tip| tip.commit.clone());
                     self.poll();
                 }
@@ -263,11 +264,11 @@ impl Follower {
     }
 
     fn tell(&self, news: SourceEvent) {
-        // The hall is gone only when everything ends.
+        // The daemon is gone only when everything ends.
         drop(self.news.send(news));
     }
 
-    /// Reads the commit in force again, where that has not succeeded yet: what follows from it must not depend on what the tip
+    /// Reads the accepted commit again, where that has not succeeded yet: what follows from it must not depend on what the tip
     /// is today.
     fn restore(&mut self) {
         let Some(accepted) = self.accepted.clone().filter(|_| self.standing == Standing::Unread) else { return };
@@ -289,11 +290,11 @@ impl Follower {
         self.tell(SourceEvent::Restored(restored));
     }
 
-    /// Reads a pull request merged into the commit in force.
+    /// Reads a pull request merged into the accepted commit.
     fn candidate(&mut self, number: u64, head: &CommitId, fetch: bool) -> Result<Candidate, CandidateError> {
         let unreadable = |why: String| CandidateError::Unreadable(format!("pull request {number}: {why}"));
         let Some(accepted) = self.accepted.clone() else {
-            return Err(unreadable("no commit is in force yet that it could be compared with".to_owned()));
+            return Err(unreadable("no commit is accepted yet that it could be compared with".to_owned()));
         };
         if let Some(known) = self.refused.get(&number).filter(|known| known.head == *head && known.base == accepted) {
             return Err(CandidateError::Refused(known.errors.clone()));
@@ -336,7 +337,7 @@ impl Follower {
     fn poll(&mut self) {
         self.look();
         *self.reader.lock().unwrap_or_else(PoisonError::into_inner) = Ok(self.source.reader().clone());
-        // A tip that is the commit in force and could not be read is read again as a tip.
+        // A tip that is the accepted commit and could not be read is read again as a tip.
         if self.unread.is_none() || self.unread != self.accepted {
             self.restore();
         }
@@ -362,7 +363,7 @@ impl Follower {
             Ok(()) => {
                 (self.failures, self.failing, self.unread) = (0, false, None);
                 // A person's word is for the tip that was held then, and for no later one.
-                self.let_in = None;
+                self.accepted_rewrite = None;
             }
             Err(error) => {
                 self.failing = true;
@@ -374,7 +375,7 @@ impl Follower {
         }
     }
 
-    /// Decides whether a new tip comes into force.
+    /// Decides whether a new tip is accepted.
     fn consider(&mut self, tip: &CommitId) -> Result<(), git::Error> {
         if let Some(words) = self.switched(tip) {
             self.tell(SourceEvent::Switched(tip.clone(), words));
@@ -387,7 +388,7 @@ impl Follower {
         if let Some(accepted) = &self.accepted
             && accepted != tip
             && self.on_rewrite == HistoryRewrite::Hold
-            && self.let_in.as_ref() != Some(tip)
+            && self.accepted_rewrite.as_ref() != Some(tip)
             && !self.source.reader().descends(accepted, tip)?
         {
             self.tell(SourceEvent::Rewritten(tip.clone()));

@@ -63,12 +63,12 @@ impl Pass<'_> {
         let Ok((limits, max_failures)) = self.stage_limits() else { return };
         let mut any = false;
         for (mut run, taken) in self.ended() {
-            let is_in_force = self.is_in_force(&run);
+            let is_current = self.is_current(&run);
             let seen = self.seen(&run, &limits, &taken);
             let is_unreadable = run.snapshot().is_some_and(|index| self.state.unreadable.contains(&index));
             let situation = Situation {
                 clusters: &seen,
-                stop: self.state.record.paused.is_some() || !is_in_force || is_unreadable,
+                stop: self.state.record.paused.is_some() || !is_current || is_unreadable,
                 max_failures,
                 rules: self.world.approvals,
                 asks_no_gate: true,
@@ -87,8 +87,8 @@ impl Pass<'_> {
     fn ended(&self) -> Vec<(RunRecord, BTreeSet<ClusterName>)> {
         let mut ended = Vec::new();
         for (run, own) in self.answering().into_iter().filter(|(run, _)| owes(run)) {
-            let is_in_force = self.is_in_force(run);
-            let is_taken = |cluster: &ClusterName| !is_in_force || !own.contains(cluster);
+            let is_current = self.is_current(run);
+            let is_taken = |cluster: &ClusterName| !is_current || !own.contains(cluster);
             if !own.is_empty() || expects_any(run, is_taken) {
                 let taken = reached(run).into_iter().filter(|cluster| is_taken(cluster)).cloned().collect();
                 ended.push((run.clone(), taken));

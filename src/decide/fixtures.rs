@@ -1,4 +1,4 @@
-//! Trees for the tests of this room.
+//! Trees for tests.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What ended runs leave to do: which of them answers for a cluster, and what a run of its own is to mend.
+//! What ended runs leave to do: which of them answers for a cluster, and what a run of its own is to repair.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,7 +9,7 @@ use crate::model::records::{Binding, BindingState};
 use crate::model::runs::{ClusterPhase, RunCause, RunPhase, RunRecord, StageRecord};
 use crate::rollout::staged::reached;
 
-/// Clusters that are not right and are nobody's to mend but those that ended runs name.
+/// Clusters that are not right and are nobody's to repair but those that ended runs name.
 #[derive(Default)]
 struct Owed {
     /// Offline at their turn: the run that deferred them brings them to its snapshot.
@@ -40,7 +40,7 @@ impl Pass<'_> {
 
     /// Tells whether clusters that an ended run still owes something are to get it: its snapshot is kept, and neither a rollback
     /// nor anything else has moved them since.
-    pub(super) fn is_in_force(&self, run: &RunRecord) -> bool {
+    pub(super) fn is_current(&self, run: &RunRecord) -> bool {
         let takes_back = |newer: &RunRecord| {
             let is_rollback = matches!(newer.cause, RunCause::Rollback { .. });
             is_rollback && newer.sequence > run.sequence && newer.snapshot() != run.snapshot()
@@ -54,7 +54,7 @@ impl Pass<'_> {
     /// force. What was rejected or gave way since moves nobody on.
     fn followed_run(&self) -> Option<&RunRecord> {
         let succeeded = self.state.runs.values().filter(|run| run.phase == RunPhase::Succeeded);
-        succeeded.filter(|run| self.is_in_force(run)).max_by_key(|run| run.sequence)
+        succeeded.filter(|run| self.is_current(run)).max_by_key(|run| run.sequence)
     }
 
     /// Tells whether a snapshot was rolled out once: everywhere, or by a run that took it through all gates.
@@ -167,7 +167,7 @@ impl Pass<'_> {
                 deferred.map(|cluster| &cluster.name).filter(|name| own.contains(name)).cloned().collect()
             };
             match run.snapshot() {
-                _ if run.phase == RunPhase::Succeeded && self.is_in_force(run) => {
+                _ if run.phase == RunPhase::Succeeded && self.is_current(run) => {
                     owed.to_come.extend(run.stages.iter().flat_map(deferred));
                     owed.to_go.extend(run.deletion.iter().flat_map(deferred));
                 }

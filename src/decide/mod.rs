@@ -1,7 +1,7 @@
-//! The six rooms in order, for one placement: pure.
+//! The steps in order, for one placement: pure.
 //!
 //! The daemon, `plan` and the tests run this very function. It takes a placement as it stands and answers how it stands
-//! next and what its members shall hold; the hall writes the difference down before anything follows from it.
+//! next and what its members shall hold; the daemon writes the difference down before anything follows from it.
 
 mod advance;
 pub mod evictions;
@@ -19,9 +19,9 @@ mod runs;
 mod schedule;
 mod select;
 pub mod state;
-#[cfg(test)]
-mod stories;
 pub mod strategies;
+#[cfg(test)]
+mod tests;
 mod warnings;
 mod works;
 

@@ -265,7 +265,7 @@ impl Ocm {
         decision
     }
 
-    /// Returns in which order Placements are decided: first those that are gone, whose clusters weigh on nobody's balance.
+    /// Returns in which order Placements are decided: first those that are gone, whose clusters count for no other Placement's balance.
     pub fn in_order(&self, keys: BTreeSet<Key>) -> Vec<Key> {
         let mut keys: Vec<Key> = keys.into_iter().collect();
         keys.sort_by_key(|key| self.is_wished(key));
@@ -362,7 +362,7 @@ pub fn key_named(text: &str) -> Option<Key> {
 /// Returns the reason to record where an OCM Placement picked a cluster, in a decision group or, with an empty name, in none.
 pub fn reason(placement: &str, group: &str) -> String {
     let of = if group.is_empty() { String::new() } else { format!(" in decision group {group}") };
-    format!("picked: the OCM Placement {placement} decided so{of}")
+    format!("selected by OCM Placement {placement}{of}")
 }
 
 fn begin(key: &Key, wish: &Wish, before: Option<&OcmPlacementRecord>, now: Timestamp) -> OcmPlacementRecord {

@@ -1,4 +1,4 @@
-//! What the hall knows: the view a decision is made from.
+//! What the daemon knows: the view a decision is made from.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -18,7 +18,7 @@ pub struct LiveObject {
     pub id: ObjectId,
     /// `metadata.uid`: deleting names it, so that a re-created object is never hit.
     pub uid: String,
-    /// `metadata.resourceVersion`: an event older than what is known is stale and is passed over. 0 for files.
+    /// `metadata.resourceVersion`: an event older than what is known is stale and is skipped. 0 for files.
     pub resource_version: u64,
     /// The ApplySet it belongs to; empty where it has no such label.
     pub applyset: Arc<str>,

@@ -4,6 +4,7 @@
 //! is what carries our ApplySet's label, and nothing else ([`inventory`]); whether an object is as we left it is told by the
 //! fields we own ([`live`]); whether a commit deletes so much that a person must look is [`guard`]'s.
 
+pub mod drift;
 pub mod guard;
 pub mod health;
 pub mod holdings;
@@ -12,7 +13,6 @@ pub mod kept;
 mod left_overs;
 pub mod lists;
 pub mod live;
-pub mod look;
 pub mod plan;
 pub mod progress;
 pub mod waves;

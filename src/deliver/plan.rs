@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
+use super::drift::{self, RECHECK_INTERVAL, Sighting};
 use super::holdings::{Holdings, Wanted};
 use super::inventory::{Held, Parent, applyset_id, group_kind};
 use super::kept;
 use super::left_overs::{LeftOvers, left_overs};
 use super::lists::Unlisted;
 use super::live::LiveObject;
-use super::look::{self, RECHECK_INTERVAL, Sighting};
 use super::progress::{Attempt, Progress};
 use super::waves::{definition_pending, wave};
 use crate::api::placement::{ApplyStrategyType, WhenToApply};
@@ -153,7 +153,7 @@ pub fn plan(order: &WorkOrder, view: &MemberView<'_>, progress: &Progress, now: 
 
 fn delivery(order: &WorkOrder, view: &MemberView<'_>, progress: &Progress, now: Timestamp) -> Plan {
     if order.strategy.type_ == ApplyStrategyType::ReportDiff && !order.remove {
-        return look::compare(order, progress, now);
+        return drift::compare(order, progress, now);
     }
     if let Some(parent) = view.parent
         && !parent.source.is_empty()
@@ -241,16 +241,16 @@ fn due(order: &WorkOrder, view: &MemberView<'_>, progress: &Progress, now: Times
                     due.rechecks.push(Step::Apply { position, put_back: false, probe });
                 }
             }
-            State::Look => due.steps.extend(look::show_drift(position, desired, view)),
+            State::Look => due.steps.extend(drift::show_drift(position, desired, view)),
             State::Refused(outcome) => {
                 due.refused = true;
                 if let Some(at) = look_again {
-                    due.recheck(at, now, look::step(position, order, outcome, view));
+                    due.recheck(at, now, drift::step(position, order, outcome, view));
                 }
             }
-            State::Done => match look::full_look(order, desired, progress) {
-                Some((at, true)) => due.recheck(at, now, look::show_drift(position, desired, view)),
-                Some((_, false)) => due.steps.extend(look::show_drift(position, desired, view)),
+            State::Done => match drift::full_look(order, desired, progress) {
+                Some((at, true)) => due.recheck(at, now, drift::show_drift(position, desired, view)),
+                Some((_, false)) => due.steps.extend(drift::show_drift(position, desired, view)),
                 None => {}
             },
         }
@@ -332,7 +332,7 @@ pub fn verdict(
         return say(State::Done, String::new());
     }
     if order.strategy.when_to_apply == WhenToApply::IfNotDrifted {
-        return look::drifted(desired, live, progress, now);
+        return drift::drifted(desired, live, progress, now);
     }
     put_back(attempt, now)
 }

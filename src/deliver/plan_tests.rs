@@ -6,8 +6,8 @@ use serde_json::json;
 
 use super::*;
 use crate::api::placement::{ApplyStrategy, WhenToTakeOver};
+use crate::deliver::drift::{Found, Look};
 use crate::deliver::inventory::labelled;
-use crate::deliver::look::{Found, Look};
 use crate::deliver::progress::Baseline;
 use crate::model::id::{ClusterName, CommitId, ObjectId, ObjectKey, PlacementKey};
 use crate::model::records::Availability;

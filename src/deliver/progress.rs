@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::look::Look;
+use super::drift::Look;
 use crate::api::placement::ApplyStrategyType;
 use crate::model::id::{Digest, ObjectKey};
 use crate::model::records::{ApplyOutcome, Difference, ManifestStatus};

@@ -57,7 +57,7 @@ fn command(token: Option<&str>, body: impl Into<Body>) -> Request<Body> {
 #[tokio::test]
 async fn a_command_reaches_the_engine_with_the_name_of_its_token() {
     let (shared, mut received) = shared(Arc::new(MemoryStore::new()));
-    let obey = tokio::spawn(async move {
+    let execute = tokio::spawn(async move {
         let instruction = received.recv().await.expect("an instruction");
         let at = Timestamp::UNIX_EPOCH;
         let done = Done { message: format!("{} approved", instruction.command.target), at, gate: None };
@@ -67,7 +67,7 @@ async fn a_command_reaches_the_engine_with_the_name_of_its_token() {
     let body = r#"{"verb": "approve", "target": "web-3", "stage": "canary"}"#;
     let (status, done) = answer(shared, command(Some("ann"), body)).await;
     assert_eq!((status, &done["message"]), (200, &json!("web-3 approved")));
-    let person = obey.await.expect("it obeyed");
+    let person = execute.await.expect("it executed");
     assert_eq!(person, Person::of("ann", Surface::Api));
 }
 
@@ -130,7 +130,7 @@ async fn what_is_no_command_of_somebody_known_goes_no_further() {
     }
     let (shared, received) = shared(Arc::new(MemoryStore::new()));
     drop(received);
-    assert_eq!(answer(shared, command(Some("ann"), good)).await.0, 503, "nobody is there to obey");
+    assert_eq!(answer(shared, command(Some("ann"), good)).await.0, 503, "nobody is there to execute");
 }
 
 #[tokio::test]

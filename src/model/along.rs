@@ -41,7 +41,7 @@ impl<'a, K: Ord, V> Along<'a, K, V> {
     }
 }
 
-/// Keys that are passed over before the map is asked from its root.
+/// Keys that are skipped before the map is asked from its root.
 const STEPS_MAX: usize = 4;
 
 #[cfg(test)]

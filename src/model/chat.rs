@@ -34,7 +34,7 @@ impl ChatCommand {
 /// What can be asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ChatVerb {
-    /// Say yes at a gate.
+    /// Approve a gate.
     Approve,
     /// Say no at a gate.
     Reject,

@@ -21,7 +21,7 @@ pub struct Command {
     /// What.
     pub verb: Verb,
     /// On what: a run, an approval request, or a placement, as `NAME` or `NAMESPACE/NAME`. Empty for the source, which only
-    /// `Resume` knows: a rewritten history is let in.
+    /// `Resume` knows: a rewritten history is accepted.
     #[serde(default)]
     pub target: String,
     /// `Approve` and `Reject` of a run: the stage; `deletion` for the deletion gate of a placement.
@@ -48,7 +48,7 @@ pub struct Command {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Verb {
-    /// Say yes at a gate.
+    /// Approve a gate.
     Approve,
     /// Say no at a gate: the run ends, and its snapshot is not rolled out again.
     Reject,

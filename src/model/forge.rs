@@ -1,4 +1,4 @@
-//! What git hosts know, in types of our own: what the edge to them reads and writes, and what rooms and engine pass around.
+//! What git hosts know, in types of our own: what the adapter reads and writes, and what the others pass on.
 
 use std::collections::BTreeSet;
 

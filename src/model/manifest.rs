@@ -1,4 +1,4 @@
-//! A document of the source, as the rooms pass it on.
+//! A document of the source, as it is passed on.
 
 use std::sync::Arc;
 
@@ -48,7 +48,7 @@ impl Manifest {
 
 /// Returns what no API server takes of an object's labels and annotations: the field, and what is wrong with it.
 ///
-/// Both are maps of texts. A null is passed over, as API servers do; values are not repeated, because they may be secrets.
+/// Both are maps of texts. A null is skipped, as API servers do; values are not repeated, because they may be secrets.
 pub fn malformed_metadata(object: &Value) -> Option<(&'static str, String)> {
     let metadata = object.get("metadata").filter(|metadata| !metadata.is_null())?;
     if !metadata.is_object() {

@@ -1,4 +1,4 @@
-//! The words the rooms speak among themselves: names, manifests, the tree of a commit, records.
+//! The values that pass between the other modules: names, manifests, the tree of a commit, records.
 
 pub mod along;
 pub mod chat;

@@ -56,7 +56,7 @@ pub enum ProgressState {
     Paused,
     /// Everything is where it should be.
     Done,
-    /// It has no clusters, or was passed over.
+    /// It has no clusters, or was skipped.
     Skipped,
     /// Too many clusters failed, or it cannot go on; a person or a new commit is needed.
     Failed,

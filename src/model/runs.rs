@@ -137,7 +137,7 @@ pub enum ClusterPhase {
     Succeeded,
     /// It failed, or was not available in time.
     Failed,
-    /// It left the fleet, or the placement: passed over.
+    /// It left the fleet, or the placement: skipped.
     Skipped,
 }
 
@@ -393,7 +393,7 @@ pub struct RunCluster {
     /// The overrides its objects are made with, picked when the run began.
     #[serde(default, skip_serializing_if = "PickedOverrides::is_empty")]
     pub overrides: PickedOverrides,
-    /// Why it failed, waits or was passed over, for people.
+    /// Why it failed, waits or was skipped, for people.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
 }

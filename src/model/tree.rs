@@ -1,4 +1,4 @@
-//! A commit as the rooms see it: parsed, checked and indexed.
+//! A commit as decisions see it: parsed, checked and indexed.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What one member shall hold of one placement, as the hall hands it to a member's delivery.
+//! What one member shall hold of one placement, as the daemon hands it to a member's delivery.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -33,7 +33,7 @@ const HEARTBEATS_AT: Timestamp = Timestamp::UNIX_EPOCH;
 /// Where a plan starts.
 #[derive(Clone, Debug)]
 pub struct Basis {
-    /// The world, with the tree in force.
+    /// The world, with the accepted tree.
     pub(super) world: World,
     /// The placements, by key.
     pub(super) placements: BTreeMap<PlacementKey, PlacementState>,
@@ -54,12 +54,12 @@ impl Basis {
         Self { world, placements, observed: false }
     }
 
-    /// Returns the tree in force.
+    /// Returns the accepted tree.
     pub fn tree(&self) -> &Arc<Tree> {
         &self.world.tree
     }
 
-    /// Returns the placements that the tree in force has. One whose removal goes on is no part of what a head changes.
+    /// Returns the placements that the accepted tree has. One whose removal goes on is no part of what a head changes.
     pub(super) fn placements(&self) -> impl Iterator<Item = &PlacementKey> {
         self.placements.keys().filter(|key| self.world.tree.placements.contains_key(key))
     }
@@ -71,13 +71,13 @@ impl Basis {
         left.into_iter().filter_map(|name| records[&name].left_with.map(|with| (name, with))).collect()
     }
 
-    /// Returns the world once a head is in force. Whoever leaves has left: a plan tells of the end.
+    /// Returns the world once a head is accepted. Whoever leaves has left: a plan tells of the end.
     pub(super) fn world_after(&self, head: &Arc<Tree>, now: Timestamp) -> World {
         if !self.observed {
             return imagined(head, Some(&self.world), now);
         }
         let record = |(name, member): (&ClusterName, &MemberCluster)| {
-            // One that no entry of `members:` names any more has left though the tree in force names it.
+            // One that no entry of `members:` names any more has left though the accepted tree names it.
             let is_known = |record: &&ClusterRecord| !record.left || self.world.tree.clusters.contains_key(name);
             let known = self.world.records.get(name).filter(is_known).cloned();
             let mut record = known.unwrap_or_else(|| answering(name, member, now));

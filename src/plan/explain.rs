@@ -9,7 +9,7 @@ use super::{imagined, rolled_out};
 use crate::api::annotations::OCM_PLACEMENT;
 use crate::config::Configuration;
 use crate::core::identity;
-use crate::core::persist::Books;
+use crate::core::persist::SavedRecords;
 use crate::decide::ocm::{Ocm, key_named};
 use crate::decide::state::{self, PlacementState, World, clusters};
 use crate::model::explanation::{ClusterExplanation, Explained, Explanation, Query};
@@ -134,13 +134,13 @@ pub fn from_trees(
 /// As [`explain`].
 pub fn from_records(
     configuration: &Configuration,
-    books: Books,
+    saved: SavedRecords,
     tree: Arc<Tree>,
     query: &Query,
     now: Timestamp,
 ) -> Result<Explained, Error> {
-    let ocm = Ocm::restore(books.ocm);
-    let mut world = World { source: identity(configuration).into(), records: books.clusters, ocm, ..World::default() };
+    let ocm = Ocm::restore(saved.ocm);
+    let mut world = World { source: identity(configuration).into(), records: saved.clusters, ocm, ..World::default() };
     world.clusters = clusters(&tree, &world.records, now);
     world.ocm.follow(&tree);
     for (name, member) in &tree.clusters {
@@ -148,7 +148,7 @@ pub fn from_records(
         world.ocm.observe(name, facts);
     }
     world.tree = tree;
-    Ok(Explained { explanation: explain(&world, &books.placements, query, now)?, changes: None })
+    Ok(Explained { explanation: explain(&world, &saved.placements, query, now)?, changes: None })
 }
 
 enum Found<'a> {

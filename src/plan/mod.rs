@@ -64,7 +64,7 @@ fn planned(basis: Option<&Basis>, head: &Arc<Tree>, now: Timestamp) -> Plan {
     Planned::of(basis, head, now).plan(basis)
 }
 
-/// The head in force, and every placement decided.
+/// The head accepted, and every placement decided.
 struct Planned {
     world: World,
     after: Vec<PlacementState>,
@@ -165,7 +165,7 @@ fn placement_plan(
     let old = basis.and_then(|basis| Some((basis.placements.get(&record.key)?, &basis.world)));
     let state = old.map(|(state, _)| state);
     let origin = outlook.world.tree.placements.get(&record.key).map(|placement| &placement.origin);
-    let in_force = outlook.state.newest().filter(|_| !record.removed);
+    let accepted = outlook.state.newest().filter(|_| !record.removed);
     let policy = outlook.state.policy().filter(|_| !record.removed);
     PlacementPlan {
         name: record.key.name.clone(),
@@ -175,14 +175,14 @@ fn placement_plan(
         line: origin.map(|origin| origin.line),
         error: record.error.clone(),
         removed: record.removed,
-        snapshot: in_force.map(|snapshot| SnapshotPlan::from(snapshot.as_ref())),
+        snapshot: accepted.map(|snapshot| SnapshotPlan::from(snapshot.as_ref())),
         decisions: policy.map(|policy| policy.target_clusters.clone()).unwrap_or_default(),
         rollout: stages::rollout_plan(outlook.state, outlook.world),
         works: outlook.works(outlooks),
         deletions: old.map(|(old, world)| deletions(outlook, outlooks, old, world)).unwrap_or_default(),
         deletion_guard: deletion_guard(outlook, state, leaving),
         changes: basis.map(|_| Changes {
-            resources: resource_changes(state.and_then(PlacementState::newest), in_force),
+            resources: resource_changes(state.and_then(PlacementState::newest), accepted),
             clusters: cluster_changes(state, outlook),
             overridden: old.map(|(old, world)| outlook.overridden_otherwise(old, world)).unwrap_or_default(),
         }),

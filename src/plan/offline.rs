@@ -1,6 +1,6 @@
 //! `gitfleet schedule`: scheduling alone, objects in and decisions out: pure.
 //!
-//! It runs the rooms that the daemon runs, over a fleet that the objects describe: what a hub exported goes on from where the
+//! It runs the steps that the daemon runs, over a fleet that the objects describe: what a hub exported goes on from where the
 //! hub stands.
 
 mod kubefleet;

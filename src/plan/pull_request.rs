@@ -29,7 +29,7 @@ use crate::yaml;
 /// A pull request as its merge would leave the tree.
 #[derive(Clone, Debug)]
 pub struct Candidate {
-    /// The commit in force that it was merged with.
+    /// The accepted commit that it was merged with.
     pub base: CommitId,
     /// The commit it ends with.
     pub head: CommitId,

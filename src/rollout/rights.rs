@@ -59,7 +59,7 @@ pub fn may(person: &Person, verb: Verb, policy: &Policy<'_>) -> Result<(), Strin
             return Ok(());
         }
         let (has, needed) = (words(credentials.permission), words(needed));
-        Err(format!("{} may {has} here; {verb} takes the permission to {needed}", person.name))
+        Err(format!("{} has {has} permission; {verb} requires {needed}", person.name))
     };
     match right(verb) {
         Right::Operator => return has(Permission::Write),
@@ -103,7 +103,7 @@ fn narrowed(person: &Person, policy: &Policy<'_>) -> Result<(), String> {
 }
 
 /// Says whether an entry `user:NAME`, `token:NAME`, `team:ORG/NAME` or `permission:NAME` means a person. Without a forge's word,
-/// whoever the configuration's tokens or the store's folder let in has every permission, and is in no team; `token:` means those
+/// whoever the configuration's tokens or the store's folder admit has every permission, and is in no team; `token:` means those
 /// alone.
 fn is_named(person: &Person, entry: &str) -> bool {
     let Some((kind, name)) = entry.split_once(':') else { return false };

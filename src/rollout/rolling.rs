@@ -69,10 +69,10 @@ impl BindingView {
         !self.failed && !self.diff_reported
     }
 
-    /// Tells whether the cluster is passed over, because it cannot be reached and something would have to start there.
+    /// Tells whether the cluster is skipped, because it cannot be reached and something would have to start there.
     ///
     /// What holds the current snapshot was started: it counts as it is, and fails by its deadline.
-    fn is_passed_over(&self) -> bool {
+    fn is_skipped(&self) -> bool {
         self.deferred && (self.state != BindingState::Bound || self.outdated)
     }
 
@@ -114,16 +114,16 @@ struct Buckets<'a> {
     ready: i64,
     can_be_ready: i64,
     can_be_unavailable: i64,
-    /// Clusters of the target that are passed over.
-    passed_over: i64,
+    /// Clusters of the target that are skipped.
+    skipped: i64,
 }
 
 impl<'a> Buckets<'a> {
     fn count(&mut self, view: &'a BindingView) {
-        if view.is_passed_over() {
+        if view.is_skipped() {
             // What was on its way there when contact was lost is unavailable by our doing until it fails or arrives.
             let counts = view.state != BindingState::Unscheduled && !view.is_in_flight();
-            self.passed_over += i64::from(counts);
+            self.skipped += i64::from(counts);
             return;
         }
         if view.state == BindingState::Scheduled {
@@ -160,7 +160,7 @@ impl<'a> Buckets<'a> {
 /// take. While more than `max_failures`
 /// clusters of the current snapshot have failed, no other binding is updated or bound; removals go on.
 ///
-/// Clusters that cannot be reached are passed over: they are no candidates and count neither as ready nor as target, but
+/// Clusters that cannot be reached are skipped: they are no candidates and count neither as ready nor as target, but
 /// the limits are still resolved against all. A cluster that still has an older binding being removed is not bound until
 /// that is gone, so that no cluster is written from two sides.
 ///
@@ -176,7 +176,7 @@ pub fn roll(views: &[BindingView], limits: &Limits) -> Roll {
     let halted = halted(&sorted, limits.max_failures);
     let may_start = halted.is_none();
 
-    let target = count(limits.target) - buckets.passed_over;
+    let target = count(limits.target) - buckets.skipped;
     let max_to_remove = (buckets.ready - buckets.can_be_unavailable) - (target - count(limits.max_unavailable));
     let max_to_add = target + count(limits.max_surge) - buckets.can_be_ready;
     let quota = usize::try_from(max_to_remove).unwrap_or(0);

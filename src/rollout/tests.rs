@@ -189,7 +189,7 @@ fn what_moves_when() {
 }
 
 #[test]
-fn clusters_out_of_reach_are_passed_over() {
+fn clusters_out_of_reach_are_skipped() {
     let rows: &[(&str, Limits, &[&str], &str)] = &[
         (
             "neither candidate nor unavailable",

@@ -10,7 +10,7 @@ use crate::model::records::{Binding, BindingState, ClusterDecision};
 /// Brings a placement's bindings to the clusters that were decided, each with the reason to record.
 ///
 /// The policy of the request is not looked at. Whoever decided has judged clusters already: none is filtered again. A cluster
-/// that is not in the fleet is passed over and said so.
+/// that is not in the fleet is skipped and said so.
 ///
 /// # Errors
 /// [`Error::DuplicateBinding`] and [`Error::NoPreviousState`]: records that contradict each other.

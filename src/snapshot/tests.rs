@@ -1,4 +1,4 @@
-//! Tables for selection, and the manifests the other tests of this room are made of.
+//! Tables for selection, and the manifests the other tests of this folder are made of.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! How much one commit may hold, and how much a pull request may add, so that memory is bounded whatever people push.
 //!
-//! A process has three trees at once: that of the commit in force, that of a new one, and that of a pull request. Files that
+//! A process has three trees at once: that of the accepted commit, that of a new one, and that of a pull request. Files that
 //! did not change are shared between them.
 
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub struct Budget {
 /// What all files of a commit may hold.
 pub const COMMIT: Budget = Budget { cost: TEXT_COST_MAX, objects: OBJECTS_MAX, owner: "a commit" };
 
-/// What the files may hold that a pull request brings and the commit in force does not have.
+/// What the files may hold that a pull request brings and the accepted commit does not have.
 pub const PULL: Budget = Budget {
     cost: Cost { nodes: COMMIT.cost.nodes / 2, bytes: COMMIT.cost.bytes / 2 },
     objects: COMMIT.objects / 2,

@@ -73,7 +73,7 @@ fn in_chain_order(mut conditions: Vec<Condition>) -> Vec<Condition> {
     conditions
 }
 
-/// Returns what another room wrote for this very generation.
+/// Returns what another step wrote for this very generation.
 fn written<'a>(binding: &'a Binding, type_: &str) -> Option<&'a Condition> {
     find_condition(&binding.conditions, type_)
         .filter(|c| c.observed_generation == binding.generation && c.status != ConditionStatus::Unknown)

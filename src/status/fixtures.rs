@@ -1,4 +1,4 @@
-//! Small records for the tests of this room.
+//! Small records for tests.
 
 use std::collections::{BTreeMap, BTreeSet};
 

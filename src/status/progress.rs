@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use super::placement::{PlacementView, why};
-use super::rollout::{Converged, Standing, bound_standing, converged};
+use super::rollout::{RolloutState, Standing, bound_standing, converged};
 use super::staged_run::{closed_gates, command_name, end_words};
 use super::work::{counted, listing};
 use crate::model::id::CommitId;
@@ -91,19 +91,21 @@ fn removal(view: &PlacementView, rules: ApprovalRules) -> Progress {
 /// Returns how the placement as a whole stands, and why.
 fn standing(view: &PlacementView) -> (ProgressState, String) {
     match converged(view) {
-        Converged::AllAtTarget => (ProgressState::Done, String::new()),
+        RolloutState::AllAtTarget => (ProgressState::Done, String::new()),
         _ if view.record.error.is_some() => (ProgressState::Error, view.record.error.clone().unwrap_or_default()),
-        Converged::Progressing => (ProgressState::Moving, String::new()),
-        Converged::WaitingForPerson(_) if view.record.closed_gate().is_some() => {
+        RolloutState::Progressing => (ProgressState::Moving, String::new()),
+        RolloutState::WaitingForPerson(_) if view.record.closed_gate().is_some() => {
             (ProgressState::WaitingForPerson, "deletions wait for approval".to_owned())
         }
-        Converged::WaitingForPerson(_) if view.record.paused.is_some() => (ProgressState::Paused, paused_words(view)),
-        Converged::WaitingForPerson(words) => (ProgressState::WaitingForPerson, words),
-        Converged::WaitingForTime(until) => {
+        RolloutState::WaitingForPerson(_) if view.record.paused.is_some() => {
+            (ProgressState::Paused, paused_words(view))
+        }
+        RolloutState::WaitingForPerson(words) => (ProgressState::WaitingForPerson, words),
+        RolloutState::WaitingForTime(until) => {
             (ProgressState::Waiting, until.map(|at| format!("until {at:.0}")).unwrap_or_default())
         }
-        Converged::Unreachable(words) => (ProgressState::Waiting, format!("does not answer: {words}")),
-        Converged::Failed(words) => (ProgressState::Failed, view.record.halted.clone().unwrap_or(words)),
+        RolloutState::Unreachable(words) => (ProgressState::Waiting, format!("does not answer: {words}")),
+        RolloutState::Failed(words) => (ProgressState::Failed, view.record.halted.clone().unwrap_or(words)),
     }
 }
 
@@ -314,11 +316,11 @@ impl Teller<'_> {
         let view = self.view;
         let moves = super::staged_run::active_run(view.runs).is_some_and(|active| active.name == run.name);
         match converged(view) {
-            Converged::Unreachable(words) if moves => (ProgressState::Waiting, format!("does not answer: {words}")),
-            Converged::WaitingForPerson(_) if moves && view.record.paused.is_some() => {
+            RolloutState::Unreachable(words) if moves => (ProgressState::Waiting, format!("does not answer: {words}")),
+            RolloutState::WaitingForPerson(_) if moves && view.record.paused.is_some() => {
                 (ProgressState::Paused, paused_words(view))
             }
-            Converged::WaitingForPerson(_) if moves => {
+            RolloutState::WaitingForPerson(_) if moves => {
                 (ProgressState::WaitingForPerson, "deletions wait for approval".to_owned())
             }
             _ => (ProgressState::Moving, run.message.clone()),

@@ -19,7 +19,7 @@ const UNAVAILABLE_PERIOD_DEFAULT_SECONDS: i32 = 60;
 
 /// What is left to happen to a placement.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Converged {
+pub enum RolloutState {
     /// Nothing: every picked cluster holds the newest snapshot, available or compared, and nothing is left to remove.
     AllAtTarget,
     /// A person must open a gate or start a run; says which.
@@ -50,18 +50,18 @@ pub(super) enum Standing {
 /// that do not answer, then time. A cluster that waits for its turn counts as moving, unless the rollout is halted or the
 /// wait is for time alone or for a person who paused it. A run of an External placement speaks for all its clusters. Where the
 /// newest snapshot is held, being at the one before it is no success.
-pub fn converged(view: &PlacementView) -> Converged {
+pub fn converged(view: &PlacementView) -> RolloutState {
     let record = view.record;
     if !record.removed && record.error.is_none() && !view.is_scheduled() {
-        return Converged::Progressing;
+        return RolloutState::Progressing;
     }
     if let Some(why) = payload_missing(record) {
-        return Converged::Failed(why);
+        return RolloutState::Failed(why);
     }
     let is_staged = view.is_external() && !record.removed && record.error.is_none();
     if let Some(standing) = is_staged.then(|| staged::by_run(view)).flatten() {
         return match (standing, deletions_wait(view)) {
-            (Converged::Unreachable(_) | Converged::WaitingForTime(_), Some(person)) => person,
+            (RolloutState::Unreachable(_) | RolloutState::WaitingForTime(_), Some(person)) => person,
             (standing, _) => standing,
         };
     }
@@ -73,7 +73,7 @@ pub fn converged(view: &PlacementView) -> Converged {
     let has_goal = record.goal.is_some() || staged::held(view).is_none();
     let goes = until.is_none() && record.halted.is_none() && record.paused.is_none() && has_goal;
     if any(|s| matches!(s, Standing::Moving)) || (queued && goes) {
-        return Converged::Progressing;
+        return RolloutState::Progressing;
     }
     let texts = |pick: fn(&Standing) -> Option<&String>| {
         let texts: Vec<String> = standings.iter().filter_map(pick).cloned().collect();
@@ -82,7 +82,7 @@ pub fn converged(view: &PlacementView) -> Converged {
     let failures = texts(|s| if let Standing::Failed(text) = s { Some(text) } else { None });
     let halted = record.halted.as_ref().map(|why| format!("the rollout is halted: {why}"));
     if let Some(failure) = record.error.clone().or(halted).or(failures) {
-        return Converged::Failed(failure);
+        return RolloutState::Failed(failure);
     }
     if let Some(held) = staged::held(view).filter(|_| !record.removed) {
         return held;
@@ -94,20 +94,20 @@ pub fn converged(view: &PlacementView) -> Converged {
         return person;
     }
     if any(|s| matches!(s, Standing::AwaitsRun)) {
-        return Converged::WaitingForPerson(
+        return RolloutState::WaitingForPerson(
             "clusters of an External placement wait for a staged update run".to_owned(),
         );
     }
     if let Some(offline) = texts(|s| if let Standing::Offline(text) = s { Some(text) } else { None }) {
-        return Converged::Unreachable(offline);
+        return RolloutState::Unreachable(offline);
     }
     if queued {
-        return Converged::WaitingForTime(until);
+        return RolloutState::WaitingForTime(until);
     }
     if !record.removed && !view.policy.is_some_and(|p| p.fulfilled) {
-        return Converged::Failed("fewer clusters fit than the policy asks for".to_owned());
+        return RolloutState::Failed("fewer clusters fit than the policy asks for".to_owned());
     }
-    Converged::AllAtTarget
+    RolloutState::AllAtTarget
 }
 
 /// Says which payload cannot be read, if there is one: it is no cluster's fault, and no cluster moves to it.
@@ -119,10 +119,10 @@ fn payload_missing(record: &PlacementRecord) -> Option<String> {
 }
 
 /// Returns what a closed deletion gate waits for.
-fn deletions_wait(view: &PlacementView) -> Option<Converged> {
+fn deletions_wait(view: &PlacementView) -> Option<RolloutState> {
     let gate = view.record.closed_gate()?;
     let line = format!("gitfleet approve {} {DELETION_GATE}", view.record.key);
-    Some(Converged::WaitingForPerson(format!("{} need approval: {}; {line}", gate.what(), gate.reason)))
+    Some(RolloutState::WaitingForPerson(format!("{} need approval: {}; {line}", gate.what(), gate.reason)))
 }
 
 fn standings(view: &PlacementView) -> Vec<Standing> {
@@ -229,7 +229,7 @@ mod tests {
     use crate::model::records::{Availability, BindingState, HeldSnapshot, Pause};
     use crate::status::fixtures::{Case, at, decision, manifest};
 
-    fn outcome(change: impl FnOnce(&mut Case)) -> Converged {
+    fn outcome(change: impl FnOnce(&mut Case)) -> RolloutState {
         let mut case = Case::healthy(&["east", "west"]);
         change(&mut case);
         case.settle();
@@ -256,7 +256,7 @@ mod tests {
     #[test]
     #[expect(clippy::too_many_lines, reason = "a table of situations")]
     fn what_is_left_to_happen() {
-        use Converged as C;
+        use RolloutState as C;
         let failure = "east: ConfigMap web/a (ManifestApplyFailed: field is immutable)".to_owned();
         let offline = "west (connection refused)".to_owned();
         let gate =
@@ -265,7 +265,7 @@ mod tests {
         let untrackable = |c: &mut Case| {
             c.work("east").manifests = vec![manifest("a", ApplyOutcome::Applied, Some(Availability::NotTrackable))];
         };
-        let rows: Vec<(&str, Change, Converged)> = vec![
+        let rows: Vec<(&str, Change, RolloutState)> = vec![
             ("healthy", Box::new(|_| ()), C::AllAtTarget),
             ("offline, but right as last seen", Box::new(|c| c.offline("west")), C::AllAtTarget),
             ("not scheduled yet", Box::new(|c| c.record.generation = 9), C::Progressing),

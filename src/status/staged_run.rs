@@ -96,7 +96,7 @@ pub fn clusters_words(stage: &StageRecord) -> String {
     for (phase, state) in [
         (ClusterPhase::Failed, "failed"),
         (ClusterPhase::Deferred, "deferred while offline"),
-        (ClusterPhase::Skipped, "passed over"),
+        (ClusterPhase::Skipped, "skipped"),
     ] {
         if count(phase) > 0 {
             words.extend([", ", &count(phase).to_string(), " ", state]);

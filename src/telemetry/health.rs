@@ -51,7 +51,7 @@ impl Health {
     }
 
     /// Forgets a part that works.
-    pub fn mend(&self, part: &str) {
+    pub fn clear(&self, part: &str) {
         self.parts().remove(part);
     }
 
@@ -94,7 +94,7 @@ mod tests {
         health.begin_again("source");
         let report = health.report();
         assert!(report.is_ready && report.lines[0] == "source: was begun again; the log says why", "{report:?}");
-        health.mend("source");
+        health.clear("source");
         assert_eq!(health.report().lines, [members]);
     }
 

@@ -311,7 +311,7 @@ fn registered<M: Metric + Clone>(registry: &mut Registry, name: &str, help: &str
 
 metrics! {
     pass_seconds: Family<ByOutcome, Histogram, fn() -> Histogram> = Family::new_with_constructor(seconds), Histogram,
-        "gitfleet_engine_pass_seconds", ByOutcome::NAMES, "How long one pass over all that was due took, writing it down included";
+        "gitfleet_engine_pass_seconds", ByOutcome::NAMES, "Duration of one reconcile pass, including the store commit";
     decisions: Family<ByDecision, Counter> = Family::default(), Counter,
         "gitfleet_engine_decisions", ByDecision::NAMES, "Decisions about a placement by what they led to";
     queue_depth: Gauge = Gauge::default(), Gauge,
@@ -319,7 +319,7 @@ metrics! {
     member_writes: Family<ByWrite, Counter> = Family::default(), Counter,
         "gitfleet_cluster_writes", ByWrite::NAMES, "Writes to members by verb and answer";
     members: Family<ByMemberState, Gauge> = Family::default(), Gauge,
-        "gitfleet_cluster_members", ByMemberState::NAMES, "Members of the fleet by how they stand";
+        "gitfleet_cluster_members", ByMemberState::NAMES, "Members by state";
     drift: Family<ByDrift, Counter> = Family::default(), Counter,
         "gitfleet_cluster_drift", ByDrift::NAMES, "Objects found changed on a member by what was done about it";
     source_polls: Family<ByPoll, Counter> = Family::default(), Counter,

@@ -23,7 +23,7 @@ const DESCRIPTION_CHARS_MAX: usize = 140;
 /// What there is to say about a pull request. Objects are masked already; everything else is as people wrote it.
 #[derive(Clone, Debug, Default)]
 pub struct PullReport {
-    /// The commit in force; absent for a folder.
+    /// The accepted commit; absent for a folder.
     pub base: Option<CommitId>,
     /// The commit the pull request ends with.
     pub head: Option<CommitId>,

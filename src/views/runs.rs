@@ -296,7 +296,7 @@ fn cluster_conditions(run: &RunRecord, cluster: &RunCluster) -> Vec<Condition> {
             vec![says.fails("Started", "ClusterUpdatingDeferred", cluster.since, message)]
         }
         ClusterPhase::Skipped => {
-            let message = words("the cluster left; it is passed over");
+            let message = words("the cluster left; it is skipped");
             vec![says.fails("Started", "ClusterUpdatingSkipped", cluster.since, message)]
         }
         ClusterPhase::Updating => vec![started(words("the cluster was told to move"))],

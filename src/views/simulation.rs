@@ -347,7 +347,7 @@ pub enum EventKind {
     ClusterFailed,
     /// A cluster's turn came while it did not answer.
     ClusterDeferred,
-    /// A cluster was passed over.
+    /// A cluster was skipped.
     ClusterSkipped,
     /// A cluster is being freed of the placement.
     RemovalBegan,

@@ -13,7 +13,7 @@ use crate::model::runs::DELETION_GATE;
 use crate::status::binding::binding_lists;
 use crate::status::fleet::{fleet_warnings, unwatched_words};
 use crate::status::placement::{PlacementView, chain, waiting_words, why};
-use crate::status::rollout::{Converged, converged};
+use crate::status::rollout::{RolloutState, converged};
 use crate::status::staged_run::active_run;
 use crate::status::work::{Mode, NAMED_OBJECTS_MAX, counted, listing};
 
@@ -137,7 +137,7 @@ fn source_lines(view: &StatusView) -> Vec<Line> {
     let mut lines = Vec::new();
     if let Some(why) = &source.unrestored {
         let words = format!(
-            "✗ the commit in force cannot be read: {why}; nothing is decided, and clusters keep what they have"
+            "✗ the accepted commit cannot be read: {why}; nothing is decided, and clusters keep what they have"
         );
         lines.push(Line::default().with(Style::Bad, words));
     }
@@ -146,7 +146,7 @@ fn source_lines(view: &StatusView) -> Vec<Line> {
         let heading = if source.seen == source.accepted {
             format!("commit {seen} is refused now")
         } else {
-            format!("commit {seen} is refused; {} stays in force", short(&source.accepted))
+            format!("commit {seen} is refused; {} stays accepted", short(&source.accepted))
         };
         lines.push(Line::default().with(Style::Bad, "✗ ").with(Style::Strong, heading));
         for error in source.refused.iter().take(REFUSED_ERRORS_MAX) {
@@ -277,20 +277,22 @@ fn heading(view: &PlacementView, done: usize, total: usize) -> Line {
     let standing = converged(view);
     let is_told_below = is_told_below(view, &standing);
     let (style, glyph, words) = match standing {
-        Converged::AllAtTarget if record.removed => (Style::Ok, "✓", "removed".to_owned()),
-        Converged::AllAtTarget => (Style::Ok, "✓", String::new()),
-        Converged::Progressing if record.removed => (Style::Progressing, "↻", "being removed".to_owned()),
-        Converged::Progressing => (Style::Progressing, "↻", "in progress".to_owned()),
-        Converged::WaitingForTime(until) => {
+        RolloutState::AllAtTarget if record.removed => (Style::Ok, "✓", "removed".to_owned()),
+        RolloutState::AllAtTarget => (Style::Ok, "✓", String::new()),
+        RolloutState::Progressing if record.removed => (Style::Progressing, "↻", "being removed".to_owned()),
+        RolloutState::Progressing => (Style::Progressing, "↻", "in progress".to_owned()),
+        RolloutState::WaitingForTime(until) => {
             let until = until.map(|t| format!(" {} more", age(view.now, t))).unwrap_or_default();
             (Style::Progressing, "↻", format!("waits{until}"))
         }
         // What is said below is not said twice.
-        Converged::WaitingForPerson(_) if is_told_below => (Style::Progressing, "!", "waits for a person".to_owned()),
-        Converged::Failed(_) if is_told_below => (Style::Bad, "✗", "cannot go on".to_owned()),
-        Converged::WaitingForPerson(text) => (Style::Progressing, "!", text),
-        Converged::Unreachable(text) => (Style::Progressing, "!", format!("waits for offline clusters: {text}")),
-        Converged::Failed(text) => (Style::Bad, "✗", text),
+        RolloutState::WaitingForPerson(_) if is_told_below => {
+            (Style::Progressing, "!", "waits for a person".to_owned())
+        }
+        RolloutState::Failed(_) if is_told_below => (Style::Bad, "✗", "cannot go on".to_owned()),
+        RolloutState::WaitingForPerson(text) => (Style::Progressing, "!", text),
+        RolloutState::Unreachable(text) => (Style::Progressing, "!", format!("waits for offline clusters: {text}")),
+        RolloutState::Failed(text) => (Style::Bad, "✗", text),
     };
     let colon = if words.is_empty() { "" } else { ": " };
     Line::default()
@@ -302,14 +304,14 @@ fn heading(view: &PlacementView, done: usize, total: usize) -> Line {
 }
 
 /// Tells whether the branches say what a heading would.
-fn is_told_below(view: &PlacementView, standing: &Converged) -> bool {
+fn is_told_below(view: &PlacementView, standing: &RolloutState) -> bool {
     let record = view.record;
     let by_run = view.is_external() && !record.removed && active_run(view.runs).is_some();
     match standing {
-        Converged::WaitingForPerson(_) => {
+        RolloutState::WaitingForPerson(_) => {
             by_run || record.closed_gate().is_some() || (record.paused.is_some() && !view.is_external())
         }
-        Converged::Failed(_) => {
+        RolloutState::Failed(_) => {
             let is_own = record.error.is_some() || record.halted.is_some() || !record.unreadable.is_empty();
             !is_own && (by_run || record.held.is_some())
         }

@@ -188,7 +188,7 @@ fn a_configuration_can_want_the_digest() {
 }
 
 #[test]
-fn the_command_line_obeys_the_strategys_approvers() {
+fn the_command_line_follows_the_strategys_approvers() {
     let scratch = fleet();
     let text =
         STRATEGY.replace("{name: steps}", "{name: steps, annotations: {gitfleet.io/approvers: 'user:nobody-here'}}");

@@ -16,16 +16,16 @@ fn help() {
       run         Follow the source and keep the fleet in step with it
       validate    Check every manifest of a folder; prints each error with file and line
       plan        Show what a tree would do to the fleet; needs no cluster
-      simulate    Show who moves when in a rollout, on virtual time; needs no cluster
+      simulate    Simulate a rollout on a virtual clock; needs no cluster
       schedule    Decide which clusters placements go to, from objects in files alone
       explain     Show why a placement has the clusters it has, and not others
       get         Show records: placements, snapshots, runs, approvals, bindings, works, clusters
       describe    Show one object with its conditions and what happened to it
       status      Show how the rollout stands, as a tree
-      approve     Say yes at a gate that waits for a person
+      approve     Approve a gate that waits for approval
       reject      Say no at a gate: the run ends, and its snapshot is not rolled out again
       pause       Start nothing new for a placement
-      resume      Go on with a placement; without a name, let a rewritten history of the source in
+      resume      Resume a placement; without a name, accept the rewritten history of the source
       rollback    Return a placement to an earlier snapshot
       retry       Try failed clusters again, or a snapshot that was rolled back or rejected
       export      Print what other tools need of the records
@@ -61,7 +61,7 @@ fn help() {
       -V, --version
               Print version
 
-    Exit codes: 0 done, 1 changes found, not as wished or refused, 2 error, 3 waiting for a person, 64
+    Exit codes: 0 done, 1 changes found, not converged, or refused, 2 error, 3 waiting for a person, 64
     wrong usage.
     "#);
 }

@@ -127,7 +127,7 @@ fn placements_of_open_cluster_management_and_who_follows_them() {
     once(&scratch);
     let found = export(&scratch, &["-o", "json"]).json(0);
     let decision = |cluster: &str, reason: &str| json!({"clusterName": cluster, "reason": reason, "decisionGroup": {"index": 0, "name": ""}});
-    let followed = "picked: the OCM Placement ns1/p decided so";
+    let followed = "selected by OCM Placement ns1/p";
     let expected = json!({"placements": [
         {"kind": "ClusterResourcePlacement", "name": "follower", "placementLabel": "follower",
             "decisions": [decision("m1", followed), decision("m3", followed)]},
@@ -140,8 +140,8 @@ fn placements_of_open_cluster_management_and_who_follows_them() {
     }
     insta::assert_snapshot!(export(&scratch, &["-o", "wide"]).text(0), @r#"
     PLACEMENT   KIND                       GROUP   CLUSTER   REASON
-    follower    ClusterResourcePlacement   0       m1        picked: the OCM Placement ns1/p decided so
-    follower    ClusterResourcePlacement   0       m3        picked: the OCM Placement ns1/p decided so
+    follower    ClusterResourcePlacement   0       m1        selected by OCM Placement ns1/p
+    follower    ClusterResourcePlacement   0       m3        selected by OCM Placement ns1/p
     ns1/p       Placement                  0       m1
     ns1/p       Placement                  0       m3
     "#);

@@ -69,7 +69,7 @@ fn w16_what_an_override_takes_off_one_cluster_does_not_change_hands_there() {
     scratch.write("placement.yaml", &placement("new", "web", ""));
     scratch.write(
         "override.yaml",
-        "apiVersion: placement.kubernetes-fleet.io/v1\nkind: ResourceOverride\nmetadata: {name: off, namespace: web}\nspec:\n  \
+        "apiVersion: placement.kubernetes-fleet.io/v1\nkind: ResourceOverride\nmetadata: {name: without, namespace: web}\nspec:\n  \
          placement: {name: new}\n  resourceSelectors: [{group: '', version: v1, kind: ConfigMap, name: settings}]\n  policy: \
          {overrideRules: [{overrideType: Delete, clusterSelector: {clusterSelectorTerms: [{labelSelector: {matchLabels: \
          {kubernetes-fleet.io/member-name: b}}}]}}]}\n",

@@ -277,7 +277,7 @@ fn what_goes_and_who_must_approve_it() {
       deletes from east: ConfigMap web/b, ConfigMap web/c, ConfigMap web/d
       deletes from west: ConfigMap web/a, ConfigMap web/b, ConfigMap web/c, ConfigMap web/d, Namespace web
       ! a person must approve this first: 8 objects on 2 clusters would be deleted, with Namespace web
-        once it is in force: gitfleet approve web deletion
+        once it is accepted: gitfleet approve web deletion
 
     1 placement, 1 changed, 8 deletions
     "#);
@@ -323,7 +323,7 @@ fn a_refused_tree_is_still_an_answer() {
     assert!(error["message"].is_string());
     let text = plan(&scratch, &[]);
     assert!(text.text(1).starts_with("✗ the tree is refused, it has 1 error:\n    bad.yaml:3: "), "{}", text.out);
-    // A commit that was never in force cannot be compared with.
+    // A commit that was never accepted cannot be compared with.
     scratch.commit("bad");
     scratch.remove("bad.yaml");
     scratch.commit("good");
@@ -418,7 +418,7 @@ fn the_comment_on_a_pull_request() {
 }
 
 #[test]
-fn a_configuration_names_the_repository_the_branch_and_what_is_in_force() {
+fn a_configuration_names_the_repository_the_branch_and_the_accepted_commit() {
     let scratch = Scratch::new();
     scratch.configure();
     let text = std::fs::read_to_string(scratch.path(CONFIG)).expect("the configuration");
@@ -428,7 +428,7 @@ fn a_configuration_names_the_repository_the_branch_and_what_is_in_force() {
     scratch.write("web.yaml", &namespace("web", &[("a", "1")]));
     let first = scratch.commit("first");
     let json = || scratch.run(&["plan", "-c", CONFIG, "-o", "json"]).json(0);
-    assert!(json()["placements"][0]["changes"].is_null(), "nothing is in force yet");
+    assert!(json()["placements"][0]["changes"].is_null(), "nothing is accepted yet");
     scratch.run(&["run", "-c", CONFIG, "--once"]);
     scratch.write("web.yaml", &namespace("web", &[("a", "1"), ("b", "1")]));
     let second = scratch.commit("second");

@@ -398,7 +398,7 @@ fn a_kubefleet_placement_may_take_the_clusters_of_another() {
     assert_eq!(targets(&list), ["c1", "c2"]);
     let status = &of_kind(&list, "ClusterSchedulingPolicySnapshot")[0]["status"];
     assert_eq!(status["conditions"][0]["reason"], "SchedulingPolicyFulfilled");
-    let reason = "picked: the OCM Placement ns1/p decided so";
+    let reason = "selected by OCM Placement ns1/p";
     assert_eq!(status["targetClusters"][0]["reason"], reason);
 
     let mut with_policy = delegating();

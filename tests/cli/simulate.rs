@@ -408,7 +408,7 @@ fn w02_later_pushes_have_times_of_their_own() {
     let refused = simulate(&scratch, &["--base", "HEAD~3", "--head", "HEAD~2", "--then", "HEAD@5m"]);
     assert_eq!(refused.code, 2, "{}", refused.err);
     assert!(
-        refused.err.contains("--then HEAD has 1 error, so it cannot be in force; name a good commit"),
+        refused.err.contains("--then HEAD has 1 error, so it cannot be accepted; name a good commit"),
         "{}",
         refused.err
     );

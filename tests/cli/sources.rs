@@ -124,7 +124,7 @@ fn ux1a_10_a_switch_of_the_checked_out_branch_begins_nothing_until_a_person_says
     git(&["checkout", "-q", "other"]);
     assert_eq!(once().code, 1);
     let resumed = scratch.run(&["resume", "-c", CONFIG]);
-    assert!(resumed.text(0).starts_with("the branch that is checked out is let in at "), "{}", resumed.out);
+    assert!(resumed.text(0).starts_with("the branch that is checked out is accepted at "), "{}", resumed.out);
     let last = once();
     assert_eq!((last.code, has_b()), (0, true), "{}", last.err);
     assert!(last.err.contains("branch=\"other\""), "{}", last.err);
@@ -159,41 +159,6 @@ fn status_with(scratch: &Scratch, daemon: &Daemon, words: &str) -> String {
 }
 
 #[test]
-fn w01_a_start_without_its_source_begins_nothing_until_a_person_says_so() {
-    let scratch = Scratch::new();
-    scratch.configure();
-    let url = format!("url: 'file://{}'", scratch.path(FLEET).display());
-    configure(&scratch, "url: ./fleet", &url);
-    scratch.write("clusters.yaml", &[cluster("c1", "e"), cluster("c2", "e")].concat());
-    scratch.write("web.yaml", &namespace("web", &[("a", "1")]));
-    let stages = "---\napiVersion: placement.kubernetes-fleet.io/v1beta1\nkind: ClusterStagedUpdateStrategy\nmetadata: {name: \
-                  s}\nspec:\n  stages:\n    - {name: one, labelSelector: {matchLabels: {region: e}}, maxConcurrency: 1, \
-                  afterStageTasks: [{type: TimedWait, waitTime: 1s}]}\n    - {name: two, labelSelector: {matchLabels: {region: w}}}\n";
-    scratch.write("strategy.yaml", stages);
-    scratch.write("west.yaml", &cluster("c3", "w"));
-    let annotations = "{gitfleet.io/staged-update-strategy: s}";
-    let more = "  strategy: {type: External}\n";
-    scratch.write("placement.yaml", &crate::scratch::annotated_placement("web", annotations, "web", more));
-    scratch.commit("first");
-    // It ends while the first stage's wait is not over.
-    let cut = scratch.run(&["run", "-c", CONFIG, "--once", "--timeout", "0s"]);
-    assert_ne!(cut.code, 0, "{}", cut.err);
-    until("the first stage is done", || {
-        let found = scratch.run(&["run", "-c", CONFIG, "--once", "--timeout", "1s"]);
-        assert_ne!(scratch.member("c3").len(), 2, "{}", found.err);
-        scratch.member("c2").len() == 2
-    });
-    fs::rename(scratch.path(FLEET), scratch.path("moved-away")).expect("it is moved");
-    let daemon = Daemon::start(scratch.command(&RUN));
-    let status = status_with(&scratch, &daemon, "the source cannot be read");
-    assert!(status.contains("gitfleet resume"), "{status}");
-    assert!(scratch.member("c3").is_empty(), "nothing new begins: {status}");
-    let resumed = scratch.run(&["resume", "-c", CONFIG, "--server", &daemon.address]);
-    assert_eq!(resumed.code, 0, "{}{}", resumed.out, resumed.err);
-    until("the commit in force goes on", || scratch.member("c3").len() == 2);
-}
-
-#[test]
 fn w01_a_host_that_is_overloaded_is_said_and_begins_nothing() {
     let scratch = Scratch::new();
     scratch.configure();
@@ -204,13 +169,14 @@ fn w01_a_host_that_is_overloaded_is_said_and_begins_nothing() {
 }
 
 #[test]
-fn w01_a_local_repository_that_is_missing_is_waited_for_where_a_commit_is_in_force() {
+fn w01_a_local_repository_that_is_missing_is_waited_for_where_a_commit_is_accepted() {
     let scratch = fleet();
     let away = scratch.path("moved-away");
     fs::rename(scratch.path(FLEET), &away).expect("it is moved");
     let daemon = Daemon::start(scratch.command(&RUN));
     let status = status_with(&scratch, &daemon, "✗ the source cannot be read: ");
     assert!(status.contains(&scratch.path(FLEET).display().to_string()), "{status}");
+    assert!(status.contains("✗ the accepted commit cannot be read: "), "{status}");
     fs::rename(&away, scratch.path(FLEET)).expect("it is moved back");
     scratch.write("web.yaml", &namespace("web", &[("b", "1")]));
     scratch.commit("second");

@@ -110,7 +110,7 @@ fn a_folder_that_is_not_there() {
 }
 
 #[test]
-fn an_ignore_file_that_cannot_be_read_is_not_passed_over() {
+fn an_ignore_file_that_cannot_be_read_is_not_skipped() {
     let scratch = Scratch::new();
     scratch.write("excluded.yaml", "a: [\n");
     std::fs::create_dir(scratch.path(FLEET).join(".gitfleetignore")).expect("a folder in its place");

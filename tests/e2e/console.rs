@@ -1,4 +1,4 @@
-//! The pull request as the console: the whole story through Gitea's API alone, on three real clusters. With webhooks, and again
+//! The pull request as the console: the whole scenario through Gitea's API alone, on three real clusters. With webhooks, and again
 //! with polling only.
 
 use std::fmt::Write as _;
@@ -190,7 +190,7 @@ fn app(name: &str, version: &str) -> String {
 
 #[test]
 fn the_pull_request_is_the_console_with_polling_only() {
-    story(&Stage::new("console-polling", "1s"));
+    scenario(&Stage::new("console-polling", "1s"));
 }
 
 #[test]
@@ -198,7 +198,7 @@ fn the_pull_request_is_the_console_with_webhooks() {
     // Nothing is looked for within the test's time: what happens was told by the hook.
     let stage = Stage::new("console-hooks", "1h");
     stage.hook();
-    story(&stage);
+    scenario(&stage);
 }
 
 /// Fails where a planted value, or a secret of the daemon's own, can be read: in any conversation, status, log, or answer of the
@@ -230,7 +230,7 @@ fn nothing_leaks(stage: &Stage, threads: &[u64], commits: &[&str]) {
 }
 
 /// A change from its pull request to every cluster, and what may go wrong on the way.
-fn story(stage: &Stage) {
+fn scenario(stage: &Stage) {
     let name = stage.name.as_str();
     stage.write("1");
     let first = stage.push("main", "The fleet and its first application");

@@ -86,7 +86,7 @@ fn what_was_there_before_is_taken_over_as_the_placement_says() {
     daemon.await_status("NotTakenOver");
     assert_eq!(value(member, "take-never", "settings"), "theirs");
 
-    // A changed mind counts, though the object in git is the same.
+    // A changed decision counts, though the object in git is the same.
     world.write("never.yaml", &[never("Always"), of("take-never"), config_map("take-never", "new", "ours")].concat());
     world.commit("Take it after all");
     daemon.await_rolled_out("take-never", 0);
@@ -315,7 +315,7 @@ fn a_definition_and_its_resources_go_out_in_one_commit() {
 }
 
 #[test]
-fn a_refused_object_holds_the_rollout_and_the_next_commit_mends_it() {
+fn a_refused_object_holds_the_rollout_and_the_next_commit_repairs_it() {
     let world = World::new(None, &access(&shared().members));
     world.write("fleet.yaml", &member_clusters(shared().members.iter().map(|m| m.name.as_str())));
     let of = |version: &str, app: &str| {

@@ -1,4 +1,4 @@
-//! What `deploy/` and `gitfleet member bootstrap` promise, on real API servers: the daemon's Pod is let in where the strictest
+//! What `deploy/` and `gitfleet member bootstrap` promise, on real API servers: the daemon's Pod is admitted where the strictest
 //! level is enforced, and the daemon can work with exactly the rights that are printed.
 
 use std::fs;
@@ -33,7 +33,7 @@ fn dry_run(member: &Member, world: &Path, object: &Value) -> Result<String, Stri
 }
 
 #[test]
-fn the_pod_of_the_daemon_is_let_in_where_the_restricted_level_is_enforced() {
+fn the_pod_of_the_daemon_is_admitted_where_the_restricted_level_is_enforced() {
     let member = &shared().members[2];
     let folder = tempfile::TempDir::new().expect("a folder");
     let objects = rendered(member, "base");

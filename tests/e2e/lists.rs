@@ -92,9 +92,9 @@ fn approve(world: &World, cases: &[Case]) {
 }
 
 /// Delivers everything through proxies that do nothing yet, and stops the daemon.
-fn delivered(story: &str, faults: &[(&str, Fault)]) -> (World, Vec<Case>) {
+fn delivered(scenario: &str, faults: &[(&str, Fault)]) -> (World, Vec<Case>) {
     let case = |(member, (word, fault)): (&'static Member, &(&str, Fault))| Case {
-        name: format!("{story}-{word}"),
+        name: format!("{scenario}-{word}"),
         fault: *fault,
         member,
         proxy: Proxy::start(member),

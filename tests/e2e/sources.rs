@@ -120,7 +120,7 @@ fn a_rewritten_history_waits_unless_the_configuration_lets_it_in() {
         remote.world.commit("Another past");
         remote.git(&["push", "-q", "--force", &remote.url(), "HEAD:refs/heads/main"]);
         if lets_in {
-            daemon.until("it is let in", || remote.holds() == "rewritten");
+            daemon.until("it is accepted", || remote.holds() == "rewritten");
             continue;
         }
         let status = daemon.await_status("does not descend from");

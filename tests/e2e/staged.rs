@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::daemon::{Daemon, World, access, namespace};
 use crate::fleet::{Fleet, Member, Options, write_count};
 
-/// Kills in the story of crashes.
+/// Kills in the scenario of crashes.
 const KILLS: usize = 20;
 
 const STAGES: [(&str, usize); 3] = [("canary", 1), ("early", 2), ("rest", 2)];
@@ -152,18 +152,18 @@ impl<'a> Mortal<'a> {
     }
 }
 
-/// What is left of a story when it is over.
+/// What is left of a scenario when it is over.
 struct End {
     /// Lines of the log.
     lines: usize,
-    /// Runs, snapshots, bindings, works and approvals, without what differs between two stories that went the same way.
+    /// Runs, snapshots, bindings, works and approvals, without what differs between two scenarios that went the same way.
     state: Vec<String>,
 }
 
 /// The kinds of records whose end is compared.
 const KINDS: [&str; 5] = ["runs", "snapshots", "bindings", "works", "approvals"];
 
-/// Returns everything that the daemon shows, in order, the story's name, instants and digests masked.
+/// Returns everything that the daemon shows, in order, the scenario's name, instants and digests masked.
 fn state(daemon: &Daemon<'_>, name: &str) -> Vec<String> {
     let shown = KINDS.iter().flat_map(|kind| daemon.get(kind));
     let mut all: Vec<String> = shown.map(|object| masked(object, name).to_string()).collect();
@@ -171,7 +171,7 @@ fn state(daemon: &Daemon<'_>, name: &str) -> Vec<String> {
     all
 }
 
-/// Masks in a value what differs between two stories that went the same way.
+/// Masks in a value what differs between two scenarios that went the same way.
 fn masked(value: Value, name: &str) -> Value {
     match value {
         Value::String(text) => Value::String(masked_text(&text.replace(name, "NAME"))),
@@ -206,8 +206,8 @@ fn begun(daemon: &Daemon<'_>, run: &str, stage: &str) -> Option<usize> {
     Some(clusters.iter().filter(has_begun).count())
 }
 
-/// The whole story; `end` is the end of the story in which nobody was killed, once that was told.
-fn story(fleet: &Fleet, name: &str, dies_at: Option<usize>, end: Option<&End>) -> End {
+/// The whole scenario; `end` is the end of the scenario in which nobody was killed, once that was told.
+fn scenario(fleet: &Fleet, name: &str, dies_at: Option<usize>, end: Option<&End>) -> End {
     let members = &fleet.members;
     let world = World::new(None, &access(members));
     let runs: Vec<String> = (0..3).map(|index| format!("{name}-{index}")).collect();
@@ -276,7 +276,7 @@ fn story(fleet: &Fleet, name: &str, dies_at: Option<usize>, end: Option<&End>) -
 #[test]
 fn a_staged_rollout_with_an_approval_a_halt_a_fix_and_a_rollback() {
     let fleet = own();
-    let end = story(&fleet, "staged", None, None);
+    let end = scenario(&fleet, "staged", None, None);
     let approvals = end.state.iter().filter(|object| object.contains("ApprovalRequest"));
     let approved = approvals.filter(|object| object.contains("\"type\":\"Approved\"")).count();
     assert_eq!(approved, 2, "every gate was opened by somebody's word: {:#?}", end.state);
@@ -289,18 +289,18 @@ fn a_staged_rollout_survives_kills_anywhere() {
         fleet.members.iter().map(|member| write_count(&member.metrics().expect("metrics"), "secrets")).collect()
     };
     let before = writes();
-    let end = story(&fleet, "whole", None, None);
+    let end = scenario(&fleet, "whole", None, None);
     let undisturbed: Vec<u64> = writes().iter().zip(&before).map(|(after, before)| after - before).collect();
     let mut random = 0x9E37_79B9_7F4A_7C15_u64;
     for kill in 0..KILLS {
-        // One kill in each twentieth of the story, anywhere in it.
+        // One kill in each twentieth of the scenario, anywhere in it.
         random ^= random << 13;
         random ^= random >> 7;
         random ^= random << 17;
         let part = end.lines / KILLS;
         let at = kill * part + usize::try_from(random % part.max(1) as u64).expect("a small number");
         let before = writes();
-        story(&fleet, &format!("killed{kill}"), Some(at.max(1)), Some(&end));
+        scenario(&fleet, &format!("killed{kill}"), Some(at.max(1)), Some(&end));
         let repeated: Vec<u64> = writes()
             .iter()
             .zip(&before)

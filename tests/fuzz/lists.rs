@@ -15,11 +15,11 @@ use std::sync::Arc;
 
 use gitfleet::cluster::WatchedKind;
 use gitfleet::core::member::result::StepResult;
-use gitfleet::core::member::{Mind, Task};
+use gitfleet::core::member::{Reconciler, Task};
 use gitfleet::core::{MemberCommand, MemberEvent};
+use gitfleet::deliver::drift::Found;
 use gitfleet::deliver::inventory::{Parent, applyset_id};
 use gitfleet::deliver::live::LiveObject;
-use gitfleet::deliver::look::Found;
 use gitfleet::deliver::plan::Step;
 use gitfleet::deliver::progress::Attempt;
 use gitfleet::model::id::{Digest, ObjectId, ObjectKey, PlacementKey};
@@ -36,7 +36,7 @@ const NAMES: usize = 2;
 const CONTENTS: [&str; 2] = ["one", "two"];
 /// What a list fails with; 0 is an answer that breaks off.
 const FAILURES: [u16; 5] = [0, 403, 404, 410, 500];
-/// Steps of a story that are read.
+/// Steps of a case that are read.
 const STEPS_MAX: usize = 400;
 const SOURCE: &str = "s";
 
@@ -81,14 +81,14 @@ struct State {
     version: u64,
 }
 
-/// A made-up API server, the mind that reads it, and what lies between the two.
-struct Story {
-    mind: Mind,
+/// A made-up API server, the reconciler that reads it, and what lies between the two.
+struct Case {
+    reconciler: Reconciler,
     server: State,
     backup: State,
     kinds: [Kind; KINDS.len()],
     tasks: VecDeque<Task>,
-    /// The inventories as the mind was told of them.
+    /// The inventories as the reconciler was told of them.
     told: BTreeMap<PlacementKey, Parent>,
     orders: BTreeMap<PlacementKey, Arc<WorkOrder>>,
     generation: i64,
@@ -126,12 +126,12 @@ fn desired(of: u8, number: usize, content: u8) -> Desired {
     Desired { key: Arc::new(id.key()), id, object: Arc::new(serde_json::Value::Null), digest }
 }
 
-impl Story {
+impl Case {
     fn begin() -> Self {
-        let mut mind = Mind::new("m".into(), SOURCE.into(), true);
-        mind.connect();
+        let mut reconciler = Reconciler::new("m".into(), SOURCE.into(), true);
+        reconciler.connect();
         Self {
-            mind,
+            reconciler,
             server: State::default(),
             backup: State::default(),
             kinds: Default::default(),
@@ -173,9 +173,9 @@ impl Story {
         self.check();
     }
 
-    /// The kinds that the mind wants to read are to be listed.
+    /// The kinds that the reconciler wants to read are to be listed.
     fn ask(&mut self) {
-        for (kind, _) in self.mind.take_unwatched() {
+        for (kind, _) in self.reconciler.take_unwatched() {
             let kind = KINDS.iter().position(|(group, name)| (*group, *name) == (&*kind.group, &*kind.kind)).unwrap();
             self.kinds[kind].reading = Reading::Asked;
         }
@@ -186,13 +186,13 @@ impl Story {
             *kind = Kind { unserved: kind.unserved, ..Kind::default() };
         }
         self.tasks.clear();
-        self.mind.connect();
+        self.reconciler.connect();
         self.told = self.server.parents.clone();
         for parent in self.server.parents.values() {
-            self.mind.take_parent(parent.clone());
+            self.reconciler.take_parent(parent.clone());
         }
         self.ask();
-        self.mind.forget_unlisted();
+        self.reconciler.forget_unlisted();
     }
 
     /// A list begins: the first, one that is tried again, or one that follows a watch that ended. The server reads it at once.
@@ -204,11 +204,11 @@ impl Story {
         kind.changes.clear();
         if kind.unserved {
             (kind.reading, kind.complete) = (Reading::Absent, true);
-            return self.mind.kind_absent(&watched(at));
+            return self.reconciler.kind_absent(&watched(at));
         }
         kind.reading = Reading::Listing;
         kind.left = self.server.objects.values().filter(|live| kind_of(&live.id.key()) == at).cloned().collect();
-        self.mind.list_begun(&watched(at));
+        self.reconciler.list_begun(&watched(at));
     }
 
     /// The next page of a list comes, the last one with its end.
@@ -218,10 +218,10 @@ impl Story {
             return;
         }
         if let Some(live) = kind.left.pop_front() {
-            self.mind.see(live);
+            self.reconciler.see(live);
         } else {
             (kind.reading, kind.complete) = (Reading::Watching, true);
-            self.mind.list_done(&watched(at));
+            self.reconciler.list_done(&watched(at));
         }
     }
 
@@ -233,7 +233,7 @@ impl Story {
         (kind.reading, kind.complete) = (Reading::Asked, false);
         kind.changes.clear();
         let code = FAILURES[usize::from(about) % FAILURES.len()];
-        self.mind.list_failed(&watched(at), format!("status {code}"));
+        self.reconciler.list_failed(&watched(at), format!("status {code}"));
     }
 
     /// The watch of a kind tells the next change.
@@ -243,8 +243,8 @@ impl Story {
             return;
         }
         match kind.changes.pop_front() {
-            Some(Change::There(live)) => self.mind.see(live),
-            Some(Change::Gone(key, version)) => self.mind.forget(&key, version),
+            Some(Change::There(live)) => self.reconciler.see(live),
+            Some(Change::Gone(key, version)) => self.reconciler.forget(&key, version),
             None => {}
         }
     }
@@ -286,11 +286,11 @@ impl Story {
             abandon: remove && about & 8 == 0,
         });
         self.orders.insert(placement, Arc::clone(&order));
-        self.mind.command(MemberCommand::Order { order, reported: None });
+        self.reconciler.command(MemberCommand::Order { order, reported: None });
     }
 
     fn inventories(&self) -> BTreeMap<PlacementKey, Inventory> {
-        match self.mind.announce(None) {
+        match self.reconciler.announce(None) {
             MemberEvent::Online { inventory, .. } => inventory,
             event => unreachable!("{event:?}"),
         }
@@ -308,10 +308,10 @@ impl Story {
         parent.chain(order).filter(|kind| !self.kinds[*kind].complete).collect()
     }
 
-    /// The mind plans: what takes something away needs every kind listed.
+    /// The reconciler plans: what takes something away needs every kind listed.
     fn tasks(&mut self) {
-        self.mind.mark_due(self.now);
-        for task in self.mind.tasks(self.now) {
+        self.reconciler.mark_due(self.now);
+        for task in self.reconciler.tasks(self.now) {
             let placement = &task.order.placement;
             let unlisted = self.unlisted(placement);
             let narrows = match &task.step {
@@ -367,7 +367,7 @@ impl Story {
             },
             Step::Compare { .. } => unreachable!("no order only compares"),
         };
-        self.mind.settle(&placement, result, self.now);
+        self.reconciler.settle(&placement, result, self.now);
     }
 
     fn apply(&mut self, desired: &Desired, placement: &PlacementKey) -> StepResult {
@@ -468,8 +468,8 @@ impl Story {
 }
 
 fuzz_target!(|input: &[u8]| {
-    let mut story = Story::begin();
+    let mut case = Case::begin();
     for step in input.chunks_exact(2).take(STEPS_MAX) {
-        story.happen(step[0], step[1]);
+        case.happen(step[0], step[1]);
     }
 });

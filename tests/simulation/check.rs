@@ -240,7 +240,7 @@ fn spot(order: &WorkOrder) -> Spot {
 }
 
 impl Checker {
-    /// Returns the commit in force.
+    /// Returns the accepted commit.
     pub fn accepted(&self) -> Option<&CommitId> {
         self.accepted.as_ref()
     }
@@ -535,7 +535,7 @@ impl Checker {
         Ok(())
     }
 
-    /// What is taken off a cluster must be unwanted there, by the commit in force.
+    /// What is taken off a cluster must be unwanted there, by the accepted commit.
     fn may_leave(&self, binding: &Binding) -> Verdict {
         let wish = self.accepted.as_ref().and_then(|commit| self.wishes.get(commit));
         let want = wish.and_then(|wish| wish.placements.get(&binding.placement));
@@ -545,7 +545,7 @@ impl Checker {
                     && want.is_none_or(|want| !want.evicted.contains(&binding.cluster)) =>
             {
                 Err(format!(
-                    "4: {} is taken off {}, where the commit in force wants it",
+                    "4: {} is taken off {}, where the accepted commit wants it",
                     binding.placement, binding.cluster
                 ))
             }
@@ -557,9 +557,9 @@ impl Checker {
         let number = |commit: &CommitId| self.wishes.get(commit).map(|wish| (wish.number, wish.is_good));
         let before = self.stored.as_ref().and_then(number).map_or(0, |(number, _)| number);
         match number(commit) {
-            None | Some((_, false)) => return Err(format!("commit {commit} has errors and is in force")),
+            None | Some((_, false)) => return Err(format!("commit {commit} has errors and is accepted")),
             Some((number, true)) if number < before => {
-                return Err(format!("7: {commit} is in force again after a newer one was written down"));
+                return Err(format!("7: {commit} is accepted again after a newer one was written down"));
             }
             Some(_) => {}
         }
@@ -751,10 +751,10 @@ impl Checker {
         }
     }
 
-    /// 6: everything that the commit in force wants is where it wants it, available, and nothing else is.
+    /// 6: everything that the accepted commit wants is where it wants it, available, and nothing else is.
     pub fn is_at_rest(&self, fleet: &Fleet<'_>, last: &CommitId, returned: &BTreeSet<ClusterName>) -> Verdict {
         if self.accepted.as_ref() != Some(last) {
-            return Err(format!("6: {last} is not in force, {:?} is", self.accepted));
+            return Err(format!("6: {last} is not accepted, {:?} is", self.accepted));
         }
         let wish = &self.wishes[last];
         for (placement, want) in &wish.placements {

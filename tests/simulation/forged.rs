@@ -464,12 +464,12 @@ fn d02_an_orphaned_object_is_caught() {
     assert!(why.starts_with("4: p counts as removed everywhere"), "{why}");
 }
 
-/// What is wanted and nobody has is not at rest, nor is a commit that is not in force.
+/// What is wanted and nobody has is not at rest, nor is a commit that is not accepted.
 #[test]
 fn a_fleet_without_its_objects_is_not_at_rest() {
     let mut checker = checker();
     let rests = |checker: &Checker| checker.is_at_rest(&BTreeMap::new(), &"1".into(), &BTreeSet::new());
-    assert!(rests(&checker).unwrap_err().starts_with("6: 1 is not in force"));
+    assert!(rests(&checker).unwrap_err().starts_with("6: 1 is not accepted"));
     checker.see(&Fact::Accepted("1".into())).unwrap();
     assert!(rests(&checker).unwrap_err().starts_with("6: nobody ever talked to a"));
 }

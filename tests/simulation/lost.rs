@@ -127,7 +127,7 @@ fn play(seed: u64) -> Result<Shown, String> {
                         let verbs = [Verb::Pause, Verb::Rollback, Verb::Rollback, Verb::Rollback, Verb::Reject];
                         let verb = *story.dice.pick(&verbs).ok_or("there are some")?;
                         let placement = format!("p{}", story.dice.below(PLACEMENTS_MAX));
-                        drop(simulation.obey(&order(verb, &placement), &person(0)));
+                        drop(simulation.execute(&order(verb, &placement), &person(0)));
                     }
                     Fact::Mark(LOSE) => {
                         // What the store kept without saying so would be an adoption that nobody here knows of.
@@ -159,7 +159,7 @@ pub(super) fn push(simulation: &mut Simulation, story: &mut Story) {
 /// A person adopts the store as soon as it says that it waits for that; else looks again later.
 fn adopt(simulation: &mut Simulation, lost: &mut Lost) {
     let waits = simulation.core().and_then(Core::adoption_complaint).is_some();
-    let answer = if waits { simulation.obey(&order(Verb::Adopt, ""), &person(0)) } else { None };
+    let answer = if waits { simulation.execute(&order(Verb::Adopt, ""), &person(0)) } else { None };
     match (answer, simulation.core()) {
         (Some(Ok(_)), Some(core)) => lost.adopt(core),
         // It was written down, and the daemon ended at the next effect.

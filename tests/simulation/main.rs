@@ -375,7 +375,7 @@ impl Run {
         let person = person(dice.below(5));
         let mut command = order(verb, placement);
         match verb {
-            // A rewritten history is let in.
+            // A rewritten history is accepted.
             Verb::Resume if dice.chance(200) => command.target.clear(),
             Verb::Approve if dice.chance(150) => command.stage = Some("second".to_owned()),
             Verb::Rollback if dice.chance(400) => command.to = Some(dice.below(5)),
@@ -400,7 +400,7 @@ impl Run {
         let (verb, target) = (command.verb, &command.target);
         let placement = PlacementKey::cluster_scoped(target.as_str());
         let shown = self.shown(target, command.stage.as_deref()).filter(|_| verb == Verb::Approve);
-        let answer = self.simulation.obey(&command, person);
+        let answer = self.simulation.execute(&command, person);
         let words = match &answer {
             None => "no answer",
             Some(Ok(done)) => done.message.as_str(),
@@ -485,7 +485,7 @@ impl Run {
                 )?;
             }
             // Under `Queue` a newer run waits for the unfinished one. Who retries that whenever a cluster of it fails keeps it
-            // unfinished for good, and rightly so: what it rolls out is what the newer run mends.
+            // unfinished for good, and rightly so: what it rolls out is what the newer run repairs.
             if self.expired || self.needs_retry(&placement) && !self.is_queued(&placement) {
                 self.command(&order(Verb::Retry, &placement), &people[0])?;
             }

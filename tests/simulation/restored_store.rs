@@ -150,7 +150,7 @@ fn play(seed: u64) -> Result<(usize, usize), String> {
                     Fact::Mark(PERSON) => {
                         let verb = *story.dice.pick(&[Verb::Pause, Verb::Approve, Verb::Rollback]).ok_or("some")?;
                         let placement = format!("p{}", story.dice.below(PLACEMENTS_MAX));
-                        drop(simulation.obey(&order(verb, &placement), &person(0)));
+                        drop(simulation.execute(&order(verb, &placement), &person(0)));
                     }
                     Fact::Mark(BACK_UP) => saved = Some(save(&simulation)?),
                     Fact::Mark(RESTORE) => {

@@ -188,7 +188,7 @@ impl Story {
         match self.dice.below(26) {
             0..6 => self.write(placement),
             6..8 => self.break_something(placement),
-            8 => self.mend(),
+            8 => self.repair(),
             9 => {
                 if self.clusters.len() > 1 {
                     self.clusters.remove(&number);
@@ -288,7 +288,7 @@ impl Story {
         }
     }
 
-    fn mend(&mut self) {
+    fn repair(&mut self) {
         for object in self.objects.values_mut() {
             if !object.never_on.is_empty() || !object.refused_on.is_empty() {
                 self.value += 1;

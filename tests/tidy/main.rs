@@ -1,4 +1,4 @@
-//! Keeps the one-way doors of the house: who may name whom, what a decision may not touch, how long things may be, which
+//! Keeps the rules of the code: which folder imports which, what a decision may not touch, how long things may be, which
 //! libraries come in, and that the reference pages say what the code says. The rules are the tables at the top.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on shall fail")]
@@ -7,6 +7,7 @@ mod fields;
 mod licences;
 mod reference;
 mod text;
+mod words;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -67,7 +68,7 @@ const IMPURE: &[(&str, &str)] = &[
 /// Which modules of the crate a module may name, beside itself; `cli` and `main` know everybody and are not here. The rows go
 /// from the bottom up, so that imports form no circle: a row names only rows above it, except that `api` and `model` share types.
 /// Before widening a row, ask whether what is needed belongs to `model`.
-const DOORS: &[(&str, &[&str])] = &[
+const IMPORTS: &[(&str, &[&str])] = &[
     ("src/error.rs", &[]),
     ("src/text.rs", &[]),
     ("src/watch.rs", &[]),
@@ -139,7 +140,7 @@ const DOORS: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// Modules without a row in `DOORS`: they know everybody.
+/// Modules without a row in `IMPORTS`: they know everybody.
 const KNOW_EVERYBODY: [&str; 3] = ["src/cli/", "src/main.rs", "src/lib.rs"];
 
 /// How much of all lines of `src` a folder may hold, in percent.
@@ -215,16 +216,16 @@ fn decisions_are_pure() {
 }
 
 #[test]
-fn doors_open_one_way() {
+fn folders_import_only_what_they_may() {
     let modules: BTreeSet<String> = sources()
         .iter()
         .filter_map(|file| Some(file.path.strip_prefix("src/")?.split('/').next()?.trim_end_matches(".rs").to_owned()))
         .collect();
     let mut complaints = Vec::new();
     for file in sources() {
-        let Some((place, may)) = DOORS.iter().find(|(place, _)| is_below(&file.path, place)) else {
+        let Some((place, may)) = IMPORTS.iter().find(|(place, _)| is_below(&file.path, place)) else {
             if !KNOW_EVERYBODY.iter().any(|place| is_below(&file.path, place)) {
-                complaints.push(format!("{}: no row of DOORS says what it may name; add one", file.path));
+                complaints.push(format!("{}: no row of IMPORTS says what it may name; add one", file.path));
             }
             continue;
         };
@@ -238,7 +239,7 @@ fn doors_open_one_way() {
     }
     none(
         &complaints,
-        "What two modules share belongs to `model`; who joins them is `decide`, `core` or `daemon` (tests/tidy/main.rs, DOORS).",
+        "What two modules share belongs to `model`; who joins them is `decide`, `core` or `daemon` (tests/tidy/main.rs, IMPORTS).",
     );
 }
 
@@ -248,18 +249,18 @@ fn steps_know_no_other_step() {
         let place = format!("src/{step}/");
         assert!(PURE.contains(&place.as_str()), "{step} is not in PURE");
         let (_, may) =
-            DOORS.iter().find(|(door, _)| *door == place).unwrap_or_else(|| panic!("{step} is not in DOORS"));
+            IMPORTS.iter().find(|(door, _)| *door == place).unwrap_or_else(|| panic!("{step} is not in IMPORTS"));
         assert!(!may.iter().any(|other| STEPS.contains(other)), "{step} may name another step");
         assert!(root().join(&place).is_dir(), "{place} is gone");
     }
 }
 
-/// A row of `DOORS` that names a row below it would let two folders import each other in a circle.
+/// A row of `IMPORTS` that names a row below it would let two folders import each other in a circle.
 #[test]
 fn modules_import_no_circle() {
     let name = |place: &str| place["src/".len()..].trim_end_matches('/').trim_end_matches(".rs").to_owned();
     let mut above = BTreeSet::from(["api".to_owned()]);
-    for (place, may) in DOORS {
+    for (place, may) in IMPORTS {
         let upwards: Vec<&&str> = may.iter().filter(|other| !above.contains(**other)).collect();
         assert!(upwards.is_empty(), "{place} names {upwards:?}, which no row above it has");
         above.insert(name(place));
@@ -353,7 +354,7 @@ fn no_test_is_forgotten() {
     }
     for file in sources.iter().chain(&tests) {
         for (at, _) in file.code.match_indices("#[ignore") {
-            complaints.push(format!("{}:{}: an ignored test; mend it or remove it", file.path, file.line(at)));
+            complaints.push(format!("{}:{}: an ignored test; fix it or remove it", file.path, file.line(at)));
         }
         let is_root = ["src/main.rs", "src/lib.rs"].contains(&file.path.as_str())
             || file.path.ends_with("/main.rs")

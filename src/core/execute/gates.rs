@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::json;
 
-use super::{Aim, Wish, is_waiting, obey, policy, refusal, resolve};
+use super::{Aim, Wish, execute, is_waiting, policy, refusal, resolve};
 use crate::decide::Pass;
 use crate::decide::state::{PlacementState, World};
 use crate::model::commands::{Command, DIGEST_SHOWN, Person, Refusal, RefusalReason, Verb, WaitingGate};
@@ -43,11 +43,11 @@ pub fn preview(
         aim.stage = Some(gate.stage.clone());
     }
     let Some(gate) = waiting_gate(state, &aim) else {
-        return Err(obey(state, world, &aim, command, person, now).err().unwrap_or_else(|| nothing_waits(command)));
+        return Err(execute(state, world, &aim, command, person, now).err().unwrap_or_else(|| nothing_waits(command)));
     };
     // Named in full, so that nothing but the gate itself can refuse it.
     let named = Command { digest: Some(gate.digest.to_string()), ..command.clone() };
-    obey(state, world, &aim, &named, person, now)?;
+    execute(state, world, &aim, &named, person, now)?;
     Ok(gate)
 }
 
@@ -60,7 +60,7 @@ fn rollback_preview(
     person: &Person,
     now: Timestamp,
 ) -> Result<WaitingGate, Refusal> {
-    let done = obey(state, world, aim, command, person, now)?;
+    let done = execute(state, world, aim, command, person, now)?;
     let snapshot = done.goal;
     let digest = snapshot.and_then(|index| state.snapshots.get(&index)).map(|found| found.hash.clone());
     let clusters = state.bindings().filter(|b| !b.deleting && b.snapshot != snapshot).map(|b| b.cluster.clone());
@@ -104,7 +104,7 @@ pub(super) fn check_specific(
 }
 
 fn nothing_waits(command: &Command) -> Refusal {
-    refusal(RefusalReason::NotWaiting, format!("nothing of {} waits for a person", command.target))
+    refusal(RefusalReason::NotWaiting, format!("no approval is pending for {}", command.target))
 }
 
 /// Returns every gate that waits for a person where a command without a stage points: the run's, and the placement's deletions.
@@ -162,7 +162,7 @@ impl Wish<'_> {
     /// Returns the run and the gate that are meant.
     fn gate(&self, state: &PlacementState) -> Result<(RunRecord, GateName), Refusal> {
         let nothing = || {
-            let message = format!("nothing of {} waits for a person", self.command.target);
+            let message = format!("no approval is pending for {}", self.command.target);
             refusal(RefusalReason::NotWaiting, message)
         };
         let run = self.aim.run.as_ref().and_then(|name| state.runs.get(name)).ok_or_else(nothing)?;
@@ -215,7 +215,7 @@ impl Wish<'_> {
         let key = &self.aim.placement;
         let rules = pass.world.approvals;
         let Some(gate) = pass.state.record.deletion_gate.as_mut().filter(|gate| gate.opened_at.is_none()) else {
-            return Err(refusal(RefusalReason::NotWaiting, format!("no deletion of {key} waits for a person")));
+            return Err(refusal(RefusalReason::NotWaiting, format!("no deletion of {key} is pending")));
         };
         if let Some(shown) = &self.command.digest
             && (shown.len() < DIGEST_SHOWN_MIN || !gate.digest.as_str().starts_with(shown.as_str()))
@@ -252,7 +252,7 @@ impl Wish<'_> {
         let facts = json!({"stage": DELETION_GATE, "person": self.person.name, "digest": digest, "opened": opened});
         pass.note("Approved", None, facts);
         Ok(if opened {
-            format!("approved: {key} goes on, and the {what} go; approved was digest {shown}")
+            format!("approved digest {shown}: {key} continues; the {what} will be removed")
         } else {
             format!(
                 "approved; the {what} of {key} wait for more approvals, {} in all; approved was digest {shown}",

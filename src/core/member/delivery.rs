@@ -5,7 +5,7 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 
 use super::result::StepResult;
-use crate::deliver::look::Look;
+use crate::deliver::drift::Look;
 use crate::deliver::plan::{Plan, RETRY_MAX, Step};
 use crate::deliver::progress::{Attempt, Baseline, Progress};
 use crate::model::id::{Digest, ObjectId, ObjectKey};

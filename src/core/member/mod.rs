@@ -1,6 +1,6 @@
 //! What is known of one member and what it is to do next: the state behind its task. Pure.
 //!
-//! [`Mind`] remembers what a member was seen to hold and asks the deliver functions for the next [`Task`]s; whoever carries them
+//! [`Reconciler`] remembers what a member was seen to hold and asks the deliver functions for the next [`Task`]s; whoever carries them
 //! out hands the [`result`]s back.
 
 mod delivery;
@@ -9,4 +9,4 @@ pub mod result;
 mod seen;
 mod status;
 
-pub use reconciler::{Mind, Task};
+pub use reconciler::{Reconciler, Task};

@@ -33,7 +33,7 @@ pub struct Task {
 
 /// The orders of one member and what is known of its objects.
 #[derive(Debug)]
-pub struct Mind {
+pub struct Reconciler {
     cluster: ClusterName,
     source: SourceName,
     has_health: bool,
@@ -48,7 +48,7 @@ pub struct Mind {
     placements: BTreeMap<String, PlacementKey>,
 }
 
-impl Mind {
+impl Reconciler {
     /// Begins without orders. `source` is the identity that inventories name ours by; without `has_health` what is written is
     /// available at once.
     pub fn new(cluster: ClusterName, source: SourceName, has_health: bool) -> Self {
@@ -66,7 +66,7 @@ impl Mind {
         }
     }
 
-    /// Begins a new connection: inventories are told anew with [`Mind::take_parent`], steps on their way are given up.
+    /// Begins a new connection: inventories are told anew with [`Reconciler::take_parent`], steps on their way are given up.
     pub fn connect(&mut self) {
         self.parents.clear();
         self.lists.clear();
@@ -140,7 +140,7 @@ impl Mind {
         }
     }
 
-    /// Takes a command of the hall.
+    /// Takes a command of the daemon.
     pub fn command(&mut self, command: MemberCommand) {
         match command {
             MemberCommand::Forget(placement) => {
@@ -197,7 +197,7 @@ impl Mind {
         }
     }
 
-    /// Plans what is stale. Returns the steps that begin now; what came of each is told with [`Mind::settle`]. An order waits
+    /// Plans what is stale. Returns the steps that begin now; what came of each is told with [`Reconciler::settle`]. An order waits
     /// until everything that it is about was looked at, or could not be.
     pub fn tasks(&mut self, now: Timestamp) -> Vec<Task> {
         let mut tasks = Vec::new();

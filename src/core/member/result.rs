@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use crate::deliver::drift::{Found, Sighting};
 use crate::deliver::inventory::Parent;
 use crate::deliver::live::LiveObject;
-use crate::deliver::look::{Found, Sighting};
 use crate::deliver::progress::Attempt;
 use crate::model::id::{Digest, ObjectKey};
 use crate::model::records::{ApplyOutcome, Difference};

@@ -1,6 +1,6 @@
 //! What lists and watches say of a member's objects: pure.
 
-use super::reconciler::{Mind, kinds_of};
+use super::reconciler::{Reconciler, kinds_of};
 use crate::deliver::inventory::group_kind;
 use crate::deliver::lists::kind_of;
 use crate::deliver::live::LiveObject;
@@ -8,7 +8,7 @@ use crate::model::id::{ObjectId, ObjectKey};
 use crate::model::kinds::WatchedKind;
 use crate::model::records::Availability;
 
-impl Mind {
+impl Reconciler {
     /// Returns the kinds whose watches are to be begun, or begun anew, with the version to watch them in.
     pub fn take_unwatched(&mut self) -> Vec<(WatchedKind, Option<String>)> {
         std::mem::take(&mut self.unwatched).into_iter().map(|(kind, version)| (watched(&kind), version)).collect()

@@ -1,4 +1,4 @@
-//! What a delivery looks like to the hall: pure.
+//! What a delivery looks like to the daemon: pure.
 
 use std::collections::BTreeMap;
 

@@ -6,7 +6,7 @@ fn exporting() -> Life {
         members: [{name: '*', directory: '/out/{name}'}]\nstore: {path: /state}\n\
         decisions: {kubeconfig: {path: /hub}, namespace: argocd}\n";
     let configuration = Configuration::parse(text, Path::new("/"), &BTreeMap::new()).expect("it has no errors");
-    let (core, effects) = Core::begin(configuration, Books::default(), Timestamp::UNIX_EPOCH);
+    let (core, effects) = Core::begin(configuration, SavedRecords::default(), Timestamp::UNIX_EPOCH);
     let mut life = Life { core, store: MemoryStore::new(), now: Timestamp::UNIX_EPOCH, effects };
     let (member, payload, placement) = (cluster("a", ""), payload("1"), placement("p", "", ""));
     life.hear(SourceEvent::Accepted(tree(&[("m.yaml", &member), ("a.yaml", &payload), ("p.yaml", &placement)])));
@@ -32,12 +32,12 @@ fn w12_a_single_pass_waits_for_a_hub_that_is_busy_until_its_time_is_over() {
     life.settle();
     assert_eq!(life.core.finished(life.now, end), None, "it is tried again");
     let words = "the hub of `decisions:`: 429 TooManyRequests".to_owned();
-    assert_eq!(life.core.standing(life.now), Converged::Unreachable(words.clone()), "when the time is over");
+    assert_eq!(life.core.standing(life.now), RolloutState::Unreachable(words.clone()), "when the time is over");
     life.take_in(Event::Hub(failed(false)));
     life.settle();
-    assert_eq!(life.core.finished(life.now, end), Some(Converged::Unreachable(words)), "that does not pass");
+    assert_eq!(life.core.finished(life.now, end), Some(RolloutState::Unreachable(words)), "that does not pass");
     let done = Some(Arc::clone(&life.core.exports));
     life.take_in(Event::Hub(HubReport { done, failure: None, is_passing: false, problems: Vec::new() }));
     life.settle();
-    assert_eq!(life.core.finished(life.now, end), Some(Converged::AllAtTarget));
+    assert_eq!(life.core.finished(life.now, end), Some(RolloutState::AllAtTarget));
 }

@@ -42,7 +42,10 @@ fn w1_where_the_source_does_not_answer_nothing_new_begins_and_what_is_held_is_ke
         assert!(life.order(&p()).is_none(), "{name}: nothing new begins");
         let failure = life.core.source.failure.clone().unwrap_or_default();
         assert!(failure.contains("nothing new begins until it is"), "{name}: {failure}");
-        assert!(matches!(life.core.finished(life.now, life.now + SECOND), None | Some(Converged::Failed(_))), "{name}");
+        assert!(
+            matches!(life.core.finished(life.now, life.now + SECOND), None | Some(RolloutState::Failed(_))),
+            "{name}"
+        );
         life.hear(SourceEvent::Unchanged);
         life.settle();
         let order = life.order(&p()).expect("it begins as soon as the source was looked at");
@@ -64,12 +67,12 @@ fn w1_where_the_source_does_not_answer_nothing_new_begins_and_what_is_held_is_ke
 }
 
 #[test]
-fn w1_a_person_lets_the_commit_in_force_go_on_where_the_source_is_away() {
+fn w1_a_person_lets_the_accepted_commit_go_on_where_the_source_is_away() {
     let mut life = begun_again();
     life.hear(SourceEvent::Failed("no route".to_owned()));
     life.settle();
     assert!(life.order(&p()).is_none(), "nothing new begins");
-    let (batch, done) = life.core.obey(&command(Verb::Resume, ""), &somebody(), life.now).expect("it may");
+    let (batch, done) = life.core.execute(&command(Verb::Resume, ""), &somebody(), life.now).expect("it may");
     assert!(done.message.contains("goes on"), "{}", done.message);
     life.keep(batch);
     life.settle();

@@ -5,7 +5,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::commit_rollout::{Story, Trouble};
+use super::commit_rollout::{CommitRollout, Trouble};
 use crate::forge::grammar::parse;
 use crate::model::chat::{Chat, ChatCommand, ChatVerb};
 use crate::model::commands::{Command, Verb};
@@ -88,12 +88,12 @@ pub enum Meaning {
     Help,
 }
 
-/// Says what a command stands for in a story's conversation.
+/// Says what a command stands for in a rollout's conversation.
 ///
 /// # Errors
 /// Why it stands for nothing, and what to write instead.
 pub fn meaning(
-    story: &Story,
+    rollout: &CommitRollout,
     thread: ThreadNumber,
     chat: &ChatCommand,
     said_at: Timestamp,
@@ -103,23 +103,23 @@ pub fn meaning(
         ChatVerb::Help => return Ok(vec![Meaning::Help]),
         _ => {}
     }
-    if let Some(told) = story.thread.filter(|told| told.number != thread) {
+    if let Some(told) = rollout.thread.filter(|told| told.number != thread) {
         let why = format!("this change is rolled out together with #{}; write the command there", told.number);
         return Err(Answer::of(why));
     }
-    if let Some(sha) = chat.sha.as_ref().filter(|sha| !story.commit.as_str().starts_with(sha.as_str())) {
-        let ours = story.commit.short();
+    if let Some(sha) = chat.sha.as_ref().filter(|sha| !rollout.commit.as_str().starts_with(sha.as_str())) {
+        let ours = rollout.commit.short();
         let why = format!(
             "this conversation is about commit {ours}, not {sha}; look again, and write sha={ours} if that is meant"
         );
         return Err(Answer::of(why));
     }
-    if story.trouble == Some(Trouble::Rewritten) && chat.verb == ChatVerb::Resume {
+    if rollout.trouble == Some(Trouble::Rewritten) && chat.verb == ChatVerb::Resume {
         return Ok(vec![Meaning::Do(command(Verb::Resume, String::new(), chat))]);
     }
-    let meant = placements(story, chat)?;
+    let meant = placements(rollout, chat)?;
     let all: Vec<_> = match chat.verb {
-        ChatVerb::Approve | ChatVerb::Reject => return gates(story, &meant, chat, said_at),
+        ChatVerb::Approve | ChatVerb::Reject => return gates(rollout, &meant, chat, said_at),
         ChatVerb::Pause | ChatVerb::Resume => meant.iter().filter(|(_, way)| !way.state.is_final()).collect(),
         ChatVerb::Retry => {
             let can = |way: &Progress| !matches!(way.state, ProgressState::Done | ProgressState::Superseded { .. });
@@ -144,7 +144,7 @@ pub fn meaning(
         return Err(Answer::of(why));
     }
     if all.is_empty() {
-        return Err(Answer::of(over(story).unwrap_or_else(|| format!("nothing here is left to {verb}"))));
+        return Err(Answer::of(over(rollout).unwrap_or_else(|| format!("nothing here is left to {verb}"))));
     }
     if verb == Verb::Rollback && all.len() > 1 {
         let lines = all.iter().map(|(key, _)| format!("/gitfleet rollback placement={key}")).collect();
@@ -170,13 +170,16 @@ fn command(verb: Verb, target: String, chat: &ChatCommand) -> Command {
     }
 }
 
-/// Returns the placements of a story that a command is about.
-fn placements<'a>(story: &'a Story, chat: &ChatCommand) -> Result<Vec<(&'a PlacementKey, &'a Progress)>, Answer> {
-    let Some(wanted) = &chat.placement else { return Ok(story.placements.iter().collect()) };
+/// Returns the placements of a rollout that a command is about.
+fn placements<'a>(
+    rollout: &'a CommitRollout,
+    chat: &ChatCommand,
+) -> Result<Vec<(&'a PlacementKey, &'a Progress)>, Answer> {
+    let Some(wanted) = &chat.placement else { return Ok(rollout.placements.iter().collect()) };
     let is_named = |key: &PlacementKey| key.name == *wanted || key.to_string() == *wanted;
-    let found: Vec<_> = story.placements.iter().filter(|(key, _)| is_named(key)).collect();
+    let found: Vec<_> = rollout.placements.iter().filter(|(key, _)| is_named(key)).collect();
     if found.is_empty() {
-        let names = listing(story.placements.keys().map(ToString::to_string));
+        let names = listing(rollout.placements.keys().map(ToString::to_string));
         return Err(Answer::of(format!("no placement {wanted} is rolled out here; there is {names}")));
     }
     Ok(found)
@@ -184,18 +187,18 @@ fn placements<'a>(story: &'a Story, chat: &ChatCommand) -> Result<Vec<(&'a Place
 
 /// Returns the commands that open or close gates. Nothing is guessed: without a stage none is meant.
 fn gates(
-    story: &Story,
+    rollout: &CommitRollout,
     meant: &[(&PlacementKey, &Progress)],
     chat: &ChatCommand,
     said_at: Timestamp,
 ) -> Result<Vec<Meaning>, Answer> {
     let verb = if chat.verb == ChatVerb::Approve { Verb::Approve } else { Verb::Reject };
     let waiting: Vec<(&PlacementKey, &Progress, &GateProgress)> =
-        story.gates().filter(|(key, ..)| meant.iter().any(|(known, _)| known == key)).collect();
+        rollout.gates().filter(|(key, ..)| meant.iter().any(|(known, _)| known == key)).collect();
     if waiting.is_empty() {
-        return Err(Answer::of(over(story).unwrap_or_else(|| "nothing waits for an approval here".to_owned())));
+        return Err(Answer::of(over(rollout).unwrap_or_else(|| "nothing waits for an approval here".to_owned())));
     }
-    let line = |(key, _, gate): &(&PlacementKey, &Progress, &GateProgress)| line(story, key, gate, verb);
+    let line = |(key, _, gate): &(&PlacementKey, &Progress, &GateProgress)| line(rollout, key, gate, verb);
     let instead = |why: String| Err(Answer { lines: waiting.iter().map(line).collect(), ..Answer::of(why) });
     let of_stage: Vec<_> = match &chat.stage {
         // Whoever means deletions says so.
@@ -205,7 +208,7 @@ fn gates(
     };
     match (of_stage.len(), &chat.stage) {
         (0, None) => return instead(format!("only deletions wait, and they have to be named to {verb}; what waits:")),
-        (0, Some(stage)) => return instead(format!("stage {stage} waits for nobody; what waits:")),
+        (0, Some(stage)) => return instead(format!("stage {stage} needs no approval; pending:")),
         (2.., Some(stage)) if !chat.all => {
             return instead(format!("stage {stage} waits in more than one placement; write one of these:"));
         }
@@ -214,7 +217,7 @@ fn gates(
     of_stage
         .into_iter()
         .map(|(key, progress, gate)| {
-            was_shown(story, key, gate, chat, said_at)
+            was_shown(rollout, key, gate, chat, said_at)
                 .map_err(|why| Answer { lines: vec![line(&(key, progress, gate))], ..Answer::of(why) })?;
             let target =
                 if gate.stage == DELETION_GATE { key.to_string() } else { progress.run.clone().unwrap_or_default() };
@@ -230,13 +233,13 @@ fn gates(
 /// Says whether a comment's author could see what the gate is about when they wrote. Whoever names the commit has looked, also
 /// where what waits has just changed.
 fn was_shown(
-    story: &Story,
+    rollout: &CommitRollout,
     key: &PlacementKey,
     gate: &GateProgress,
     chat: &ChatCommand,
     said_at: Timestamp,
 ) -> Result<(), &'static str> {
-    let of_gate = || story.shown.iter().filter(|shown| shown.placement == *key && shown.stage == gate.stage);
+    let of_gate = || rollout.shown.iter().filter(|shown| shown.placement == *key && shown.stage == gate.stage);
     let from = of_gate().find(|shown| shown.is_of(gate)).map(|shown| shown.from);
     let had_other = of_gate().any(|shown| shown.digest != gate.digest);
     let is_settled = |from| !had_other || chat.sha.is_some() || said_at.duration_since(from) > SHOWN_CHANGE;
@@ -248,17 +251,17 @@ fn was_shown(
 }
 
 /// Returns the line that says yes or no to exactly this gate.
-pub fn line(story: &Story, key: &PlacementKey, gate: &GateProgress, verb: Verb) -> String {
-    format!("/gitfleet {verb} {} placement={key} sha={}", gate.stage, story.commit.short())
+pub fn line(rollout: &CommitRollout, key: &PlacementKey, gate: &GateProgress, verb: Verb) -> String {
+    format!("/gitfleet {verb} {} placement={key} sha={}", gate.stage, rollout.commit.short())
 }
 
-/// Says why nothing is left of a story, where that is so.
-fn over(story: &Story) -> Option<String> {
-    let by = story.placements.values().find_map(superseded);
+/// Says why nothing is left of a rollout, where that is so.
+fn over(rollout: &CommitRollout) -> Option<String> {
+    let by = rollout.placements.values().find_map(superseded);
     if let Some(by) = by {
         return Some(format!("this rollout was superseded by commit {by}; what waits is told there"));
     }
-    story.ended_at.map(|_| "this rollout is over".to_owned())
+    rollout.ended_at.map(|_| "this rollout is over".to_owned())
 }
 
 fn superseded(way: &Progress) -> Option<&str> {

@@ -1,6 +1,6 @@
 //! What a commit brought to the fleet, told where people talked about it: pure.
 //!
-//! A story is one commit's. It gathers how far each placement is that the commit changed, knows the conversation it is told in,
+//! A rollout is one commit's. It gathers how far each placement is that the commit changed, knows the conversation it is told in,
 //! and remembers what was shown there and since when: an approval counts for what its author could see.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,18 +15,18 @@ use crate::model::manifest::InputError;
 use crate::model::progress::{GateProgress, Progress, ProgressState};
 use crate::model::records::SourceRecord;
 
-/// Stories that are kept after their end: commands in their conversations are still answered.
-pub const ENDED_STORIES_MAX: usize = 50;
-/// Errors of a refused commit that a story keeps.
+/// CommitRollouts that are kept after their end: commands in their conversations are still answered.
+pub const ENDED_ROLLOUTS_MAX: usize = 50;
+/// Errors of a refused commit that a rollout keeps.
 const ERRORS_MAX: usize = 20;
 
-/// Where a story is told.
+/// Where a rollout is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Thread {
     /// The conversation.
     pub number: ThreadNumber,
-    /// It was opened for this story: no pull request brought the commit.
+    /// It was opened for this rollout: no pull request brought the commit.
     #[serde(default)]
     pub is_issue: bool,
 }
@@ -35,14 +35,14 @@ pub struct Thread {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", tag = "type")]
 pub enum Trouble {
-    /// It has errors and is not in force.
+    /// It has errors and is not accepted.
     Refused {
         /// Some of them.
         errors: Vec<InputError>,
         /// How many there are.
         count: usize,
     },
-    /// It does not descend from the commit in force and waits for a person.
+    /// It does not descend from the accepted commit and waits for a person.
     Rewritten,
 }
 
@@ -103,10 +103,10 @@ impl Asked {
 /// A commit and what became of it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Story {
+pub struct CommitRollout {
     /// The commit.
     pub commit: CommitId,
-    /// The commit in force before it.
+    /// The accepted commit before it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<CommitId>,
     /// The first line of its message; as its author wrote it, so never safe to print as it is.
@@ -152,7 +152,7 @@ pub struct Story {
     pub ended_at: Option<Timestamp>,
 }
 
-impl Story {
+impl CommitRollout {
     fn begin(commit: CommitId, from: Option<CommitId>, now: Timestamp) -> Self {
         Self {
             commit,
@@ -227,63 +227,65 @@ impl Story {
     }
 }
 
-/// All stories.
+/// All rollouts.
 #[derive(Clone, Debug, Default)]
-pub struct Stories {
-    by_commit: BTreeMap<CommitId, Story>,
-    /// The commit in force.
+pub struct CommitRollouts {
+    by_commit: BTreeMap<CommitId, CommitRollout>,
+    /// The accepted commit.
     accepted: Option<CommitId>,
-    /// The commit in force before that.
+    /// The accepted commit before that.
     before: Option<CommitId>,
     changed: BTreeSet<CommitId>,
 }
 
-impl Stories {
+impl CommitRollouts {
     /// Begins with what an earlier life wrote down.
-    pub fn restore(stories: impl IntoIterator<Item = Story>) -> Self {
-        let by_commit = stories.into_iter().map(|story| (story.commit.clone(), story)).collect();
+    pub fn restore(rollouts: impl IntoIterator<Item = CommitRollout>) -> Self {
+        let by_commit = rollouts.into_iter().map(|rollout| (rollout.commit.clone(), rollout)).collect();
         Self { by_commit, ..Self::default() }
     }
 
-    /// Returns a story.
-    pub fn get(&self, commit: &CommitId) -> Option<&Story> {
+    /// Returns a rollout.
+    pub fn get(&self, commit: &CommitId) -> Option<&CommitRollout> {
         self.by_commit.get(commit)
     }
 
-    /// Returns a story to change; it is written down again.
-    pub fn get_mut(&mut self, commit: &CommitId) -> Option<&mut Story> {
+    /// Returns a rollout to change; it is written down again.
+    pub fn get_mut(&mut self, commit: &CommitId) -> Option<&mut CommitRollout> {
         self.changed.insert(commit.clone());
         self.by_commit.get_mut(commit)
     }
 
     /// Returns all of them.
-    pub fn iter(&self) -> impl Iterator<Item = &Story> {
+    pub fn iter(&self) -> impl Iterator<Item = &CommitRollout> {
         self.by_commit.values()
     }
 
-    /// Returns the story that is told in a conversation, or that a conversation points to; the newest of several.
-    pub fn told_in(&self, thread: ThreadNumber) -> Option<&Story> {
-        let is_here = |story: &&Story| story.thread.is_some_and(|t| t.number == thread) || story.also.contains(&thread);
-        self.iter().filter(is_here).max_by_key(|story| (story.ended_at.is_none(), story.began_at))
+    /// Returns the rollout that is told in a conversation, or that a conversation points to; the newest of several.
+    pub fn told_in(&self, thread: ThreadNumber) -> Option<&CommitRollout> {
+        let is_here = |rollout: &&CommitRollout| {
+            rollout.thread.is_some_and(|t| t.number == thread) || rollout.also.contains(&thread)
+        };
+        self.iter().filter(is_here).max_by_key(|rollout| (rollout.ended_at.is_none(), rollout.began_at))
     }
 
-    /// Returns every conversation whose change a story carries: its own, and those of the stories it has taken the place of before
+    /// Returns every conversation whose change a rollout carries: its own, and those of the rollouts it has taken the place of before
     /// they were done.
-    pub fn carried(&self, story: &Story) -> BTreeSet<ThreadNumber> {
-        let mut commits = vec![story.commit.clone()];
+    pub fn carried(&self, rollout: &CommitRollout) -> BTreeSet<ThreadNumber> {
+        let mut commits = vec![rollout.commit.clone()];
         let mut seen = BTreeSet::new();
         let mut threads = BTreeSet::new();
         while let Some(commit) = commits.pop() {
             if !seen.insert(commit.clone()) {
                 continue;
             }
-            if let Some(story) = self.get(&commit) {
-                threads.extend(story.thread.filter(|thread| !thread.is_issue).map(|thread| thread.number));
-                threads.extend(story.also.iter().copied());
+            if let Some(rollout) = self.get(&commit) {
+                threads.extend(rollout.thread.filter(|thread| !thread.is_issue).map(|thread| thread.number));
+                threads.extend(rollout.also.iter().copied());
             }
             let by_it = ProgressState::Superseded { by: commit };
-            let former = self.iter().filter(|story| story.placements.values().any(|way| way.state == by_it));
-            commits.extend(former.map(|story| story.commit.clone()));
+            let former = self.iter().filter(|rollout| rollout.placements.values().any(|way| way.state == by_it));
+            commits.extend(former.map(|rollout| rollout.commit.clone()));
         }
         threads
     }
@@ -300,27 +302,27 @@ impl Stories {
         let rewritten = source.held_rewrite.as_ref().map(|commit| (commit, Trouble::Rewritten));
         let troubles: BTreeMap<&CommitId, Trouble> = refused.into_iter().chain(rewritten).collect();
         for (commit, trouble) in &troubles {
-            let story = self.begin((*commit).clone(), now);
-            if story.trouble.as_ref() != Some(trouble) {
-                story.trouble = Some(trouble.clone());
-                story.ended_at = None;
+            let rollout = self.begin((*commit).clone(), now);
+            if rollout.trouble.as_ref() != Some(trouble) {
+                rollout.trouble = Some(trouble.clone());
+                rollout.ended_at = None;
                 self.changed.insert((*commit).clone());
             }
         }
         let over: Vec<CommitId> = self
             .iter()
-            .filter(|story| {
-                story.trouble.is_some() && story.ended_at.is_none() && !troubles.contains_key(&story.commit)
+            .filter(|rollout| {
+                rollout.trouble.is_some() && rollout.ended_at.is_none() && !troubles.contains_key(&rollout.commit)
             })
-            .map(|story| story.commit.clone())
+            .map(|rollout| rollout.commit.clone())
             .collect();
         for commit in over {
-            if let Some(story) = self.get_mut(&commit) {
-                // A refused commit keeps its errors on record: it never came into force.
+            if let Some(rollout) = self.get_mut(&commit) {
+                // A refused commit keeps its errors on record: it never were accepted.
                 if source.accepted.as_ref() == Some(&commit) {
-                    story.trouble = None;
+                    rollout.trouble = None;
                 }
-                story.ended_at = Some(now);
+                rollout.ended_at = Some(now);
             }
         }
     }
@@ -338,12 +340,13 @@ impl Stories {
         let newest = told.ways.first().and_then(|way| self.commit_of(told, way));
         let left_behind: Vec<CommitId> = self
             .iter()
-            .filter(|story| !current.contains(&story.commit))
-            .filter(|story| story.placements.get(&told.placement).is_some_and(|way| !way.state.is_final()))
-            .map(|story| story.commit.clone())
+            .filter(|rollout| !current.contains(&rollout.commit))
+            .filter(|rollout| rollout.placements.get(&told.placement).is_some_and(|way| !way.state.is_final()))
+            .map(|rollout| rollout.commit.clone())
             .collect();
         for commit in left_behind {
-            let Some(way) = self.get_mut(&commit).and_then(|story| story.placements.get_mut(&told.placement)) else {
+            let Some(way) = self.get_mut(&commit).and_then(|rollout| rollout.placements.get_mut(&told.placement))
+            else {
                 continue;
             };
             way.state = match &newest {
@@ -361,19 +364,20 @@ impl Stories {
     /// Returns the commit a way is told with: the one that took the snapshot, unless that was done and a later commit moved
     /// the placement again without a new snapshot: other clusters, other deletions.
     fn commit_of(&self, told: &PlacementUpdate, way: &Progress) -> Option<CommitId> {
-        let is_told_of = |commit: &CommitId| self.get(commit).and_then(|story| story.placements.get(&told.placement));
+        let is_told_of =
+            |commit: &CommitId| self.get(commit).and_then(|rollout| rollout.placements.get(&told.placement));
         let moved = told.concerned_by.as_ref().or(self.accepted.as_ref().filter(|_| way.commit.is_none()));
-        let is_begun = |story: &&Story| {
-            let known = story.placements.get(&told.placement);
+        let is_begun = |rollout: &&CommitRollout| {
+            let known = rollout.placements.get(&told.placement);
             known.is_some_and(|known| known.snapshot == way.snapshot && !known.state.is_final())
         };
         let Some(own) = &way.commit else {
             // Once begun it goes on where it began.
             let open = self.iter().filter(is_begun);
-            return open.map(|story| story.commit.clone()).last().or_else(|| moved.cloned());
+            return open.map(|rollout| rollout.commit.clone()).last().or_else(|| moved.cloned());
         };
-        // A life that did not see the later commit come finds its story begun.
-        let begun = || self.iter().filter(is_begun).map(|story| &story.commit).find(|commit| *commit != own);
+        // A life that did not see the later commit come finds its rollout begun.
+        let begun = || self.iter().filter(is_begun).map(|rollout| &rollout.commit).find(|commit| *commit != own);
         let moved = moved.or_else(begun);
         let is_done = is_told_of(own).is_none_or(|known| known.state == ProgressState::Done);
         match moved {
@@ -386,48 +390,48 @@ impl Stories {
 
     fn put(&mut self, commit: &CommitId, told: &PlacementUpdate, way: &Progress, now: Timestamp) {
         let way = &Progress { commit: Some(commit.clone()), ..way.clone() };
-        let known = self.get(commit).and_then(|story| story.placements.get(&told.placement));
+        let known = self.get(commit).and_then(|rollout| rollout.placements.get(&told.placement));
         match known {
-            // What is over before anybody was told of it is no story.
+            // What is over before anybody was told of it is no rollout.
             None if way.state.is_final() => return,
             Some(known) if known == way => return,
-            // What was done is done: that a cluster goes away later is no part of this story.
+            // What was done is done: that a cluster goes away later is no part of this rollout.
             Some(known) if known.state == ProgressState::Done => return,
             _ => {}
         }
-        let story = self.begin(commit.clone(), now);
-        story.placements.insert(told.placement.clone(), way.clone());
+        let rollout = self.begin(commit.clone(), now);
+        rollout.placements.insert(told.placement.clone(), way.clone());
         self.settle(commit, now);
     }
 
-    /// Notes the end of a story, or that it goes on.
+    /// Notes the end of a rollout, or that it goes on.
     fn settle(&mut self, commit: &CommitId, now: Timestamp) {
-        let Some(story) = self.get_mut(commit) else { return };
-        match (story.is_over(), story.ended_at) {
-            (true, None) => story.ended_at = Some(now),
-            (false, Some(_)) => story.ended_at = None,
+        let Some(rollout) = self.get_mut(commit) else { return };
+        match (rollout.is_over(), rollout.ended_at) {
+            (true, None) => rollout.ended_at = Some(now),
+            (false, Some(_)) => rollout.ended_at = None,
             _ => {}
         }
     }
 
-    fn begin(&mut self, commit: CommitId, now: Timestamp) -> &mut Story {
+    fn begin(&mut self, commit: CommitId, now: Timestamp) -> &mut CommitRollout {
         let from = if self.accepted.as_ref() == Some(&commit) { self.before.clone() } else { self.accepted.clone() };
-        // What came while nobody watched begins where the last story ended.
-        let last = || self.iter().filter(|story| story.commit != commit).max_by_key(|story| story.began_at);
-        let from = from.or_else(|| last().map(|story| story.commit.clone()));
-        let story = self.by_commit.entry(commit.clone());
-        story.or_insert_with(|| {
+        // What came while nobody watched begins where the last rollout ended.
+        let last = || self.iter().filter(|rollout| rollout.commit != commit).max_by_key(|rollout| rollout.began_at);
+        let from = from.or_else(|| last().map(|rollout| rollout.commit.clone()));
+        let rollout = self.by_commit.entry(commit.clone());
+        rollout.or_insert_with(|| {
             self.changed.insert(commit.clone());
-            Story::begin(commit, from, now)
+            CommitRollout::begin(commit, from, now)
         })
     }
 
-    /// Forgets the oldest stories that ended long enough ago for others to have taken their places. Returns their commits.
+    /// Forgets the oldest rollouts that ended long enough ago for others to have taken their places. Returns their commits.
     pub fn forget(&mut self, now: Timestamp) -> Vec<CommitId> {
         let mut ended: Vec<(Timestamp, CommitId)> =
-            self.iter().filter_map(|story| Some((story.ended_at?, story.commit.clone()))).collect();
+            self.iter().filter_map(|rollout| Some((rollout.ended_at?, rollout.commit.clone()))).collect();
         ended.sort();
-        let count = ended.len().saturating_sub(ENDED_STORIES_MAX);
+        let count = ended.len().saturating_sub(ENDED_ROLLOUTS_MAX);
         let is_old = |at: &Timestamp| now.duration_since(*at) > SignedDuration::from_hours(1);
         let gone: Vec<CommitId> =
             ended.into_iter().take(count).filter(|(at, _)| is_old(at)).map(|(_, commit)| commit).collect();
@@ -438,8 +442,8 @@ impl Stories {
         gone
     }
 
-    /// Returns the stories that changed since the last call; `None` for those that are gone.
-    pub fn take_changed(&mut self) -> BTreeMap<CommitId, Option<Story>> {
+    /// Returns the rollouts that changed since the last call; `None` for those that are gone.
+    pub fn take_changed(&mut self) -> BTreeMap<CommitId, Option<CommitRollout>> {
         let changed = std::mem::take(&mut self.changed);
         changed.into_iter().map(|commit| (commit.clone(), self.by_commit.get(&commit).cloned())).collect()
     }

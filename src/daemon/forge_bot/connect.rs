@@ -8,7 +8,7 @@ use crate::forge::{self, Auth, Called, Forge, Kind, Meter};
 use crate::store::records::{load, put};
 use crate::store::{Expected, Store};
 use crate::telemetry::metrics::{ByForgeCall, ForgeAnswer, ForgeMethod, Metrics};
-use crate::views::comments::style::Voice;
+use crate::views::comments::style::CommandStyle;
 use crate::views::redact::MaskKey;
 
 /// Where the key is kept that hidden values are marked with: it must stay the same, or the marks in comments change.
@@ -80,7 +80,7 @@ pub fn connect(
         poll_interval: configuration.source.poll_interval,
         notify: forge.notify.iter().copied().collect(),
         plans: forge.plans,
-        voice: Voice {
+        voice: CommandStyle {
             short: forge.short_commands,
             approvers,
             // GitHub tells whether a comment was changed; elsewhere the delivery of its creation does.

@@ -1,11 +1,11 @@
-//! Listens to comments: reads them, finds out about their authors, and hands commands to the hall.
+//! Listens to comments: reads them, finds out about their authors, and hands commands to the daemon.
 
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::oneshot;
 
 use super::Console;
 use super::comment_policy::{Answer, Meaning, Verdict, is_old, meaning, verdict};
-use super::commit_rollout::Story;
+use super::commit_rollout::CommitRollout;
 use super::messages::EDIT_PAUSE;
 use super::origin::{Origin, origin};
 use super::outbox::{Saying, Slot};
@@ -83,7 +83,7 @@ impl Console {
             self.awaited.remove(&id);
             return;
         }
-        match self.doors.forge.comment(id).await {
+        match self.handles.forge.comment(id).await {
             Ok(comment) => {
                 (self.read_failures, self.read_after) = (0, None);
                 // What was deleted is nobody's word any more. Where it stands is the host's word, and not the hint's: whoever has
@@ -104,8 +104,8 @@ impl Console {
 
     /// Reads what was written in a conversation since it was read last.
     pub(super) async fn list_comments(&mut self, thread: ThreadNumber) {
-        let since = self.stories.told_in(thread).and_then(|story| story.read_until.get(&thread).copied());
-        let Some(mut comments) = self.read(self.doors.forge.comments(thread, since).await) else { return };
+        let since = self.rollouts.told_in(thread).and_then(|rollout| rollout.read_until.get(&thread).copied());
+        let Some(mut comments) = self.read(self.handles.forge.comments(thread, since).await) else { return };
         let newest = comments.iter().map(|comment| comment.updated_at).max();
         comments.sort_by_key(|comment| comment.id);
         comments.retain(|comment| self.heard.get(&comment.id).is_none_or(|heard| heard.ignored));
@@ -116,11 +116,11 @@ impl Console {
             // A life that begins now must find them again.
             return;
         }
-        let commit = self.stories.told_in(thread).map(|story| story.commit.clone());
+        let commit = self.rollouts.told_in(thread).map(|rollout| rollout.commit.clone());
         if let (Some(newest), Some(commit)) = (newest.filter(|newest| since.is_none_or(|at| at < *newest)), commit)
-            && let Some(story) = self.stories.get_mut(&commit)
+            && let Some(rollout) = self.rollouts.get_mut(&commit)
         {
-            story.read_until.insert(thread, newest);
+            rollout.read_until.insert(thread, newest);
         }
     }
 
@@ -173,7 +173,7 @@ impl Console {
         if chats.iter().all(|chat| matches!(chat.verb, ChatVerb::Status | ChatVerb::Help | ChatVerb::Pause)) {
             return Vouched::Own;
         }
-        let history = match self.doors.forge.history(comment).await {
+        let history = match self.handles.forge.history(comment).await {
             Ok(history) => history,
             Err(error) => {
                 let person = &comment.author.login;
@@ -189,7 +189,7 @@ impl Console {
             Origin::Own => Vouched::Own,
             Origin::Changed => Vouched::Refused(Answer::of(EDITED)),
             Origin::Unknown => {
-                let hooked = self.doors.hints.is_some();
+                let hooked = self.handles.hints.is_some();
                 let (_, until) = *self.awaited.entry(comment.id).or_insert((thread, now + DELIVERY_PATIENCE));
                 if hooked && now < until {
                     return Vouched::NotYet;
@@ -208,7 +208,7 @@ impl Console {
         chats: &[ChatCommand],
         now: Timestamp,
     ) -> Dealt {
-        let Some(story) = self.stories.told_in(thread).cloned() else {
+        let Some(rollout) = self.rollouts.told_in(thread).cloned() else {
             if self.pulls.is_open(thread) {
                 let asks = chats.iter().all(|chat| chat.verb == ChatVerb::Status);
                 if asks {
@@ -224,7 +224,7 @@ impl Console {
         };
         let mut meant = Vec::new();
         for chat in chats {
-            match meaning(&story, thread, chat, comment.created_at) {
+            match meaning(&rollout, thread, chat, comment.created_at) {
                 Ok(all) => meant.extend(all),
                 Err(answer) => return self.answer(thread, comment, &answer, now),
             }
@@ -236,7 +236,7 @@ impl Console {
         let mut done = Vec::new();
         if !commands.is_empty() {
             let person = match self
-                .person(&story, &comment.author, &comment.url, commands.iter().any(|c| c.verb == Verb::Approve))
+                .person(&rollout, &comment.author, &comment.url, commands.iter().any(|c| c.verb == Verb::Approve))
                 .await
             {
                 Ok(person) => person,
@@ -258,22 +258,22 @@ impl Console {
         }
         if meant.iter().any(|meaning| !matches!(meaning, Meaning::Do(_))) {
             let help = meant.contains(&Meaning::Help);
-            self.refresh(&story, help, now);
+            self.refresh(&rollout, help, now);
             done.push("the comment is brought up to date".to_owned());
         }
         self.react(comment, Reaction::Rocket, now);
         Dealt { outcome: done.join("; "), answer: None }
     }
 
-    /// Has the comment of a story written again as things stand.
-    fn refresh(&mut self, story: &Story, help: bool, now: Timestamp) {
-        let slot = Slot::Comment { id: self.rollout_slot(&story.commit) };
+    /// Has the comment of a rollout written again as things stand.
+    fn refresh(&mut self, rollout: &CommitRollout, help: bool, now: Timestamp) {
+        let slot = Slot::Comment { id: self.rollout_slot(&rollout.commit) };
         self.outbox.doubt(&slot);
-        if let Some(story) = self.stories.get_mut(&story.commit) {
-            story.help |= help;
+        if let Some(rollout) = self.rollouts.get_mut(&rollout.commit) {
+            rollout.help |= help;
         }
-        if let Some(story) = self.stories.get(&story.commit).cloned() {
-            self.tell_story(&story, now);
+        if let Some(rollout) = self.rollouts.get(&rollout.commit).cloned() {
+            self.show_rollout(&rollout, now);
         }
     }
 
@@ -281,9 +281,9 @@ impl Console {
         let (reply, answer) = oneshot::channel();
         let gone = || Refusal {
             reason: crate::model::commands::RefusalReason::NotPossible,
-            message: "gitfleet is just ending; write it again in a moment".to_owned(),
+            message: "gitfleet is shutting down; please repeat the command in a minute".to_owned(),
         };
-        self.doors.instructions.send(Instruction { command, person, reply }).map_err(|_| gone())?;
+        self.handles.instructions.send(Instruction { command, person, reply }).map_err(|_| gone())?;
         answer.await.map_err(|_| gone())?.map(|done| done.message)
     }
 

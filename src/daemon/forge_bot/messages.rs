@@ -1,5 +1,5 @@
-//! What is to stand on the forge because of a story: which slots, which words, how soon. The words themselves are the report
-//! room's.
+//! What is to stand on the forge because of a rollout: which slots, which texts, how soon. The texts themselves are in
+//! `views::comments`.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::Console;
 use super::comment_policy::Answer;
-use super::commit_rollout::{Story, Trouble};
+use super::commit_rollout::{CommitRollout, Trouble};
 use super::outbox::{Saying, Slot};
 use crate::config::Notify;
 use crate::model::forge::{CommitStatus, StatusState, ThreadNumber};
@@ -17,7 +17,7 @@ use crate::model::progress::GateProgress;
 use crate::views::comments::escape::{code, prose};
 use crate::views::comments::notice::{Need, needs, notice, to_copy};
 use crate::views::comments::reply;
-use crate::views::comments::rollout::{RolloutStory, marker, rollout_comment};
+use crate::views::comments::rollout::{RolloutReport, marker, rollout_comment};
 use crate::views::comments::statuses::{refused_status, statuses};
 
 /// How long a stage must move before a status says so: what is over sooner says its end alone. The placement's own status and
@@ -42,7 +42,7 @@ impl Console {
         format!("{:x}", hash.finalize())[..MARK_CHARS].to_owned()
     }
 
-    /// Returns the marker of the comment that tells a commit's story.
+    /// Returns the marker of the comment that tells a commit's rollout.
     pub(super) fn rollout_slot(&self, commit: &CommitId) -> String {
         self.mark(&["rollout", commit.as_str()])
     }
@@ -52,60 +52,60 @@ impl Console {
         self.mark(&["plan", &number.to_string()])
     }
 
-    /// Says everything that follows from a story as it stands; what stands already is not said again.
-    pub(super) fn tell_story(&mut self, story: &Story, now: Timestamp) {
-        self.tell_statuses(story, now);
-        let Some(thread) = story.thread else { return self.seek_thread(story, now) };
-        let slot = Slot::Comment { id: self.rollout_slot(&story.commit) };
-        let body = self.body(story);
-        if story.has_unshown() {
+    /// Says everything that follows from a rollout as it stands; what stands already is not said again.
+    pub(super) fn show_rollout(&mut self, rollout: &CommitRollout, now: Timestamp) {
+        self.tell_statuses(rollout, now);
+        let Some(thread) = rollout.thread else { return self.seek_thread(rollout, now) };
+        let slot = Slot::Comment { id: self.rollout_slot(&rollout.commit) };
+        let body = self.body(rollout);
+        if rollout.has_unshown() {
             // Another gate may read the same, and its approval counts from when it is shown.
             self.outbox.doubt(&slot);
         }
         let written = self.outbox.entry(&slot).and_then(|entry| entry.written_at);
-        let is_urgent = story.ended_at.is_some()
-            || story.trouble.is_some()
-            || story.placements.values().any(|progress| progress.state.needs_person());
+        let is_urgent = rollout.ended_at.is_some()
+            || rollout.trouble.is_some()
+            || rollout.placements.values().any(|progress| progress.state.needs_person());
         let due = written.filter(|_| !is_urgent).map_or(now, |at| at + EDIT_PAUSE);
         self.outbox.say(slot, Saying::Comment { thread: thread.number, body }, due);
-        for number in &story.also {
-            let slot = Slot::Comment { id: self.mark(&["pointer", story.commit.as_str(), &number.to_string()]) };
+        for number in &rollout.also {
+            let slot = Slot::Comment { id: self.mark(&["pointer", rollout.commit.as_str(), &number.to_string()]) };
             let body = reply::pointer(thread.number);
             self.outbox.say(slot, Saying::Comment { thread: *number, body }, now);
         }
-        self.tell_needs(story, thread.number, now);
+        self.tell_needs(rollout, thread.number, now);
     }
 
-    fn body(&self, story: &Story) -> String {
-        match &story.trouble {
-            Some(Trouble::Refused { errors, .. }) => return reply::refused_commit(&story.commit, errors),
-            Some(Trouble::Rewritten) if story.ended_at.is_none() => {
+    fn body(&self, rollout: &CommitRollout) -> String {
+        match &rollout.trouble {
+            Some(Trouble::Refused { errors, .. }) => return reply::refused_commit(&rollout.commit, errors),
+            Some(Trouble::Rewritten) if rollout.ended_at.is_none() => {
                 let branch = self.branch.as_deref().unwrap_or("the branch");
-                let accepted = self.accepted.as_ref().or(story.from.as_ref()).unwrap_or(&story.commit);
-                return reply::held_rewrite(branch, accepted, &story.commit, &self.settings.voice);
+                let accepted = self.accepted.as_ref().or(rollout.from.as_ref()).unwrap_or(&rollout.commit);
+                return reply::held_rewrite(branch, accepted, &rollout.commit, &self.settings.voice);
             }
             _ => {}
         }
-        rollout_comment(&RolloutStory {
-            commit: Some(story.commit.clone()),
-            subject: Some(story.subject.clone()).filter(|subject| !subject.is_empty()),
-            placements: story.placements.values().cloned().collect(),
-            help: story.help,
+        rollout_comment(&RolloutReport {
+            commit: Some(rollout.commit.clone()),
+            subject: Some(rollout.subject.clone()).filter(|subject| !subject.is_empty()),
+            placements: rollout.placements.values().cloned().collect(),
+            help: rollout.help,
             voice: self.settings.voice.clone(),
         })
     }
 
-    fn tell_statuses(&mut self, story: &Story, now: Timestamp) {
-        let chars = self.doors.forge.limits().description_chars;
-        let url = story.url.as_deref();
-        if let Some(Trouble::Refused { errors, .. }) = &story.trouble {
-            self.say_status(&story.commit, refused_status(errors, chars, url), now);
+    fn tell_statuses(&mut self, rollout: &CommitRollout, now: Timestamp) {
+        let chars = self.handles.forge.limits().description_chars;
+        let url = rollout.url.as_deref();
+        if let Some(Trouble::Refused { errors, .. }) = &rollout.trouble {
+            self.say_status(&rollout.commit, refused_status(errors, chars, url), now);
         }
-        for progress in story.placements.values() {
+        for progress in rollout.placements.values() {
             let mut all = statuses(progress, chars, url).into_iter();
             if let Some(status) = all.next() {
-                let due = self.when(&story.commit, &status, SignedDuration::ZERO, now);
-                self.say_status(&story.commit, status, due);
+                let due = self.when(&rollout.commit, &status, SignedDuration::ZERO, now);
+                self.say_status(&rollout.commit, status, due);
             }
             for status in all {
                 let waits = progress
@@ -113,8 +113,8 @@ impl Console {
                     .iter()
                     .any(|stage| stage.state.needs_person() && status.context.ends_with(&format!("/{}", stage.name)));
                 let pause = if waits { SignedDuration::ZERO } else { STAGE_PAUSE };
-                let due = self.when(&story.commit, &status, pause, now);
-                self.say_status(&story.commit, status, due);
+                let due = self.when(&rollout.commit, &status, pause, now);
+                self.say_status(&rollout.commit, status, due);
             }
         }
     }
@@ -140,28 +140,28 @@ impl Console {
     }
 
     /// Tells people that they are needed, in a comment of its own for each need: an edit sends no mail.
-    fn tell_needs(&mut self, story: &Story, thread: ThreadNumber, now: Timestamp) {
-        let many = story.placements.len() > 1;
-        for progress in story.placements.values() {
+    fn tell_needs(&mut self, rollout: &CommitRollout, thread: ThreadNumber, now: Timestamp) {
+        let many = rollout.placements.len() > 1;
+        for progress in rollout.placements.values() {
             let waits = needs(progress).iter().any(|need| matches!(need, Need::Gate { .. }));
             for need in needs(progress) {
                 let id = match need {
-                    // The line to copy is refused as long as the story's comment does not show what it is about.
-                    Need::Gate { .. } if story.has_unshown() => continue,
+                    // The line to copy is refused as long as the rollout's comment does not show what it is about.
+                    Need::Gate { .. } if rollout.has_unshown() => continue,
                     Need::Gate { gate, .. } if self.settings.notify.contains(&Notify::Approval) => {
-                        self.gate_slot(&story.commit, &progress.placement, gate)
+                        self.gate_slot(&rollout.commit, &progress.placement, gate)
                     }
                     // Whoever is asked for an approval sees the failure, too.
                     Need::Failure { .. } if self.settings.notify.contains(&Notify::Failure) && !waits => {
                         let what = format!("failed {}", progress.run.as_deref().unwrap_or_default());
-                        self.mark(&["notice", story.commit.as_str(), &progress.placement.to_string(), &what])
+                        self.mark(&["notice", rollout.commit.as_str(), &progress.placement.to_string(), &what])
                     }
                     _ => continue,
                 };
-                // Once for each need: what it says later is said in the story's comment.
+                // Once for each need: what it says later is said in the rollout's comment.
                 let slot = Slot::Comment { id };
                 if self.outbox.entry(&slot).is_none() {
-                    let body = notice(&story.commit, progress, need, many, &self.settings.voice);
+                    let body = notice(&rollout.commit, progress, need, many, &self.settings.voice);
                     self.outbox.say(slot, Saying::Comment { thread, body }, now);
                 }
             }
@@ -174,10 +174,10 @@ impl Console {
         self.mark(&["gate", commit.as_str(), &key, &gate.stage, gate.digest.as_str(), &since])
     }
 
-    /// Forgets what was said long ago and will not be said again: answers, signs, notices. What tells a story or holds a plan is
+    /// Forgets what was said long ago and will not be said again: answers, signs, notices. What tells a rollout or holds a plan is
     /// kept as long as those are.
     pub(super) fn tidy(&mut self, now: Timestamp) {
-        let rollouts = self.stories.iter().map(|story| self.rollout_slot(&story.commit));
+        let rollouts = self.rollouts.iter().map(|rollout| self.rollout_slot(&rollout.commit));
         let plans = self.pulls.numbers().map(|number| self.plan_slot(number));
         let kept: BTreeSet<Slot> = rollouts.chain(plans).map(|id| Slot::Comment { id }).collect();
         let is_old = |slot: &Slot| {
@@ -191,8 +191,8 @@ impl Console {
         }
     }
 
-    /// Forgets what is known of what a story said. It stays on the forge.
-    pub(super) fn forget_story(&mut self, commit: &CommitId) {
+    /// Forgets what is known of what a rollout said. It stays on the forge.
+    pub(super) fn forget_rollout(&mut self, commit: &CommitId) {
         let of_commit = |slot: &Slot| matches!(slot, Slot::Status { commit: of, .. } if of == commit);
         for slot in self.outbox.slots(of_commit) {
             self.outbox.release(&slot);
@@ -208,7 +208,7 @@ pub(super) fn issue(
     subject: &str,
     branch: &str,
     id: &str,
-    voice: &crate::views::comments::style::Voice,
+    voice: &crate::views::comments::style::CommandStyle,
 ) -> (String, String) {
     let subject = Some(subject).filter(|subject| !subject.is_empty());
     let body = format!("{}{}", marker(id, 0), reply::issue_body(commit, branch, voice));

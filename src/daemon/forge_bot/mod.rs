@@ -1,8 +1,8 @@
 //! The console: all talk with the forge, in one task, one call at a time.
 //!
 //! The core tells it how placements and the source stand, webhooks hint that something happened, and where nobody hints it looks
-//! by itself: both ways lead to the same end. What is to be said goes through an [`outbox`], what people say is weighed
-//! (`weigh.rs`) and handed to the hall like every other command. The hall never waits for it: a forge that is down delays words,
+//! by itself: both ways lead to the same end. What is to be said goes through an [`outbox`], what people say is judged
+//! (`comment_policy.rs`) and handed to the daemon like every other command. The daemon never waits for it: a forge that is down delays words,
 //! no rollout.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -23,7 +23,7 @@ use crate::model::forge::{ForgeEvent, ForgeUser, Part, Pushed, ThreadNumber};
 use crate::model::id::CommitId;
 use crate::plan::Basis;
 use crate::store::{Store, write_batch};
-use crate::views::comments::style::Voice;
+use crate::views::comments::style::CommandStyle;
 use crate::views::redact::MaskKey;
 
 mod comment_policy;
@@ -46,12 +46,12 @@ mod votes;
 #[cfg(test)]
 mod tests;
 
-use commit_rollout::Stories;
+use commit_rollout::CommitRollouts;
 pub use connect::{Error as ConnectError, connect, forge_settings, kind};
 use deliveries::Deliveries;
 use outbox::{Next, Outbox};
 use pulls::Pulls;
-use records::{Books, Heard};
+use records::{Heard, SavedRecords};
 pub use task::ConsoleTask;
 
 /// The longest the task sleeps where nothing is due.
@@ -66,7 +66,7 @@ const HOOKED_POLL_FACTOR: u32 = 10;
 const HOOKED_POLL_MAX: Duration = Duration::from_mins(5);
 /// How long webhooks count as alive after their last word.
 const HOOKED_FOR: SignedDuration = SignedDuration::from_hours(1);
-/// Pause before a story's conversation is looked for again where looking failed.
+/// Pause before a rollout's conversation is looked for again where looking failed.
 const FIND_AGAIN: SignedDuration = SignedDuration::from_secs(30);
 /// How often what nobody asks for any more is forgotten.
 const TIDY_EVERY: SignedDuration = SignedDuration::from_hours(1);
@@ -85,7 +85,7 @@ pub struct Settings {
     /// What is said of pull requests.
     pub plans: Plans,
     /// How we speak.
-    pub voice: Voice,
+    pub voice: CommandStyle,
     /// Who may approve by the configuration: its teams are asked about.
     pub approvers: Vec<String>,
     /// What counts as a part in a change: who had one does not approve it.
@@ -97,7 +97,7 @@ pub struct Settings {
 }
 
 /// What the console needs of others.
-pub struct Doors {
+pub struct Handles {
     /// The forge.
     pub forge: Arc<dyn Forge>,
     /// Where its records are. Nobody else writes below [`FORGE_PREFIX`](crate::store::records::FORGE_PREFIX).
@@ -123,10 +123,10 @@ struct Console {
     /// Reads the time.
     clock: fn() -> Timestamp,
     settings: Settings,
-    doors: Doors,
+    handles: Handles,
     inbox: mpsc::UnboundedReceiver<Message>,
     outbox: Outbox,
-    stories: Stories,
+    rollouts: CommitRollouts,
     pulls: Pulls,
     heard: BTreeMap<u64, Heard>,
     deliveries: Deliveries,
@@ -138,7 +138,7 @@ struct Console {
     me: Option<ForgeUser>,
     /// The branch that is followed, once git said.
     branch: Option<String>,
-    /// The commit in force.
+    /// The accepted commit.
     accepted: Option<CommitId>,
     /// Nothing is read before.
     read_after: Option<Timestamp>,
@@ -149,11 +149,11 @@ struct Console {
     hooked_at: Option<Timestamp>,
     /// Conversations whose comments are to be listed.
     to_list: BTreeSet<ThreadNumber>,
-    /// Stories whose reactions and reviews are to be read.
+    /// CommitRollouts whose reactions and reviews are to be read.
     to_count: BTreeSet<CommitId>,
     /// When what nobody asks for any more is forgotten next.
     tidy_at: Timestamp,
-    /// Stories whose thread is to be looked for, and when.
+    /// CommitRollouts whose thread is to be looked for, and when.
     to_find: BTreeMap<CommitId, Timestamp>,
     finishing: Option<oneshot::Sender<()>>,
     /// What was logged of failures, and when: a lasting one is said once an hour.
@@ -171,26 +171,26 @@ async fn next_hint(hints: &mut Option<mpsc::Receiver<ForgeEvent>>) -> Option<For
 impl Console {
     fn begin(
         settings: Settings,
-        doors: Doors,
-        books: Books,
+        handles: Handles,
+        saved: SavedRecords,
         inbox: mpsc::UnboundedReceiver<Message>,
         clock: fn() -> Timestamp,
     ) -> Self {
         let now = clock();
-        let outbox = Outbox::restore(books.outbox, doors.forge.limits());
-        let stories = Stories::restore(books.stories);
-        let open = stories.iter().filter(|story| story.thread.is_none() && story.ended_at.is_none());
-        let to_find = open.map(|story| (story.commit.clone(), now)).collect();
+        let outbox = Outbox::restore(saved.outbox, handles.forge.limits());
+        let rollouts = CommitRollouts::restore(saved.rollouts);
+        let open = rollouts.iter().filter(|rollout| rollout.thread.is_none() && rollout.ended_at.is_none());
+        let to_find = open.map(|rollout| (rollout.commit.clone(), now)).collect();
         Self {
             clock,
-            pulls: Pulls::restore(books.pulls),
+            pulls: Pulls::restore(saved.pulls),
             settings,
-            doors,
+            handles,
             inbox,
             outbox,
-            stories,
-            heard: books.heard,
-            deliveries: books.deliveries,
+            rollouts,
+            heard: saved.heard,
+            deliveries: saved.deliveries,
             awaited: BTreeMap::new(),
             to_read: VecDeque::new(),
             me: None,
@@ -222,7 +222,7 @@ impl Console {
                     Some(message) => self.take(message),
                     None => return,
                 },
-                Some(hint) = next_hint(&mut self.doors.hints) => self.hint(hint),
+                Some(hint) = next_hint(&mut self.handles.hints) => self.hint(hint),
                 () = self.pulls.wait() => {}
                 () = tokio::time::sleep(pause) => {}
             }
@@ -230,9 +230,9 @@ impl Console {
     }
 
     /// Begins anew with what is written down; only what is not told again is kept of the life before.
-    fn begin_again(self, books: Books) -> Self {
-        let Self { settings, doors, inbox, clock, accepted, finishing, .. } = self;
-        Self { accepted, finishing, ..Self::begin(settings, doors, books, inbox, clock) }
+    fn begin_again(self, saved: SavedRecords) -> Self {
+        let Self { settings, handles, inbox, clock, accepted, finishing, .. } = self;
+        Self { accepted, finishing, ..Self::begin(settings, handles, saved, inbox, clock) }
     }
 
     fn now(&self) -> Timestamp {
@@ -244,7 +244,7 @@ impl Console {
         while let Ok(message) = self.inbox.try_recv() {
             self.take(message);
         }
-        while let Some(hint) = self.doors.hints.as_mut().and_then(|hints| hints.try_recv().ok()) {
+        while let Some(hint) = self.handles.hints.as_mut().and_then(|hints| hints.try_recv().ok()) {
             self.hint(hint);
         }
         while let Some(plan) = self.pulls.finished() {
@@ -267,13 +267,13 @@ impl Console {
         let now = self.now();
         match message {
             Message::Finish(done) => self.finishing = Some(done),
-            Message::Update(ForgeUpdate::Placement(told)) => self.stories.take(&told, now),
+            Message::Update(ForgeUpdate::Placement(told)) => self.rollouts.take(&told, now),
             Message::Update(ForgeUpdate::Source(source)) => {
                 if source.accepted != self.accepted {
                     self.accepted.clone_from(&source.accepted);
                     self.pulls.base_moved(now);
                 }
-                self.stories.take_source(&source, now);
+                self.rollouts.take_source(&source, now);
             }
         }
     }
@@ -287,7 +287,7 @@ impl Console {
                 self.note_push(pushed, now);
                 if self.branch.as_ref().is_none_or(|followed| *followed == branch) {
                     // Without its thread the source is not followed any more, which is told elsewhere.
-                    drop(self.doors.requests.send(Request::Poll));
+                    drop(self.handles.requests.send(Request::Poll));
                 }
             }
             ForgeEvent::PullRequest { number, pushed } => {
@@ -313,12 +313,12 @@ impl Console {
         }
     }
 
-    /// Says what changed stories are to say, and writes down what changed. What cannot be written down is not acted on: the
+    /// Says what changed rollouts are to say, and writes down what changed. What cannot be written down is not acted on: the
     /// loop comes here again.
     async fn keep(&mut self) {
         let now = self.now();
-        for commit in self.stories.forget(now) {
-            self.forget_story(&commit);
+        for commit in self.rollouts.forget(now) {
+            self.forget_rollout(&commit);
         }
         if self.tidy_at <= now {
             self.tidy_at = now + TIDY_EVERY;
@@ -326,10 +326,10 @@ impl Console {
             self.deliveries.forget(now);
         }
         let mut ops = Vec::new();
-        for (commit, story) in self.stories.take_changed() {
-            ops.push(records::story_op(&commit, story.as_ref()));
-            if let Some(story) = story {
-                self.tell_story(&story, now);
+        for (commit, rollout) in self.rollouts.take_changed() {
+            ops.push(records::rollout_op(&commit, rollout.as_ref()));
+            if let Some(rollout) = rollout {
+                self.show_rollout(&rollout, now);
             }
         }
         ops.extend(self.outbox.take_changed().iter().map(|(slot, entry)| records::outbox_op(slot, entry.as_ref())));
@@ -353,7 +353,7 @@ impl Console {
         }
         let mut delays = clock::delays(Duration::from_secs(1), Duration::from_secs(30));
         loop {
-            let (store, ops) = (Arc::clone(&self.doors.store), known.clone());
+            let (store, ops) = (Arc::clone(&self.handles.store), known.clone());
             match write_batch(store, ops).await {
                 Ok(_) => return,
                 Err(error) => {
@@ -421,7 +421,7 @@ impl Console {
             Next::At(at) => Some(at),
             Next::Write(_) | Next::Nothing => None,
         };
-        // Nothing can be planned before the commit in force is known.
+        // Nothing can be planned before the accepted commit is known.
         let pulls = self.pulls.next_wake().filter(|_| self.accepted.is_some());
         let awaited = self.awaited.values().map(|(_, until)| *until);
         let read = self.to_find.values().copied().chain([self.look_at]).chain(pulls).chain(awaited).min();

@@ -22,7 +22,7 @@ use crate::model::id::{CommitId, Digest};
 const RETRY_FIRST: SignedDuration = SignedDuration::from_secs(1);
 /// The longest pause after failures.
 const RETRY_MAX: SignedDuration = SignedDuration::from_mins(2);
-/// Pause after a refusal that a person has to mend: a token, a scope, a conversation that is locked.
+/// Pause after a refusal that a person has to fix: a token, a scope, a conversation that is locked.
 const DENIED_PAUSE: SignedDuration = SignedDuration::from_mins(10);
 /// Things that may wait to be said; a forge that is down for days must not fill the memory.
 const WAITING_MAX: usize = 10_000;
@@ -118,7 +118,7 @@ pub struct Entry {
     /// A write was begun and nobody knows what came of it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unsure: bool,
-    /// Not written before, whatever it is to hold: a person has to mend something.
+    /// Not written before, whatever it is to hold: a person has to fix something.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub denied_until: Option<Timestamp>,
 }

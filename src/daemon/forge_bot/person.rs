@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::Console;
 use super::comment_policy::Answer;
-use super::commit_rollout::Story;
+use super::commit_rollout::CommitRollout;
 use crate::forge::Error;
 use crate::model::commands::Person;
 use crate::model::forge::{Credentials, ForgeUser, Part, Permission, PullRequest};
@@ -19,7 +19,7 @@ impl Console {
     /// be found out counts as no.
     pub(super) async fn person(
         &self,
-        story: &Story,
+        rollout: &CommitRollout,
         author: &ForgeUser,
         url: &str,
         judges: bool,
@@ -30,14 +30,14 @@ impl Console {
                 "{what} could not be looked up, so nothing was done; write the command again in a moment"
             ))
         };
-        let forge = &self.doors.forge;
+        let forge = &self.handles.forge;
         let permission = match forge.permission(&author.login).await {
             // Where approvers are named, our account need not be one that may ask. Nobody has a permission then.
             Err(Error::Forbidden { .. }) if !self.settings.approvers.is_empty() => Permission::None,
             answer => answer.map_err(|error| cannot("what you may do here", &error))?,
         };
         let mut teams = BTreeSet::new();
-        for team in self.teams(story) {
+        for team in self.teams(rollout) {
             // Who cannot be asked about is in no team: other words may still let them.
             match forge.is_team_member(&team, &author.login).await {
                 Ok(true) => drop(teams.insert(team)),
@@ -48,11 +48,11 @@ impl Console {
         let mut took_part = None;
         if judges {
             let direct =
-                story.thread.is_some_and(|thread| thread.is_issue) && self.settings.parts.contains(&Part::Pushed);
-            if direct && self.deliveries.pushers(&[story.commit.clone()].into()).any(|user| user.id == author.id) {
-                took_part = Some(format!("pushed commit {}", story.commit.short()));
+                rollout.thread.is_some_and(|thread| thread.is_issue) && self.settings.parts.contains(&Part::Pushed);
+            if direct && self.deliveries.pushers(&[rollout.commit.clone()].into()).any(|user| user.id == author.id) {
+                took_part = Some(format!("pushed commit {}", rollout.commit.short()));
             }
-            for number in self.stories.carried(story) {
+            for number in self.rollouts.carried(rollout) {
                 let pull = forge.pull(number).await.map_err(|error| cannot("who made this change", &error))?;
                 let Some(pull) = pull else {
                     return Err(cannot("who made this change", &Self::unknown("pull request")));
@@ -87,7 +87,7 @@ impl Console {
         if known.is_some() || !parts.contains(&Part::Authored) && !parts.contains(&Part::Pushed) {
             return Ok(known.map(|(part, _)| part));
         }
-        let commits = self.doors.forge.commits(pull).await?;
+        let commits = self.handles.forge.commits(pull).await?;
         // What a host does not tell of pushes, its deliveries may have told.
         let ends: BTreeSet<CommitId> = commits.all.iter().cloned().chain([pull.head.clone()]).collect();
         let is_pusher = commits.pushers.iter().chain(self.deliveries.pushers(&ends)).any(is_who);
@@ -96,8 +96,8 @@ impl Console {
     }
 
     /// Returns the teams that are named as approvers, by the configuration or by a strategy whose gate waits.
-    fn teams(&self, story: &Story) -> BTreeSet<String> {
-        let narrowed = story.gates().filter_map(|(_, _, gate)| gate.approvers.as_deref());
+    fn teams(&self, rollout: &CommitRollout) -> BTreeSet<String> {
+        let narrowed = rollout.gates().filter_map(|(_, _, gate)| gate.approvers.as_deref());
         let entries = narrowed.flat_map(|all| all.split(',')).chain(self.settings.approvers.iter().map(String::as_str));
         let teams = entries.filter_map(|entry| entry.trim().strip_prefix("team:"));
         teams.map(str::to_owned).collect::<BTreeSet<_>>().into_iter().take(TEAMS_MAX).collect()

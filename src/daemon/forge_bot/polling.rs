@@ -8,10 +8,10 @@ use crate::forge::Error;
 impl Console {
     /// Asks who we are, which repository it is and which branch is followed.
     pub(super) async fn introduce(&mut self) -> bool {
-        if let Some(id) = self.read(self.doors.forge.repository_id().await)
-            && let Some(me) = self.read(self.doors.forge.whoami().await)
+        if let Some(id) = self.read(self.handles.forge.repository_id().await)
+            && let Some(me) = self.read(self.handles.forge.whoami().await)
         {
-            self.doors.repository.send_replace(Some(id));
+            self.handles.repository.send_replace(Some(id));
             tracing::info!(account = me.login, "talking with the forge");
             self.me = Some(me);
         }
@@ -28,8 +28,9 @@ impl Console {
         };
         self.look_at = now + SignedDuration::try_from(pause).unwrap_or(FAR);
         self.to_list.extend(self.spoken_in());
-        self.to_count
-            .extend(self.stories.iter().filter(|story| !story.asked.is_empty()).map(|story| story.commit.clone()));
+        self.to_count.extend(
+            self.rollouts.iter().filter(|rollout| !rollout.asked.is_empty()).map(|rollout| rollout.commit.clone()),
+        );
         self.list_pulls().await;
     }
 

@@ -146,7 +146,7 @@ impl Console {
     pub(super) async fn list_pulls(&mut self) {
         let now = self.now();
         let Some(branch) = self.followed().await else { return };
-        let Some(mut open) = self.read(self.doors.forge.open_pulls(&branch).await) else { return };
+        let Some(mut open) = self.read(self.handles.forge.open_pulls(&branch).await) else { return };
         open.sort_by_key(|pull| std::cmp::Reverse(pull.number));
         for pull in open.iter().filter(|pull| self.plans_for(pull)).cloned().collect::<Vec<_>>() {
             self.pulls.see(&pull, now);
@@ -154,7 +154,7 @@ impl Console {
         let listed: BTreeSet<ThreadNumber> = open.iter().map(|pull| pull.number).collect();
         let gone: Vec<ThreadNumber> = self.pulls.known.keys().filter(|n| !listed.contains(n)).copied().collect();
         self.pulls.to_read.extend(gone);
-        // What was planned for another commit in force, in a life before, is planned again.
+        // What was planned for another accepted commit, in a life before, is planned again.
         let accepted = self.accepted.clone();
         let old = self.pulls.known.values().filter(|pull| accepted.is_some() && pull.base != accepted);
         let old: Vec<ThreadNumber> = old.map(|pull| pull.number).collect();
@@ -171,7 +171,7 @@ impl Console {
     async fn followed(&mut self) -> Option<String> {
         if self.branch.is_none() {
             let (reply, answer) = oneshot::channel();
-            drop(self.doors.requests.send(Request::Branch { reply }));
+            drop(self.handles.requests.send(Request::Branch { reply }));
             self.branch = answer.await.ok().flatten();
         }
         self.branch.clone()
@@ -200,7 +200,7 @@ impl Console {
         if self.followed().await.is_none() {
             return;
         }
-        let answer = self.doors.forge.pull(number).await;
+        let answer = self.handles.forge.pull(number).await;
         if answer.is_err() {
             self.pulls.to_read.insert(number);
         }
@@ -211,7 +211,7 @@ impl Console {
                 if !self.pulls.forget(number) {
                     return;
                 }
-                drop(self.doors.requests.send(Request::Forget { number }));
+                drop(self.handles.requests.send(Request::Forget { number }));
                 if let Some(pull) = pull.filter(|pull| pull.is_open) {
                     let body = super::messages::not_planned(&pull.base);
                     let slot = Slot::Comment { id: self.plan_slot(number) };
@@ -226,10 +226,10 @@ impl Console {
     /// Makes a plan beside everything else: a large one takes a second, and words about rollouts do not wait for it.
     fn make(&self, pull: Planned) {
         let (sender, requests, bases) =
-            (self.pulls.sender.clone(), self.doors.requests.clone(), self.doors.bases.clone());
+            (self.pulls.sender.clone(), self.handles.requests.clone(), self.handles.bases.clone());
         let (content, fetch) = (self.settings.plans.content, self.settings.fetches);
         let mask = self.settings.mask.clone();
-        let limit = self.doors.forge.limits().comment_chars;
+        let limit = self.handles.forge.limits().comment_chars;
         tokio::spawn(async move {
             let (reply, candidate) = oneshot::channel();
             let request = Request::Candidate { number: pull.number, head: pull.head.clone(), fetch, reply };
@@ -274,7 +274,7 @@ impl Console {
         known.base = made.base;
         self.pulls.changed.insert(made.number);
         let target_url = None;
-        let description = crate::views::comments::escape::shorten(&line, self.doors.forge.limits().description_chars);
+        let description = crate::views::comments::escape::shorten(&line, self.handles.forge.limits().description_chars);
         let status = CommitStatus { context: PLAN_CONTEXT.to_owned(), state, description, target_url };
         let slot = Slot::Status { commit: made.head, context: PLAN_CONTEXT.to_owned() };
         self.outbox.say(slot, Saying::Status(status), now);

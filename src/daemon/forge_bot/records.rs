@@ -1,11 +1,11 @@
-//! The console's records: what it said, which stories it tells, which comments it heard, which pull requests it planned.
+//! The console's records: what it said, which rollouts it tells, which comments it heard, which pull requests it planned.
 
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use super::commit_rollout::Story;
+use super::commit_rollout::CommitRollout;
 use super::deliveries::Deliveries;
 use super::outbox::Entry;
 use crate::model::forge::ThreadNumber;
@@ -56,18 +56,18 @@ pub struct Planned {
     pub number: ThreadNumber,
     /// The commit it ends with.
     pub head: CommitId,
-    /// The commit in force that the plan starts from; absent where none was made yet.
+    /// The accepted commit that the plan starts from; absent where none was made yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base: Option<CommitId>,
 }
 
 /// What an earlier life wrote down.
 #[derive(Debug, Default)]
-pub struct Books {
+pub struct SavedRecords {
     /// What was and is to be said.
     pub outbox: Vec<Entry>,
-    /// The stories.
-    pub stories: Vec<Story>,
+    /// The rollouts.
+    pub rollouts: Vec<CommitRollout>,
     /// Comments that were dealt with, by id.
     pub heard: BTreeMap<u64, Heard>,
     /// Open pull requests.
@@ -76,7 +76,7 @@ pub struct Books {
     pub deliveries: Deliveries,
 }
 
-impl Books {
+impl SavedRecords {
     /// Reads them.
     ///
     /// # Errors
@@ -85,7 +85,7 @@ impl Books {
         let values = |prefix| load_all(store, prefix);
         Ok(Self {
             outbox: values(OUTBOX)?.into_iter().map(|record| record.value).collect(),
-            stories: load_all::<Story>(store, STORY)?.into_iter().map(|record| record.value).collect(),
+            rollouts: load_all::<CommitRollout>(store, STORY)?.into_iter().map(|record| record.value).collect(),
             heard: load_all::<Heard>(store, HEARD)?.into_iter().map(|r| (r.value.id, r.value)).collect(),
             pulls: load_all::<Planned>(store, PULL)?.into_iter().map(|r| (r.value.number, r.value)).collect(),
             deliveries: Deliveries::read(store)?,
@@ -105,9 +105,9 @@ pub fn outbox_op(slot: &super::outbox::Slot, entry: Option<&Entry>) -> Result<Op
     kept(format!("{OUTBOX}{}", slot.key()), entry)
 }
 
-/// Returns the write of a story; of none the deletion.
-pub fn story_op(commit: &CommitId, story: Option<&Story>) -> Result<Op> {
-    kept(format!("{STORY}{commit}"), story)
+/// Returns the write of a rollout; of none the deletion.
+pub fn rollout_op(commit: &CommitId, rollout: Option<&CommitRollout>) -> Result<Op> {
+    kept(format!("{STORY}{commit}"), rollout)
 }
 
 /// Returns the write of a pull request; of none the deletion.

@@ -37,7 +37,7 @@ impl Console {
                 Ok(()) => Outcome::Stands { comment: None },
                 Err(error) => Outcome::Failed(error),
             },
-            (Slot::Reaction { comment, reaction }, _) => match self.doors.forge.react(*comment, *reaction).await {
+            (Slot::Reaction { comment, reaction }, _) => match self.handles.forge.react(*comment, *reaction).await {
                 Ok(()) => Outcome::Stands { comment: None },
                 Err(error) => Outcome::Failed(error),
             },
@@ -60,7 +60,7 @@ impl Console {
     }
 
     async fn put_comment(&self, write: &Write, id: &str, thread: ThreadNumber, text: &str) -> Result<Option<Comment>> {
-        let forge = &self.doors.forge;
+        let forge = &self.handles.forge;
         if let Some(comment) = write.comment {
             return forge.update_comment(comment, text).await;
         }
@@ -79,35 +79,35 @@ impl Console {
     /// Looks for the comment that carries a marker. Anybody can write one, so only our own count.
     async fn find_comment(&self, id: &str, thread: ThreadNumber) -> Result<Option<Comment>> {
         let me = self.me.as_ref().map(|me| me.id);
-        let comments = self.doors.forge.comments(thread, None).await?;
+        let comments = self.handles.forge.comments(thread, None).await?;
         Ok(comments.into_iter().find(|comment| Some(comment.author.id) == me && marker_id(&comment.body) == Some(id)))
     }
 
     async fn put_status(&self, write: &Write, commit: &CommitId) -> Result<()> {
         let Saying::Status(status) = &write.saying else { return Ok(()) };
-        if write.unsure && says_already(&self.doors.forge.statuses(commit).await?, status) {
+        if write.unsure && says_already(&self.handles.forge.statuses(commit).await?, status) {
             return Ok(());
         }
-        self.doors.forge.set_status(commit, status).await
+        self.handles.forge.set_status(commit, status).await
     }
 
     /// Notes what a comment of ours shows, and since when, by the forge's clock.
     fn note_comment(&mut self, id: &str, comment: &Comment, text: &str) {
         self.note_asked(id, comment, text);
-        let told = self.stories.iter().find(|story| self.rollout_slot(&story.commit) == id);
-        let Some(commit) = told.map(|story| story.commit.clone()) else { return };
+        let told = self.rollouts.iter().find(|rollout| self.rollout_slot(&rollout.commit) == id);
+        let Some(commit) = told.map(|rollout| rollout.commit.clone()) else { return };
         let now: Timestamp = comment.updated_at;
-        if let Some(story) = self.stories.get_mut(&commit) {
-            story.note_shown(now);
-            story.url = Some(comment.url.clone());
+        if let Some(rollout) = self.rollouts.get_mut(&commit) {
+            rollout.note_shown(now);
+            rollout.url = Some(comment.url.clone());
         }
     }
 
     /// Notes that a comment of ours asks for a gate's approval, and what it says.
     fn note_asked(&mut self, id: &str, comment: &Comment, text: &str) {
-        let asks = self.stories.iter().find_map(|story| {
-            let mut gates = story.gates();
-            let (key, _, gate) = gates.find(|(key, _, gate)| self.gate_slot(&story.commit, key, gate) == id)?;
+        let asks = self.rollouts.iter().find_map(|rollout| {
+            let mut gates = rollout.gates();
+            let (key, _, gate) = gates.find(|(key, _, gate)| self.gate_slot(&rollout.commit, key, gate) == id)?;
             let asked = Asked {
                 placement: key.clone(),
                 stage: gate.stage.clone(),
@@ -118,12 +118,12 @@ impl Console {
                 at: comment.updated_at,
                 heard: BTreeMap::new(),
             };
-            Some((story.commit.clone(), asked))
+            Some((rollout.commit.clone(), asked))
         });
         if let Some((commit, asked)) = asks
-            && let Some(story) = self.stories.get_mut(&commit)
+            && let Some(rollout) = self.rollouts.get_mut(&commit)
         {
-            story.note_asked(asked);
+            rollout.note_asked(asked);
         }
     }
 

@@ -5,15 +5,15 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
-use super::records::Books;
-use super::{Console, Doors, Message, Settings};
+use super::records::SavedRecords;
+use super::{Console, Handles, Message, Settings};
 use crate::clock;
 use crate::core::ForgeUpdate;
 use crate::daemon::supervise::{Supervisor, Watcher};
 use crate::telemetry::metrics::Part;
 
 /// Pause before records that could not be read are read again.
-const BOOKS_RETRY: Duration = Duration::from_secs(30);
+const RECORDS_RETRY: Duration = Duration::from_secs(30);
 
 /// The running task; ends when dropped.
 pub struct ConsoleTask {
@@ -32,10 +32,10 @@ impl ConsoleTask {
     ///
     /// # Errors
     /// Its records cannot be read.
-    pub fn start(settings: Settings, doors: Doors, supervisor: &Supervisor) -> crate::store::Result<Self> {
-        let books = Books::read(doors.store.as_ref())?;
+    pub fn start(settings: Settings, handles: Handles, supervisor: &Supervisor) -> crate::store::Result<Self> {
+        let saved = SavedRecords::read(handles.store.as_ref())?;
         let (messages, inbox) = mpsc::unbounded_channel();
-        let console = Console::begin(settings, doors, books, inbox, clock::wall);
+        let console = Console::begin(settings, handles, saved, inbox, clock::wall);
         let watcher = supervisor.over(Part::Console, None);
         let mut last = supervisor.over(Part::Console, None);
         // Where it cannot even be begun again it stays reported as missing.
@@ -64,11 +64,11 @@ pub(super) async fn supervise(mut console: Console, mut watcher: Watcher) {
     while let Some(end) = watcher.live(console.run()).await {
         tokio::time::sleep(end.pause).await;
         console = loop {
-            match Books::read(console.doors.store.as_ref()) {
-                Ok(books) => break console.begin_again(books),
+            match SavedRecords::read(console.handles.store.as_ref()) {
+                Ok(saved) => break console.begin_again(saved),
                 Err(error) => {
                     tracing::error!(%error, "the console cannot read its records; trying again");
-                    tokio::time::sleep(BOOKS_RETRY).await;
+                    tokio::time::sleep(RECORDS_RETRY).await;
                 }
             }
         };

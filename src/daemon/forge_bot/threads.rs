@@ -1,10 +1,10 @@
-//! Where a story is told: on the pull request that brought its commit, else on an issue of its own.
+//! Where a rollout is told: on the pull request that brought its commit, else on an issue of its own.
 
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::oneshot;
 
 use super::Console;
-use super::commit_rollout::{Story, Thread};
+use super::commit_rollout::{CommitRollout, Thread};
 use crate::daemon::source_poller::Request;
 use crate::git;
 use crate::model::forge::ThreadNumber;
@@ -14,21 +14,21 @@ use crate::views::comments::rollout::marker_id;
 /// Pauses before the pull request of a commit is looked for again: hosts know a moment later than the branch moves.
 const LOOK_AGAIN: [SignedDuration; 3] =
     [SignedDuration::from_secs(2), SignedDuration::from_secs(8), SignedDuration::from_secs(20)];
-/// Commits of one story whose pull requests are asked for.
+/// Commits of one rollout whose pull requests are asked for.
 const COMMITS_ASKED_MAX: usize = 100;
 
 impl Console {
-    /// Looks for the conversation of a story.
+    /// Looks for the conversation of a rollout.
     pub(super) async fn find_thread(&mut self, commit: &CommitId) {
         let now = self.now();
-        let Some(story) = self.stories.get(commit).filter(|story| story.thread.is_none()).cloned() else {
+        let Some(rollout) = self.rollouts.get(commit).filter(|rollout| rollout.thread.is_none()).cloned() else {
             self.to_find.remove(commit);
             return;
         };
-        let landed = self.landed(&story).await;
+        let landed = self.landed(&rollout).await;
         let mut pulls = Vec::new();
         for landed in landed.iter().map(|landed| &landed.commit).take(COMMITS_ASKED_MAX) {
-            let Some(found) = self.read(self.doors.forge.pulls_of_commit(landed).await) else { return };
+            let Some(found) = self.read(self.handles.forge.pulls_of_commit(landed).await) else { return };
             pulls.extend(found.into_iter().filter(|number| !pulls.contains(number)).collect::<Vec<_>>());
         }
         let subject = landed.first().map(|landed| landed.subject.clone()).unwrap_or_default();
@@ -37,12 +37,12 @@ impl Console {
                 let thread = Thread { number: *newest, is_issue: false };
                 self.settle_thread(commit, thread, subject, others);
             }
-            None => match LOOK_AGAIN.get(story.lookups as usize) {
+            None => match LOOK_AGAIN.get(rollout.lookups as usize) {
                 Some(pause) => {
                     self.to_find.insert(commit.clone(), now + *pause);
-                    if let Some(story) = self.stories.get_mut(commit) {
-                        story.lookups += 1;
-                        story.subject = subject;
+                    if let Some(rollout) = self.rollouts.get_mut(commit) {
+                        rollout.lookups += 1;
+                        rollout.subject = subject;
                     }
                 }
                 None => self.open_issue(commit, subject).await,
@@ -52,24 +52,25 @@ impl Console {
 
     fn settle_thread(&mut self, commit: &CommitId, thread: Thread, subject: String, others: &[ThreadNumber]) {
         self.to_find.remove(commit);
-        if let Some(story) = self.stories.get_mut(commit) {
-            story.thread = Some(thread);
-            story.also = others.iter().copied().collect();
-            story.subject = subject;
+        if let Some(rollout) = self.rollouts.get_mut(commit) {
+            rollout.thread = Some(thread);
+            rollout.also = others.iter().copied().collect();
+            rollout.subject = subject;
         }
     }
 
-    /// Returns the commits that came with a story's, newest first; the commit alone where git cannot say.
-    async fn landed(&self, story: &Story) -> Vec<git::Commit> {
+    /// Returns the commits that came with a rollout's, newest first; the commit alone where git cannot say.
+    async fn landed(&self, rollout: &CommitRollout) -> Vec<git::Commit> {
         let (reply, answer) = oneshot::channel();
-        let request = Request::Landed { from: story.from.clone(), to: story.commit.clone(), reply };
-        let alone =
-            || vec![git::Commit { commit: story.commit.clone(), subject: String::new(), author_email: String::new() }];
-        if self.doors.requests.send(request).is_err() {
+        let request = Request::Landed { from: rollout.from.clone(), to: rollout.commit.clone(), reply };
+        let alone = || {
+            vec![git::Commit { commit: rollout.commit.clone(), subject: String::new(), author_email: String::new() }]
+        };
+        if self.handles.requests.send(request).is_err() {
             return alone();
         }
         let landed = answer.await.unwrap_or_else(|_| Ok(Vec::new())).unwrap_or_else(|reason| {
-            tracing::warn!(commit = story.commit.short(), reason, "what landed with the commit cannot be read");
+            tracing::warn!(commit = rollout.commit.short(), reason, "what landed with the commit cannot be read");
             Vec::new()
         });
         if landed.is_empty() { alone() } else { landed }
@@ -78,34 +79,35 @@ impl Console {
     /// Opens the issue of a commit that no pull request brought, unless a life before did.
     async fn open_issue(&mut self, commit: &CommitId, subject: String) {
         let id = self.rollout_slot(commit);
-        let Some(issues) = self.read(self.doors.forge.own_issues().await) else { return };
+        let Some(issues) = self.read(self.handles.forge.own_issues().await) else { return };
         let known = issues.iter().find(|(_, body)| marker_id(body) == Some(id.as_str()));
         let number = if let Some((number, _)) = known {
             *number
         } else {
             let branch = self.branch.as_deref().unwrap_or("the branch");
             let (title, body) = super::messages::issue(commit, &subject, branch, &id, &self.settings.voice);
-            let Some(number) = self.read(self.doors.forge.open_issue(&title, &body).await) else { return };
+            let Some(number) = self.read(self.handles.forge.open_issue(&title, &body).await) else { return };
             number
         };
         self.settle_thread(commit, Thread { number, is_issue: true }, subject, &[]);
     }
 
-    /// Has the threads of new stories looked for.
-    pub(super) fn seek_thread(&mut self, story: &Story, now: Timestamp) {
-        if story.thread.is_none() && !self.to_find.contains_key(&story.commit) {
-            self.to_find.insert(story.commit.clone(), now);
+    /// Has the threads of new rollouts looked for.
+    pub(super) fn seek_thread(&mut self, rollout: &CommitRollout, now: Timestamp) {
+        if rollout.thread.is_none() && !self.to_find.contains_key(&rollout.commit) {
+            self.to_find.insert(rollout.commit.clone(), now);
         }
     }
 
-    /// Returns the conversations in which somebody may be speaking: of stories that go on, and the newest that are over.
+    /// Returns the conversations in which somebody may be speaking: of rollouts that go on, and the newest that are over.
     pub(super) fn spoken_in(&self) -> Vec<ThreadNumber> {
         const ENDED_MAX: usize = 5;
-        let mut ended: Vec<&Story> = self.stories.iter().filter(|story| story.ended_at.is_some()).collect();
-        ended.sort_by_key(|story| std::cmp::Reverse(story.ended_at));
-        let open = self.stories.iter().filter(|story| story.ended_at.is_none());
+        let mut ended: Vec<&CommitRollout> =
+            self.rollouts.iter().filter(|rollout| rollout.ended_at.is_some()).collect();
+        ended.sort_by_key(|rollout| std::cmp::Reverse(rollout.ended_at));
+        let open = self.rollouts.iter().filter(|rollout| rollout.ended_at.is_none());
         let told = open.chain(ended.into_iter().take(ENDED_MAX));
-        told.flat_map(|story| story.thread.iter().map(|thread| thread.number).chain(story.also.iter().copied()))
+        told.flat_map(|rollout| rollout.thread.iter().map(|thread| thread.number).chain(rollout.also.iter().copied()))
             .collect()
     }
 }

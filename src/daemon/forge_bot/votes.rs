@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use super::Console;
 use super::comment_policy::{Answer, COMMENT_AGE_MAX};
-use super::commit_rollout::{Asked, Story};
+use super::commit_rollout::{Asked, CommitRollout};
 use super::listen::ANSWERS_MAX;
 use super::origin::{is_as_written, is_unchanged, was_seen};
 use super::outbox::{Saying, Slot};
@@ -40,14 +40,14 @@ struct Vote<'a> {
 }
 
 impl Console {
-    /// Reads who approves what waits in a story, otherwise than by a command.
+    /// Reads who approves what waits in a rollout, otherwise than by a command.
     pub(super) async fn count_votes(&mut self, commit: &CommitId) {
-        let Some(story) = self.stories.get(commit).cloned() else { return };
-        let is_waiting = |asked: &&Asked| story.gates().any(|(key, _, gate)| asked.is_of(key, gate));
-        let waiting: Vec<Asked> = story.asked.iter().filter(is_waiting).cloned().collect();
+        let Some(rollout) = self.rollouts.get(commit).cloned() else { return };
+        let is_waiting = |asked: &&Asked| rollout.gates().any(|(key, _, gate)| asked.is_of(key, gate));
+        let waiting: Vec<Asked> = rollout.asked.iter().filter(is_waiting).cloned().collect();
         let mut standing = Vec::new();
         for asked in waiting {
-            match self.count_reactions(&story, &asked).await {
+            match self.count_reactions(&rollout, &asked).await {
                 Counted::Stands => standing.push(asked),
                 Counted::Changed => {}
                 // What waits now may be something else: the others are read next time.
@@ -55,21 +55,21 @@ impl Console {
             }
         }
         let mut runs = standing.iter().filter(|asked| asked.stage != DELETION_GATE);
-        if let (Some(thread), Some(asked)) = (story.thread.filter(|thread| !thread.is_issue), runs.next()) {
-            self.count_reviews(&story, thread.number, asked).await;
+        if let (Some(thread), Some(asked)) = (rollout.thread.filter(|thread| !thread.is_issue), runs.next()) {
+            self.count_reviews(&rollout, thread.number, asked).await;
         }
     }
 
     /// Reads the reactions to the comment that asks for one gate.
-    async fn count_reactions(&mut self, story: &Story, asked: &Asked) -> Counted {
+    async fn count_reactions(&mut self, rollout: &CommitRollout, asked: &Asked) -> Counted {
         let (now, Some(me)) = (self.now(), self.me.clone()) else { return Counted::Changed };
         // The comment is read after the reactions: what it says then, it said when they were given.
-        let given = match self.doors.forge.reactions(asked.comment, APPROVING).await {
+        let given = match self.handles.forge.reactions(asked.comment, APPROVING).await {
             Err(Error::NotFound { .. }) => return Counted::Changed,
             answer => answer,
         };
         let Some(given) = self.read(given) else { return Counted::Changed };
-        let Some(Some(comment)) = self.read(self.doors.forge.comment(asked.comment).await) else {
+        let Some(Some(comment)) = self.read(self.handles.forge.comment(asked.comment).await) else {
             return Counted::Changed;
         };
         let counts = |by: &ForgeUser, at: Timestamp| {
@@ -80,27 +80,27 @@ impl Console {
         given.truncate(VOTERS_MAX);
         let mut stands = is_as_written(asked, &comment, &me);
         if stands && !is_unchanged(asked, &comment) {
-            stands = self.read(self.doors.forge.history(&comment).await) == Some(History::Untouched);
+            stands = self.read(self.handles.forge.history(&comment).await) == Some(History::Untouched);
         }
         if !stands {
             if let Some(first) = given.first() {
                 let why = "somebody changed the comment that asks for this approval, so reactions to it and reviews do not count";
                 tracing::warn!(comment = asked.comment, "a comment of ours that asks for an approval was changed");
-                self.answer_vote(story, &first.by, &Answer::of(why));
+                self.answer_vote(rollout, &first.by, &Answer::of(why));
             }
             return Counted::Changed;
         }
         for given in given {
             let how = "by reaction";
-            if let Some(said) = self.vote(story, asked, Vote { by: &given.by, url: &comment.url, how }).await {
-                if let Some(story) = self.stories.get_mut(&story.commit)
-                    && let Some(known) = story.asked.iter_mut().find(|known| known.comment == asked.comment)
+            if let Some(said) = self.vote(rollout, asked, Vote { by: &given.by, url: &comment.url, how }).await {
+                if let Some(rollout) = self.rollouts.get_mut(&rollout.commit)
+                    && let Some(known) = rollout.asked.iter_mut().find(|known| known.comment == asked.comment)
                 {
                     known.heard.insert(given.by.id, given.at);
                 }
                 match said {
                     Ok(()) => return Counted::Approved,
-                    Err(answer) => self.answer_vote(story, &given.by, &answer),
+                    Err(answer) => self.answer_vote(rollout, &given.by, &answer),
                 }
             }
         }
@@ -109,20 +109,20 @@ impl Console {
 
     /// Reads the reviews that came after the comment that asks for a gate of a run. A review names no stage: it counts where one
     /// gate waits, and never for deletions.
-    async fn count_reviews(&mut self, story: &Story, thread: ThreadNumber, asked: &Asked) {
+    async fn count_reviews(&mut self, rollout: &CommitRollout, thread: ThreadNumber, asked: &Asked) {
         let (now, Some(me)) = (self.now(), self.me.clone()) else { return };
-        let Some(given) = self.read(self.doors.forge.approvals(thread).await) else { return };
+        let Some(given) = self.read(self.handles.forge.approvals(thread).await) else { return };
         let counts = |review: &Approval| {
             let is_ours = review.by.id == me.id || review.by.is_bot;
-            !is_ours && !story.reviewed.contains(&review.id) && is_timely(asked, review.at, now)
+            !is_ours && !rollout.reviewed.contains(&review.id) && is_timely(asked, review.at, now)
         };
         let given: Vec<Approval> = given.into_iter().filter(counts).take(VOTERS_MAX).collect();
         if given.is_empty() {
             return;
         }
-        let Some(Some(pull)) = self.read(self.doors.forge.pull(thread).await) else { return };
-        let Some(commits) = self.read(self.doors.forge.commits(&pull).await) else { return };
-        let is_one = story.gates().filter(|(_, _, gate)| gate.stage != DELETION_GATE).count() == 1;
+        let Some(Some(pull)) = self.read(self.handles.forge.pull(thread).await) else { return };
+        let Some(commits) = self.read(self.handles.forge.commits(&pull).await) else { return };
+        let is_one = rollout.gates().filter(|(_, _, gate)| gate.stage != DELETION_GATE).count() == 1;
         for review in given {
             let vote = Vote { by: &review.by, url: &review.url, how: "by review" };
             let said = if !is_one {
@@ -130,27 +130,27 @@ impl Console {
                            you mean";
                 Some(Err(Answer::of(why)))
             } else if commits.head.as_ref() == Some(&review.commit) {
-                self.vote(story, asked, vote).await
+                self.vote(rollout, asked, vote).await
             } else {
                 Some(Err(Answer::of(
                     "the review is of another commit than the pull request ends with; review that one",
                 )))
             };
             if let Some(said) = said {
-                if let Some(story) = self.stories.get_mut(&story.commit) {
-                    story.reviewed.insert(review.id);
+                if let Some(rollout) = self.rollouts.get_mut(&rollout.commit) {
+                    rollout.reviewed.insert(review.id);
                 }
                 match said {
                     Ok(()) => return,
-                    Err(answer) => self.answer_vote(story, &review.by, &answer),
+                    Err(answer) => self.answer_vote(rollout, &review.by, &answer),
                 }
             }
         }
     }
 
     /// Hands an approval on; `None` where it is to be tried again.
-    async fn vote(&mut self, story: &Story, asked: &Asked, vote: Vote<'_>) -> Option<Result<(), Answer>> {
-        let gates: Vec<_> = story.gates().collect();
+    async fn vote(&mut self, rollout: &CommitRollout, asked: &Asked, vote: Vote<'_>) -> Option<Result<(), Answer>> {
+        let gates: Vec<_> = rollout.gates().collect();
         let (key, progress, gate) = gates.into_iter().find(|(key, _, gate)| asked.is_of(key, gate))?;
         let is_deletion = gate.stage == DELETION_GATE;
         let command = Command {
@@ -163,7 +163,7 @@ impl Console {
             reason: None,
             message: Some(vote.how.to_owned()),
         };
-        let person = match self.person(story, vote.by, vote.url, true).await {
+        let person = match self.person(rollout, vote.by, vote.url, true).await {
             Ok(person) => person,
             // Said already, to the log: it may be known next time.
             Err(answer) => {
@@ -177,13 +177,13 @@ impl Console {
     }
 
     /// Says why an approval does not count: once to each, and to few.
-    fn answer_vote(&mut self, story: &Story, by: &ForgeUser, answer: &Answer) {
-        let Some(thread) = story.thread else { return };
-        let answered = story.asked.iter().map(|asked| asked.heard.len()).sum::<usize>() + story.reviewed.len();
+    fn answer_vote(&mut self, rollout: &CommitRollout, by: &ForgeUser, answer: &Answer) {
+        let Some(thread) = rollout.thread else { return };
+        let answered = rollout.asked.iter().map(|asked| asked.heard.len()).sum::<usize>() + rollout.reviewed.len();
         if answered > ANSWERS_MAX {
             return;
         }
-        let slot = Slot::Comment { id: self.mark(&["vote", story.commit.as_str(), &by.id.to_string(), &answer.why]) };
+        let slot = Slot::Comment { id: self.mark(&["vote", rollout.commit.as_str(), &by.id.to_string(), &answer.why]) };
         if self.outbox.entry(&slot).is_none() {
             let body = super::messages::reply(&by.login, answer);
             self.outbox.say(slot, Saying::Comment { thread: thread.number, body }, self.now());

@@ -107,7 +107,7 @@ impl<'a> Pass<'a> {
             |object: &&Value| self.is_ours(object) && page_of(name(object)).is_none_or(|(l, _)| !exported.contains(l));
         let left: Vec<String> = objects.iter().filter(is_left).map(|object| name(object).to_owned()).collect();
         self.problems.extend(left.into_iter().map(|name| {
-            format!("PlacementDecision {name} is ours, and no placement of that name is known: it is left; delete it if nobody needs it")
+            format!("PlacementDecision {name} belongs to gitfleet but has no placement; it was not deleted. Delete it if unused")
         }));
         self.config_map().await?;
         if let Some(sets) = sets {

@@ -1,6 +1,6 @@
 //! One member's delivery: a task that keeps what the member holds in step with what it shall hold.
 //!
-//! It remembers what it sees, asks the deliver room what to do, does it, and reports. A member that does not answer holds
+//! It remembers what it sees, asks `deliver::plan` what to do, does it, and reports. A member that does not answer holds
 //! nobody else back: each has its own task, connection and limits.
 
 pub mod apply;
@@ -22,7 +22,7 @@ use tokio::time::Instant;
 use crate::clock;
 use crate::cluster::{self, OBSERVATIONS_MAX, Observation, Target, WatchHandle, WatchedKind};
 use crate::core::member::result::StepResult;
-use crate::core::member::{Mind, Task};
+use crate::core::member::{Reconciler, Task};
 use crate::core::{MemberCommand, MemberEvent};
 use crate::deliver::inventory::Parent;
 use crate::deliver::plan::Step;
@@ -54,7 +54,7 @@ pub struct Member {
     target: Arc<dyn Target>,
     commands: mpsc::UnboundedReceiver<MemberCommand>,
     events: mpsc::UnboundedSender<MemberEvent>,
-    mind: Mind,
+    reconciler: Reconciler,
     /// Not before this instant, where the work is still being carried out.
     next_progress: BTreeMap<PlacementKey, Instant>,
     watches: BTreeMap<WatchedKind, WatchHandle>,
@@ -78,14 +78,14 @@ impl Member {
     ) -> Self {
         let target: Arc<dyn Target> = Arc::new(Counted::new(target, Arc::clone(&metrics)));
         let (sink, observations) = mpsc::channel(OBSERVATIONS_MAX);
-        let mind = Mind::new(cluster.clone(), source, target.has_health());
+        let reconciler = Reconciler::new(cluster.clone(), source, target.has_health());
         Self {
             cluster,
             metrics,
             target,
             commands,
             events,
-            mind,
+            reconciler,
             next_progress: BTreeMap::new(),
             watches: BTreeMap::new(),
             facts: None,
@@ -95,7 +95,7 @@ impl Member {
         }
     }
 
-    /// Connects, delivers, and connects again when the member stops answering, until the hall drops its side.
+    /// Connects, delivers, and connects again when the member stops answering, until the daemon drops its side.
     ///
     /// # Cancel safety
     /// May be dropped at any point: every step is idempotent and the next life finds out what was done by looking.
@@ -105,8 +105,8 @@ impl Member {
         loop {
             match self.connect().await {
                 Ok(version) => {
-                    // The hall is gone only when everything ends.
-                    drop(self.events.send(self.mind.announce(version)));
+                    // The daemon is gone only when everything ends.
+                    drop(self.events.send(self.reconciler.announce(version)));
                     self.facts = Some(self.target.watch_facts(self.sink.clone()));
                     let since = Instant::now();
                     if self.serve().await.is_none() {
@@ -130,7 +130,7 @@ impl Member {
                 tokio::select! {
                     () = &mut pause => break,
                     command = self.commands.recv() => match command {
-                        Some(command) => self.mind.command(command),
+                        Some(command) => self.reconciler.command(command),
                         None => return,
                     },
                 }
@@ -142,25 +142,25 @@ impl Member {
     async fn connect(&mut self) -> Result<Option<String>, cluster::Error> {
         let version = self.target.connect().await?;
         while self.observations.try_recv().is_ok() {}
-        self.mind.connect();
+        self.reconciler.connect();
         for parent in self.target.parents().await?.iter().map(Parent::read) {
-            self.mind.take_parent(parent);
+            self.reconciler.take_parent(parent);
         }
         self.watch_expected();
-        while self.mind.is_listing() {
+        while self.reconciler.is_listing() {
             match tokio::time::timeout(LIST_TIMEOUT, self.observations.recv()).await {
                 Ok(Some(observation)) => self.observe(observation),
-                _ => self.mind.give_up_listing(&format!("it was not listed within {} s", LIST_TIMEOUT.as_secs())),
+                _ => self.reconciler.give_up_listing(&format!("it was not listed within {} s", LIST_TIMEOUT.as_secs())),
             }
             if let Some(reason) = self.offline.take() {
                 return Err(cluster::Error::Unreachable { cluster: self.cluster.to_string(), reason });
             }
         }
-        self.mind.forget_unlisted();
+        self.reconciler.forget_unlisted();
         Ok(version)
     }
 
-    /// Delivers until the member stops answering (`Some`) or the hall is gone (`None`).
+    /// Delivers until the member stops answering (`Some`) or the daemon is gone (`None`).
     async fn serve(&mut self) -> Option<()> {
         let mut work = Work::new();
         let mut next_report = Instant::now();
@@ -169,14 +169,14 @@ impl Member {
             let wake = self.wake_at(next_report);
             tokio::select! {
                 biased;
-                command = self.commands.recv() => self.mind.command(command?),
+                command = self.commands.recv() => self.reconciler.command(command?),
                 Some((placement, result)) = work.next() => self.settle(&placement, result),
                 Some(observation) = self.observations.recv() => self.observe(observation),
-                () = tokio::time::sleep_until(wake) => self.mind.mark_due(clock::now()),
+                () = tokio::time::sleep_until(wake) => self.reconciler.mark_due(clock::now()),
             }
             // Whatever else is ready is taken before anything is planned: a plan costs what the order holds.
             while let Ok(command) = self.commands.try_recv() {
-                self.mind.command(command);
+                self.reconciler.command(command);
             }
             while let Ok(observation) = self.observations.try_recv() {
                 self.observe(observation);
@@ -194,8 +194,8 @@ impl Member {
     /// Returns when to wake up by itself: a report that waits, or the first retry that falls due.
     fn wake_at(&self, next_report: Instant) -> Instant {
         let far = Duration::from_hours(1);
-        let retry = Instant::now() + self.mind.wake_at().map_or(far, clock::until);
-        let reports = self.mind.unreported().map(|(key, is_busy)| self.report_at(key, is_busy, next_report));
+        let retry = Instant::now() + self.reconciler.wake_at().map_or(far, clock::until);
+        let reports = self.reconciler.unreported().map(|(key, is_busy)| self.report_at(key, is_busy, next_report));
         reports.fold(retry, Instant::min)
     }
 
@@ -208,7 +208,7 @@ impl Member {
     /// Plans what is stale and starts the steps.
     fn start_steps(&mut self, work: &mut Work) {
         self.watch_expected();
-        for Task { order, step, before } in self.mind.tasks(clock::now()) {
+        for Task { order, step, before } in self.reconciler.tasks(clock::now()) {
             if matches!(step, Step::Apply { put_back: true, .. }) {
                 self.count(Drift::PutBack);
             }
@@ -221,7 +221,7 @@ impl Member {
 
     /// Begins the watches that are missing, and begins anew those that have something to look for again.
     fn watch_expected(&mut self) {
-        for (kind, version) in self.mind.take_unwatched() {
+        for (kind, version) in self.reconciler.take_unwatched() {
             let handle = self.target.watch(&kind, version.as_deref(), self.sink.clone());
             self.watches.insert(kind, handle);
         }
@@ -232,7 +232,7 @@ impl Member {
         if matches!(&result, StepResult::Drift { found: Ok(found), .. } if found.drifted) {
             self.count(Drift::Reported);
         }
-        if let Some(reason) = self.mind.settle(placement, result, clock::now()) {
+        if let Some(reason) = self.reconciler.settle(placement, result, clock::now()) {
             self.offline = Some(reason);
         }
     }
@@ -241,14 +241,14 @@ impl Member {
         self.metrics.drift.get_or_create(&ByDrift { result }).inc();
     }
 
-    /// Tells the hall what changed since the last report.
+    /// Tells the daemon what changed since the last report.
     fn report(&mut self) {
         let now = clock::now();
         let instant = Instant::now();
-        let unreported = self.mind.unreported();
+        let unreported = self.reconciler.unreported();
         let due = unreported.filter(|(key, is_busy)| self.report_at(key, *is_busy, instant) <= instant);
         for placement in due.map(|(key, _)| key.clone()).collect::<Vec<_>>() {
-            if let Some(event) = self.mind.report(&placement, now) {
+            if let Some(event) = self.reconciler.report(&placement, now) {
                 drop(self.events.send(event));
             }
             self.next_progress.insert(placement, instant + PROGRESS_INTERVAL);

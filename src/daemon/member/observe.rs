@@ -11,16 +11,16 @@ impl Member {
     /// Takes in what a watch saw.
     pub(super) fn observe(&mut self, observation: Observation) {
         match observation {
-            Observation::ListStarted(kind) => self.mind.list_begun(&kind),
+            Observation::ListStarted(kind) => self.reconciler.list_begun(&kind),
             Observation::Listed(object) | Observation::Changed(object) => {
                 if let Some(live) = LiveObject::read(&object) {
-                    self.mind.see(live);
+                    self.reconciler.see(live);
                 }
             }
-            Observation::ListDone(kind) => self.mind.list_done(&kind),
-            Observation::Deleted { key, resource_version } => self.mind.forget(&key, resource_version),
+            Observation::ListDone(kind) => self.reconciler.list_done(&kind),
+            Observation::Deleted { key, resource_version } => self.reconciler.forget(&key, resource_version),
             Observation::Facts(facts) => {
-                // The hall is gone only when everything ends.
+                // The daemon is gone only when everything ends.
                 drop(self.events.send(MemberEvent::Facts { cluster: self.cluster.clone(), facts }));
             }
             Observation::Unwatched(reason) => {
@@ -35,11 +35,11 @@ impl Member {
             }
             Observation::Failed(kind, Error::UnknownKind { .. }) => {
                 tracing::debug!(cluster = %self.cluster, kind = kind.kind, "the cluster serves no such kind");
-                self.mind.kind_absent(&kind);
+                self.reconciler.kind_absent(&kind);
             }
             Observation::Failed(kind, error) => {
                 let why = format!("{error}{}", error.advice());
-                if self.mind.list_failed(&kind, why) {
+                if self.reconciler.list_failed(&kind, why) {
                     tracing::warn!(cluster = %self.cluster, kind = kind.kind, %error,
                         "a kind cannot be listed: what is there of it is not known, and nothing is deleted for that");
                 }

@@ -146,7 +146,7 @@ impl Target for Memory {
     }
 }
 
-/// A member's task with the hall's side of it.
+/// A member's task with the daemon's side of it.
 struct Stage {
     member: Arc<Memory>,
     commands: mpsc::UnboundedSender<MemberCommand>,
@@ -187,13 +187,13 @@ impl Stage {
 }
 
 /// Lets a kind be listed completely.
-fn list(mind: &mut Mind, kind: &WatchedKind, objects: impl IntoIterator<Item = LiveObject>) {
-    mind.take_unwatched();
-    mind.list_begun(kind);
+fn list(reconciler: &mut Reconciler, kind: &WatchedKind, objects: impl IntoIterator<Item = LiveObject>) {
+    reconciler.take_unwatched();
+    reconciler.list_begun(kind);
     for live in objects {
-        mind.see(live);
+        reconciler.see(live);
     }
-    mind.list_done(kind);
+    reconciler.list_done(kind);
 }
 
 fn maps() -> WatchedKind {
@@ -250,17 +250,18 @@ fn what_was_found_right_is_put_back_when_somebody_changes_it() {
         terminating: false,
         availability: Availability::Available,
     };
-    let mut mind = Mind::new("m".into(), "s".into(), true);
-    mind.connect();
-    mind.command(MemberCommand::Order { order: Arc::clone(&order), reported: None });
-    list(&mut mind, &maps(), [live("ours", 1)]);
-    let steps = |mind: &mut Mind| mind.tasks(now).into_iter().map(|task| task.step).collect::<Vec<_>>();
-    while let [Step::WriteParent(parent)] = &steps(&mut mind)[..] {
-        mind.settle(&placement, StepResult::Parent(Some(parent.clone())), now);
+    let mut reconciler = Reconciler::new("m".into(), "s".into(), true);
+    reconciler.connect();
+    reconciler.command(MemberCommand::Order { order: Arc::clone(&order), reported: None });
+    list(&mut reconciler, &maps(), [live("ours", 1)]);
+    let steps =
+        |reconciler: &mut Reconciler| reconciler.tasks(now).into_iter().map(|task| task.step).collect::<Vec<_>>();
+    while let [Step::WriteParent(parent)] = &steps(&mut reconciler)[..] {
+        reconciler.settle(&placement, StepResult::Parent(Some(parent.clone())), now);
     }
-    mind.report(&placement, now).expect("there is something to report");
-    mind.see(live("somebody's", 2));
-    let steps = steps(&mut mind);
+    reconciler.report(&placement, now).expect("there is something to report");
+    reconciler.see(live("somebody's", 2));
+    let steps = steps(&mut reconciler);
     assert!(matches!(steps[..], [Step::Apply { position: 0, put_back: true, .. }]), "{steps:?}");
 }
 

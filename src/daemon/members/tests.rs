@@ -94,5 +94,5 @@ async fn d17_a_task_or_watch_that_panics_is_said_and_begun_anew() {
     assert_eq!(said, ["ended", "begun anew", "ended", "begun anew", "answers", "ended", "begun anew", "answers"]);
     commands.send(MemberCommand::Forget(PlacementKey::cluster_scoped("p"))).expect("the new task is told");
     drop(commands);
-    tokio::time::timeout(LIMIT, task).await.expect("it ends with the hall").expect("without an error");
+    tokio::time::timeout(LIMIT, task).await.expect("it ends with the daemon").expect("without an error");
 }

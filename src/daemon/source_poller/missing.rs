@@ -38,6 +38,8 @@ pub(super) struct Opening {
     pub reader: SharedReader,
     pub requests: Sender<Request>,
     pub news: mpsc::UnboundedSender<SourceEvent>,
+    /// Why it is missing, as was told last.
+    pub told: Option<String>,
     /// The source once it is there, and the watch of it.
     pub following: Option<(Box<Follower>, Option<git::Watch>)>,
 }
@@ -61,9 +63,15 @@ impl Opening {
         }
     }
 
-    fn fail(&self, why: String) {
+    /// Says why it is missing, where that is new. The accepted commit cannot be read either.
+    fn fail(&mut self, why: String) {
+        if self.told.as_ref() == Some(&why) {
+            return;
+        }
         *self.reader.lock().unwrap_or_else(PoisonError::into_inner) = Err(why.clone());
+        self.told = Some(why.clone());
         // Whoever asked may have gone.
+        drop(self.news.send(SourceEvent::Restored(Err(why.clone()))));
         drop(self.news.send(SourceEvent::Failed(why)));
     }
 
@@ -76,7 +84,7 @@ impl Opening {
             Ok(Request::Candidate { reply, .. }) => drop(reply.send(Err(CandidateError::Unreadable(missing())))),
             Ok(Request::Landed { reply, .. }) => drop(reply.send(Err(missing()))),
             Ok(Request::Branch { reply }) => drop(reply.send(None)),
-            Ok(Request::Poll | Request::LetIn(_) | Request::Retain { .. } | Request::Forget { .. })
+            Ok(Request::Poll | Request::AcceptRewrite(_) | Request::Retain { .. } | Request::Forget { .. })
             | Err(RecvTimeoutError::Timeout) => {}
         }
         self.news.is_closed() || self.stop.load(Ordering::Relaxed)
@@ -106,7 +114,7 @@ impl Opening {
             fresh: Vec::new(),
             poll_interval,
             on_rewrite: settings.on_rewrite,
-            let_in: settings.let_in.clone(),
+            accepted_rewrite: settings.accepted_rewrite.clone(),
             branch: settings.branch.clone(),
             branch_told: false,
             failures: 0,

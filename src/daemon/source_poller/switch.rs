@@ -12,7 +12,7 @@ impl Follower {
         }
         let now = self.source.tip().and_then(|tip| tip.branch.clone());
         match &self.branch {
-            Some(followed) if now.as_ref() != Some(followed) && self.let_in.as_ref() != Some(tip) => {
+            Some(followed) if now.as_ref() != Some(followed) && self.accepted_rewrite.as_ref() != Some(tip) => {
                 let now = now.map_or_else(|| "no branch".to_owned(), |now| format!("the branch {now}"));
                 return Some(format!("{now} is checked out, and {followed} was followed"));
             }

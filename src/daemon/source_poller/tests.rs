@@ -71,8 +71,14 @@ fn spec(dir: &TempDir) -> SourceSpec {
 fn begin(dir: &TempDir, accepted: Option<CommitId>) -> (Followed, mpsc::UnboundedReceiver<SourceEvent>) {
     let poll_interval = Duration::from_hours(1);
     let spec = spec(dir);
-    let settings =
-        Settings { spec, poll_interval, on_rewrite: HistoryRewrite::Hold, let_in: None, accepted, branch: None };
+    let settings = Settings {
+        spec,
+        poll_interval,
+        on_rewrite: HistoryRewrite::Hold,
+        accepted_rewrite: None,
+        accepted,
+        branch: None,
+    };
     let (sender, news) = mpsc::unbounded_channel();
     let supervisor = Supervisor::without_pauses();
     (follow(settings, &dir.path().join("state"), sender, &supervisor).unwrap(), news)
@@ -243,7 +249,7 @@ fn d08_the_thread_has_ended_when_what_follows_is_dropped() {
 }
 
 #[test]
-fn what_is_in_force_stays_parsed() {
+fn the_accepted_commit_stays_parsed() {
     let mut place = Place::following(&[("c.yaml", CLUSTER), ("x.yaml", &map("x", "1"))]);
     let object = |tree: &Tree| Arc::clone(&tree.manifests[0].object);
     let before = object(&place.accepted);
@@ -271,7 +277,7 @@ fn what_landed_is_answered() {
 }
 
 #[test]
-fn a_commit_in_force_that_could_not_be_restored_is_read_again() {
+fn an_accepted_commit_that_could_not_be_restored_is_read_again() {
     let broken = CLUSTER.replace("spec: {}", "spec: {nope: 1}");
     let rows: [(&str, &str, Option<&str>, &[&str]); 4] = [
         ("the mirror was lost", CLUSTER, None, &["not restored", "accepted x"]),
@@ -311,7 +317,7 @@ fn a_person_lets_a_tip_in_once() {
     };
     names.push((&other, "other"));
     assert_eq!(next(Some(Request::Poll), &names), "held other");
-    assert_eq!(next(Some(Request::LetIn(other.clone())), &names), "accepted other");
+    assert_eq!(next(Some(Request::AcceptRewrite(other.clone())), &names), "accepted other");
     let child = commit(&repo, &[("x.yaml", &map("x", "1"))]);
     names.push((&child, "child"));
     assert_eq!(next(Some(Request::Poll), &names), "accepted child");
@@ -319,11 +325,11 @@ fn a_person_lets_a_tip_in_once() {
     assert_eq!(next(Some(Request::Poll), &names), "held other", "the word was for another rewrite");
     git(&repo, &["reset", "-q", "--hard", child.as_str()]);
     assert_eq!(next(Some(Request::Poll), &names), "unchanged");
-    assert_eq!(next(Some(Request::LetIn(other.clone())), &names), "unchanged", "it is the tip no more");
+    assert_eq!(next(Some(Request::AcceptRewrite(other.clone())), &names), "unchanged", "it is the tip no more");
 }
 
 #[test]
-fn what_was_accepted_after_the_hall_last_heard_stays_pinned() {
+fn what_was_accepted_after_the_core_last_heard_stays_pinned() {
     let mut place = Place::following(&[("c.yaml", CLUSTER)]);
     let heard = place.accept(&[("x.yaml", &map("x", "1"))]);
     let unheard = place.accept(&[("x.yaml", &map("x", "2"))]);

@@ -1,6 +1,6 @@
 use super::*;
 use crate::api::placement::ComparisonOption;
-use crate::deliver::look::LOOK_PAUSE;
+use crate::deliver::drift::LOOK_PAUSE;
 
 #[test]
 fn drift_that_was_taken_back_is_applied_again() {

@@ -106,7 +106,7 @@ fn only_so_many_commits_are_listed() {
     assert_eq!((listed.len(), &listed[0].commit), (LANDED_MAX, &tip));
 }
 
-/// A name, the common ancestor, the commit in force, the head, what comes of them, and the conflicts.
+/// A name, the common ancestor, the accepted commit, the head, what comes of them, and the conflicts.
 type Merge<'a> = (&'a str, &'a str, &'a str, &'a str, &'a str, &'a [&'a str]);
 
 #[test]

@@ -19,11 +19,11 @@ pub struct SourceRecord {
     /// What they named it by before it moved, as a person said.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub formerly: BTreeSet<String>,
-    /// The commit in force.
+    /// The accepted commit.
     pub accepted: Option<CommitId>,
-    /// The newest commit seen, in force or not.
+    /// The newest commit seen, accepted or not.
     pub seen: Option<CommitId>,
-    /// Why `seen` is not in force: every error in it.
+    /// Why `seen` is not accepted: every error in it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refused: Vec<InputError>,
     /// A tip that does not descend from the accepted commit and waits for a person.
@@ -38,16 +38,16 @@ pub struct SourceRecord {
     /// The branch that is followed because it was checked out; absent where the configuration names one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub branch: Option<String>,
-    /// The tip of a rewritten history that a person let in.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub let_in: Option<CommitId>,
+    /// The tip of a rewritten history that a person accepted. The alias is its name in stores of versions before 0.1.
+    #[serde(default, alias = "letIn", skip_serializing_if = "Option::is_none")]
+    pub accepted_rewrite: Option<CommitId>,
     /// The last failure to read the source (branch gone, no access), for people; `None` when it was read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
     /// Why changes of a source on this machine are not heard of, for people: it is looked at every second then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unwatched: Option<String>,
-    /// Why the commit in force could not be read since the daemon started, for people: until it is, or another is in force,
+    /// Why the accepted commit could not be read since the daemon started, for people: until it is, or another is accepted,
     /// nothing is decided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unrestored: Option<String>,

@@ -36,7 +36,7 @@ fn nothing_to_say() {
     insta::assert_snapshot!(comment(report), @"
     ### Plan: nothing changes on the fleet
 
-    `4ead4ea` merged into `ba5eba5`, which is in force.
+    `4ead4ea` merged into `ba5eba5`, which is the accepted commit.
     ");
 }
 
@@ -72,7 +72,7 @@ fn an_object_changes() {
     insta::assert_snapshot!(comment(report), @"
     ### Plan: 1 placement changes, 2 clusters
 
-    `4ead4ea` merged into `ba5eba5`, which is in force.
+    `4ead4ea` merged into `ba5eba5`, which is the accepted commit.
 
     #### `ClusterResourcePlacement p`
 
@@ -108,7 +108,7 @@ fn stages_gates_clusters_and_deletions() {
     insta::assert_snapshot!(comment(report_of(&base, &head)), @"
     ### Plan: 1 placement changes, 2 clusters, 1 deletion on 1 cluster needs approval
 
-    `4ead4ea` merged into `ba5eba5`, which is in force.
+    `4ead4ea` merged into `ba5eba5`, which is the accepted commit.
 
     **Deletions of `ClusterResourcePlacement p` need approval** after the merge: 1 object on a would be deleted, with Namespace web.
 
@@ -139,7 +139,7 @@ fn what_overrides_make_of_it() {
     insta::assert_snapshot!(comment(report), @"
     ### Plan: 1 placement changes, 1 cluster
 
-    `4ead4ea` merged into `ba5eba5`, which is in force.
+    `4ead4ea` merged into `ba5eba5`, which is the accepted commit.
 
     #### `ClusterResourcePlacement p`
 

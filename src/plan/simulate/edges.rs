@@ -11,7 +11,7 @@ use super::{Detail, Event, Fact, Fate, Happening, Simulation, Source, SourceEven
 use crate::config::MemberAccess;
 use crate::core::MemberEvent;
 use crate::core::member::result::StepResult;
-use crate::core::member::{Mind, Task};
+use crate::core::member::{Reconciler, Task};
 use crate::decide::state::Payload;
 use crate::deliver::live::LiveObject;
 use crate::model::facts::{Facts, NodeFacts, Totals};
@@ -48,7 +48,7 @@ const NODES: usize = 3;
 
 /// The source's side.
 impl Simulation {
-    /// Reads the commit in force again, at the beginning of a life.
+    /// Reads the accepted commit again, at the beginning of a life.
     pub(super) fn restore(&mut self) {
         self.source.unread = false;
         let Some(commit) = self.source.accepted.clone() else { return };
@@ -85,7 +85,7 @@ impl Simulation {
         self.source.told = Some(tip.clone());
         let news = match &self.source.commits[&tip] {
             Ok(_) if self.source.accepted.as_ref() == Some(&tip) => SourceEvent::Unchanged,
-            _ if !self.source.descends(&tip) && self.source.let_in.as_ref() != Some(&tip) => {
+            _ if !self.source.descends(&tip) && self.source.accepted_rewrite.as_ref() != Some(&tip) => {
                 SourceEvent::Rewritten(tip)
             }
             Ok(tree) => {
@@ -100,8 +100,8 @@ impl Simulation {
     }
 
     /// A person let a rewritten history in: its tip is looked at again.
-    pub(super) fn let_in(&mut self, commit: CommitId) {
-        self.source.let_in = Some(commit);
+    pub(super) fn accept_rewrite(&mut self, commit: CommitId) {
+        self.source.accepted_rewrite = Some(commit);
         self.source.told = None;
         self.push_in(self.latencies.source, Happening::Poll(self.life));
     }
@@ -140,7 +140,7 @@ impl Simulation {
 }
 
 impl Source {
-    /// Tells whether a tip descends from the commit in force: history was not rewritten since that was pushed.
+    /// Tells whether a tip descends from the accepted commit: history was not rewritten since that was pushed.
     fn descends(&self, tip: &CommitId) -> bool {
         let place = |commit: &CommitId| self.pushed.iter().position(|pushed| pushed == commit);
         let Some(accepted) = self.accepted.as_ref().and_then(place) else { return true };
@@ -154,7 +154,7 @@ impl Simulation {
         let source = self.core.as_ref().map(|core| core.world().source.clone()).unwrap_or_default();
         let member = self.members.entry(cluster.clone()).or_default();
         let has_health = matches!(access, MemberAccess::Live { .. });
-        member.mind = Some(Mind::new(cluster.clone(), source, has_health));
+        member.reconciler = Some(Reconciler::new(cluster.clone(), source, has_health));
         member.connected = false;
         member.epoch += 1;
         member.failures = 0;
@@ -165,7 +165,7 @@ impl Simulation {
     pub(super) fn stop_member(&mut self, cluster: &ClusterName) {
         let Some(member) = self.members.get_mut(cluster) else { return };
         let connection = (self.life, member.epoch);
-        member.mind = None;
+        member.reconciler = None;
         member.connected = false;
         member.epoch += 1;
         self.facts.push(Fact::Disconnected { cluster: cluster.clone(), connection });
@@ -173,7 +173,7 @@ impl Simulation {
 
     /// Gives a connection up; the daemon hears of it and tries again.
     pub(super) fn disconnect(&mut self, cluster: &ClusterName, reason: &str) {
-        let Some(member) = self.members.get_mut(cluster).filter(|member| member.mind.is_some()) else { return };
+        let Some(member) = self.members.get_mut(cluster).filter(|member| member.reconciler.is_some()) else { return };
         let connection = (self.life, member.epoch);
         member.connected = false;
         member.epoch += 1;
@@ -193,18 +193,20 @@ impl Simulation {
         if member.away {
             return self.disconnect(cluster, "it is away");
         }
-        let Some(mind) = &mut member.mind else { return };
+        let Some(reconciler) = &mut member.reconciler else { return };
         member.connected = true;
         member.failures = 0;
         (member.reporting, member.waking) = (false, None);
-        mind.connect();
+        reconciler.connect();
         for parent in member.parents.values() {
-            mind.take_parent(parent.clone());
+            reconciler.take_parent(parent.clone());
         }
         self.list_expected(cluster);
-        let Some(mind) = self.members.get_mut(cluster).and_then(|member| member.mind.as_mut()) else { return };
-        mind.forget_unlisted();
-        let online = mind.announce(Some("v1.36.0".to_owned()));
+        let Some(reconciler) = self.members.get_mut(cluster).and_then(|member| member.reconciler.as_mut()) else {
+            return;
+        };
+        reconciler.forget_unlisted();
+        let online = reconciler.announce(Some("v1.36.0".to_owned()));
         let nodes = NodeFacts { count: NODES, ..NodeFacts::default() };
         let facts = Box::new(Facts { nodes: Ok(nodes), requested: Ok(Totals::default()) });
         self.tell(cluster, online);
@@ -214,10 +216,10 @@ impl Simulation {
 
     /// Lists the kinds that a member's task begins to watch.
     fn list_expected(&mut self, cluster: &ClusterName) {
-        let mind = |this: &mut Self| {
-            this.members.get_mut(cluster).and_then(|member| member.mind.as_mut().map(Mind::take_unwatched))
+        let reconciler = |this: &mut Self| {
+            this.members.get_mut(cluster).and_then(|member| member.reconciler.as_mut().map(Reconciler::take_unwatched))
         };
-        while let Some(kinds) = mind(self).filter(|kinds| !kinds.is_empty()) {
+        while let Some(kinds) = reconciler(self).filter(|kinds| !kinds.is_empty()) {
             for (kind, _) in kinds {
                 self.list(cluster, &kind, 0);
             }
@@ -232,21 +234,21 @@ impl Simulation {
         let code = *self.dice.pick(&LIST_FAILURES).expect("there are some");
         let is_stale = self.dice.chance(self.faults.stale_list);
         let Some(member) = self.members.get_mut(cluster) else { return };
-        let (epoch, Some(mind)) = (member.epoch, &mut member.mind) else { return };
+        let (epoch, Some(reconciler)) = (member.epoch, &mut member.reconciler) else { return };
         let of_kind = |key: &ObjectKey| key.group == kind.group && key.kind == kind.kind;
         let listed = if is_stale { &member.earlier } else { &member.objects };
         let there = listed.iter().filter(|(key, live)| of_kind(key) && !live.applyset.is_empty());
-        mind.list_begun(kind);
+        reconciler.list_begun(kind);
         for (_, live) in there.take(usize::try_from(cut).unwrap_or(usize::MAX)) {
-            mind.see(live.clone());
+            reconciler.see(live.clone());
         }
         if fails {
-            mind.list_failed(kind, format!("the list of {}: the API server refused it ({code})", kind.kind));
+            reconciler.list_failed(kind, format!("the list of {}: the API server refused it ({code})", kind.kind));
             self.facts.push(Fact::ListFailed { cluster: cluster.clone(), kind: kind.kind.clone(), code });
             let at = later(self.now, RECONNECT_FIRST.saturating_mul(1 << failures.min(6)).min(LIST_RETRY_MAX));
             return self.push_at(at, Happening::List(cluster.clone(), epoch, kind.clone(), failures + 1));
         }
-        mind.list_done(kind);
+        reconciler.list_done(kind);
         let keys = member.earlier.keys().chain(member.objects.keys()).filter(|key| is_stale && of_kind(key));
         let unseen: BTreeSet<ObjectKey> =
             keys.filter(|key| member.earlier.get(*key) != member.objects.get(*key)).cloned().collect();
@@ -282,10 +284,10 @@ impl Simulation {
         }
         self.list_expected(cluster);
         let Some(member) = self.members.get_mut(cluster) else { return };
-        let Some(mind) = &mut member.mind else { return };
+        let Some(reconciler) = &mut member.reconciler else { return };
         let epoch = member.epoch;
-        mind.mark_due(clock);
-        let tasks = mind.tasks(clock);
+        reconciler.mark_due(clock);
+        let tasks = reconciler.tasks(clock);
         let connection = (self.life, epoch);
         let steps = if self.detail == Detail::Orders && tasks.len() > 1 {
             (Duration::ZERO, Duration::ZERO)
@@ -303,17 +305,17 @@ impl Simulation {
     fn arrange(&mut self, cluster: &ClusterName) {
         let (now, skew) = (self.now, self.begun_with);
         let Some(member) = self.members.get_mut(cluster) else { return };
-        let Some(mind) = &member.mind else { return };
+        let Some(reconciler) = &member.reconciler else { return };
         let epoch = member.epoch;
         let mut due = Vec::new();
         if !member.reporting
-            && let Some(is_busy) = mind.unreported().map(|(_, is_busy)| is_busy).min()
+            && let Some(is_busy) = reconciler.unreported().map(|(_, is_busy)| is_busy).min()
         {
             member.reporting = true;
             let pause = if is_busy { PROGRESS_PAUSE } else { REPORT_PAUSE };
             due.push((later(now, pause), Happening::Report(cluster.clone(), epoch)));
         }
-        if let Some(at) = mind.wake_at() {
+        if let Some(at) = reconciler.wake_at() {
             let at = at.checked_sub(skew).unwrap_or(Timestamp::MAX).max(now);
             if member.waking.is_none_or(|known| at < known) {
                 member.waking = Some(at);
@@ -335,9 +337,9 @@ impl Simulation {
         let clock = self.clock();
         let Some(member) = self.members.get_mut(cluster).filter(|member| member.epoch == epoch) else { return };
         member.reporting = false;
-        let Some(mind) = &mut member.mind else { return };
-        let due: Vec<PlacementKey> = mind.unreported().map(|(key, _)| key.clone()).collect();
-        let events: Vec<MemberEvent> = due.iter().filter_map(|key| mind.report(key, clock)).collect();
+        let Some(reconciler) = &mut member.reconciler else { return };
+        let due: Vec<PlacementKey> = reconciler.unreported().map(|(key, _)| key.clone()).collect();
+        let events: Vec<MemberEvent> = due.iter().filter_map(|key| reconciler.report(key, clock)).collect();
         for event in events {
             if self.dice.chance(self.faults.report_twice)
                 && let MemberEvent::Work { cluster, placement, status } = &event
@@ -429,17 +431,17 @@ impl Simulation {
             self.list(cluster, &WatchedKind { group, kind }, 0);
             return self.pump(cluster);
         }
-        let Some(mind) = &mut member.mind else { return };
+        let Some(reconciler) = &mut member.reconciler else { return };
         match sight {
             Sight::There(live) => {
                 // A watch of what carries the label says that what lost it is gone.
                 if live.applyset.is_empty() {
-                    mind.forget(&live.id.key(), live.resource_version);
+                    reconciler.forget(&live.id.key(), live.resource_version);
                 } else {
-                    mind.see(*live);
+                    reconciler.see(*live);
                 }
             }
-            Sight::Gone(key, version) => mind.forget(&key, version),
+            Sight::Gone(key, version) => reconciler.forget(&key, version),
         }
         self.pump(cluster);
     }
@@ -447,8 +449,8 @@ impl Simulation {
     pub(super) fn answer(&mut self, cluster: &ClusterName, epoch: u64, placement: &PlacementKey, result: StepResult) {
         let clock = self.clock();
         let Some(member) = self.members.get_mut(cluster).filter(|m| m.epoch == epoch && m.connected) else { return };
-        let Some(mind) = &mut member.mind else { return };
-        if let Some(reason) = mind.settle(placement, result, clock) {
+        let Some(reconciler) = &mut member.reconciler else { return };
+        if let Some(reason) = reconciler.settle(placement, result, clock) {
             return self.disconnect(cluster, &reason);
         }
         self.pump(cluster);

@@ -9,11 +9,11 @@ use super::backup::Backup;
 use super::fact::Fact;
 use crate::api::placement::WhenToTakeOver;
 use crate::core::member::result::{Answer, StepResult, tried};
-use crate::core::member::{Mind, Task};
+use crate::core::member::{Reconciler, Task};
+use crate::deliver::drift::Found;
 use crate::deliver::health::availability;
 use crate::deliver::inventory::{Parent, applyset_id};
 use crate::deliver::live::LiveObject;
-use crate::deliver::look::Found;
 use crate::deliver::plan::{Step, owned_by_another};
 use crate::model::id::{ClusterName, Digest, ObjectKey, PlacementKey};
 use crate::model::records::{ApplyOutcome, Availability};
@@ -47,7 +47,7 @@ pub struct SimulatedMember {
     pub(super) earlier: BTreeMap<ObjectKey, LiveObject>,
     pub(super) parents: BTreeMap<PlacementKey, Parent>,
     /// The daemon's side; `None` where it does not talk to the member.
-    pub(super) mind: Option<Mind>,
+    pub(super) reconciler: Option<Reconciler>,
     /// Grows with every connection: what belongs to an earlier one comes to nothing.
     pub(super) epoch: u64,
     pub(super) connected: bool,

@@ -20,7 +20,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::config::Configuration;
 use crate::core::member::Task;
 use crate::core::member::result::StepResult;
-use crate::core::persist::Books;
+use crate::core::persist::SavedRecords;
 use crate::core::{Batch, Core, Effect, Event, MemberCommand, SourceEvent};
 use crate::model::commands::{self, Done, Person, Refusal};
 use crate::model::id::{ClusterName, CommitId, ObjectKey, PlacementKey};
@@ -99,7 +99,7 @@ pub struct Faults {
     pub watch_ends: u64,
     /// A poll of the source fails, and reading a payload does.
     pub source_fails: u64,
-    /// The commit in force cannot be read again at the beginning of a life.
+    /// The accepted commit cannot be read again at the beginning of a life.
     pub restore_fails: u64,
     /// A payload is read long after it was asked for.
     pub payload_late: u64,
@@ -121,21 +121,21 @@ pub type FateOf = Box<dyn Fn(&ClusterName, &Desired) -> Fate + Send>;
 struct Source {
     commits: BTreeMap<CommitId, Result<Arc<Tree>, Vec<InputError>>>,
     tip: Option<CommitId>,
-    /// Of this life: the commit in force, as the source's side knows it, and the tip it has told of.
+    /// Of this life: the accepted commit, as the source's side knows it, and the tip it has told of.
     accepted: Option<CommitId>,
     told: Option<CommitId>,
-    /// Of this life: what came into force since the hall last said which commits are to be kept.
+    /// Of this life: what was accepted since the daemon last said which commits are to be kept.
     fresh: Vec<CommitId>,
     failing: bool,
-    /// The commit in force could not be read again yet.
+    /// The accepted commit could not be read again yet.
     unread: bool,
     pins: BTreeSet<CommitId>,
     /// Tips that do not descend from what was the tip before, by how many pushes came before them.
     rewritten: BTreeMap<CommitId, usize>,
     /// Every push in order.
     pushed: Vec<CommitId>,
-    /// A tip of a rewritten history that a person let in.
-    let_in: Option<CommitId>,
+    /// A tip of a rewritten history that a person accepted.
+    accepted_rewrite: Option<CommitId>,
 }
 
 /// Something that is to happen.
@@ -201,7 +201,7 @@ impl Simulation {
             pins: BTreeSet::new(),
             rewritten: BTreeMap::new(),
             pushed: Vec::new(),
-            let_in: None,
+            accepted_rewrite: None,
         };
         let mut simulation = Self {
             configuration,
@@ -289,7 +289,7 @@ impl Simulation {
         self.facts.push(Fact::Crashed);
         self.store.restart();
         for member in self.members.values_mut() {
-            member.mind = None;
+            member.reconciler = None;
             member.connected = false;
             member.epoch += 1;
         }
@@ -347,18 +347,18 @@ impl Simulation {
 
     /// Starts the daemon: the store is all it remembers.
     fn begin(&mut self) {
-        let mut books = Books::read(&self.store).expect("a store in memory can be read");
+        let mut saved = SavedRecords::read(&self.store).expect("a store in memory can be read");
         self.life += 1;
         self.begun_with = self.skew;
-        self.resume_waits(&mut books);
+        self.resume_waits(&mut saved);
         self.wake_at = None;
-        let (core, effects) = Core::begin(self.configuration.clone(), books, self.clock());
+        let (core, effects) = Core::begin(self.configuration.clone(), saved, self.clock());
         self.facts.push(Fact::Began);
         self.source.accepted = core.accepted().cloned();
         self.source.told = None;
         self.source.fresh.clear();
         self.source.failing = false;
-        self.source.let_in = core.let_in().cloned();
+        self.source.accepted_rewrite = core.accepted_rewrite().cloned();
         self.core = Some(core);
         self.restore();
         self.push_in(self.latencies.source, Happening::Poll(self.life));
@@ -379,9 +379,9 @@ impl Simulation {
     ///
     /// # Errors
     /// Why it is not carried out.
-    pub fn obey(&mut self, command: &commands::Command, person: &Person) -> Option<Result<Done, Refusal>> {
+    pub fn execute(&mut self, command: &commands::Command, person: &Person) -> Option<Result<Done, Refusal>> {
         let now = self.clock();
-        let answer = match self.core.as_mut()?.obey(command, person, now) {
+        let answer = match self.core.as_mut()?.execute(command, person, now) {
             Err(refusal) => Some(Err(refusal)),
             Ok((batch, done)) => self.settle(batch).then_some(Ok(done)),
         };
@@ -475,8 +475,10 @@ impl Simulation {
                     if let MemberCommand::Order { order, .. } = &command {
                         self.facts.push(Fact::Ordered(Arc::clone(order)));
                     }
-                    if let Some(mind) = self.members.get_mut(&cluster).and_then(|member| member.mind.as_mut()) {
-                        mind.command(command);
+                    if let Some(reconciler) =
+                        self.members.get_mut(&cluster).and_then(|member| member.reconciler.as_mut())
+                    {
+                        reconciler.command(command);
                     }
                     self.pump(&cluster);
                 }
@@ -488,7 +490,7 @@ impl Simulation {
                     let is_kept = |c: &CommitId| named.contains(c) || fresh.contains(c) || accepted.as_ref() == Some(c);
                     pins.retain(is_kept);
                 }
-                Effect::LetIn(commit) => self.let_in(commit),
+                Effect::AcceptRewrite(commit) => self.accept_rewrite(commit),
                 // There is no hub and no forge.
                 Effect::Publish(_) | Effect::Console(_) => {}
             }

@@ -21,7 +21,7 @@ use crate::model::id::{ClusterName, CommitId, ObjectKey, PlacementKey};
 use crate::model::runs::Surface;
 use crate::model::tree::Tree;
 use crate::schedule::eligibility::SILENCE_MAX;
-use crate::status::rollout::{Converged, converged};
+use crate::status::rollout::{RolloutState, converged};
 use crate::store::records;
 use crate::views::simulation::{EventKind, Offset, Simulated, SimulatedEvent};
 use gates::{OpenGate, open_gates};
@@ -345,7 +345,7 @@ impl<'a> Driver<'a> {
             message: None,
         };
         let person = Person::of(PERSON, Surface::CommandLine);
-        match self.simulation.obey(&command, &person) {
+        match self.simulation.execute(&command, &person) {
             None | Some(Ok(_)) => Ok(()),
             Some(Err(refusal)) => Err(refusal.message),
         }
@@ -362,7 +362,7 @@ impl<'a> Driver<'a> {
             shown.map(|(_, state)| state).all(|state| {
                 let bindings: Vec<_> = state.bindings.values().cloned().collect();
                 let standing = converged(&state.view(&bindings, core.world(), now));
-                !matches!(standing, Converged::Progressing | Converged::WaitingForTime(_))
+                !matches!(standing, RolloutState::Progressing | RolloutState::WaitingForTime(_))
             })
         });
         self.rests = Some(rests);

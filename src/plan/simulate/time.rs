@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 
 use super::{Fact, Simulation};
-use crate::core::persist::Books;
+use crate::core::persist::SavedRecords;
 use crate::core::waits;
 use crate::model::records::ClockReading;
 
@@ -33,13 +33,13 @@ impl Simulation {
     }
 
     /// Lets waits go on where the life before left them.
-    pub(super) fn resume_waits(&mut self, books: &mut Books) {
-        let step = waits::correction(self.remembered.as_ref(), &self.reading(), waits::newest(books));
+    pub(super) fn resume_waits(&mut self, saved: &mut SavedRecords) {
+        let step = waits::correction(self.remembered.as_ref(), &self.reading(), waits::newest(saved));
         if step.is_zero() {
             return;
         }
         self.facts.push(Fact::Corrected(step));
-        let ops = waits::shift(books, step).expect("records that were read can be written");
+        let ops = waits::shift(saved, step).expect("records that were read can be written");
         self.keep(ops);
     }
 }

@@ -214,7 +214,7 @@ fn open_task(stage: &mut StageRecord) -> Option<&mut TaskRecord> {
 fn nothing_waits(stage: &str) -> Refusal {
     refusal(
         RefusalReason::NotWaiting,
-        format!("stage {stage} waits for nobody: it is approved, or asks for time alone"),
+        format!("stage {stage} needs no approval: it is approved or only waits for its timer"),
     )
 }
 

@@ -121,7 +121,7 @@ pub enum Event {
     ClusterFailed,
     /// A cluster's turn came while it did not answer.
     ClusterDeferred,
-    /// A cluster is passed over.
+    /// A cluster is skipped.
     ClusterSkipped,
     /// A failed cluster is tried again.
     ClusterRetried,

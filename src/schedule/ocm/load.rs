@@ -22,7 +22,7 @@ struct Plain<S> {
 
 impl Hub {
     /// Reads the documents that make up a hub: managed clusters, sets, bindings, scores and decisions of any version; others
-    /// are passed over. The order of documents does not matter.
+    /// are skipped. The order of documents does not matter.
     ///
     /// # Errors
     /// The position of the first document that is wrong, and every field of it that is.

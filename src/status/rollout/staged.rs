@@ -1,20 +1,20 @@
 //! What is left to happen to a placement that staged update runs move.
 
-use super::Converged;
+use super::RolloutState;
 use crate::model::runs::{ClusterPhase, DELETION_STAGE, RunCluster, RunPhase, RunRecord, StageRecord};
 use crate::status::placement::{PlacementView, why};
 use crate::status::staged_run::{ClosedGate, active_run, closed_gates, clusters_words, command_name, current_stage};
 use crate::status::work::listing;
 
 /// Returns how the run stands that moves the placement; `None` where none does.
-pub fn by_run(view: &PlacementView) -> Option<Converged> {
+pub fn by_run(view: &PlacementView) -> Option<RolloutState> {
     let run = active_run(view.runs)?;
     let name = command_name(&run.placement, &run.name);
-    let person = |words: String| Converged::WaitingForPerson(format!("run {name} {words}"));
+    let person = |words: String| RolloutState::WaitingForPerson(format!("run {name} {words}"));
     let says = |otherwise: &str| if run.message.is_empty() { otherwise.to_owned() } else { run.message.clone() };
     Some(match run.phase {
-        RunPhase::Pending if run.refused => Converged::Failed(format!("run {name}: {}", says("it cannot begin"))),
-        RunPhase::Halted => Converged::Failed(format!(
+        RunPhase::Pending if run.refused => RolloutState::Failed(format!("run {name}: {}", says("it cannot begin"))),
+        RunPhase::Halted => RolloutState::Failed(format!(
             "run {name} is halted: {}; gitfleet retry {name}",
             says("too many clusters failed")
         )),
@@ -22,37 +22,37 @@ pub fn by_run(view: &PlacementView) -> Option<Converged> {
         RunPhase::Stopped if view.record.paused.is_some() => paused(view)?,
         RunPhase::Stopped => person("is stopped and goes on when its `state` says Run".to_owned()),
         RunPhase::Waiting => at_gates(view, run, &name),
-        RunPhase::Updating => moving(view, run).unwrap_or(Converged::Progressing),
-        _ => paused(view).unwrap_or(Converged::Progressing),
+        RunPhase::Updating => moving(view, run).unwrap_or(RolloutState::Progressing),
+        _ => paused(view).unwrap_or(RolloutState::Progressing),
     })
 }
 
 /// Returns who paused the placement, where somebody did.
-pub fn paused(view: &PlacementView) -> Option<Converged> {
+pub fn paused(view: &PlacementView) -> Option<RolloutState> {
     let pause = view.record.paused.as_ref()?;
     let reason = pause.reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
     let key = &view.record.key;
-    Some(Converged::WaitingForPerson(format!("paused by {}{reason}; gitfleet resume {key}", pause.by)))
+    Some(RolloutState::WaitingForPerson(format!("paused by {}{reason}; gitfleet resume {key}", pause.by)))
 }
 
 /// Returns why the newest snapshot is not rolled out, where it was rolled back or rejected.
-pub fn held(view: &PlacementView) -> Option<Converged> {
+pub fn held(view: &PlacementView) -> Option<RolloutState> {
     let held = view.record.held.as_ref()?;
     let newest = view.snapshot?;
     let is_it = held.index == newest.index || held.hash == newest.hash;
     let words = format!("snapshot {} is held until `gitfleet retry {}`: {}", held.index, view.record.key, held.why);
-    is_it.then_some(Converged::Failed(words))
+    is_it.then_some(RolloutState::Failed(words))
 }
 
 /// A person's gate first: time passes meanwhile.
-fn at_gates(view: &PlacementView, run: &RunRecord, name: &str) -> Converged {
+fn at_gates(view: &PlacementView, run: &RunRecord, name: &str) -> RolloutState {
     let gates = closed_gates(run);
     if let Some(gate) = gates.iter().find(|gate| gate.is_approval()) {
         let line = approve_line(name, gate);
         let words = format!("run {name}, stage {} waits for approval; {line}", gate.stage.name);
-        return Converged::WaitingForPerson(words);
+        return RolloutState::WaitingForPerson(words);
     }
-    paused(view).unwrap_or_else(|| Converged::WaitingForTime(gates.iter().filter_map(ClosedGate::opens_at).max()))
+    paused(view).unwrap_or_else(|| RolloutState::WaitingForTime(gates.iter().filter_map(ClosedGate::opens_at).max()))
 }
 
 /// Returns the line that opens a gate.
@@ -61,7 +61,7 @@ pub fn approve_line(run: &str, gate: &ClosedGate) -> String {
 }
 
 /// Returns what a stage waits for that would move, where nothing in it does.
-fn moving(view: &PlacementView, run: &RunRecord) -> Option<Converged> {
+fn moving(view: &PlacementView, run: &RunRecord) -> Option<RolloutState> {
     let stage = current_stage(run)?;
     let left: Vec<&RunCluster> = stage.clusters.iter().filter(|cluster| is_left(cluster)).collect();
     if left.is_empty() {
@@ -76,7 +76,7 @@ fn moving(view: &PlacementView, run: &RunRecord) -> Option<Converged> {
         return None;
     }
     if left.iter().all(|cluster| cluster.phase == ClusterPhase::Deferred) {
-        return Some(Converged::Unreachable(deferred_words(view, stage, &left)));
+        return Some(RolloutState::Unreachable(deferred_words(view, stage, &left)));
     }
     paused(view)
 }
@@ -141,10 +141,10 @@ mod tests {
         run
     }
 
-    type Row = (&'static str, RunRecord, fn(&mut Case), Converged);
+    type Row = (&'static str, RunRecord, fn(&mut Case), RolloutState);
 
     fn rows() -> Vec<Row> {
-        use Converged as C;
+        use RolloutState as C;
         let person = |text: &str| C::WaitingForPerson(text.to_owned());
         let failed = |text: &str| C::Failed(text.to_owned());
         let nothing: fn(&mut Case) = |_| ();

@@ -1,6 +1,6 @@
 //! A placement's way, calm and hostile, for the tests of what is written.
 
-use super::style::Voice;
+use super::style::CommandStyle;
 use crate::model::id::{CommitId, Digest, PlacementKey};
 use crate::model::progress::{ClusterProgress, GateProgress, Progress, ProgressState, StageProgress};
 use crate::status::fixtures::at;
@@ -25,8 +25,8 @@ pub fn commit() -> CommitId {
     CommitId::new("abc1234def5678abc1234def5678abc1234def56")
 }
 
-pub fn voice() -> Voice {
-    Voice { short: true, approvers: "permission:write".into(), comments_count: true, reviews_count: false }
+pub fn voice() -> CommandStyle {
+    CommandStyle { short: true, approvers: "permission:write".into(), comments_count: true, reviews_count: false }
 }
 
 pub fn stage(name: &str, state: ProgressState, done: usize, total: usize) -> StageProgress {

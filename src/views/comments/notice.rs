@@ -1,7 +1,7 @@
 //! What a person is needed for: the same words in the rollout's comment and in the short comment that sends a mail.
 
 use super::escape::{cell, code, prose};
-use super::style::{Voice, when};
+use super::style::{CommandStyle, when};
 use crate::model::id::CommitId;
 use crate::model::progress::{ClusterProgress, GateProgress, Progress, ProgressState, StageProgress};
 
@@ -59,7 +59,13 @@ pub fn needs(progress: &Progress) -> Vec<Need<'_>> {
 
 /// Returns the comment that tells people that they are needed. `is_one_of_many` says that the commit moves other placements as
 /// well, so that lines to copy name this one.
-pub fn notice(commit: &CommitId, progress: &Progress, need: Need<'_>, is_one_of_many: bool, voice: &Voice) -> String {
+pub fn notice(
+    commit: &CommitId,
+    progress: &Progress,
+    need: Need<'_>,
+    is_one_of_many: bool,
+    voice: &CommandStyle,
+) -> String {
     let text = need_text(commit, progress, need, is_one_of_many, voice);
     match need {
         Need::Gate { stage, .. } => format!("{text}\n{}\n", ways(stage.is_some(), voice)),
@@ -68,7 +74,7 @@ pub fn notice(commit: &CommitId, progress: &Progress, need: Need<'_>, is_one_of_
 }
 
 /// Says how to approve, in a comment that reactions are read of.
-fn ways(is_stage: bool, voice: &Voice) -> String {
+fn ways(is_stage: bool, voice: &CommandStyle) -> String {
     let review = if is_stage && voice.reviews_count { ", or approve this pull request in a review" } else { "" };
     if voice.comments_count {
         format!("To approve, write this line in a new comment, or react to this comment with 🚀{review}.")
@@ -86,7 +92,7 @@ pub fn need_text(
     progress: &Progress,
     need: Need<'_>,
     is_one_of_many: bool,
-    voice: &Voice,
+    voice: &CommandStyle,
 ) -> String {
     let placement = code(&progress.placement.to_string());
     let key = is_one_of_many.then_some(&progress.placement);
@@ -111,7 +117,7 @@ pub fn need_text(
             let failed = failed.map(|c| format!("- {}: {}\n", code(c.name.as_str()), prose(&c.message)));
             let text = format!("❌ **{placement}{place}**: {words}{said}\n\n{}", failed.collect::<Vec<_>>().concat());
             let lines = ["retry", "rollback"].map(|verb| voice.line(verb, None, key, commit));
-            if can_retry { text + &block(&lines) } else { text + "\nMend it in git.\n" }
+            if can_retry { text + &block(&lines) } else { text + "\nFix it in git.\n" }
         }
     }
 }
@@ -121,7 +127,7 @@ fn gate_words(stage: &StageProgress) -> String {
 }
 
 /// Says since when a gate waits, what an approval is of, how many are needed, and whose. Names are never mentions.
-fn gate_facts(gate: &GateProgress, voice: &Voice) -> String {
+fn gate_facts(gate: &GateProgress, voice: &CommandStyle) -> String {
     let digest: String = gate.digest.as_str().chars().take(DIGEST_CHARS).collect();
     let people = gate.approvers.as_deref().unwrap_or(&voice.approvers);
     let people = if people.is_empty() { String::new() } else { format!("; {} may approve", code(people)) };
@@ -134,7 +140,7 @@ fn block(lines: &[Option<String>]) -> String {
     to_copy(&lines)
 }
 
-/// Returns lines of [`Voice::line`] to copy, each in a code block of its own, as they are: [`super::escape::fenced`] would put a
+/// Returns lines of [`CommandStyle::line`] to copy, each in a code block of its own, as they are: [`super::escape::fenced`] would put a
 /// sign before the slash that is copied with it. A line that holds more than such lines do is left out.
 pub fn to_copy(lines: &[&str]) -> String {
     let is_plain = |line: &&&str| line.bytes().all(|b| b.is_ascii_alphanumeric() || b" /=.-".contains(&b));

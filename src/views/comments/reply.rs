@@ -1,7 +1,7 @@
 //! Short answers, and the texts around a rollout's comment.
 
 use super::escape::{cell, code, plain, prose};
-use super::style::Voice;
+use super::style::CommandStyle;
 use crate::model::forge::ThreadNumber;
 use crate::model::id::CommitId;
 use crate::model::manifest::InputError;
@@ -28,7 +28,7 @@ pub fn issue_title(commit: &CommitId, subject: Option<&str>) -> String {
 }
 
 /// Returns the text of that issue.
-pub fn issue_body(commit: &CommitId, branch: &str, voice: &Voice) -> String {
+pub fn issue_body(commit: &CommitId, branch: &str, voice: &CommandStyle) -> String {
     format!(
         "{} came to {} without a pull request. Its rollout is followed here; commands are comments here.\n\n{}",
         code(commit.short()),
@@ -56,8 +56,8 @@ pub fn refused_commit(commit: &CommitId, errors: &[InputError]) -> String {
     format!("{head}\n{list}{more}")
 }
 
-/// Tells that a branch does not go on from what is rolled out, and how it is let in.
-pub fn held_rewrite(branch: &str, accepted: &CommitId, tip: &CommitId, voice: &Voice) -> String {
+/// Tells that a branch does not go on from what is rolled out, and how it is accepted.
+pub fn held_rewrite(branch: &str, accepted: &CommitId, tip: &CommitId, voice: &CommandStyle) -> String {
     let line = voice.line("resume", None, None, tip);
     let line = line.map(|line| format!("\n```text\n{line}\n```\n")).unwrap_or_default();
     format!(
@@ -70,7 +70,7 @@ pub fn held_rewrite(branch: &str, accepted: &CommitId, tip: &CommitId, voice: &V
 }
 
 /// Lists the commands, folded away. They stand in code, so that the list commands nothing.
-pub fn help(voice: &Voice) -> String {
+pub fn help(voice: &CommandStyle) -> String {
     let rows = [
         ("approve STAGE [sha=COMMIT] [placement=NAME]", "open the gate that waits"),
         ("approve --all [sha=COMMIT]", "open every gate that waits"),

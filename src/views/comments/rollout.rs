@@ -3,7 +3,7 @@
 use super::escape::{cell, code, code_cell, prose};
 use super::notice::{need_text, needs};
 use super::reply::help;
-use super::style::{Voice, sign, state_words, when};
+use super::style::{CommandStyle, sign, state_words, when};
 use crate::model::id::CommitId;
 use crate::model::progress::{ClusterProgress, Progress, ProgressState, StageProgress};
 
@@ -19,7 +19,7 @@ const SHORTENED: &str = "\nDetails were left out: the comment would be too long.
 
 /// What a commit's comment tells.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct RolloutStory {
+pub struct RolloutReport {
     /// The commit; with few digits it is shown whole.
     pub commit: Option<CommitId>,
     /// The first line of its message.
@@ -29,7 +29,7 @@ pub struct RolloutStory {
     /// Somebody asked for the commands.
     pub help: bool,
     /// How we speak.
-    pub voice: Voice,
+    pub voice: CommandStyle,
 }
 
 /// Returns the hidden first line of a comment of ours: whose comment it is, and the how manieth text of it.
@@ -58,20 +58,20 @@ struct Part {
 /// Returns the comment, without its marker, of at most [`COMMENT_CHARS_MAX`] characters. Where it would be longer, what is said
 /// of stages that are done goes first, from the first on; then what is said of others; then tables. What a person is needed
 /// for stays.
-pub fn rollout_comment(story: &RolloutStory) -> String {
-    let all_superseded = || story.placements.iter().all(|p| matches!(p.state, ProgressState::Superseded { .. }));
-    if !story.placements.is_empty() && all_superseded() {
-        let by = story.placements.iter().map(|placement| state_words(&placement.state)).max().unwrap_or_default();
-        return format!("⏩ {}: {by}\n", commit_words(story));
+pub fn rollout_comment(report: &RolloutReport) -> String {
+    let all_superseded = || report.placements.iter().all(|p| matches!(p.state, ProgressState::Superseded { .. }));
+    if !report.placements.is_empty() && all_superseded() {
+        let by = report.placements.iter().map(|placement| state_words(&placement.state)).max().unwrap_or_default();
+        return format!("⏩ {}: {by}\n", commit_words(report));
     }
-    let mut parts = vec![fixed(headline(story))];
-    parts.extend(needed(story));
-    for (position, placement) in story.placements.iter().take(PLACEMENTS_MAX).enumerate() {
+    let mut parts = vec![fixed(headline(report))];
+    parts.extend(needed(report));
+    for (position, placement) in report.placements.iter().take(PLACEMENTS_MAX).enumerate() {
         parts.extend(placement_parts(placement, position));
     }
-    let more = story.placements.len().saturating_sub(PLACEMENTS_MAX);
+    let more = report.placements.len().saturating_sub(PLACEMENTS_MAX);
     parts.extend((more > 0).then(|| fixed(format!("\nand {more} more placements\n"))));
-    parts.extend(story.help.then(|| Part { text: format!("\n{}", help(&story.voice)), rank: Some((3, 0)) }));
+    parts.extend(report.help.then(|| Part { text: format!("\n{}", help(&report.voice)), rank: Some((3, 0)) }));
     fitting(parts)
 }
 
@@ -103,15 +103,15 @@ fn fitting(mut parts: Vec<Part>) -> String {
     text
 }
 
-fn commit_words(story: &RolloutStory) -> String {
-    let commit = story.commit.as_ref().map(|commit| format!(" of {}", code(commit.short()))).unwrap_or_default();
-    let subject = story.subject.as_ref().filter(|subject| !subject.is_empty());
+fn commit_words(report: &RolloutReport) -> String {
+    let commit = report.commit.as_ref().map(|commit| format!(" of {}", code(commit.short()))).unwrap_or_default();
+    let subject = report.subject.as_ref().filter(|subject| !subject.is_empty());
     format!("**Rollout{commit}**{}", subject.map(|subject| format!(" ({})", cell(subject))).unwrap_or_default())
 }
 
-fn headline(story: &RolloutStory) -> String {
+fn headline(report: &RolloutReport) -> String {
     let mut counts: Vec<(String, usize)> = Vec::new();
-    for placement in &story.placements {
+    for placement in &report.placements {
         let words = match &placement.state {
             ProgressState::Superseded { .. } => "superseded".to_owned(),
             ProgressState::RolledBack { .. } => "rolled back".to_owned(),
@@ -126,18 +126,18 @@ fn headline(story: &RolloutStory) -> String {
         [] => vec!["no placement changes".to_owned()],
         counts => counts.iter().map(|(words, count)| format!("{count} {words}")).collect(),
     };
-    format!("{}: {}\n", commit_words(story), counts.join(", "))
+    format!("{}: {}\n", commit_words(report), counts.join(", "))
 }
 
-fn needed(story: &RolloutStory) -> Vec<Part> {
-    let Some(commit) = &story.commit else { return Vec::new() };
-    let is_one_of_many = story.placements.len() > 1;
+fn needed(report: &RolloutReport) -> Vec<Part> {
+    let Some(commit) = &report.commit else { return Vec::new() };
+    let is_one_of_many = report.placements.len() > 1;
     let all = || {
-        story.placements.iter().flat_map(|placement| needs(placement).into_iter().map(move |need| (placement, need)))
+        report.placements.iter().flat_map(|placement| needs(placement).into_iter().map(move |need| (placement, need)))
     };
     let texts = all()
         .take(NEEDS_MAX)
-        .map(|(p, need)| fixed(format!("\n{}", need_text(commit, p, need, is_one_of_many, &story.voice))));
+        .map(|(p, need)| fixed(format!("\n{}", need_text(commit, p, need, is_one_of_many, &report.voice))));
     let mut parts: Vec<Part> = texts.collect();
     if !parts.is_empty() {
         parts.insert(0, fixed("\n#### Needs you\n".to_owned()));

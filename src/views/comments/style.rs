@@ -7,7 +7,7 @@ use crate::model::progress::ProgressState;
 
 /// How we speak in a repository.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Voice {
+pub struct CommandStyle {
     /// Commands begin with a mere slash; else with `/gitfleet `.
     pub short: bool,
     /// Who may approve where a strategy does not say: the names of the configuration, or the permission that is needed.
@@ -18,7 +18,7 @@ pub struct Voice {
     pub reviews_count: bool,
 }
 
-impl Voice {
+impl CommandStyle {
     /// Returns a command line to copy; `None` where a name of it is none, so that nothing foreign gets in.
     pub fn line(
         &self,
@@ -59,7 +59,7 @@ pub fn state_words(state: &ProgressState) -> String {
         ProgressState::Waiting => "waiting",
         ProgressState::Paused => "paused",
         ProgressState::Done => "done",
-        ProgressState::Skipped => "passed over",
+        ProgressState::Skipped => "skipped",
         ProgressState::Failed => "failed",
         ProgressState::Error => "cannot be carried out",
         ProgressState::Rejected => "rejected",

@@ -2,7 +2,7 @@
 
 /// What a piece is worth; the first goes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Worth {
+pub(super) enum Priority {
     /// How long it may take.
     Timeline,
     /// What overrides make of it for some clusters.
@@ -20,7 +20,7 @@ pub(super) enum Worth {
 /// A piece of a text: whole paragraphs.
 #[derive(Clone, Debug)]
 pub(super) struct Block {
-    worth: Worth,
+    worth: Priority,
     text: String,
     short: String,
 }
@@ -28,11 +28,11 @@ pub(super) struct Block {
 impl Block {
     /// A piece that has to be there.
     pub fn must(text: impl Into<String>) -> Self {
-        Self { worth: Worth::Must, text: text.into(), short: String::new() }
+        Self { worth: Priority::Must, text: text.into(), short: String::new() }
     }
 
     /// A piece that may be replaced by a shorter one.
-    pub fn of(worth: Worth, text: impl Into<String>, short: impl Into<String>) -> Self {
+    pub fn of(worth: Priority, text: impl Into<String>, short: impl Into<String>) -> Self {
         Self { worth, text: text.into(), short: short.into() }
     }
 }
@@ -42,10 +42,10 @@ impl Block {
 pub(super) fn fit(mut blocks: Vec<Block>, limit: usize, cut: &str) -> String {
     let length = |text: &str| text.chars().count();
     let mut total: usize = blocks.iter().map(|block| length(&block.text)).sum();
-    let mut order: Vec<(Worth, usize, usize)> =
+    let mut order: Vec<(Priority, usize, usize)> =
         blocks.iter().enumerate().map(|(at, block)| (block.worth, usize::MAX - length(&block.text), at)).collect();
     order.sort_unstable();
-    for (_, _, at) in order.into_iter().filter(|(worth, _, _)| *worth != Worth::Must) {
+    for (_, _, at) in order.into_iter().filter(|(worth, _, _)| *worth != Priority::Must) {
         if total <= limit {
             break;
         }
@@ -79,9 +79,9 @@ mod tests {
         let blocks = || {
             vec![
                 Block::must("HEAD "),
-                Block::of(Worth::Timeline, "timeline ", "t "),
-                Block::of(Worth::Diff, "small ", "s "),
-                Block::of(Worth::Diff, "largest ", "l "),
+                Block::of(Priority::Timeline, "timeline ", "t "),
+                Block::of(Priority::Diff, "small ", "s "),
+                Block::of(Priority::Diff, "largest ", "l "),
                 Block::must("TAIL "),
             ]
         };

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::blocks::{Block, Worth};
+use super::blocks::{Block, Priority};
 use super::{ObjectChange, ObjectDiff, PullReport, Timeline, codes, errors, headline, is_changed, key, name};
 use crate::api::staged::StageTaskType;
 use crate::model::id::ClusterName;
@@ -44,7 +44,7 @@ pub(super) fn sections(report: &PullReport) -> Vec<Block> {
         let verb = if quiet == 1 { "does" } else { "do" };
         blocks.push(Block::must(format!("{} more {verb} not change.\n\n", counted(quiet, "placement"))));
     }
-    blocks.extend(report.notes.iter().map(|note| Block::of(Worth::Clusters, format!("- {}\n", prose(note)), "")));
+    blocks.extend(report.notes.iter().map(|note| Block::of(Priority::Clusters, format!("- {}\n", prose(note)), "")));
     blocks.extend(timeline_block(&report.timeline));
     blocks
 }
@@ -54,7 +54,8 @@ fn standing(report: &PullReport) -> String {
     let short = |commit: &Option<crate::model::id::CommitId>| {
         commit.as_ref().map_or_else(|| "the folder".to_owned(), |commit| code(commit.short()))
     };
-    let mut text = format!("{} merged into {}, which is in force.\n\n", short(&report.head), short(&report.base));
+    let mut text =
+        format!("{} merged into {}, which is the accepted commit.\n\n", short(&report.head), short(&report.base));
     if !report.conflicts.is_empty() {
         let files = codes(report.conflicts.iter().map(String::as_str), LISTED_MAX);
         writeln!(text, "Changed on both sides, and taken from the head here: {files}.\n").expect("a String takes it");
@@ -72,7 +73,7 @@ fn error_blocks(report: &PullReport) -> Vec<Block> {
     let what = if report.plan.errors.is_empty() {
         "**Errors.** What they concern keeps its last good state after the merge:\n\n"
     } else {
-        "**Errors.** After the merge the commit would be refused whole, and the last good one would stay in force:\n\n"
+        "**Errors.** After the merge the commit would be refused whole, and the last good one would stay accepted:\n\n"
     };
     let mut blocks = vec![Block::must(what)];
     blocks.extend(first.iter().map(|error| Block::must(format!("- {}\n", prose(error)))));
@@ -155,7 +156,7 @@ fn placement_blocks(report: &PullReport, placement: &PlacementPlan, blocks: &mut
     }
     blocks.extend(objects.iter().take(OBJECTS_MAX).map(|object| object_block(object)));
     if let Some(more) = objects.len().checked_sub(OBJECTS_MAX).filter(|more| *more > 0) {
-        blocks.push(Block::of(Worth::Diff, format!("and {more} more objects\n\n"), ""));
+        blocks.push(Block::of(Priority::Diff, format!("and {more} more objects\n\n"), ""));
     }
     blocks.extend(override_blocks(report, &key));
 }
@@ -198,7 +199,7 @@ fn cluster_block(placement: &PlacementPlan) -> Option<Block> {
             .expect("a String takes it");
     }
     let lines = |text: String| if text.is_empty() { text } else { text + "\n" };
-    Some(Block::of(Worth::Clusters, lines(text), lines(short)))
+    Some(Block::of(Priority::Clusters, lines(text), lines(short)))
 }
 
 /// Says how it gets there.
@@ -216,7 +217,7 @@ fn rollout_blocks(placement: &PlacementPlan) -> Vec<Block> {
     text.push('\n');
     let names = codes(rollout.stages.iter().map(|stage| stage.name.as_str()), rollout.stages.len());
     let short = format!("Rollout by {}, stage after stage: {names}.\n\n", code(strategy));
-    vec![Block::of(Worth::Stages, text, short)]
+    vec![Block::of(Priority::Stages, text, short)]
 }
 
 fn stage_row(stage: &StagePlan) -> String {
@@ -246,8 +247,8 @@ fn object_block(object: &ObjectDiff) -> Block {
     let (word, id) = (object.change.word(), object.id.to_string());
     let line = format!("{word} {}\n\n", code(&id));
     match &object.text {
-        Some(text) => Block::of(Worth::Diff, details(&format!("{word} {}", prose(&id)), text), line),
-        None => Block::of(Worth::Diff, line.clone(), line),
+        Some(text) => Block::of(Priority::Diff, details(&format!("{word} {}", prose(&id)), text), line),
+        None => Block::of(Priority::Diff, line.clone(), line),
     }
 }
 
@@ -269,14 +270,14 @@ fn override_blocks(report: &PullReport, key: &crate::model::id::PlacementKey) ->
             let more = if effect.clusters.len() > LISTED_MAX { ", …" } else { "" };
             let summary = format!("overrides make it otherwise for {}{more}", names.join(", "));
             match &effect.text {
-                Some(text) => Block::of(Worth::Override, details(&summary, text), line),
-                None => Block::of(Worth::Override, line.clone(), line),
+                Some(text) => Block::of(Priority::Override, details(&summary, text), line),
+                None => Block::of(Priority::Override, line.clone(), line),
             }
         })
         .collect();
     if let Some(more) = effects.len().checked_sub(OVERRIDES_MAX).filter(|more| *more > 0) {
         let groups = counted(more, "more group");
-        blocks.push(Block::of(Worth::Override, format!("and otherwise for {groups} of clusters\n\n"), ""));
+        blocks.push(Block::of(Priority::Override, format!("and otherwise for {groups} of clusters\n\n"), ""));
     }
     blocks
 }
@@ -295,13 +296,13 @@ fn ocm_block(placement: &OcmPlan) -> Option<Block> {
     if !placement.message.is_empty() {
         writeln!(text, "- {}", prose(&placement.message)).expect("a String takes it");
     }
-    Some(Block::of(Worth::Clusters, text + "\n", short + "\n"))
+    Some(Block::of(Priority::Clusters, text + "\n", short + "\n"))
 }
 
 fn timeline_block(timeline: &Timeline) -> Option<Block> {
     match timeline {
         Timeline::None => None,
-        Timeline::LeftOut(why) => Some(Block::of(Worth::Timeline, format!("\nNo timeline: {}.\n", prose(why)), "")),
+        Timeline::LeftOut(why) => Some(Block::of(Priority::Timeline, format!("\nNo timeline: {}.\n", prose(why)), "")),
         Timeline::Chart { chart, approvals_after } => {
             let said = format!(
                 "simulated, with each approval {} after it is asked for; how long objects take is assumed",
@@ -312,7 +313,7 @@ fn timeline_block(timeline: &Timeline) -> Option<Block> {
                 "\n<details><summary>Timeline: {said}</summary>\n\n```mermaid\n{}\n```\n\n</details>\n",
                 chart.trim_end()
             );
-            Some(Block::of(Worth::Timeline, text, "\n_The timeline is left out: it does not fit._\n"))
+            Some(Block::of(Priority::Timeline, text, "\n_The timeline is left out: it does not fit._\n"))
         }
     }
 }

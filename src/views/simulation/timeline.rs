@@ -173,7 +173,7 @@ impl Group<'_> {
             E::ClusterSucceeded => verb("is available", "are available"),
             E::ClusterFailed => verb("fails", "fail"),
             E::ClusterDeferred => verb("is deferred", "are deferred"),
-            E::ClusterSkipped => verb("is passed over", "are passed over"),
+            E::ClusterSkipped => verb("is skipped", "are skipped"),
             E::RemovalBegan => verb("is to be freed of it", "are to be freed of it"),
             E::ClusterRemoved => verb("is free of it", "are free of it"),
         };

@@ -194,6 +194,6 @@ fn state(
         },
         ClusterPhase::Succeeded => (Style::Ok, "✓", format!("done {} ago", age(cluster.since, view.now))),
         ClusterPhase::Failed => (Style::Bad, "✗", says("failed")),
-        ClusterPhase::Skipped => (Style::Muted, "-", says("left; passed over")),
+        ClusterPhase::Skipped => (Style::Muted, "-", says("left; skipped")),
     }
 }

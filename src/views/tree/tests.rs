@@ -112,7 +112,7 @@ fn everything_that_can_be_wrong() {
     case.gate(&["east"]);
     case.record.halted = Some("1 of 4 clusters failed, 0 may".into());
     insta::assert_snapshot!(shown(&source, &mut [case]), @r#"
-    ✗ commit 9f8e7d6 is refused; 1a2b3c4 stays in force
+    ✗ commit 9f8e7d6 is refused; 1a2b3c4 stays accepted
         web/all.yaml:12: Deployment.apps web/web: spec.replicas: expected a number, found "three"
         placements/web.yaml:3: spec.polici: unknown field (did you mean `policy`?)
     source https://git.example/platform/fleet.git (main)
@@ -409,11 +409,11 @@ fn what_is_said_of_the_source_and_the_fleet() {
         ),
         ("long ago", source(), vec![left("a", "left", 60 - day)], &["source", "accepted 1a2b3c4"]),
         (
-            "a restart cannot read the commit in force",
+            "a restart cannot read the accepted commit",
             unrestored,
             Vec::new(),
             &[
-                "✗ the commit in force cannot be read: 1a2b3c4: 2 errors in the files; nothing is decided, and clusters keep \
+                "✗ the accepted commit cannot be read: 1a2b3c4: 2 errors in the files; nothing is decided, and clusters keep \
                  what they have",
                 "source",
                 "accepted 1a2b3c4",

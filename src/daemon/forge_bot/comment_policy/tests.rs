@@ -103,9 +103,9 @@ fn way(name: &str, state: ProgressState, waits: Option<&str>) -> Progress {
     }
 }
 
-/// A story told in [`THREAD`], and pointed to from 8; every gate was shown at 0.
-fn story(ways: Vec<Progress>) -> Story {
-    let mut story = Story {
+/// A rollout told in [`THREAD`], and pointed to from 8; every gate was shown at 0.
+fn rollout(ways: Vec<Progress>) -> CommitRollout {
+    let mut rollout = CommitRollout {
         commit: CommitId::new(COMMIT),
         from: None,
         subject: String::new(),
@@ -123,26 +123,26 @@ fn story(ways: Vec<Progress>) -> Story {
         read_until: BTreeMap::new(),
         ended_at: None,
     };
-    story.note_shown(at(0));
-    story
+    rollout.note_shown(at(0));
+    rollout
 }
 
-fn waiting() -> Story {
-    story(vec![way("web", ProgressState::WaitingForPerson, Some("canary"))])
+fn waiting() -> CommitRollout {
+    rollout(vec![way("web", ProgressState::WaitingForPerson, Some("canary"))])
 }
 
 /// Two placements that wait at a stage of the same name.
-fn both() -> Story {
-    story(vec![
+fn both() -> CommitRollout {
+    rollout(vec![
         way("api", ProgressState::WaitingForPerson, Some("canary")),
         way("web", ProgressState::WaitingForPerson, Some("canary")),
     ])
 }
 
 /// Says what a line means: commands as `verb target [stage] [@digest] [to=]`, or why not and what to copy.
-fn says(story: &Story, thread: ThreadNumber, line: &str, said_at: Timestamp) -> String {
+fn says(rollout: &CommitRollout, thread: ThreadNumber, line: &str, said_at: Timestamp) -> String {
     let Chat::Commands(chats) = parse(line, "gitfleet", true) else { panic!("{line} is no command") };
-    match meaning(story, thread, &chats[0], said_at) {
+    match meaning(rollout, thread, &chats[0], said_at) {
         Ok(all) => all.iter().map(words).collect::<Vec<_>>().join("; "),
         Err(Answer { why, lines, .. }) => lines.iter().fold(format!("no: {why}"), |text, line| text + " | " + line),
     }
@@ -166,27 +166,27 @@ fn words(meaning: &Meaning) -> String {
 #[test]
 fn what_lines_mean() {
     use ProgressState::{Done, Failed, Moving, Superseded, WaitingForPerson};
-    let moving = || story(vec![way("api", Done, None), way("web", Moving, None)]);
-    let failed = || story(vec![way("web", Failed, None)]);
-    let ended = || Story { ended_at: Some(at(0)), ..story(vec![way("web", Done, None)]) };
-    let superseded = || Story {
+    let moving = || rollout(vec![way("api", Done, None), way("web", Moving, None)]);
+    let failed = || rollout(vec![way("web", Failed, None)]);
+    let ended = || CommitRollout { ended_at: Some(at(0)), ..rollout(vec![way("web", Done, None)]) };
+    let superseded = || CommitRollout {
         ended_at: Some(at(0)),
-        ..story(vec![way("web", Superseded { by: CommitId::new("fedcba9876") }, None)])
+        ..rollout(vec![way("web", Superseded { by: CommitId::new("fedcba9876") }, None)])
     };
     let deleting = || {
         let mut way = Progress { run: None, ..way("web", WaitingForPerson, None) };
         way.deletions = Some(gate("deletion", "digest-deletion"));
-        story(vec![way])
+        rollout(vec![way])
     };
-    let rewritten = || Story { trouble: Some(Trouble::Rewritten), ..story(vec![]) };
+    let rewritten = || CommitRollout { trouble: Some(Trouble::Rewritten), ..rollout(vec![]) };
     let line = "| /gitfleet approve canary placement=web sha=abc1234";
-    let rows: Vec<(Story, ThreadNumber, &str, &str)> = vec![
+    let rows: Vec<(CommitRollout, ThreadNumber, &str, &str)> = vec![
         (waiting(), 7, "/approve canary", "approve web-1 canary @digest-web-canary"),
         (waiting(), 7, "/approve canary sha=abc1234", "approve web-1 canary @digest-web-canary"),
         (waiting(), 7, "/approve --all", "approve web-1 canary @digest-web-canary"),
         (waiting(), 7, "/reject canary -- too soon", "reject web-1 canary @digest-web-canary -- too soon"),
         (waiting(), 7, "/approve", "no: approve needs a stage; what waits: LINE"),
-        (waiting(), 7, "/approve prod", "no: stage prod waits for nobody; what waits: LINE"),
+        (waiting(), 7, "/approve prod", "no: stage prod needs no approval; pending: LINE"),
         (waiting(), 7, "/approve canary sha=fff1234", "no: this conversation is about commit abc1234, not fff1234"),
         (waiting(), 7, "/pause sha=fff1234", "no: this conversation is about commit abc1234, not fff1234"),
         (waiting(), 8, "/approve canary", "no: this change is rolled out together with #7; write the command there"),
@@ -203,7 +203,7 @@ fn what_lines_mean() {
             "approve api-1 canary @digest-api-canary; approve web-1 canary @digest-web-canary",
         ),
         (deleting(), 7, "/approve deletion", "approve web deletion @digest-deletion"),
-        (deleting(), 7, "/approve canary", "no: stage canary waits for nobody; what waits:"),
+        (deleting(), 7, "/approve canary", "no: stage canary needs no approval; pending:"),
         (moving(), 7, "/approve canary", "no: nothing waits for an approval here"),
         (moving(), 7, "/pause -- lunch", "pause web -- lunch"),
         (moving(), 7, "/resume", "resume web"),
@@ -234,8 +234,8 @@ fn what_lines_mean() {
         (rewritten(), 7, "/resume sha=fff1234", "no: this conversation is about commit abc1234, not fff1234"),
         (rewritten(), 7, "/pause", "no: nothing here is left to pause"),
     ];
-    for (story, thread, said, wanted) in rows {
-        let got = says(&story, thread, said, at(60));
+    for (rollout, thread, said, wanted) in rows {
+        let got = says(&rollout, thread, said, at(60));
         assert!(got.starts_with(&wanted.replace("LINE", line)), "{said}: {got}");
         if !wanted.starts_with("no: ") {
             assert_eq!(got, wanted, "{said}");
@@ -273,31 +273,31 @@ fn an_approval_is_of_what_its_author_saw() {
         ("the new is not shown yet", vec![gate("old", 0)], 40, "no: what waits was not shown yet", false),
     ];
     for (name, shown, said_at, wanted, helps) in rows {
-        let story = Story { shown, ..waiting() };
-        let got = says(&story, THREAD, "/approve canary", at(said_at));
+        let rollout = CommitRollout { shown, ..waiting() };
+        let got = says(&rollout, THREAD, "/approve canary", at(said_at));
         assert!(got.starts_with(wanted), "{name}: {got}");
         if wanted.starts_with("no") {
             assert!(got.ends_with("| /gitfleet approve canary placement=web sha=abc1234"), "{name}: {got}");
         }
-        let named = says(&story, THREAD, "/approve canary sha=abc1234", at(said_at));
+        let named = says(&rollout, THREAD, "/approve canary sha=abc1234", at(said_at));
         assert_eq!(named.starts_with("approve "), helps, "{name}: who names the commit has looked: {named}");
     }
 }
 
 #[test]
 fn a_word_for_one_gate_is_none_for_the_next_with_the_same_content() {
-    let mut story = story(vec![way("web", ProgressState::WaitingForPerson, Some("one"))]);
+    let mut rollout = rollout(vec![way("web", ProgressState::WaitingForPerson, Some("one"))]);
     let approve = ChatCommand { stage: Some("one".into()), ..parsed("/approve one") };
-    assert!(meaning(&story, THREAD, &approve, at(1)).is_ok());
+    assert!(meaning(&rollout, THREAD, &approve, at(1)).is_ok());
     // The same digest waits on the other side of the stage, or in the next run.
-    let waiting = story.placements.values_mut().next().expect("there is one");
+    let waiting = rollout.placements.values_mut().next().expect("there is one");
     waiting.stages[0].gate.as_mut().expect("it waits").since = at(60);
-    assert!(story.has_unshown());
-    assert!(meaning(&story, THREAD, &approve, at(1)).is_err());
-    story.note_shown(at(61));
-    assert!(!story.has_unshown());
-    assert!(meaning(&story, THREAD, &approve, at(1)).is_err());
-    assert!(meaning(&story, THREAD, &approve, at(62)).is_ok());
+    assert!(rollout.has_unshown());
+    assert!(meaning(&rollout, THREAD, &approve, at(1)).is_err());
+    rollout.note_shown(at(61));
+    assert!(!rollout.has_unshown());
+    assert!(meaning(&rollout, THREAD, &approve, at(1)).is_err());
+    assert!(meaning(&rollout, THREAD, &approve, at(62)).is_ok());
 }
 
 fn parsed(line: &str) -> ChatCommand {

@@ -168,7 +168,7 @@ fn an_edit_may_be_repeated() {
 }
 
 #[test]
-fn pauses_of_the_forge_are_obeyed() {
+fn pauses_of_the_forge_are_kept() {
     // failures in a row, seconds until the next try
     let rows = [
         (vec![unreachable()], 1),

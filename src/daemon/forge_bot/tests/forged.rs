@@ -227,11 +227,11 @@ async fn c17_without_a_stage_no_deletion_gate_opens() {
     }
     world.fake.review("bob", second, &commit('d'));
     world.later(180).await;
-    assert!(world.hall().waits_for_deletions(), "a review opens none either");
+    assert!(world.daemon().waits_for_deletions(), "a review opens none either");
     // Whoever names it opens it, and so does a reaction to the comment that asks for it.
     world.fake.react_as("bob", asked.id, Reaction::Rocket);
     world.later(120).await;
-    assert!(!world.hall().waits_for_deletions(), "{:?}", world.answers(second));
+    assert!(!world.daemon().waits_for_deletions(), "{:?}", world.answers(second));
 }
 
 /// What may happen around a comment of `bob`, who never asks for anything.

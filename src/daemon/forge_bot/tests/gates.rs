@@ -131,7 +131,7 @@ async fn what_is_edited_or_deleted_before_it_is_read_is_nobodys_word() {
 async fn a_word_is_about_what_was_shown_when_it_was_said() {
     for beginning in BOTH {
         let (mut world, first) = waiting(beginning).await;
-        // A new commit comes into force; its rollout is told elsewhere.
+        // A new commit is accepted; its rollout is told elsewhere.
         world.slow();
         let second = world.merge('2');
         let early = world.fake.say("bob", second, "/approve one");
@@ -243,7 +243,7 @@ async fn a_rewritten_history_waits_for_a_person_while_the_rollout_goes_on() {
         let issues: Vec<ThreadNumber> = world.fake.issues().into_keys().collect();
         assert_eq!(issues.len(), 1, "nobody's pull request brought it");
         world.say("bob", pull, "/approve one").await;
-        assert_eq!(world.fleet(), "p-0 Succeeded", "what is in force goes on");
+        assert_eq!(world.fleet(), "p-0 Succeeded", "what is accepted goes on");
         world.say("eve", issues[0], "/resume").await;
         assert!(world.answers(issues[0])[0].body.contains("takes the permission"), "{:?}", world.answers(issues[0]));
         let id = world.say("bob", issues[0], "/resume").await;

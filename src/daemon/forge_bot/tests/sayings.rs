@@ -168,7 +168,7 @@ async fn several_pull_requests_at_once_point_to_one() {
     let second = world.fake.open_pull("bob", "two", "main", "two", &commit('f'));
     world.fake.merge(first, &commit('1'), "carl");
     world.fake.merge(second, &commit('2'), "carl");
-    world.hall().landed.insert(commit('2'), vec![commit('2'), commit('1')]);
+    world.daemon().landed.insert(commit('2'), vec![commit('2'), commit('1')]);
     world.accept('2');
     world.later(30).await;
     assert_eq!(world.rollouts(second).len(), 1);

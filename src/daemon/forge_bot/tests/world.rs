@@ -45,7 +45,7 @@ pub fn commit(digit: char) -> CommitId {
 }
 
 /// The core, its members and its git.
-pub struct Hall {
+pub struct Daemon {
     core: Core,
     files: BTreeMap<&'static str, String>,
     /// Members that hold their answers back.
@@ -58,7 +58,7 @@ pub struct Hall {
     pub landed: BTreeMap<CommitId, Vec<CommitId>>,
 }
 
-impl Hall {
+impl Daemon {
     fn basis(&self) -> Basis {
         Basis::of(self.core.world(), self.core.placements())
     }
@@ -108,9 +108,9 @@ impl Hall {
         all.rfind(|news| matches!(news, ForgeUpdate::Placement(_))).is_some_and(told)
     }
 
-    fn obey(&mut self, instruction: Instruction) {
+    fn execute(&mut self, instruction: Instruction) {
         let Instruction { command, person, reply } = instruction;
-        let answer = self.core.obey(&command, &person, now()).map(|(mut batch, done)| {
+        let answer = self.core.execute(&command, &person, now()).map(|(mut batch, done)| {
             batch.ops.clear();
             let effects = self.core.written(batch, now());
             self.act(effects);
@@ -160,7 +160,7 @@ fn carried_out(order: &WorkOrder) -> MemberEvent {
 pub struct World {
     pub fake: Arc<Fake>,
     pub store: Arc<MemoryStore>,
-    pub hall: Arc<Mutex<Hall>>,
+    pub daemon: Arc<Mutex<Daemon>>,
     pub console: Console,
     messages: mpsc::UnboundedSender<Message>,
     hints: Option<mpsc::Sender<ForgeEvent>>,
@@ -198,7 +198,7 @@ impl World {
              forge: {{type: gitea, url: 'https://forge.example', repository: o/r, tokenFile: /token, approvals: {approvals}}}\n"
         );
         let configuration = Configuration::parse(&text, Path::new("/"), &BTreeMap::new()).expect("it has no errors");
-        let (core, _) = Core::begin(configuration, persist::Books::default(), now());
+        let (core, _) = Core::begin(configuration, persist::SavedRecords::default(), now());
         let stage = |name: &str, more: &str| {
             format!("    - {{name: {name}, labelSelector: {{matchLabels: {{stage: {name}}}}}{more}}}\n")
         };
@@ -218,24 +218,24 @@ impl World {
             ("x.yaml", payload("0")),
         ]);
         let (slow, held, told, landed) = (false, VecDeque::new(), VecDeque::new(), BTreeMap::new());
-        let hall = Arc::new(Mutex::new(Hall { core, files, slow, held, told, known: Vec::new(), landed }));
+        let daemon = Arc::new(Mutex::new(Daemon { core, files, slow, held, told, known: Vec::new(), landed }));
         let store = Arc::new(MemoryStore::new());
-        let (console, messages, hints) = life(&fake, &store, &hall, beginning.hooked);
-        Self { fake, store, hall, console, messages, hints }
+        let (console, messages, hints) = life(&fake, &store, &daemon, beginning.hooked);
+        Self { fake, store, daemon, console, messages, hints }
     }
 
-    pub fn hall(&self) -> MutexGuard<'_, Hall> {
-        self.hall.lock().unwrap_or_else(PoisonError::into_inner)
+    pub fn daemon(&self) -> MutexGuard<'_, Daemon> {
+        self.daemon.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Ends the console and begins another, which has what the store kept; it is told everything again.
     pub fn restart(&mut self) {
         let hooked = self.hints.is_some();
-        let (console, messages, hints) = life(&self.fake, &self.store, &self.hall, hooked);
+        let (console, messages, hints) = life(&self.fake, &self.store, &self.daemon, hooked);
         (self.console, self.messages, self.hints) = (console, messages, hints);
-        let mut hall = self.hall();
-        let known = std::mem::take(&mut hall.known);
-        hall.told.extend(known);
+        let mut daemon = self.daemon();
+        let known = std::mem::take(&mut daemon.known);
+        daemon.told.extend(known);
     }
 
     /// Opens and merges a pull request of `ann`'s that `carl` lets in, and brings it into force with content of its own.
@@ -254,39 +254,39 @@ impl World {
 
     /// Brings a commit into force that changes these files; an empty text removes one.
     pub fn accept_files(&self, digit: char, files: &[(&'static str, String)]) {
-        let mut hall = self.hall();
-        hall.files.extend(files.iter().cloned());
-        hall.files.retain(|_, text| !text.is_empty());
-        let texts: Vec<(&str, &str)> = hall.files.iter().map(|(path, text)| (*path, text.as_str())).collect();
+        let mut daemon = self.daemon();
+        daemon.files.extend(files.iter().cloned());
+        daemon.files.retain(|_, text| !text.is_empty());
+        let texts: Vec<(&str, &str)> = daemon.files.iter().map(|(path, text)| (*path, text.as_str())).collect();
         let mut tree = Tree::clone(&tree(&texts));
         tree.commit = Some(commit(digit));
         self.fake.add_commit(&commit(digit));
-        hall.news(SourceEvent::Accepted(Arc::new(tree)));
+        daemon.news(SourceEvent::Accepted(Arc::new(tree)));
     }
 
     /// Lets the source say something.
     pub fn source(&self, news: SourceEvent) {
-        self.hall().news(news);
+        self.daemon().news(news);
     }
 
     /// From now on members answer one after the other, when [`Self::work`] says so.
     pub fn slow(&self) {
-        self.hall().slow = true;
+        self.daemon().slow = true;
     }
 
     /// Lets one member answer. Returns whether one had anything to do.
     pub fn work(&self) -> bool {
-        let mut hall = self.hall();
-        let Some(order) = hall.held.pop_front() else { return false };
-        let effects = hall.hear(carried_out(&order));
-        hall.act(effects);
-        hall.decide();
+        let mut daemon = self.daemon();
+        let Some(order) = daemon.held.pop_front() else { return false };
+        let effects = daemon.hear(carried_out(&order));
+        daemon.act(effects);
+        daemon.decide();
         true
     }
 
     /// Changes who may approve.
     pub fn policy(&self, approvers: &[&str]) {
-        self.hall().core.world.approvers = approvers.iter().map(|entry| (*entry).to_owned()).collect();
+        self.daemon().core.world.approvers = approvers.iter().map(|entry| (*entry).to_owned()).collect();
     }
 
     /// A webhook says something.
@@ -324,7 +324,7 @@ impl World {
                 self.console.pulls.wait().await;
                 continue;
             }
-            if self.hall().told.is_empty() {
+            if self.daemon().told.is_empty() {
                 assert!(self.console.next_wake() > now(), "it would wake up without end and do nothing");
                 return;
             }
@@ -334,13 +334,13 @@ impl World {
 
     /// When something happens by itself.
     fn next_wake(&self) -> Timestamp {
-        self.console.next_wake().min(self.hall().core.next_wake().unwrap_or(Timestamp::MAX))
+        self.console.next_wake().min(self.daemon().core.next_wake().unwrap_or(Timestamp::MAX))
     }
 
     fn tell(&self) {
-        self.hall().decide();
-        let told = std::mem::take(&mut self.hall().told);
-        self.hall().known.extend(told.iter().cloned());
+        self.daemon().decide();
+        let told = std::mem::take(&mut self.daemon().told);
+        self.daemon().known.extend(told.iter().cloned());
         for news in told {
             self.messages.send(Message::Update(news)).map_err(|_| "ended").expect("the console listens");
         }
@@ -362,8 +362,10 @@ impl World {
 
     /// Says how far the runs are, oldest first, and where the clusters are.
     pub fn fleet(&self) -> String {
-        let hall = self.hall();
-        let Some(state) = hall.core.placements().get(&PlacementKey::cluster_scoped("p")) else { return "gone".into() };
+        let daemon = self.daemon();
+        let Some(state) = daemon.core.placements().get(&PlacementKey::cluster_scoped("p")) else {
+            return "gone".into();
+        };
         let mut runs: Vec<_> = state.runs.values().collect();
         runs.sort_by_key(|run| run.sequence);
         let runs: Vec<String> = runs.iter().map(|run| format!("{} {:?}", run.name, run.phase)).collect();
@@ -372,8 +374,8 @@ impl World {
 
     /// Tells whether the newest run went on past its gate.
     pub fn is_open(&self) -> bool {
-        let hall = self.hall();
-        let state = &hall.core.placements()[&PlacementKey::cluster_scoped("p")];
+        let daemon = self.daemon();
+        let state = &daemon.core.placements()[&PlacementKey::cluster_scoped("p")];
         let run = state.runs.values().max_by_key(|run| run.sequence).expect("there is one");
         run.phase == RunPhase::Succeeded || run.stages[0].after.iter().any(|task| task.done_at.is_some())
     }
@@ -403,23 +405,23 @@ impl World {
 
 type Life = (Console, mpsc::UnboundedSender<Message>, Option<mpsc::Sender<ForgeEvent>>);
 
-fn life(fake: &Arc<Fake>, store: &Arc<MemoryStore>, hall: &Arc<Mutex<Hall>>, hooked: bool) -> Life {
+fn life(fake: &Arc<Fake>, store: &Arc<MemoryStore>, daemon: &Arc<Mutex<Daemon>>, hooked: bool) -> Life {
     let (requests, asked) = std::sync::mpsc::channel();
     let (instructions, mut instructed) = mpsc::unbounded_channel();
     let (bases, mut wanted) = mpsc::unbounded_channel::<oneshot::Sender<Basis>>();
     let (hint, hints) = mpsc::channel(HINTS_MAX);
-    let git = Arc::clone(hall);
+    let git = Arc::clone(daemon);
     std::thread::spawn(move || asked.iter().for_each(|request| answer(request, &git)));
-    let hands = Arc::clone(hall);
+    let hands = Arc::clone(daemon);
     tokio::spawn(async move {
         while let Some(instruction) = instructed.recv().await {
-            hands.lock().unwrap_or_else(PoisonError::into_inner).obey(instruction);
+            hands.lock().unwrap_or_else(PoisonError::into_inner).execute(instruction);
         }
     });
-    let mind = Arc::clone(hall);
+    let reconciler = Arc::clone(daemon);
     tokio::spawn(async move {
         while let Some(reply) = wanted.recv().await {
-            drop(reply.send(mind.lock().unwrap_or_else(PoisonError::into_inner).basis()));
+            drop(reply.send(reconciler.lock().unwrap_or_else(PoisonError::into_inner).basis()));
         }
     });
     let settings = Settings {
@@ -427,13 +429,18 @@ fn life(fake: &Arc<Fake>, store: &Arc<MemoryStore>, hall: &Arc<Mutex<Hall>>, hoo
         poll_interval: Duration::from_secs(POLL.unsigned_abs()),
         notify: [Notify::Approval, Notify::Failure].into(),
         plans: Plans::default(),
-        voice: Voice { short: true, approvers: "permission:write".into(), comments_count: true, reviews_count: true },
+        voice: CommandStyle {
+            short: true,
+            approvers: "permission:write".into(),
+            comments_count: true,
+            reviews_count: true,
+        },
         approvers: vec![],
         parts: [Part::Opened, Part::Authored, Part::Pushed, Part::Merged].into(),
         mask: MaskKey::new([7; 32]),
         fetches: true,
     };
-    let doors = Doors {
+    let handles = Handles {
         forge: Arc::clone(fake) as Arc<dyn Forge>,
         store: Arc::clone(store) as Arc<dyn Store>,
         requests,
@@ -443,16 +450,16 @@ fn life(fake: &Arc<Fake>, store: &Arc<MemoryStore>, hall: &Arc<Mutex<Hall>>, hoo
         repository: watch::channel(None).0,
     };
     let (messages, inbox) = mpsc::unbounded_channel();
-    let books = Books::read(store.as_ref()).expect("the store can be read");
-    (Console::begin(settings, doors, books, inbox, now), messages, hooked.then_some(hint))
+    let saved = SavedRecords::read(store.as_ref()).expect("the store can be read");
+    (Console::begin(settings, handles, saved, inbox, now), messages, hooked.then_some(hint))
 }
 
 /// Answers as the source's thread does.
-fn answer(request: Request, hall: &Mutex<Hall>) {
+fn answer(request: Request, daemon: &Mutex<Daemon>) {
     match request {
         Request::Branch { reply } => drop(reply.send(Some("main".to_owned()))),
         Request::Landed { to, reply, .. } => {
-            let landed = &hall.lock().unwrap_or_else(PoisonError::into_inner).landed;
+            let landed = &daemon.lock().unwrap_or_else(PoisonError::into_inner).landed;
             let commits = landed.get(&to).cloned().unwrap_or_else(|| vec![to]);
             let commit =
                 |commit| git::Commit { commit, subject: "a change".into(), author_email: "ann@forge.example".into() };

@@ -40,16 +40,16 @@ fn parent(order: &WorkOrder) -> Parent {
     Parent { holds: Some(holds), ..Parent::default().widened(order) }
 }
 
-/// A mind that is connected to a member with an inventory.
-fn connected(order: &WorkOrder) -> Mind {
-    let mut mind = Mind::new("m".into(), "s".into(), true);
-    mind.connect();
-    mind.take_parent(parent(order));
-    mind
+/// A reconciler that is connected to a member with an inventory.
+fn connected(order: &WorkOrder) -> Reconciler {
+    let mut reconciler = Reconciler::new("m".into(), "s".into(), true);
+    reconciler.connect();
+    reconciler.take_parent(parent(order));
+    reconciler
 }
 
-fn inventory(mind: &Mind) -> Inventory {
-    match mind.announce(None) {
+fn inventory(reconciler: &Reconciler) -> Inventory {
+    match reconciler.announce(None) {
         MemberEvent::Online { mut inventory, .. } => {
             inventory.remove(&PlacementKey::cluster_scoped("p")).expect("it is ours")
         }
@@ -57,79 +57,83 @@ fn inventory(mind: &Mind) -> Inventory {
     }
 }
 
-fn tell(mind: &mut Mind, order: &WorkOrder) {
-    mind.command(MemberCommand::Order { order: Arc::new(order.clone()), reported: None });
+fn tell(reconciler: &mut Reconciler, order: &WorkOrder) {
+    reconciler.command(MemberCommand::Order { order: Arc::new(order.clone()), reported: None });
 }
 
-fn steps(mind: &mut Mind) -> Vec<Step> {
-    mind.tasks(now()).into_iter().map(|task| task.step).collect()
+fn steps(reconciler: &mut Reconciler) -> Vec<Step> {
+    reconciler.tasks(now()).into_iter().map(|task| task.step).collect()
 }
 
 #[test]
 fn d02_a_failed_list_is_not_an_empty_one() {
     let both = order(1, &[map("a", "1"), map("b", "1")]);
-    let mut mind = connected(&both);
-    mind.take_unwatched();
-    mind.list_begun(&maps());
-    mind.see(live("a", "1", 1));
-    assert!(mind.list_failed(&maps(), "500".to_owned()));
-    let unknown = inventory(&mind);
+    let mut reconciler = connected(&both);
+    reconciler.take_unwatched();
+    reconciler.list_begun(&maps());
+    reconciler.see(live("a", "1", 1));
+    assert!(reconciler.list_failed(&maps(), "500".to_owned()));
+    let unknown = inventory(&reconciler);
     assert_eq!((unknown.known(), unknown.seen().len()), (None, 1), "half a list is none");
     assert!(unknown.complaint().is_some_and(|why| why.contains("ConfigMap: 500")));
     let mut leave = order(2, &[]);
     (leave.remove, leave.prune) = (true, [key("a"), key("b")].into());
-    tell(&mut mind, &leave);
-    assert_eq!(steps(&mut mind), []);
-    let Some(MemberEvent::Work { status, .. }) = mind.report(&leave.placement, now()) else { panic!("it is reported") };
+    tell(&mut reconciler, &leave);
+    assert_eq!(steps(&mut reconciler), []);
+    let Some(MemberEvent::Work { status, .. }) = reconciler.report(&leave.placement, now()) else {
+        panic!("it is reported")
+    };
     assert!(!status.complete && status.inventory.known().is_none() && status.failure.is_none());
-    list(&mut mind, &maps(), [live("a", "1", 1), live("b", "1", 2)]);
-    assert_eq!(inventory(&mind).known().map(BTreeSet::len), Some(2));
-    assert_eq!(steps(&mut mind).len(), 2, "both are pruned");
+    list(&mut reconciler, &maps(), [live("a", "1", 1), live("b", "1", 2)]);
+    assert_eq!(inventory(&reconciler).known().map(BTreeSet::len), Some(2));
+    assert_eq!(steps(&mut reconciler).len(), 2, "both are pruned");
 }
 
 #[test]
 fn d02_what_turns_up_after_a_decision_is_reported_and_not_pruned() {
     let mut one = order(1, &[map("a", "1")]);
-    let mut mind = connected(&one);
-    tell(&mut mind, &one);
-    list(&mut mind, &maps(), [live("a", "1", 1), live("stranger", "1", 2)]);
-    assert_eq!(steps(&mut mind), []);
-    let Some(MemberEvent::Work { status, .. }) = mind.report(&one.placement, now()) else { panic!("it is reported") };
+    let mut reconciler = connected(&one);
+    tell(&mut reconciler, &one);
+    list(&mut reconciler, &maps(), [live("a", "1", 1), live("stranger", "1", 2)]);
+    assert_eq!(steps(&mut reconciler), []);
+    let Some(MemberEvent::Work { status, .. }) = reconciler.report(&one.placement, now()) else {
+        panic!("it is reported")
+    };
     assert!(!status.complete && status.inventory.seen().contains(&key("stranger")));
     one.prune.insert(key("stranger"));
-    tell(&mut mind, &one);
-    assert!(matches!(&steps(&mut mind)[..], [Step::Delete { object }] if object.id.key() == key("stranger")));
+    tell(&mut reconciler, &one);
+    assert!(matches!(&steps(&mut reconciler)[..], [Step::Delete { object }] if object.id.key() == key("stranger")));
 }
 
 #[test]
 fn d02_one_kind_that_is_not_listed_stops_no_other_placement() {
-    let mut mind = connected(&order(1, &[map("a", "1")]));
-    mind.take_unwatched();
-    mind.list_failed(&maps(), "403".to_owned());
+    let mut reconciler = connected(&order(1, &[map("a", "1")]));
+    reconciler.take_unwatched();
+    reconciler.list_failed(&maps(), "403".to_owned());
     let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": "n"}});
     let other = WorkOrder { placement: PlacementKey::cluster_scoped("q"), ..order(1, &[secret]) };
-    tell(&mut mind, &other);
+    tell(&mut reconciler, &other);
     let secrets = WatchedKind { group: String::new(), kind: "Secret".into() };
-    assert_eq!(mind.take_unwatched(), [(secrets.clone(), Some("v1".to_owned()))]);
-    assert_eq!(steps(&mut mind), [], "its own kind is listed first");
-    list(&mut mind, &secrets, []);
-    assert!(matches!(steps(&mut mind)[..], [Step::WriteParent(_)]));
+    assert_eq!(reconciler.take_unwatched(), [(secrets.clone(), Some("v1".to_owned()))]);
+    assert_eq!(steps(&mut reconciler), [], "its own kind is listed first");
+    list(&mut reconciler, &secrets, []);
+    assert!(matches!(steps(&mut reconciler)[..], [Step::WriteParent(_)]));
 }
 
 #[test]
 fn d07_a_list_after_a_restored_backup_replaces_what_was_known() {
     let second = WorkOrder { snapshot: 1, ..order(2, &[map("a", "2")]) };
-    let mut mind = connected(&second);
-    tell(&mut mind, &second);
-    list(&mut mind, &maps(), [live("a", "2", 90)]);
-    assert_eq!(steps(&mut mind), [], "everything is as it is to be");
+    let mut reconciler = connected(&second);
+    tell(&mut reconciler, &second);
+    list(&mut reconciler, &maps(), [live("a", "2", 90)]);
+    assert_eq!(steps(&mut reconciler), [], "everything is as it is to be");
     // The member goes back to before the second snapshot: object, inventory and versions.
     let first = order(1, &[map("a", "1")]);
-    mind.connect();
-    mind.take_parent(parent(&first));
-    list(&mut mind, &maps(), [live("a", "1", 10)]);
+    reconciler.connect();
+    reconciler.take_parent(parent(&first));
+    list(&mut reconciler, &maps(), [live("a", "1", 10)]);
     assert!(
-        matches!(steps(&mut mind)[..], [Step::Apply { position: 0, put_back: false, .. }]),
+        matches!(steps(&mut reconciler)[..], [Step::Apply { position: 0, put_back: false, .. }]),
         "and not an inventory that claims it"
     );
 }
@@ -138,33 +142,33 @@ fn d07_a_list_after_a_restored_backup_replaces_what_was_known() {
 fn d07_what_a_backup_brought_back_is_deleted_again() {
     let mut less = order(2, &[]);
     less.prune.insert(key("a"));
-    let mut mind = connected(&order(1, &[map("a", "1")]));
-    tell(&mut mind, &less);
-    list(&mut mind, &maps(), [live("a", "1", 10)]);
-    assert!(matches!(steps(&mut mind)[..], [Step::Delete { .. }]));
+    let mut reconciler = connected(&order(1, &[map("a", "1")]));
+    tell(&mut reconciler, &less);
+    list(&mut reconciler, &maps(), [live("a", "1", 10)]);
+    assert!(matches!(steps(&mut reconciler)[..], [Step::Delete { .. }]));
     let accepted = StepResult::Deleted { key: key("a"), uid: "uid of a".into(), gone: false };
-    mind.settle(&less.placement, accepted, now());
-    mind.forget(&key("a"), 11);
-    mind.connect();
-    mind.take_parent(parent(&order(1, &[map("a", "1")])));
-    list(&mut mind, &maps(), [live("a", "1", 10)]);
-    assert!(matches!(steps(&mut mind)[..], [Step::Delete { .. }]), "though its uid is the same");
+    reconciler.settle(&less.placement, accepted, now());
+    reconciler.forget(&key("a"), 11);
+    reconciler.connect();
+    reconciler.take_parent(parent(&order(1, &[map("a", "1")])));
+    list(&mut reconciler, &maps(), [live("a", "1", 10)]);
+    assert!(matches!(steps(&mut reconciler)[..], [Step::Delete { .. }]), "though its uid is the same");
 }
 
 #[test]
 fn within_one_history_an_older_sight_does_not_replace_a_newer_one() {
     let one = order(1, &[map("a", "2")]);
-    let mut mind = connected(&one);
-    tell(&mut mind, &one);
-    mind.take_unwatched();
-    mind.list_begun(&maps());
+    let mut reconciler = connected(&one);
+    tell(&mut reconciler, &one);
+    reconciler.take_unwatched();
+    reconciler.list_begun(&maps());
     // Written since the list began, which read the member before that.
-    mind.see(live("a", "2", 20));
-    mind.see(live("a", "1", 10));
-    mind.list_done(&maps());
-    mind.see(live("a", "1", 15));
-    mind.forget(&key("a"), 16);
-    assert_eq!(steps(&mut mind), [], "it stays the newest");
+    reconciler.see(live("a", "2", 20));
+    reconciler.see(live("a", "1", 10));
+    reconciler.list_done(&maps());
+    reconciler.see(live("a", "1", 15));
+    reconciler.forget(&key("a"), 16);
+    assert_eq!(steps(&mut reconciler), [], "it stays the newest");
 }
 
 #[test]
@@ -172,24 +176,24 @@ fn a_kind_that_is_not_served_is_looked_for_again_when_it_is_there() {
     let widget = json!({"apiVersion": "x.org/v1", "kind": "Widget", "metadata": {"name": "w"}});
     let one = order(1, std::slice::from_ref(&widget));
     let widgets = WatchedKind { group: "x.org".into(), kind: "Widget".into() };
-    let mut mind = connected(&order(1, &[]));
-    tell(&mut mind, &one);
-    assert_eq!(mind.take_unwatched(), [(widgets.clone(), Some("v1".to_owned()))]);
-    mind.kind_absent(&widgets);
-    assert_eq!(inventory(&mind).known(), Some(&BTreeSet::new()), "of what is not served nothing is there");
-    assert!(mind.take_unwatched().is_empty());
+    let mut reconciler = connected(&order(1, &[]));
+    tell(&mut reconciler, &one);
+    assert_eq!(reconciler.take_unwatched(), [(widgets.clone(), Some("v1".to_owned()))]);
+    reconciler.kind_absent(&widgets);
+    assert_eq!(inventory(&reconciler).known(), Some(&BTreeSet::new()), "of what is not served nothing is there");
+    assert!(reconciler.take_unwatched().is_empty());
     let definition = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
         "metadata": {"name": "widgets.x.org"}});
     let definition = LiveObject::read(&definition).expect("an object");
-    mind.see(LiveObject { availability: Availability::ManifestNotAvailableYet, ..definition.clone() });
-    assert!(mind.take_unwatched().is_empty(), "it is not established yet");
+    reconciler.see(LiveObject { availability: Availability::ManifestNotAvailableYet, ..definition.clone() });
+    assert!(reconciler.take_unwatched().is_empty(), "it is not established yet");
     let established = LiveObject { availability: Availability::Available, resource_version: 2, ..definition };
-    mind.see(established.clone());
-    assert_eq!(mind.take_unwatched(), [(widgets.clone(), Some("v1".to_owned()))]);
-    mind.see(LiveObject { resource_version: 3, ..established });
-    assert!(mind.take_unwatched().is_empty(), "once");
-    mind.note_served(&ObjectId::of(&widget).expect("an object"));
-    assert_eq!(mind.take_unwatched().len(), 1, "or it was written");
+    reconciler.see(established.clone());
+    assert_eq!(reconciler.take_unwatched(), [(widgets.clone(), Some("v1".to_owned()))]);
+    reconciler.see(LiveObject { resource_version: 3, ..established });
+    assert!(reconciler.take_unwatched().is_empty(), "once");
+    reconciler.note_served(&ObjectId::of(&widget).expect("an object"));
+    assert_eq!(reconciler.take_unwatched().len(), 1, "or it was written");
 }
 
 /// Of a member whose first list fails the inventory is unknown, and known once a list is complete.

@@ -6,8 +6,8 @@ use super::*;
 use crate::api::placement::{ComparisonOption, WhenToApply};
 use crate::core::member::result::{Answer, tried};
 use crate::daemon::member::apply::perform;
+use crate::deliver::drift::{LOOK_PAUSE, RECHECK_INTERVAL};
 use crate::deliver::live::LiveObject;
-use crate::deliver::look::{LOOK_PAUSE, RECHECK_INTERVAL};
 use crate::model::diff::missing_object;
 use crate::model::records::Difference;
 use crate::model::records::WorkStatus;
@@ -16,32 +16,32 @@ fn start() -> Timestamp {
     Timestamp::UNIX_EPOCH
 }
 
-/// A mind with an order.
-fn mind(order: &WorkOrder, reported: Option<Arc<WorkStatus>>) -> Mind {
-    let mut mind = Mind::new("m".into(), "s".into(), true);
-    mind.command(MemberCommand::Order { order: Arc::new(order.clone()), reported });
-    list(&mut mind, &maps(), []);
-    mind
+/// A reconciler with an order.
+fn reconciler(order: &WorkOrder, reported: Option<Arc<WorkStatus>>) -> Reconciler {
+    let mut reconciler = Reconciler::new("m".into(), "s".into(), true);
+    reconciler.command(MemberCommand::Order { order: Arc::new(order.clone()), reported });
+    list(&mut reconciler, &maps(), []);
+    reconciler
 }
 
-fn report(mind: &mut Mind, order: &WorkOrder, now: Timestamp) -> Option<Arc<WorkStatus>> {
-    match mind.report(&order.placement, now)? {
+fn report(reconciler: &mut Reconciler, order: &WorkOrder, now: Timestamp) -> Option<Arc<WorkStatus>> {
+    match reconciler.report(&order.placement, now)? {
         MemberEvent::Work { status, .. } => Some(status),
         event => unreachable!("{event:?}"),
     }
 }
 
 /// Lets every comparison that is due find this.
-fn compare(mind: &mut Mind, differences: &[Difference], now: Timestamp) -> usize {
-    mind.mark_due(now);
-    let tasks = mind.tasks(now);
+fn compare(reconciler: &mut Reconciler, differences: &[Difference], now: Timestamp) -> usize {
+    reconciler.mark_due(now);
+    let tasks = reconciler.tasks(now);
     for task in &tasks {
         let outcome = if differences.is_empty() { ApplyOutcome::NoDiffFound } else { ApplyOutcome::FoundDiff };
         let answer = Answer { differences: differences.to_vec(), ..Answer::refused(outcome, String::new()) };
         let result = tried(&task.order.manifests[0], answer, false, task.before.as_deref(), now);
-        mind.settle(&task.order.placement, result, now);
+        reconciler.settle(&task.order.placement, result, now);
     }
-    mind.tasks(now);
+    reconciler.tasks(now);
     tasks.len()
 }
 
@@ -49,29 +49,29 @@ fn compare(mind: &mut Mind, differences: &[Difference], now: Timestamp) -> usize
 fn a_report_of_differences_is_made_again_and_told_where_it_changed() {
     let mut order = order(1, &[map("a", "1")]);
     order.strategy.type_ = ApplyStrategyType::ReportDiff;
-    let mut mind = mind(&order, None);
+    let mut reconciler = reconciler(&order, None);
     let differs = [missing_object()];
-    assert_eq!(compare(&mut mind, &differs, start()), 1);
-    let first = report(&mut mind, &order, start()).expect("a first report");
+    assert_eq!(compare(&mut reconciler, &differs, start()), 1);
+    let first = report(&mut reconciler, &order, start()).expect("a first report");
     assert_eq!((first.complete, first.manifests[0].applied), (true, ApplyOutcome::FoundDiff));
     assert_eq!(first.manifests[0].differs_since, Some(start()));
     let soon = start() + RECHECK_INTERVAL - SignedDuration::from_secs(1);
-    assert_eq!((compare(&mut mind, &differs, soon), mind.wake_at()), (0, Some(start() + RECHECK_INTERVAL)));
+    assert_eq!((compare(&mut reconciler, &differs, soon), reconciler.wake_at()), (0, Some(start() + RECHECK_INTERVAL)));
 
     let second = start() + RECHECK_INTERVAL;
-    mind.mark_due(second);
-    let tasks = mind.tasks(second);
+    reconciler.mark_due(second);
+    let tasks = reconciler.tasks(second);
     assert_eq!(tasks.len(), 1);
-    assert_eq!(report(&mut mind, &order, second), None, "what was told holds while it is looked at again");
+    assert_eq!(report(&mut reconciler, &order, second), None, "what was told holds while it is looked at again");
     let answer = Answer { differences: differs.to_vec(), ..Answer::refused(ApplyOutcome::FoundDiff, String::new()) };
     let same = tried(&order.manifests[0], answer, false, None, second);
-    mind.settle(&order.placement, same, second);
-    mind.tasks(second);
-    assert_eq!(report(&mut mind, &order, second), None, "and afterwards, where it is the same");
+    reconciler.settle(&order.placement, same, second);
+    reconciler.tasks(second);
+    assert_eq!(report(&mut reconciler, &order, second), None, "and afterwards, where it is the same");
 
     let third = second + RECHECK_INTERVAL;
-    assert_eq!(compare(&mut mind, &[], third), 1);
-    let mended = report(&mut mind, &order, third).expect("somebody mended it");
+    assert_eq!(compare(&mut reconciler, &[], third), 1);
+    let mended = report(&mut reconciler, &order, third).expect("somebody mended it");
     assert_eq!((mended.complete, mended.manifests[0].applied), (true, ApplyOutcome::NoDiffFound));
     assert_eq!(mended.manifests[0].differs_since, None);
 }
@@ -80,14 +80,14 @@ fn a_report_of_differences_is_made_again_and_told_where_it_changed() {
 fn a_new_order_is_not_complete_by_looks_at_the_old_one() {
     let mut report_diff = order(1, &[map("a", "1")]);
     report_diff.strategy.type_ = ApplyStrategyType::ReportDiff;
-    let mut mind = mind(&report_diff, None);
-    compare(&mut mind, &[], start());
+    let mut reconciler = reconciler(&report_diff, None);
+    compare(&mut reconciler, &[], start());
     let later = start() + RECHECK_INTERVAL;
-    mind.mark_due(later);
-    assert_eq!(mind.tasks(later).len(), 1);
+    reconciler.mark_due(later);
+    assert_eq!(reconciler.tasks(later).len(), 1);
     let next = WorkOrder { generation: 2, ..report_diff };
-    mind.command(MemberCommand::Order { order: Arc::new(next.clone()), reported: None });
-    let status = report(&mut mind, &next, later).expect("it is another generation");
+    reconciler.command(MemberCommand::Order { order: Arc::new(next.clone()), reported: None });
+    let status = report(&mut reconciler, &next, later).expect("it is another generation");
     assert_eq!((status.generation, status.complete), (2, false));
 }
 
@@ -96,12 +96,12 @@ fn dates_survive_a_restart_and_a_new_generation() {
     let mut order = order(1, &[map("a", "1")]);
     order.strategy.type_ = ApplyStrategyType::ReportDiff;
     let differs = [missing_object()];
-    let mut before = mind(&order, None);
+    let mut before = reconciler(&order, None);
     compare(&mut before, &differs, start());
     let reported = report(&mut before, &order, start()).expect("a report");
 
     let hour = start() + SignedDuration::from_hours(1);
-    let mut after = mind(&order, Some(reported));
+    let mut after = reconciler(&order, Some(reported));
     assert_eq!(after.tasks(hour).len(), 1);
     let interim = report(&mut after, &order, hour).expect("it is being compared");
     assert_eq!((interim.complete, interim.manifests[0].differs_since), (true, Some(start())), "it stands till then");
@@ -122,10 +122,10 @@ fn dates_survive_a_restart_and_a_new_generation() {
 }
 
 /// Carries out what is due until nothing is; returns the requests.
-async fn settle(mind: &mut Mind, member: &Memory, now: Timestamp) -> Vec<String> {
-    mind.mark_due(now);
+async fn settle(reconciler: &mut Reconciler, member: &Memory, now: Timestamp) -> Vec<String> {
+    reconciler.mark_due(now);
     loop {
-        let tasks = mind.tasks(now);
+        let tasks = reconciler.tasks(now);
         if tasks.is_empty() {
             let mut requests = member.take_requests();
             requests.retain(|request| !request.contains("gitfleet-system"));
@@ -134,20 +134,20 @@ async fn settle(mind: &mut Mind, member: &Memory, now: Timestamp) -> Vec<String>
         for task in tasks {
             let placement = task.order.placement.clone();
             let result = perform(member, &task.order, task.step, task.before).await;
-            mind.settle(&placement, result, now);
+            reconciler.settle(&placement, result, now);
         }
     }
 }
 
 /// Lets somebody change an object on the member, and the watch tell of it. The daemon's fields are what the test says they are.
-fn change(mind: &mut Mind, member: &Memory, version: u64, owned: &str, change: impl FnOnce(&mut Value)) {
+fn change(reconciler: &mut Reconciler, member: &Memory, version: u64, owned: &str, change: impl FnOnce(&mut Value)) {
     let key = ObjectId::of(&map("a", "")).expect("an object").key();
     let mut object = member.objects.lock().unwrap()[&key].clone();
     change(&mut object);
     object["metadata"]["resourceVersion"] = Value::from(version.to_string());
     member.insert(object.clone());
     let live = LiveObject::read(&object).expect("an object");
-    mind.see(LiveObject { owned: Digest::from(owned), ..live });
+    reconciler.see(LiveObject { owned: Digest::from(owned), ..live });
 }
 
 #[tokio::test]
@@ -155,20 +155,20 @@ async fn drift_that_was_taken_back_by_hand_is_no_drift_any_more() {
     let member = Memory::default();
     let mut order = order(1, &[map("a", "1")]);
     order.strategy.when_to_apply = WhenToApply::IfNotDrifted;
-    let mut mind = mind(&order, None);
-    assert_eq!(settle(&mut mind, &member, start()).await, ["apply ConfigMap n/a"]);
-    change(&mut mind, &member, 1, "without v", |object| object["data"]["v"] = "5".into());
+    let mut reconciler = reconciler(&order, None);
+    assert_eq!(settle(&mut reconciler, &member, start()).await, ["apply ConfigMap n/a"]);
+    change(&mut reconciler, &member, 1, "without v", |object| object["data"]["v"] = "5".into());
     let now = clock::now();
-    assert_eq!(settle(&mut mind, &member, now).await, ["compare ConfigMap n/a"]);
-    let drifted = report(&mut mind, &order, now).expect("a report");
+    assert_eq!(settle(&mut reconciler, &member, now).await, ["compare ConfigMap n/a"]);
+    let drifted = report(&mut reconciler, &order, now).expect("a report");
     assert_eq!(drifted.manifests[0].applied, ApplyOutcome::FoundDrifts);
     assert_eq!(drifted.manifests[0].differences[0].path, "/data/v");
-    change(&mut mind, &member, 2, "without v", |object| object["data"]["v"] = "1".into());
-    assert_eq!(mind.tasks(now).len(), 0, "not at once");
-    assert_eq!(mind.wake_at(), Some(now + LOOK_PAUSE));
+    change(&mut reconciler, &member, 2, "without v", |object| object["data"]["v"] = "1".into());
+    assert_eq!(reconciler.tasks(now).len(), 0, "not at once");
+    assert_eq!(reconciler.wake_at(), Some(now + LOOK_PAUSE));
     let later = now + LOOK_PAUSE;
-    assert_eq!(settle(&mut mind, &member, later).await, ["compare ConfigMap n/a", "apply ConfigMap n/a"]);
-    let mended = report(&mut mind, &order, later).expect("a report");
+    assert_eq!(settle(&mut reconciler, &member, later).await, ["compare ConfigMap n/a", "apply ConfigMap n/a"]);
+    let mended = report(&mut reconciler, &order, later).expect("a report");
     assert_eq!((mended.manifests[0].applied, mended.manifests[0].differences.len()), (ApplyOutcome::Applied, 0));
 }
 
@@ -177,17 +177,17 @@ async fn a_full_comparison_tells_what_others_added_to_an_applied_object() {
     let member = Memory::default();
     let mut order = order(1, &[map("a", "1")]);
     order.strategy.comparison_option = ComparisonOption::FullComparison;
-    let mut mind = mind(&order, None);
+    let mut reconciler = reconciler(&order, None);
     let now = clock::now();
-    assert_eq!(settle(&mut mind, &member, now).await, ["apply ConfigMap n/a"]);
-    let first = report(&mut mind, &order, now).expect("a report");
+    assert_eq!(settle(&mut reconciler, &member, now).await, ["apply ConfigMap n/a"]);
+    let first = report(&mut reconciler, &order, now).expect("a report");
     assert_eq!((first.complete, first.manifests[0].differences.len()), (true, 0), "the answer is as the manifest says");
     let key = ObjectId::of(&map("a", "")).expect("an object").key();
     member.objects.lock().unwrap().get_mut(&key).expect("it is there")["data"]["more"] = "x".into();
-    let later = mind.wake_at().expect("it is looked at again");
+    let later = reconciler.wake_at().expect("it is looked at again");
     assert!(later >= now + RECHECK_INTERVAL);
-    assert_eq!(settle(&mut mind, &member, later).await, [""; 0], "it is only read");
-    let second = report(&mut mind, &order, later).expect("it differs now");
+    assert_eq!(settle(&mut reconciler, &member, later).await, [""; 0], "it is only read");
+    let second = report(&mut reconciler, &order, later).expect("it differs now");
     assert_eq!((second.complete, second.manifests[0].applied), (true, ApplyOutcome::Applied));
     let paths: Vec<&str> = second.manifests[0].differences.iter().map(|d| d.path.as_str()).collect();
     assert_eq!((paths, second.manifests[0].differs_since), (vec!["/data/more"], Some(later)));

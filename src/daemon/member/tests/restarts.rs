@@ -28,29 +28,29 @@ fn live(order: &WorkOrder, owned: &str, resource_version: u64) -> LiveObject {
 }
 
 /// Begins a life with an order, what was reported before, and what is on the member.
-fn begin(order: &WorkOrder, reported: Option<Arc<WorkStatus>>, there: Option<LiveObject>) -> Mind {
-    let mut mind = Mind::new("m".into(), "s".into(), true);
-    mind.connect();
-    mind.command(MemberCommand::Order { order: Arc::new(order.clone()), reported });
-    list(&mut mind, &maps(), there);
-    mind
+fn begin(order: &WorkOrder, reported: Option<Arc<WorkStatus>>, there: Option<LiveObject>) -> Reconciler {
+    let mut reconciler = Reconciler::new("m".into(), "s".into(), true);
+    reconciler.connect();
+    reconciler.command(MemberCommand::Order { order: Arc::new(order.clone()), reported });
+    list(&mut reconciler, &maps(), there);
+    reconciler
 }
 
 /// Lets the inventory be written until something else is to be done; returns what.
-fn steps(mind: &mut Mind, order: &WorkOrder) -> Vec<Step> {
+fn steps(reconciler: &mut Reconciler, order: &WorkOrder) -> Vec<Step> {
     loop {
-        let tasks = mind.tasks(at(0));
+        let tasks = reconciler.tasks(at(0));
         match tasks.first().map(|task| &task.step) {
             Some(Step::WriteParent(parent)) => {
-                mind.settle(&order.placement, StepResult::Parent(Some(parent.clone())), at(0));
+                reconciler.settle(&order.placement, StepResult::Parent(Some(parent.clone())), at(0));
             }
             _ => return tasks.into_iter().map(|task| task.step).collect(),
         }
     }
 }
 
-fn report(mind: &mut Mind, order: &WorkOrder, now: Timestamp) -> Option<Arc<WorkStatus>> {
-    match mind.report(&order.placement, now)? {
+fn report(reconciler: &mut Reconciler, order: &WorkOrder, now: Timestamp) -> Option<Arc<WorkStatus>> {
+    match reconciler.report(&order.placement, now)? {
         MemberEvent::Work { status, .. } => Some(status),
         event => unreachable!("{event:?}"),
     }
@@ -58,9 +58,9 @@ fn report(mind: &mut Mind, order: &WorkOrder, now: Timestamp) -> Option<Arc<Work
 
 /// What is reported of an order whose only object is as `owned` says and available.
 fn reported(order: &WorkOrder, owned: &str) -> Arc<WorkStatus> {
-    let mut mind = begin(order, None, Some(live(order, owned, 1)));
-    steps(&mut mind, order);
-    report(&mut mind, order, at(0)).filter(|work| work.complete).expect("a complete report")
+    let mut reconciler = begin(order, None, Some(live(order, owned, 1)));
+    steps(&mut reconciler, order);
+    report(&mut reconciler, order, at(0)).filter(|work| work.complete).expect("a complete report")
 }
 
 #[test]
@@ -87,42 +87,42 @@ fn w03_a_put_back_that_failed_stays_failed_over_a_restart() {
 fn w03_drift_while_nobody_looked_is_seen_whatever_the_order_is() {
     let old = order(1, &[map("a", "1")]);
     let next = WorkOrder { generation: 2, snapshot: 1, ..old.clone() };
-    let mut mind = begin(&next, Some(reported(&old, "ours")), Some(live(&next, "somebody's", 2)));
-    let found = steps(&mut mind, &next);
+    let mut reconciler = begin(&next, Some(reported(&old, "ours")), Some(live(&next, "somebody's", 2)));
+    let found = steps(&mut reconciler, &next);
     assert!(matches!(found[..], [Step::Apply { put_back: true, .. }]), "{found:?}");
 
     let changed = order(2, &[map("a", "2")]);
-    let mut mind = begin(&changed, Some(reported(&old, "ours")), Some(live(&changed, "another's", 2)));
-    assert_eq!(steps(&mut mind, &changed), [], "of another manifest nothing was known");
+    let mut reconciler = begin(&changed, Some(reported(&old, "ours")), Some(live(&changed, "another's", 2)));
+    assert_eq!(steps(&mut reconciler, &changed), [], "of another manifest nothing was known");
 }
 
 #[test]
 fn w13_what_was_reported_stands_until_it_was_looked_at() {
     let order = order(1, &[map("a", "1")]);
     let before = reported(&order, "ours");
-    let mut mind = Mind::new("m".into(), "s".into(), true);
-    mind.connect();
-    mind.command(MemberCommand::Order { order: Arc::new(order.clone()), reported: Some(Arc::clone(&before)) });
-    assert_eq!(mind.unreported().count(), 0, "nothing was looked at");
-    list(&mut mind, &maps(), [live(&order, "ours", 1)]);
-    assert_eq!(mind.unreported().count(), 0, "nothing was compared");
-    steps(&mut mind, &order);
-    let again = report(&mut mind, &order, at(100)).expect("every life reports once");
+    let mut reconciler = Reconciler::new("m".into(), "s".into(), true);
+    reconciler.connect();
+    reconciler.command(MemberCommand::Order { order: Arc::new(order.clone()), reported: Some(Arc::clone(&before)) });
+    assert_eq!(reconciler.unreported().count(), 0, "nothing was looked at");
+    list(&mut reconciler, &maps(), [live(&order, "ours", 1)]);
+    assert_eq!(reconciler.unreported().count(), 0, "nothing was compared");
+    steps(&mut reconciler, &order);
+    let again = report(&mut reconciler, &order, at(100)).expect("every life reports once");
     assert_eq!((again.complete, again.available_since), (true, before.available_since));
 
-    mind.connect();
-    list(&mut mind, &maps(), [live(&order, "ours", 1)]);
-    steps(&mut mind, &order);
-    let again = report(&mut mind, &order, at(200)).expect("every connection reports once");
+    reconciler.connect();
+    list(&mut reconciler, &maps(), [live(&order, "ours", 1)]);
+    steps(&mut reconciler, &order);
+    let again = report(&mut reconciler, &order, at(200)).expect("every connection reports once");
     assert_eq!((again.complete, again.available_since), (true, before.available_since));
 }
 
 #[test]
 fn w13_what_is_missing_after_a_restart_is_reported_and_put_back() {
     let order = order(1, &[map("a", "1")]);
-    let mut mind = begin(&order, Some(reported(&order, "ours")), None);
-    let found = steps(&mut mind, &order);
+    let mut reconciler = begin(&order, Some(reported(&order, "ours")), None);
+    let found = steps(&mut reconciler, &order);
     assert!(matches!(found[..], [Step::Apply { put_back: true, .. }]), "{found:?}");
-    let status = report(&mut mind, &order, at(0)).expect("it is not there");
+    let status = report(&mut reconciler, &order, at(0)).expect("it is not there");
     assert_eq!((status.complete, status.manifests[0].applied), (false, ApplyOutcome::Pending));
 }

@@ -10,7 +10,7 @@ use crate::decide::state::{PlacementState, World};
 use crate::model::id::PlacementKey;
 use crate::model::runs::{ClusterPhase, RunCause, RunRecord, StageRecord, TaskRecord};
 use crate::status::placement::PlacementView;
-use crate::status::rollout::{Converged, converged};
+use crate::status::rollout::{RolloutState, converged};
 use crate::views::simulation::{
     ClusterOutcome, GateSide, GateType, Offset, Outcome, Simulated, SimulatedCluster, SimulatedGate,
     SimulatedPlacement, SimulatedRun, SimulatedStage, longest_wait,
@@ -143,13 +143,13 @@ impl Watch {
 /// Says how a placement ended.
 fn ended(view: &PlacementView<'_>, seen: &Seen) -> (Outcome, String) {
     match converged(view) {
-        Converged::AllAtTarget => (Outcome::Done, String::new()),
-        Converged::WaitingForPerson(why) => (Outcome::WaitsForPerson, why),
-        Converged::Unreachable(why) => (Outcome::Offline, why),
-        Converged::WaitingForTime(_) => (Outcome::NotFinished, "only time is waited for".to_owned()),
-        Converged::Progressing => (Outcome::NotFinished, String::new()),
-        Converged::Failed(why) if view.record.halted.is_some() => (Outcome::Halted, why),
-        Converged::Failed(why) if seen.rolled_back => (Outcome::RolledBack, why),
-        Converged::Failed(why) => (Outcome::Failed, why),
+        RolloutState::AllAtTarget => (Outcome::Done, String::new()),
+        RolloutState::WaitingForPerson(why) => (Outcome::WaitsForPerson, why),
+        RolloutState::Unreachable(why) => (Outcome::Offline, why),
+        RolloutState::WaitingForTime(_) => (Outcome::NotFinished, "only time is waited for".to_owned()),
+        RolloutState::Progressing => (Outcome::NotFinished, String::new()),
+        RolloutState::Failed(why) if view.record.halted.is_some() => (Outcome::Halted, why),
+        RolloutState::Failed(why) if seen.rolled_back => (Outcome::RolledBack, why),
+        RolloutState::Failed(why) => (Outcome::Failed, why),
     }
 }

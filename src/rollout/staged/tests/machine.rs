@@ -177,7 +177,7 @@ fn gates_hold_stages() {
 }
 
 #[test]
-fn leavers_are_passed_over() {
+fn leavers_are_skipped() {
     play(&[
         ("before its turn", "s: a b", &[("b unpicked", "Updating | s Updating a=U b=x")]),
         ("in flight", "s: a b", &[("", "Updating | s Updating a=U b=P"), ("a gone", "Updating | s Updating a=x b=U")]),

@@ -267,11 +267,11 @@ pub fn said(verb: Verb, person: &str, shown: Option<&str>) -> (Person, Command) 
 }
 
 /// What is told before each advance, and how the run stands after it.
-pub type Story = (&'static str, &'static str, &'static [(&'static str, &'static str)]);
+pub type Case = (&'static str, &'static str, &'static [(&'static str, &'static str)]);
 
-/// Plays stories, each a name, stages and steps.
-pub fn play(stories: &[Story]) {
-    for (name, stages, steps) in stories {
+/// Plays cases, each a name, stages and steps.
+pub fn play(cases: &[Case]) {
+    for (name, stages, steps) in cases {
         let mut world = World::new(stages);
         for (index, (commands, expected)) in steps.iter().enumerate() {
             world.tell(commands);

@@ -31,6 +31,6 @@ fn a_commit_that_is_refused() {
 fn a_history_that_was_rewritten() {
     let text = held_rewrite("main", &CommitId::new("1111111aaa"), &commit(), &voice());
     assert!(text.contains("\n```text\n/resume sha=abc1234\n```\n"), "{text}");
-    let text = held_rewrite("main", &CommitId::new("1111111aaa"), &commit(), &Voice::default());
+    let text = held_rewrite("main", &CommitId::new("1111111aaa"), &commit(), &CommandStyle::default());
     assert!(text.contains("\n```text\n/gitfleet resume sha=abc1234\n```\n"), "{text}");
 }

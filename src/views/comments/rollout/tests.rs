@@ -9,14 +9,14 @@ use crate::views::comments::fixtures::{HOSTILE, commit, gate, halted, voice, wai
 use crate::views::comments::notice::{notice, to_copy};
 use crate::views::comments::reply;
 
-fn story(placements: Vec<Progress>) -> RolloutStory {
+fn report(placements: Vec<Progress>) -> RolloutReport {
     let subject = Some("Bigger pods".to_owned());
-    RolloutStory { commit: Some(commit()), subject, placements, help: false, voice: voice() }
+    RolloutReport { commit: Some(commit()), subject, placements, help: false, voice: voice() }
 }
 
 #[test]
 fn a_gate_waits() {
-    insta::assert_snapshot!(rollout_comment(&story(vec![waiting()])), @r"
+    insta::assert_snapshot!(rollout_comment(&report(vec![waiting()])), @r"
     **Rollout of `abc1234`** (Bigger pods): 1 waiting for approval
 
     #### Needs you
@@ -46,7 +46,7 @@ fn a_stage_failed_and_another_placement_is_superseded() {
         state: ProgressState::Superseded { by: CommitId::new("def5678abc") },
         ..waiting()
     };
-    insta::assert_snapshot!(rollout_comment(&story(vec![halted(), superseded])), @r"
+    insta::assert_snapshot!(rollout_comment(&report(vec![halted(), superseded])), @r"
     **Rollout of `abc1234`** (Bigger pods): 1 failed, 1 superseded
 
     #### Needs you
@@ -105,7 +105,7 @@ fn deletions_wait() {
     ");
 }
 
-fn notices(way: &Progress, voice: &Voice) -> String {
+fn notices(way: &Progress, voice: &CommandStyle) -> String {
     needs(way).into_iter().map(|need| notice(&commit(), way, need, false, voice)).collect()
 }
 
@@ -130,7 +130,7 @@ fn each_gate_is_asked_for_in_a_comment_of_its_own_that_says_how() {
             "react to this comment with 🚀. The",
         ),
     ] {
-        let voice = Voice { comments_count, reviews_count, ..voice() };
+        let voice = CommandStyle { comments_count, reviews_count, ..voice() };
         let texts: Vec<String> =
             needs(&way).into_iter().map(|need| notice(&commit(), &way, need, false, &voice)).collect();
         assert_eq!(texts.len(), 2);
@@ -148,7 +148,7 @@ fn lines_to_copy_are_lines_of_ours() {
 #[test]
 fn all_are_superseded() {
     let superseded = Progress { state: ProgressState::Superseded { by: CommitId::new("def5678abc") }, ..waiting() };
-    insta::assert_snapshot!(rollout_comment(&story(vec![superseded])), @"⏩ **Rollout of `abc1234`** (Bigger pods): superseded by def5678");
+    insta::assert_snapshot!(rollout_comment(&report(vec![superseded])), @"⏩ **Rollout of `abc1234`** (Bigger pods): superseded by def5678");
 }
 
 #[test]
@@ -206,12 +206,12 @@ fn all_texts(hostile: &str) -> Vec<(&'static str, String)> {
     for state in states {
         let way = with_text_everywhere(hostile, &state);
         let (subject, help) = (Some(hostile.to_owned()), true);
-        let voice = Voice { approvers: hostile.into(), ..voice() };
+        let voice = CommandStyle { approvers: hostile.into(), ..voice() };
         texts.extend(needs(&way).into_iter().map(|need| ("notice", notice(&commit, &way, need, true, &voice))));
         let placements = vec![way, waiting()];
         texts.push((
             "rollout",
-            rollout_comment(&RolloutStory { commit: Some(commit.clone()), subject, placements, help, voice }),
+            rollout_comment(&RolloutReport { commit: Some(commit.clone()), subject, placements, help, voice }),
         ));
     }
     let error = InputError {
@@ -228,7 +228,7 @@ fn all_texts(hostile: &str) -> Vec<(&'static str, String)> {
         ("issue", reply::issue_body(&commit, hostile, &voice())),
         ("refused commit", reply::refused_commit(&commit, &[error])),
         ("held rewrite", reply::held_rewrite(hostile, &commit, &commit, &voice())),
-        ("superseded", rollout_comment(&RolloutStory { subject: Some(hostile.into()), ..story(vec![superseded]) })),
+        ("superseded", rollout_comment(&RolloutReport { subject: Some(hostile.into()), ..report(vec![superseded]) })),
     ]);
     texts
 }
@@ -246,7 +246,7 @@ fn nothing_foreign_does_anything() {
 }
 
 #[test]
-fn long_stories_fit_and_keep_what_matters() {
+fn long_rollouts_fit_and_keep_what_matters() {
     let long = "a word | and another ".repeat(40);
     let mut way = with_text_everywhere(&long, &ProgressState::Done);
     for stage in &mut way.stages {
@@ -255,14 +255,14 @@ fn long_stories_fit_and_keep_what_matters() {
     }
     way.stages[2].state = ProgressState::Moving;
     let many: Vec<Progress> = (0..60).map(|_| way.clone()).chain([waiting()]).collect();
-    let text = rollout_comment(&RolloutStory { help: true, ..story(many) });
+    let text = rollout_comment(&RolloutReport { help: true, ..report(many) });
     assert!(text.chars().count() <= COMMENT_CHARS_MAX, "{}", text.chars().count());
     is_tame(&text, "long");
     assert!(text.ends_with(SHORTENED));
 
     let mut short = vec![way.clone(), waiting()];
     short[0].stages[1].state = ProgressState::Done;
-    let text = rollout_comment(&story(short));
+    let text = rollout_comment(&report(short));
     assert!(text.contains("/approve canary placement=web sha=abc1234"), "{text}");
     assert!(text.starts_with("**Rollout of `abc1234`** (Bigger pods): "));
 }

@@ -39,7 +39,7 @@ fn states() {
         (P::Waiting, S::Pending, "3/4, waiting: why"),
         (P::Paused, S::Pending, "3/4, paused: why"),
         (P::Done, S::Success, "3/4 clusters"),
-        (P::Skipped, S::Success, "3/4, passed over"),
+        (P::Skipped, S::Success, "3/4, skipped"),
         (P::Failed, S::Failure, "3/4, failed: why"),
         (P::Error, S::Error, "3/4, cannot be carried out: why"),
         (P::Rejected, S::Failure, "3/4, rejected: why"),

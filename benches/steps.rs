@@ -1,4 +1,4 @@
-//! The pure parts: parsing, freezing, scheduling, planning a delivery. `cargo bench --bench rooms`.
+//! The pure parts: parsing, freezing, scheduling, planning a delivery. `cargo bench --bench steps`.
 
 #[path = "../tests/bench/generate.rs"]
 mod generate;

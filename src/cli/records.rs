@@ -43,7 +43,7 @@ pub enum Source {
 
 /// All records at one moment, typed.
 #[derive(Default)]
-pub struct Books {
+pub struct SavedRecords {
     /// What the store says of itself.
     pub store: Option<StoreRecord>,
     /// The source.
@@ -127,12 +127,12 @@ impl Source {
     ///
     /// # Errors
     /// The daemon does not answer, or the store cannot be read.
-    pub fn read(&self) -> anyhow::Result<Books> {
+    pub fn read(&self) -> anyhow::Result<SavedRecords> {
         let entries = match self {
             Self::Daemon(server) => server.records()?,
             Self::Store(path) => from_store(path)?,
         };
-        Books::of(&entries)
+        SavedRecords::of(&entries)
     }
 
     /// Reads what happened, to a placement or at all, oldest first.
@@ -197,13 +197,13 @@ fn from_store(path: &Path) -> anyhow::Result<Vec<(String, Value)>> {
     Ok(entries)
 }
 
-impl Books {
+impl SavedRecords {
     fn of(entries: &[(String, Value)]) -> anyhow::Result<Self> {
-        let mut books = Self::default();
+        let mut saved = Self::default();
         for (key, value) in entries {
-            books.take(key, value).with_context(|| format!("the record {key} cannot be read"))?;
+            saved.take(key, value).with_context(|| format!("the record {key} cannot be read"))?;
         }
-        Ok(books)
+        Ok(saved)
     }
 
     fn take(&mut self, key: &str, value: &Value) -> anyhow::Result<()> {

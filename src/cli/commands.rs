@@ -5,11 +5,11 @@ use std::io::{self, BufRead as _, IsTerminal as _, Read as _};
 
 use anyhow::Context as _;
 
-use super::books::{Source, load_configuration, locate};
 use super::exit::Exit;
+use super::records::{Source, load_configuration, locate};
 use super::{Daemon, output, person, run};
 use crate::clock;
-use crate::core::execute::{Authority, obey_in_store, preview_in_store};
+use crate::core::execute::{Authority, execute_in_store, preview_in_store};
 use crate::model::commands::{Command, Done, Person, Refusal, Verb, WaitingGate};
 use crate::model::id::ClusterName;
 use crate::model::runs::Surface;
@@ -33,7 +33,7 @@ pub struct AtGate {
     /// The stage that waits; `deletion` for the deletion gate of a placement. `approve` without one shows the gate that waits and
     /// asks, on a terminal; elsewhere it is refused.
     stage: Option<String>,
-    /// The digest that was shown, or how it begins: a gate that has become one of another is left alone.
+    /// The digest that was shown, or how it begins; if the digest of the gate has changed, nothing is approved.
     #[arg(long, value_name = "HEX", value_parser = digest)]
     digest: Option<String>,
     /// On a terminal: do not ask, and approve what waits at that moment.
@@ -57,8 +57,8 @@ pub struct AtPlacement {
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXIT_CODES)]
 pub struct Resume {
-    /// The placement, NAME or NAMESPACE/NAME; without it the source: a rewritten history that is held is let in, and where the
-    /// source was not read since gitfleet started, the commit in force goes on.
+    /// The placement, NAME or NAMESPACE/NAME; without it the source: a rewritten history that is held is accepted, and where the
+    /// source was not read since gitfleet started, the accepted commit goes on.
     placement: Option<String>,
     #[command(flatten)]
     tell: Tell,
@@ -96,7 +96,7 @@ pub struct Retry {
 /// What every command takes that people tell.
 #[derive(Debug, clap::Args)]
 pub struct Tell {
-    /// Why, in a word, for the record.
+    /// Reason code stored with the decision.
     #[arg(long, value_name = "WORD")]
     reason: Option<String>,
     /// Why, at length, for the record.
@@ -306,6 +306,6 @@ impl Tell {
             drop(EmbeddedStore::open_read_only(path)?);
         }
         let store = run::open_store(&configuration.store)?;
-        Ok(obey_in_store(&store, &authority, command, &operator(), clock::now())?)
+        Ok(execute_in_store(&store, &authority, command, &operator(), clock::now())?)
     }
 }

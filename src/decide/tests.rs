@@ -1,4 +1,4 @@
-//! Stories of staged rollouts: commits, members, people and time, told to `decide` one after the other.
+//! Cases of staged rollouts: commits, members, people and time, told to `decide` one after the other.
 
 mod answering;
 mod events;
@@ -23,7 +23,7 @@ use super::fixtures::{payload, tree};
 use super::state::{Payload, PlacementState, World, clusters, mark_leavers};
 use super::strategies::Staged;
 use crate::api::annotations::SUSPENDED;
-use crate::core::execute::{obey, resolve};
+use crate::core::execute::{execute, resolve};
 use crate::model::commands::{Command, Person, Refusal, Verb};
 use crate::model::id::{ClusterName, ObjectKey, PlacementKey};
 use crate::model::records::{
@@ -32,10 +32,10 @@ use crate::model::records::{
 use crate::model::runs::{ApprovalRules, RunRecord, Surface};
 use crate::model::work::{Desired, WorkOrder};
 
-/// Decisions until a story must have come to rest.
+/// Decisions until a case must have come to rest.
 const ROUNDS_MAX: usize = 200;
 
-/// The strategy of most stories: `one`, then `two` after an approval, then `three`.
+/// The strategy of most cases: `one`, then `two` after an approval, then `three`.
 const STRATEGY: &str = "apiVersion: placement.kubernetes-fleet.io/v1beta1\nkind: ClusterStagedUpdateStrategy\n\
     metadata: {name: s}\nspec:\n  stages:\n    - {name: one, labelSelector: {matchLabels: {stage: one}}, afterStageTasks: [{type: Approval}]}\n    \
     - {name: two, labelSelector: {matchLabels: {stage: two}}}\n    - {name: three, labelSelector: {matchLabels: {stage: three}}}\n---\n";
@@ -92,7 +92,7 @@ enum Manner {
 }
 
 /// One placement `p`, its fleet and the people.
-struct Story {
+struct Case {
     files: BTreeMap<&'static str, String>,
     world: World,
     state: PlacementState,
@@ -106,7 +106,7 @@ struct Story {
     now: Timestamp,
 }
 
-impl Story {
+impl Case {
     /// Clusters `a` in stage one, `b` and `c` in two, `d` in three; an automatic placement; content 0. Nothing was decided.
     fn of(files: &[(&'static str, String)]) -> Self {
         let mut all = BTreeMap::from([
@@ -122,14 +122,14 @@ impl Story {
         Self::on_files("p", all)
     }
 
-    /// A story of these files about one of their placements. Nothing was decided.
+    /// A case of these files about one of their placements. Nothing was decided.
     fn on_files(placement: &str, all: BTreeMap<&'static str, String>) -> Self {
         let now = Timestamp::UNIX_EPOCH;
         let texts: Vec<(&str, &str)> = all.iter().map(|(path, text)| (*path, text.as_str())).collect();
         let first = tree(&texts);
         let state = PlacementState::begin(&first.placements[&PlacementKey::cluster_scoped(placement)], now);
         let world = World { source: "s".into(), approvals: ApprovalRules::default(), ..World::default() };
-        let mut story = Self {
+        let mut case = Self {
             files: all,
             world,
             state,
@@ -141,18 +141,18 @@ impl Story {
             wake_at: None,
             now,
         };
-        story.accept();
-        story
+        case.accept();
+        case
     }
 
-    /// The usual story, rolled out: everybody has content 0.
+    /// The usual case, rolled out: everybody has content 0.
     fn rolled_out(files: &[(&'static str, String)]) -> Self {
-        let mut story = Self::of(files);
-        story.settle();
-        story.say(Verb::Approve, "p-0 one").expect("the gate opens");
-        assert_eq!(story.settle(), "a0 b0 c0 d0");
-        assert_eq!(story.phases(), "p-0 Succeeded");
-        story
+        let mut case = Self::of(files);
+        case.settle();
+        case.say(Verb::Approve, "p-0 one").expect("the gate opens");
+        assert_eq!(case.settle(), "a0 b0 c0 d0");
+        assert_eq!(case.phases(), "p-0 Succeeded");
+        case
     }
 
     /// Commits files; an empty text removes one.
@@ -291,9 +291,9 @@ impl Story {
         let person = Person::of(person, Surface::Api);
         let placements = BTreeMap::from([(self.state.record.key.clone(), self.state.clone())]);
         let aim = resolve(&placements, &command)?;
-        let obeyed = obey(&self.state, &self.world, &aim, &command, &person, self.now)?;
-        self.state = obeyed.state;
-        Ok(obeyed.done.message)
+        let executed = execute(&self.state, &self.world, &aim, &command, &person, self.now)?;
+        self.state = executed.state;
+        Ok(executed.done.message)
     }
 
     fn run(&self, name: &str) -> &RunRecord {

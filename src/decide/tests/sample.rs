@@ -16,7 +16,7 @@ fn labelled(name: &str, environment: &str, more: &str) -> String {
 }
 
 /// Two clusters of each environment; those of canary are ordered by the integer under the key `name`.
-fn example() -> Story {
+fn example() -> Case {
     let clusters = [
         labelled("east", "staging", ""),
         labelled("west", "staging", ""),
@@ -26,7 +26,7 @@ fn example() -> Story {
         labelled("europe", "production", ", order: '1'"),
     ];
     let namespace = "apiVersion: v1\nkind: Namespace\nmetadata: {name: test-namespace}\n";
-    Story::on_files(
+    Case::on_files(
         "crp-staged-update-sample",
         BTreeMap::from([
             ("clusters.yaml", clusters.concat()),
@@ -45,9 +45,9 @@ fn condition<'a>(object: &'a Value, type_: &str) -> (&'a str, &'a str) {
 
 #[test]
 fn the_staged_update_example_with_its_status_document() {
-    let mut story = example();
-    assert_eq!(story.settle(), "asia- east0 europe- north- south- west0");
-    let object = run_object(story.run(RUN), story.now);
+    let mut case = example();
+    assert_eq!(case.settle(), "asia- east0 europe- north- south- west0");
+    let object = run_object(case.run(RUN), case.now);
     let status = &object["status"];
     assert_eq!(condition(status, "Initialized"), ("True", "UpdateRunInitializedSuccessfully"));
     assert_eq!(condition(status, "Progressing"), ("False", "UpdateRunWaiting"), "staging waits for its hour");
@@ -62,29 +62,29 @@ fn the_staged_update_example_with_its_status_document() {
         assert_eq!(condition(cluster, "Started"), ("True", "ClusterUpdatingStarted"));
         assert_eq!(condition(cluster, "Succeeded"), ("True", "ClusterUpdatingSucceeded"));
     }
-    assert_eq!(story.wake_at, Some(story.now + SignedDuration::from_hours(1)), "time alone, and no polling");
+    assert_eq!(case.wake_at, Some(case.now + SignedDuration::from_hours(1)), "time alone, and no polling");
 
-    assert_eq!(story.later(3599), "asia- east0 europe- north- south- west0");
-    assert_eq!(story.later(1), "asia- east0 europe- north0 south0 west0");
-    let canary: Vec<&str> = story.run(RUN).stages[1].clusters.iter().map(|cluster| cluster.name.as_str()).collect();
+    assert_eq!(case.later(3599), "asia- east0 europe- north- south- west0");
+    assert_eq!(case.later(1), "asia- east0 europe- north0 south0 west0");
+    let canary: Vec<&str> = case.run(RUN).stages[1].clusters.iter().map(|cluster| cluster.name.as_str()).collect();
     assert_eq!(canary, ["south", "north"], "9 comes before 10");
-    let requests = approval_request_objects(story.run(RUN));
+    let requests = approval_request_objects(case.run(RUN));
     assert_eq!(
         requests.iter().map(|r| r["metadata"]["name"].as_str()).collect::<Vec<_>>(),
         [Some("example-staged-update-run-after-canary")]
     );
-    let now = story.now;
+    let now = case.now;
     let columns = |kind, objects: &[Value]| table(kind, objects, false, now).headers.join(" ");
     assert_eq!(columns(Kind::Approvals, &requests), "NAME UPDATE-RUN STAGE APPROVED APPROVALACCEPTED AGE");
-    let runs = [run_object(story.run(RUN), story.now)];
+    let runs = [run_object(case.run(RUN), case.now)];
     assert_eq!(
         columns(Kind::Runs, &runs),
         "NAME PLACEMENT RESOURCE-SNAPSHOT-INDEX POLICY-SNAPSHOT-INDEX INITIALIZED SUCCEEDED AGE"
     );
 
-    story.say(Verb::Approve, "example-staged-update-run-canary").expect("the shorter name is taken too");
-    assert_eq!(story.settle(), "asia0 east0 europe0 north0 south0 west0");
-    let object = run_object(story.run(RUN), story.now);
+    case.say(Verb::Approve, "example-staged-update-run-canary").expect("the shorter name is taken too");
+    assert_eq!(case.settle(), "asia0 east0 europe0 north0 south0 west0");
+    let object = run_object(case.run(RUN), case.now);
     let status = &object["status"];
     assert_eq!(condition(status, "Succeeded"), ("True", "UpdateRunSucceeded"));
     let production = &status["stagesStatus"][2]["clusters"];

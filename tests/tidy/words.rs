@@ -1,0 +1,76 @@
+//! Words that a reader from outside cannot understand, in code, tests and documentation; docs/glossary.md has those to use.
+
+use std::fs;
+use std::path::Path;
+
+use super::none;
+use super::text::{files, root};
+
+/// Word, or two, in lower case; and what to write.
+const BANNED: &[(&str, &str)] = &[
+    ("hall", "daemon, or event loop"),
+    ("books", "records"),
+    ("obey", "execute"),
+    ("obeys", "executes"),
+    ("obeyed", "executed"),
+    ("story", "commit rollout; in tests: case, scenario"),
+    ("stories", "commit rollouts; in tests: cases, scenarios"),
+    ("weigh", "compare, judge"),
+    ("weighed", "compared, judged"),
+    ("mend", "fix, repair"),
+    ("mends", "fixes, repairs"),
+    ("doors", "imports, handles"),
+    ("agenda", "queue"),
+    ("in force", "accepted"),
+    ("let in", "accepted, admitted"),
+    ("passed over", "skipped"),
+    ("our house", "the project"),
+];
+
+/// Words that are kept all the same: file and line as it is written there.
+const KEPT: &[(&str, &str)] = &[
+    // The key under which stores have kept commit rollouts since the first version.
+    ("src/daemon/forge_bot/records.rs", "const STORY: &str = \"forge/story/\";"),
+    ("src/http/tests.rs", "put(\"forge/story/c1\")"),
+    ("tests/tidy/words.rs", "(\""),
+];
+
+/// Returns the pages of the documentation, with their texts.
+fn pages() -> Vec<(String, String)> {
+    let mut pages = vec!["README.md".to_owned()];
+    for folder in ["docs", "docs/design", "docs/reference"] {
+        let entries = fs::read_dir(root().join(folder)).unwrap().map(|entry| entry.unwrap().file_name());
+        let names = entries.filter(|name| Path::new(name).extension().is_some_and(|extension| extension == "md"));
+        pages.extend(names.map(|name| format!("{folder}/{}", name.to_string_lossy())));
+    }
+    pages.sort();
+    let read = |page: String| (page.clone(), fs::read_to_string(root().join(&page)).unwrap());
+    pages.into_iter().map(read).collect()
+}
+
+#[test]
+fn no_word_is_a_riddle() {
+    let mut complaints = Vec::new();
+    let code = ["src", "tests", "benches"].into_iter().flat_map(files).map(|file| (file.path, file.text));
+    for (path, text) in code.chain(pages()) {
+        for (number, line) in text.lines().enumerate() {
+            if KEPT.iter().any(|(of, kept)| *of == path && line.contains(kept)) {
+                continue;
+            }
+            // `let in_flight = ...` is Rust.
+            let line = line.replace("let in_", "let ");
+            let words: Vec<String> = line
+                .split(|c: char| !c.is_ascii_alphabetic())
+                .filter(|w| !w.is_empty())
+                .map(str::to_lowercase)
+                .collect();
+            for (banned, instead) in BANNED {
+                let banned: Vec<&str> = banned.split(' ').collect();
+                if words.windows(banned.len()).any(|window| window == banned) {
+                    complaints.push(format!("{}:{}: {:?}; write: {instead}", path, number + 1, banned.join(" ")));
+                }
+            }
+        }
+    }
+    none(&complaints, "docs/glossary.md has the words of this project (tests/tidy/words.rs, BANNED).");
+}
