@@ -58,7 +58,8 @@ pub struct Parent {
     pub group_kinds: BTreeSet<String>,
     /// Namespaces of all parts.
     pub namespaces: BTreeSet<String>,
-    /// What the member holds completely: index, commit and digest of the snapshot. `None` until a first one is.
+    /// What the member holds completely: index, commit and digest of the snapshot. `None` until a first one is. What is not taken
+    /// over, because it is somebody else's, does not count: a lost store goes on from here all the same.
     pub holds: Option<Held>,
     /// What people decided of the placement.
     pub kept: Kept,

@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use gitfleet::api::condition::ConditionStatus;
-use gitfleet::api::placement::{ApplyStrategy, ApplyStrategyType, IntOrPercent, StrategyType};
+use gitfleet::api::placement::{ApplyStrategyType, IntOrPercent};
 use gitfleet::core::waits::{STEP_MIN, shift_run};
 use gitfleet::deliver::inventory::applyset_id;
 use gitfleet::model::commands::Verb;
 use gitfleet::model::id::{ClusterName, CommitId, Digest, ObjectKey, PlacementKey};
 use gitfleet::model::records::{
-    Availability, BindingState, ClusterRecord, DeletionGate, HeldSnapshot, Pause, ResourceSnapshot, SourceRecord,
+    Availability, BindingState, ClusterRecord, HeldSnapshot, ResourceSnapshot, SourceRecord,
 };
 use gitfleet::model::runs::{ClusterPhase, RunCluster, RunRecord, StageRecord};
 use gitfleet::model::work::WorkOrder;
@@ -20,89 +20,10 @@ use gitfleet::store::records::{
     BINDING_PREFIX, CLUSTER_PREFIX, PLACEMENT_PREFIX, RUN_PREFIX, SNAPSHOT_PREFIX, SOURCE_PREFIX, placement_of,
 };
 use jiff::{SignedDuration, Timestamp};
-use serde::Deserialize;
 
+use super::records::{Binding, Condition, PlacementRecord};
 use super::restored::Fleet;
 use super::runs::{Rules, Word};
-
-/// A binding's record, as far as promises are about it: reading all of every record costs as much as a third of the deciding.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Binding {
-    placement: PlacementKey,
-    cluster: ClusterName,
-    state: BindingState,
-    snapshot: Option<u64>,
-    started_at: Option<Timestamp>,
-    generation: i64,
-    #[serde(default)]
-    conditions: Vec<Condition>,
-    deleting: bool,
-    #[serde(default)]
-    removes: BTreeSet<ObjectKey>,
-}
-
-/// A condition, without its words.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Condition {
-    #[serde(rename = "type")]
-    type_: String,
-    status: ConditionStatus,
-    reason: String,
-    #[serde(default)]
-    observed_generation: i64,
-}
-
-/// A placement's record, likewise.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct PlacementRecord {
-    generation: i64,
-    spec: PlacementSpec,
-    #[serde(default)]
-    annotations: BTreeMap<String, String>,
-    pub(super) deletion_gate: Option<DeletionGate>,
-    #[serde(default)]
-    pub(super) removed: bool,
-    paused: Option<Pause>,
-    pub(super) held: Option<HeldSnapshot>,
-}
-
-impl PlacementRecord {
-    /// Deletions of it wait for nobody: the guard is off, or it only reports.
-    pub(super) fn is_unguarded(&self) -> bool {
-        let reports = |strategy: &ApplyStrategy| strategy.type_ == ApplyStrategyType::ReportDiff;
-        let is_off = self.annotations.get("gitfleet.io/deletion-guard").is_some_and(|value| value == "Off");
-        is_off || self.spec.strategy.applies.as_ref().is_some_and(reports)
-    }
-
-    /// Staged runs move it.
-    pub(super) fn is_external(&self) -> bool {
-        self.spec.strategy.type_ == Some(StrategyType::External)
-    }
-}
-
-#[derive(Deserialize)]
-struct PlacementSpec {
-    strategy: Strategy,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Strategy {
-    #[serde(rename = "type")]
-    type_: Option<StrategyType>,
-    #[serde(rename = "applyStrategy")]
-    applies: Option<ApplyStrategy>,
-    rolling_update: Option<RollingUpdate>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct RollingUpdate {
-    max_unavailable: Option<IntOrPercent>,
-}
 
 /// What a commit asks for.
 #[derive(Clone, Debug)]
@@ -128,6 +49,10 @@ pub struct Want {
     pub overridden: BTreeMap<ClusterName, BTreeMap<ObjectKey, Digest>>,
     /// Clusters it is to leave once, though it may come back.
     pub evicted: BTreeSet<ClusterName>,
+    /// It may own objects together with somebody else.
+    pub shares: bool,
+    /// It only reports differences.
+    pub reports: bool,
 }
 
 /// Where something is to be.
@@ -171,6 +96,7 @@ pub(super) type Spot = (PlacementKey, ClusterName);
 
 /// What has been seen so far.
 #[derive(Default)]
+#[allow(clippy::struct_excessive_bools, reason = "each is seen by itself")]
 pub struct Checker {
     /// What commits ask for.
     pub wishes: BTreeMap<CommitId, Wish>,
@@ -197,7 +123,7 @@ pub struct Checker {
     accepted: Option<CommitId>,
     /// As it was written down last: what the next life begins with.
     stored: Option<CommitId>,
-    bindings: BTreeMap<String, Binding>,
+    pub(super) bindings: BTreeMap<String, Binding>,
     pub(super) snapshots: BTreeMap<String, ResourceSnapshot>,
     indexes: BTreeMap<PlacementKey, u64>,
     pub(super) placements: BTreeMap<PlacementKey, PlacementRecord>,
@@ -224,9 +150,32 @@ pub struct Checker {
     /// Clusters that do not answer, or are suspended: nobody hears how they are.
     pub(super) silent: BTreeSet<ClusterName>,
     in_flight: BTreeMap<Spot, ((u64, u64), i64, usize)>,
+    /// What a life may begin with.
+    pub(super) start: super::starts::Start,
+    /// Clusters on which somebody else works: nobody can say how they are to be until that ends.
+    pub(super) disturbed: BTreeSet<ClusterName>,
+    /// Objects of ours that somebody else came to own.
+    pub(super) owned: super::owners::Owned,
+    /// Lists may show what was there a while ago.
+    pub is_stale: bool,
+    /// Since when placements are to be where they are to be.
+    pub(super) wanted_since: super::hand_over::WantedSince,
+    /// Clusters that wait for a fix.
+    pub(super) fixes: super::fixes::Waiting,
+    /// Bindings that go, each with whether their placement left its objects behind then.
+    pub(super) abandoned: BTreeMap<String, bool>,
+    /// Records were kept since the last look at all of them.
+    is_changed: bool,
     /// What may be deleted, as far as it needs a person.
     pub(super) deletions: super::deletions::Deletions,
     seen: u64,
+}
+
+impl Checker {
+    /// Looks at a batch once it is whole.
+    pub(super) fn see_whole(&mut self) -> Verdict {
+        if std::mem::take(&mut self.is_changed) { self.see_batch() } else { Ok(()) }
+    }
 }
 
 pub(super) type Verdict = Result<(), String>;
@@ -251,6 +200,7 @@ impl Checker {
         if !matches!(fact, Fact::Kept { .. }) {
             self.may_begin()?;
         }
+        self.see_beside(fact)?;
         match fact {
             Fact::Kept { key, value } => {
                 self.unsaid.remove(key);
@@ -280,7 +230,7 @@ impl Checker {
                 }
                 Ok(())
             }
-            Fact::Applied { order, object, available, digest } => {
+            Fact::Applied { order, object, available, digest, was_foreign: _ } => {
                 let (written, at) = self.written.entry(spot(order)).or_default();
                 written.insert(object.clone(), digest.clone());
                 *at = self.now;
@@ -289,9 +239,6 @@ impl Checker {
             Fact::Available { cluster, object } => {
                 self.arrived(cluster, object);
                 Ok(())
-            }
-            Fact::Deleted { order, object, is_shared: true, .. } => {
-                Err(format!("4: {object} was deleted on {}, and somebody else owns it, too", order.cluster))
             }
             Fact::Deleted { order, object, .. } if order.abandon => {
                 Err(format!("4: {object} was deleted on {}, which {} abandons", order.cluster, order.placement))
@@ -306,7 +253,12 @@ impl Checker {
                     .ok_or_else(|| format!("4: {object} was given up on {} and is to go", order.cluster))
             }
             Fact::Inventory { order, holds } => {
-                if *holds == Some(order.snapshot) && self.unavailable.get(&spot(order)).is_none_or(BTreeSet::is_empty) {
+                // What is refused to a placement counts as held, and was not written.
+                let written = self.written.get(&spot(order));
+                let has = |key: &ObjectKey| written.is_some_and(|(written, _)| written.contains_key(key));
+                let is_whole = order.manifests.iter().all(|desired| has(&desired.key));
+                let is_up = self.unavailable.get(&spot(order)).is_none_or(BTreeSet::is_empty);
+                if *holds == Some(order.snapshot) && is_whole && is_up {
                     self.was_complete.insert(spot(order));
                 }
                 Ok(())
@@ -338,7 +290,7 @@ impl Checker {
                 Ok(())
             }
             // Stores are lost in `lost.rs` alone, which has promises of its own.
-            Fact::Mark(_) | Fact::StoreLost(_) => Ok(()),
+            Fact::Mark(_) | Fact::StoreLost(_) | Fact::SourceSeen => Ok(()),
         }
     }
 
@@ -376,6 +328,7 @@ impl Checker {
     }
 
     fn kept(&mut self, key: &str, value: Option<&[u8]>) -> Verdict {
+        self.is_changed = true;
         if key.starts_with(BINDING_PREFIX) {
             return self.keep_binding(key, value);
         }
@@ -649,7 +602,7 @@ impl Checker {
         }
     }
 
-    fn binding(&self, spot: &Spot) -> Option<&Binding> {
+    pub(super) fn binding(&self, spot: &Spot) -> Option<&Binding> {
         let here = |b: &&Binding| (&b.placement, &b.cluster) == (&spot.0, &spot.1);
         self.bindings.values().filter(here).min_by_key(|binding| binding.deleting)
     }

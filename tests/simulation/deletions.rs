@@ -7,7 +7,8 @@ use gitfleet::api::placement::ApplyStrategyType;
 use gitfleet::model::id::{ClusterName, ObjectKey, PlacementKey};
 use gitfleet::model::work::WorkOrder;
 
-use super::check::{Checker, PlacementRecord, Spot, Verdict};
+use super::check::{Checker, Spot, Verdict};
+use super::records::PlacementRecord;
 
 /// Kinds that a gate guards one by one.
 const PRECIOUS: [&str; 3] = ["Namespace", "CustomResourceDefinition", "PersistentVolumeClaim"];

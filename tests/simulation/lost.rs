@@ -10,7 +10,7 @@ use gitfleet::model::id::{ClusterName, Digest, PlacementKey};
 use gitfleet::plan::simulate::{Dice, Fact, Simulation};
 
 use super::check::Verdict;
-use super::story::{PLACEMENTS_MAX, Story};
+use super::timeline::{PLACEMENTS_MAX, Timeline};
 use super::{faults, order, person, play_all, simulation};
 
 /// Of the seeds of a run so many are run here: one of this number.
@@ -100,18 +100,18 @@ struct Shown {
 }
 
 fn play(seed: u64) -> Result<Shown, String> {
-    let mut story = Story::begin(Dice::new(seed ^ 0x105e));
+    let mut timeline = Timeline::begin(Dice::new(seed ^ 0x105e));
     let mut simulation = simulation(None, seed);
-    simulation.faults = faults(&mut story.dice);
+    simulation.faults = faults(&mut timeline.dice);
     let mut lost = Lost::default();
-    push(&mut simulation, &mut story);
-    let lose_at = story.dice.between(60, 700);
-    for _ in 0..story.dice.between(4, 14) {
-        let what = if story.dice.chance(400) { CHANGE } else { PERSON };
-        simulation.at(Duration::from_secs(story.dice.below(lose_at)), what);
+    push(&mut simulation, &mut timeline);
+    let lose_at = timeline.dice.between(60, 700);
+    for _ in 0..timeline.dice.between(4, 14) {
+        let what = if timeline.dice.chance(400) { CHANGE } else { PERSON };
+        simulation.at(Duration::from_secs(timeline.dice.below(lose_at)), what);
     }
     simulation.at(Duration::from_secs(lose_at), LOSE);
-    simulation.at(Duration::from_secs(lose_at + story.dice.between(1, 300)), ADOPT);
+    simulation.at(Duration::from_secs(lose_at + timeline.dice.between(1, 300)), ADOPT);
     simulation.at(Duration::from_secs(lose_at + 1800), END);
     while let Some(mut facts) = simulation.step() {
         let mut is_over = false;
@@ -120,13 +120,13 @@ fn play(seed: u64) -> Result<Shown, String> {
                 lost.see(&fact)?;
                 match fact {
                     Fact::Mark(CHANGE) => {
-                        story.change();
-                        push(&mut simulation, &mut story);
+                        timeline.change();
+                        push(&mut simulation, &mut timeline);
                     }
                     Fact::Mark(PERSON) => {
                         let verbs = [Verb::Pause, Verb::Rollback, Verb::Rollback, Verb::Rollback, Verb::Reject];
-                        let verb = *story.dice.pick(&verbs).ok_or("there are some")?;
-                        let placement = format!("p{}", story.dice.below(PLACEMENTS_MAX));
+                        let verb = *timeline.dice.pick(&verbs).ok_or("there are some")?;
+                        let placement = format!("p{}", timeline.dice.below(PLACEMENTS_MAX));
                         drop(simulation.execute(&order(verb, &placement), &person(0)));
                     }
                     Fact::Mark(LOSE) => {
@@ -151,8 +151,8 @@ fn play(seed: u64) -> Result<Shown, String> {
     Ok(Shown { adopted: lost.adopted, paused: lost.paused.len(), held: lost.held.len() })
 }
 
-pub(super) fn push(simulation: &mut Simulation, story: &mut Story) {
-    let (commit, tree, _) = story.commit(false);
+pub(super) fn push(simulation: &mut Simulation, timeline: &mut Timeline) {
+    let (commit, tree, _) = timeline.commit(false);
     simulation.push(commit, tree);
 }
 

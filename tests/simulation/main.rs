@@ -7,12 +7,20 @@
 
 mod check;
 mod deletions;
+mod faults;
+mod fixes;
 mod forged;
+mod hand_over;
 mod lost;
+mod owners;
+mod put_backs;
+mod records;
 mod restored;
 mod restored_store;
 mod runs;
-mod story;
+mod starts;
+mod timeline;
+mod twists;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;
@@ -22,21 +30,20 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use gitfleet::config::Configuration;
-use gitfleet::core::Core;
-use gitfleet::core::waits::DOWN_MAX;
 use gitfleet::deliver::inventory::applyset_id;
 use gitfleet::model::commands::{Command, Person, RefusalReason, Verb};
 use gitfleet::model::forge::{Credentials, Permission};
 use gitfleet::model::id::{ClusterName, CommitId, Digest, ObjectKey, PlacementKey};
-use gitfleet::model::records::WorkStatus;
 use gitfleet::model::runs::{ClusterPhase, DELETION_GATE, RunCause, RunPhase, RunRecord, StagePhase, Surface};
-use gitfleet::plan::simulate::{Detail, Dice, Fact, Faults, SimulatedMember, Simulation};
+use gitfleet::plan::simulate::{Detail, Dice, Fact, FateOf, Faults, SimulatedMember, Simulation};
 use gitfleet::store::records::{PLACEMENT_PREFIX, placement_of};
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
 use check::{Checker, Verdict};
+use put_backs::fate_with;
 use runs::{Rules, Word};
-use story::{CLUSTERS_MAX, PLACEMENTS_MAX, Story, fate};
+use timeline::{CLUSTERS_MAX, PLACEMENTS_MAX, Timeline, fate};
+use twists::Twists;
 
 /// Seeds that are run where nobody says how many.
 const SEEDS_DEFAULT: u64 = 2000;
@@ -52,6 +59,8 @@ const HELP_PAUSE: Duration = Duration::from_secs(30);
 /// How far the machine's clock is set at most, ahead and back. No wait becomes longer or shorter by it.
 const JUMP_MAX_S: u64 = 400 * 24 * 3600;
 const JUMP_BACK_MAX_S: u64 = 400 * 24 * 3600;
+/// So many seeds show everything that may happen in one.
+const SHOWN_BY: u64 = 400;
 /// Failing seeds whose trace is shown; the others are named.
 const REPORTS_MAX: usize = 1;
 /// Lines of the trace that a failure shows.
@@ -87,7 +96,7 @@ impl Trace {
 
 struct Run {
     simulation: Simulation,
-    story: Story,
+    timeline: Timeline,
     checker: Checker,
     trace: Trace,
     left: BTreeSet<ClusterName>,
@@ -99,6 +108,13 @@ struct Run {
     restored: Option<restored::Plan>,
     /// An approval came too late: it is to be asked for again.
     expired: bool,
+    /// What else happens, until the end.
+    twists: Twists,
+    is_over: bool,
+    /// What API servers refuse.
+    refused: put_backs::Refused,
+    /// What somebody changed and nobody has put back.
+    changed: put_backs::Changed,
 }
 
 fn configuration(rules: Option<Rules>) -> Configuration {
@@ -117,8 +133,12 @@ fn configuration(rules: Option<Rules>) -> Configuration {
 }
 
 fn simulation(rules: Option<Rules>, seed: u64) -> Simulation {
+    simulation_with(rules, seed, Box::new(fate))
+}
+
+fn simulation_with(rules: Option<Rules>, seed: u64, fate: FateOf) -> Simulation {
     let start: Timestamp = "2026-01-01T00:00:00Z".parse().expect("an instant");
-    Simulation::new(configuration(rules), seed, start, Detail::Steps, Box::new(fate))
+    Simulation::new(configuration(rules), seed, start, Detail::Steps, fate)
 }
 
 /// The people of the fleet: two over the API, and by comment one who may push, one who may read, and one who pushed the change.
@@ -170,19 +190,20 @@ fn faults(dice: &mut Dice) -> Faults {
 
 impl Run {
     fn begin(seed: u64) -> Self {
-        let mut story = Story::begin(Dice::new(seed ^ 0x5173));
-        let rules = story.dice.chance(300).then_some(Rules { required: 2, expire_after: Duration::from_mins(2) });
-        let mut simulation = simulation(rules, seed);
-        simulation.faults = faults(&mut story.dice);
+        let mut timeline = Timeline::begin(Dice::new(seed ^ 0x5173));
+        let rules = timeline.dice.chance(300).then_some(Rules { required: 2, expire_after: Duration::from_mins(2) });
+        let refused = put_backs::Refused::default();
+        let mut simulation = simulation_with(rules, seed, Box::new(fate_with(&refused)));
+        simulation.faults = faults(&mut timeline.dice);
         let mut checker = Checker::default();
         checker.rules = rules.unwrap_or_default();
-        if story.dice.chance(200) {
+        if timeline.dice.chance(200) {
             simulation.faults.late_write = 500;
             checker.is_lenient = true;
         }
         let mut run = Self {
             simulation,
-            story,
+            timeline,
             checker,
             trace: Trace::default(),
             left: BTreeSet::new(),
@@ -191,16 +212,24 @@ impl Run {
             meddled: BTreeSet::new(),
             restored: restored::Plan::of(seed),
             expired: false,
+            twists: Twists::of(seed),
+            is_over: false,
+            refused,
+            changed: BTreeMap::new(),
         };
         // Dice of its own leave all other seeds as they are.
         let mut dice = Dice::new(seed ^ 0x3a7c);
         if dice.chance(200) {
             run.simulation.faults.watch_ends = dice.between(1, 100);
         }
+        run.share_some();
         run.push(false);
-        for _ in 0..run.story.dice.between(3, 12) {
-            let after = Duration::from_millis(run.story.dice.between(0, 600_000));
-            let what = [CHANGE, CHANGE, FAULT, PERSON, PERSON][usize::try_from(run.story.dice.below(5)).unwrap_or(0)];
+        run.own_some();
+        run.twists.plan(&mut run.simulation);
+        for _ in 0..run.timeline.dice.between(3, 12) {
+            let after = Duration::from_millis(run.timeline.dice.between(0, 600_000));
+            let what =
+                [CHANGE, CHANGE, FAULT, PERSON, PERSON][usize::try_from(run.timeline.dice.below(5)).unwrap_or(0)];
             run.simulation.at(after, what);
         }
         if let Some(plan) = &run.restored {
@@ -213,14 +242,23 @@ impl Run {
     }
 
     fn push(&mut self, may_be_bad: bool) {
-        let (commit, tree, wish) = self.story.commit(may_be_bad);
+        self.push_as(may_be_bad, false);
+    }
+
+    /// Pushes what the source says now, or checks it out as another branch.
+    fn push_as(&mut self, may_be_bad: bool, is_switch: bool) {
+        let (commit, tree, wish) = self.timeline.commit(may_be_bad);
         self.left.extend(self.clusters.difference(&wish.clusters).cloned());
         if wish.is_good {
             self.clusters.clone_from(&wish.clusters);
         }
         self.checker.wishes.insert(commit.clone(), wish);
         self.last = Some(commit.clone());
-        if may_be_bad && self.story.dice.chance(50) {
+        let is_rewritten = !is_switch && may_be_bad && self.timeline.dice.chance(50);
+        self.checker.note_push(&commit, is_switch || is_rewritten);
+        if is_switch {
+            self.simulation.switch(commit, tree);
+        } else if is_rewritten {
             self.simulation.rewrite(commit, tree);
         } else {
             self.simulation.push(commit, tree);
@@ -230,6 +268,7 @@ impl Run {
     /// Lets one thing happen and looks at it. Returns whether anything was left to happen.
     fn step(&mut self) -> Result<bool, String> {
         let Some(mut facts) = self.simulation.step() else { return Ok(false) };
+        self.checker.is_stale = self.simulation.faults.stale_list > 0;
         while !facts.is_empty() {
             for fact in std::mem::take(&mut facts) {
                 self.trace.0.push((self.simulation.now(), Line::Seen(fact.clone())));
@@ -245,14 +284,24 @@ impl Run {
             facts = self.simulation.facts();
         }
         self.checker.may_begin()?;
+        self.checker.now = self.simulation.now();
+        self.checker.fixes_arrive()?;
+        self.changes_are_told()?;
         Ok(true)
+    }
+
+    fn say_that(&mut self, words: String) {
+        self.trace.0.push((self.simulation.now(), Line::Said(words)));
     }
 
     /// 6: an inventory that is written on a member that was restored claims what is there. Lists that show what was there a while
     /// ago, and what somebody takes away, may be seen too late for that.
     fn is_true(&self, fact: &Fact) -> Verdict {
         let Fact::Inventory { order, holds: Some(index) } = fact else { return Ok(()) };
+        // What is somebody else's, or another placement's as yet, is refused: the rest counts as all there is to hold.
+        let is_refused = self.twists.owners.is_some() || self.twists.renames.is_some();
         let is_exact = self.simulation.faults.stale_list == 0 && !self.checker.is_lenient && self.meddled.is_empty();
+        let is_exact = is_exact && !is_refused;
         let is_restored = self.restored.as_ref().is_some_and(|plan| plan.cluster == order.cluster);
         let Some(member) = self.simulation.members().get(&order.cluster).filter(|_| is_exact && is_restored) else {
             return Ok(());
@@ -273,105 +322,40 @@ impl Run {
             ours.map(move |(key, _)| (name, key))
         });
         let left = left.filter(|(name, _)| !self.checker.forgotten.contains(&(placement.clone(), (*name).clone())));
+        // What changes hands has its old label until its turn comes.
+        let left = left.filter(|(name, key)| !self.checker.is_claimed(&placement, name, key));
         self.checker.is_gone(&placement, left)
     }
 
     fn mark(&mut self, mark: u64) -> Verdict {
         match mark {
             CHANGE => {
-                self.story.change();
+                self.timeline.change();
                 self.push(true);
             }
             FAULT => self.fault(),
             PERSON => {
-                let verb = *self.story.dice.pick(&VERBS).expect("there are some");
-                let placement = format!("p{}", self.story.dice.below(PLACEMENTS_MAX));
+                let verb = *self.timeline.dice.pick(&VERBS).expect("there are some");
+                let placement = format!("p{}", self.timeline.dice.below(PLACEMENTS_MAX));
                 return self.say(verb, &placement);
             }
             END => self.end(),
             WRITE => {
-                self.story.write_all();
+                self.timeline.write_all();
                 self.push(true);
             }
             BACK_UP => self.restored.iter().for_each(|plan| plan.back_up(&mut self.simulation)),
             RESTORE => self.restored.iter().for_each(|plan| plan.restore(&mut self.simulation)),
-            _ => return self.help(),
+            HELP => return self.help(),
+            _ if self.is_over => {}
+            _ => return self.twist(mark),
         }
         Ok(())
     }
 
-    fn fault(&mut self) {
-        let cluster = ClusterName::new(format!("c{}", self.story.dice.below(CLUSTERS_MAX)));
-        self.checker.calm_since = self.simulation.now();
-        match self.story.dice.below(6) {
-            0 | 1 => {
-                let away = self.story.dice.chance(600);
-                self.simulation.set_reachable(&cluster, !away);
-            }
-            2 if self.story.dice.chance(300) => {
-                self.checker.early += DOWN_MAX;
-                self.simulation.reboot();
-            }
-            2 => self.simulation.crash(),
-            3 => {
-                let is_large = self.story.dice.chance(300);
-                let (ahead, back) = if is_large { (JUMP_MAX_S, JUMP_BACK_MAX_S) } else { (400, 20) };
-                let skew = if self.story.dice.chance(300) {
-                    -SignedDuration::from_secs(i64::try_from(self.story.dice.below(back)).unwrap_or(0))
-                } else {
-                    SignedDuration::from_secs(i64::try_from(self.story.dice.below(ahead)).unwrap_or(0))
-                };
-                self.simulation.set_skew(skew);
-                // Only a new life sees it.
-                if self.story.dice.chance(700) {
-                    self.simulation.crash();
-                }
-            }
-            4 => self.meddle(&cluster),
-            _ => {
-                let Faults { late_write, watch_ends, .. } = self.simulation.faults;
-                self.simulation.faults = Faults { late_write, watch_ends, ..faults(&mut self.story.dice) };
-            }
-        }
-    }
-
-    /// Somebody changes or removes an object that we hold on a member. Each object once: who does it again and again is reported
-    /// as contesting it. And only where it is seen: what happens while a cluster is suspended is told from what was wished only
-    /// as long as its order stays the same.
-    fn meddle(&mut self, cluster: &ClusterName) {
-        let records = self.simulation.core().map(|core| &core.world().records);
-        if !records.and_then(|records| records.get(cluster)).is_some_and(|record| record.online) {
-            return;
-        }
-        // Before its first orders of a life nobody watches: docs/design/003 says what that means.
-        let is_new = self.simulation.core().is_none_or(|core| core.queue_depth() > 0);
-        let Some(member) = self.simulation.members().get(cluster) else { return };
-        let is_ours =
-            |key: &&ObjectKey| !member.objects()[*key].applyset.is_empty() && !member.objects()[*key].terminating;
-        let held: Vec<ObjectKey> = member.objects().keys().filter(is_ours).cloned().collect();
-        let Some(key) = self.story.dice.pick(&held).cloned() else { return };
-        // What was never reported has nothing that a change could be compared with: docs/design/003 says so.
-        let is_reported = |status: &WorkStatus| {
-            let is_seen = status.inventory.known().is_some();
-            is_seen && status.manifests.iter().any(|m| m.id.key() == key && m.owned.is_some())
-        };
-        let placements = self.simulation.core().map(Core::placements).into_iter().flat_map(BTreeMap::values);
-        let mut works = placements.filter_map(|state| state.works.get(cluster));
-        if is_new || !works.any(|status| is_reported(status)) || !self.meddled.insert((cluster.clone(), key.clone())) {
-            return;
-        }
-        self.trace.0.push((self.simulation.now(), Line::Said(format!("somebody meddles with {key} on {cluster}"))));
-        if self.story.dice.chance(300) {
-            return self.simulation.steal(cluster, &key);
-        }
-        let mut live = member.objects()[&key].clone();
-        live.owned = Digest::from("somebody's");
-        self.simulation.meddle(cluster, live);
-    }
-
     /// A person says something, as the dice fall.
     fn say(&mut self, verb: Verb, placement: &str) -> Verdict {
-        let dice = &mut self.story.dice;
+        let dice = &mut self.timeline.dice;
         let person = person(dice.below(5));
         let mut command = order(verb, placement);
         match verb {
@@ -394,7 +378,7 @@ impl Run {
     fn command(&mut self, command: &Command, person: &Person) -> Verdict {
         let mut command = command.clone();
         // Most people name the stage that waits.
-        if command.verb == Verb::Approve && command.stage.is_none() && self.story.dice.chance(900) {
+        if command.verb == Verb::Approve && command.stage.is_none() && self.timeline.dice.chance(900) {
             command.stage = self.waiting(&command.target);
         }
         let (verb, target) = (command.verb, &command.target);
@@ -418,6 +402,9 @@ impl Run {
         }
         if verb == Verb::Approve && is_taken && (is_stranger(person) || command.digest.as_deref() == Some("0000000")) {
             return Err(format!("3: {} approved {target}: {words}", person.name));
+        }
+        if verb == Verb::Resume && target.is_empty() {
+            self.checker.go_on_unseen();
         }
         let word = shown.map(|digest| Word { person: person.name.clone(), digest, at: self.simulation.clock() });
         self.checker.words.extend(word.clone());
@@ -461,9 +448,12 @@ impl Run {
         for number in 0..CLUSTERS_MAX {
             self.simulation.set_reachable(&ClusterName::new(format!("c{number}")), true);
         }
+        self.is_over = true;
+        self.relent();
+        let takes_commit = self.end_owners();
         let is_good = self.last.as_ref().is_some_and(|last| self.checker.wishes[last].is_good);
-        if !is_good || !self.story.is_good() {
-            self.story.make_good();
+        if takes_commit || !is_good || !self.timeline.is_good() {
+            self.timeline.make_good();
             self.push(false);
         }
         self.simulation.at(Duration::from_secs(20), HELP);
@@ -472,8 +462,7 @@ impl Run {
     /// A patient person lets everything on. What was not taken by mistake of a person or of a cluster is not tried again: it is
     /// to come to rest by itself.
     fn help(&mut self) -> Verdict {
-        for number in 0..PLACEMENTS_MAX {
-            let placement = format!("p{number}");
+        for placement in self.timeline.names() {
             let people = [person(0), person(1)];
             self.expired = false;
             self.command(&order(Verb::Resume, &placement), &people[0])?;
@@ -649,7 +638,7 @@ fn seeds() {
     let count = number("GITFLEET_SEEDS").unwrap_or(SEEDS_DEFAULT);
     let next = AtomicU64::new(first);
     let failures = Mutex::new(Vec::new());
-    let restored = AtomicU64::new(0);
+    let shown: Mutex<BTreeMap<&str, u64>> = Mutex::default();
     let work = || {
         loop {
             let seed = next.fetch_add(1, Ordering::Relaxed);
@@ -666,8 +655,10 @@ fn seeds() {
                     Some((why.to_owned(), report(seed, why, &trace)))
                 }
                 Ok(trace) => {
-                    let is_restored = |(_, line): &(_, Line)| matches!(line, Line::Seen(Fact::Restored { .. }));
-                    restored.fetch_add(u64::from(trace.0.iter().any(is_restored)), Ordering::Relaxed);
+                    let mut shown = shown.lock().unwrap();
+                    for what in twists::shown(&trace) {
+                        *shown.entry(what).or_insert(0) += 1;
+                    }
                     None
                 }
             };
@@ -682,12 +673,12 @@ fn seeds() {
     });
     let mut failures = failures.into_inner().unwrap();
     failures.sort();
-    let shown: Vec<&str> = failures.iter().take(REPORTS_MAX).map(|(_, _, text)| text.as_str()).collect();
+    let first: Vec<&str> = failures.iter().take(REPORTS_MAX).map(|(_, _, text)| text.as_str()).collect();
     let all: Vec<String> = failures.iter().map(|(seed, why, _)| format!("{seed}: {why:.200}")).collect();
-    assert!(failures.is_empty(), "{}\n{} of {count} seeds fail:\n{}", shown.join("\n"), all.len(), all.join("\n"));
-    let restored = restored.into_inner();
-    println!("in {restored} of {count} seeds a member was restored from a backup");
-    assert!(restored > 0, "the seeds restore no member");
+    assert!(failures.is_empty(), "{}\n{} of {count} seeds fail:\n{}", first.join("\n"), all.len(), all.join("\n"));
+    let shown = shown.into_inner().unwrap();
+    println!("of {count} seeds so many show that: {shown:#?}");
+    assert!(shown.len() == twists::SHOWN || count < SHOWN_BY, "the seeds show little: {shown:?}");
 }
 
 /// One seed, with its whole trace where `--nocapture` shows it.

@@ -14,7 +14,7 @@ use gitfleet::store::records::snapshot_key;
 use jiff::Timestamp;
 
 use super::check::{Checker, Spot, Verdict, Wish, owned};
-use super::story::CLUSTERS_MAX;
+use super::timeline::CLUSTERS_MAX;
 
 /// Of a thousand seeds so many restore a member.
 const SHARE: u64 = 300;

@@ -15,7 +15,7 @@ use gitfleet::store::records::STORE_KEY;
 
 use super::check::{Spot, Verdict};
 use super::lost::push;
-use super::story::{PLACEMENTS_MAX, Story};
+use super::timeline::{PLACEMENTS_MAX, Timeline};
 use super::{faults, order, person, play_all, simulation};
 
 /// Of the seeds of a run so many are run here: one of this number.
@@ -112,23 +112,23 @@ impl Restored {
 
 /// What a seed has shown: members that held something newer than the backup, and pauses.
 fn play(seed: u64) -> Result<(usize, usize), String> {
-    let mut story = Story::begin(Dice::new(seed ^ 0xbac2));
+    let mut timeline = Timeline::begin(Dice::new(seed ^ 0xbac2));
     let mut simulation = simulation(None, seed);
-    simulation.faults = faults(&mut story.dice);
-    push(&mut simulation, &mut story);
-    let backed_up = story.dice.between(30, 400);
-    let written = story.dice.between(backed_up, backed_up + 100);
-    let restored = story.dice.between(written + 5, written + 300);
-    for _ in 0..story.dice.between(2, 8) {
-        let what = if story.dice.chance(600) { CHANGE } else { PERSON };
-        simulation.at(Duration::from_secs(story.dice.below(restored)), what);
+    simulation.faults = faults(&mut timeline.dice);
+    push(&mut simulation, &mut timeline);
+    let backed_up = timeline.dice.between(30, 400);
+    let written = timeline.dice.between(backed_up, backed_up + 100);
+    let restored = timeline.dice.between(written + 5, written + 300);
+    for _ in 0..timeline.dice.between(2, 8) {
+        let what = if timeline.dice.chance(600) { CHANGE } else { PERSON };
+        simulation.at(Duration::from_secs(timeline.dice.below(restored)), what);
     }
     let marks = [(backed_up, BACK_UP), (written, WRITE), (restored, RESTORE), (restored + 900, END)];
     for (at, mark) in marks {
         simulation.at(Duration::from_secs(at), mark);
     }
-    if story.dice.chance(400) {
-        simulation.at(Duration::from_secs(restored + story.dice.between(30, 300)), CHANGE);
+    if timeline.dice.chance(400) {
+        simulation.at(Duration::from_secs(restored + timeline.dice.between(30, 300)), CHANGE);
     }
     let (mut saved, mut state) = (None, Restored::default());
     while let Some(mut facts) = simulation.step() {
@@ -140,16 +140,16 @@ fn play(seed: u64) -> Result<(usize, usize), String> {
                 state.see(&fact)?;
                 match fact {
                     Fact::Mark(CHANGE) => {
-                        story.change();
-                        push(&mut simulation, &mut story);
+                        timeline.change();
+                        push(&mut simulation, &mut timeline);
                     }
                     Fact::Mark(WRITE) => {
-                        story.write_all();
-                        push(&mut simulation, &mut story);
+                        timeline.write_all();
+                        push(&mut simulation, &mut timeline);
                     }
                     Fact::Mark(PERSON) => {
-                        let verb = *story.dice.pick(&[Verb::Pause, Verb::Approve, Verb::Rollback]).ok_or("some")?;
-                        let placement = format!("p{}", story.dice.below(PLACEMENTS_MAX));
+                        let verb = *timeline.dice.pick(&[Verb::Pause, Verb::Approve, Verb::Rollback]).ok_or("some")?;
+                        let placement = format!("p{}", timeline.dice.below(PLACEMENTS_MAX));
                         drop(simulation.execute(&order(verb, &placement), &person(0)));
                     }
                     Fact::Mark(BACK_UP) => saved = Some(save(&simulation)?),

@@ -197,6 +197,7 @@ impl Checker {
                 && is_whole
                 && is_up
                 && !self.silent.contains(&cluster.name)
+                && !self.disturbed.contains(&cluster.name)
                 && self.now.duration_since(since) > CALM
             {
                 let (cluster, run, why) = (&cluster.name, &run.name, &cluster.message);
@@ -218,6 +219,7 @@ impl Checker {
             }
         }
         for ((placement, cluster), index) in std::mem::take(&mut self.moves) {
+            self.may_move_yet(&(placement.clone(), cluster.clone()), index)?;
             let Some(record) = self.placements.get(&placement) else { continue };
             let snapshot = self.snapshots.get(&snapshot_key(&placement, index));
             if let Some(held) = record.held.as_ref().filter(|held| snapshot.is_some_and(|s| s.hash == held.hash)) {
@@ -236,7 +238,7 @@ impl Checker {
                 ));
             }
         }
-        Ok(())
+        self.see_whole()
     }
 
     /// 7: a word that was taken is written down. A deletion gate may be gone as soon as it is open.

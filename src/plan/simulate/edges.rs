@@ -86,7 +86,7 @@ impl Simulation {
         let news = match &self.source.commits[&tip] {
             Ok(_) if self.source.accepted.as_ref() == Some(&tip) => SourceEvent::Unchanged,
             _ if !self.source.descends(&tip) && self.source.accepted_rewrite.as_ref() != Some(&tip) => {
-                SourceEvent::Rewritten(tip)
+                self.source.held(tip)
             }
             Ok(tree) => {
                 self.source.accepted = Some(tip.clone());
@@ -140,6 +140,14 @@ impl Simulation {
 }
 
 impl Source {
+    /// Returns what is said of a tip that waits for a person.
+    fn held(&self, tip: CommitId) -> SourceEvent {
+        if self.switched.contains(&tip) {
+            return SourceEvent::Switched(tip, "another branch is checked out".to_owned());
+        }
+        SourceEvent::Rewritten(tip)
+    }
+
     /// Tells whether a tip descends from the accepted commit: history was not rewritten since that was pushed.
     fn descends(&self, tip: &CommitId) -> bool {
         let place = |commit: &CommitId| self.pushed.iter().position(|pushed| pushed == commit);
@@ -464,9 +472,10 @@ impl Simulation {
         self.observe(cluster, sight);
     }
 
-    /// Changes an object on a member behind the daemon's back; watches see it.
+    /// Changes an object on a member behind the daemon's back, or puts one there; watches see it. The daemon need not know the
+    /// member yet.
     pub fn meddle(&mut self, cluster: &ClusterName, object: LiveObject) {
-        let Some(member) = self.members.get_mut(cluster) else { return };
+        let member = self.members.entry(cluster.clone()).or_default();
         let key = member.meddle(object);
         let sight = member.sight(&key);
         self.observe(cluster, sight);

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use jiff::SignedDuration;
 
+use crate::core::SourceEvent;
 use crate::deliver::inventory::Parent;
 use crate::deliver::live::LiveObject;
 use crate::model::id::{ClusterName, CommitId, Digest, ObjectKey, PlacementKey};
@@ -40,6 +41,8 @@ pub enum Fact {
     StoreRefused,
     /// The daemon accepted a commit, or read the accepted one again.
     Accepted(CommitId),
+    /// The daemon heard how the source's tip stands, for the first time in this life or again.
+    SourceSeen,
     /// The payload of a commit was asked for, which nobody was told to keep.
     PayloadGone(CommitId),
     /// A member was told what to hold.
@@ -75,6 +78,8 @@ pub enum Fact {
         digest: Digest,
         /// It is available, or nobody can tell.
         available: bool,
+        /// It was there without the placement's label, and somebody else owned it.
+        was_foreign: bool,
     },
     /// An object was deleted on a member.
     Deleted {
@@ -134,6 +139,30 @@ pub enum Fact {
     Mark(u64),
 }
 
+impl Fact {
+    /// Returns what is seen to happen when the daemon hears of its source.
+    pub(super) fn of_news(news: &SourceEvent) -> Vec<Self> {
+        let accepted = match news {
+            SourceEvent::Accepted(tree) | SourceEvent::Restored(Ok(tree)) => tree.commit.clone().map(Self::Accepted),
+            _ => None,
+        };
+        let is_seen = match news {
+            SourceEvent::Accepted(_)
+            | SourceEvent::Refused(..)
+            | SourceEvent::Rewritten(_)
+            | SourceEvent::Switched(..)
+            | SourceEvent::Unchanged
+            | SourceEvent::Readable => true,
+            SourceEvent::Restored(_)
+            | SourceEvent::Follows(_)
+            | SourceEvent::Failed(_)
+            | SourceEvent::Unwatched(_)
+            | SourceEvent::Payload(..) => false,
+        };
+        accepted.into_iter().chain(is_seen.then_some(Self::SourceSeen)).collect()
+    }
+}
+
 impl fmt::Display for Fact {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let order = |f: &mut fmt::Formatter<'_>, what: &str, order: &WorkOrder| {
@@ -155,6 +184,7 @@ impl fmt::Display for Fact {
             Self::KeptUnsaid { key, .. } => write!(f, "kept {key} and did NOT say so"),
             Self::StoreRefused => f.write_str("the store REFUSED"),
             Self::Accepted(commit) => write!(f, "accepted {commit}"),
+            Self::SourceSeen => f.write_str("the source was seen"),
             Self::PayloadGone(commit) => write!(f, "payload of {commit} is GONE"),
             Self::Ordered(about) => order(f, "ordered", about),
             Self::Sent { order: about, connection: (life, epoch) } => {
@@ -165,8 +195,8 @@ impl fmt::Display for Fact {
             Self::Disconnected { cluster, connection: (life, epoch) } => {
                 write!(f, "disconnected {cluster} from {life}.{epoch}")
             }
-            Self::Applied { order: about, object, digest, available } => {
-                order(f, "APPLIED", about)?;
+            Self::Applied { order: about, object, digest, available, was_foreign } => {
+                order(f, if *was_foreign { "APPLIED to what is SHARED" } else { "APPLIED" }, about)?;
                 let is = if *available { "available" } else { "not available yet" };
                 write!(f, " {object} as {:.8}, {is}", digest.as_str())
             }

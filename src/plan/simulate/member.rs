@@ -224,6 +224,7 @@ impl SimulatedMember {
         self.writes += 1;
         self.version += 1;
         let by_kind = availability(&desired.id, &desired.object);
+        let was_foreign = known.is_some_and(|known| *known.applyset != *ours && known.owner.is_some());
         let same = known.filter(|known| known.manifest.as_ref() == Some(&desired.digest));
         let live = LiveObject {
             id: desired.id.clone(),
@@ -245,8 +246,13 @@ impl SimulatedMember {
         self.objects.insert(ObjectKey::clone(&desired.key), live.clone());
         let digest = desired.digest.clone();
         let available = live.availability != Availability::ManifestNotAvailableYet;
-        let fact =
-            Fact::Applied { order: Arc::clone(order), object: ObjectKey::clone(&desired.key), digest, available };
+        let fact = Fact::Applied {
+            order: Arc::clone(order),
+            object: ObjectKey::clone(&desired.key),
+            digest,
+            available,
+            was_foreign,
+        };
         let answer = Answer {
             outcome: ApplyOutcome::Applied,
             message: String::new(),

@@ -1,7 +1,8 @@
 //! What happens in a seed: a small fleet in git that changes, and everything that goes wrong meanwhile.
 
+mod files;
+
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write as _;
 use std::sync::Arc;
 
 use gitfleet::model::id::{BlobId, ClusterName, CommitId, Digest, ObjectKey, PlacementKey};
@@ -89,7 +90,7 @@ struct Object {
 }
 
 /// The source as people write it.
-pub struct Story {
+pub struct Timeline {
     pub dice: Dice,
     clusters: BTreeMap<u64, Cluster>,
     placements: BTreeMap<u64, Placement>,
@@ -99,6 +100,11 @@ pub struct Story {
     runs: BTreeMap<u64, Written>,
     /// What overrides write on clusters of env `a`, by placement.
     overrides: BTreeMap<u64, u64>,
+    /// How often placements were renamed.
+    names: BTreeMap<u64, u64>,
+    /// Placements that leave objects behind, and those that may own objects together with somebody else.
+    abandons: BTreeSet<u64>,
+    shares: BTreeSet<u64>,
     /// Placements and the clusters they were evicted from.
     evictions: BTreeSet<(u64, u64)>,
     /// The objects as they were, commit by commit: somebody may go back.
@@ -113,15 +119,23 @@ fn cluster(number: u64) -> String {
     format!("c{number}")
 }
 
-impl Story {
+/// Returns the name of a placement that was renamed so many times.
+fn renamed(number: u64, times: u64) -> String {
+    format!("p{number}r{times}")
+}
+
+impl Timeline {
     /// Begins with a fleet as the dice fall.
     pub fn begin(mut dice: Dice) -> Self {
-        let mut story = Self {
+        let mut timeline = Self {
             clusters: BTreeMap::new(),
             placements: BTreeMap::new(),
             objects: BTreeMap::new(),
             runs: BTreeMap::new(),
             overrides: BTreeMap::new(),
+            names: BTreeMap::new(),
+            abandons: BTreeSet::new(),
+            shares: BTreeSet::new(),
             evictions: BTreeSet::new(),
             past: Vec::new(),
             value: 0,
@@ -130,23 +144,23 @@ impl Story {
             dice: dice.clone(),
         };
         for number in 0..dice.between(2, CLUSTERS_MAX) {
-            story.clusters.insert(number, Cluster::any(&mut dice));
+            timeline.clusters.insert(number, Cluster::any(&mut dice));
         }
         for number in 0..dice.between(1, PLACEMENTS_MAX) {
-            story.dice = dice.clone();
-            let placement = story.placement();
-            story.placements.insert(number, placement);
-            dice = story.dice.clone();
+            timeline.dice = dice.clone();
+            let placement = timeline.placement();
+            timeline.placements.insert(number, placement);
+            dice = timeline.dice.clone();
             for object in 0..dice.between(1, 5) {
-                story.value += 1;
+                timeline.value += 1;
                 let kind = one_of(&mut dice, ["ConfigMap", "Deployment", "Deployment", "Job"]);
                 let object_of =
-                    Object { kind, value: story.value, never_on: BTreeSet::new(), refused_on: BTreeSet::new() };
-                story.objects.insert((number, object), object_of);
+                    Object { kind, value: timeline.value, never_on: BTreeSet::new(), refused_on: BTreeSet::new() };
+                timeline.objects.insert((number, object), object_of);
             }
         }
-        story.dice = dice;
-        story
+        timeline.dice = dice;
+        timeline
     }
 
     fn placement(&mut self) -> Placement {
@@ -244,6 +258,53 @@ impl Story {
         }
     }
 
+    /// Returns what a placement is called.
+    pub fn name(&self, number: u64) -> String {
+        self.names.get(&number).map_or_else(|| format!("p{number}"), |times| renamed(number, *times))
+    }
+
+    /// Returns what placements were ever called.
+    pub fn names(&self) -> Vec<String> {
+        let later = self.names.iter().flat_map(|(number, times)| (1..=*times).map(|time| renamed(*number, time)));
+        (0..PLACEMENTS_MAX).map(|number| format!("p{number}")).chain(later).collect()
+    }
+
+    /// Gives a placement another name; everything else stays as it is. Runs that somebody wrote for it are gone.
+    pub fn rename(&mut self, number: u64) {
+        if self.placements.contains_key(&number) {
+            *self.names.entry(number).or_default() += 1;
+            self.runs.remove(&number);
+        }
+    }
+
+    /// Takes a placement away.
+    pub fn remove(&mut self, number: u64) {
+        self.placements.remove(&number);
+    }
+
+    /// Evicts a placement from a cluster.
+    pub fn evict(&mut self, number: u64, from: u64) {
+        self.evictions.insert((number, from));
+    }
+
+    /// Names the clusters of a placement, all that there are but one.
+    pub fn deselect(&mut self, number: u64, without: u64) {
+        let rest = self.clusters.keys().copied().filter(|cluster| *cluster != without).collect();
+        if let Some(placement) = self.placements.get_mut(&number) {
+            placement.policy = Policy::Fixed(rest);
+        }
+    }
+
+    /// Lets a placement leave its objects behind from now on, or not any more.
+    pub fn abandon(&mut self, number: u64, is_so: bool) {
+        let _: bool = if is_so { self.abandons.insert(number) } else { self.abandons.remove(&number) };
+    }
+
+    /// Lets a placement own objects together with somebody else, or not any more.
+    pub fn share(&mut self, number: u64, is_so: bool) {
+        let _: bool = if is_so { self.shares.insert(number) } else { self.shares.remove(&number) };
+    }
+
     /// Gives some objects of a namespace new content.
     fn write(&mut self, namespace: u64) {
         for ((of, _), object) in &mut self.objects {
@@ -277,7 +338,8 @@ impl Story {
         self.runs.insert(placement, Written { name: self.value, state, index });
     }
 
-    fn break_something(&mut self, namespace: u64) {
+    /// Breaks the first object of a namespace on some clusters.
+    pub fn break_something(&mut self, namespace: u64) {
         self.write(namespace);
         let on: BTreeSet<u64> = (0..CLUSTERS_MAX).filter(|_| self.dice.chance(400)).collect();
         let refused = self.dice.chance(400);
@@ -288,7 +350,8 @@ impl Story {
         }
     }
 
-    fn repair(&mut self) {
+    /// Repairs what is broken.
+    pub fn repair(&mut self) {
         for object in self.objects.values_mut() {
             if !object.never_on.is_empty() || !object.refused_on.is_empty() {
                 self.value += 1;
@@ -385,44 +448,6 @@ impl Story {
         (id, tree, wish)
     }
 
-    fn files(&self) -> Vec<(String, String)> {
-        let mut files = Vec::new();
-        for (number, Cluster { env, suspended, order }) in &self.clusters {
-            let name = cluster(*number);
-            let text = format!(
-                "apiVersion: cluster.kubernetes-fleet.io/v1\nkind: MemberCluster\nmetadata:\n  name: {name}\n  \
-                 labels: {{env: {env}, order: '{order}'}}\n  annotations: {{gitfleet.io/suspended: '{suspended}'}}\nspec: {{}}\n"
-            );
-            files.push((format!("clusters/{name}.yaml"), text));
-        }
-        for (number, placement) in &self.placements {
-            files.push((format!("placements/p{number}.yaml"), placement.text(*number)));
-            let staged = placement.staged.as_ref().filter(|staged| !staged.missing);
-            files.extend(staged.map(|staged| (format!("strategies/s{number}.yaml"), staged.text(*number))));
-        }
-        files
-            .extend(self.runs.iter().map(|(placement, run)| (format!("runs/r{placement}.yaml"), run.text(*placement))));
-        files.extend(
-            self.overrides.iter().map(|(of, value)| (format!("overrides/o{of}.yaml"), override_text(*of, *value))),
-        );
-        for (placement, number) in &self.evictions {
-            let text = format!(
-                "apiVersion: placement.kubernetes-fleet.io/v1beta1\nkind: ClusterResourcePlacementEviction\nmetadata: {{name: \
-                 e{placement}{number}}}\nspec: {{placementName: p{placement}, clusterName: {}}}\n",
-                cluster(*number)
-            );
-            files.push((format!("evictions/e{placement}{number}.yaml"), text));
-        }
-        for namespace in 0..PLACEMENTS_MAX {
-            let mut text = format!("apiVersion: v1\nkind: Namespace\nmetadata: {{name: n{namespace}}}\n");
-            for ((_, number), object) in self.objects.range((namespace, 0)..(namespace + 1, 0)) {
-                text.push_str(&object.text(namespace, *number));
-            }
-            files.push((format!("payload/n{namespace}.yaml"), text));
-        }
-        files
-    }
-
     fn wish(&self, tree: Option<&Tree>) -> Wish {
         let clusters = self.clusters.keys().map(|number| ClusterName::new(cluster(*number))).collect();
         let mut placements = BTreeMap::new();
@@ -459,92 +484,21 @@ impl Story {
                 let of_a = named(&|_, cluster| cluster.env == "a");
                 of_a.into_iter().map(move |cluster| (cluster, objects.clone()))
             });
+            // Evictions name a placement as it was called first.
+            let is_of = |of: &u64| of == number && !self.names.contains_key(of);
             let evicted =
-                self.evictions.iter().filter(|(of, _)| of == number).map(|(_, of)| ClusterName::new(cluster(*of)));
-            let want = Want { objects, who, overridden: of_a.collect(), evicted: evicted.collect() };
-            placements.insert(PlacementKey::cluster_scoped(format!("p{number}")), want);
+                self.evictions.iter().filter(|(of, _)| is_of(of)).map(|(_, of)| ClusterName::new(cluster(*of)));
+            let want = Want {
+                objects,
+                who,
+                overridden: of_a.collect(),
+                evicted: evicted.collect(),
+                shares: self.shares.contains(number),
+                reports: placement.reports_only,
+            };
+            placements.insert(PlacementKey::cluster_scoped(self.name(*number)), want);
         }
         Wish { clusters, placements, is_good: tree.is_some(), number: self.commits }
-    }
-}
-
-impl Placement {
-    fn text(&self, number: u64) -> String {
-        let policy = match &self.policy {
-            Policy::All => "{placementType: PickAll}".to_owned(),
-            Policy::Env(env) => format!(
-                "{{placementType: PickAll, affinity: {{clusterAffinity: {{requiredDuringSchedulingIgnoredDuringExecution: \
-                 {{clusterSelectorTerms: [{{labelSelector: {{matchLabels: {{env: {env}}}}}}}]}}}}}}}}"
-            ),
-            Policy::Fixed(fixed) => {
-                let names: Vec<String> = fixed.iter().map(|number| cluster(*number)).collect();
-                format!("{{placementType: PickFixed, clusterNames: [{}]}}", names.join(", "))
-            }
-            Policy::Number(count) => format!("{{placementType: PickN, numberOfClusters: {count}}}"),
-        };
-        let mut annotations = format!("gitfleet.io/progress-deadline: {}s", self.deadline_s);
-        if let Some(max) = self.max_failures {
-            write!(annotations, ", gitfleet.io/max-failures: '{max}'").expect("a String takes it");
-        }
-        if self.rolls_back {
-            annotations.push_str(", gitfleet.io/on-failure: Rollback");
-        }
-        if self.guard_off {
-            annotations.push_str(", gitfleet.io/deletion-guard: 'Off'");
-        }
-        let apply = if self.reports_only { ", applyStrategy: {type: ReportDiff}" } else { "" };
-        let strategy = if let Some(staged) = &self.staged {
-            if staged.automatic {
-                write!(annotations, ", gitfleet.io/staged-update-strategy: s{number}").expect("a String takes it");
-            }
-            if self.queue {
-                annotations.push_str(", gitfleet.io/when-superseded: Queue");
-            }
-            format!("{{type: External{apply}}}")
-        } else {
-            format!(
-                "{{type: RollingUpdate, rollingUpdate: {{maxUnavailable: {}, maxSurge: {}, unavailablePeriodSeconds: 5}}{apply}}}",
-                self.max_unavailable, self.max_surge
-            )
-        };
-        format!(
-            "apiVersion: placement.kubernetes-fleet.io/v1\nkind: ClusterResourcePlacement\nmetadata:\n  name: p{number}\n  \
-             annotations: {{{annotations}}}\nspec:\n  resourceSelectors: [{{group: '', version: v1, kind: Namespace, name: \
-             n{number}}}]\n  policy: {policy}\n  strategy: {strategy}\n  revisionHistoryLimit: {}\n",
-            self.history
-        )
-    }
-}
-
-impl Staged {
-    fn text(&self, number: u64) -> String {
-        let after = match self.after_first {
-            "" => String::new(),
-            "TimedWait" => "\n      afterStageTasks: [{type: TimedWait, waitTime: 30s}]".to_owned(),
-            type_ => format!("\n      afterStageTasks: [{{type: {type_}}}]"),
-        };
-        let more = if self.sorted { "\n      sortingLabelKey: order" } else { "" };
-        let third =
-            if self.has_third { "    - name: third\n      labelSelector: {matchLabels: {env: c}}\n" } else { "" };
-        let before = if self.before_second { "\n      beforeStageTasks: [{type: Approval}]" } else { "" };
-        format!(
-            "apiVersion: placement.kubernetes-fleet.io/v1beta1\nkind: ClusterStagedUpdateStrategy\nmetadata: {{name: s{number}}}\n\
-             spec:\n  stages:\n    - name: first\n      maxConcurrency: {max}\n      labelSelector: {{matchLabels: {{env: a}}}}{more}{after}\n    \
-             - name: second\n      maxConcurrency: {max}\n      labelSelector: {{matchLabels: {{env: b}}}}{before}\n{third}",
-            max = self.max_concurrency
-        )
-    }
-}
-
-impl Written {
-    fn text(&self, placement: u64) -> String {
-        let state = if self.state.is_empty() { String::new() } else { format!(", state: {}", self.state) };
-        let index = self.index.map_or(String::new(), |index| format!(", resourceSnapshotIndex: '{index}'"));
-        format!(
-            "apiVersion: placement.kubernetes-fleet.io/v1beta1\nkind: ClusterStagedUpdateRun\nmetadata: {{name: r{}}}\nspec: \
-             {{placementName: p{placement}, stagedRolloutStrategyName: s{placement}{state}{index}}}\n",
-            self.name
-        )
     }
 }
 
@@ -553,35 +507,6 @@ impl Cluster {
         let order = if dice.chance(20) { "x" } else { one_of(dice, ["1", "2", "3"]) };
         let env = if dice.chance(30) { "c" } else { env(dice) };
         Self { env, suspended: false, order }
-    }
-}
-
-/// An override that gives everything in a namespace a label, on clusters of env `a`.
-fn override_text(number: u64, value: u64) -> String {
-    format!(
-        "apiVersion: placement.kubernetes-fleet.io/v1beta1\nkind: ClusterResourceOverride\nmetadata: {{name: o{number}}}\nspec:\n  \
-         placement: {{name: p{number}}}\n  clusterResourceSelectors: [{{group: '', version: v1, kind: Namespace, name: \
-         n{number}}}]\n  policy:\n    overrideRules:\n      - clusterSelector: {{clusterSelectorTerms: [{{labelSelector: \
-         {{matchLabels: {{env: a}}}}}}]}}\n        jsonPatchOverrides: [{{op: add, path: /metadata/labels, value: {{v: \
-         v{value}}}}}]\n"
-    )
-}
-
-impl Object {
-    fn text(&self, namespace: u64, number: u64) -> String {
-        let on = |clusters: &BTreeSet<u64>| clusters.iter().map(|n| cluster(*n)).collect::<Vec<_>>().join(".");
-        let (version, body) = match self.kind {
-            "ConfigMap" => ("v1", format!("data: {{v: '{}'}}", self.value)),
-            "Job" => ("batch/v1", format!("spec: {{backoffLimit: {}}}", self.value)),
-            _ => ("apps/v1", format!("spec: {{replicas: {}}}", 1 + self.value)),
-        };
-        format!(
-            "---\napiVersion: {version}\nkind: {}\nmetadata: {{name: o{number}, namespace: n{namespace}, annotations: \
-             {{{NEVER_ON}: '{}', {REFUSED_ON}: '{}'}}}}\n{body}\n",
-            self.kind,
-            on(&self.never_on),
-            on(&self.refused_on),
-        )
     }
 }
 

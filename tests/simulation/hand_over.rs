@@ -1,0 +1,172 @@
+//! 4: what changes hands between placements is not deleted, and nobody is asked about it: docs/design/024.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use gitfleet::model::id::{ClusterName, ObjectKey, PlacementKey};
+use gitfleet::model::records::BindingState;
+use gitfleet::model::work::WorkOrder;
+use gitfleet::plan::simulate::Fact;
+use jiff::{SignedDuration, Timestamp};
+
+use super::Run;
+use super::check::{Checker, Spot, Verdict, Who};
+use super::timeline::PLACEMENTS_MAX;
+
+/// What was sent before a commit were accepted may land for so long.
+const UNDER_WAY: SignedDuration = SignedDuration::from_secs(30);
+
+/// Since when the commits accepted have wanted a placement on a cluster, without a break.
+pub type WantedSince = BTreeMap<Spot, Timestamp>;
+
+impl Checker {
+    /// Returns the other placement that is to hold an object on a cluster, as far as is written down.
+    fn claims(&self, placement: &PlacementKey, cluster: &ClusterName, key: &ObjectKey) -> Option<&PlacementKey> {
+        let is_other = |of: &&PlacementKey| *of != placement;
+        self.placements.iter().filter(|(_, record)| record.takes_over()).map(|(of, _)| of).filter(is_other).find(|of| {
+            let newest = self.newest_snapshot(of);
+            self.spots(of, cluster).any(|(state, snapshot)| {
+                let mut indexes = newest.into_iter().chain(snapshot);
+                state != BindingState::Unscheduled && indexes.any(|index| self.snapshot_has(of, index, key))
+            })
+        })
+    }
+
+    /// Tells whether another placement is to hold an object on a cluster.
+    pub(super) fn is_claimed(&self, placement: &PlacementKey, cluster: &ClusterName, key: &ObjectKey) -> bool {
+        self.claims(placement, cluster, key).is_some()
+    }
+
+    /// 4: no member is told to delete what another placement is to hold there.
+    fn prunes_nothing_claimed(&self, order: &WorkOrder) -> Verdict {
+        let claimed = |key: &&ObjectKey| self.claims(&order.placement, &order.cluster, key).is_some();
+        match order.prune.iter().find(claimed) {
+            Some(key) if !order.abandon => Err(format!(
+                "4: {} is told to delete {key} of {}, and another placement is to hold it there",
+                order.cluster, order.placement
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// 3: a gate asks nobody about what another placement is to hold. Asked when a whole batch is kept.
+    pub(super) fn asks_about_no_hand_over(&self) -> Verdict {
+        for (placement, record) in &self.placements {
+            let gate = record.deletion_gate.as_ref().filter(|gate| gate.opened_at.is_none());
+            let asked = gate.into_iter().flat_map(|gate| &gate.deletions);
+            for (cluster, key) in asked.flat_map(|(cluster, keys)| keys.iter().map(move |key| (cluster, key))) {
+                if let Some(other) = self.claims(placement, cluster, key) {
+                    return Err(format!(
+                        "3: a gate of {placement} asks about {key} on {cluster}, which {other} is to hold"
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn hands_over(&mut self, fact: &Fact) -> Verdict {
+        match fact {
+            Fact::Accepted(commit) => {
+                let wish = self.wishes.get(commit);
+                let wanted: BTreeSet<Spot> = wish
+                    .into_iter()
+                    .flat_map(|wish| {
+                        wish.placements.iter().flat_map(|(placement, want)| {
+                            let Who::Exactly(clusters) = &want.who else { return Vec::new() };
+                            let clusters =
+                                clusters.iter().filter(|name| !want.evicted.contains(*name) && !want.reports);
+                            clusters.map(|cluster| (placement.clone(), cluster.clone())).collect()
+                        })
+                    })
+                    .collect();
+                self.wanted_since.retain(|spot, _| wanted.contains(spot));
+                for spot in wanted {
+                    self.wanted_since.entry(spot).or_insert(self.now);
+                }
+                Ok(())
+            }
+            Fact::Ordered(order) => self.prunes_nothing_claimed(order),
+            Fact::Deleted { order, object, .. } => self.deletes_nothing_wanted(order, object),
+            _ => Ok(()),
+        }
+    }
+
+    /// 4: what the accepted commit wants on a cluster is not deleted there, whatever placement has held it. Where nobody heard of
+    /// the cluster since, nothing could be placed there.
+    fn deletes_nothing_wanted(&self, order: &WorkOrder, object: &ObjectKey) -> Verdict {
+        let Some(wish) = self.accepted().and_then(|commit| self.wishes.get(commit)) else { return Ok(()) };
+        for (placement, want) in wish.placements.iter().filter(|(of, _)| **of != order.placement) {
+            let spot = (placement.clone(), order.cluster.clone());
+            let is_for_long = |since: &Timestamp| self.now.duration_since(*since.max(&self.calm_since)) > UNDER_WAY;
+            let wants = want.objects.contains_key(object) && self.wanted_since.get(&spot).is_some_and(is_for_long);
+            if wants && !self.silent.contains(&order.cluster) && !self.is_lenient {
+                return Err(format!(
+                    "4: {object} of {} was deleted on {}, and {placement} is to have it there",
+                    order.placement, order.cluster
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Run {
+    /// A placement gets another name, and nothing else changes.
+    pub(super) fn rename(&mut self) {
+        let Some(dice) = &mut self.twists.renames else { return };
+        let number = dice.below(PLACEMENTS_MAX);
+        self.timeline.rename(number);
+        self.push(false);
+    }
+}
+
+/// Forged violations are caught.
+#[test]
+fn w16_who_deletes_what_changes_hands_is_caught() {
+    use std::sync::Arc;
+
+    use serde_json::json;
+
+    use super::forged::{at_rest, kept, object, order};
+    // `q` has left; `p` is on both clusters and holds the object.
+    let gone = |gate: &serde_json::Value| {
+        let record = json!({
+            "key": "q", "spec": {"resourceSelectors": [], "strategy": {"type": "RollingUpdate"}}, "annotations": {},
+            "generation": 1, "createdAt": "2026-01-01T00:00:00Z", "removed": true, "deletionGate": gate,
+        });
+        kept("placement/q", &record)
+    };
+    let asks = |key: &ObjectKey| json!({"digest": "g", "reason": "", "deletions": {"a": [key]}, "since": "2026-01-01T00:00:00Z"});
+    let other = || ObjectKey { name: "another".into(), ..object() };
+    let leaving = |key: ObjectKey| {
+        let placement = PlacementKey::cluster_scoped("q");
+        Arc::new(WorkOrder { placement, prune: [key].into(), remove: true, ..WorkOrder::clone(&order("a", 1)) })
+    };
+    let deleted = |key: ObjectKey| Fact::Deleted {
+        order: leaving(key.clone()),
+        object: key,
+        holder: Some(PlacementKey::cluster_scoped("q")),
+        is_shared: false,
+    };
+    let rows = [
+        ("a gate asks about something else", vec![gone(&asks(&other())), Fact::Mark(0)], None),
+        ("a gate asks about what changes hands", vec![gone(&asks(&object())), Fact::Mark(0)], Some("3: a gate of q")),
+        ("something else is to go", vec![Fact::Ordered(leaving(other()))], None),
+        ("what changes hands is to go", vec![Fact::Ordered(leaving(object()))], Some("4: a is told to delete")),
+        ("something else is deleted", vec![deleted(other())], None),
+        ("what changes hands is deleted", vec![deleted(object())], Some("4:")),
+    ];
+    for (name, facts, wanted) in rows {
+        let mut checker = at_rest();
+        checker.now += SignedDuration::from_mins(5);
+        let verdict = facts.iter().try_for_each(|fact| match fact {
+            Fact::Ordered(_) | Fact::Deleted { .. } => checker.hands_over(fact),
+            fact => checker.see(fact),
+        });
+        match (verdict, wanted) {
+            (Ok(()), None) => {}
+            (Err(why), Some(wanted)) => assert!(why.starts_with(wanted), "{name}: {why}"),
+            (verdict, wanted) => panic!("{name}: {verdict:?}, wanted {wanted:?}"),
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! What records say, as far as promises are about it, and the looks at them that more than one promise takes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use gitfleet::api::condition::ConditionStatus;
+use gitfleet::api::placement::{
+    ApplyStrategy, ApplyStrategyType, DeleteStrategy, IntOrPercent, PropagationPolicy, StrategyType,
+};
+use gitfleet::model::id::{ClusterName, ObjectKey, PlacementKey};
+use gitfleet::model::records::{BindingState, DeletionGate, HeldSnapshot, Pause};
+use gitfleet::plan::simulate::Fact;
+use gitfleet::store::records::snapshot_key;
+use jiff::Timestamp;
+use serde::Deserialize;
+
+use super::check::{Checker, Verdict};
+
+/// A binding's record, as far as promises are about it: reading all of every record costs as much as a third of the deciding.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Binding {
+    pub(super) placement: PlacementKey,
+    pub(super) cluster: ClusterName,
+    pub(super) state: BindingState,
+    pub(super) snapshot: Option<u64>,
+    pub(super) started_at: Option<Timestamp>,
+    pub(super) generation: i64,
+    #[serde(default)]
+    pub(super) conditions: Vec<Condition>,
+    pub(super) deleting: bool,
+    #[serde(default)]
+    pub(super) removes: BTreeSet<ObjectKey>,
+}
+
+/// A condition, without its words.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Condition {
+    #[serde(rename = "type")]
+    pub(super) type_: String,
+    pub(super) status: ConditionStatus,
+    pub(super) reason: String,
+    #[serde(default)]
+    pub(super) observed_generation: i64,
+}
+
+/// A placement's record, likewise.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct PlacementRecord {
+    pub(super) generation: i64,
+    pub(super) spec: PlacementSpec,
+    #[serde(default)]
+    annotations: BTreeMap<String, String>,
+    pub(super) deletion_gate: Option<DeletionGate>,
+    #[serde(default)]
+    pub(super) removed: bool,
+    pub(super) paused: Option<Pause>,
+    pub(super) held: Option<HeldSnapshot>,
+    halted: Option<String>,
+    error: Option<String>,
+    #[serde(default)]
+    unreadable: BTreeSet<u64>,
+}
+
+impl PlacementRecord {
+    /// Deletions of it wait for nobody: the guard is off, or it only reports.
+    pub(super) fn is_unguarded(&self) -> bool {
+        let reports = |strategy: &ApplyStrategy| strategy.type_ == ApplyStrategyType::ReportDiff;
+        let is_off = self.annotations.get("gitfleet.io/deletion-guard").is_some_and(|value| value == "Off");
+        is_off || self.spec.strategy.applies.as_ref().is_some_and(reports)
+    }
+
+    /// It leaves its objects behind.
+    pub(super) fn abandons(&self) -> bool {
+        let policy = self.spec.strategy.deletes.as_ref().map(|strategy| strategy.propagation_policy);
+        policy == Some(PropagationPolicy::Abandon)
+    }
+
+    /// It writes where it is placed: what it is to hold there is its own.
+    pub(super) fn takes_over(&self) -> bool {
+        let reports = |strategy: &ApplyStrategy| strategy.type_ == ApplyStrategyType::ReportDiff;
+        !self.removed && !self.spec.strategy.applies.as_ref().is_some_and(reports)
+    }
+
+    /// It moves its clusters itself, and nothing holds the newest snapshot back.
+    pub(super) fn rolls_by_itself(&self) -> bool {
+        let stands = self.paused.is_some() || self.held.is_some() || self.halted.is_some() || self.error.is_some();
+        self.takes_over() && !self.is_external() && !stands && self.unreadable.is_empty()
+    }
+
+    /// Staged runs move it.
+    pub(super) fn is_external(&self) -> bool {
+        self.spec.strategy.type_ == Some(StrategyType::External)
+    }
+}
+
+#[derive(Deserialize)]
+pub(super) struct PlacementSpec {
+    pub(super) strategy: Strategy,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Strategy {
+    #[serde(rename = "type")]
+    type_: Option<StrategyType>,
+    #[serde(rename = "applyStrategy")]
+    applies: Option<ApplyStrategy>,
+    #[serde(rename = "deleteStrategy")]
+    deletes: Option<DeleteStrategy>,
+    pub(super) rolling_update: Option<RollingUpdate>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct RollingUpdate {
+    pub(super) max_unavailable: Option<IntOrPercent>,
+}
+
+impl Binding {
+    /// Tells whether a condition of the newest generation says so, for a reason where one is asked for.
+    pub(super) fn says(&self, status: ConditionStatus, type_: &str, reason: Option<&str>) -> bool {
+        let is_it = |c: &Condition| {
+            c.type_ == type_
+                && c.status == status
+                && c.observed_generation == self.generation
+                && reason.is_none_or(|reason| c.reason == reason)
+        };
+        self.conditions.iter().any(is_it)
+    }
+}
+
+impl Checker {
+    /// Looks at what other files promise.
+    pub(super) fn see_beside(&mut self, fact: &Fact) -> Verdict {
+        self.note_start(fact);
+        self.respects_owners(fact)?;
+        self.abandons(fact)?;
+        self.hands_over(fact)
+    }
+
+    /// Looks at a whole batch that was kept.
+    pub(super) fn see_batch(&mut self) -> Verdict {
+        self.note_abandoned();
+        self.note_fixes();
+        self.asks_about_no_hand_over()
+    }
+
+    /// Returns the index of a placement's newest snapshot.
+    pub(super) fn newest_snapshot(&self, placement: &PlacementKey) -> Option<u64> {
+        self.snapshots.values().filter(|s| s.placement == *placement).map(|s| s.index).max()
+    }
+
+    /// Tells whether a snapshot has an object.
+    pub(super) fn snapshot_has(&self, placement: &PlacementKey, index: u64, key: &ObjectKey) -> bool {
+        let snapshot = self.snapshots.get(&snapshot_key(placement, index));
+        snapshot.is_some_and(|snapshot| snapshot.resources.iter().any(|resource| resource.id.key() == *key))
+    }
+
+    /// Returns the bindings of a placement to a cluster that do not go, each with its state and snapshot.
+    pub(super) fn spots(
+        &self,
+        placement: &PlacementKey,
+        cluster: &ClusterName,
+    ) -> impl Iterator<Item = (BindingState, Option<u64>)> {
+        let is_here = move |b: &&Binding| b.placement == *placement && b.cluster == *cluster && !b.deleting;
+        self.bindings.values().filter(is_here).map(|b| (b.state, b.snapshot))
+    }
+
+    /// Writes down which bindings go while their placement leaves its objects behind.
+    fn note_abandoned(&mut self) {
+        self.abandoned.retain(|key, _| self.bindings.get(key).is_some_and(|binding| binding.deleting));
+        for (key, binding) in self.bindings.iter().filter(|(_, binding)| binding.deleting) {
+            let record = self.placements.get(&binding.placement);
+            let abandons = record.is_some_and(PlacementRecord::abandons);
+            self.abandoned.entry(key.clone()).or_insert(abandons);
+        }
+    }
+
+    /// 4: what a placement leaves behind is abandoned by the order, too.
+    fn abandons(&self, fact: &Fact) -> Verdict {
+        let Fact::Ordered(order) = fact else { return Ok(()) };
+        let is_it = |(key, _): &(&String, &bool)| {
+            let binding = self.bindings.get(*key);
+            binding.is_some_and(|b| (&b.placement, &b.cluster) == (&order.placement, &order.cluster) && order.remove)
+        };
+        let mut going = self.abandoned.iter().filter(is_it).map(|(_, abandons)| *abandons).peekable();
+        if going.peek().is_none() || going.any(|abandons| abandons == order.abandon) {
+            return Ok(());
+        }
+        let what = if order.abandon { "leaves behind" } else { "is told to delete" };
+        Err(format!("4: {} {what} what {} has there, and its document says otherwise", order.cluster, order.placement))
+    }
+}
