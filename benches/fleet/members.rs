@@ -8,7 +8,7 @@ use gitfleet::core::member::{Reconciler, Task};
 use gitfleet::core::{MemberCommand, MemberEvent};
 use gitfleet::deliver::inventory::{Held, Parent, applyset_id};
 use gitfleet::deliver::live::LiveObject;
-use gitfleet::deliver::plan::Step;
+use gitfleet::deliver::step::Step;
 use gitfleet::model::facts::{Facts, NodeFacts, Totals};
 use gitfleet::model::id::{ClusterName, Digest, ObjectKey, PlacementKey};
 use gitfleet::model::records::{ApplyOutcome, Availability, ManifestStatus, WorkStatus};

@@ -11,6 +11,7 @@ use crate::api::cluster::MemberCluster;
 use crate::config::MemberAccess;
 use crate::decide::ocm::dated_taints;
 use crate::decide::state::{PlacementState, cluster, clusters, mark_leavers, members, ocm_facts, silence_ends};
+use crate::deliver::inventory::Held;
 use crate::model::along::Along;
 use crate::model::facts::{self, Facts, KUBERNETES_VERSION};
 use crate::model::id::{ClusterName, PlacementKey};
@@ -128,13 +129,13 @@ impl Core {
                 if self.world.records.get(&cluster).is_none_or(knows_facts) {
                     self.unseen.remove(&cluster);
                 }
+                self.tell_forgotten(&cluster, &inventory);
+                self.note_inventory(&cluster, inventory, &holds);
                 for (key, held) in holds {
                     if let Some(held) = held {
                         self.note_held(&cluster, key, held, is_unseen);
                     }
                 }
-                self.tell_forgotten(&cluster, &inventory);
-                self.note_inventory(&cluster, inventory);
                 self.stand(&cluster, true, None, version, now);
             }
             MemberEvent::Offline { cluster, reason } => {
@@ -215,16 +216,28 @@ impl Core {
         }
     }
 
-    /// What a member holds is known before anything is ordered of it.
-    fn note_inventory(&mut self, cluster: &ClusterName, inventory: BTreeMap<PlacementKey, Inventory>) {
+    /// What a member holds is known before anything is ordered of it. Where a placement leaves and its last objects went while nobody
+    /// looked, its removal is not complete before the inventory on the member is gone, too; `holds` names those that are there.
+    fn note_inventory(
+        &mut self,
+        cluster: &ClusterName,
+        inventory: BTreeMap<PlacementKey, Inventory>,
+        holds: &BTreeMap<PlacementKey, Option<Held>>,
+    ) {
         for (key, inventory) in inventory {
             // What was reported and is not written down yet is newer than what is.
             let reported = self.reports.get(&key).and_then(|reports| reports.get(cluster));
             let written = || self.placements.get(&key).and_then(|state| state.works.get(cluster));
             let known = reported.or_else(written);
-            if known.is_none_or(|work| work.inventory != inventory) {
+            let leaves = |state: &PlacementState| state.bindings().any(|b| b.cluster == *cluster && b.deleting);
+            let is_left_over = inventory.is_known_empty()
+                && holds.contains_key(&key)
+                && known.is_some_and(|work| work.complete)
+                && self.placements.get(&key).is_some_and(leaves);
+            if is_left_over || known.is_none_or(|work| work.inventory != inventory) {
                 let work = known.map(|work| WorkStatus::clone(work)).unwrap_or_default();
-                let work = Arc::new(WorkStatus { inventory, ..work });
+                let complete = work.complete && !is_left_over;
+                let work = Arc::new(WorkStatus { complete, inventory, ..work });
                 self.queue.placements.extend(self.placements.contains_key(&key).then(|| key.clone()));
                 self.reports.entry(key).or_default().insert(cluster.clone(), work);
             }

@@ -1,4 +1,4 @@
-//! The source's side: what it says, and what a accepted commit changes.
+//! The source's side: what it says, and what an accepted commit changes.
 
 use std::sync::Arc;
 

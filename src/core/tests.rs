@@ -58,7 +58,7 @@ impl Life {
         Self { core, store, now, effects }
     }
 
-    /// Begins with a accepted commit and a cluster that answers.
+    /// Begins with an accepted commit and a cluster that answers.
     fn with(files: &[(&str, &str)]) -> Self {
         let mut life = Self::begin(MemoryStore::new(), Timestamp::UNIX_EPOCH);
         life.hear(SourceEvent::Accepted(tree(files)));

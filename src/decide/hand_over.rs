@@ -54,13 +54,15 @@ pub fn decide_each(
     decided
 }
 
-/// Returns what a placement gives up, or would where a person agreed, as far as it is known.
+/// Returns what a placement gives up, or would where a person agreed, as far as it is known: what members were seen to hold, and what
+/// was decided to go, though it cannot be listed at the moment.
 fn given_up(state: &PlacementState) -> Claims {
     let mut given_up = state.claimed.clone();
-    let leaving = state.bindings().filter(|b| b.deleting || b.state == BindingState::Unscheduled);
-    let held = leaving.filter_map(|b| Some((&b.cluster, state.works.get(&b.cluster)?.inventory.known()?)));
+    let leaving = || state.bindings().filter(|b| b.deleting || b.state == BindingState::Unscheduled);
+    let held = leaving().filter_map(|b| Some((&b.cluster, state.works.get(&b.cluster)?.inventory.known()?)));
+    let decided = leaving().map(|b| (&b.cluster, &b.removes));
     let gate = state.record.closed_gate().into_iter().flat_map(|gate| &gate.deletions);
-    for (cluster, keys) in held.chain(gate).filter(|(_, keys)| !keys.is_empty()) {
+    for (cluster, keys) in held.chain(decided).chain(gate).filter(|(_, keys)| !keys.is_empty()) {
         given_up.entry(cluster.clone()).or_default().extend(keys.iter().cloned());
     }
     given_up
@@ -120,5 +122,36 @@ impl PlacementState {
     ) -> impl Iterator<Item = &'a ObjectKey> + 'a {
         let claimed = self.claimed.get(cluster);
         inventory.into_iter().filter(move |key| !claimed.is_some_and(|claimed| claimed.contains(*key)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::decide::fixtures::{placement, tree};
+    use crate::model::records::{Binding, Glimpse, Inventory, WorkStatus};
+
+    /// A list that fails hides what was decided to go: another placement may claim it all the same, or the order that is known would
+    /// delete it as soon as it is listed again.
+    #[test]
+    fn w16_what_was_decided_to_go_is_given_up_though_it_cannot_be_listed() {
+        let tree = tree(&[("p.yaml", &placement("p", "", ""))]);
+        let mut state =
+            PlacementState::begin(&tree.placements[&PlacementKey::cluster_scoped("p")], Timestamp::UNIX_EPOCH);
+        let mut binding: Binding = serde_json::from_value(json!({
+            "name": "b", "placement": "p", "cluster": "a", "state": "Unscheduled", "policyIndex": 0, "generation": 2,
+            "decision": {"clusterName": "a", "selected": true, "reason": ""}, "deleting": true,
+        }))
+        .expect("a binding");
+        let key = ObjectKey { kind: "ConfigMap".into(), namespace: "n".into(), ..ObjectKey::default() };
+        binding.removes.insert(key.clone());
+        state.bindings.insert(binding.name.clone(), Arc::new(binding));
+        let inventory = Inventory::Unknown(Glimpse::default());
+        state.works.insert("a".into(), Arc::new(WorkStatus { inventory, ..WorkStatus::default() }));
+        assert_eq!(given_up(&state), Claims::from([("a".into(), BTreeSet::from([key]))]));
     }
 }

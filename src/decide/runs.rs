@@ -376,8 +376,12 @@ impl Pass<'_> {
         }
     }
 
-    /// Sees to it that a snapshot is not rolled out again by itself.
+    /// Sees to it that a snapshot is not rolled out again by itself. Where a newer one is held, that one stays held: who leaves the
+    /// snapshot that a rollback went to does not go forward by it.
     pub(crate) fn hold(&mut self, index: u64, why: String) {
+        if self.state.record.held.as_ref().is_some_and(|held| held.index > index) {
+            return;
+        }
         let Some(snapshot) = self.state.snapshots.get(&index) else { return };
         let held = HeldSnapshot { index, hash: snapshot.hash.clone(), why, since: self.now };
         self.note("SnapshotHeld", None, json!({"index": index, "why": held.why}));

@@ -6,11 +6,10 @@
 use jiff::{SignedDuration, Timestamp};
 
 use super::live::LiveObject;
-use super::plan::{MemberView, Plan, State, Step, Verdict, is_ours, retry_delay};
 use super::progress::Progress;
+use super::step::{MemberView, Plan, Sighting, State, Step, Verdict, is_ours, retry_delay};
 use crate::api::placement::ComparisonOption;
-use crate::model::id::Digest;
-use crate::model::records::{ApplyOutcome, Difference};
+use crate::model::records::ApplyOutcome;
 use crate::model::work::{Desired, WorkOrder};
 
 /// How long what was compared is taken to be so still, where nothing tells of changes.
@@ -19,46 +18,6 @@ use crate::model::work::{Desired, WorkOrder};
 pub const RECHECK_INTERVAL: SignedDuration = SignedDuration::from_mins(15);
 /// Shortest pause between two looks at a drifted object that changes on and on.
 pub const LOOK_PAUSE: SignedDuration = SignedDuration::from_secs(10);
-
-/// What a live object was when it was looked at: digest of the fields we own, and resource version.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sighting {
-    /// Digest of the fields we own.
-    pub owned: Digest,
-    /// Its resource version.
-    pub resource_version: u64,
-}
-
-impl Sighting {
-    /// Returns how an object stands.
-    pub fn of(live: &LiveObject) -> Self {
-        Self { owned: live.owned.clone(), resource_version: live.resource_version }
-    }
-}
-
-/// What a look found.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Found {
-    /// A field of the manifest has another value.
-    pub drifted: bool,
-    /// What differs, as the placement asks to compare.
-    pub differences: Vec<Difference>,
-}
-
-/// The last look at an object that is ours.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Look {
-    /// The manifest it was compared with.
-    pub manifest: Digest,
-    /// What was looked at.
-    pub seen: Sighting,
-    /// What was found, or why it could not be looked at, for people.
-    pub found: Result<Found, String>,
-    /// When.
-    pub at: Timestamp,
-    /// Failures in a row.
-    pub failures: u32,
-}
 
 /// Decides about an object that somebody changed and that is left alone then: what was found when it was last looked at.
 ///

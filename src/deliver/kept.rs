@@ -1,7 +1,7 @@
 //! What people decided of a placement is kept on its inventories at once, whatever else is to be done there.
 
 use super::inventory::Parent;
-use super::plan::{MemberView, Plan, Step};
+use super::step::{MemberView, Plan, Step};
 use crate::api::placement::ApplyStrategyType;
 use crate::model::work::WorkOrder;
 

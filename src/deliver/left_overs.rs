@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use super::live::LiveObject;
-use super::plan::{MemberView, Step};
 use super::progress::Progress;
+use super::step::{MemberView, Step};
 use super::waves::wave;
 use crate::model::id::ObjectKey;
 use crate::model::work::{Release, WorkOrder};
@@ -28,11 +28,12 @@ pub(super) fn left_overs(order: &WorkOrder, view: &MemberView<'_>, progress: &Pr
     let mut found = LeftOvers { deletes: Vec::new(), staying: Vec::new(), leaving: false, undecided: false };
     let mut due: Vec<(u16, &LiveObject)> = Vec::new();
     for (key, live) in view.live.labelled(view.ours).filter(|(key, _)| !desired.contains(key)) {
+        found.staying.push(key.clone());
+        // Another placement takes it over; until it has, the inventory is what names it.
         let taken = view.wanted.by(key).iter().any(|placement| **placement != order.placement);
         if taken && !order.held.contains(key) {
             continue;
         }
-        found.staying.push(key.clone());
         if refused || order.held.contains(key) {
             continue;
         }

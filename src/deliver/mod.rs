@@ -15,4 +15,5 @@ pub mod lists;
 pub mod live;
 pub mod plan;
 pub mod progress;
+pub mod step;
 pub mod waves;

@@ -4,144 +4,23 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::drift::{self, RECHECK_INTERVAL, Sighting};
-use super::holdings::{Holdings, Wanted};
+use super::drift::{self, RECHECK_INTERVAL};
 use super::inventory::{Held, Parent, applyset_id, group_kind};
 use super::kept;
 use super::left_overs::{LeftOvers, left_overs};
-use super::lists::Unlisted;
 use super::live::LiveObject;
 use super::progress::{Attempt, Progress};
+use super::step::{MemberView, Plan, State, Step, Verdict, is_ours, retry_delay};
 use super::waves::{definition_pending, wave};
 use crate::api::placement::{ApplyStrategyType, WhenToApply};
 use crate::model::id::Digest;
 use crate::model::records::ApplyOutcome;
-use crate::model::work::{Desired, Release, WorkOrder};
+use crate::model::work::{Desired, WorkOrder};
 
 /// Put-backs of one object within [`PUT_BACK_WINDOW`] before it counts as contested.
 pub const PUT_BACKS_MAX: usize = 3;
 /// The window in which put-backs are counted.
 pub const PUT_BACK_WINDOW: SignedDuration = SignedDuration::from_mins(10);
-/// Delay before the first retry of a refused apply; doubles with each.
-pub const RETRY_FIRST: SignedDuration = SignedDuration::from_secs(1);
-/// Longest delay between retries of a refused apply.
-pub const RETRY_MAX: SignedDuration = SignedDuration::from_mins(5);
-
-/// One thing to do on a member. Steps of one answer are independent: they may run in any order and at once.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Step {
-    /// Write the inventory.
-    WriteParent(Parent),
-    /// Apply a manifest (by position in the order). `probe` asks first whether it is there and may be taken over.
-    Apply {
-        /// Position in `order.manifests`.
-        position: usize,
-        /// Why: a put-back is counted, a change is not.
-        put_back: bool,
-        /// Ask before writing, because it is not ours: the placement need not be allowed to take it over.
-        probe: bool,
-    },
-    /// Compare a manifest (by position in the order) and write nothing.
-    Compare {
-        /// Position in `order.manifests`.
-        position: usize,
-    },
-    /// Look in what an object of ours differs (by position in the order); it is left as it is.
-    ShowDrift {
-        /// Position in `order.manifests`.
-        position: usize,
-        /// How the object stands.
-        seen: Sighting,
-    },
-    /// Delete an object, if it still has this uid.
-    Delete {
-        /// The object as it was watched.
-        object: LiveObject,
-    },
-    /// Give an object up that stays, if it still has this uid.
-    Release {
-        /// The object as it was watched.
-        object: LiveObject,
-        /// What stays of it.
-        release: Release,
-    },
-    /// Remove the inventory: nothing of the placement is left.
-    DeleteParent,
-}
-
-impl Step {
-    /// Tells whether the step changes an object on the member, rather than look at one.
-    pub fn writes(&self) -> bool {
-        !matches!(self, Self::Compare { .. } | Self::ShowDrift { .. })
-    }
-}
-
-/// What a member holds, as far as delivery must know.
-pub struct MemberView<'a> {
-    /// Objects with an ApplySet label.
-    pub live: &'a Holdings,
-    /// Which placements want an object on this member.
-    pub wanted: &'a Wanted,
-    /// The inventory of this placement, if there is one.
-    pub parent: Option<&'a Parent>,
-    /// Kinds of this placement that were not listed completely: nothing is concluded from what is not seen of them.
-    pub unlisted: &'a Unlisted,
-    /// The value of the ApplySet label on this placement's objects: [`applyset_id`] costs a hash, and is asked for every object.
-    pub ours: &'a str,
-}
-
-/// What to do now, and when to look again.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Plan {
-    /// What to do now; the next plan follows from what came of it.
-    pub steps: Vec<Step>,
-    /// Nothing is left to do for this order: every manifest was tried, left-overs are gone, the inventory says so.
-    pub complete: bool,
-    /// The steps only look again at what was told before: until they say otherwise it is so.
-    pub rechecks: bool,
-    /// When time alone changes the answer: a retry is due, or something is to be looked at again.
-    pub wake_at: Option<Timestamp>,
-    /// Why the work as a whole cannot go on, for people.
-    pub failure: Option<String>,
-}
-
-/// The state of one manifest, and why.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Verdict {
-    /// What it is.
-    pub state: State,
-    /// Why, for people.
-    pub message: String,
-    /// When to look whether it is still so, where time alone leads there.
-    pub look_again: Option<Timestamp>,
-}
-
-impl Verdict {
-    fn new(state: State, message: impl Into<String>) -> Self {
-        Self { state, message: message.into(), look_again: None }
-    }
-}
-
-/// The state of one manifest on the member.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
-    /// As wished.
-    Done,
-    /// To be applied now.
-    Apply {
-        /// The content is as we applied it, but somebody changed it.
-        put_back: bool,
-    },
-    /// Must wait for another object: its definition is not established, or its predecessor is terminating.
-    Wait,
-    /// Refused, to be tried again at this time. Until that says otherwise it is refused.
-    Retry(Timestamp),
-    /// Somebody changed it and it is left alone then, unless a look shows that nothing differs.
-    Look,
-    /// Will not be applied as things are.
-    Refused(ApplyOutcome),
-}
-
 /// Returns what to do now for an order.
 ///
 /// The order of things is ApplySet's: widen the inventory, apply wave by wave, prune what is left over, narrow the inventory
@@ -277,10 +156,6 @@ fn at_rest(order: &WorkOrder, view: &MemberView<'_>, progress: &Progress, parent
     record(order, view, parent, &left)
 }
 
-pub(super) fn is_ours(desired: &Desired, view: &MemberView<'_>) -> bool {
-    view.live.get(&desired.key).is_some_and(|live| *live.applyset == *view.ours)
-}
-
 /// Returns the state of one manifest: the one place that says whether it is applied, refused, left or put back.
 pub fn verdict(
     order: &WorkOrder,
@@ -400,11 +275,6 @@ fn claimed_by_another(
         ));
     }
     None
-}
-
-/// Returns the delay before a refused apply is tried again: doubling from [`RETRY_FIRST`] to [`RETRY_MAX`].
-pub fn retry_delay(failures: u32) -> SignedDuration {
-    RETRY_FIRST.saturating_mul(1 << failures.saturating_sub(1).min(16)).min(RETRY_MAX)
 }
 
 /// Returns the last steps: narrow the inventory and record the snapshot, or remove the inventory.

@@ -6,12 +6,17 @@ use serde_json::json;
 
 use super::*;
 use crate::api::placement::{ApplyStrategy, WhenToTakeOver};
-use crate::deliver::drift::{Found, Look};
+use crate::deliver::holdings::{Holdings, Wanted};
 use crate::deliver::inventory::labelled;
+use crate::deliver::lists::Unlisted;
 use crate::deliver::progress::Baseline;
+use crate::deliver::step::{Found, Look};
 use crate::model::id::{ClusterName, CommitId, ObjectId, ObjectKey, PlacementKey};
 use crate::model::records::Availability;
 
+/// What another placement takes over.
+#[path = "plan_tests/hand_over.rs"]
+mod hand_over;
 /// What is looked at again.
 #[path = "plan_tests/looks.rs"]
 mod looks;

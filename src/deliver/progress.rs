@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::drift::Look;
+use super::step::Look;
 use crate::api::placement::ApplyStrategyType;
 use crate::model::id::{Digest, ObjectKey};
 use crate::model::records::{ApplyOutcome, Difference, ManifestStatus};

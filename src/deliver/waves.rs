@@ -1,6 +1,6 @@
 //! Apply order: which objects go out before which.
 
-use super::plan::MemberView;
+use super::step::MemberView;
 use crate::model::kinds;
 use crate::model::records::Availability;
 use crate::model::work::{Desired, WorkOrder};

@@ -61,8 +61,8 @@ fn help() {
       -V, --version
               Print version
 
-    Exit codes: 0 done, 1 changes found, not converged, or refused, 2 error, 3 waiting for a person, 64
-    wrong usage.
+    Exit codes: 0 success, 1 differences found, not converged, or refused, 2 error, 3 approval required,
+    64 wrong usage.
     "#);
 }
 

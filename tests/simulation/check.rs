@@ -14,7 +14,7 @@ use gitfleet::model::records::{
     Availability, BindingState, ClusterRecord, HeldSnapshot, ResourceSnapshot, SourceRecord,
 };
 use gitfleet::model::runs::{ClusterPhase, RunCluster, RunRecord, StageRecord};
-use gitfleet::model::work::WorkOrder;
+use gitfleet::model::work::{Desired, WorkOrder};
 use gitfleet::plan::simulate::Fact;
 use gitfleet::store::records::{
     BINDING_PREFIX, CLUSTER_PREFIX, PLACEMENT_PREFIX, RUN_PREFIX, SNAPSHOT_PREFIX, SOURCE_PREFIX, placement_of,
@@ -253,10 +253,11 @@ impl Checker {
                     .ok_or_else(|| format!("4: {object} was given up on {} and is to go", order.cluster))
             }
             Fact::Inventory { order, holds } => {
-                // What is refused to a placement counts as held, and was not written.
-                let written = self.written.get(&spot(order));
-                let has = |key: &ObjectKey| written.is_some_and(|(written, _)| written.contains_key(key));
-                let is_whole = order.manifests.iter().all(|desired| has(&desired.key));
+                // What is refused to a placement counts as held, and was not written, or only as it was before.
+                let written = self.written.get(&spot(order)).map(|(written, _)| written);
+                let has =
+                    |desired: &Desired| written.and_then(|written| written.get(&desired.key)) == Some(&desired.digest);
+                let is_whole = order.manifests.iter().all(has);
                 let is_up = self.unavailable.get(&spot(order)).is_none_or(BTreeSet::is_empty);
                 if *holds == Some(order.snapshot) && is_whole && is_up {
                     self.was_complete.insert(spot(order));

@@ -31,11 +31,6 @@ impl Checker {
         })
     }
 
-    /// Tells whether another placement is to hold an object on a cluster.
-    pub(super) fn is_claimed(&self, placement: &PlacementKey, cluster: &ClusterName, key: &ObjectKey) -> bool {
-        self.claims(placement, cluster, key).is_some()
-    }
-
     /// 4: no member is told to delete what another placement is to hold there.
     fn prunes_nothing_claimed(&self, order: &WorkOrder) -> Verdict {
         let claimed = |key: &&ObjectKey| self.claims(&order.placement, &order.cluster, key).is_some();

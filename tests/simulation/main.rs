@@ -322,8 +322,6 @@ impl Run {
             ours.map(move |(key, _)| (name, key))
         });
         let left = left.filter(|(name, _)| !self.checker.forgotten.contains(&(placement.clone(), (*name).clone())));
-        // What changes hands has its old label until its turn comes.
-        let left = left.filter(|(name, key)| !self.checker.is_claimed(&placement, name, key));
         self.checker.is_gone(&placement, left)
     }
 

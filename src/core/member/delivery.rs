@@ -5,9 +5,9 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 
 use super::result::StepResult;
-use crate::deliver::drift::Look;
-use crate::deliver::plan::{Plan, RETRY_MAX, Step};
 use crate::deliver::progress::{Attempt, Baseline, Progress};
+use crate::deliver::step::Look;
+use crate::deliver::step::{Plan, RETRY_MAX, Step};
 use crate::model::id::{Digest, ObjectId, ObjectKey};
 use crate::model::records::{ApplyOutcome, WorkStatus};
 use crate::model::work::WorkOrder;

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use crate::deliver::drift::{Found, Sighting};
 use crate::deliver::inventory::Parent;
 use crate::deliver::live::LiveObject;
 use crate::deliver::progress::Attempt;
+use crate::deliver::step::{Found, Sighting};
 use crate::model::id::{Digest, ObjectKey};
 use crate::model::records::{ApplyOutcome, Difference};
 use crate::model::work::Desired;

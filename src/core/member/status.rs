@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 
 use super::delivery::Delivery;
-use crate::deliver::plan::{MemberView, State, verdict};
+use crate::deliver::plan::verdict;
+use crate::deliver::step::{MemberView, State};
 use crate::model::id::ObjectId;
 use crate::model::records::{ApplyOutcome, Availability, Difference, Inventory, ManifestStatus, WorkStatus};
 use crate::model::work::Desired;

@@ -14,7 +14,7 @@ use crate::store::records::{load_all, put};
 use crate::store::{Expected, Op, Result, Store};
 
 const OUTBOX: &str = "forge/outbox/";
-const STORY: &str = "forge/story/";
+const ROLLOUT: &str = "forge/story/";
 const HEARD: &str = "forge/heard/";
 const PULL: &str = "forge/pull/";
 
@@ -85,7 +85,7 @@ impl SavedRecords {
         let values = |prefix| load_all(store, prefix);
         Ok(Self {
             outbox: values(OUTBOX)?.into_iter().map(|record| record.value).collect(),
-            rollouts: load_all::<CommitRollout>(store, STORY)?.into_iter().map(|record| record.value).collect(),
+            rollouts: load_all::<CommitRollout>(store, ROLLOUT)?.into_iter().map(|record| record.value).collect(),
             heard: load_all::<Heard>(store, HEARD)?.into_iter().map(|r| (r.value.id, r.value)).collect(),
             pulls: load_all::<Planned>(store, PULL)?.into_iter().map(|r| (r.value.number, r.value)).collect(),
             deliveries: Deliveries::read(store)?,
@@ -107,7 +107,7 @@ pub fn outbox_op(slot: &super::outbox::Slot, entry: Option<&Entry>) -> Result<Op
 
 /// Returns the write of a rollout; of none the deletion.
 pub fn rollout_op(commit: &CommitId, rollout: Option<&CommitRollout>) -> Result<Op> {
-    kept(format!("{STORY}{commit}"), rollout)
+    kept(format!("{ROLLOUT}{commit}"), rollout)
 }
 
 /// Returns the write of a pull request; of none the deletion.

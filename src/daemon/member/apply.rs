@@ -8,11 +8,12 @@ use crate::api::placement::{ApplyStrategyType, ComparisonOption, WhenToApply, Wh
 use crate::clock;
 use crate::cluster::{ApplyOptions, Deletion, Error, Target};
 use crate::core::member::result::{Answer, StepResult, tried};
-use crate::deliver::drift::{Found, Sighting};
 use crate::deliver::inventory::{NAMESPACE, PART_OF_LABEL, applyset_id, labelled, parent_name, stored};
 use crate::deliver::live::{LiveObject, foreign_owner};
-use crate::deliver::plan::{Step, owned_by_another};
+use crate::deliver::plan::owned_by_another;
 use crate::deliver::progress::Attempt;
+use crate::deliver::step::Step;
+use crate::deliver::step::{Found, Sighting};
 use crate::model::diff::{differences, missing_object};
 use crate::model::id::ObjectId;
 use crate::model::records::{ApplyOutcome, Difference};

@@ -25,7 +25,7 @@ use crate::core::member::result::StepResult;
 use crate::core::member::{Reconciler, Task};
 use crate::core::{MemberCommand, MemberEvent};
 use crate::deliver::inventory::Parent;
-use crate::deliver::plan::Step;
+use crate::deliver::step::Step;
 use crate::model::id::{ClusterName, PlacementKey};
 use crate::model::work::SourceName;
 use crate::telemetry::metrics::{ByDrift, Drift, Metrics};

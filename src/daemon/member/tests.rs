@@ -12,7 +12,7 @@ use crate::api::placement::{ApplyStrategyType, WhenToTakeOver};
 use crate::cluster::{ApplyOptions, Deletion, Error};
 use crate::deliver::inventory::applyset_id;
 use crate::deliver::live::LiveObject;
-use crate::deliver::plan::Step;
+use crate::deliver::step::Step;
 use crate::model::id::{Digest, ObjectId, ObjectKey};
 use crate::model::records::{ApplyOutcome, Availability, WorkStatus};
 use crate::model::work::{Desired, Release, WorkOrder};

@@ -134,6 +134,28 @@ fn on_failure_rollback_returns_touched_clusters_and_holds_the_digest() {
 }
 
 #[test]
+fn a_rollback_of_a_rollback_keeps_the_newest_snapshot_held() {
+    let mut case = Case::rolled_out(&[("p.yaml", placement(BACK))]);
+    case.content("1");
+    case.settle();
+    case.say(Verb::Approve, "p-1 one").expect("the gate opens");
+    case.settle();
+    case.content("2");
+    case.settle();
+    case.manner("b", Manner::Refuses);
+    case.say(Verb::Approve, "p-2 one").expect("the gate opens");
+    case.settle();
+    let held = |case: &Case| case.state.record.held.as_ref().map(|held| held.index);
+    assert_eq!((case.phases().split(", ").last(), held(&case)), (Some("p-2-rollback Halted"), Some(2)));
+    case.say_as("ann", Verb::Rollback, "p", None, Some(0)).expect("an earlier one is kept");
+    case.manner("b", Manner::Well);
+    case.settle();
+    assert_eq!(held(&case), Some(2), "nobody asked for it again");
+    assert_eq!(case.later(3600), "a0 b0 c0 d0");
+    assert_eq!(held(&case), Some(2));
+}
+
+#[test]
 fn a_rollback_by_hand_goes_to_any_snapshot_that_is_kept() {
     let mut case = Case::rolled_out(&[]);
     for content in ["1", "2"] {

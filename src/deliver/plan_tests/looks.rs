@@ -1,6 +1,7 @@
 use super::*;
 use crate::api::placement::ComparisonOption;
 use crate::deliver::drift::LOOK_PAUSE;
+use crate::deliver::step::RETRY_FIRST;
 
 #[test]
 fn drift_that_was_taken_back_is_applied_again() {

@@ -29,8 +29,8 @@ async fn who_opens_a_gate() {
     let rows: [(&str, &str, &str, Before, bool, &str); 15] = [
         ("a writer", "bob", "/approve one", nothing, true, ""),
         ("a writer who names the commit", "bob", "/gitfleet approve one sha=1111111", nothing, true, ""),
-        ("a reader", "eve", "/approve one", nothing, false, "takes the permission"),
-        ("a stranger", "mallory", "/approve one", nothing, false, "takes the permission"),
+        ("a reader", "eve", "/approve one", nothing, false, "requires write"),
+        ("a stranger", "mallory", "/approve one", nothing, false, "requires write"),
         ("a stranger to a private repository", "mallory", "/approve one", |w| w.fake.set_private(true), false, "may"),
         ("the author", "ann", "/approve one", nothing, false, "opened"),
         ("the author, by another case", "ANN", "/approve one", nothing, false, "opened"),
@@ -245,7 +245,7 @@ async fn a_rewritten_history_waits_for_a_person_while_the_rollout_goes_on() {
         world.say("bob", pull, "/approve one").await;
         assert_eq!(world.fleet(), "p-0 Succeeded", "what is accepted goes on");
         world.say("eve", issues[0], "/resume").await;
-        assert!(world.answers(issues[0])[0].body.contains("takes the permission"), "{:?}", world.answers(issues[0]));
+        assert!(world.answers(issues[0])[0].body.contains("requires write"), "{:?}", world.answers(issues[0]));
         let id = world.say("bob", issues[0], "/resume").await;
         assert!(world.fake.reactions_to(id).contains(&Reaction::Rocket), "{:?}", world.answers(issues[0]));
         world.accept('9');

@@ -17,7 +17,7 @@ async fn a_reaction_to_the_comment_that_asks_approves() {
     let rows: [(&str, &str, Reaction, Before, bool, &str); 12] = [
         ("a writer", "bob", Reaction::Rocket, nothing, true, ""),
         ("another sign", "bob", Reaction::Eyes, nothing, false, ""),
-        ("a reader", "eve", Reaction::Rocket, nothing, false, "takes the permission"),
+        ("a reader", "eve", Reaction::Rocket, nothing, false, "requires write"),
         ("the author", "ann", Reaction::Rocket, nothing, false, "opened"),
         ("who merged", "carl", Reaction::Rocket, nothing, false, "merged"),
         ("ourselves", "gitfleet", Reaction::Rocket, nothing, false, ""),
@@ -139,7 +139,7 @@ async fn a_review_after_the_gate_was_shown_approves() {
     // name, who, of which commit, what happens after, whether the gate opens, a word of the answer
     let rows: [(&str, &str, char, Before, bool, &str); 6] = [
         ("a writer", "bob", HEAD, nothing, true, ""),
-        ("a reader", "eve", HEAD, nothing, false, "takes the permission"),
+        ("a reader", "eve", HEAD, nothing, false, "requires write"),
         ("the author", "ann", HEAD, nothing, false, "opened"),
         ("of another commit", "bob", 'd', nothing, false, "another commit"),
         ("dismissed", "bob", HEAD, |w, pull| w.fake.dismiss(pull, 1), false, ""),

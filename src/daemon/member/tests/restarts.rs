@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use super::*;
 use crate::core::member::result::{Answer, tried};
 use crate::deliver::live::LiveObject;
-use crate::deliver::plan::Step;
+use crate::deliver::step::Step;
 use crate::model::records::WorkStatus;
 
 fn at(second: i64) -> Timestamp {

@@ -50,7 +50,7 @@ fn refusals_have_reasons_and_change_nothing() {
             None,
             None,
             NotWaiting,
-            "nobody",
+            "needs no approval",
         ),
         ("ended", world("s before: a", &["", "superseded"]), "s", None, None, NotWaiting, "Superseded"),
     ];
