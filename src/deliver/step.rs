@@ -74,7 +74,7 @@ pub struct MemberView<'a> {
     pub parent: Option<&'a Parent>,
     /// Kinds of this placement that were not listed completely: nothing is concluded from what is not seen of them.
     pub unlisted: &'a Unlisted,
-    /// The value of the ApplySet label on this placement's objects: [`applyset_id`] costs a hash, and is asked for every object.
+    /// The value of the ApplySet label on this placement's objects: [`applyset_id`](super::inventory::applyset_id) costs a hash, and is asked for every object.
     pub ours: &'a str,
 }
 

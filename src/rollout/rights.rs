@@ -137,8 +137,7 @@ fn spelled(permission: Permission) -> &'static str {
 
 fn words(permission: Permission) -> &'static str {
     match permission {
-        Permission::None => "do nothing",
-        Permission::Admin => "administer",
+        Permission::None => "no",
         other => spelled(other),
     }
 }

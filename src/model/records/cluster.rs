@@ -69,7 +69,7 @@ pub struct ClusterRecord {
     /// Its taints as a ManagedCluster, each since when: where git does not say, since it was first seen there.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub managed_taints: Vec<ManagedClusterTaint>,
-    /// Properties that git states; see [`super::facts::stated`].
+    /// Properties that git states; see [`stated`](crate::model::facts::stated).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub stated: BTreeMap<String, String>,
     /// Properties that were seen on the cluster: Kubernetes version, node count and the like; kept while it does not answer.

@@ -1,6 +1,6 @@
 //! What people read on a git host of a placement's way: statuses, comments, answers.
 //!
-//! Everything that comes from elsewhere — names, subjects of commits, what clusters say — goes through [`safe`] before it
+//! Everything that comes from elsewhere — names, subjects of commits, what clusters say — goes through [`escape`] before it
 //! stands in a text of ours. No comment of ours is a command to anybody who reads it as [`crate::model::chat`] says: lines to
 //! copy stand in code blocks.
 

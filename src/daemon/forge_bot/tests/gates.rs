@@ -31,7 +31,14 @@ async fn who_opens_a_gate() {
         ("a writer who names the commit", "bob", "/gitfleet approve one sha=1111111", nothing, true, ""),
         ("a reader", "eve", "/approve one", nothing, false, "requires write"),
         ("a stranger", "mallory", "/approve one", nothing, false, "requires write"),
-        ("a stranger to a private repository", "mallory", "/approve one", |w| w.fake.set_private(true), false, "may"),
+        (
+            "a stranger to a private repository",
+            "mallory",
+            "/approve one",
+            |w| w.fake.set_private(true),
+            false,
+            "no permission",
+        ),
         ("the author", "ann", "/approve one", nothing, false, "opened"),
         ("the author, by another case", "ANN", "/approve one", nothing, false, "opened"),
         (
