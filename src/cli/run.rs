@@ -84,7 +84,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         return Ok(Exit::Done);
     }
     if standing != RolloutState::AllAtTarget {
-        tracing::warn!(standing = ?standing, "not all at the accepted commit");
+        tracing::warn!(state = %standing, "not all at the accepted commit");
     }
     Ok(Exit::from(&standing))
 }

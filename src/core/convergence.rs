@@ -24,10 +24,7 @@ impl Core {
                 let index = state.newest().map_or(0, |s| s.index);
                 format!("rolled out: snapshot {index} is available on all {} clusters", state.bindings.len())
             }
-            RolloutState::WaitingForTime(_) => "waits for time to pass".to_owned(),
-            RolloutState::WaitingForPerson(why) => format!("waits for a person: {why}"),
-            RolloutState::Failed(why) => format!("cannot go on: {why}"),
-            RolloutState::Unreachable(why) => format!("waits for clusters: {why}"),
+            other => other.to_string(),
         };
         let before = self.settled.insert(key.clone(), text.clone());
         if text.is_empty() || before.as_ref() == Some(&text) {

@@ -63,8 +63,8 @@ const LIST_KEYS: [&str; 9] =
 /// # Example
 ///
 /// ```
-/// use crate::api::placement::ComparisonOption;
-/// use self::differences;
+/// use gitfleet::api::placement::ComparisonOption;
+/// use gitfleet::model::diff::differences;
 /// use serde_json::json;
 ///
 /// let manifest = json!({"spec": {"replicas": 2}});

@@ -1,5 +1,7 @@
 //! Whether a placement is where it should be, and if not, what it waits for.
 
+use std::fmt;
+
 use jiff::{SignedDuration, Timestamp};
 
 use super::binding::settled_work;
@@ -32,6 +34,19 @@ pub enum RolloutState {
     Failed(String),
     /// What is missing is on clusters that do not answer; says which.
     Unreachable(String),
+}
+
+impl fmt::Display for RolloutState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::AllAtTarget => f.write_str("all at the newest snapshot"),
+            Self::WaitingForPerson(why) => write!(f, "waits for a person: {why}"),
+            Self::WaitingForTime(_) => f.write_str("waits for time to pass"),
+            Self::Progressing => f.write_str("in progress"),
+            Self::Failed(why) => write!(f, "cannot go on: {why}"),
+            Self::Unreachable(why) => write!(f, "waits for clusters: {why}"),
+        }
+    }
 }
 
 /// Where one cluster stands. Of the texts each says which cluster it is, and why.

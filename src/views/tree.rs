@@ -282,8 +282,12 @@ fn heading(view: &PlacementView, done: usize, total: usize) -> Line {
         RolloutState::Progressing if record.removed => (Style::Progressing, "↻", "being removed".to_owned()),
         RolloutState::Progressing => (Style::Progressing, "↻", "in progress".to_owned()),
         RolloutState::WaitingForTime(until) => {
-            let until = until.map(|t| format!(" {} more", age(view.now, t))).unwrap_or_default();
-            (Style::Progressing, "↻", format!("waits{until}"))
+            let words = match until {
+                None => "waits".to_owned(),
+                Some(until) if until > view.now => format!("waits {} more", age(view.now, until)),
+                Some(_) => "the wait is over".to_owned(),
+            };
+            (Style::Progressing, "↻", words)
         }
         // What is said below is not said twice.
         RolloutState::WaitingForPerson(_) if is_told_below => {

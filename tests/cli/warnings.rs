@@ -151,7 +151,7 @@ fn ux1a_2_clusters_without_an_entry_lead_the_status() {
     assert_eq!(
         once.err
             .lines()
-            .filter(|line| line.contains("WARN") && line.contains(said) && !line.contains("standing="))
+            .filter(|line| line.contains("WARN") && line.contains(said) && !line.contains("state="))
             .count(),
         1,
         "{}",

@@ -1,5 +1,6 @@
 //! Whole trees, as people see them.
 
+use jiff::Timestamp;
 use serde_json::json;
 
 use super::*;
@@ -275,6 +276,16 @@ fn a_run_that_waits_for_time_while_it_is_paused() {
        ├─ · stage canary  2 clusters
        └─ · stage production  1 cluster
     "#);
+}
+
+#[test]
+fn a_wait_that_is_over_is_no_instant_that_has_passed() {
+    let mut run = run_at_approval();
+    run.stages[0].phase = StagePhase::WaitingAfter;
+    run.stages[0].after[0].done_at = None;
+    run.stages[0].since = Timestamp::UNIX_EPOCH;
+    let text = shown(&source(), &mut [staged(run)]);
+    assert!(text.contains("up to date: the wait is over") && !text.contains("<invalid>"), "{text}");
 }
 
 #[test]
