@@ -120,7 +120,7 @@ fn table(rows: Vec<Row>) -> Table {
     Table { headers: ["NEEDED", "STATE", "DETAIL"].map(str::to_owned).to_vec(), rows: rows.collect() }
 }
 
-/// Looks at everything that the daemon needs, in the order in which it is to be mended.
+/// Looks at everything that the daemon needs, in the order in which it is to be fixed.
 async fn check(configuration: &Configuration) -> anyhow::Result<Vec<Row>> {
     let settings = settings(configuration)?;
     let admin = Admin::connect(&settings)?;

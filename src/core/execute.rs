@@ -472,7 +472,7 @@ pub fn execute_in_store(
     Ok(Ok(executed.done))
 }
 
-/// Lets the rewritten history in that the source holds back. Returns the commit that may be accepted.
+/// Accepts the rewritten history that the source holds back. Returns the commit that may follow the accepted one.
 ///
 /// # Errors
 /// The command is not for the source, or nothing is held back.

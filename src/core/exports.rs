@@ -87,7 +87,7 @@ impl Core {
         is_wanted && self.hub_report.as_ref().is_some_and(|report| report.failure.is_some() && report.is_passing)
     }
 
-    /// Returns how the hub stands, for a single pass: a hub that is being written to is waited for.
+    /// Returns how the hub stands, for a single pass: it waits for a hub that is being written to.
     pub(super) fn hub_standing(&self) -> RolloutState {
         match &self.hub_report {
             _ if namespace(&self.configuration).is_none() || self.exports.is_empty() => RolloutState::AllAtTarget,

@@ -119,7 +119,7 @@ impl Core {
     }
 
     /// Goes on with what was begun, where the source could not be read in this life: a newer commit may stop or correct what the
-    /// one accepted would begin.
+    /// accepted one would begin.
     fn go_on_without_source(&mut self) {
         self.world.source_unread |= self.source_look == SourceLook::Awaited;
     }
@@ -221,7 +221,7 @@ impl Core {
     }
 
     /// Says which commits are to be kept. What was decided must be written down. The next life begins with the commit that the
-    /// store has accepted, and may decide of it: that is kept until the store has another.
+    /// store names as accepted, and may decide about it: that is kept until the store has another.
     pub(super) fn retain(&mut self) {
         let Some(at) = self.world.tree.commit.clone() else { return };
         let snapshots = self.placements.values().flat_map(|p| p.snapshots.values());

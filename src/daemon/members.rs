@@ -104,7 +104,7 @@ async fn supervise(
             }
         };
         drop(life);
-        // The daemon is gone only when everything ends.
+        // The receiver goes only when the process ends.
         drop(events.send(MemberEvent::Offline { cluster: name.clone(), reason: end.reason }));
         tokio::time::sleep(end.pause).await;
         watcher.begin_again();

@@ -134,7 +134,7 @@ pub struct Followed {
 
 /// Starts following a source; its threads end when what is returned is dropped.
 ///
-/// A place on this machine that is missing is waited for where a commit is accepted, which is what members hold; at a first start
+/// Waits for a place on this machine that is missing where a commit is accepted, which is what members hold; at a first start
 /// it is an error, as a wrong path would be.
 ///
 /// # Errors
@@ -264,7 +264,7 @@ impl Follower {
     }
 
     fn tell(&self, news: SourceEvent) {
-        // The daemon is gone only when everything ends.
+        // The receiver goes only when the process ends.
         drop(self.news.send(news));
     }
 

@@ -50,8 +50,8 @@ impl Pass<'_> {
             && !self.state.runs.values().any(takes_back)
     }
 
-    /// Returns the run that says what clusters are to hold which no run under way is about: the newest that succeeded and is in
-    /// force. What was rejected or gave way since moves nobody on.
+    /// Returns the run that says what clusters are to hold which no run under way is about: the newest that succeeded and is
+    /// current. What was rejected or gave way since moves nobody on.
     fn followed_run(&self) -> Option<&RunRecord> {
         let succeeded = self.state.runs.values().filter(|run| run.phase == RunPhase::Succeeded);
         succeeded.filter(|run| self.is_current(run)).max_by_key(|run| run.sequence)

@@ -30,7 +30,7 @@ pub struct Overrides {
 }
 
 impl Overrides {
-    /// Takes over what was written down; which of them are accepted, a commit says.
+    /// Takes over what was written down; which of them apply, a commit says.
     pub fn restore(records: impl IntoIterator<Item = OverrideSnapshot>) -> Self {
         let mut overrides = Self::default();
         for record in records {

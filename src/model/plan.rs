@@ -97,7 +97,7 @@ pub struct PlacementPlan {
     /// The base has it, the head does not.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub removed: bool,
-    /// The snapshot accepted at the end; `null` where there is none.
+    /// The newest snapshot at the end; `null` where there is none.
     pub snapshot: Option<SnapshotPlan>,
     /// The clusters, picked ones first.
     pub decisions: Vec<ClusterDecision>,

@@ -64,7 +64,7 @@ fn planned(basis: Option<&Basis>, head: &Arc<Tree>, now: Timestamp) -> Plan {
     Planned::of(basis, head, now).plan(basis)
 }
 
-/// The head accepted, and every placement decided.
+/// The fleet with the head accepted, and every placement decided.
 struct Planned {
     world: World,
     after: Vec<PlacementState>,

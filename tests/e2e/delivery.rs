@@ -336,7 +336,7 @@ fn a_refused_object_holds_the_rollout_and_the_next_commit_repairs_it() {
     let (new, old): (Vec<_>, Vec<_>) = values().into_iter().partition(|value| value == "2");
     assert_eq!((new.len(), old.len()), (1, 2), "the first cluster has the other objects, nobody else was started");
     world.write("a.yaml", &of("3", "web"));
-    world.commit("Mended");
+    world.commit("Repaired");
     daemon.await_rolled_out("refuse", 2);
     assert_eq!(values(), ["3", "3", "3"]);
 }

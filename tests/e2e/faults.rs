@@ -249,7 +249,7 @@ fn members_that_cannot_be_reached_are_told_apart_and_hold_nobody_back() {
     let unnamed = clusters.iter().find(|c| c["metadata"]["name"] == "unnamed").expect("git names it");
     assert!(unnamed.to_string().contains("no entry of `members:`"), "{unnamed}");
 
-    // Mended without a restart: the kubeconfig is read again with each try.
+    // Repaired without a restart: the kubeconfig is read again with each try.
     fs::copy(&wrong_token, &missing).expect("a kubeconfig appears");
     daemon.until("the missing one is tried again", || {
         daemon.status().lines().any(|line| line.contains("missing ") && line.contains("refuses the credentials"))

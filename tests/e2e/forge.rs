@@ -276,7 +276,7 @@ fn setup_makes_a_webhook_that_brings_comments_on_pull_requests() {
     let (code, said) = gitfleet(folder.path(), &["forge", "check"]);
     assert_eq!(code, 0, "{said}");
 
-    // Somebody breaks it; it is mended, not doubled.
+    // Somebody breaks it; it is repaired, not doubled.
     let id = hooks()[0]["id"].as_u64().unwrap();
     api("PATCH", &format!("{}/hooks/{id}", repository.path), &json!({"active": false, "events": ["push"]}));
     let (code, said) = gitfleet(folder.path(), &["forge", "check"]);

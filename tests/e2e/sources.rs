@@ -169,7 +169,7 @@ fn a_commit_with_what_may_not_be_read_is_refused_whole() {
     assert_eq!(value(member, "unread", "settings"), "1");
 
     fs::remove_file(world.repo().join("large.yaml")).expect("the file goes");
-    world.commit("Mended");
+    world.commit("Repaired");
     daemon.await_rolled_out("unread", 1);
     assert_eq!(value(member, "unread", "settings"), "2");
 }

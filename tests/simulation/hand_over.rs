@@ -12,10 +12,10 @@ use super::Run;
 use super::check::{Checker, Spot, Verdict, Who};
 use super::timeline::PLACEMENTS_MAX;
 
-/// What was sent before a commit were accepted may land for so long.
+/// What was sent before a commit was accepted may land for so long.
 const UNDER_WAY: SignedDuration = SignedDuration::from_secs(30);
 
-/// Since when the commits accepted have wanted a placement on a cluster, without a break.
+/// Since when the accepted commits have wanted a placement on a cluster, without a break.
 pub type WantedSince = BTreeMap<Spot, Timestamp>;
 
 impl Checker {

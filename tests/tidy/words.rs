@@ -19,6 +19,7 @@ const BANNED: &[(&str, &str)] = &[
     ("weighed", "compared, judged"),
     ("mend", "fix, repair"),
     ("mends", "fixes, repairs"),
+    ("mended", "fixed, repaired"),
     ("doors", "imports, handles"),
     ("agenda", "queue"),
     ("in force", "accepted"),
@@ -48,25 +49,32 @@ fn pages() -> Vec<(String, String)> {
     pages.into_iter().map(read).collect()
 }
 
+/// Returns the words of a line, in lower case.
+fn words_of(line: &str) -> Vec<String> {
+    let words = line.split(|c: char| !c.is_ascii_alphabetic()).filter(|word| !word.is_empty());
+    words.map(str::to_lowercase).collect()
+}
+
 #[test]
 fn no_word_is_a_riddle() {
     let mut complaints = Vec::new();
     let code = ["src", "tests", "benches"].into_iter().flat_map(files).map(|file| (file.path, file.text));
     for (path, text) in code.chain(pages()) {
-        for (number, line) in text.lines().enumerate() {
+        let lines: Vec<&str> = text.lines().collect();
+        for (number, &line) in lines.iter().enumerate() {
             if KEPT.iter().any(|(of, kept)| *of == path && line.contains(kept)) {
                 continue;
             }
             // `let in_flight = ...` is Rust.
             let line = line.replace("let in_", "let ");
-            let words: Vec<String> = line
-                .split(|c: char| !c.is_ascii_alphabetic())
-                .filter(|w| !w.is_empty())
-                .map(str::to_lowercase)
-                .collect();
+            let mut words = words_of(&line);
+            let own = words.len();
+            // The second of two words may stand on the next line.
+            words.extend(lines.get(number + 1).and_then(|next| words_of(next).into_iter().next()));
             for (banned, instead) in BANNED {
                 let banned: Vec<&str> = banned.split(' ').collect();
-                if words.windows(banned.len()).any(|window| window == banned) {
+                let searched = if banned.len() > 1 { &words[..] } else { &words[..own] };
+                if searched.windows(banned.len()).any(|window| window == banned) {
                     complaints.push(format!("{}:{}: {:?}; write: {instead}", path, number + 1, banned.join(" ")));
                 }
             }

@@ -148,8 +148,8 @@ mod tests {
         assert_eq!(since(&first), [Some(at(1)), None]);
         let moved = dated(&[("new", false), ("a", true), ("b", true)], &first, 2);
         assert_eq!(since(&moved), [None, Some(at(1)), Some(at(2))]);
-        let mended = dated(&[("a", false)], &moved, 3);
-        assert_eq!(since(&dated(&[("a", true)], &mended, 4)), [Some(at(4))], "it was right in between");
+        let repaired = dated(&[("a", false)], &moved, 3);
+        assert_eq!(since(&dated(&[("a", true)], &repaired, 4)), [Some(at(4))], "it was right in between");
         // Nobody has looked yet, or nobody could: it may differ still.
         let mut unknown = vec![manifest("a", false)];
         date_differences(&mut unknown, &first, false, at(5));

@@ -318,7 +318,7 @@ impl CommitRollouts {
             .collect();
         for commit in over {
             if let Some(rollout) = self.get_mut(&commit) {
-                // A refused commit keeps its errors on record: it never were accepted.
+                // A refused commit keeps its errors on record: it was never accepted.
                 if source.accepted.as_ref() == Some(&commit) {
                     rollout.trouble = None;
                 }

@@ -329,7 +329,7 @@ impl Outbox {
                 // Perhaps it stands elsewhere: a comment that carries the marker is found again.
                 entry.unsure = true;
             }
-            // What cannot be seen may be seen again, when the token is mended; a sign on a comment that is gone cannot.
+            // What cannot be seen may be seen again, when the token is repaired; a sign on a comment that is gone cannot.
             Outcome::Failed(Error::NotFound { .. }) if !matches!(write.slot, Slot::Reaction { .. }) => {
                 entry.unsure = write.unsure;
                 entry.denied_until = Some(now + DENIED_PAUSE);

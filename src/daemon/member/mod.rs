@@ -105,7 +105,7 @@ impl Member {
         loop {
             match self.connect().await {
                 Ok(version) => {
-                    // The daemon is gone only when everything ends.
+                    // The receiver goes only when the process ends.
                     drop(self.events.send(self.reconciler.announce(version)));
                     self.facts = Some(self.target.watch_facts(self.sink.clone()));
                     let since = Instant::now();

@@ -20,7 +20,7 @@ impl Member {
             Observation::ListDone(kind) => self.reconciler.list_done(&kind),
             Observation::Deleted { key, resource_version } => self.reconciler.forget(&key, resource_version),
             Observation::Facts(facts) => {
-                // The daemon is gone only when everything ends.
+                // The receiver goes only when the process ends.
                 drop(self.events.send(MemberEvent::Facts { cluster: self.cluster.clone(), facts }));
             }
             Observation::Unwatched(reason) => {

@@ -1,4 +1,4 @@
-//! A source that is not there when the daemon starts: it is waited for, and everything else goes on.
+//! A source that is not there when the daemon starts: the daemon waits for it, and everything else goes on.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};

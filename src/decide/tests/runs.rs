@@ -66,7 +66,7 @@ fn runs_by_hand() {
 }
 
 #[test]
-fn a_missing_strategy_is_said_and_mended() {
+fn a_missing_strategy_is_said_and_repaired() {
     let mut case = Case::of(&[("s.yaml", String::new())]);
     assert_eq!(case.settle(), "a- b- c- d-");
     let run = case.run("p-0");
@@ -91,7 +91,7 @@ fn a_cluster_in_two_stages_or_none_moves_nobody() {
     let run = case.run("p-0");
     assert!(run.refused && run.message.contains(" e"), "{}", run.message);
     case.commit(&[("e.yaml", member("e", "three"))]);
-    assert_eq!(case.settle(), "a0 b- c- d- e-", "mended");
+    assert_eq!(case.settle(), "a0 b- c- d- e-", "repaired");
 
     let everywhere = STRATEGY.replace("{matchLabels: {stage: two}}", "{}");
     let mut case = Case::of(&[("s.yaml", everywhere)]);
@@ -174,7 +174,7 @@ fn a_run_for_a_placement_that_moves_by_itself_is_refused() {
     assert!(case.run("r").refused && case.run("r").message.contains("strategy.type External"));
     case.commit(&[("p.yaml", placement(""))]);
     case.settle();
-    assert_eq!(case.phases(), "r Waiting", "mended");
+    assert_eq!(case.phases(), "r Waiting", "repaired");
 }
 
 #[test]

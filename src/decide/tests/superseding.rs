@@ -278,7 +278,7 @@ fn faults() -> [Fault; 4] {
 
 #[test]
 fn a_run_goes_on_until_the_one_that_takes_its_place_can_begin() {
-    for (name, path, fault, mended) in faults() {
+    for (name, path, fault, repaired) in faults() {
         let mut case = Case::rolled_out(&[]);
         case.content("1");
         assert_eq!(case.settle(), "a1 b0 c0 d0", "{name}");
@@ -286,7 +286,7 @@ fn a_run_goes_on_until_the_one_that_takes_its_place_can_begin() {
         case.settle();
         assert_eq!(case.phases(), "p-0 Succeeded, p-1 Waiting, p-2 Pending", "{name}");
         assert_eq!(case.state.record.superseded, 0, "{name}");
-        case.commit(&[(path, mended)]);
+        case.commit(&[(path, repaired)]);
         assert_eq!(case.settle(), "a2 b0 c0 d0", "{name}");
         assert_eq!(case.phases(), "p-0 Succeeded, p-1 Superseded, p-2 Waiting", "{name}");
         assert_eq!(case.state.record.superseded, 1, "{name}");

@@ -31,7 +31,7 @@ use crate::yaml;
 /// Index of bindings whose policy snapshot is not the latest: they are judged again, whichever it was.
 const OTHER_POLICY: u64 = u64::MAX;
 
-/// A placement's policy, and which snapshot of it is accepted.
+/// A placement's policy, and which snapshot of it is current.
 struct InForce {
     policy: Option<PlacementPolicy>,
     index: u64,

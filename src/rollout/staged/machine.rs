@@ -255,8 +255,8 @@ pub fn reached(run: &RunRecord) -> BTreeSet<&ClusterName> {
     stages.flat_map(|stage| stage.clusters.iter().map(|cluster| &cluster.name)).collect()
 }
 
-/// Tells whether a run has ended and [`catch_up`] may still do something about it: not every cluster has arrived or was passed
-/// over. What has not begun stays so, unless the run succeeded.
+/// Tells whether a run has ended and [`catch_up`] may still do something about it: not every cluster has arrived or was
+/// skipped. What has not begun stays so, unless the run succeeded.
 pub fn owes(run: &RunRecord) -> bool {
     use ClusterPhase::{Pending, Skipped, Succeeded};
     let is_open = |cluster: &RunCluster| match cluster.phase {

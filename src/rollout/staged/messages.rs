@@ -54,8 +54,8 @@ pub(super) fn succeeded(run: &RunRecord) -> String {
     if said.is_empty() { "all stages are done".to_owned() } else { format!("all stages are done; {}", said.join("; ")) }
 }
 
-/// Says what a stage that moves its clusters still waits for; `None` when its clusters are done: each is available, passed
-/// over, offline, or failed within what may fail. Where all that are left are offline it waits, because nothing was proven.
+/// Says what a stage that moves its clusters still waits for; `None` when its clusters are done: each is available,
+/// skipped, offline, or failed within what may fail. Where all that are left are offline it waits, because nothing was proven.
 pub(super) fn unfinished(stage: &StageRecord, situation: &Situation<'_>) -> Option<String> {
     use ClusterPhase::{Deferred, Failed, Pending, Skipped, Succeeded, Updating};
     let count = |phase| stage.clusters.iter().filter(|cluster| cluster.phase == phase).count();

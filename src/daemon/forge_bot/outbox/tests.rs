@@ -237,7 +237,7 @@ fn what_is_refused_for_good_is_tried_once() {
     assert!(matches!(outbox.next(at(9)), Next::Write(_)), "other words are worth a try");
 }
 
-/// A host says so of what a token may not see: it may be mended.
+/// A host says so of what a token may not see: it may be repaired.
 #[test]
 fn what_cannot_be_seen_is_tried_again_after_a_pause() {
     let mut outbox = outbox();

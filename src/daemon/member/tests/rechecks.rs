@@ -71,9 +71,9 @@ fn a_report_of_differences_is_made_again_and_told_where_it_changed() {
 
     let third = second + RECHECK_INTERVAL;
     assert_eq!(compare(&mut reconciler, &[], third), 1);
-    let mended = report(&mut reconciler, &order, third).expect("somebody mended it");
-    assert_eq!((mended.complete, mended.manifests[0].applied), (true, ApplyOutcome::NoDiffFound));
-    assert_eq!(mended.manifests[0].differs_since, None);
+    let repaired = report(&mut reconciler, &order, third).expect("somebody repaired it");
+    assert_eq!((repaired.complete, repaired.manifests[0].applied), (true, ApplyOutcome::NoDiffFound));
+    assert_eq!(repaired.manifests[0].differs_since, None);
 }
 
 #[test]
@@ -168,8 +168,8 @@ async fn drift_that_was_taken_back_by_hand_is_no_drift_any_more() {
     assert_eq!(reconciler.wake_at(), Some(now + LOOK_PAUSE));
     let later = now + LOOK_PAUSE;
     assert_eq!(settle(&mut reconciler, &member, later).await, ["compare ConfigMap n/a", "apply ConfigMap n/a"]);
-    let mended = report(&mut reconciler, &order, later).expect("a report");
-    assert_eq!((mended.manifests[0].applied, mended.manifests[0].differences.len()), (ApplyOutcome::Applied, 0));
+    let repaired = report(&mut reconciler, &order, later).expect("a report");
+    assert_eq!((repaired.manifests[0].applied, repaired.manifests[0].differences.len()), (ApplyOutcome::Applied, 0));
 }
 
 #[tokio::test]
