@@ -203,13 +203,27 @@ pub fn verdict(
     if *live.applyset != *view.ours || live.manifest.as_ref() != Some(&desired.digest) {
         return say(State::Apply { put_back: false }, String::new());
     }
-    if progress.baseline(desired).is_none_or(|baseline| *baseline == live.owned) {
-        return say(State::Done, String::new());
+    match progress.baseline(desired) {
+        Some(baseline) if *baseline == live.owned => return say(State::Done, String::new()),
+        None if is_as_applied(order, view, progress, attempt) => return say(State::Done, String::new()),
+        // Somebody may have changed it since an apply that nobody reported: drift could never be told from our own fields.
+        None if order.strategy.when_to_apply == WhenToApply::Always => {
+            return say(State::Apply { put_back: false }, String::new());
+        }
+        Some(_) | None => {}
     }
     if order.strategy.when_to_apply == WhenToApply::IfNotDrifted {
         return drift::drifted(desired, live, progress, now);
     }
     put_back(attempt, now)
+}
+
+/// Tells whether an object without a baseline is taken for what we applied: the API server's answer in this life did not show
+/// its fields, or the store is a new one and the inventory says that all of the order was delivered.
+fn is_as_applied(order: &WorkOrder, view: &MemberView<'_>, progress: &Progress, attempt: Option<&Attempt>) -> bool {
+    let is_held =
+        || view.parent.and_then(|parent| parent.holds.as_ref()).is_some_and(|held| held.digest == order.digest);
+    attempt.is_some_and(|attempt| attempt.outcome == ApplyOutcome::Applied) || !progress.is_reported && is_held()
 }
 
 /// Decides about an object that is not there: one we applied before, in an earlier life too, was taken away and is put back.

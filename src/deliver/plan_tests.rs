@@ -14,6 +14,9 @@ use crate::deliver::step::{Found, Look};
 use crate::model::id::{ClusterName, CommitId, ObjectId, ObjectKey, PlacementKey};
 use crate::model::records::Availability;
 
+/// What somebody changed.
+#[path = "plan_tests/drift.rs"]
+mod drift;
 /// What another placement takes over.
 #[path = "plan_tests/hand_over.rs"]
 mod hand_over;
@@ -339,43 +342,6 @@ fn leaving_removes_everything_and_the_inventory_last() {
 }
 
 #[test]
-fn drift_is_put_back_three_times_then_contested() {
-    let mut member = Member::default();
-    let order = order("p", web());
-    member.settle(&order);
-    member.log.clear();
-    let key = order.manifests[1].key.clone();
-    for _ in 0..PUT_BACKS_MAX {
-        member.drift(&key);
-        member.settle(&order);
-    }
-    assert_eq!(member.log, ["put back ConfigMap n/settings"; PUT_BACKS_MAX]);
-    member.drift(&key);
-    let plan = member.settle(&order);
-    assert_eq!(plan.wake_at, Some(now() + PUT_BACK_WINDOW));
-    assert_eq!(member.log.len(), PUT_BACKS_MAX);
-}
-
-#[test]
-fn drift_from_before_a_restart_is_seen_by_its_baseline() {
-    let mut member = Member::default();
-    let order = order("p", web());
-    member.settle(&order);
-    member.log.clear();
-    member.progress.attempts.clear();
-    member.settle(&order);
-    assert_eq!(member.log, [""; 0], "a restart alone writes nothing");
-    member.drift(&order.manifests[1].key);
-    member.settle(&order);
-    assert_eq!(member.log, ["put back ConfigMap n/settings"]);
-    member.log.clear();
-    member.progress.attempts.clear();
-    member.live.remove(&order.manifests[1].key);
-    member.settle(&order);
-    assert_eq!(member.log, ["put back ConfigMap n/settings"], "it is gone");
-}
-
-#[test]
 fn what_was_removed_and_brought_back_is_applied_and_not_put_back() {
     let mut member = Member::default();
     let full = order("p", web());
@@ -388,20 +354,6 @@ fn what_was_removed_and_brought_back_is_applied_and_not_put_back() {
     member.progress.begin_anew(&again);
     member.settle(&again);
     assert_eq!(member.log[1..3], ["apply ConfigMap n/settings", "apply Deployment.apps n/web"]);
-}
-
-#[test]
-fn if_not_drifted_leaves_drift_and_reports_it() {
-    let mut member = Member::default();
-    let mut order = order("p", web());
-    order.strategy.when_to_apply = WhenToApply::IfNotDrifted;
-    member.settle(&order);
-    member.log.clear();
-    member.change(&order.manifests[1].key, true);
-    let plan = member.settle(&order);
-    assert_eq!(member.log, ["look at ConfigMap n/settings"], "one look, and nothing is written");
-    assert_eq!(member.outcome(&order, 1), State::Refused(ApplyOutcome::FoundDrifts));
-    assert!(plan.complete && plan.wake_at.is_none(), "a watch tells when it changes again");
 }
 
 #[test]

@@ -65,6 +65,8 @@ pub struct Progress {
     pub baselines: BTreeMap<Arc<ObjectKey>, Baseline>,
     /// The last looks at objects of ours that are left as they are.
     pub looks: BTreeMap<Arc<ObjectKey>, Look>,
+    /// An earlier life reported the work: an object that its report does not name was applied, if at all, with no report of it.
+    pub is_reported: bool,
 }
 
 impl Progress {

@@ -17,11 +17,12 @@ use gitfleet::model::runs::{ClusterPhase, RunCluster, RunRecord, StageRecord};
 use gitfleet::model::work::{Desired, WorkOrder};
 use gitfleet::plan::simulate::Fact;
 use gitfleet::store::records::{
-    BINDING_PREFIX, CLUSTER_PREFIX, PLACEMENT_PREFIX, RUN_PREFIX, SNAPSHOT_PREFIX, SOURCE_PREFIX, placement_of,
+    BINDING_PREFIX, CLUSTER_PREFIX, PLACEMENT_PREFIX, RUN_PREFIX, SNAPSHOT_PREFIX, SOURCE_PREFIX, WORK_PREFIX,
+    cluster_of, placement_of,
 };
 use jiff::{SignedDuration, Timestamp};
 
-use super::records::{Binding, Condition, PlacementRecord};
+use super::records::{Binding, Condition, PlacementRecord, Work};
 use super::restored::Fleet;
 use super::runs::{Rules, Word};
 
@@ -182,6 +183,11 @@ pub(super) type Verdict = Result<(), String>;
 
 pub(super) fn parse<T: serde::de::DeserializeOwned>(key: &str, value: &[u8]) -> Result<T, String> {
     serde_json::from_slice(value).map_err(|error| format!("{key} cannot be read: {error}"))
+}
+
+/// Returns whose work a key names.
+fn spot_of(key: &str) -> Option<Spot> {
+    Some((placement_of(key, WORK_PREFIX)?, cluster_of(key, WORK_PREFIX)?))
 }
 
 fn spot(order: &WorkOrder) -> Spot {
@@ -350,6 +356,9 @@ impl Checker {
             }
             self.stored = source.accepted;
         }
+        if let Some(value) = value.filter(|_| key.starts_with(WORK_PREFIX)) {
+            self.keep_work(key, value)?;
+        }
         if let Some(value) = value.filter(|_| key.starts_with(CLUSTER_PREFIX)) {
             let record: ClusterRecord = parse(key, value)?;
             if record.online {
@@ -486,6 +495,17 @@ impl Checker {
             self.moved.insert((binding.placement.clone(), binding.cluster.clone()), self.seen);
         }
         self.bindings.insert(key.to_owned(), binding);
+        Ok(())
+    }
+
+    /// What was down before it was given something new is not down by our doing. The report that says so may be kept with the
+    /// very move that it led to.
+    fn keep_work(&mut self, key: &str, value: &[u8]) -> Verdict {
+        let work: Work = parse(key, value)?;
+        let Some(spot) = spot_of(key) else { return Ok(()) };
+        if self.binding(&spot).is_some_and(|binding| work.was_down_before(binding)) {
+            self.was_complete.remove(&spot);
+        }
         Ok(())
     }
 

@@ -1,10 +1,10 @@
 //! 4: what belongs to somebody else is written only where that is allowed, and never deleted; what a placement abandons stays.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use gitfleet::deliver::live::LiveObject;
-use gitfleet::model::id::{ClusterName, Digest, ObjectKey};
+use gitfleet::model::id::{ClusterName, CommitId, Digest, ObjectKey, PlacementKey};
 use gitfleet::model::work::WorkOrder;
 use gitfleet::plan::simulate::{Dice, Fact};
 use jiff::{SignedDuration, Timestamp};
@@ -12,6 +12,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::Run;
 use super::check::{Checker, Verdict};
 use super::forged::Row;
+use super::records::PlacementRecord;
 use super::timeline::{CLUSTERS_MAX, PLACEMENTS_MAX};
 use super::twists::CONTENT;
 
@@ -75,6 +76,14 @@ impl Checker {
     fn is_owned_for_long(&self, cluster: &ClusterName, key: &ObjectKey) -> bool {
         let since = self.owned.get(&(cluster.clone(), key.clone()));
         since.is_some_and(|since| self.now.duration_since(*since) > UNDER_WAY) && !self.is_stale
+    }
+
+    /// Returns what a commit wants of placements that move by staged runs.
+    fn staged_objects(&self, commit: Option<&CommitId>) -> BTreeSet<&ObjectKey> {
+        let wish = commit.and_then(|commit| self.wishes.get(commit));
+        let placements = wish.into_iter().flat_map(|wish| &wish.placements);
+        let is_staged = |of: &PlacementKey| self.placements.get(of).is_some_and(PlacementRecord::is_external);
+        placements.filter(|(of, _)| is_staged(of)).flat_map(|(_, want)| want.objects.keys()).collect()
     }
 
     /// 4: an order lets a member own objects together with somebody else only where a commit has said so.
@@ -171,24 +180,29 @@ impl Run {
         self.simulation.at(Duration::from_secs(dice.between(40, 100)), CONTENT);
     }
 
-    /// How a seed with other owners comes to rest: they go, or every placement may share. Returns whether that takes a commit.
+    /// How a seed with other owners comes to rest: they go, or every placement may share. A staged run applies as it was approved
+    /// to, whatever a later commit allows: the owners of what it applies go in any case. Returns whether that takes a commit.
     pub(super) fn end_owners(&mut self) -> bool {
         self.checker.disturbed.clear();
         let Some(dice) = &mut self.twists.owners else { return false };
         // What a member is restored to has its owners again.
-        if self.restored.is_some() || dice.chance(500) {
+        let shares = self.restored.is_some() || dice.chance(500);
+        if shares {
             (0..PLACEMENTS_MAX).for_each(|number| self.timeline.share(number, true));
-            return true;
+        } else {
+            self.checker.owned.clear();
         }
-        self.checker.owned.clear();
+        let staged: BTreeSet<&ObjectKey> = self.checker.staged_objects(self.last.as_ref());
         let members = self.simulation.members().iter();
         let owned = members.flat_map(|(name, member)| member.objects().values().map(move |live| (name.clone(), live)));
+        let goes = |live: &LiveObject| live.owner.is_some() && (!shares || staged.contains(&live.id.key()));
         let owned: Vec<(ClusterName, LiveObject)> =
-            owned.filter(|(_, live)| live.owner.is_some()).map(|(name, live)| (name, live.clone())).collect();
+            owned.filter(|(_, live)| goes(live)).map(|(name, live)| (name, live.clone())).collect();
         for (name, live) in owned {
+            self.checker.owned.remove(&(name.clone(), live.id.key()));
             self.simulation.meddle(&name, LiveObject { owner: None, ..live });
         }
-        false
+        shares
     }
 
     /// Placements leave their objects behind from now on, or do not; and now and then one goes, or leaves a cluster.
@@ -211,8 +225,6 @@ impl Run {
 /// Objects that somebody else owns, and those that stay where a placement leaves.
 pub(super) fn rows() -> Vec<Row> {
     use std::sync::Arc;
-
-    use gitfleet::model::id::PlacementKey;
 
     use super::forged::{binding, object, order, removed};
     let leaving = |abandon| {

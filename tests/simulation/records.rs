@@ -7,7 +7,7 @@ use gitfleet::api::placement::{
     ApplyStrategy, ApplyStrategyType, DeleteStrategy, IntOrPercent, PropagationPolicy, StrategyType,
 };
 use gitfleet::model::id::{ClusterName, ObjectKey, PlacementKey};
-use gitfleet::model::records::{BindingState, DeletionGate, HeldSnapshot, Pause};
+use gitfleet::model::records::{ApplyOutcome, Availability, BindingState, DeletionGate, HeldSnapshot, Pause};
 use gitfleet::plan::simulate::Fact;
 use gitfleet::store::records::snapshot_key;
 use jiff::Timestamp;
@@ -30,6 +30,32 @@ pub(super) struct Binding {
     pub(super) deleting: bool,
     #[serde(default)]
     pub(super) removes: BTreeSet<ObjectKey>,
+}
+
+/// What a member reported, likewise.
+#[derive(Deserialize)]
+pub(super) struct Work {
+    generation: i64,
+    complete: bool,
+    manifests: Vec<Manifest>,
+}
+
+/// How one object stands.
+#[derive(Deserialize)]
+struct Manifest {
+    applied: ApplyOutcome,
+    availability: Option<Availability>,
+}
+
+impl Work {
+    /// It tells of what a binding held before, and some object of it was refused or not available.
+    pub(super) fn was_down_before(&self, binding: &Binding) -> bool {
+        let is_up = |manifest: &Manifest| {
+            manifest.applied == ApplyOutcome::Applied
+                && manifest.availability != Some(Availability::ManifestNotAvailableYet)
+        };
+        self.generation < binding.generation && self.complete && !self.manifests.iter().all(is_up)
+    }
 }
 
 /// A condition, without its words.

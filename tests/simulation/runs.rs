@@ -6,6 +6,7 @@ use std::time::Duration;
 use gitfleet::api::placement::ApplyStrategyType;
 use gitfleet::api::staged::StageTaskType;
 use gitfleet::model::id::{Digest, ObjectKey, PlacementKey};
+use gitfleet::model::records::HeldSnapshot;
 use gitfleet::model::runs::{
     Approval, ClusterPhase, RunCause, RunCluster, RunRecord, StagePhase, StageRecord, TaskRecord,
 };
@@ -222,7 +223,15 @@ impl Checker {
             self.may_move_yet(&(placement.clone(), cluster.clone()), index)?;
             let Some(record) = self.placements.get(&placement) else { continue };
             let snapshot = self.snapshots.get(&snapshot_key(&placement, index));
-            if let Some(held) = record.held.as_ref().filter(|held| snapshot.is_some_and(|s| s.hash == held.hash)) {
+            // Who writes a run with an index says that the snapshot goes out; only what begins by itself leaves it.
+            let is_asked_for = |run: &RunRecord| {
+                let is_written = matches!(run.cause, RunCause::Written { .. });
+                run.placement == placement && is_written && run.wanted_snapshot == Some(index) && !run.phase.is_final()
+            };
+            let is_held = |held: &&HeldSnapshot| snapshot.is_some_and(|s| s.hash == held.hash);
+            if let Some(held) = record.held.as_ref().filter(is_held)
+                && !self.runs.values().any(is_asked_for)
+            {
                 return Err(format!(
                     "7: {cluster} goes to snapshot {index} of {placement}, which is held: {}",
                     held.why

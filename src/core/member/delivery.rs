@@ -120,8 +120,8 @@ impl Delivery {
         }
     }
 
-    /// What was found right and not written in this life is what drift is told from: an earlier life wrote it and ended before
-    /// it could say so.
+    /// What was found right and not written in this life is what drift is told from: the store is new, or the answer to our write
+    /// did not show the object.
     pub(super) fn note_baselines(&mut self, status: &WorkStatus) {
         let order = Arc::clone(&self.order);
         let told = order.manifests.iter().zip(&status.manifests);
@@ -159,7 +159,7 @@ pub(super) fn go_on(order: &WorkOrder, reported: &WorkStatus) -> Progress {
         _ => Arc::new(id.key()),
     };
     let is_same = reported.complete && reported.generation == order.generation;
-    let mut progress = Progress::default();
+    let mut progress = Progress { is_reported: true, ..Progress::default() };
     for (position, status) in reported.manifests.iter().enumerate() {
         let Some(manifest) = &status.manifest else { continue };
         let key = key(position, &status.id);

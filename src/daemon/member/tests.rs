@@ -232,39 +232,6 @@ fn order(generation: i64, objects: &[Value]) -> WorkOrder {
     }
 }
 
-/// A life that ended between writing an object and reporting it leaves nothing that drift could be told from: what the next life
-/// finds is.
-#[test]
-fn what_was_found_right_is_put_back_when_somebody_changes_it() {
-    let now = "2026-01-01T00:00:00Z".parse().unwrap();
-    let order = Arc::new(order(1, &[map("a", "1")]));
-    let placement = order.placement.clone();
-    let live = |owned: &str, resource_version| LiveObject {
-        id: order.manifests[0].id.clone(),
-        uid: "u".into(),
-        resource_version,
-        applyset: applyset_id(&placement).into(),
-        manifest: Some(order.manifests[0].digest.clone()),
-        owned: Digest::new(owned),
-        owner: None,
-        terminating: false,
-        availability: Availability::Available,
-    };
-    let mut reconciler = Reconciler::new("m".into(), "s".into(), true);
-    reconciler.connect();
-    reconciler.command(MemberCommand::Order { order: Arc::clone(&order), reported: None });
-    list(&mut reconciler, &maps(), [live("ours", 1)]);
-    let steps =
-        |reconciler: &mut Reconciler| reconciler.tasks(now).into_iter().map(|task| task.step).collect::<Vec<_>>();
-    while let [Step::WriteParent(parent)] = &steps(&mut reconciler)[..] {
-        reconciler.settle(&placement, StepResult::Parent(Some(parent.clone())), now);
-    }
-    reconciler.report(&placement, now).expect("there is something to report");
-    reconciler.see(live("somebody's", 2));
-    let steps = steps(&mut reconciler);
-    assert!(matches!(steps[..], [Step::Apply { position: 0, put_back: true, .. }]), "{steps:?}");
-}
-
 #[tokio::test]
 async fn a_second_list_forgets_nothing_that_is_there() {
     let mut stage = Stage::new(Memory::default());

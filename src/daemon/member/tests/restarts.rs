@@ -56,9 +56,18 @@ fn report(reconciler: &mut Reconciler, order: &WorkOrder, now: Timestamp) -> Opt
     }
 }
 
+/// The member applied the order's first object, and answers with it.
+fn applied(order: &WorkOrder, live: LiveObject) -> StepResult {
+    let (message, differences) = (String::new(), Vec::new());
+    let answer = Answer { outcome: ApplyOutcome::Applied, message, live: Some(live), differences };
+    tried(&order.manifests[0], answer, false, None, at(0))
+}
+
 /// What is reported of an order whose only object is as `owned` says and available.
 fn reported(order: &WorkOrder, owned: &str) -> Arc<WorkStatus> {
-    let mut reconciler = begin(order, None, Some(live(order, owned, 1)));
+    let mut reconciler = begin(order, None, None);
+    steps(&mut reconciler, order);
+    reconciler.settle(&order.placement, applied(order, live(order, owned, 1)), at(0));
     steps(&mut reconciler, order);
     report(&mut reconciler, order, at(0)).filter(|work| work.complete).expect("a complete report")
 }
@@ -93,7 +102,26 @@ fn w03_drift_while_nobody_looked_is_seen_whatever_the_order_is() {
 
     let changed = order(2, &[map("a", "2")]);
     let mut reconciler = begin(&changed, Some(reported(&old, "ours")), Some(live(&changed, "another's", 2)));
-    assert_eq!(steps(&mut reconciler, &changed), [], "of another manifest nothing was known");
+    let found = steps(&mut reconciler, &changed);
+    assert!(
+        matches!(found[..], [Step::Apply { put_back: false, .. }]),
+        "of another manifest nothing was known: {found:?}"
+    );
+}
+
+/// A life that ended between writing an object and reporting it leaves nothing that drift could be told from: somebody may have
+/// changed the object since.
+#[test]
+fn w03_what_no_report_names_is_applied_once_more_and_drift_is_told_from_that() {
+    let order = order(1, &[map("a", "1")]);
+    let mut reconciler = begin(&order, None, Some(live(&order, "somebody's", 2)));
+    let found = steps(&mut reconciler, &order);
+    assert!(matches!(found[..], [Step::Apply { put_back: false, .. }]), "{found:?}");
+    reconciler.settle(&order.placement, applied(&order, live(&order, "ours", 3)), at(1));
+    assert_eq!(steps(&mut reconciler, &order), []);
+    reconciler.see(live(&order, "somebody's", 4));
+    let found = steps(&mut reconciler, &order);
+    assert!(matches!(found[..], [Step::Apply { put_back: true, .. }]), "{found:?}");
 }
 
 #[test]
