@@ -1,0 +1,44 @@
+use super::*;
+
+#[test]
+fn base64_as_the_rfc_has_it() {
+    let rows = [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg=="), ("\u{3ff}~", "z79+")];
+    for (plain, encoded) in rows {
+        assert_eq!(base64(plain.as_bytes()), encoded, "{plain:?}");
+    }
+}
+
+#[test]
+fn a_token_goes_to_the_configured_place_only() {
+    let configured = place(&gix::url::parse("https://git.example/a/b.git").unwrap());
+    let rows = [
+        ("https://git.example/a/b.git", true),
+        ("https://git.example:443/other", true),
+        ("https://git.example:8443/a/b.git", false),
+        ("http://git.example/a/b.git", false),
+        ("https://evil.example/a/b.git", false),
+        ("https://git.example.evil.example/a/b.git", false),
+    ];
+    let token = SecretString::from("t0ken");
+    for (url, given) in rows {
+        let action = helper::Action::get_for_url(url);
+        let outcome = answer(&action, Some(&token), &configured);
+        assert_eq!(outcome.is_some(), given, "{url}");
+    }
+    assert!(answer(&helper::Action::get_for_url("https://git.example/a"), None, &configured).is_none());
+}
+
+#[test]
+fn the_watchdog_stops_what_is_late_or_unwanted() {
+    let until_stopped = |stop: &AtomicBool| {
+        while !stop.load(Ordering::Relaxed) {
+            std::thread::yield_now();
+        }
+    };
+    let quick = watched(&AtomicBool::new(false), Duration::MAX, &Bounds::new(), |_| 7);
+    assert_eq!(quick, (7, None));
+    let rows = [(false, Duration::ZERO, Stopped::Late), (true, Duration::MAX, Stopped::Asked)];
+    for (asked, limit, why) in rows {
+        assert_eq!(watched(&AtomicBool::new(asked), limit, &Bounds::new(), until_stopped).1, Some(why));
+    }
+}

@@ -1,0 +1,41 @@
+use super::*;
+use crate::model::records::Kept;
+
+#[test]
+fn the_label_says_whose_a_deleted_object_is_whether_or_not_its_inventory_is_there() {
+    let (p, q) = (PlacementKey::cluster_scoped("p"), PlacementKey::cluster_scoped("q"));
+    let rows = [
+        ("its inventory is there", &p, vec![&p], Some(&p)),
+        ("its inventory is gone", &p, vec![], Some(&p)),
+        ("it is another's", &q, vec![&p, &q], Some(&q)),
+        ("it is another's whose inventory is gone", &q, vec![&p], None),
+    ];
+    for (name, label, inventories, expected) in rows {
+        let object =
+            serde_json::json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n", "uid": "u"}});
+        let read = LiveObject::read(&object).expect("it is an object");
+        let live = LiveObject { applyset: applyset_id(label).into(), ..read };
+        let mut member = SimulatedMember::default();
+        member.parents.extend(inventories.into_iter().map(|of| (of.clone(), Parent::default())));
+        member.objects.insert(live.id.key(), live.clone());
+        let order = WorkOrder {
+            placement: p.clone(),
+            cluster: "c".into(),
+            generation: 1,
+            source: String::new().into(),
+            snapshot: 0,
+            commit: "1".into(),
+            digest: "d".into(),
+            strategy: crate::api::placement::ApplyStrategy::default(),
+            manifests: Arc::from([]),
+            held: std::collections::BTreeSet::new(),
+            prune: std::collections::BTreeSet::new(),
+            kept: Kept::default(),
+            remove: true,
+            abandon: false,
+        };
+        let (_, _, facts) = member.delete(&Arc::new(order), &live, false);
+        let [Fact::Deleted { holder, .. }] = &facts[..] else { panic!("{name}: {facts:?}") };
+        assert_eq!(holder.as_ref(), expected, "{name}");
+    }
+}
