@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use jiff::Timestamp;
 use serde_json::json;
 
 use super::{Pass, judge};
@@ -25,14 +26,14 @@ const UNTOLD: Health = Health {
 };
 
 impl Pass<'_> {
-    /// Takes the run that is under way as far as it goes.
-    pub(super) fn advance_active(&mut self) {
-        let Some(mut run) = self.active_run().cloned() else { return };
+    /// Takes the run that is under way as far as it goes. Returns when time alone takes it further.
+    pub(super) fn advance_active(&mut self) -> Option<Timestamp> {
+        let mut run = self.active_run().cloned()?;
         let (limits, max_failures) = match self.stage_limits() {
             Ok(limits) => limits,
             Err(error) => {
                 self.state.record.error = Some(error);
-                return;
+                return None;
             }
         };
         let seen = self.seen(&run, &limits, &BTreeSet::new());
@@ -52,16 +53,17 @@ impl Pass<'_> {
         if has_succeeded {
             self.note_success();
         }
+        step.wake_at
     }
 
     /// Brings clusters that did not answer when their turn came to what their stage has reached: each run those that it answers
-    /// for.
-    pub(super) fn catch_up(&mut self) {
+    /// for. Returns when time alone takes one further.
+    pub(super) fn catch_up(&mut self) -> Option<Timestamp> {
         if !self.state.runs.values().any(owes) {
-            return;
+            return None;
         }
-        let Ok((limits, max_failures)) = self.stage_limits() else { return };
-        let mut any = false;
+        let (limits, max_failures) = self.stage_limits().ok()?;
+        let (mut any, mut wake_at) = (false, None);
         for (mut run, taken) in self.ended() {
             let is_current = self.is_current(&run);
             let seen = self.seen(&run, &limits, &taken);
@@ -75,11 +77,13 @@ impl Pass<'_> {
             };
             let step = catch_up(&mut run, &situation, self.now);
             any |= !step.notes.is_empty();
+            wake_at = wake_at.into_iter().chain(step.wake_at).min();
             self.take(run, &step);
         }
         if any && self.active_run().is_none() {
             self.note_success();
         }
+        wake_at
     }
 
     /// Returns the ended runs that answer for clusters or do not know yet that a newer one does, the newest first, each with its
@@ -137,7 +141,6 @@ impl Pass<'_> {
             let Some(name) = self.state.bindings().find(left_over).map(|b| b.name.clone()) else { continue };
             self.remove(&name);
         }
-        self.wake_at = self.wake_at.into_iter().chain(step.wake_at).min();
         self.state.runs.insert(run);
     }
 

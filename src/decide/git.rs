@@ -37,15 +37,15 @@ impl Pass<'_> {
     }
 
     /// A cluster that left the fleet keeps what it has: its binding goes, and nothing on it is touched. Where more than half of
-    /// the fleet left at once, bindings wait for a person.
-    pub(super) fn leave(&mut self) {
+    /// the fleet left at once, bindings wait for a person. Returns the clusters that left.
+    pub(super) fn leave(&mut self) -> Vec<ClusterName> {
         let left: Vec<Binding> = self.state.bindings().filter(|b| !self.is_of_fleet(&b.cluster)).cloned().collect();
-        for binding in left {
+        for binding in &left {
             self.state.bindings.remove(&binding.name);
             self.state.works.remove(&binding.cluster);
             self.note("ClusterLeft", Some(&binding.cluster), json!({"binding": binding.name}));
-            self.forget.push(binding.cluster);
         }
+        left.into_iter().map(|binding| binding.cluster).collect()
     }
 
     /// Tells whether a cluster is of the fleet, or counts as such until a person has agreed that it left.

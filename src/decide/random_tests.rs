@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::api::condition::{ConditionStatus, find_condition};
-use crate::model::id::{BlobId, CommitId};
+use crate::model::id::{BlobId, CommitId, ObjectKey};
 use crate::model::records::{ApplyOutcome, Availability, ClusterRecord, ManifestStatus, MemberKind};
 use crate::model::tree::Tree;
 use crate::source;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
 use serde_json::json;
 
 use super::Pass;
@@ -21,31 +22,28 @@ const FINISHED_RUNS_MAX: usize = 10;
 const ROUNDS_MAX: usize = 8;
 
 impl Pass<'_> {
-    /// Brings the runs of an External placement forward, as far as they go now.
-    pub(super) fn stage(&mut self) {
+    /// Brings the runs of an External placement forward, as far as they go now. Returns when time alone changes the answer.
+    pub(super) fn stage(&mut self) -> Option<Timestamp> {
         self.follow_written_runs();
-        let mut is_at_rest = false;
+        // Runs that never come to rest are looked at again at once.
+        let mut wake_at = Some(self.now);
         for _ in 0..ROUNDS_MAX {
             let before = self.run_phases();
-            self.wake_at = None;
             self.begin_automatic_run();
             self.begin_follow_up();
             self.freeze_next();
-            self.advance_active();
-            self.catch_up();
+            let wakes = [self.advance_active(), self.catch_up()];
             self.roll_back_on_failure();
-            is_at_rest = self.run_phases() == before;
-            if is_at_rest {
+            if self.run_phases() == before {
+                wake_at = wakes.into_iter().flatten().min();
                 break;
             }
-        }
-        if !is_at_rest {
-            self.wake_at = Some(self.now);
         }
         self.note_approvers();
         self.forget_old_runs();
         let halted = self.active_run().filter(|run| run.phase == RunPhase::Halted);
         self.state.record.halted = halted.map(|run| run.message.clone());
+        wake_at
     }
 
     /// A placement that moves by itself has no runs: those under way end, and those that are written are refused.

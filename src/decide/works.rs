@@ -189,13 +189,14 @@ impl Pass<'_> {
         binding: &Binding,
         manifests: Option<&[Desired]>,
         held: &BTreeSet<ObjectKey>,
+        losing: &BTreeSet<ClusterName>,
     ) -> BTreeSet<ObjectKey> {
         if binding.deleting {
             let goes = binding.removes.difference(held);
             return self.state.unclaimed(&binding.cluster, goes).cloned().collect();
         }
         // Nearly always nothing is left over, and cheaper to tell than what is.
-        if binding.state != BindingState::Unscheduled && !self.losing.contains(&binding.cluster) {
+        if binding.state != BindingState::Unscheduled && !losing.contains(&binding.cluster) {
             return BTreeSet::new();
         }
         // Without the source the guard is not asked about what turned up since.
@@ -215,8 +216,8 @@ impl Pass<'_> {
     }
 
     /// Returns what each member shall hold, in order of the members. A binding that is being removed comes before a newer one of
-    /// its cluster. An order that says nothing new is the one before.
-    pub(super) fn orders(&mut self) -> Arc<Vec<Arc<WorkOrder>>> {
+    /// its cluster. An order that says nothing new is the one before. Clusters of `losing` hold something which they may not keep.
+    pub(super) fn orders(&mut self, losing: &BTreeSet<ClusterName>) -> Arc<Vec<Arc<WorkOrder>>> {
         let before = std::mem::take(&mut self.state.orders);
         let bindings = std::mem::take(&mut self.state.bindings);
         let kept = Kept::of(&self.state.record);
@@ -228,7 +229,7 @@ impl Pass<'_> {
             let found = || before.binary_search_by(|order| order.cluster.cmp(&binding.cluster)).ok();
             let place = before.get(guess).filter(is_of).map(|_| guess).or_else(found);
             guess = place.map_or(guess, |place| place + 1);
-            orders.extend(self.order(binding, place.map(|place| &before[place]), &kept));
+            orders.extend(self.order(binding, place.map(|place| &before[place]), &kept, losing));
         }
         self.state.bindings = bindings;
         orders.sort_by(|a, b| a.cluster.cmp(&b.cluster));
@@ -245,7 +246,13 @@ impl Pass<'_> {
 
     /// Returns a binding's order; `None` where the payload is missing or cannot be made for its cluster, which then keeps what
     /// it has.
-    fn order(&mut self, binding: &Binding, known: Option<&Arc<WorkOrder>>, kept: &Kept) -> Option<Arc<WorkOrder>> {
+    fn order(
+        &mut self,
+        binding: &Binding,
+        known: Option<&Arc<WorkOrder>>,
+        kept: &Kept,
+        losing: &BTreeSet<ClusterName>,
+    ) -> Option<Arc<WorkOrder>> {
         let snapshot = binding.snapshot.and_then(|index| self.state.snapshots.get(&index)).cloned();
         let manifests: Option<Arc<[Desired]>> = match (binding.deleting, &snapshot) {
             (true, _) => None,
@@ -256,7 +263,7 @@ impl Pass<'_> {
         let abandon = binding.deleting && binding.abandons;
         let nothing = BTreeSet::new();
         let held = record.closed_gate().and_then(|gate| gate.deletions.get(&binding.cluster)).unwrap_or(&nothing);
-        let prune = self.pruned(binding, manifests.as_deref(), held);
+        let prune = self.pruned(binding, manifests.as_deref(), held, losing);
         let snapshot = snapshot.as_deref();
         let says_this = |known: &&Arc<WorkOrder>| {
             let same_manifests = match &manifests {

@@ -1,0 +1,197 @@
+//! How the bindings of a placement move to the snapshot that a rolling update goes to, and how any binding moves and goes.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde_json::json;
+
+use super::Pass;
+use crate::api::annotations::ON_FAILURE;
+use crate::api::placement::{ApplyStrategy, StrategyType};
+use crate::model::along::Along;
+use crate::model::overrides::PickedOverrides;
+use crate::model::records::{Binding, BindingState, ClusterRecord, WorkStatus};
+use crate::model::runs::RunRecord;
+use crate::rollout::{BindingView, Health, Heard, Limits, Roll, health, roll};
+use crate::schedule::target;
+use crate::status::binding::settled_work;
+
+impl Pass<'_> {
+    pub(super) fn limits(&self) -> Result<Limits, String> {
+        let picked = self.state.bindings().filter(|b| b.state != BindingState::Unscheduled).count();
+        let goal = target(self.state.policy().and_then(|p| p.policy.as_ref()), picked);
+        let record = &self.state.record;
+        let limits = Limits::resolve(record.spec.strategy.rolling_update.as_ref(), &record.annotations, goal);
+        limits.map_err(|error| error.to_string())
+    }
+
+    /// Moves bindings as the strategy allows. Returns when time alone changes the answer.
+    pub(super) fn roll(&mut self) -> Option<Timestamp> {
+        let gate = self.state.record.closed_gate().cloned();
+        let is_held = |binding: &Binding| gate.as_ref().is_some_and(|g| g.holds(&binding.cluster));
+        if self.state.record.removed {
+            self.roll_removed(is_held);
+            return None;
+        }
+        self.release_held();
+        if self.state.record.spec.strategy.type_ == StrategyType::External {
+            self.state.record.goal = None;
+            return self.stage();
+        }
+        self.refuse_runs();
+        if let Some(why) = self.lacks_stages() {
+            self.state.record.halted = Some(why);
+            return None;
+        }
+        let goal = self.goal()?;
+        // One that is held is gone back from for as long as it is.
+        self.state.record.goal = Some(goal).filter(|_| self.state.record.held.is_some());
+        let limits = match self.limits() {
+            Ok(limits) => limits,
+            Err(error) => {
+                self.state.record.error = Some(error);
+                return None;
+            }
+        };
+        let (mut works, mut records) = (Along::new(&self.state.works), Along::new(&self.world.records));
+        let view = |binding: &Binding| {
+            let work = works.get(&binding.cluster).map(AsRef::as_ref);
+            let heard = self.world.heard(&binding.placement, &binding.cluster);
+            let health = judge(binding, work, heard, &limits, self.now);
+            let answers = records.get(&binding.cluster).is_some_and(ClusterRecord::answers);
+            BindingView::new(binding, health, !self.is_at(binding, goal), !answers)
+        };
+        let views: Vec<BindingView> = self.state.bindings().map(view).collect();
+        let moves = roll(&views, &limits);
+        self.state.record.halted.clone_from(&moves.halted);
+        let wake_at = moves.wait.and_then(|wait| self.now.checked_add(wait).ok());
+        if self.state.record.paused.is_some() {
+            return wake_at;
+        }
+        if moves.halted.is_some() && self.return_to_last_success(goal) {
+            return Some(self.now);
+        }
+        self.carry_out(&moves, goal, is_held);
+        wake_at
+    }
+
+    /// Moves and removes bindings as a rolling update says.
+    fn carry_out(&mut self, moves: &Roll, goal: u64, is_held: impl Fn(&Binding) -> bool) {
+        let strategy = self.state.record.spec.strategy.apply_strategy.clone().unwrap_or_default();
+        // Without the payload nobody can be told what to hold.
+        let may_move = self.state.payloads.contains_key(&goal);
+        for name in moves.update.iter().chain(&moves.bind).filter(|_| may_move) {
+            let Some(cluster) = self.state.bindings.get(name).map(|binding| binding.cluster.clone()) else { continue };
+            let overrides = self.desired_overrides(&cluster, goal);
+            self.bring(name, goal, strategy.clone(), overrides);
+        }
+        if moves.update.is_empty() && moves.bind.is_empty() && moves.stale.is_empty() {
+            self.note_success();
+        }
+        for name in &moves.remove {
+            let may_go = |binding: &Arc<Binding>| !is_held(binding) && self.knows_inventory(&binding.cluster);
+            if self.state.bindings.get(name).is_some_and(may_go) {
+                self.remove(name);
+            }
+        }
+    }
+
+    /// Moves the bindings of a placement that was removed: they go, unless a person paused it.
+    fn roll_removed(&mut self, is_held: impl Fn(&Binding) -> bool) {
+        let may_go = |b: &Binding| self.state.record.paused.is_none() && !b.deleting && !is_held(b);
+        // Of one that does not answer nobody may have seen what it holds: the gate could not speak of it.
+        let is_known = |b: &Binding| self.world.is_online(&b.cluster) && self.knows_inventory(&b.cluster);
+        let due = self.state.bindings().filter(|b| may_go(b) && is_known(b)).map(|b| b.name.clone());
+        due.collect::<Vec<_>>().iter().for_each(|name| self.remove(name));
+    }
+
+    /// Returns the snapshot that a rolling update goes to: the newest, or the one a rollback returned to. Where the newest is
+    /// held and nothing ever succeeded there is none.
+    fn goal(&self) -> Option<u64> {
+        let record = &self.state.record;
+        let kept = |goal: &u64| self.state.snapshots.contains_key(goal);
+        let newest = self.state.newest()?;
+        let is_held = record.held.as_ref().is_some_and(|held| held.hash == newest.hash);
+        let succeeded = record.last_succeeded.filter(|index| kept(index) && !self.are_alike(*index, newest.index));
+        let otherwise = if is_held { succeeded } else { Some(newest.index) };
+        record.goal.filter(kept).or(otherwise)
+    }
+
+    /// Returns the snapshots that clusters may come to: the newest, the one a rolling update is at, those of unfinished runs.
+    pub(super) fn aims(&self) -> BTreeSet<u64> {
+        let record = &self.state.record;
+        let runs = self.state.runs.values().filter(|run| !run.phase.is_final());
+        let runs = runs.filter(|_| record.spec.strategy.type_ == StrategyType::External);
+        let newest = self.state.newest().map(|newest| newest.index);
+        runs.filter_map(RunRecord::snapshot).chain(newest).chain(record.goal).collect()
+    }
+
+    /// With `on-failure: Rollback` a rolling update that halted returns to the last snapshot that succeeded everywhere.
+    /// Returns whether it does.
+    fn return_to_last_success(&mut self, goal: u64) -> bool {
+        let record = &self.state.record;
+        let is_wished = record.annotations.get(ON_FAILURE).is_some_and(|value| value == "Rollback");
+        let to = record.last_succeeded.filter(|to| is_wished && record.goal.is_none() && !self.are_alike(*to, goal));
+        let Some(to) = to.filter(|to| self.state.snapshots.contains_key(to)) else { return false };
+        self.return_to(to, "more clusters failed than may");
+        true
+    }
+
+    /// Turns a rolling update back to an earlier snapshot; the newest is held.
+    pub(crate) fn return_to(&mut self, to: u64, why: &str) {
+        if let Some(newest) = self.state.newest().map(|newest| newest.index) {
+            self.hold(newest, format!("was rolled back to snapshot {to}: {why}"));
+        }
+        self.state.record.goal = Some(to);
+        self.note("RolledBack", None, json!({"to": to, "why": why}));
+    }
+
+    /// Tells a cluster to hold a snapshot.
+    pub(super) fn bring(&mut self, name: &str, index: u64, strategy: ApplyStrategy, overrides: PickedOverrides) {
+        let Some(binding) = self.state.bindings.get_mut(name).map(Arc::make_mut) else { return };
+        let facts = json!({"binding": name, "from": binding.snapshot, "to": index});
+        binding.state = BindingState::Bound;
+        binding.snapshot = Some(index);
+        binding.apply_strategy = strategy;
+        binding.overrides = overrides;
+        binding.started_at = Some(self.now);
+        binding.generation += 1;
+        let cluster = binding.cluster.clone();
+        self.note("RolloutStarted", Some(&cluster), facts);
+    }
+
+    pub(super) fn remove(&mut self, name: &str) {
+        let Some(cluster) = self.state.bindings.get(name).map(|binding| binding.cluster.clone()) else { return };
+        let goes = self.goes(&cluster);
+        let Some(binding) = self.state.bindings.get_mut(name).map(Arc::make_mut) else { return };
+        binding.removes = goes;
+        binding.deleting = true;
+        binding.abandons = self.state.record.abandons();
+        binding.generation += 1;
+        self.note("RemovalStarted", Some(&cluster), json!({"binding": name}));
+    }
+
+    /// Returns the bindings that failed at what they are to hold.
+    pub(crate) fn failed_bindings(&self) -> Vec<String> {
+        let Ok(limits) = self.limits() else { return Vec::new() };
+        let has_failed = |binding: &&Binding| {
+            let work = self.state.works.get(&binding.cluster).map(AsRef::as_ref);
+            let is_told = binding.state == BindingState::Bound && !binding.deleting;
+            let heard = self.world.heard(&binding.placement, &binding.cluster);
+            is_told && judge(binding, work, heard, &limits, self.now).failed
+        };
+        self.state.bindings().filter(has_failed).map(|binding| binding.name.clone()).collect()
+    }
+}
+
+/// Judges a binding by what its cluster said last, and since when it is heard.
+pub(super) fn judge(
+    binding: &Binding,
+    work: Option<&WorkStatus>,
+    heard: Option<Heard>,
+    limits: &Limits,
+    now: Timestamp,
+) -> Health {
+    health(binding, settled_work(binding, work).is_some(), heard, limits, now)
+}
