@@ -4,6 +4,8 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::model::conditions::{ConditionType, Reason};
+
 /// `True`, `False` or `Unknown`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub enum ConditionStatus {
@@ -32,11 +34,13 @@ impl ConditionStatus {
 pub struct Condition {
     /// What the condition is about, such as `Available`.
     #[serde(rename = "type")]
-    pub type_: String,
+    #[schemars(with = "String")]
+    pub type_: ConditionType,
     /// Whether it holds.
     pub status: ConditionStatus,
     /// PascalCase reason.
-    pub reason: String,
+    #[schemars(with = "String")]
+    pub reason: Reason,
     /// A sentence for people.
     #[serde(default)]
     pub message: String,
@@ -69,6 +73,6 @@ pub fn set_condition(conditions: &mut Vec<Condition>, mut new: Condition) {
 }
 
 /// Returns the condition of a type.
-pub fn find_condition<'a>(conditions: &'a [Condition], type_: &str) -> Option<&'a Condition> {
-    conditions.iter().find(|c| c.type_ == type_)
+pub fn find_condition<'a>(conditions: &'a [Condition], type_: &ConditionType) -> Option<&'a Condition> {
+    conditions.iter().find(|c| c.type_ == *type_)
 }

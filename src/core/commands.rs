@@ -7,6 +7,7 @@ use super::execute::{accept_rewrite, execute, preview, resolve};
 use super::persist::{self, SOURCE_NAME};
 use super::{Batch, Core, write_down};
 use crate::model::commands::{Command, Done, Person, Refusal, RefusalReason, Verb, WaitingGate};
+use crate::model::journal::JournalKind;
 use crate::model::records::JournalEntry;
 use crate::rollout::rights::{Policy, may};
 use crate::store::{Op, records};
@@ -77,7 +78,7 @@ impl Core {
 fn goes_on(person: &Person, now: Timestamp) -> (Batch, Done) {
     let entry = JournalEntry {
         at: now,
-        event: "WentOnWithoutSource".to_owned(),
+        event: JournalKind::WentOnWithoutSource,
         placement: None,
         cluster: None,
         facts: json!({"by": person.name}),

@@ -8,6 +8,7 @@ use super::{Core, Sent, SourceLook};
 use crate::api::placement::ApplyStrategyType;
 use crate::decide::state::PlacementState;
 use crate::model::id::{ClusterName, PlacementKey};
+use crate::model::journal::JournalKind;
 use crate::model::records::JournalEntry;
 use crate::model::work::WorkOrder;
 use crate::status::fleet::fleet_warnings;
@@ -145,45 +146,57 @@ fn worse(a: RolloutState, b: RolloutState) -> RolloutState {
 
 /// Says what a journal entry says, for people who watch.
 pub(super) fn tell(entry: &JournalEntry) {
-    // The rollout of a cluster says so itself; conditions are for those who ask.
-    if entry.event.starts_with("Placement")
-        || matches!(entry.event.as_str(), "ClusterStarted" | "ClusterSucceeded" | "TaskDone" | "Commanded")
-    {
-        return;
-    }
+    use JournalKind as K;
     let placement = entry.placement.as_ref().map(ToString::to_string).unwrap_or_default();
     let cluster = entry.cluster.as_ref().map(ToString::to_string);
-    let sentence = match entry.event.as_str() {
-        "SnapshotCreated" => "snapshot created",
-        "SnapshotFound" => "snapshot found on members",
-        "PauseFound" => "paused, as members keep it",
-        "NewerSnapshotFound" => "a newer snapshot found on a member; it stays until the rollout comes to it",
-        "HoldFound" => "snapshot held, as members keep it",
-        "SnapshotHeld" => "snapshot held: it is not rolled out again by itself",
-        "ClusterPicked" => "cluster picked",
-        "ClusterDropped" => "cluster no longer picked",
-        "RolloutStarted" => "rolling out to cluster",
-        "RolledBack" => "rolling back",
-        "RemovalStarted" => "removing from cluster",
-        "BindingRemoved" => "removed from cluster",
-        "ClusterLeft" => "cluster left the fleet",
-        "RunCreated" => "run created",
-        "RunStarted" => "run begins",
-        "RunRefused" => "run cannot begin",
-        "RunMoved" => "run goes on",
-        "RunEnded" => "run ends",
-        "RunRemoved" => "run removed from the source",
-        "StageStarted" => "stage begins",
-        "StageSkipped" => "stage skipped: it has no clusters",
-        "StageWaiting" => "stage waits",
-        "StageSucceeded" => "stage is done",
-        "ApprovalRequested" => "approval requested",
-        "Approved" => "approved",
-        "ClusterFailed" => "cluster failed",
-        "ClusterDeferred" => "cluster deferred: it does not answer",
-        "ClusterSkipped" => "cluster skipped",
-        "ClusterRetried" => "cluster is tried again",
-        other => other,
+    let sentence = match &entry.event {
+        // The rollout of a cluster says so itself; conditions are for those who ask.
+        K::PlacementRolloutStarted
+        | K::PlacementOverriddenSucceeded
+        | K::PlacementWorkSynchronized
+        | K::PlacementApplied
+        | K::PlacementRolloutCompleted
+        | K::PlacementRemoved
+        | K::ClusterStarted
+        | K::ClusterSucceeded
+        | K::TaskDone
+        | K::Commanded => return,
+        K::SnapshotCreated => "snapshot created",
+        K::SnapshotFound => "snapshot found on members",
+        K::PauseFound => "paused, as members keep it",
+        K::NewerSnapshotFound => "a newer snapshot found on a member; it stays until the rollout comes to it",
+        K::HoldFound => "snapshot held, as members keep it",
+        K::SnapshotHeld => "snapshot held: it is not rolled out again by itself",
+        K::ClusterPicked => "cluster picked",
+        K::ClusterDropped => "cluster no longer picked",
+        K::RolloutStarted => "rolling out to cluster",
+        K::RolledBack => "rolling back",
+        K::RemovalStarted => "removing from cluster",
+        K::BindingRemoved => "removed from cluster",
+        K::ClusterLeft => "cluster left the fleet",
+        K::RunCreated => "run created",
+        K::RunStarted => "run begins",
+        K::RunRefused => "run cannot begin",
+        K::RunMoved => "run goes on",
+        K::RunEnded => "run ends",
+        K::RunRemoved => "run removed from the source",
+        K::StageStarted => "stage begins",
+        K::StageSkipped => "stage skipped: it has no clusters",
+        K::StageWaiting => "stage waits",
+        K::StageSucceeded => "stage is done",
+        K::ApprovalRequested => "approval requested",
+        K::Approved => "approved",
+        K::ClusterFailed => "cluster failed",
+        K::ClusterDeferred => "cluster deferred: it does not answer",
+        K::ClusterSkipped => "cluster skipped",
+        K::ClusterRetried => "cluster is tried again",
+        other @ (K::EvictionJudged
+        | K::ApprovalKept
+        | K::DecisionUpdate
+        | K::StoreAdopted
+        | K::ClockCorrected
+        | K::WentOnWithoutSource
+        | K::Other(_)) => other.as_str(),
     };
     // An absent field is not written.
     let facts = entry.facts.as_object().map(|facts| {

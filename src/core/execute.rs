@@ -17,11 +17,12 @@ use crate::decide::Pass;
 use crate::decide::state::{PlacementState, World};
 use crate::model::commands::{Command, Done, Person, Refusal, RefusalReason, Verb, WaitingGate};
 use crate::model::id::{ClusterName, CommitId, PlacementKey};
+use crate::model::journal::JournalKind;
 use crate::model::policy::Floor;
 use crate::model::records::{HeldSnapshot, JournalEntry, Pause, SourceRecord};
 use crate::model::runs::{ApprovalRules, DELETION_GATE, Gate, RunCause, RunPhase, StagePhase};
 use crate::rollout::rights::{Policy, may};
-use crate::rollout::staged::{self, Event, named_request};
+use crate::rollout::staged::{self, named_request};
 use crate::store::{self, Expected, Op, Store, records};
 
 mod gates;
@@ -173,7 +174,7 @@ pub fn execute(
         "verb": command.verb, "target": command.target, "stage": aim.stage, "person": person.name,
         "surface": person.surface, "reason": command.reason, "message": command.message,
     });
-    pass.note("Commanded", None, facts);
+    pass.note(JournalKind::Commanded, None, facts);
     Ok(Executed { state: pass.state, journal: pass.journal, done: Done { message, at: now, gate }, goal })
 }
 
@@ -262,7 +263,7 @@ impl Wish<'_> {
         if let Some(run) = tried.and_then(|name| pass.state.runs.get_mut(&name)) {
             let rules = pass.world.approvals;
             let notes = staged::retry(run, rules, self.now);
-            let tried = notes.iter().filter(|note| note.event == Event::ClusterRetried).count();
+            let tried = notes.iter().filter(|note| note.event == JournalKind::ClusterRetried).count();
             let asked = notes.len() - tried;
             if tried > 0 {
                 what.push(format!("{tried} failed clusters of {} are tried again", run.name));

@@ -10,6 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
 use super::persist::{self, SavedRecords};
+use crate::model::journal::JournalKind;
 use crate::model::records::{Binding, ClockReading, ClusterRecord, JournalEntry, PlacementRecord, WorkStatus};
 use crate::model::runs::{Approval, RunRecord, StageRecord};
 use crate::store::records::{self, clock_key, cluster_key};
@@ -93,7 +94,7 @@ pub fn remember(reading: &ClockReading) -> Result<Op> {
 /// Returns what the journal says of a clock that was set.
 pub fn entry(at: Timestamp, by: &str, when: &str) -> JournalEntry {
     let facts = json!({"by": by, "when": when});
-    JournalEntry { at, event: "ClockCorrected".to_owned(), placement: None, cluster: None, facts }
+    JournalEntry { at, event: JournalKind::ClockCorrected, placement: None, cluster: None, facts }
 }
 
 /// Moves the instants of a run.

@@ -126,7 +126,7 @@ impl Pass<'_> {
             if !note.message.is_empty() {
                 facts["message"] = json!(note.message);
             }
-            self.note(&note.event.to_string(), note.cluster.as_ref(), facts);
+            self.note(note.event.clone(), note.cluster.as_ref(), facts);
         }
         if let Some(frozen) = &run.frozen {
             let names = self.speaking(&step.start);

@@ -10,6 +10,7 @@ use crate::api::condition::{Condition, ConditionStatus};
 use crate::api::eviction::{DisruptionBudgetSpec, EvictionSpec};
 use crate::api::object::{Object, without_nulls};
 use crate::api::table::PLACEMENT_GROUP;
+use crate::model::conditions::{ConditionType, Reason};
 use crate::model::id::{ClusterName, PlacementKey};
 use crate::model::manifest::Manifest;
 use crate::model::records::{Binding, EvictionRecord, PlacementRecord};
@@ -108,17 +109,19 @@ impl Disruptions {
 
 /// Source: KubeFleet, conditions of an eviction.
 fn conditions(verdict: &Verdict, now: Timestamp) -> Vec<Condition> {
-    let condition = |type_: &str, holds: bool, reason: &str| Condition {
-        type_: type_.to_owned(),
+    let condition = |type_: ConditionType, holds: bool, reason: Reason| Condition {
+        type_,
         status: if holds { ConditionStatus::True } else { ConditionStatus::False },
-        reason: reason.to_owned(),
+        reason,
         message: verdict.message.clone(),
         observed_generation: 1,
         last_transition_time: now,
     };
-    let valid = condition("Valid", verdict.valid, verdict.valid_reason());
+    let valid = condition(ConditionType::Valid, verdict.valid, verdict.valid_reason());
     let executed = verdict.executed.zip(verdict.executed_reason());
-    std::iter::once(valid).chain(executed.map(|(holds, reason)| condition("Executed", holds, reason))).collect()
+    std::iter::once(valid)
+        .chain(executed.map(|(holds, reason)| condition(ConditionType::Executed, holds, reason)))
+        .collect()
 }
 
 /// Reads a document whose spec may be left out. One of a tree can be read: it was checked.

@@ -8,6 +8,7 @@ use serde_json::json;
 use super::Pass;
 use crate::api::staged::StageTaskType;
 use crate::model::id::ClusterName;
+use crate::model::journal::JournalKind;
 use crate::model::records::{BindingState, Pause};
 use crate::model::runs::{RunCause, RunRecord, TaskRecord, WantedBy};
 
@@ -44,7 +45,7 @@ impl Pass<'_> {
             });
             given += 1 + approvals(&stage.after);
             let facts = json!({"run": run.name, "stage": stage.name, "wantedBy": wanted_by});
-            self.note("ApprovalKept", None, facts);
+            self.note(JournalKind::ApprovalKept, None, facts);
         }
         let reached = run.stages.iter().flat_map(|stage| &stage.clusters);
         for cluster in reached {
@@ -82,7 +83,7 @@ impl Pass<'_> {
         }
         let reason = "it was rolled out by stages with approvals and is not any more; resume it where that is meant";
         record.paused = Some(Pause { by: ITSELF.to_owned(), at: self.now, reason: Some(reason.to_owned()) });
-        self.note("ApprovalKept", None, json!({"paused": reason}));
+        self.note(JournalKind::ApprovalKept, None, json!({"paused": reason}));
     }
 
     /// Says why a placement that moves by itself may not, where the configuration wants a person asked before one of its

@@ -7,6 +7,7 @@ use serde_json::json;
 use super::{Pass, is_guarded, only_reports};
 use crate::api::annotations::DELETION_GUARD;
 use crate::model::id::ClusterName;
+use crate::model::journal::JournalKind;
 use crate::model::records::{Binding, MassLeave};
 
 impl Pass<'_> {
@@ -43,7 +44,7 @@ impl Pass<'_> {
         for binding in &left {
             self.state.bindings.remove(&binding.name);
             self.state.works.remove(&binding.cluster);
-            self.note("ClusterLeft", Some(&binding.cluster), json!({"binding": binding.name}));
+            self.note(JournalKind::ClusterLeft, Some(&binding.cluster), json!({"binding": binding.name}));
         }
         left.into_iter().map(|binding| binding.cluster).collect()
     }

@@ -38,6 +38,7 @@ use self::rolling::judge;
 use self::state::{Judged, PlacementState, World};
 use crate::model::along::Along;
 use crate::model::id::ClusterName;
+use crate::model::journal::JournalKind;
 use crate::model::records::{Binding, BindingState, ClusterRecord, JournalEntry, WorkStatus};
 use crate::model::work::WorkOrder;
 use crate::snapshot::Candidates;
@@ -132,10 +133,11 @@ impl Pass<'_> {
         Followed { left, losing, wake_at }
     }
 
-    pub(super) fn note(&mut self, event: &str, cluster: Option<&ClusterName>, facts: serde_json::Value) {
+    pub(super) fn note(&mut self, event: JournalKind, cluster: Option<&ClusterName>, facts: serde_json::Value) {
+        debug_assert!(event.documents(&facts), "{event} has a fact that src/model/journal.rs does not list: {facts}");
         self.journal.push(JournalEntry {
             at: self.now,
-            event: event.to_owned(),
+            event,
             placement: Some(self.state.record.key.clone()),
             cluster: cluster.cloned(),
             facts,
@@ -153,7 +155,7 @@ impl Pass<'_> {
         for binding in &gone {
             self.state.bindings.remove(&binding.name);
             self.state.works.remove(&binding.cluster);
-            self.note("BindingRemoved", Some(&binding.cluster), json!({"binding": binding.name}));
+            self.note(JournalKind::BindingRemoved, Some(&binding.cluster), json!({"binding": binding.name}));
         }
         gone.into_iter().map(|binding| binding.cluster).collect()
     }

@@ -17,8 +17,10 @@ use crate::api::ocm::{
     AddOnPlacementScore, ManagedClusterSetSpec, ManagedClusterTaint, ManagedTaintEffect, OcmPlacementSpec,
 };
 use crate::api::table::OCM_GROUP;
+use crate::model::conditions::{ConditionType, Reason};
 use crate::model::explanation::Explanation;
 use crate::model::id::ClusterName;
+use crate::model::journal::JournalKind;
 use crate::model::manifest::{InputError, Manifest, Origin};
 use crate::model::ocm::{DecidedGroup, OcmPlacementRecord};
 use crate::model::records::JournalEntry;
@@ -34,7 +36,8 @@ use crate::yaml;
 const UNREACHABLE: &str = "cluster.open-cluster-management.io/unreachable";
 
 /// Reasons of PlacementSatisfied that say that there is no cluster to pick from, whatever is asked for.
-const NOTHING_TO_PICK_FROM: [&str; 3] = ["NoManagedClusterSetBindings", "NoIntersection", "AllManagedClusterSetsEmpty"];
+const NOTHING_TO_PICK_FROM: [Reason; 3] =
+    [Reason::NoManagedClusterSetBindings, Reason::NoIntersection, Reason::AllManagedClusterSetsEmpty];
 
 /// A Placement of the accepted commit.
 #[derive(Clone, Debug)]
@@ -237,7 +240,8 @@ impl Ocm {
     pub fn decide(&self, key: &Key, now: Timestamp) -> OcmDecision {
         let before = self.records.get(key);
         let Some(wish) = self.wishes.get(key) else {
-            let journal = before.map(|_| entry(key, now, "PlacementRemoved", json!({}))).into_iter().collect();
+            let journal =
+                before.map(|_| entry(key, now, JournalKind::PlacementRemoved, json!({}))).into_iter().collect();
             return OcmDecision { key: key.clone(), record: None, journal, wake_at: None };
         };
         let mut record = begin(key, wish, before.map(AsRef::as_ref), now);
@@ -256,7 +260,7 @@ impl Ocm {
                     if !gained.is_empty() || !lost.is_empty() {
                         let scores = outcome.score_note(&self.hub);
                         let facts = json!({"gained": gained, "lost": lost, "scoreUpdate": scores});
-                        decision.journal.push(entry(key, now, "DecisionUpdate", facts));
+                        decision.journal.push(entry(key, now, JournalKind::DecisionUpdate, facts));
                     }
                 }
             }
@@ -297,9 +301,9 @@ impl Ocm {
         let mut complaints: Vec<InputError> =
             of_files.map(|error| complaint(&error.field, error.message, error.hint)).collect();
         let record = self.records.get(key);
-        let satisfied = record.and_then(|record| find_condition(&record.conditions, "PlacementSatisfied"));
-        if let Some(condition) = satisfied.filter(|condition| NOTHING_TO_PICK_FROM.contains(&condition.reason.as_str()))
-        {
+        let satisfied =
+            record.and_then(|record| find_condition(&record.conditions, &ConditionType::PlacementSatisfied));
+        if let Some(condition) = satisfied.filter(|condition| NOTHING_TO_PICK_FROM.contains(&condition.reason)) {
             complaints.push(complaint("spec.clusterSets", condition.message.clone(), None));
         }
         complaints.extend(record.and_then(|record| record.error.clone()).map(|error| complaint("", error, None)));
@@ -398,10 +402,10 @@ fn moved<'a>(
     (new.difference(&old).copied().collect(), old.difference(&new).copied().collect())
 }
 
-fn entry(key: &Key, at: Timestamp, event: &str, facts: serde_json::Value) -> JournalEntry {
+fn entry(key: &Key, at: Timestamp, event: JournalKind, facts: serde_json::Value) -> JournalEntry {
     let mut facts = facts;
     facts["ocmPlacement"] = json!(key.to_string());
-    JournalEntry { at, event: event.to_owned(), placement: None, cluster: None, facts }
+    JournalEntry { at, event, placement: None, cluster: None, facts }
 }
 
 /// Returns a cluster's taints with since when each is there: as git says, else since it was first seen, as `before` has it.

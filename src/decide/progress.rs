@@ -5,36 +5,38 @@ use serde_json::json;
 use super::Pass;
 use crate::api::condition::{Condition, ConditionStatus, find_condition};
 use crate::api::placement::StrategyType;
+use crate::model::conditions::ConditionType;
+use crate::model::journal::JournalKind;
 use crate::model::records::BindingState;
 
 /// What the journal says when a condition of a placement becomes true, in the order of the chain.
 ///
 /// Source: the events of KubeFleet's placement controller.
-const PROGRESS_EVENTS: [(&str, &str); 5] = [
-    ("RolloutStarted", "PlacementRolloutStarted"),
-    ("Overridden", "PlacementOverriddenSucceeded"),
-    ("WorkSynchronized", "PlacementWorkSynchronized"),
-    ("Applied", "PlacementApplied"),
-    ("Available", "PlacementRolloutCompleted"),
+const PROGRESS_EVENTS: [(ConditionType, JournalKind); 5] = [
+    (ConditionType::RolloutStarted, JournalKind::PlacementRolloutStarted),
+    (ConditionType::Overridden, JournalKind::PlacementOverriddenSucceeded),
+    (ConditionType::WorkSynchronized, JournalKind::PlacementWorkSynchronized),
+    (ConditionType::Applied, JournalKind::PlacementApplied),
+    (ConditionType::Available, JournalKind::PlacementRolloutCompleted),
 ];
 
 impl Pass<'_> {
     /// Writes events of conditions that have become true: in their order, and each once for a rollout. One begins with a
     /// snapshot, and where clusters join.
     pub(super) fn note_progress(&mut self, before: &[Condition]) {
-        let kind = self.state.record.key.kind();
-        let holds = |conditions: &[Condition], type_: &str| {
-            let type_ = format!("{kind}{type_}");
-            find_condition(conditions, &type_).is_some_and(|c| c.status == ConditionStatus::True)
+        let namespaced = self.state.record.key.namespace.is_some();
+        let holds = |conditions: &[Condition], type_: &ConditionType| {
+            find_condition(conditions, &type_.on_placement(namespaced))
+                .is_some_and(|c| c.status == ConditionStatus::True)
         };
         let record = &self.state.record;
         let Some(snapshot) = self.told_of() else { return };
-        let (first, now) = (PROGRESS_EVENTS[0].0, &record.conditions);
+        let (first, now) = (&PROGRESS_EVENTS[0].0, &record.conditions);
         let begins = holds(now, first) && !holds(before, first);
         let told = record.told.filter(|(of, _)| *of == snapshot && !begins).map_or(0, |(_, told)| told);
         let new = PROGRESS_EVENTS[told..].iter().take_while(|(type_, _)| holds(now, type_)).count();
         for (_, event) in &PROGRESS_EVENTS[told..told + new] {
-            self.note(event, None, json!({"snapshot": snapshot}));
+            self.note(event.clone(), None, json!({"snapshot": snapshot}));
         }
         if told + new > 0 {
             self.state.record.told = Some((snapshot, told + new));

@@ -159,7 +159,7 @@ impl Simulation {
     }
 
     fn is_available(binding: &Binding) -> bool {
-        find_condition(&binding.conditions, "Available")
+        find_condition(&binding.conditions, &crate::model::conditions::ConditionType::Available)
             .is_some_and(|c| c.is(ConditionStatus::True, binding.generation))
     }
 

@@ -10,6 +10,7 @@ use super::Pass;
 use crate::api::annotations::ON_FAILURE;
 use crate::api::placement::{ApplyStrategy, StrategyType};
 use crate::model::along::Along;
+use crate::model::journal::JournalKind;
 use crate::model::overrides::PickedOverrides;
 use crate::model::records::{Binding, BindingState, ClusterRecord, WorkStatus};
 use crate::model::runs::RunRecord;
@@ -144,7 +145,7 @@ impl Pass<'_> {
             self.hold(newest, format!("was rolled back to snapshot {to}: {why}"));
         }
         self.state.record.goal = Some(to);
-        self.note("RolledBack", None, json!({"to": to, "why": why}));
+        self.note(JournalKind::RolledBack, None, json!({"to": to, "why": why}));
     }
 
     /// Tells a cluster to hold a snapshot.
@@ -158,7 +159,7 @@ impl Pass<'_> {
         binding.started_at = Some(self.now);
         binding.generation += 1;
         let cluster = binding.cluster.clone();
-        self.note("RolloutStarted", Some(&cluster), facts);
+        self.note(JournalKind::RolloutStarted, Some(&cluster), facts);
     }
 
     pub(super) fn remove(&mut self, name: &str) {
@@ -169,7 +170,7 @@ impl Pass<'_> {
         binding.deleting = true;
         binding.abandons = self.state.record.abandons();
         binding.generation += 1;
-        self.note("RemovalStarted", Some(&cluster), json!({"binding": name}));
+        self.note(JournalKind::RemovalStarted, Some(&cluster), json!({"binding": name}));
     }
 
     /// Returns the bindings that failed at what they are to hold.

@@ -11,6 +11,7 @@ use super::strategies::WrittenRun;
 use crate::api::annotations::{ON_FAILURE, STAGED_UPDATE_STRATEGY, WHEN_SUPERSEDED};
 use crate::api::placement::StrategyType;
 use crate::api::staged::RunState;
+use crate::model::journal::JournalKind;
 use crate::model::records::{Binding, BindingState, HeldSnapshot};
 use crate::model::runs::{ClusterPhase, RunCause, RunPhase, RunRecord, StagePhase, StageRecord};
 use crate::rollout::staged::phases::end_run;
@@ -123,7 +124,7 @@ impl Pass<'_> {
     fn end_run(&mut self, name: &str, phase: RunPhase, message: &str) {
         let Some(run) = self.state.runs.get_mut(name) else { return };
         end_run(run, phase, message, self.now);
-        self.note("RunEnded", None, json!({"run": name, "phase": phase, "message": message}));
+        self.note(JournalKind::RunEnded, None, json!({"run": name, "phase": phase, "message": message}));
     }
 
     /// Takes the runs of the source that name this placement. A document that was removed takes its run with it, as
@@ -145,7 +146,7 @@ impl Pass<'_> {
                     self.state.record.last_automatic = None;
                 }
             }
-            self.note("RunRemoved", None, json!({"run": name}));
+            self.note(JournalKind::RunRemoved, None, json!({"run": name}));
         }
         for (name, document) in written {
             let cause = RunCause::Written { origin: document.origin.clone() };
@@ -179,7 +180,11 @@ impl Pass<'_> {
         state: Option<RunState>,
     ) {
         let sequence = self.newest_run().map_or(0, |run| run.sequence + 1).max(self.state.record.runs_from);
-        self.note("RunCreated", None, json!({"run": name, "strategy": strategy, "snapshot": wanted_snapshot}));
+        self.note(
+            JournalKind::RunCreated,
+            None,
+            json!({"run": name, "strategy": strategy, "snapshot": wanted_snapshot}),
+        );
         let run = RunRecord {
             name,
             placement: self.state.record.key.clone(),
@@ -303,14 +308,14 @@ impl Pass<'_> {
                     let others = self.state.runs.values().filter(|other| self.gives_way(other, &run));
                     self.supersede(others.map(|other| other.name.clone()).collect(), &name);
                     let facts = json!({"run": name, "snapshot": run.snapshot()});
-                    self.note("RunStarted", None, facts);
+                    self.note(JournalKind::RunStarted, None, facts);
                     (run.refused, run.message) = (false, String::new());
                     self.number_anew(&mut run);
                 }
                 Err(Unready::Waits(why)) => (run.refused, run.message) = (false, why),
                 Err(Unready::Refused(why)) => {
                     if !run.refused || run.message != why {
-                        self.note("RunRefused", None, json!({"run": name, "message": why}));
+                        self.note(JournalKind::RunRefused, None, json!({"run": name, "message": why}));
                     }
                     (run.refused, run.message) = (true, why);
                 }
@@ -382,7 +387,7 @@ impl Pass<'_> {
         }
         let Some(snapshot) = self.state.snapshots.get(&index) else { return };
         let held = HeldSnapshot { index, hash: snapshot.hash.clone(), why, since: self.now };
-        self.note("SnapshotHeld", None, json!({"index": index, "why": held.why}));
+        self.note(JournalKind::SnapshotHeld, None, json!({"index": index, "why": held.why}));
         self.state.record.held = Some(held);
     }
 

@@ -10,7 +10,9 @@ use super::state::{PlacementState, World};
 use super::{Pass, judge};
 use crate::api::annotations::OCM_PLACEMENT;
 use crate::api::condition::ConditionStatus;
+use crate::model::conditions::ConditionType;
 use crate::model::id::ClusterName;
+use crate::model::journal::JournalKind;
 use crate::model::ocm::OcmPlacementRecord;
 use crate::model::records::{Binding, PlacementRecord, PolicySnapshot};
 use crate::schedule::{Action, BadValues, BindingChange, Request, schedule, schedule_decided};
@@ -125,8 +127,8 @@ impl Pass<'_> {
     fn rebind(&mut self, change: BindingChange) {
         let mut binding = change.binding;
         let event = match change.action {
-            Action::Create => Some("ClusterPicked"),
-            Action::Unschedule => Some("ClusterDropped"),
+            Action::Create => Some(JournalKind::ClusterPicked),
+            Action::Unschedule => Some(JournalKind::ClusterDropped),
             Action::Leave => {
                 self.state.bindings.remove(&binding.name);
                 return;
@@ -163,7 +165,7 @@ impl Pass<'_> {
             let Some(binding) = self.state.bindings.get_mut(name).map(Arc::make_mut) else { continue };
             binding.removes = goes;
             binding.abandons = self.state.record.abandons();
-            self.note("RemovalStarted", Some(&cluster), json!({"binding": name}));
+            self.note(JournalKind::RemovalStarted, Some(&cluster), json!({"binding": name}));
         }
         let judged: Vec<(String, ClusterName, bool)> = self
             .state
@@ -172,13 +174,15 @@ impl Pass<'_> {
             .iter()
             .filter(|(name, _)| !before.contains(*name))
             .map(|(name, eviction)| {
-                let executed =
-                    eviction.conditions.iter().any(|c| c.type_ == "Executed" && c.status == ConditionStatus::True);
+                let executed = eviction
+                    .conditions
+                    .iter()
+                    .any(|c| c.type_ == ConditionType::Executed && c.status == ConditionStatus::True);
                 (name.clone(), eviction.cluster.clone(), executed)
             })
             .collect();
         for (name, cluster, executed) in judged {
-            self.note("EvictionJudged", Some(&cluster), json!({"eviction": name, "executed": executed}));
+            self.note(JournalKind::EvictionJudged, Some(&cluster), json!({"eviction": name, "executed": executed}));
         }
         !removed.is_empty()
     }

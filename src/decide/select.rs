@@ -6,6 +6,7 @@ use serde_json::json;
 
 use super::Pass;
 use super::state::{Payload, Selected};
+use crate::model::journal::JournalKind;
 use crate::model::manifest::Manifest;
 use crate::model::overrides::PickedOverrides;
 use crate::model::records::{Binding, BindingState, Kept, ResourceSnapshot};
@@ -17,11 +18,11 @@ impl Pass<'_> {
     pub(super) fn take_over(&mut self) {
         let Some(Kept { paused, held }) = self.world.kept.get(&self.state.record.key).cloned() else { return };
         if let Some(pause) = paused.filter(|_| self.state.record.paused.is_none()) {
-            self.note("PauseFound", None, json!({"by": pause.by, "reason": pause.reason}));
+            self.note(JournalKind::PauseFound, None, json!({"by": pause.by, "reason": pause.reason}));
             self.state.record.paused = Some(pause);
         }
         if let Some(held) = held.filter(|_| self.state.record.held.is_none()) {
-            self.note("HoldFound", None, json!({"index": held.index, "why": held.why}));
+            self.note(JournalKind::HoldFound, None, json!({"index": held.index, "why": held.why}));
             self.state.record.held = Some(held);
         }
     }
@@ -50,7 +51,7 @@ impl Pass<'_> {
             );
         }
         for (cluster, facts) in found {
-            self.note("NewerSnapshotFound", Some(&cluster), facts);
+            self.note(JournalKind::NewerSnapshotFound, Some(&cluster), facts);
         }
     }
 
@@ -122,7 +123,7 @@ impl Pass<'_> {
         let index = match next_snapshot(&existing, &frozen.hash, self.state.record.spec.revision_history_limit) {
             Next::Keep(index) if self.state.snapshots.contains_key(&index) => index,
             Next::Keep(index) => {
-                self.note("SnapshotFound", None, json!({"index": index}));
+                self.note(JournalKind::SnapshotFound, None, json!({"index": index}));
                 self.insert_snapshot(index, frozen);
                 index
             }
@@ -134,7 +135,7 @@ impl Pass<'_> {
                     self.state.payloads.remove(old);
                 }
                 let facts = json!({"index": index, "hash": frozen.hash, "objects": frozen.resources.len()});
-                self.note("SnapshotCreated", None, facts);
+                self.note(JournalKind::SnapshotCreated, None, facts);
                 self.insert_snapshot(index, frozen);
                 index
             }

@@ -215,7 +215,7 @@ impl Case {
         let decision = decide(self.state.clone(), &self.world, self.now);
         for entry in &decision.journal {
             let cluster = entry.cluster.as_ref().map(|cluster| format!(" {cluster}")).unwrap_or_default();
-            let snapshot = entry.facts.get("snapshot").filter(|_| entry.event.starts_with("Placement"));
+            let snapshot = entry.facts.get("snapshot").filter(|_| entry.event.as_str().starts_with("Placement"));
             let snapshot = snapshot.map(|snapshot| format!(" {snapshot}")).unwrap_or_default();
             self.journal.push(format!("{}{cluster}{snapshot}", entry.event));
         }

@@ -9,6 +9,7 @@ use super::Pass;
 use super::overrides::{Objects, candidates, render};
 use crate::api::condition::{Condition, ConditionStatus, set_condition};
 use crate::model::along::Along;
+use crate::model::conditions::{ConditionType, Reason};
 use crate::model::id::{ClusterName, Digest, ObjectKey};
 use crate::model::overrides::{OverrideRef, PickedOverrides};
 use crate::model::records::{Binding, BindingState, Kept};
@@ -69,14 +70,14 @@ impl Pass<'_> {
                 Some(Ok(_)) => {
                     let names = binding.overrides.cluster.iter().chain(&binding.overrides.namespaced);
                     let names = names.map(OverrideRef::name).collect::<Vec<_>>().join(", ");
-                    (ConditionStatus::True, "OverriddenSucceeded", format!("made with {names}"))
+                    (ConditionStatus::True, Reason::OverriddenSucceeded, format!("made with {names}"))
                 }
-                Some(Err(error)) => (ConditionStatus::False, "OverriddenFailed", error),
+                Some(Err(error)) => (ConditionStatus::False, Reason::OverriddenFailed, error),
             };
             let condition = Condition {
-                type_: "Overridden".to_owned(),
+                type_: ConditionType::Overridden,
                 status,
-                reason: reason.to_owned(),
+                reason,
                 message,
                 observed_generation: binding.generation,
                 last_transition_time: self.now,

@@ -138,7 +138,7 @@ async fn the_journal_is_read_page_by_page() {
     let store = Arc::new(MemoryStore::new());
     let entry = |number: usize| JournalEntry {
         at: Timestamp::UNIX_EPOCH,
-        event: format!("Event{number}"),
+        event: format!("Event{number}").as_str().into(),
         placement: Some(PlacementKey::cluster_scoped(if number.is_multiple_of(2) { "web" } else { "api" })),
         cluster: None,
         facts: Value::Null,

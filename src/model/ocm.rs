@@ -9,6 +9,7 @@ use super::id::ClusterName;
 use super::manifest::Origin;
 use crate::api::condition::{Condition, ConditionStatus};
 use crate::api::ocm::OcmPlacementSpec;
+use crate::model::conditions::ConditionType;
 
 /// One group of decisions; its index is its place among the groups.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -62,12 +63,15 @@ impl OcmPlacementRecord {
 
     /// Returns what is wrong with it, for people.
     pub fn misconfiguration(&self) -> Option<&str> {
-        let wrong = |c: &&Condition| c.type_ == "PlacementMisconfigured" && c.status == ConditionStatus::True;
+        let wrong =
+            |c: &&Condition| c.type_ == ConditionType::PlacementMisconfigured && c.status == ConditionStatus::True;
         self.conditions.iter().find(wrong).map(|c| c.message.as_str())
     }
 
     /// Tells whether it got as many clusters as it asks for.
     pub fn is_satisfied(&self) -> bool {
-        self.conditions.iter().any(|c| c.type_ == "PlacementSatisfied" && c.status == ConditionStatus::True)
+        self.conditions
+            .iter()
+            .any(|c| c.type_ == ConditionType::PlacementSatisfied && c.status == ConditionStatus::True)
     }
 }

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::id::{ClusterName, CommitId, Digest, ObjectId, ObjectKey, PlacementKey};
+use super::journal::JournalKind;
 use super::manifest::Origin;
 use super::overrides::PickedOverrides;
 use super::runs::Approval;
@@ -367,8 +368,8 @@ impl DeletionGate {
 pub struct JournalEntry {
     /// When.
     pub at: Timestamp,
-    /// What, as a constant word such as `CommitAccepted`, `SnapshotCreated`, `BindingMoved`.
-    pub event: String,
+    /// What.
+    pub event: JournalKind,
     /// The placement it concerns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub placement: Option<PlacementKey>,

@@ -29,6 +29,7 @@ use crate::decide::ocm::Ocm;
 use crate::decide::state::{PlacementState, World};
 use crate::decide::{is_guarded, only_reports};
 use crate::deliver::guard;
+use crate::model::conditions::ConditionType;
 use crate::model::id::{ClusterName, ObjectKey, PlacementKey};
 use crate::model::manifest::InputError;
 use crate::model::ocm::OcmPlacementRecord;
@@ -141,7 +142,7 @@ fn ocm_plans(ocm: &Ocm, base: Option<&Ocm>) -> Vec<OcmPlan> {
                 lost: old.difference(&new).cloned().collect(),
             }
         });
-        let satisfied = find_condition(&record.conditions, "PlacementSatisfied");
+        let satisfied = find_condition(&record.conditions, &ConditionType::PlacementSatisfied);
         OcmPlan {
             namespace: record.namespace.clone(),
             name: record.name.clone(),

@@ -5,15 +5,17 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::api::condition::{Condition, ConditionStatus, find_condition};
+use crate::model::conditions::{ConditionType, Reason};
 use crate::model::records::Binding;
 
 use super::Limits;
 
 /// Reasons of a true Available condition that nobody saw come true: it counts after the unavailable period only.
-const UNTRACKABLE_REASONS: [&str; 2] = ["NotAllWorkAreAvailabilityTrackable", "WorkNotTrackable"];
+const UNTRACKABLE_REASONS: [Reason; 2] = [Reason::NotAllWorkAreAvailabilityTrackable, Reason::WorkNotTrackable];
 
 /// False conditions that are failures as soon as they are there. All others are progress until the deadline.
-const FAILURES: [(&str, &str); 2] = [("Overridden", "OverriddenFailed"), ("WorkSynchronized", "SyncWorkFailed")];
+const FAILURES: [(ConditionType, Reason); 2] =
+    [(ConditionType::Overridden, Reason::OverriddenFailed), (ConditionType::WorkSynchronized, Reason::SyncWorkFailed)];
 
 /// Whether a cluster holds its snapshot and is available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +51,7 @@ pub struct Health {
 }
 
 /// Returns a condition if it speaks of this generation, true or false.
-fn current<'a>(conditions: &'a [Condition], type_: &str, generation: i64) -> Option<(&'a Condition, bool)> {
+fn current<'a>(conditions: &'a [Condition], type_: &ConditionType, generation: i64) -> Option<(&'a Condition, bool)> {
     let condition = find_condition(conditions, type_)?;
     if condition.is(ConditionStatus::True, generation) {
         return Some((condition, true));
@@ -68,13 +70,13 @@ fn remaining(start: Timestamp, period: Duration, now: Timestamp) -> Option<Durat
 ///
 /// Source: KubeFleet's rollout controller, the ready test of a binding.
 pub fn readiness(conditions: &[Condition], generation: i64, unavailable_period: Duration, now: Timestamp) -> Readiness {
-    if let Some((_, true)) = current(conditions, "DiffReported", generation) {
+    if let Some((_, true)) = current(conditions, &ConditionType::DiffReported, generation) {
         return Readiness::Ready;
     }
-    let Some((available, true)) = current(conditions, "Available", generation) else {
+    let Some((available, true)) = current(conditions, &ConditionType::Available, generation) else {
         return Readiness::NotYet(None);
     };
-    if !UNTRACKABLE_REASONS.contains(&available.reason.as_str()) {
+    if !UNTRACKABLE_REASONS.contains(&available.reason) {
         return Readiness::Ready;
     }
     match remaining(available.last_transition_time, unavailable_period, now) {
@@ -103,12 +105,13 @@ pub fn failed(
         .iter()
         .any(|(type_, reason)| state(type_).is_some_and(|(condition, holds)| !holds && condition.reason == *reason));
     let refused = complete
-        && state("Applied").is_some_and(|(condition, holds)| !holds && condition.reason == "NotAllWorkHaveBeenApplied");
+        && state(&ConditionType::Applied)
+            .is_some_and(|(condition, holds)| !holds && condition.reason == Reason::NotAllWorkHaveBeenApplied);
     if broken || refused {
         return (true, None);
     }
-    let available = state("Available");
-    if matches!(available, Some((_, true))) || matches!(state("DiffReported"), Some((_, true))) {
+    let available = state(&ConditionType::Available);
+    if matches!(available, Some((_, true))) || matches!(state(&ConditionType::DiffReported), Some((_, true))) {
         return (false, None);
     }
     let Some(started_at) = started_at else { return (false, None) };
@@ -133,9 +136,10 @@ pub fn health(binding: &Binding, complete: bool, heard: Option<Heard>, limits: &
     };
     let (failed, fails_in) = failed(conditions, generation, complete, limits.progress_deadline, started_at, now);
     let ready_in = if let Readiness::NotYet(rest) = ready { rest } else { None };
-    let diff_reported = find_condition(conditions, "DiffReported").is_some_and(|c| c.observed_generation == generation);
+    let diff_reported =
+        find_condition(conditions, &ConditionType::DiffReported).is_some_and(|c| c.observed_generation == generation);
     let is_false = |type_| matches!(current(conditions, type_, generation), Some((_, false)));
-    let seen_unavailable = complete && (is_false("Available") || is_false("Applied"));
+    let seen_unavailable = complete && (is_false(&ConditionType::Available) || is_false(&ConditionType::Applied));
     Health { ready, failed, diff_reported, seen_unavailable, changes_in: ready_in.into_iter().chain(fails_in).min() }
 }
 
@@ -151,9 +155,9 @@ mod tests {
     /// A condition that speaks of generation 1, changed this many seconds after the epoch.
     fn condition(type_: &str, status: ConditionStatus, reason: &str, at: i64) -> Condition {
         Condition {
-            type_: type_.to_owned(),
+            type_: type_.into(),
             status,
-            reason: reason.to_owned(),
+            reason: reason.into(),
             message: String::new(),
             observed_generation: 1,
             last_transition_time: second(at),

@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::api::cluster::MemberCluster;
 use crate::model::cluster::Cluster;
+use crate::model::conditions::ConditionType;
 use crate::model::facts;
 
 /// How old a heartbeat may be, and how long a cluster may be unhealthy.
@@ -43,11 +44,11 @@ pub fn eligibility(status: Option<&Value>, now: Timestamp) -> Result<(), String>
     if now.duration_since(heartbeat) > SILENCE_MAX {
         return Err(format!("the last heartbeat is of {heartbeat}, more than 5 minutes ago"));
     }
-    let joined = condition(agent, "Joined").and_then(|joined| joined.get("status")?.as_str());
+    let joined = condition(agent, &ConditionType::Joined).and_then(|joined| joined.get("status")?.as_str());
     if joined != Some("True") {
         return Err(format!("its member agent's condition Joined is {}", joined.unwrap_or("missing")));
     }
-    let healthy = condition(agent, "Healthy").ok_or("its member agent's condition Healthy is missing")?;
+    let healthy = condition(agent, &ConditionType::Healthy).ok_or("its member agent's condition Healthy is missing")?;
     let since = time(healthy, "lastTransitionTime");
     if healthy.get("status") != Some(&Value::from("True"))
         && since.is_none_or(|since| now.duration_since(since) > SILENCE_MAX)
@@ -58,8 +59,11 @@ pub fn eligibility(status: Option<&Value>, now: Timestamp) -> Result<(), String>
     Ok(())
 }
 
-fn condition<'a>(of: &'a Value, type_: &str) -> Option<&'a Value> {
-    of.get("conditions")?.as_array()?.iter().find(|condition| condition.get("type") == Some(&Value::from(type_)))
+fn condition<'a>(of: &'a Value, type_: &ConditionType) -> Option<&'a Value> {
+    of.get("conditions")?
+        .as_array()?
+        .iter()
+        .find(|condition| condition.get("type") == Some(&Value::from(type_.as_str())))
 }
 
 fn time(of: &Value, field: &str) -> Option<Timestamp> {
@@ -69,7 +73,7 @@ fn time(of: &Value, field: &str) -> Option<Timestamp> {
 /// Returns the namespaces a status lists; `None` where nobody collects them.
 pub fn namespaces(status: Option<&Value>) -> Option<BTreeSet<String>> {
     let status = status?;
-    condition(status, "NamespaceCollectionSucceeded")?;
+    condition(status, &ConditionType::NamespaceCollectionSucceeded)?;
     let listed = status.get("namespaces").and_then(Value::as_object);
     Some(listed.into_iter().flatten().map(|(name, _)| name.clone()).collect())
 }

@@ -7,6 +7,7 @@
 use crate::api::condition::{ConditionStatus, find_condition};
 use crate::api::eviction::DisruptionBudgetSpec;
 use crate::api::placement::{IntOrPercent, PlacementPolicy, PlacementType};
+use crate::model::conditions::{ConditionType, Reason};
 use crate::model::id::ClusterName;
 use crate::model::records::{Binding, BindingState};
 
@@ -49,17 +50,21 @@ pub struct Verdict {
 
 impl Verdict {
     /// Returns the reason of the condition `Valid`.
-    pub fn valid_reason(&self) -> &'static str {
-        if self.valid { "ClusterResourcePlacementEvictionValid" } else { "ClusterResourcePlacementEvictionInvalid" }
+    pub fn valid_reason(&self) -> Reason {
+        if self.valid {
+            Reason::ClusterResourcePlacementEvictionValid
+        } else {
+            Reason::ClusterResourcePlacementEvictionInvalid
+        }
     }
 
     /// Returns the reason of the condition `Executed`, where there is one.
-    pub fn executed_reason(&self) -> Option<&'static str> {
+    pub fn executed_reason(&self) -> Option<Reason> {
         self.executed.map(|executed| {
             if executed {
-                "ClusterResourcePlacementEvictionExecuted"
+                Reason::ClusterResourcePlacementEvictionExecuted
             } else {
-                "ClusterResourcePlacementEvictionNotExecuted"
+                Reason::ClusterResourcePlacementEvictionNotExecuted
             }
         })
     }
@@ -101,7 +106,7 @@ pub fn evict(request: &EvictionRequest<'_>) -> Verdict {
     if binding.state != BindingState::Bound && !was_bound {
         return Verdict::blocked("nothing is placed on that cluster yet");
     }
-    let reports = find_condition(&binding.conditions, "DiffReported")
+    let reports = find_condition(&binding.conditions, &ConditionType::DiffReported)
         .is_some_and(|condition| condition.observed_generation == binding.generation);
     if request.failed || reports {
         return Verdict::executed("what is placed there does not work, so no budget counts", Some(binding));
@@ -125,7 +130,7 @@ pub fn evict(request: &EvictionRequest<'_>) -> Verdict {
 fn allowed(bindings: &[Binding], policy: Option<&PlacementPolicy>, budget: &DisruptionBudgetSpec) -> (i64, String) {
     let count = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
     let is_available = |binding: &&Binding| {
-        find_condition(&binding.conditions, "Available")
+        find_condition(&binding.conditions, &ConditionType::Available)
             .is_some_and(|condition| condition.is(ConditionStatus::True, binding.generation))
     };
     let (total, available) = (count(bindings.len()), count(bindings.iter().filter(is_available).count()));

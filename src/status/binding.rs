@@ -7,11 +7,13 @@ use jiff::Timestamp;
 use super::work::{self, Finding, Mode};
 use crate::api::condition::{Condition, ConditionStatus, find_condition, set_condition};
 use crate::api::placement::ApplyStrategyType;
+use crate::model::conditions::{ConditionType, Reason};
 use crate::model::records::{Availability, Binding, BindingState, Inventory, WorkStatus};
 
 /// Conditions that speak of content on the member. They start anew with every generation: an `Available` that stayed true
 /// across two generations would let the wait for untrackable objects count from the older one.
-const CONTENT_TYPES: [&str; 3] = ["Applied", "Available", "DiffReported"];
+const CONTENT_TYPES: [ConditionType; 3] =
+    [ConditionType::Applied, ConditionType::Available, ConditionType::DiffReported];
 
 /// Returns the binding's conditions, in the order of the chain; the chain ends at the first that does not hold.
 ///
@@ -38,15 +40,19 @@ pub fn binding_conditions(
         findings.extend(delivery_findings(binding, work, member_online));
     }
     let available_since = work.filter(|w| w.generation == binding.generation).and_then(|w| w.available_since);
-    let mut conditions: Vec<Condition> = findings.iter().filter_map(|f| base(binding, f.type_)).cloned().collect();
+    let mut conditions: Vec<Condition> = findings.iter().filter_map(|f| base(binding, &f.type_)).cloned().collect();
     for finding in findings {
-        let begins = if finding.type_ == "Available" && finding.holds { available_since.unwrap_or(now) } else { now };
+        let begins = if finding.type_ == ConditionType::Available && finding.holds {
+            available_since.unwrap_or(now)
+        } else {
+            now
+        };
         set_condition(
             &mut conditions,
             Condition {
-                type_: finding.type_.to_owned(),
+                type_: finding.type_,
                 status: if finding.holds { ConditionStatus::True } else { ConditionStatus::False },
-                reason: finding.reason.to_owned(),
+                reason: finding.reason,
                 message: finding.message,
                 observed_generation: binding.generation,
                 last_transition_time: begins,
@@ -61,39 +67,40 @@ pub fn settled_work<'a>(binding: &Binding, work: Option<&'a WorkStatus>) -> Opti
     work.filter(|w| w.generation == binding.generation && w.complete)
 }
 
-fn base<'a>(binding: &'a Binding, type_: &str) -> Option<&'a Condition> {
+fn base<'a>(binding: &'a Binding, type_: &ConditionType) -> Option<&'a Condition> {
     find_condition(&binding.conditions, type_)
-        .filter(|c| !CONTENT_TYPES.contains(&type_) || c.observed_generation == binding.generation)
+        .filter(|c| !CONTENT_TYPES.contains(type_) || c.observed_generation == binding.generation)
 }
 
 fn in_chain_order(mut conditions: Vec<Condition>) -> Vec<Condition> {
-    const ORDER: [&str; 6] =
-        ["RolloutStarted", "Overridden", "WorkSynchronized", "Applied", "Available", "DiffReported"];
-    conditions.sort_by_key(|c| ORDER.iter().position(|type_| *type_ == c.type_));
+    conditions.sort_by_key(|c| c.type_.chain_position());
     conditions
 }
 
 /// Returns what another step wrote for this very generation.
-fn written<'a>(binding: &'a Binding, type_: &str) -> Option<&'a Condition> {
+fn written<'a>(binding: &'a Binding, type_: &ConditionType) -> Option<&'a Condition> {
     find_condition(&binding.conditions, type_)
         .filter(|c| c.observed_generation == binding.generation && c.status != ConditionStatus::Unknown)
 }
 
 fn rollout_started(binding: &Binding) -> Finding {
-    let type_ = "RolloutStarted";
-    if let Some(said) = written(binding, type_) {
+    let type_ = ConditionType::RolloutStarted;
+    if let Some(said) = written(binding, &type_) {
         let holds = said.status == ConditionStatus::True;
-        let reason = if holds { "RolloutStarted" } else { "RolloutNotStartedYet" };
+        let reason = if holds { Reason::RolloutStarted } else { Reason::RolloutNotStartedYet };
         return Finding { type_, holds, reason, message: said.message.clone() };
     }
     match (binding.state, binding.snapshot) {
-        (BindingState::Bound | BindingState::Unscheduled, Some(index)) => {
-            Finding { type_, holds: true, reason: "RolloutStarted", message: format!("snapshot {index} is on its way") }
-        }
+        (BindingState::Bound | BindingState::Unscheduled, Some(index)) => Finding {
+            type_,
+            holds: true,
+            reason: Reason::RolloutStarted,
+            message: format!("snapshot {index} is on its way"),
+        },
         _ => Finding {
             type_,
             holds: false,
-            reason: "RolloutNotStartedYet",
+            reason: Reason::RolloutNotStartedYet,
             message: "picked; the cluster's turn has not come".to_owned(),
         },
     }
@@ -108,13 +115,18 @@ fn delivery_findings(binding: &Binding, work: Option<&WorkStatus>, online: bool)
     if let Some(failure) = current.and_then(|w| w.failure.as_ref()) {
         return vec![
             overridden,
-            Finding { type_: "WorkSynchronized", holds: false, reason: "SyncWorkFailed", message: failure.clone() },
+            Finding {
+                type_: ConditionType::WorkSynchronized,
+                holds: false,
+                reason: Reason::SyncWorkFailed,
+                message: failure.clone(),
+            },
         ];
     }
     let synchronized = Finding {
-        type_: "WorkSynchronized",
+        type_: ConditionType::WorkSynchronized,
         holds: true,
-        reason: "AllWorkSynced",
+        reason: Reason::AllWorkSynced,
         message: "what the cluster is to hold is computed and handed over".to_owned(),
     };
     let mut findings = vec![overridden, synchronized];
@@ -127,18 +139,18 @@ fn delivery_findings(binding: &Binding, work: Option<&WorkStatus>, online: bool)
 }
 
 fn overridden(binding: &Binding) -> Finding {
-    let type_ = "Overridden";
-    match written(binding, type_) {
+    let type_ = ConditionType::Overridden;
+    match written(binding, &type_) {
         Some(said) if said.status == ConditionStatus::False => {
-            Finding { type_, holds: false, reason: "OverriddenFailed", message: said.message.clone() }
+            Finding { type_, holds: false, reason: Reason::OverriddenFailed, message: said.message.clone() }
         }
-        Some(said) if said.reason == "OverriddenSucceeded" => {
-            Finding { type_, holds: true, reason: "OverriddenSucceeded", message: said.message.clone() }
+        Some(said) if said.reason == Reason::OverriddenSucceeded => {
+            Finding { type_, holds: true, reason: Reason::OverriddenSucceeded, message: said.message.clone() }
         }
         _ => Finding {
             type_,
             holds: true,
-            reason: "NoOverrideSpecified",
+            reason: Reason::NoOverrideSpecified,
             message: "no override concerns this cluster".to_owned(),
         },
     }
@@ -146,8 +158,8 @@ fn overridden(binding: &Binding) -> Finding {
 
 fn in_progress(current: Option<&WorkStatus>, mode: Mode, online: bool) -> Finding {
     let (type_, reason, verb, done): (_, _, _, fn(&_) -> bool) = match mode {
-        Mode::Apply => ("Applied", "ApplyInProgress", "applied", work::is_applied),
-        Mode::ReportDiff => ("DiffReported", "DiffReportInProgress", "compared", work::is_compared),
+        Mode::Apply => (ConditionType::Applied, Reason::ApplyInProgress, "applied", work::is_applied),
+        Mode::ReportDiff => (ConditionType::DiffReported, Reason::DiffReportInProgress, "compared", work::is_compared),
     };
     let manifests = current.map_or(&[][..], |w| &w.manifests);
     let count = manifests.iter().filter(|m| done(m)).count();
@@ -175,14 +187,14 @@ fn in_progress(current: Option<&WorkStatus>, mode: Mode, online: bool) -> Findin
 fn rolled_up(work: &WorkStatus, mode: Mode, online: bool) -> Vec<Finding> {
     let untrackable = work.manifests.iter().any(|m| m.availability == Some(Availability::NotTrackable));
     let lift = |mut finding: Finding| {
-        finding.reason = match (finding.type_, finding.holds) {
-            ("Applied", true) => "AllWorkHaveBeenApplied",
-            ("Applied", false) => "NotAllWorkHaveBeenApplied",
-            ("Available", true) if untrackable => "NotAllWorkAreAvailabilityTrackable",
-            ("Available", true) => "AllWorkAreAvailable",
-            ("Available", false) => "NotAllWorkAreAvailable",
-            (_, true) => "AllWorkHaveDiffReported",
-            (_, false) => "NotAllWorkHaveDiffReported",
+        finding.reason = match (&finding.type_, finding.holds) {
+            (ConditionType::Applied, true) => Reason::AllWorkHaveBeenApplied,
+            (ConditionType::Applied, false) => Reason::NotAllWorkHaveBeenApplied,
+            (ConditionType::Available, true) if untrackable => Reason::NotAllWorkAreAvailabilityTrackable,
+            (ConditionType::Available, true) => Reason::AllWorkAreAvailable,
+            (ConditionType::Available, false) => Reason::NotAllWorkAreAvailable,
+            (_, true) => Reason::AllWorkHaveDiffReported,
+            (_, false) => Reason::NotAllWorkHaveDiffReported,
         };
         if !online {
             finding.message.push_str(", as last seen: the cluster is offline");
@@ -216,7 +228,7 @@ pub struct BindingLists {
 /// Source: KubeFleet's work generator.
 pub fn binding_lists(binding: &Binding, work: Option<&WorkStatus>) -> BindingLists {
     let Some(work) = settled_work(binding, work) else { return BindingLists::default() };
-    let since = |type_: &str| {
+    let since = |type_: &ConditionType| {
         let own = find_condition(&binding.conditions, type_).map(|c| c.last_transition_time);
         own.or(binding.started_at).or(work.available_since).unwrap_or_default()
     };
@@ -229,10 +241,14 @@ pub fn binding_lists(binding: &Binding, work: Option<&WorkStatus>) -> BindingLis
     }
     let drifted = work::drifted_objects(work);
     if !work.manifests.iter().all(work::is_applied) {
-        let failed = work::failed_objects(work, Mode::Apply, since("Applied"));
+        let failed = work::failed_objects(work, Mode::Apply, since(&ConditionType::Applied));
         return BindingLists { failed, drifted, diffed: work::diffed_objects(work) };
     }
-    BindingLists { failed: work::failed_objects(work, Mode::Apply, since("Available")), drifted, diffed: vec![] }
+    BindingLists {
+        failed: work::failed_objects(work, Mode::Apply, since(&ConditionType::Available)),
+        drifted,
+        diffed: vec![],
+    }
 }
 
 #[cfg(test)]
@@ -398,7 +414,8 @@ mod tests {
             ..work(7, vec![manifest("a", O::Applied, Some(A::NotTrackable))])
         };
         bound.conditions = binding_conditions(&bound, Some(&done), true, at(60));
-        let time = |b: &Binding, type_: &str| find_condition(&b.conditions, type_).map(|c| c.last_transition_time);
+        let time =
+            |b: &Binding, type_: &str| find_condition(&b.conditions, &type_.into()).map(|c| c.last_transition_time);
         assert_eq!(time(&bound, "Available"), Some(at(30)), "since the objects are available");
         assert_eq!(time(&bound, "Applied"), Some(at(60)));
 

@@ -1,15 +1,7 @@
 //! Status of a placement: what KubeFleet's API promises, and what only gitfleet knows.
 //!
 //! KubeFleet's condition types carry the placement's kind as prefix. Beside them stand, only while they apply, types of our
-//! own, always `True`:
-//!
-//! | type | reason | meaning |
-//! |---|---|---|
-//! | `Stalled` | `PlacementInvalid` | an error of this placement alone; it keeps its last good state until its input changes |
-//! | `Halted` | `FailuresExceedMax` | more clusters failed than `gitfleet.io/max-failures` allows; `retry` or a new commit goes on |
-//! | `DeletionGuarded` | `ApprovalRequired` | deletions wait for a person; the message has reason and digest |
-//! | `ClustersDeferred` | `ClustersOffline` | picked clusters that do not answer and are not at the newest snapshot |
-//! | `Removing` | `RemovedFromGit` | the placement is gone from git; its objects are being removed |
+//! own, always `True`: see [`crate::model::conditions::ConditionType`].
 //!
 //! That a snapshot was superseded before a cluster finished it is said in the messages of RolloutStarted.
 
@@ -24,6 +16,7 @@ use super::rollup;
 use super::work::{DiffedObject, DriftedObject, FailedObject, Mode};
 use crate::api::condition::{Condition, ConditionStatus, find_condition};
 use crate::api::placement::{PlacementType, StrategyType};
+use crate::model::conditions::{ConditionType, Reason};
 use crate::model::id::{ClusterName, ObjectId};
 use crate::model::overrides::OverrideRef;
 use crate::model::records::{
@@ -217,60 +210,60 @@ pub struct NamespacedName {
 }
 
 /// One link of the chain: its type and the reasons of its states.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Link {
     /// The type, without prefix.
-    pub type_: &'static str,
+    pub type_: ConditionType,
     /// The reason where it cannot be told yet.
-    pub unknown: &'static str,
+    pub unknown: Reason,
     /// The placement's reason where some cluster does not hold it.
-    pub failed: &'static str,
+    pub failed: Reason,
     /// The placement's reason where every cluster holds it.
-    pub holds: &'static str,
+    pub holds: Reason,
     /// What clusters in these states do, for people: unknown, failed, holding.
     pub words: [&'static str; 3],
 }
 
 const ROLLOUT_STARTED: Link = Link {
-    type_: "RolloutStarted",
-    unknown: "RolloutStartedUnknown",
-    failed: "RolloutNotStartedYet",
-    holds: "RolloutStarted",
+    type_: ConditionType::RolloutStarted,
+    unknown: Reason::RolloutStartedUnknown,
+    failed: Reason::RolloutNotStartedYet,
+    holds: Reason::RolloutStarted,
     words: ["not known to have started", "waiting for their turn", "started"],
 };
 const OVERRIDDEN: Link = Link {
-    type_: "Overridden",
-    unknown: "OverriddenPending",
-    failed: "OverriddenFailed",
-    holds: "OverriddenSucceeded",
+    type_: ConditionType::Overridden,
+    unknown: Reason::OverriddenPending,
+    failed: Reason::OverriddenFailed,
+    holds: Reason::OverriddenSucceeded,
     words: ["waiting for their overrides", "with overrides that failed", "with their overrides in place"],
 };
 const WORK_SYNCHRONIZED: Link = Link {
-    type_: "WorkSynchronized",
-    unknown: "WorkSynchronizedUnknown",
-    failed: "WorkNotSynchronizedYet",
-    holds: "WorkSynchronized",
+    type_: ConditionType::WorkSynchronized,
+    unknown: Reason::WorkSynchronizedUnknown,
+    failed: Reason::WorkNotSynchronizedYet,
+    holds: Reason::WorkSynchronized,
     words: ["waiting for their work", "whose work could not be handed over", "with their work handed over"],
 };
 const APPLIED: Link = Link {
-    type_: "Applied",
-    unknown: "ApplyPending",
-    failed: "ApplyFailed",
-    holds: "ApplySucceeded",
+    type_: ConditionType::Applied,
+    unknown: Reason::ApplyPending,
+    failed: Reason::ApplyFailed,
+    holds: Reason::ApplySucceeded,
     words: ["yet to apply", "where not every object is applied", "with every object applied"],
 };
 const AVAILABLE: Link = Link {
-    type_: "Available",
-    unknown: "ResourceAvailableUnknown",
-    failed: "ResourceNotAvailableYet",
-    holds: "ResourceAvailable",
+    type_: ConditionType::Available,
+    unknown: Reason::ResourceAvailableUnknown,
+    failed: Reason::ResourceNotAvailableYet,
+    holds: Reason::ResourceAvailable,
     words: ["yet to tell availability", "where not every object is available", "with every object available"],
 };
 const DIFF_REPORTED: Link = Link {
-    type_: "DiffReported",
-    unknown: "DiffReportingPending",
-    failed: "DiffReportingIncompleteOrFailed",
-    holds: "DiffReportingCompleted",
+    type_: ConditionType::DiffReported,
+    unknown: Reason::DiffReportingPending,
+    failed: Reason::DiffReportingIncompleteOrFailed,
+    holds: Reason::DiffReportingCompleted,
     words: ["yet to compare", "where not every object is compared", "with every object compared"],
 };
 
@@ -279,8 +272,8 @@ pub const LINKS_MAX: usize = 5;
 
 /// Returns the chain of a mode, in its fixed order.
 pub fn chain(mode: Mode) -> &'static [Link] {
-    const APPLY: [Link; LINKS_MAX] = [ROLLOUT_STARTED, OVERRIDDEN, WORK_SYNCHRONIZED, APPLIED, AVAILABLE];
-    const REPORT: [Link; 4] = [ROLLOUT_STARTED, OVERRIDDEN, WORK_SYNCHRONIZED, DIFF_REPORTED];
+    static APPLY: [Link; LINKS_MAX] = [ROLLOUT_STARTED, OVERRIDDEN, WORK_SYNCHRONIZED, APPLIED, AVAILABLE];
+    static REPORT: [Link; 4] = [ROLLOUT_STARTED, OVERRIDDEN, WORK_SYNCHRONIZED, DIFF_REPORTED];
     match mode {
         Mode::Apply => &APPLY,
         Mode::ReportDiff => &REPORT,
@@ -344,14 +337,14 @@ fn not_found(view: &PlacementView) -> Vec<ClusterPlacementStatus> {
 
 fn scheduled_condition(view: &PlacementView, policy: &PolicySnapshot, decision: &ClusterDecision) -> Condition {
     let (status, reason) = if decision.selected {
-        (ConditionStatus::True, "Scheduled")
+        (ConditionStatus::True, Reason::Scheduled)
     } else {
-        (ConditionStatus::False, "ScheduleFailed")
+        (ConditionStatus::False, Reason::ScheduleFailed)
     };
     Condition {
-        type_: "Scheduled".to_owned(),
+        type_: ConditionType::Scheduled,
         status,
-        reason: reason.to_owned(),
+        reason,
         message: decision.reason.clone(),
         observed_generation: view.record.generation,
         last_transition_time: policy.created_at,
@@ -370,7 +363,7 @@ fn cluster_status(
         ..ClusterPlacementStatus::default()
     };
     status.conditions.extend(cluster_chain(view, &decision.cluster_name, binding));
-    let started = find_condition(&status.conditions, ROLLOUT_STARTED.type_);
+    let started = find_condition(&status.conditions, &ConditionType::RolloutStarted);
     if let Some(binding) = binding
         && started.is_some_and(|condition| condition.status == ConditionStatus::True)
     {
@@ -383,7 +376,7 @@ fn cluster_status(
             binding.overrides.cluster.iter().map(OverrideRef::name).collect();
     }
     if let Some(binding) = binding
-        && status.conditions.iter().any(|c| c.type_ == APPLIED.type_ || c.type_ == DIFF_REPORTED.type_)
+        && status.conditions.iter().any(|c| matches!(c.type_, ConditionType::Applied | ConditionType::DiffReported))
     {
         let lists = binding_lists(binding, view.work(&binding.cluster));
         status.failed_placements = lists.failed;
@@ -398,9 +391,9 @@ fn cluster_chain(view: &PlacementView, cluster: &ClusterName, binding: Option<&B
     // Unknown has no time in any record; that of the newest snapshot does not move by looking.
     let since = view.snapshot.map(|s| s.created_at).or(view.policy.map(|p| p.created_at)).unwrap_or_default();
     let unknown = |link: &Link, message: String| Condition {
-        type_: link.type_.to_owned(),
+        type_: link.type_.clone(),
         status: ConditionStatus::Unknown,
-        reason: link.unknown.to_owned(),
+        reason: link.unknown.clone(),
         message,
         observed_generation: view.record.generation,
         last_transition_time: since,
@@ -436,7 +429,7 @@ pub fn said<'a>(
             ConditionStatus::False => true,
             ConditionStatus::True => !outdated,
         };
-        find_condition(&binding.conditions, link.type_).filter(is_told).filter(counts)
+        find_condition(&binding.conditions, &link.type_).filter(is_told).filter(counts)
     };
     let mut ended = false;
     chain(view.mode()).iter().map_while(move |link| {
@@ -475,8 +468,8 @@ pub fn waiting_words(view: &PlacementView, binding: &Binding) -> String {
 
 /// Tells whether a binding's last link holds at its own generation: its snapshot is there and available, or compared.
 pub fn is_right(binding: &Binding, mode: Mode) -> bool {
-    let last = if mode == Mode::Apply { AVAILABLE.type_ } else { DIFF_REPORTED.type_ };
-    find_condition(&binding.conditions, last).is_some_and(|c| c.is(ConditionStatus::True, binding.generation))
+    let last = if mode == Mode::Apply { ConditionType::Available } else { ConditionType::DiffReported };
+    find_condition(&binding.conditions, &last).is_some_and(|c| c.is(ConditionStatus::True, binding.generation))
 }
 
 /// Returns the parenthesis that says why a cluster does not answer.

@@ -9,6 +9,7 @@ use super::placement::{PlacementView, is_right, why};
 use super::work::{self, Mode, listing};
 use crate::api::annotations::{self, PROGRESS_DEADLINE_DEFAULT};
 use crate::api::condition::{Condition, ConditionStatus, find_condition};
+use crate::model::conditions::{ConditionType, Reason};
 use crate::model::records::{ApplyOutcome, Binding, ClusterRecord, ManifestStatus, PlacementRecord};
 use crate::model::runs::DELETION_GATE;
 
@@ -199,7 +200,7 @@ fn failure(view: &PlacementView, binding: &Binding) -> Option<String> {
     let cluster = &binding.cluster;
     let refused = |c: &&Condition| {
         c.is(ConditionStatus::False, binding.generation)
-            && ["OverriddenFailed", "SyncWorkFailed"].contains(&c.reason.as_str())
+            && matches!(c.reason, Reason::OverriddenFailed | Reason::SyncWorkFailed)
     };
     if let Some(condition) = binding.conditions.iter().find(refused) {
         return Some(format!("{cluster}: {}", condition.message));
@@ -227,9 +228,9 @@ fn time_gate(view: &PlacementView) -> Option<Timestamp> {
     let limits = view.record.spec.strategy.rolling_update.as_ref();
     let seconds = limits.and_then(|l| l.unavailable_period_seconds).unwrap_or(UNAVAILABLE_PERIOD_DEFAULT_SECONDS);
     let waits = view.bindings().filter_map(|binding| {
-        let condition = find_condition(&binding.conditions, "Available")?;
+        let condition = find_condition(&binding.conditions, &ConditionType::Available)?;
         let untrackable = condition.is(ConditionStatus::True, binding.generation)
-            && condition.reason == "NotAllWorkAreAvailabilityTrackable";
+            && condition.reason == Reason::NotAllWorkAreAvailabilityTrackable;
         let end = condition.last_transition_time.checked_add(SignedDuration::from_secs(seconds.into())).ok()?;
         (untrackable && end >= view.now).then_some(end)
     });

@@ -6,14 +6,18 @@ use super::placement::{LINKS_MAX, Link, PlacementView, chain, said, why};
 use super::work::{counted, listing};
 use crate::api::condition::{Condition, ConditionStatus, set_condition};
 use crate::model::along::Along;
+use crate::model::conditions::{ConditionType, Reason};
 use crate::model::id::ClusterName;
 use crate::model::records::{Binding, ClusterDecision};
 
 /// Types of our own, in the order they are shown.
-const OWN_TYPES: [&str; 5] = ["Stalled", "Halted", "DeletionGuarded", "ClustersDeferred", "Removing"];
-
-/// Reason of a RolloutStarted that only staged update runs can answer.
-const EXTERNAL: &str = "RolloutControlledByExternalController";
+const OWN_TYPES: [ConditionType; 5] = [
+    ConditionType::Stalled,
+    ConditionType::Halted,
+    ConditionType::DeletionGuarded,
+    ConditionType::ClustersDeferred,
+    ConditionType::Removing,
+];
 
 /// Hexadecimal digits of a digest that a message shows; enough to tell gates apart.
 const DIGEST_SHOWN: usize = 12;
@@ -25,7 +29,7 @@ struct RollUp<'a> {
     view: &'a PlacementView<'a>,
     picked: Vec<Picked<'a>>,
     conditions: Vec<Condition>,
-    kept: BTreeSet<String>,
+    kept: BTreeSet<ConditionType>,
 }
 
 /// What the roll-up takes from a cluster.
@@ -47,10 +51,9 @@ impl<'a> Standing<'a> {
             links: [ConditionStatus::Unknown; LINKS_MAX],
             overridden: false,
         };
-        for (place, (link, own)) in standing.links.iter_mut().zip(said(view, binding)) {
+        for (place, (_, own)) in standing.links.iter_mut().zip(said(view, binding)) {
             *place = own.map_or(ConditionStatus::Unknown, |own| own.status);
-            standing.overridden |=
-                link.type_ == "Overridden" && own.is_some_and(|own| own.reason == "OverriddenSucceeded");
+            standing.overridden |= own.is_some_and(|own| own.reason == Reason::OverriddenSucceeded);
         }
         standing
     }
@@ -67,7 +70,7 @@ pub fn placement_conditions(view: &PlacementView) -> Vec<Condition> {
     if pending {
         roll.kept.extend(roll.conditions.iter().map(|c| c.type_.clone()));
         for own in OWN_TYPES {
-            roll.kept.remove(own);
+            roll.kept.remove(&own);
         }
     } else {
         let clusters: Vec<_> = roll.picked.iter().map(|picked| Standing::of(view, *picked)).collect();
@@ -90,14 +93,14 @@ fn common(mut indexes: impl Iterator<Item = Option<u64>>) -> Option<u64> {
 }
 
 impl RollUp<'_> {
-    fn set(&mut self, type_: String, status: ConditionStatus, reason: &str, message: String) {
+    fn set(&mut self, type_: ConditionType, status: ConditionStatus, reason: Reason, message: String) {
         self.kept.insert(type_.clone());
         set_condition(
             &mut self.conditions,
             Condition {
                 type_,
                 status,
-                reason: reason.to_owned(),
+                reason,
                 message,
                 observed_generation: self.view.record.generation,
                 last_transition_time: self.view.now,
@@ -105,29 +108,29 @@ impl RollUp<'_> {
         );
     }
 
-    fn prefixed(&self, type_: &str) -> String {
-        format!("{}{type_}", self.view.record.key.kind())
+    fn prefixed(&self, type_: &ConditionType) -> ConditionType {
+        type_.on_placement(self.view.record.key.namespace.is_some())
     }
 
     /// Sets Scheduled and tells whether nothing later can be said yet.
     fn scheduled(&mut self) -> bool {
-        let type_ = self.prefixed("Scheduled");
+        let type_ = self.prefixed(&ConditionType::Scheduled);
         let view = self.view;
         if !view.is_scheduled() {
             if let Some(error) = &view.record.error {
-                self.set(type_, ConditionStatus::False, "InvalidResourceSelectors", error.clone());
+                self.set(type_, ConditionStatus::False, Reason::InvalidResourceSelectors, error.clone());
                 return false;
             }
             let message = "clusters are being picked for the placement as it is now".to_owned();
-            self.set(type_, ConditionStatus::Unknown, "SchedulePending", message);
+            self.set(type_, ConditionStatus::Unknown, Reason::SchedulePending, message);
             return true;
         }
         let picked = counted(view.selected().count(), "cluster");
         if view.policy.is_some_and(|p| p.fulfilled) {
-            self.set(type_, ConditionStatus::True, "SchedulingPolicyFulfilled", format!("{picked} picked"));
+            self.set(type_, ConditionStatus::True, Reason::SchedulingPolicyFulfilled, format!("{picked} picked"));
         } else {
             let message = format!("{picked} picked, fewer than the policy asks for");
-            self.set(type_, ConditionStatus::False, "SchedulingPolicyUnfulfilled", message);
+            self.set(type_, ConditionStatus::False, Reason::SchedulingPolicyUnfulfilled, message);
         }
         false
     }
@@ -142,8 +145,8 @@ impl RollUp<'_> {
                 [ConditionStatus::Unknown, ConditionStatus::False].map(|status| in_status(status).count());
             let (state, reason, words, count) = match (unknown, failed) {
                 (0, 0) => (ConditionStatus::True, holding_reason(link, clusters), link.words[2], clusters.len()),
-                (0, _) => (ConditionStatus::False, link.failed, link.words[1], failed),
-                _ => (ConditionStatus::Unknown, link.unknown, link.words[0], unknown),
+                (0, _) => (ConditionStatus::False, link.failed.clone(), link.words[1], failed),
+                _ => (ConditionStatus::Unknown, link.unknown.clone(), link.words[0], unknown),
             };
             let mut message = format!("{count} of {} {words}", counted(clusters.len(), "cluster"));
             if state != ConditionStatus::True {
@@ -152,7 +155,7 @@ impl RollUp<'_> {
                     message = format!("{message}; the rollout is halted: {halted}");
                 }
             }
-            self.set(self.prefixed(link.type_), state, reason, message);
+            self.set(self.prefixed(&link.type_), state, reason, message);
             if state != ConditionStatus::True {
                 return;
             }
@@ -170,7 +173,12 @@ impl RollUp<'_> {
         } else {
             return false;
         };
-        self.set(self.prefixed("RolloutStarted"), ConditionStatus::Unknown, EXTERNAL, message.to_owned());
+        self.set(
+            self.prefixed(&ConditionType::RolloutStarted),
+            ConditionStatus::Unknown,
+            Reason::RolloutControlledByExternalController,
+            message.to_owned(),
+        );
         true
     }
 
@@ -188,15 +196,15 @@ impl RollUp<'_> {
         });
         let removing = "gone from git; what it delivered is being removed".to_owned();
         let rows = [
-            ("PlacementInvalid", record.error.clone()),
-            ("FailuresExceedMax", record.halted.clone()),
-            ("ApprovalRequired", gate),
-            ("ClustersOffline", self.deferred()),
-            ("RemovedFromGit", record.removed.then_some(removing)),
+            (Reason::PlacementInvalid, record.error.clone()),
+            (Reason::FailuresExceedMax, record.halted.clone()),
+            (Reason::ApprovalRequired, gate),
+            (Reason::ClustersOffline, self.deferred()),
+            (Reason::RemovedFromGit, record.removed.then_some(removing)),
         ];
         for (type_, (reason, message)) in OWN_TYPES.into_iter().zip(rows) {
             if let Some(message) = message {
-                self.set(type_.to_owned(), ConditionStatus::True, reason, message);
+                self.set(type_, ConditionStatus::True, reason, message);
             }
         }
     }
@@ -216,30 +224,20 @@ impl RollUp<'_> {
 
     fn in_order(mut self) -> Vec<Condition> {
         self.conditions.retain(|c| self.kept.contains(&c.type_));
-        let prefix = self.view.record.key.kind();
-        let place = |condition: &Condition| {
-            const ORDER: [&str; 7] = [
-                "Scheduled",
-                "RolloutStarted",
-                "Overridden",
-                "WorkSynchronized",
-                "Applied",
-                "Available",
-                "DiffReported",
-            ];
-            match condition.type_.strip_prefix(prefix) {
-                Some(type_) => ORDER.iter().position(|t| *t == type_).unwrap_or(ORDER.len()),
-                None => ORDER.len() + 1 + OWN_TYPES.iter().position(|t| *t == condition.type_).unwrap_or_default(),
-            }
-        };
+        // The chain first: its types are not among our own.
+        let place = |c: &Condition| (OWN_TYPES.iter().position(|t| *t == c.type_), c.type_.chain_position());
         self.conditions.sort_by_key(place);
         self.conditions
     }
 }
 
-fn holding_reason(link: &Link, clusters: &[Standing]) -> &'static str {
+fn holding_reason(link: &Link, clusters: &[Standing]) -> Reason {
     let overridden = clusters.iter().any(|c| c.overridden);
-    if link.type_ == "Overridden" && !overridden { "NoOverrideSpecified" } else { link.holds }
+    if link.type_ == ConditionType::Overridden && !overridden {
+        Reason::NoOverrideSpecified
+    } else {
+        link.holds.clone()
+    }
 }
 
 #[cfg(test)]

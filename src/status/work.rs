@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use crate::api::condition::{Condition, ConditionStatus};
 use crate::api::placement::{ApplyStrategy, ApplyStrategyType};
+use crate::model::conditions::{ConditionType, Reason};
 use crate::model::id::ObjectId;
 use crate::model::records::{ApplyOutcome, Availability, Difference, ManifestStatus, WorkStatus};
 
@@ -101,10 +102,10 @@ pub fn is_available(manifest: &ManifestStatus) -> bool {
 ///
 /// Source: KubeFleet, manifest conditions of a Work.
 pub fn manifest_conditions(manifest: &ManifestStatus, mode: Mode, since: Timestamp) -> Vec<Condition> {
-    let condition = |type_: &str, holds: bool, reason: &str, message: String| Condition {
-        type_: type_.to_owned(),
+    let condition = |type_: ConditionType, holds: bool, reason: Reason, message: String| Condition {
+        type_,
         status: if holds { ConditionStatus::True } else { ConditionStatus::False },
-        reason: reason.to_owned(),
+        reason,
         message,
         observed_generation: 0,
         last_transition_time: since,
@@ -116,26 +117,32 @@ pub fn manifest_conditions(manifest: &ManifestStatus, mode: Mode, since: Timesta
         return match outcome {
             ApplyOutcome::Pending => Vec::new(),
             ApplyOutcome::NoDiffFound | ApplyOutcome::FoundDiff => {
-                vec![condition("DiffReported", true, outcome.reason(), says(plain_words(outcome)))]
+                vec![condition(ConditionType::DiffReported, true, outcome.reason(), says(plain_words(outcome)))]
             }
-            _ => vec![condition("DiffReported", false, "FailedToReportDiff", says(plain_words(outcome)))],
+            _ => vec![condition(
+                ConditionType::DiffReported,
+                false,
+                Reason::FailedToReportDiff,
+                says(plain_words(outcome)),
+            )],
         };
     }
     if outcome != ApplyOutcome::Applied {
-        return vec![condition("Applied", false, outcome.reason(), says(plain_words(outcome)))];
+        return vec![condition(ConditionType::Applied, false, outcome.reason(), says(plain_words(outcome)))];
     }
-    let mut conditions = vec![condition("Applied", true, outcome.reason(), plain_words(outcome).to_owned())];
+    let mut conditions =
+        vec![condition(ConditionType::Applied, true, outcome.reason(), plain_words(outcome).to_owned())];
     if let Some(availability) = manifest.availability {
         let (holds, reason, words) = match availability {
-            Availability::Available => (true, "Available", "the object is available"),
+            Availability::Available => (true, Reason::Available, "the object is available"),
             Availability::NotTrackable => {
-                (true, "NotTrackable", "objects of this kind do not tell whether they are available")
+                (true, Reason::NotTrackable, "objects of this kind do not tell whether they are available")
             }
             Availability::ManifestNotAvailableYet => {
-                (false, "ManifestNotAvailableYet", "the object is not available yet")
+                (false, Reason::ManifestNotAvailableYet, "the object is not available yet")
             }
         };
-        conditions.push(condition("Available", holds, reason, says(words)));
+        conditions.push(condition(ConditionType::Available, holds, reason, says(words)));
     }
     conditions
 }
@@ -161,11 +168,11 @@ fn plain_words(outcome: ApplyOutcome) -> &'static str {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// The condition type.
-    pub type_: &'static str,
+    pub type_: ConditionType,
     /// Whether it holds.
     pub holds: bool,
     /// The reason, as the API spells it.
-    pub reason: &'static str,
+    pub reason: Reason,
     /// For people.
     pub message: String,
 }
@@ -177,30 +184,34 @@ pub struct Finding {
 pub fn work_findings(work: &WorkStatus, mode: Mode) -> Vec<Finding> {
     let all = &work.manifests;
     let count = |holds: fn(&ManifestStatus) -> bool| all.iter().filter(|m| holds(m)).count();
-    let finding = |type_, done: usize, reasons: [&'static str; 2], verb: &str, holds: fn(&ManifestStatus) -> bool| {
+    let finding = |type_: ConditionType,
+                   done: usize,
+                   [holding, failing]: [Reason; 2],
+                   verb: &str,
+                   holds: fn(&ManifestStatus) -> bool| {
         let complete = done == all.len();
         let message = if complete {
             format!("{} {verb}", objects(all.len()))
         } else {
             format!("{done} of {} {verb}: {}", objects(all.len()), named(all.iter().filter(|m| !holds(m))))
         };
-        Finding { type_, holds: complete, reason: reasons[usize::from(!complete)], message }
+        Finding { type_, holds: complete, reason: if complete { holding } else { failing }, message }
     };
     if mode == Mode::ReportDiff {
-        let reasons = ["AllManifestsDiffReported", "SomeManifestsHaveNotReportedDiff"];
-        return vec![finding("DiffReported", count(is_compared), reasons, "compared", is_compared)];
+        let reasons = [Reason::AllManifestsDiffReported, Reason::SomeManifestsHaveNotReportedDiff];
+        return vec![finding(ConditionType::DiffReported, count(is_compared), reasons, "compared", is_compared)];
     }
     let applied = count(is_applied);
-    let reasons = ["AllManifestsApplied", "SomeManifestsAreNotApplied"];
-    let mut findings = vec![finding("Applied", applied, reasons, "applied", is_applied)];
+    let reasons = [Reason::AllManifestsApplied, Reason::SomeManifestsAreNotApplied];
+    let mut findings = vec![finding(ConditionType::Applied, applied, reasons, "applied", is_applied)];
     if applied == all.len() {
         let trackable = if all.iter().any(|m| m.availability == Some(Availability::NotTrackable)) {
-            "WorkNotTrackable"
+            Reason::WorkNotTrackable
         } else {
-            "AllManifestsAvailable"
+            Reason::AllManifestsAvailable
         };
-        let reasons = [trackable, "SomeManifestsAreNotAvailable"];
-        findings.push(finding("Available", count(is_available), reasons, "available", is_available));
+        let reasons = [trackable, Reason::SomeManifestsAreNotAvailable];
+        findings.push(finding(ConditionType::Available, count(is_available), reasons, "available", is_available));
     }
     findings
 }
@@ -213,9 +224,9 @@ pub fn work_conditions(work: &WorkStatus, mode: Mode, binding: &[Condition], now
         let status = if finding.holds { ConditionStatus::True } else { ConditionStatus::False };
         let twin = binding.iter().find(|c| c.type_ == finding.type_ && c.status == status);
         Condition {
-            type_: finding.type_.to_owned(),
+            type_: finding.type_,
             status,
-            reason: finding.reason.to_owned(),
+            reason: finding.reason,
             message: finding.message,
             observed_generation: work.generation,
             last_transition_time: twin.map_or(now, |c| c.last_transition_time),
@@ -301,13 +312,15 @@ pub fn listing(texts: impl Iterator<Item = String>) -> String {
 /// Returns why an object is not as wished, in one line.
 pub fn complaint(manifest: &ManifestStatus) -> String {
     let reason = match (manifest.applied, manifest.availability) {
-        (ApplyOutcome::Applied, Some(Availability::ManifestNotAvailableYet)) => "ManifestNotAvailableYet",
-        (ApplyOutcome::Applied, None) => "availability not known yet",
-        (outcome, _) => outcome.reason(),
+        (ApplyOutcome::Applied, Some(Availability::ManifestNotAvailableYet)) => {
+            Reason::ManifestNotAvailableYet.to_string()
+        }
+        (ApplyOutcome::Applied, None) => "availability not known yet".to_owned(),
+        (outcome, _) => outcome.reason().to_string(),
     };
     let message = manifest.message.lines().next().unwrap_or_default();
     if message.is_empty() {
-        return reason.to_owned();
+        return reason;
     }
     let cut: String = message.chars().take(COMPLAINT_CHARS_MAX).collect();
     let dots = if cut.len() < message.len() { "…" } else { "" };
@@ -324,7 +337,7 @@ mod tests {
     use crate::status::fixtures::{at, manifest, work};
 
     fn facts(conditions: &[Condition]) -> Vec<(String, ConditionStatus, String)> {
-        conditions.iter().map(|c| (c.type_.clone(), c.status, c.reason.clone())).collect()
+        conditions.iter().map(|c| (c.type_.to_string(), c.status, c.reason.to_string())).collect()
     }
 
     fn expected(rows: &[(&str, ConditionStatus, &str)]) -> Vec<(String, ConditionStatus, String)> {

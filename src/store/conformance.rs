@@ -95,7 +95,7 @@ fn keys(store: &dyn Store, prefix: &str) -> Vec<String> {
 }
 
 fn events(store: &dyn Store, after: u64, limit: usize) -> Vec<(u64, String)> {
-    store.journal(after, limit).unwrap().into_iter().map(|(number, entry)| (number, entry.event)).collect()
+    store.journal(after, limit).unwrap().into_iter().map(|(number, entry)| (number, entry.event.to_string())).collect()
 }
 
 fn reads_what_was_put(store: &dyn Store) {
@@ -335,7 +335,7 @@ impl Model {
                 Op::Delete { key, .. } => drop(next.records.remove(key)),
                 Op::Journal(entry) => {
                     next.journal_last += 1;
-                    next.journal.push((next.journal_last, entry.event.clone()));
+                    next.journal.push((next.journal_last, entry.event.to_string()));
                 }
             }
         }

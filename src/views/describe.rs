@@ -127,16 +127,11 @@ pub fn events_table(entries: &[&JournalEntry], now: Timestamp) -> Table {
     table.headers.extend(["TYPE", "REASON", "AGE", "FROM", "MESSAGE"].map(str::to_owned));
     let hidden = entries.len().saturating_sub(EVENTS_SHOWN_MAX);
     for entry in &entries[hidden..] {
-        let type_ = if is_warning(&entry.event) { "Warning" } else { "Normal" };
-        let row = [type_, &entry.event, &age(entry.at, now), "gitfleet", &message(entry)].map(str::to_owned);
+        let type_ = if entry.event.is_warning() { "Warning" } else { "Normal" };
+        let row = [type_, entry.event.as_str(), &age(entry.at, now), "gitfleet", &message(entry)].map(str::to_owned);
         table.rows.push(row.to_vec());
     }
     table
-}
-
-fn is_warning(event: &str) -> bool {
-    const SIGNS: [&str; 9] = ["Fail", "Refus", "Reject", "Halt", "Held", "Stuck", "Invalid", "RolledBack", "Missing"];
-    SIGNS.iter().any(|sign| event.contains(sign))
 }
 
 /// Says what an entry says: its own message where it has one, else its facts by name.
@@ -216,14 +211,14 @@ mod tests {
         };
         let entries = [
             entry(0, "SnapshotCreated", None, json!({"index": 3})),
-            entry(5, "ClusterUpdatingFailed", Some("east"), json!({"message": "field is immutable"})),
+            entry(5, "ClusterFailed", Some("east"), json!({"message": "field is immutable"})),
             entry(9, "RolloutStarted", Some("west"), Value::Null),
         ];
         let table = events_table(&entries.iter().collect::<Vec<_>>(), at(60));
         let rows: Vec<String> = table.rows.iter().map(|row| row.join(" | ")).collect();
         insta::assert_snapshot!(rows.join("\n"), @r#"
         Normal | SnapshotCreated | 60s | gitfleet | index=3
-        Warning | ClusterUpdatingFailed | 55s | gitfleet | cluster east: field is immutable
+        Warning | ClusterFailed | 55s | gitfleet | cluster east: field is immutable
         Normal | RolloutStarted | 51s | gitfleet | cluster west
         "#);
         let many: Vec<_> = (0..EVENTS_SHOWN_MAX + 2).map(|_| &entries[0]).chain([&entries[2]]).collect();

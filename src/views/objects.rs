@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 use crate::api::annotations;
 use crate::api::condition::{Condition, ConditionStatus};
 use crate::api::table::PLACEMENT_GROUP;
+use crate::model::conditions::{ConditionType, Reason};
 use crate::model::facts::{NODE_COUNT, RESOURCE_PREFIX, resource_usage};
 use crate::model::id::{ClusterName, ObjectId, PlacementKey};
 use crate::model::overrides::{OverrideRef, PickedOverrides};
@@ -123,9 +124,13 @@ pub fn policy_snapshot_object(snapshot: &PolicySnapshot, latest: bool) -> Value 
     metadata.insert("annotations".into(), annotations.into());
     let picked = snapshot.target_clusters.iter().filter(|d| d.selected).count();
     let scheduled = Condition {
-        type_: "Scheduled".into(),
+        type_: ConditionType::Scheduled,
         status: if snapshot.fulfilled { ConditionStatus::True } else { ConditionStatus::False },
-        reason: if snapshot.fulfilled { "SchedulingPolicyFulfilled" } else { "SchedulingPolicyUnfulfilled" }.into(),
+        reason: if snapshot.fulfilled {
+            Reason::SchedulingPolicyFulfilled
+        } else {
+            Reason::SchedulingPolicyUnfulfilled
+        },
         message: format!("{} picked", crate::status::work::counted(picked, "cluster")),
         observed_generation: 1,
         last_transition_time: snapshot.created_at,
@@ -242,45 +247,18 @@ pub fn member_cluster_object(cluster: &ClusterRecord, now: Timestamp) -> Value {
     use crate::model::records::MemberKind;
     let is_reached = cluster.kind != MemberKind::Unreachable;
     let joined = is_reached && !cluster.left && cluster.has_answered();
-    let condition = |type_: &str, holds: bool, reasons: [&str; 2], message: &str| Condition {
-        type_: type_.into(),
-        status: if holds { ConditionStatus::True } else { ConditionStatus::False },
-        reason: reasons[usize::from(!holds)].into(),
-        message: message.into(),
-        observed_generation: 0,
-        last_transition_time: cluster.since,
-    };
-    let why = cluster.message.as_deref().unwrap_or_default();
     let join_words = match (cluster.left, joined) {
         (true, _) => "the cluster left the fleet; nothing on it is touched",
         (false, true) => "the cluster is a member",
         (false, false) if is_reached => "the cluster has never answered",
         (false, false) => "no entry of `members` in the configuration names the cluster",
     };
-    let agent = [
-        condition("Joined", joined, ["InternalMemberClusterJoined", "InternalMemberClusterLeft"], join_words),
-        condition("Healthy", cluster.online, ["InternalMemberClusterHealthy", "InternalMemberClusterUnhealthy"], why),
-    ];
     let seen = if cluster.online { now } else { cluster.since };
-    let mut member_agent = json!({"type": "MemberAgent", "conditions": agent, "lastReceivedHeartbeat": seen});
-    if !cluster.has_answered() {
-        // It was never seen.
-        member_agent.as_object_mut().into_iter().for_each(|agent| drop(agent.remove("lastReceivedHeartbeat")));
-    }
     let known = cluster.known_properties();
     let listed = known.iter().filter(|(name, _)| !name.starts_with(RESOURCE_PREFIX));
     let properties: Map<String, Value> =
         listed.map(|(name, property)| (name.clone(), json!({"value": property, "observationTime": seen}))).collect();
-    let mut conditions = vec![
-        condition("ReadyToJoin", joined, ["MemberClusterReadyToJoin", "MemberClusterNotReadyToJoin"], join_words),
-        condition("Joined", joined, ["MemberClusterJoined", "MemberClusterLeft"], join_words),
-    ];
-    let unknown = cluster.properties_unknown.as_deref();
-    if unknown.is_some() || cluster.properties.contains_key(NODE_COUNT) {
-        let words = unknown.unwrap_or("nodes and pods are watched");
-        let reasons = ["PropertiesCollected", "PropertiesNotCollected"];
-        conditions.push(condition("ClusterPropertyCollectionSucceeded", unknown.is_none(), reasons, words));
-    }
+    let conditions = member_conditions(cluster, joined, join_words);
     let mut metadata = metadata(None, cluster.name.as_str(), cluster.joined_at);
     if !cluster.labels.is_empty() {
         metadata.insert("labels".into(), value(&cluster.labels));
@@ -294,9 +272,57 @@ pub fn member_cluster_object(cluster: &ClusterRecord, now: Timestamp) -> Value {
             "conditions": conditions,
             "properties": properties,
             "resourceUsage": resource_usage(&known),
-            "agentStatus": [member_agent],
+            "agentStatus": [member_agent(cluster, joined, join_words, seen)],
         })),
     })
+}
+
+fn member_condition(
+    cluster: &ClusterRecord,
+    type_: ConditionType,
+    (holds, holding, failing): (bool, Reason, Reason),
+    message: &str,
+) -> Condition {
+    Condition {
+        type_,
+        status: if holds { ConditionStatus::True } else { ConditionStatus::False },
+        reason: if holds { holding } else { failing },
+        message: message.into(),
+        observed_generation: 0,
+        last_transition_time: cluster.since,
+    }
+}
+
+fn member_conditions(cluster: &ClusterRecord, joined: bool, join_words: &str) -> Vec<Condition> {
+    use {ConditionType as T, Reason as R};
+    let ready = (joined, R::MemberClusterReadyToJoin, R::MemberClusterNotReadyToJoin);
+    let member = (joined, R::MemberClusterJoined, R::MemberClusterLeft);
+    let mut conditions = vec![
+        member_condition(cluster, T::ReadyToJoin, ready, join_words),
+        member_condition(cluster, T::Joined, member, join_words),
+    ];
+    let unknown = cluster.properties_unknown.as_deref();
+    if unknown.is_some() || cluster.properties.contains_key(NODE_COUNT) {
+        let collected = (unknown.is_none(), R::PropertiesCollected, R::PropertiesNotCollected);
+        let words = unknown.unwrap_or("nodes and pods are watched");
+        conditions.push(member_condition(cluster, T::ClusterPropertyCollectionSucceeded, collected, words));
+    }
+    conditions
+}
+
+fn member_agent(cluster: &ClusterRecord, joined: bool, join_words: &str, seen: Timestamp) -> Value {
+    use {ConditionType as T, Reason as R};
+    let why = cluster.message.as_deref().unwrap_or_default();
+    let member = (joined, R::InternalMemberClusterJoined, R::InternalMemberClusterLeft);
+    let healthy = (cluster.online, R::InternalMemberClusterHealthy, R::InternalMemberClusterUnhealthy);
+    let conditions =
+        [member_condition(cluster, T::Joined, member, join_words), member_condition(cluster, T::Healthy, healthy, why)];
+    let mut agent = json!({"type": "MemberAgent", "conditions": conditions, "lastReceivedHeartbeat": seen});
+    if !cluster.has_answered() {
+        // It was never seen.
+        agent.as_object_mut().into_iter().for_each(|agent| drop(agent.remove("lastReceivedHeartbeat")));
+    }
+    agent
 }
 
 /// Returns the name KubeFleet gives the Work of a placement's master snapshot.

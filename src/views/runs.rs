@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 use super::objects::{PLACEMENT_API_VERSION, metadata, override_lists, scoped, value};
 use crate::api::condition::{Condition, ConditionStatus};
 use crate::api::staged::{RunState, StageTaskType, StagedUpdateStrategySpec};
+use crate::model::conditions::{ConditionType, Reason};
 use crate::model::runs::{
     ClusterPhase, DELETION_STAGE, Gate, RunCluster, RunPhase, RunRecord, StagePhase, StageRecord, TaskRecord,
     request_name,
@@ -97,27 +98,27 @@ struct Says<'a>(&'a RunRecord);
 impl Says<'_> {
     fn condition(
         &self,
-        type_: &str,
+        type_: ConditionType,
         status: ConditionStatus,
-        reason: &str,
+        reason: Reason,
         at: Timestamp,
         message: impl Into<String>,
     ) -> Condition {
         Condition {
-            type_: type_.to_owned(),
+            type_,
             status,
-            reason: reason.to_owned(),
+            reason,
             message: message.into(),
             observed_generation: self.0.generation,
             last_transition_time: at,
         }
     }
 
-    fn holds(&self, type_: &str, reason: &str, at: Timestamp, message: impl Into<String>) -> Condition {
+    fn holds(&self, type_: ConditionType, reason: Reason, at: Timestamp, message: impl Into<String>) -> Condition {
         self.condition(type_, ConditionStatus::True, reason, at, message)
     }
 
-    fn fails(&self, type_: &str, reason: &str, at: Timestamp, message: impl Into<String>) -> Condition {
+    fn fails(&self, type_: ConditionType, reason: Reason, at: Timestamp, message: impl Into<String>) -> Condition {
         self.condition(type_, ConditionStatus::False, reason, at, message)
     }
 }
@@ -128,22 +129,26 @@ fn run_conditions(run: &RunRecord, now: Timestamp) -> Vec<Condition> {
     let words = || said(run, "the run is under way");
     let mut conditions = vec![initialized(run)];
     let mut progress = |status, reason, message: String| {
-        conditions.push(says.condition("Progressing", status, reason, run.since, message));
+        conditions.push(says.condition(ConditionType::Progressing, status, reason, run.since, message));
     };
     match run.phase {
         RunPhase::Pending | RunPhase::Initialized => {}
-        RunPhase::Updating => progress(True, "UpdateRunProgressing", words()),
-        RunPhase::Waiting => progress(False, "UpdateRunWaiting", waiting_words(run)),
-        RunPhase::Halted => progress(False, "UpdateRunHalted", said(run, "too many clusters failed")),
+        RunPhase::Updating => progress(True, Reason::UpdateRunProgressing, words()),
+        RunPhase::Waiting => progress(False, Reason::UpdateRunWaiting, waiting_words(run)),
+        RunPhase::Halted => progress(False, Reason::UpdateRunHalted, said(run, "too many clusters failed")),
         RunPhase::Stopping => {
-            progress(Unknown, "UpdateRunStopping", said(run, "no further cluster is started; some are on their way"));
+            progress(
+                Unknown,
+                Reason::UpdateRunStopping,
+                said(run, "no further cluster is started; some are on their way"),
+            );
         }
         RunPhase::Stopped => {
-            progress(False, "UpdateRunStopped", said(run, "stopped, and goes on when its state says Run"));
+            progress(False, Reason::UpdateRunStopped, said(run, "stopped, and goes on when its state says Run"));
         }
-        RunPhase::Succeeded => progress(False, "UpdateRunSucceeded", said(run, "every stage is done")),
+        RunPhase::Succeeded => progress(False, Reason::UpdateRunSucceeded, said(run, "every stage is done")),
         RunPhase::Failed | RunPhase::Superseded | RunPhase::RolledBack | RunPhase::Rejected => {
-            progress(False, "UpdateRunFailed", end_words(run));
+            progress(False, Reason::UpdateRunFailed, end_words(run));
         }
     }
     if matches!(run.phase, RunPhase::Updating | RunPhase::Stopping)
@@ -153,14 +158,19 @@ fn run_conditions(run: &RunRecord, now: Timestamp) -> Vec<Condition> {
         let names = listing(stuck.iter().map(|cluster| cluster.name.to_string()));
         let message = format!("stage {stage}: on their way for more than 5 minutes: {names}");
         conditions.truncate(1);
-        conditions.push(says.fails("Progressing", "UpdateRunStuck", since, message));
+        conditions.push(says.fails(ConditionType::Progressing, Reason::UpdateRunStuck, since, message));
     }
     match run.phase {
         RunPhase::Succeeded => {
-            conditions.push(says.holds("Succeeded", "UpdateRunSucceeded", run.since, said(run, "every stage is done")));
+            conditions.push(says.holds(
+                ConditionType::Succeeded,
+                Reason::UpdateRunSucceeded,
+                run.since,
+                said(run, "every stage is done"),
+            ));
         }
         phase if phase.is_final() => {
-            conditions.push(says.fails("Succeeded", "UpdateRunFailed", run.since, end_words(run)));
+            conditions.push(says.fails(ConditionType::Succeeded, Reason::UpdateRunFailed, run.since, end_words(run)));
         }
         _ => {}
     }
@@ -171,18 +181,21 @@ fn initialized(run: &RunRecord) -> Condition {
     let says = Says(run);
     match &run.frozen {
         Some(frozen) => says.holds(
-            "Initialized",
-            "UpdateRunInitializedSuccessfully",
+            ConditionType::Initialized,
+            Reason::UpdateRunInitializedSuccessfully,
             frozen.at,
             format!("snapshot {} in {}", frozen.snapshot, counted(run.stages.len(), "stage")),
         ),
-        None if run.refused => {
-            says.fails("Initialized", "UpdateRunInitializedFailed", run.since, said(run, "the run cannot begin"))
-        }
+        None if run.refused => says.fails(
+            ConditionType::Initialized,
+            Reason::UpdateRunInitializedFailed,
+            run.since,
+            said(run, "the run cannot begin"),
+        ),
         None => says.condition(
-            "Initialized",
+            ConditionType::Initialized,
             ConditionStatus::Unknown,
-            "UpdateRunNotInitializedYet",
+            Reason::UpdateRunNotInitializedYet,
             run.since,
             said(run, "the run has not begun"),
         ),
@@ -227,40 +240,46 @@ fn stage_status(run: &RunRecord, stage: &StageRecord) -> Value {
 fn stage_conditions(run: &RunRecord, stage: &StageRecord) -> Vec<Condition> {
     use ConditionStatus::{False, True, Unknown};
     let says = Says(run);
-    let progressing =
-        |status, reason, at, message: String| vec![says.condition("Progressing", status, reason, at, message)];
-    let done = |reason, status, message: &str| {
+    let progressing = |status, reason, at, message: String| {
+        vec![says.condition(ConditionType::Progressing, status, reason, at, message)]
+    };
+    let done = |reason: Reason, status, message: &str| {
         let at = stage.ended_at.unwrap_or(stage.since);
-        vec![says.fails("Progressing", reason, at, message), says.condition("Succeeded", status, reason, at, message)]
+        vec![
+            says.fails(ConditionType::Progressing, reason.clone(), at, message),
+            says.condition(ConditionType::Succeeded, status, reason, at, message),
+        ]
     };
     let is_under_way =
         matches!(stage.phase, StagePhase::WaitingBefore | StagePhase::Updating | StagePhase::WaitingAfter);
     match (stage.phase, run.phase) {
         (_, RunPhase::Stopping) if is_under_way => {
-            progressing(Unknown, "StageUpdatingStopping", run.since, clusters_words(stage))
+            progressing(Unknown, Reason::StageUpdatingStopping, run.since, clusters_words(stage))
         }
         (_, RunPhase::Stopped) if is_under_way => {
-            progressing(False, "StageUpdatingStopped", run.since, clusters_words(stage))
+            progressing(False, Reason::StageUpdatingStopped, run.since, clusters_words(stage))
         }
         (_, RunPhase::Halted) if is_under_way => {
-            progressing(False, "StageUpdatingWaiting", run.since, said(run, "too many clusters failed"))
+            progressing(False, Reason::StageUpdatingWaiting, run.since, said(run, "too many clusters failed"))
         }
         (StagePhase::Pending, _) => vec![],
-        (StagePhase::WaitingBefore, phase) if phase.is_final() => done("StageUpdatingFailed", False, &end_words(run)),
+        (StagePhase::WaitingBefore, phase) if phase.is_final() => {
+            done(Reason::StageUpdatingFailed, False, &end_words(run))
+        }
         (StagePhase::WaitingBefore | StagePhase::WaitingAfter, _) => {
-            progressing(False, "StageUpdatingWaiting", stage.since, waiting_words(run))
+            progressing(False, Reason::StageUpdatingWaiting, stage.since, waiting_words(run))
         }
         (StagePhase::Updating, _) => {
             let at = stage.started_at.unwrap_or(stage.since);
-            progressing(True, "StageUpdatingStarted", at, clusters_words(stage))
+            progressing(True, Reason::StageUpdatingStarted, at, clusters_words(stage))
         }
         (StagePhase::Skipped, _) if stage.name != DELETION_STAGE => {
-            done("StageUpdatingSkippedNoClusters", True, "the stage has no clusters")
+            done(Reason::StageUpdatingSkippedNoClusters, True, "the stage has no clusters")
         }
         (StagePhase::Succeeded | StagePhase::Skipped, _) => {
-            done("StageUpdatingSucceeded", True, &clusters_words(stage))
+            done(Reason::StageUpdatingSucceeded, True, &clusters_words(stage))
         }
-        (StagePhase::Failed, _) => done("StageUpdatingFailed", False, &end_words(run)),
+        (StagePhase::Failed, _) => done(Reason::StageUpdatingFailed, False, &end_words(run)),
     }
 }
 
@@ -286,27 +305,38 @@ fn cluster_conditions(run: &RunRecord, cluster: &RunCluster) -> Vec<Condition> {
     let words =
         |otherwise: &str| if cluster.message.is_empty() { otherwise.to_owned() } else { cluster.message.clone() };
     let started = |message: String| {
-        says.holds("Started", "ClusterUpdatingStarted", cluster.started_at.unwrap_or(cluster.since), message)
+        says.holds(
+            ConditionType::Started,
+            Reason::ClusterUpdatingStarted,
+            cluster.started_at.unwrap_or(cluster.since),
+            message,
+        )
     };
     let told = || "the cluster was told to move".to_owned();
     match cluster.phase {
         ClusterPhase::Pending => vec![],
         ClusterPhase::Deferred => {
             let message = words("the cluster does not answer; it is moved when it returns");
-            vec![says.fails("Started", "ClusterUpdatingDeferred", cluster.since, message)]
+            vec![says.fails(ConditionType::Started, Reason::ClusterUpdatingDeferred, cluster.since, message)]
         }
         ClusterPhase::Skipped => {
             let message = words("the cluster left; it is skipped");
-            vec![says.fails("Started", "ClusterUpdatingSkipped", cluster.since, message)]
+            vec![says.fails(ConditionType::Started, Reason::ClusterUpdatingSkipped, cluster.since, message)]
         }
         ClusterPhase::Updating => vec![started(words("the cluster was told to move"))],
         ClusterPhase::Succeeded => {
             let done = words("the cluster is done");
-            vec![started(told()), says.holds("Succeeded", "ClusterUpdatingSucceeded", cluster.since, done)]
+            vec![
+                started(told()),
+                says.holds(ConditionType::Succeeded, Reason::ClusterUpdatingSucceeded, cluster.since, done),
+            ]
         }
         ClusterPhase::Failed => {
             let failed = words("the cluster failed");
-            vec![started(told()), says.fails("Succeeded", "ClusterUpdatingFailed", cluster.since, failed)]
+            vec![
+                started(told()),
+                says.fails(ConditionType::Succeeded, Reason::ClusterUpdatingFailed, cluster.since, failed),
+            ]
         }
     }
 }
@@ -321,17 +351,26 @@ fn task_status(run: &RunRecord, stage: &StageRecord, before: bool, task: &TaskRe
             status.insert("approvalRequestName".into(), request_name(&run.name, &stage.name, side(before)).into());
             if let Some(at) = task.asked_at.or(task.done_at) {
                 let words = "a person is asked";
-                conditions.push(says.holds("ApprovalRequestCreated", "StageTaskApprovalRequestCreated", at, words));
+                conditions.push(says.holds(
+                    ConditionType::ApprovalRequestCreated,
+                    Reason::StageTaskApprovalRequestCreated,
+                    at,
+                    words,
+                ));
             }
             if let Some(at) = task.done_at {
                 let words = requests::approved_words(task);
-                conditions.push(says.holds("ApprovalRequestApproved", "StageTaskApprovalRequestApproved", at, words));
+                conditions.push(says.holds(
+                    ConditionType::ApprovalRequestApproved,
+                    Reason::StageTaskApprovalRequestApproved,
+                    at,
+                    words,
+                ));
             }
         }
-        StageTaskType::TimedWait => conditions.extend(
-            task.done_at
-                .map(|at| says.holds("WaitTimeElapsed", "AfterStageTaskWaitTimeElapsed", at, "the time has passed")),
-        ),
+        StageTaskType::TimedWait => conditions.extend(task.done_at.map(|at| {
+            says.holds(ConditionType::WaitTimeElapsed, Reason::AfterStageTaskWaitTimeElapsed, at, "the time has passed")
+        })),
     }
     if !conditions.is_empty() {
         status.insert("conditions".into(), value(&conditions));

@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::table::{Table, text};
 use crate::api::ocm::{GROUP_INDEX_LABEL, GROUP_NAME_LABEL};
 use crate::api::scheduling::PARENT_LABEL;
+use crate::model::conditions::ConditionType;
 use crate::status::work::counted;
 
 /// Rows of one placement that the table shows before the rest is only counted; `-o wide` shows all.
@@ -62,13 +63,14 @@ impl<'a> Scheduled<'a> {
 
     fn complaint(&self) -> Option<String> {
         let conditions = list(self.object, "/status/conditions");
-        let with = |type_: &str, status: &str| {
-            let found =
-                conditions.iter().find(|condition| condition["type"] == type_ && condition["status"] == status)?;
+        let with = |type_: ConditionType, status: &str| {
+            let found = conditions
+                .iter()
+                .find(|condition| condition["type"] == type_.as_str() && condition["status"] == status)?;
             Some(text(found.get("message")))
         };
         // A misconfigured Placement says of itself that no cluster matches, too, which explains nothing.
-        let misconfigured = with("PlacementMisconfigured", "True");
+        let misconfigured = with(ConditionType::PlacementMisconfigured, "True");
         let misconfigured = misconfigured.map(|message| message.trim_start_matches(':').to_owned());
         let unscheduled = || match conditions {
             [] if self.kind() == "Placement" => Some("scheduling is disabled, what it has stays".to_owned()),
@@ -76,8 +78,8 @@ impl<'a> Scheduled<'a> {
             _ => None,
         };
         misconfigured
-            .or_else(|| with("PlacementSatisfied", "False"))
-            .or_else(|| with("Scheduled", "False"))
+            .or_else(|| with(ConditionType::PlacementSatisfied, "False"))
+            .or_else(|| with(ConditionType::Scheduled, "False"))
             .or_else(unscheduled)
     }
 

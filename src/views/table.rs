@@ -3,6 +3,7 @@
 //! Columns are paths into objects, as `additionalPrinterColumns` are, so the same table comes from records and from what
 //! the daemon's API answered.
 
+use crate::model::conditions::ConditionType;
 use jiff::Timestamp;
 use serde_json::Value;
 
@@ -41,20 +42,19 @@ pub struct Table {
 }
 
 /// Where a cell comes from.
-#[derive(Clone, Copy)]
 enum Cell {
     /// A JSON pointer.
     At(&'static str),
     /// A JSON pointer to a time, shown as age.
     Age(&'static str),
-    /// The status of the condition of a type; `{kind}` is the object's kind.
-    Status(&'static str),
+    /// The status of the condition of a type; of a placement, the type that has its kind as prefix.
+    Status(ConditionType),
     /// The reason of such a condition.
-    Reason(&'static str),
+    Reason(ConditionType),
     /// How long the list at a JSON pointer is.
     Count(&'static str),
     /// The observed generation of such a condition.
-    Generation(&'static str),
+    Generation(ConditionType),
     /// The name, with the kind in front where a listing mixes kinds.
     Name,
     /// The name alone, as commands take it.
@@ -67,16 +67,16 @@ type Column = (&'static str, Cell, bool);
 const CREATED: Cell = Cell::Age("/metadata/creationTimestamp");
 const NAME: Column = ("NAME", Cell::Name, false);
 
-const PLACEMENT_COLUMNS: [Column; 10] = [
+static PLACEMENT_COLUMNS: [Column; 10] = [
     NAME,
     ("GEN", Cell::At("/metadata/generation"), false),
     ("TYPE", Cell::At("/spec/policy/placementType"), true),
-    ("SCHEDULED", Cell::Status("{kind}Scheduled"), false),
-    ("SCHEDULED-GEN", Cell::Generation("{kind}Scheduled"), false),
-    ("WORK-SYNCHRONIZED", Cell::Status("{kind}WorkSynchronized"), true),
-    ("WORK-SYNCHRONIZED-GEN", Cell::Generation("{kind}WorkSynchronized"), true),
-    ("AVAILABLE", Cell::Status("{kind}Available"), false),
-    ("AVAILABLE-GEN", Cell::Generation("{kind}Available"), false),
+    ("SCHEDULED", Cell::Status(ConditionType::Scheduled), false),
+    ("SCHEDULED-GEN", Cell::Generation(ConditionType::Scheduled), false),
+    ("WORK-SYNCHRONIZED", Cell::Status(ConditionType::WorkSynchronized), true),
+    ("WORK-SYNCHRONIZED-GEN", Cell::Generation(ConditionType::WorkSynchronized), true),
+    ("AVAILABLE", Cell::Status(ConditionType::Available), false),
+    ("AVAILABLE-GEN", Cell::Generation(ConditionType::Available), false),
     ("AGE", CREATED, false),
 ];
 
@@ -87,15 +87,15 @@ fn columns(kind: Kind) -> &'static [Column] {
         Kind::Snapshots => &[NAME, ("GEN", Cell::At("/metadata/generation"), false), ("AGE", CREATED, false)],
         Kind::Bindings => &[
             NAME,
-            ("WORKSYNCHRONIZED", Cell::Status("WorkSynchronized"), false),
-            ("RESOURCESAPPLIED", Cell::Status("Applied"), false),
-            ("RESOURCEAVAILABLE", Cell::Status("Available"), true),
+            ("WORKSYNCHRONIZED", Cell::Status(ConditionType::WorkSynchronized), false),
+            ("RESOURCESAPPLIED", Cell::Status(ConditionType::Applied), false),
+            ("RESOURCEAVAILABLE", Cell::Status(ConditionType::Available), true),
             ("AGE", CREATED, false),
         ],
         Kind::OcmPlacements => &[
             NAME,
-            ("SUCCEEDED", Cell::Status("PlacementSatisfied"), false),
-            ("REASON", Cell::Reason("PlacementSatisfied"), false),
+            ("SUCCEEDED", Cell::Status(ConditionType::PlacementSatisfied), false),
+            ("REASON", Cell::Reason(ConditionType::PlacementSatisfied), false),
             ("SELECTEDCLUSTERS", Cell::At("/status/numberOfSelectedClusters"), false),
         ],
         Kind::Decisions => &[NAME, ("CLUSTERS", Cell::Count("/status/decisions"), false), ("AGE", CREATED, false)],
@@ -103,17 +103,17 @@ fn columns(kind: Kind) -> &'static [Column] {
             NAME,
             ("PLACEMENT", Cell::At("/spec/placementName"), false),
             ("CLUSTER", Cell::At("/spec/clusterName"), false),
-            ("VALID", Cell::Status("Valid"), false),
-            ("EXECUTED", Cell::Status("Executed"), false),
+            ("VALID", Cell::Status(ConditionType::Valid), false),
+            ("EXECUTED", Cell::Status(ConditionType::Executed), false),
         ],
         Kind::Runs => &[
             NAME,
             ("PLACEMENT", Cell::At("/spec/placementName"), false),
             ("RESOURCE-SNAPSHOT-INDEX", Cell::At("/spec/resourceSnapshotIndex"), false),
             ("POLICY-SNAPSHOT-INDEX", Cell::At("/status/policySnapshotIndexUsed"), false),
-            ("INITIALIZED", Cell::Status("Initialized"), false),
-            ("PROGRESSING", Cell::Status("Progressing"), true),
-            ("SUCCEEDED", Cell::Status("Succeeded"), false),
+            ("INITIALIZED", Cell::Status(ConditionType::Initialized), false),
+            ("PROGRESSING", Cell::Status(ConditionType::Progressing), true),
+            ("SUCCEEDED", Cell::Status(ConditionType::Succeeded), false),
             ("AGE", CREATED, false),
             ("STRATEGY", Cell::At("/spec/stagedRolloutStrategyName"), true),
         ],
@@ -121,20 +121,20 @@ fn columns(kind: Kind) -> &'static [Column] {
             ("NAME", Cell::BareName, false),
             ("UPDATE-RUN", Cell::At("/spec/parentStageRollout"), false),
             ("STAGE", Cell::At("/spec/targetStage"), false),
-            ("APPROVED", Cell::Status("Approved"), false),
-            ("APPROVALACCEPTED", Cell::Status("ApprovalAccepted"), false),
+            ("APPROVED", Cell::Status(ConditionType::Approved), false),
+            ("APPROVALACCEPTED", Cell::Status(ConditionType::ApprovalAccepted), false),
             ("AGE", CREATED, false),
         ],
         Kind::Works => &[
             NAME,
-            ("APPLIED", Cell::Status("Applied"), false),
-            ("AVAILABLE", Cell::Status("Available"), false),
-            ("DIFF-REPORTED", Cell::Status("DiffReported"), true),
+            ("APPLIED", Cell::Status(ConditionType::Applied), false),
+            ("AVAILABLE", Cell::Status(ConditionType::Available), false),
+            ("DIFF-REPORTED", Cell::Status(ConditionType::DiffReported), true),
             ("AGE", CREATED, false),
         ],
         Kind::Clusters => &[
             NAME,
-            ("JOINED", Cell::Status("Joined"), false),
+            ("JOINED", Cell::Status(ConditionType::Joined), false),
             ("AGE", CREATED, false),
             ("MEMBER-AGENT-LAST-SEEN", Cell::Age("/status/agentStatus/0/lastReceivedHeartbeat"), false),
             ("NODE-COUNT", Cell::At("/status/properties/kubernetes-fleet.io~1node-count/value"), false),
@@ -159,7 +159,7 @@ pub fn table(kind: Kind, objects: &[Value], wide: bool, now: Timestamp) -> Table
     for object in objects {
         let mut row = Vec::with_capacity(table.headers.len());
         row.extend(namespaced.then(|| text(object.pointer("/metadata/namespace"))));
-        row.extend(columns.iter().map(|(_, cell, _)| cell_text(*cell, object, mixed, now)));
+        row.extend(columns.iter().map(|(_, cell, _)| cell_text(cell, object, mixed, now)));
         table.rows.push(row);
     }
     table
@@ -176,11 +176,16 @@ pub fn name_line(object: &Value) -> String {
     }
 }
 
-fn cell_text(cell: Cell, object: &Value, mixed: bool, now: Timestamp) -> String {
-    let condition = |type_: &str, field: &str| {
-        let type_ = type_.replace("{kind}", &text(object.get("kind")));
+fn cell_text(cell: &Cell, object: &Value, mixed: bool, now: Timestamp) -> String {
+    let condition = |type_: &ConditionType, field: &str| {
+        let type_ = match object.get("kind").and_then(Value::as_str) {
+            Some("ClusterResourcePlacement") => type_.on_placement(false),
+            Some("ResourcePlacement") => type_.on_placement(true),
+            _ => type_.clone(),
+        };
         let conditions = object.pointer("/status/conditions").and_then(Value::as_array);
-        let found = conditions.into_iter().flatten().find(|c| c.get("type").and_then(Value::as_str) == Some(&type_));
+        let found =
+            conditions.into_iter().flatten().find(|c| c.get("type").and_then(Value::as_str) == Some(type_.as_str()));
         text(found.and_then(|c| c.get(field)))
     };
     match cell {

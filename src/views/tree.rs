@@ -6,6 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::table::age;
 use crate::api::condition::{Condition, ConditionStatus, find_condition};
+use crate::model::conditions::{ConditionType, Reason};
 use crate::model::id::{ClusterName, CommitId};
 use crate::model::ocm::OcmPlacementRecord;
 use crate::model::records::{Binding, ClusterDecision, ClusterRecord, DeletionGate, SourceRecord};
@@ -112,7 +113,7 @@ pub fn status_lines(view: &StatusView) -> Vec<Line> {
 
 /// Says how an OCM Placement stands: its clusters, and what is wrong with it.
 fn ocm_lines(record: &OcmPlacementRecord) -> Vec<Line> {
-    let satisfied = find_condition(&record.conditions, "PlacementSatisfied");
+    let satisfied = find_condition(&record.conditions, &ConditionType::PlacementSatisfied);
     let (style, mark) = if record.is_satisfied() { (Style::Ok, "✓ ") } else { (Style::Progressing, "! ") };
     let clusters = counted(record.clusters().count(), "cluster");
     let mut lines = vec![
@@ -122,7 +123,7 @@ fn ocm_lines(record: &OcmPlacementRecord) -> Vec<Line> {
             .with(Style::Plain, format!("  {clusters} decided")),
     ];
     let complaint = satisfied.filter(|_| !record.is_satisfied()).map(|condition| &condition.message);
-    let misconfigured = find_condition(&record.conditions, "PlacementMisconfigured")
+    let misconfigured = find_condition(&record.conditions, &ConditionType::PlacementMisconfigured)
         .filter(|condition| condition.status == ConditionStatus::True)
         .map(|condition| &condition.message);
     for text in complaint.into_iter().chain(misconfigured).chain(&record.error).chain(&record.warning) {
@@ -375,7 +376,7 @@ fn object_lines(view: &PlacementView, binding: &Binding) -> Vec<Line> {
     let lists = binding_lists(binding, view.work(&binding.cluster));
     for failed in lists.failed.iter().take(NAMED_OBJECTS_MAX) {
         let words = format!("    {}: {}: {}", failed.id, failed.condition.reason, failed.condition.message);
-        let style = if failed.condition.type_ == "Applied" { Style::Bad } else { Style::Progressing };
+        let style = if failed.condition.type_ == ConditionType::Applied { Style::Bad } else { Style::Progressing };
         lines.push(Line::default().with(style, words));
     }
     if let Some(rest) = lists.failed.len().checked_sub(NAMED_OBJECTS_MAX).filter(|n| *n > 0) {
@@ -416,19 +417,21 @@ fn cluster_state(view: &PlacementView, cluster: &ClusterName, binding: &Binding)
     let (style, glyph, mut words) = match standing(binding, view.mode()) {
         None => (Style::Progressing, "↻", "begins".to_owned()),
         Some(c) if c.status == ConditionStatus::True => {
-            let word = match (c.type_.as_str(), c.reason.as_str()) {
-                ("DiffReported", _) => "compared",
-                (_, "NotAllWorkAreAvailabilityTrackable") => "applied, not all of it tells availability,",
+            let word = match (&c.type_, &c.reason) {
+                (ConditionType::DiffReported, _) => "compared",
+                (_, Reason::NotAllWorkAreAvailabilityTrackable) => "applied, not all of it tells availability,",
                 _ => "available",
             };
             (Style::Ok, "✓", format!("{word} since {}", since(c)))
         }
         Some(c) => {
-            let moving =
-                ["ApplyInProgress", "DiffReportInProgress", "NotAllWorkAreAvailable"].contains(&c.reason.as_str());
+            let moving = matches!(
+                c.reason,
+                Reason::ApplyInProgress | Reason::DiffReportInProgress | Reason::NotAllWorkAreAvailable
+            );
             // Objects are listed below the cluster: the phrase keeps the count only.
             let count = c.message.split(": ").next().unwrap_or_default();
-            let words = if moving || c.type_ == "Applied" { count.to_owned() } else { c.message.clone() };
+            let words = if moving || c.type_ == ConditionType::Applied { count.to_owned() } else { c.message.clone() };
             if moving { (Style::Progressing, "↻", words) } else { (Style::Bad, "✗", words) }
         }
     };
@@ -447,7 +450,7 @@ fn standing(binding: &Binding, mode: Mode) -> Option<&Condition> {
     let mut standing = None;
     for link in chain(mode) {
         let current = |c: &&Condition| c.observed_generation == binding.generation;
-        let condition = find_condition(&binding.conditions, link.type_).filter(current)?;
+        let condition = find_condition(&binding.conditions, &link.type_).filter(current)?;
         standing = Some(condition);
         if condition.status != ConditionStatus::True {
             break;

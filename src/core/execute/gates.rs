@@ -11,6 +11,7 @@ use crate::decide::Pass;
 use crate::decide::state::{PlacementState, World};
 use crate::model::commands::{Command, DIGEST_SHOWN, Person, Refusal, RefusalReason, Verb, WaitingGate};
 use crate::model::id::{ClusterName, Digest, PlacementKey};
+use crate::model::journal::JournalKind;
 use crate::model::runs::{Approval, DELETION_GATE, RunCause, RunRecord, StagePhase, StageRecord};
 use crate::rollout::rights::may;
 use crate::rollout::staged::{self, GateName};
@@ -179,7 +180,7 @@ impl Wish<'_> {
         let opened = approved.opened;
         let facts =
             json!({"run": at.run, "stage": at.stage, "person": self.person.name, "digest": digest, "opened": opened});
-        pass.note("Approved", None, facts);
+        pass.note(JournalKind::Approved, None, facts);
         pass.state.runs.insert(run);
         let (shown, opens) = opens.unwrap_or_default();
         Ok(if opened {
@@ -250,7 +251,7 @@ impl Wish<'_> {
         let what = if gate.deletions.is_empty() { "clusters that left" } else { "deletions" };
         gate.opened_at = opened.then_some(self.now);
         let facts = json!({"stage": DELETION_GATE, "person": self.person.name, "digest": digest, "opened": opened});
-        pass.note("Approved", None, facts);
+        pass.note(JournalKind::Approved, None, facts);
         Ok(if opened {
             format!("approved digest {shown}: {key} continues; the {what} will be removed")
         } else {

@@ -8,6 +8,7 @@ use crate::decide::fixtures::{member, payload, placement, tree};
 use crate::decide::overrides::named;
 use crate::decide::state::{PlacementState, World, clusters};
 use crate::decide::{Decision, decide};
+use crate::model::conditions::{ConditionType, Reason};
 use crate::model::id::{ClusterName, ObjectKey};
 use crate::model::records::{
     ApplyOutcome, Availability, Binding, ClusterRecord, ManifestStatus, MemberKind, WorkStatus,
@@ -141,17 +142,19 @@ impl Fleet {
 fn an_override_rolls_out_like_content() {
     let mut fleet = Fleet::begin(&commit(["x", "x", "w", "w"], "", ""));
     assert_eq!(fleet.settle().zones(), "- - - -");
-    let says = |fleet: &Fleet| find_condition(&fleet.binding("c").conditions, "Overridden").map(|c| c.reason.clone());
-    assert_eq!(says(&fleet).as_deref(), Some("NoOverrideSpecified"));
+    let says = |fleet: &Fleet| {
+        find_condition(&fleet.binding("c").conditions, &ConditionType::Overridden).map(|c| c.reason.clone())
+    };
+    assert_eq!(says(&fleet), Some(Reason::NoOverrideSpecified));
     fleet.push(&commit(["x", "x", "w", "w"], "", &override_of(BY_ZONE)));
     assert_eq!((fleet.decide().len(), fleet.state.snapshots.len()), (2, 1), "two at a time, the same snapshot");
     assert_eq!(fleet.settle().zones(), "x x w w");
-    assert_eq!(says(&fleet).as_deref(), Some("OverriddenSucceeded"));
+    assert_eq!(says(&fleet), Some(Reason::OverriddenSucceeded));
     assert!(fleet.decide().is_empty(), "quiet");
     fleet.push(&commit(["x", "x", "w", "w"], "", ""));
     assert_eq!(fleet.decide().len(), 2);
     assert_eq!(fleet.settle().zones(), "- - - -", "gone with its file");
-    assert_eq!(says(&fleet).as_deref(), Some("NoOverrideSpecified"));
+    assert_eq!(says(&fleet), Some(Reason::NoOverrideSpecified));
 }
 
 #[test]
@@ -181,7 +184,8 @@ fn a_patch_that_fails_on_one_cluster_fails_that_cluster() {
         fleet.settle();
         if !wanted.is_empty() {
             assert_eq!(fleet.zones(), wanted, "{annotations}");
-            let condition = find_condition(&fleet.binding("c").conditions, "Overridden").expect("it was judged");
+            let condition =
+                find_condition(&fleet.binding("c").conditions, &ConditionType::Overridden).expect("it was judged");
             assert_eq!(
                 (condition.reason.as_str(), condition.observed_generation),
                 ("OverriddenFailed", fleet.binding("c").generation)

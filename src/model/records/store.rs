@@ -8,6 +8,7 @@ use serde_json::json;
 
 use super::{HeldSnapshot, JournalEntry, Pause, PlacementRecord};
 use crate::model::id::ClusterName;
+use crate::model::journal::JournalKind;
 
 /// Characters of a person's words that an inventory keeps.
 pub const KEPT_WORDS_MAX: usize = 256;
@@ -68,7 +69,7 @@ impl StoreRecord {
         let members: Vec<&ClusterName> = self.found.keys().collect();
         Some(JournalEntry {
             at: adopted.at,
-            event: "StoreAdopted".to_owned(),
+            event: JournalKind::StoreAdopted,
             placement: None,
             cluster: None,
             facts: json!({"by": adopted.by, "members": members}),

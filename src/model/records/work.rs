@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::{Inventory, Kept};
+use crate::model::conditions::Reason;
 use crate::model::id::{Digest, ObjectId, ObjectKey};
 
 /// What became of one manifest on a member.
@@ -83,19 +84,19 @@ pub enum ApplyOutcome {
 
 impl ApplyOutcome {
     /// Returns the reason as KubeFleet spells it.
-    pub fn reason(self) -> &'static str {
+    pub fn reason(self) -> Reason {
         match self {
-            Self::Pending => "PreparingToProcess",
-            Self::Applied => "Applied",
-            Self::ManifestApplyFailed => "ManifestApplyFailed",
-            Self::FailedToTakeOver => "FailedToTakeOver",
-            Self::NotTakenOver => "NotTakenOver",
-            Self::FoundDrifts => "FoundDrifts",
-            Self::FailedToRunDriftDetection => "FailedToRunDriftDetection",
-            Self::FailedToFindObjInMemberCluster => "FailedToFindObjInMemberCluster",
-            Self::NoDiffFound => "NoDiffFound",
-            Self::FoundDiff => "FoundDiff",
-            Self::FailedToReportDiff => "FailedToReportDiff",
+            Self::Pending => Reason::PreparingToProcess,
+            Self::Applied => Reason::Applied,
+            Self::ManifestApplyFailed => Reason::ManifestApplyFailed,
+            Self::FailedToTakeOver => Reason::FailedToTakeOver,
+            Self::NotTakenOver => Reason::NotTakenOver,
+            Self::FoundDrifts => Reason::FoundDrifts,
+            Self::FailedToRunDriftDetection => Reason::FailedToRunDriftDetection,
+            Self::FailedToFindObjInMemberCluster => Reason::FailedToFindObjInMemberCluster,
+            Self::NoDiffFound => Reason::NoDiffFound,
+            Self::FoundDiff => Reason::FoundDiff,
+            Self::FailedToReportDiff => Reason::FailedToReportDiff,
         }
     }
 }

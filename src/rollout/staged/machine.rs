@@ -1,12 +1,12 @@
 //! How a run moves: as far as it goes at one instant, and what it still owes when it has ended.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 
 use jiff::Timestamp;
 
 use crate::api::staged::{RunState, StageTaskType};
 use crate::model::id::ClusterName;
+use crate::model::journal::JournalKind;
 use crate::model::runs::{
     ApprovalRules, ClusterPhase, Gate, RunCluster, RunPhase, RunRecord, StagePhase, StageRecord, request_name,
 };
@@ -89,50 +89,13 @@ pub struct Step {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
     /// What.
-    pub event: Event,
+    pub event: JournalKind,
     /// In which stage.
     pub stage: Option<String>,
     /// To which cluster.
     pub cluster: Option<ClusterName>,
     /// More, for people; may be empty.
     pub message: String,
-}
-
-/// What happens in runs; displayed as the constant word that the journal has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Event {
-    /// A stage began to move its clusters.
-    StageStarted,
-    /// A stage has no clusters.
-    StageSkipped,
-    /// The clusters of a stage are done, tasks are left.
-    StageWaiting,
-    /// A stage is done.
-    StageSucceeded,
-    /// A gate asks for a person.
-    ApprovalRequested,
-    /// Enough people approved, or a wait is over.
-    TaskDone,
-    /// A cluster was told to move, or to go.
-    ClusterStarted,
-    /// A cluster is available, or gone.
-    ClusterSucceeded,
-    /// A cluster failed.
-    ClusterFailed,
-    /// A cluster's turn came while it did not answer.
-    ClusterDeferred,
-    /// A cluster is skipped.
-    ClusterSkipped,
-    /// A failed cluster is tried again.
-    ClusterRetried,
-    /// The run entered another phase.
-    RunMoved,
-}
-
-impl fmt::Display for Event {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(self, f)
-    }
 }
 
 /// Moves a run whose stages are frozen as far as it goes: what was seen of clusters is entered, gates that may open do, and
@@ -223,7 +186,7 @@ pub fn retry(run: &mut RunRecord, rules: ApprovalRules, now: Timestamp) -> Vec<N
     for stage in &mut run.stages {
         for cluster in stage.clusters.iter_mut().filter(|cluster| cluster.phase == ClusterPhase::Failed) {
             enter_cluster(cluster, ClusterPhase::Pending, "to be tried again", now);
-            notes.push(note(Event::ClusterRetried, &stage.name, Some(&cluster.name), ""));
+            notes.push(note(JournalKind::ClusterRetried, &stage.name, Some(&cluster.name), ""));
         }
         let (gate, tasks) = match stage.phase {
             StagePhase::WaitingBefore => (Gate::Before, &mut stage.before),
@@ -232,7 +195,12 @@ pub fn retry(run: &mut RunRecord, rules: ApprovalRules, now: Timestamp) -> Vec<N
         };
         for task in tasks.iter_mut().filter(|task| task.type_ == StageTaskType::Approval) {
             if ask_again(task, rules, now) {
-                notes.push(note(Event::ApprovalRequested, &stage.name, None, &request_name(&name, &stage.name, gate)));
+                notes.push(note(
+                    JournalKind::ApprovalRequested,
+                    &stage.name,
+                    None,
+                    &request_name(&name, &stage.name, gate),
+                ));
             }
         }
     }
@@ -284,6 +252,6 @@ fn over_budget(run: &RunRecord, max_failures: MaxFailures) -> Option<String> {
     })
 }
 
-fn note(event: Event, stage: &str, cluster: Option<&ClusterName>, message: &str) -> Note {
+fn note(event: JournalKind, stage: &str, cluster: Option<&ClusterName>, message: &str) -> Note {
     Note { event, stage: Some(stage.to_owned()), cluster: cluster.cloned(), message: message.to_owned() }
 }

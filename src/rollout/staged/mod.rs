@@ -16,5 +16,5 @@ mod stages;
 mod tests;
 
 pub use gates::{Approved, GateName, approve, named_request, reject, waits_for_person};
-pub use machine::{Event, Note, Seen, Situation, Step, advance, catch_up, forgive, owes, reached, retry};
+pub use machine::{Note, Seen, Situation, Step, advance, catch_up, forgive, owes, reached, retry};
 pub use stages::{PlannedStage, StageError, stages};

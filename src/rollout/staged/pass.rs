@@ -5,12 +5,13 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::api::staged::StageTaskType;
+use crate::model::journal::JournalKind;
 use crate::model::runs::{
     ClusterPhase, Gate, RunCluster, RunPhase, RunRecord, STUCK_AFTER, StagePhase, StageRecord, request_name,
 };
 
 use super::gates::{expires_at, judge};
-use super::machine::{Event, Note, Seen, Situation, Step};
+use super::machine::{Note, Seen, Situation, Step};
 use super::messages;
 use super::phases::{enter_cluster, enter_run, enter_stage};
 
@@ -41,7 +42,7 @@ impl<'a> Pass<'a> {
         self.situation.clusters.get(&cluster.name).filter(|seen| seen.in_fleet)
     }
 
-    fn note(&mut self, event: Event, stage: &str, message: impl Into<String>) {
+    fn note(&mut self, event: JournalKind, stage: &str, message: impl Into<String>) {
         self.step.notes.push(Note { event, stage: Some(stage.to_owned()), cluster: None, message: message.into() });
     }
 
@@ -49,18 +50,18 @@ impl<'a> Pass<'a> {
     pub fn enter(&mut self, run: &mut RunRecord, phase: RunPhase, message: String) {
         if enter_run(run, phase, message, self.now) {
             let message = format!("{phase:?}: {}", run.message);
-            self.step.notes.push(Note { event: Event::RunMoved, stage: None, cluster: None, message });
+            self.step.notes.push(Note { event: JournalKind::RunMoved, stage: None, cluster: None, message });
         }
     }
 
     fn enter_cluster(&mut self, stage: &str, cluster: &mut RunCluster, phase: ClusterPhase, message: &str) {
         let event = match phase {
-            ClusterPhase::Pending => Event::ClusterRetried,
-            ClusterPhase::Deferred => Event::ClusterDeferred,
-            ClusterPhase::Updating => Event::ClusterStarted,
-            ClusterPhase::Succeeded => Event::ClusterSucceeded,
-            ClusterPhase::Failed => Event::ClusterFailed,
-            ClusterPhase::Skipped => Event::ClusterSkipped,
+            ClusterPhase::Pending => JournalKind::ClusterRetried,
+            ClusterPhase::Deferred => JournalKind::ClusterDeferred,
+            ClusterPhase::Updating => JournalKind::ClusterStarted,
+            ClusterPhase::Succeeded => JournalKind::ClusterSucceeded,
+            ClusterPhase::Failed => JournalKind::ClusterFailed,
+            ClusterPhase::Skipped => JournalKind::ClusterSkipped,
         };
         enter_cluster(cluster, phase, message, self.now);
         let (stage, cluster) = (Some(stage.to_owned()), Some(cluster.name.clone()));
@@ -244,7 +245,7 @@ impl<'a> Pass<'a> {
             enter_stage(stage, StagePhase::Updating, self.now);
             stage.started_at = Some(self.now);
             if !stage.clusters.is_empty() {
-                self.note(Event::StageStarted, &stage.name, "");
+                self.note(JournalKind::StageStarted, &stage.name, "");
             }
         }
         if may_go {
@@ -256,7 +257,7 @@ impl<'a> Pass<'a> {
         if stage.phase == StagePhase::Updating {
             enter_stage(stage, StagePhase::Succeeded, self.now);
             if !stage.clusters.is_empty() {
-                self.note(Event::StageSucceeded, &stage.name, "");
+                self.note(JournalKind::StageSucceeded, &stage.name, "");
             }
         }
         Place::Done
@@ -267,18 +268,18 @@ impl<'a> Pass<'a> {
         let (gate, tasks) = match phase {
             StagePhase::WaitingBefore => (Gate::Before, &mut stage.before),
             StagePhase::WaitingAfter => {
-                self.note(Event::StageWaiting, &stage.name, "");
+                self.note(JournalKind::StageWaiting, &stage.name, "");
                 (Gate::After, &mut stage.after)
             }
-            StagePhase::Updating => return self.note(Event::StageStarted, &stage.name, ""),
-            StagePhase::Skipped => return self.note(Event::StageSkipped, &stage.name, "it has no clusters"),
-            StagePhase::Succeeded => return self.note(Event::StageSucceeded, &stage.name, ""),
+            StagePhase::Updating => return self.note(JournalKind::StageStarted, &stage.name, ""),
+            StagePhase::Skipped => return self.note(JournalKind::StageSkipped, &stage.name, "it has no clusters"),
+            StagePhase::Succeeded => return self.note(JournalKind::StageSucceeded, &stage.name, ""),
             StagePhase::Pending | StagePhase::Failed => return,
         };
         for task in tasks {
             task.asked_at = Some(self.now);
             if task.type_ == StageTaskType::Approval {
-                self.note(Event::ApprovalRequested, &stage.name, request_name(run, &stage.name, gate));
+                self.note(JournalKind::ApprovalRequested, &stage.name, request_name(run, &stage.name, gate));
             }
         }
     }
@@ -296,7 +297,7 @@ impl<'a> Pass<'a> {
                 }
             };
             if is_done {
-                self.note(Event::TaskDone, &stage.name, format!("{:?}", task.type_));
+                self.note(JournalKind::TaskDone, &stage.name, format!("{:?}", task.type_));
             }
         }
         let tasks = if gate == Gate::Before { &stage.before } else { &stage.after };

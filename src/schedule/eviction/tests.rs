@@ -1,6 +1,7 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::model::conditions::Reason;
 
 /// A binding from words such as `a Bound available`: cluster, state, and what else is so of it.
 fn binding(line: &str) -> Binding {
@@ -49,8 +50,8 @@ fn example_42_min_available_in_percent() {
     let found = verdict(pick_n(4), &FOUR, false, json!({"minAvailable": "50%"}));
     assert_eq!((found.executed, found.remove.as_deref()), (Some(true), Some("p-a")));
     assert_eq!(found.message, "3 of 4 clusters are available, and the budget allows 1 more to go");
-    assert_eq!(found.valid_reason(), "ClusterResourcePlacementEvictionValid");
-    assert_eq!(found.executed_reason(), Some("ClusterResourcePlacementEvictionExecuted"));
+    assert_eq!(found.valid_reason(), Reason::ClusterResourcePlacementEvictionValid);
+    assert_eq!(found.executed_reason(), Some(Reason::ClusterResourcePlacementEvictionExecuted));
 }
 
 #[test]
@@ -68,7 +69,7 @@ fn example_44_pick_all_at_its_minimum() {
     let five: Vec<&str> = five.iter().map(String::as_str).collect();
     let found = verdict(Value::Null, &five, false, json!({"minAvailable": 5}));
     assert_eq!(found.executed, Some(false));
-    assert_eq!(found.executed_reason(), Some("ClusterResourcePlacementEvictionNotExecuted"));
+    assert_eq!(found.executed_reason(), Some(Reason::ClusterResourcePlacementEvictionNotExecuted));
     assert_eq!(verdict(Value::Null, &five, false, json!({"minAvailable": 4})).executed, Some(true));
 }
 
@@ -113,6 +114,6 @@ fn what_comes_before_the_budget() {
         let (cluster, bindings) = ("a".into(), [binding("a Bound")]);
         let request =
             EvictionRequest { cluster: &cluster, placement, bindings: &bindings, failed: false, budget: None };
-        assert_eq!(evict(&request).valid_reason(), "ClusterResourcePlacementEvictionInvalid");
+        assert_eq!(evict(&request).valid_reason(), Reason::ClusterResourcePlacementEvictionInvalid);
     }
 }

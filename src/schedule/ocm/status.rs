@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::groups::page_name;
 use super::{Candidates, Decisions, Evaluation, Hub, Key, Notice, OnMisconfigured, Outcome, Request, groups, taint};
 use crate::api::condition::{Condition, ConditionStatus, set_condition};
+use crate::model::conditions::{ConditionType, Reason};
 
 /// Characters of a ScoreUpdate event's text, the mark that it goes on not counted.
 pub const SCORE_NOTE_LENGTH_MAX: usize = 1000;
@@ -18,7 +19,7 @@ pub struct Verdict {
     /// Whether it holds.
     pub holds: bool,
     /// Why, as one word.
-    pub reason: &'static str,
+    pub reason: Reason,
     /// Why, as a sentence.
     pub message: String,
 }
@@ -107,31 +108,36 @@ fn verdict(
     let no = |reason, message: String| Verdict { holds: false, reason, message };
     if !candidates.bound {
         let message = "No valid ManagedClusterSetBindings found in placement namespace";
-        return no("NoManagedClusterSetBindings", message.to_owned());
+        return no(Reason::NoManagedClusterSetBindings, message.to_owned());
     }
     if candidates.sets.is_empty() {
         let sets = request.policy.spec().cluster_sets.join(",");
-        return no("NoIntersection", format!("None of ManagedClusterSets [{sets}] is bound to placement namespace"));
+        return no(
+            Reason::NoIntersection,
+            format!("None of ManagedClusterSets [{sets}] is bound to placement namespace"),
+        );
     }
     if candidates.clusters.is_clear() {
         let sets = candidates.sets.join(",");
         return no(
-            "AllManagedClusterSetsEmpty",
+            Reason::AllManagedClusterSetsEmpty,
             format!("All ManagedClusterSets [{sets}] have no member ManagedCluster"),
         );
     }
     match (selected, unscheduled, kept) {
-        (0, _, _) => no("NoManagedClusterMatched", "No ManagedCluster matches any of the cluster predicate".to_owned()),
+        (0, _, _) => {
+            no(Reason::NoManagedClusterMatched, "No ManagedCluster matches any of the cluster predicate".to_owned())
+        }
         (_, _, Some(notice)) => {
             let message = format!("The last good decisions are kept: {}", notice.message);
-            no("NotAllDecisionsScheduled", message)
+            no(Reason::NotAllDecisionsScheduled, message)
         }
         (_, 0, None) => Verdict {
             holds: true,
-            reason: "AllDecisionsScheduled",
+            reason: Reason::AllDecisionsScheduled,
             message: "All cluster decisions scheduled".to_owned(),
         },
-        (_, missing, None) => no("NotAllDecisionsScheduled", format!("{missing} cluster decisions unscheduled")),
+        (_, missing, None) => no(Reason::NotAllDecisionsScheduled, format!("{missing} cluster decisions unscheduled")),
     }
 }
 
@@ -141,22 +147,25 @@ impl Outcome {
     /// Source: Open Cluster Management, which sets no observedGeneration.
     pub fn status(&self, key: &Key, before: &[Condition], now: Timestamp) -> Status {
         let mut conditions = before.to_vec();
-        let condition = |type_: &str, holds: bool, reason: &str, message: String| Condition {
-            type_: type_.to_owned(),
+        let condition = |type_: ConditionType, holds: bool, reason: Reason, message: String| Condition {
+            type_,
             status: if holds { ConditionStatus::True } else { ConditionStatus::False },
-            reason: reason.to_owned(),
+            reason,
             message,
             observed_generation: 0,
             last_transition_time: now,
         };
         let misconfigured = match &self.misconfigured {
-            Some(Notice { plugin, message }) => (true, "Misconfigured", format!("{plugin}:{message}")),
-            None => (false, "Succeedconfigured", "Placement configurations check pass".to_owned()),
+            Some(Notice { plugin, message }) => (true, Reason::Misconfigured, format!("{plugin}:{message}")),
+            None => (false, Reason::Succeedconfigured, "Placement configurations check pass".to_owned()),
         };
         let (holds, reason, message) = misconfigured;
-        set_condition(&mut conditions, condition("PlacementMisconfigured", holds, reason, message));
+        set_condition(&mut conditions, condition(ConditionType::PlacementMisconfigured, holds, reason, message));
         let Verdict { holds, reason, message } = &self.satisfied;
-        set_condition(&mut conditions, condition("PlacementSatisfied", *holds, reason, message.clone()));
+        set_condition(
+            &mut conditions,
+            condition(ConditionType::PlacementSatisfied, *holds, reason.clone(), message.clone()),
+        );
         Status {
             number_of_selected_clusters: self.selected.count_ones(..),
             decision_groups: self.group_statuses(key),

@@ -24,7 +24,7 @@ fn owned(facts: &[Fact]) -> Vec<(String, ConditionStatus, String)> {
 
 fn facts(conditions: &[Condition], prefix: &str) -> Vec<(String, ConditionStatus, String)> {
     let plain = |t: &str| t.strip_prefix(prefix).unwrap_or(t).to_owned();
-    conditions.iter().map(|c| (plain(&c.type_), c.status, c.reason.clone())).collect()
+    conditions.iter().map(|c| (plain(c.type_.as_str()), c.status, c.reason.to_string())).collect()
 }
 
 fn with_work(cluster: &'static str, outcome: O, availability: Option<A>) -> impl FnOnce(&mut Case) {
@@ -231,7 +231,7 @@ fn own_conditions_go_when_they_no_longer_apply() {
     case.record.halted = Some("x".into());
     case.record.conditions = placement_status(&case.view()).conditions;
     case.record.halted = None;
-    assert!(find_condition(&placement_status(&case.view()).conditions, "Halted").is_none());
+    assert!(find_condition(&placement_status(&case.view()).conditions, &ConditionType::Halted).is_none());
 }
 
 #[test]
@@ -239,8 +239,12 @@ fn types_carry_the_kind() {
     let mut case = Case::healthy(&["east"]);
     case.record.key = PlacementKey::namespaced("app", "web");
     let status = placement_status(&case.view());
-    assert!(status.conditions.iter().all(|c| c.type_.starts_with("ResourcePlacement")), "{:?}", status.conditions);
-    assert!(status.placement_statuses[0].conditions.iter().all(|c| !c.type_.contains("Placement")));
+    assert!(
+        status.conditions.iter().all(|c| c.type_.as_str().starts_with("ResourcePlacement")),
+        "{:?}",
+        status.conditions
+    );
+    assert!(status.placement_statuses[0].conditions.iter().all(|c| !c.type_.as_str().contains("Placement")));
 }
 
 #[test]

@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 use crate::api::annotations;
 use crate::api::condition::{Condition, ConditionStatus};
 use crate::api::staged::StageTaskType;
+use crate::model::conditions::{ConditionType, Reason};
 use crate::model::records::PlacementRecord;
 use crate::model::runs::{
     Approval, DELETION_GATE, RunPhase, RunRecord, StagePhase, StageRecord, Surface, TaskRecord, request_name,
@@ -51,35 +52,41 @@ fn request(run: &RunRecord, stage: &StageRecord, before: bool, task: &TaskRecord
 }
 
 fn request_conditions(run: &RunRecord, stage: &StageRecord, task: &TaskRecord) -> Vec<Condition> {
-    let condition = |type_: &str, status, reason: &str, message: String, at| Condition {
-        type_: type_.to_owned(),
+    let condition = |type_: ConditionType, status, reason: Reason, message: String, at| Condition {
+        type_,
         status,
-        reason: reason.to_owned(),
+        reason,
         message,
         observed_generation: 1,
         last_transition_time: at,
     };
     let is_its_end = matches!(stage.phase, StagePhase::WaitingBefore | StagePhase::Failed);
     if run.phase == RunPhase::Rejected && is_its_end && task.done_at.is_none() {
-        return vec![condition("Approved", ConditionStatus::False, "Rejected", super::end_words(run), run.since)];
+        return vec![condition(
+            ConditionType::Approved,
+            ConditionStatus::False,
+            Reason::Rejected,
+            super::end_words(run),
+            run.since,
+        )];
     }
     let Some(last) = task.approvals.last() else { return Vec::new() };
     let words = approved_words(task);
     let Some(done_at) = task.done_at else {
         return vec![condition(
-            "Approved",
+            ConditionType::Approved,
             ConditionStatus::Unknown,
-            "MoreApprovalsNeeded",
+            Reason::MoreApprovalsNeeded,
             format!("{words}; more people must approve"),
             last.at,
         )];
     };
     vec![
-        condition("Approved", ConditionStatus::True, reason(last), words, last.at),
+        condition(ConditionType::Approved, ConditionStatus::True, reason(last), words, last.at),
         condition(
-            "ApprovalAccepted",
+            ConditionType::ApprovalAccepted,
             ConditionStatus::True,
-            "ApprovalRequestApprovalAccepted",
+            Reason::ApprovalRequestApprovalAccepted,
             "the gate is open".to_owned(),
             done_at,
         ),
@@ -89,14 +96,14 @@ fn request_conditions(run: &RunRecord, stage: &StageRecord, task: &TaskRecord) -
 /// Returns the person's own reason where a condition can carry it.
 ///
 /// Source: Kubernetes API, `metav1.Condition`.
-fn reason(approval: &Approval) -> &str {
+fn reason(approval: &Approval) -> Reason {
     let fits = |text: &&str| {
         let word = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
         text.bytes().next().is_some_and(|b| b.is_ascii_alphabetic())
             && text.bytes().all(|b| word(b) || b == b',' || b == b':')
             && text.bytes().last().is_some_and(word)
     };
-    approval.reason.as_deref().filter(fits).unwrap_or("Approved")
+    approval.reason.as_deref().filter(fits).map_or(Reason::Approved, Reason::from)
 }
 
 /// Says who approved, where, and why.
@@ -137,9 +144,9 @@ pub fn deletion_gate_object(record: &PlacementRecord) -> Option<Value> {
     if let Some(last) = gate.approvals.last() {
         let people: Vec<&str> = gate.approvals.iter().map(|approval| approval.by.name.as_str()).collect();
         let condition = Condition {
-            type_: "Approved".to_owned(),
+            type_: ConditionType::Approved,
             status: ConditionStatus::Unknown,
-            reason: "MoreApprovalsNeeded".to_owned(),
+            reason: Reason::MoreApprovalsNeeded,
             message: format!("approved by {}; more people must approve", people.join(", ")),
             observed_generation: 0,
             last_transition_time: last.at,

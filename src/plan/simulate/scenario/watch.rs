@@ -11,6 +11,7 @@ use crate::api::condition::ConditionStatus;
 use crate::api::placement::StrategyType;
 use crate::decide::state::{PlacementState, World};
 use crate::decide::strategies::Staged;
+use crate::model::conditions::ConditionType;
 use crate::model::id::{ClusterName, Digest, PlacementKey};
 use crate::model::records::Binding;
 use crate::model::runs::{
@@ -407,9 +408,9 @@ impl Look<'_> {
                             Offset(i64::try_from(deadline.as_millis()).unwrap_or(i64::MAX)).words()
                         )
                     };
-                    let refused = conditions
-                        .iter()
-                        .find(|c| c.is(ConditionStatus::False, binding.generation) && c.type_ != "Available");
+                    let refused = conditions.iter().find(|c| {
+                        c.is(ConditionStatus::False, binding.generation) && c.type_ != ConditionType::Available
+                    });
                     let message = refused.map_or_else(late, |condition| condition.message.clone());
                     self.end(position, ClusterOutcome::Failed, EventKind::ClusterFailed, message);
                 }

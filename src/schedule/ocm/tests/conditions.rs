@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::api::condition::{Condition, ConditionStatus};
+use crate::model::conditions::Reason;
 
 fn set(hub: &mut Hub, name: &str, spec: Value) {
     hub.set_set(name, Some(serde_json::from_value(spec).unwrap()));
@@ -11,7 +12,7 @@ fn set(hub: &mut Hub, name: &str, spec: Value) {
 /// Type, status, reason and message, in order of type.
 fn said(outcome: &Outcome) -> Vec<(String, ConditionStatus, String, String)> {
     let conditions = outcome.status(&key(), &[], now()).conditions.into_iter();
-    conditions.map(|c: Condition| (c.type_, c.status, c.reason, c.message)).collect()
+    conditions.map(|c: Condition| (c.type_.to_string(), c.status, c.reason.to_string(), c.message)).collect()
 }
 
 #[test]
@@ -22,26 +23,33 @@ fn w39_the_first_row_that_holds_says_why_nobody_is_picked() {
         let satisfied = run(hub, spec).satisfied;
         (satisfied.holds, satisfied.reason, satisfied.message)
     };
-    assert_eq!(row(&hub, json!({})), (false, "NoManagedClusterSetBindings", none.to_owned()));
+    assert_eq!(row(&hub, json!({})), (false, Reason::NoManagedClusterSetBindings, none.to_owned()));
     hub.set_binding("ns1", "z", true);
-    assert_eq!(row(&hub, json!({})).1, "NoManagedClusterSetBindings", "a binding without its set");
+    assert_eq!(row(&hub, json!({})).1, Reason::NoManagedClusterSetBindings, "a binding without its set");
     set(&mut hub, "z", json!({}));
     let message = "None of ManagedClusterSets [x,y] is bound to placement namespace";
-    assert_eq!(row(&hub, json!({"clusterSets": ["x", "y"]})), (false, "NoIntersection", message.to_owned()));
+    assert_eq!(row(&hub, json!({"clusterSets": ["x", "y"]})), (false, Reason::NoIntersection, message.to_owned()));
     assert!(row(&hub, json!({"clusterSets": ["x", "z"]})).0, "one bound set suffices");
     set(&mut hub, "a", json!({"clusterSelector": {"selectorType": "LabelSelector"}}));
     let message = "All ManagedClusterSets [a] have no member ManagedCluster";
-    assert_eq!(row(&hub, json!({"clusterSets": ["a"]})), (false, "AllManagedClusterSetsEmpty", message.to_owned()));
+    assert_eq!(
+        row(&hub, json!({"clusterSets": ["a"]})),
+        (false, Reason::AllManagedClusterSetsEmpty, message.to_owned())
+    );
     let (name, gone) = member("c1", json!({SET_LABEL: "z"}), json!({}));
     hub.set_cluster(&name, Some(Member { deleting: true, ..gone }));
     let message = "All ManagedClusterSets [a,z] have no member ManagedCluster";
-    assert_eq!(row(&hub, json!({})), (false, "AllManagedClusterSetsEmpty", message.to_owned()), "it is being deleted");
+    assert_eq!(
+        row(&hub, json!({})),
+        (false, Reason::AllManagedClusterSetsEmpty, message.to_owned()),
+        "it is being deleted"
+    );
     let matched = "No ManagedCluster matches any of the cluster predicate";
     let nobody = json!({"predicates": [{"requiredClusterSelector": {"labelSelector": {"matchLabels": {"a": "b"}}}}]});
-    assert_eq!(row(&plain(["c1"]), nobody), (false, "NoManagedClusterMatched", matched.to_owned()));
+    assert_eq!(row(&plain(["c1"]), nobody), (false, Reason::NoManagedClusterMatched, matched.to_owned()));
     assert_eq!(
         row(&plain(["c1"]), json!({})),
-        (true, "AllDecisionsScheduled", "All cluster decisions scheduled".to_owned())
+        (true, Reason::AllDecisionsScheduled, "All cluster decisions scheduled".to_owned())
     );
 }
 

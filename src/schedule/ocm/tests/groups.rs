@@ -1,6 +1,7 @@
 //! W26, W27, W29 to W37: numbers of clusters, groups and pages.
 
 use super::*;
+use crate::model::conditions::Reason;
 
 fn grouped(length: Value, groups: &[(&str, &str)]) -> Value {
     let group = |(name, cloud): &(&str, &str)| json!({"groupName": name, "groupClusterSelector": {"labelSelector": {"matchLabels": {"cloud": cloud}}}});
@@ -36,7 +37,7 @@ fn status(hub: &Hub, spec: Value) -> Status {
 fn w26_too_few_are_published_all_the_same() {
     let outcome = run(&plain(["c1"]), json!({"numberOfClusters": 3}));
     let said = (outcome.satisfied.holds, outcome.satisfied.reason, &*outcome.satisfied.message);
-    assert_eq!(said, (false, "NotAllDecisionsScheduled", "2 cluster decisions unscheduled"));
+    assert_eq!(said, (false, Reason::NotAllDecisionsScheduled, "2 cluster decisions unscheduled"));
     assert_eq!(objects(&plain(["c1"]), json!({"numberOfClusters": 3}))[0].2, ["c1"]);
 }
 
@@ -44,7 +45,7 @@ fn w26_too_few_are_published_all_the_same() {
 fn w27_a_placement_of_no_cluster_has_one_empty_object() {
     let none = json!({"numberOfClusters": 0});
     let outcome = run(&named(5), none.clone());
-    assert_eq!((outcome.satisfied.holds, outcome.satisfied.reason), (false, "NoManagedClusterMatched"));
+    assert_eq!((outcome.satisfied.holds, outcome.satisfied.reason), (false, Reason::NoManagedClusterMatched));
     assert_eq!(sizes(&named(5), none.clone()), [(String::new(), "0".to_owned(), 0)]);
     let status = status(&named(5), none);
     assert_eq!((status.number_of_selected_clusters, status.decision_groups.unwrap()[0].cluster_count), (0, 0));

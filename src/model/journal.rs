@@ -1,0 +1,130 @@
+//! The kinds of entries that the journal has.
+//!
+//! `docs/reference/journal.md` is made from this file.
+
+use serde_json::Value;
+
+use super::texts::text_enum;
+
+text_enum! {
+    /// What an entry of the journal says, with the names of its facts.
+    pub enum JournalKind {
+        "Snapshots and bindings" {
+            /// The selected objects changed, and a new snapshot was frozen.
+            SnapshotCreated ["index", "hash", "objects"],
+            /// The store was lost, and members hold this snapshot: it keeps its index.
+            SnapshotFound ["index"],
+            /// The store was lost, and members keep a pause.
+            PauseFound ["by", "reason"],
+            /// The store was lost, and members keep that a snapshot is held.
+            HoldFound ["index", "why"],
+            /// The store was restored from a backup, and the cluster holds a newer snapshot. It stays until the rollout comes to the
+            /// cluster.
+            NewerSnapshotFound ["binding", "from"],
+            /// A snapshot was rolled back or rejected: it is not rolled out again by itself.
+            SnapshotHeld ["index", "why"],
+            /// The policy picked the cluster.
+            ClusterPicked ["binding"],
+            /// The policy does not pick the cluster any more.
+            ClusterDropped ["binding"],
+            /// The cluster was told to hold a snapshot.
+            RolloutStarted ["binding", "from", "to"],
+            /// The rollout returned to an earlier snapshot.
+            RolledBack ["to", "why"],
+            /// What the cluster holds of the placement is being removed.
+            RemovalStarted ["binding"],
+            /// Everything of the placement is gone from the cluster.
+            BindingRemoved ["binding"],
+            /// The cluster left the fleet. What it holds stays there.
+            ClusterLeft ["binding"],
+            /// An eviction was judged.
+            EvictionJudged ["eviction", "executed"],
+        }
+        "Progress of a placement; KubeFleet's events, each once for a rollout" {
+            /// Every picked cluster was told to hold the snapshot.
+            PlacementRolloutStarted ["snapshot"],
+            /// The overrides were applied for every picked cluster.
+            PlacementOverriddenSucceeded ["snapshot"],
+            /// Every picked cluster's work was handed over.
+            PlacementWorkSynchronized ["snapshot"],
+            /// Every object is applied on every picked cluster.
+            PlacementApplied ["snapshot"],
+            /// Every object is available on every picked cluster.
+            PlacementRolloutCompleted ["snapshot"],
+        }
+        "Staged update runs" {
+            /// A run was written in git, or a placement's strategy made one.
+            RunCreated ["run", "strategy", "snapshot"],
+            /// The run's snapshot and stages are fixed, and it begins.
+            RunStarted ["run", "snapshot"],
+            /// The run cannot begin.
+            RunRefused ["run", "message"],
+            /// The run entered another phase.
+            RunMoved ["run", "message"],
+            /// The run ended before it was done: it was superseded, rolled back or rejected.
+            RunEnded ["run", "phase", "message"],
+            /// The run was removed from git. Clusters stay as they are.
+            RunRemoved ["run"],
+            /// The stage began to move its clusters.
+            StageStarted ["run", "stage"],
+            /// The stage has no clusters.
+            StageSkipped ["run", "stage", "message"],
+            /// The clusters of the stage are done, and tasks are left.
+            StageWaiting ["run", "stage"],
+            /// The stage is done.
+            StageSucceeded ["run", "stage"],
+            /// A gate waits for an approval.
+            ApprovalRequested ["run", "stage", "message"],
+            /// Enough people approved, or the time to wait has passed.
+            TaskDone ["run", "stage", "message"],
+            /// A change of strategy or stages would have dropped an approval: it is still asked for, or the placement is paused.
+            ApprovalKept ["run", "stage", "wantedBy", "paused"],
+            /// The cluster was told to hold the run's snapshot, or to remove what it holds.
+            ClusterStarted ["run", "stage", "message"],
+            /// The cluster is available at the run's snapshot, or what it held is gone.
+            ClusterSucceeded ["run", "stage", "message"],
+            /// The cluster failed.
+            ClusterFailed ["run", "stage", "message"],
+            /// The cluster's turn came while it did not answer.
+            ClusterDeferred ["run", "stage", "message"],
+            /// The run skips the cluster.
+            ClusterSkipped ["run", "stage", "message"],
+            /// A failed cluster is tried again.
+            ClusterRetried ["run", "stage", "message"],
+        }
+        "Commands" {
+            /// A command was executed.
+            Commanded ["verb", "target", "stage", "person", "surface", "reason", "message"],
+            /// A person approved a gate. `opened` tells whether that sufficed.
+            Approved ["run", "stage", "person", "digest", "opened"],
+        }
+        "OCM Placements" {
+            /// The decided clusters changed.
+            DecisionUpdate ["ocmPlacement", "gained", "lost", "scoreUpdate"],
+            /// The Placement is gone from git.
+            PlacementRemoved ["ocmPlacement"],
+        }
+        "The daemon" {
+            /// A person let a new store take over what members hold.
+            StoreAdopted ["by", "members"],
+            /// The machine's clock was set. Waits that were under way were moved by as much.
+            ClockCorrected ["by", "when"],
+            /// A person let the accepted commit go on, though the source was not read since the start.
+            WentOnWithoutSource ["by"],
+        }
+    }
+}
+
+impl JournalKind {
+    /// Tells whether it reports that something went wrong.
+    pub fn is_warning(&self) -> bool {
+        matches!(self, Self::ClusterFailed | Self::RunRefused | Self::RolledBack | Self::SnapshotHeld)
+    }
+
+    /// Tells whether facts have only names that the kind is documented with.
+    pub fn documents(&self, facts: &Value) -> bool {
+        let known = Self::ALL.iter().find(|known| known.value == *self);
+        let mut names = facts.as_object().into_iter().flatten().map(|(name, _)| name.as_str());
+        known.is_none_or(|known| names.all(|name| known.fields.contains(&name)))
+    }
+}
