@@ -118,7 +118,12 @@ async fn listen(http: &config::Http, shared: &Shared, supervisor: &Supervisor) -
     let main = bind(http.listen, "http.listen").await?;
     if let Some(address) = http.webhook_listen {
         let listener = bind(address, "http.webhookListen").await?;
-        tokio::spawn(serve(listener, http::webhooks(shared.clone()), supervisor.clone(), Arc::clone(&shared.metrics)));
+        tokio::spawn(serve(
+            listener,
+            http::webhook_router(shared.clone()),
+            supervisor.clone(),
+            Arc::clone(&shared.metrics),
+        ));
     }
     let router = http::router(shared.clone(), http.webhook_listen.is_none());
     tokio::spawn(serve(main, router, supervisor.clone(), Arc::clone(&shared.metrics)));

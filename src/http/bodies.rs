@@ -8,9 +8,9 @@ use axum::http::{HeaderMap, header};
 use tokio::sync::Semaphore;
 
 /// Bodies that are read at a time.
-const BODIES_MAX: usize = 8;
+pub const BODIES_MAX: usize = 8;
 /// How long a body may take to come, waiting for its turn included. Shorter than the patience of git hosts, 5 to 10 s, is no use.
-const BODY_TIME: Duration = Duration::from_secs(10);
+pub const BODY_TIME: Duration = Duration::from_secs(10);
 
 /// Reads bodies in turn.
 #[derive(Clone)]

@@ -8,12 +8,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
 use axum::extract::{Query as UrlQuery, State};
 use axum::http::StatusCode;
-use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -41,6 +38,7 @@ mod bodies;
 mod commands;
 mod getparams;
 mod journal;
+mod routes;
 mod serve;
 pub mod tokens;
 mod turns;
@@ -48,11 +46,13 @@ mod webhooks;
 
 pub use access::Access;
 pub use backup::BACKUP_PATH;
+pub use bodies::{BODIES_MAX, BODY_TIME};
 pub use commands::{COMMAND_BYTES_MAX, COMMANDS_PATH, Instruction, PREVIEW_PATH, Preview};
 pub use getparams::GETPARAMS_PATH;
 pub use journal::{JOURNAL_PAGE, JOURNAL_PATH, Page as JournalPage};
-pub use serve::{CONNECTIONS_MAX, raise_open_files, serve};
-pub use turns::Turns;
+pub use routes::{Caller, Limit, Method, ROUTES, Route, router, webhook_router};
+pub use serve::{CONNECTIONS_MAX, HEAD_BYTES_MAX, HEAD_TIME, REQUEST_TIME, raise_open_files, serve};
+pub use turns::{READS_MAX, TURN_TIME, Turns};
 pub use webhooks::{GITEA_PATH, GITHUB_PATH, Hooks};
 
 /// A question to the engine, which alone knows what decides.
@@ -105,33 +105,6 @@ pub async fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {
     let listener = TcpListener::bind(address).await?;
     tracing::info!(address = %listener.local_addr()?, "listening");
     Ok(listener)
-}
-
-/// Returns what is served at `http.listen`: everything, webhooks too unless they have an address of their own.
-pub fn router(shared: Shared, with_webhooks: bool) -> Router {
-    let heavy = Router::new()
-        .route(RECORDS_PATH, get(records))
-        .route(EXPLAIN_PATH, get(explain))
-        .route(JOURNAL_PATH, get(journal::read))
-        .route(BACKUP_PATH, get(backup::read))
-        .route_layer(from_fn_with_state(shared.clone(), turns::in_turn));
-    let guarded = heavy
-        .route("/metrics", get(metrics))
-        .route(CHANGES_PATH, get(changes))
-        .route_layer(from_fn_with_state(shared.clone(), access::may_read))
-        .route(GETPARAMS_PATH, post(getparams::execute))
-        .route(COMMANDS_PATH, post(commands::execute))
-        .route(PREVIEW_PATH, post(commands::preview))
-        .route_layer(from_fn_with_state(shared.clone(), access::names_us));
-    // Probes know no name and no token, and are told nothing but that and which part is missing.
-    let open = Router::new().route("/healthz", get(healthy)).route("/readyz", get(ready));
-    let all = open.merge(guarded).with_state(shared.clone());
-    if with_webhooks { all.merge(webhooks(shared)) } else { all }
-}
-
-/// Returns what is served at `http.webhookListen`: deliveries of the git host, which are signed.
-pub fn webhooks(shared: Shared) -> Router {
-    Router::new().route(GITEA_PATH, post(webhooks::gitea)).route(GITHUB_PATH, post(webhooks::github)).with_state(shared)
 }
 
 /// Alive as long as it answers: parts that ended by an error are begun again by the daemon itself, and named here.

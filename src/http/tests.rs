@@ -206,17 +206,17 @@ async fn d09_reading_needs_a_token_where_others_reach_the_daemon_and_health_neve
 #[tokio::test]
 async fn d09_webhooks_with_an_address_of_their_own_are_not_served_at_the_other() {
     let (shared, _received) = shared(Arc::new(MemoryStore::new()));
-    let ask = async |router: Router, path: &str| {
+    let ask = async |router: axum::Router, path: &str| {
         let request = Request::get(path).body(Body::empty()).expect("a request");
         router.oneshot(request).await.expect("a router always answers").status().as_u16()
     };
     for path in [GITEA_PATH, GITHUB_PATH] {
         assert_eq!(ask(router(shared.clone(), true), path).await, 405, "{path}");
         assert_eq!(ask(router(shared.clone(), false), path).await, 404, "{path}");
-        assert_eq!(ask(webhooks(shared.clone()), path).await, 405, "{path}");
+        assert_eq!(ask(webhook_router(shared.clone()), path).await, 405, "{path}");
     }
     for path in [RECORDS_PATH, "/metrics", "/healthz"] {
-        assert_eq!(ask(webhooks(shared.clone()), path).await, 404, "{path}: the network decides who gets here");
+        assert_eq!(ask(webhook_router(shared.clone()), path).await, 404, "{path}: the network decides who gets here");
     }
 }
 

@@ -18,9 +18,9 @@ use super::commands::COMMAND_BYTES_MAX;
 use super::getparams::QUESTION_BYTES_MAX;
 
 /// Large answers that are made or sent at a time: each may hold every record, or a page of the journal.
-const READS_MAX: usize = 4;
+pub const READS_MAX: usize = 4;
 /// How long a question for one waits for its turn.
-const TURN_TIME: Duration = Duration::from_secs(10);
+pub const TURN_TIME: Duration = Duration::from_secs(10);
 /// Bytes of an answer that are handed over at a time: a turn ends when the last of them is taken.
 const PIECE_BYTES: usize = 64 * 1024;
 

@@ -3,12 +3,19 @@
 //! `deploy/crds` is kept fresh by a test of its own, beside the types.
 
 use std::collections::BTreeSet;
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 use std::fs;
 
 use clap::CommandFactory as _;
 use gitfleet::api::annotations::{ON_MANAGED, ON_MEMBER, ON_PLACEMENT, ON_STRATEGY, PREFIX, Rule};
 use gitfleet::cli::Cli;
+use gitfleet::http::{
+    BODIES_MAX, BODY_TIME, CONNECTIONS_MAX, Caller, HEAD_BYTES_MAX, HEAD_TIME, READS_MAX, REQUEST_TIME, ROUTES, Route,
+    TURN_TIME,
+};
+use gitfleet::model::conditions::{ConditionType, Reason};
+use gitfleet::model::journal::JournalKind;
+use gitfleet::model::texts::Known;
 use gitfleet::telemetry::metrics::{Kind, METRICS};
 use serde_json::Value;
 
@@ -199,4 +206,83 @@ fn documented() -> Vec<(String, String)> {
     }
     assert!(!found.is_empty(), "no annotation found in {ANNOTATIONS}");
     found
+}
+
+#[test]
+fn conditions_page_is_fresh() {
+    let mut page = "# Conditions\n\nEvery condition type that gitfleet writes or reads, and every reason. Types and reasons are KubeFleet's and OCM's \
+                    where they have one. A reason begins with the type that it is written with.\n\n\
+                    <!-- Made from src/model/conditions.rs by `UPDATE=1 cargo test --test tidy`; do not edit. -->\n\n## Types\n"
+        .to_owned();
+    texts(&mut page, "###", "type", ConditionType::ALL);
+    page.push_str("\n## Reasons\n");
+    texts(&mut page, "###", "reason", Reason::ALL);
+    fresh("conditions.md", &page);
+}
+
+#[test]
+fn journal_page_is_fresh() {
+    let mut page = "# Journal\n\nWhat happened, in order: `gitfleet export journal`, the events of `gitfleet describe`, and `/api/v1/journal`. \
+                    An entry has these fields:\n\n\
+                    | field | meaning |\n|---|---|\n\
+                    | `at` | when |\n\
+                    | `event` | the kind, one of those below |\n\
+                    | `placement` | the placement that it is about; absent where it is about none |\n\
+                    | `cluster` | the cluster that it is about; absent where it is about none |\n\
+                    | `facts` | what else is known, by kind |\n\n\
+                    A fact that is not known is absent or null.\n\n\
+                    <!-- Made from src/model/journal.rs by `UPDATE=1 cargo test --test tidy`; do not edit. -->\n"
+        .to_owned();
+    texts(&mut page, "##", "kind", JournalKind::ALL);
+    fresh("journal.md", &page);
+}
+
+/// Writes a table for each section of an enum of texts.
+fn texts<T: Display>(page: &mut String, level: &str, what: &str, known: &[Known<T>]) {
+    for part in known.chunk_by(|a, b| a.section == b.section) {
+        let has_fields = part.iter().any(|known| !known.fields.is_empty());
+        let (header, rule) = if has_fields { (" facts |", "---|") } else { ("", "") };
+        write!(page, "\n{level} {}\n\n| {what} |{header} meaning |\n|---|{rule}---|\n", part[0].section).unwrap();
+        for known in part {
+            let fields = known.fields.iter().map(|field| format!("`{field}`")).collect::<Vec<_>>().join(", ");
+            let fields = if has_fields { format!(" {fields} |") } else { fields };
+            writeln!(page, "| `{}` |{fields} {} |", known.value, known.meaning.trim()).unwrap();
+        }
+    }
+}
+
+#[test]
+fn http_page_is_fresh() {
+    let mut page = "# HTTP API\n\nWhat the daemon serves at `http.listen`; with `http.webhookListen`, webhooks are served there instead. Answers are JSON unless \
+         the table says otherwise. A request that names the daemon by a name that it does not have is answered with 421: see \
+         `http.hosts` in [configuration](configuration.md).\n\n\
+         <!-- Made from src/http/routes.rs by `UPDATE=1 cargo test --test tidy`; do not edit. -->\n\n\
+         ## Callers\n\nA token is sent as `Authorization: Bearer TOKEN`. Without a token the answer is 401, with an unknown one 403.\n\n\
+         | caller | must show |\n|---|---|\n"
+        .to_owned();
+    for (name, shows) in Caller::ALL.map(Caller::words) {
+        writeln!(page, "| {name} | {shows} |").unwrap();
+    }
+    page.push_str("\n## Routes\n\n| request | caller | parameters | answer | limit |\n|---|---|---|---|---|\n");
+    for Route { method, path, caller, parameters, answer, limit, in_turn, .. } in ROUTES {
+        let limits = limit.map(|limit| limit.to_string()).into_iter().chain(in_turn.then(|| "in turn".to_owned()));
+        let (caller, limits) = (caller.words().0, limits.collect::<Vec<_>>().join("; "));
+        writeln!(page, "| `{method} {path}` | {caller} | {parameters} | {answer} | {limits} |").unwrap();
+    }
+    write!(
+        page,
+        "\n## Limits\n\n\
+         - {CONNECTIONS_MAX} connections at each address. One more takes the place of the one whose last request is oldest.\n\
+         - The head of a request has at most {} KiB, and comes within {} s.\n\
+         - A request takes at most {} s from its head to the last byte of its answer.\n\
+         - Answers that are made in turn: {READS_MAX} at a time. A request waits {} s for its turn, and is answered with 503 after that.\n\
+         - Bodies: {BODIES_MAX} of each kind are read at a time, each within {} s.\n",
+        HEAD_BYTES_MAX / 1024,
+        HEAD_TIME.as_secs(),
+        REQUEST_TIME.as_secs(),
+        TURN_TIME.as_secs(),
+        BODY_TIME.as_secs(),
+    )
+    .unwrap();
+    fresh("http-api.md", &page);
 }

@@ -1,0 +1,297 @@
+//! Every path that the daemon answers, with who may ask. The router is made from this table, and `docs/reference/http-api.md` too.
+
+use std::fmt;
+use std::time::Duration;
+
+use axum::Router;
+use axum::middleware::from_fn_with_state;
+use axum::routing::{MethodFilter, MethodRouter, on};
+
+use super::backup::BACKUP_PATH;
+use super::commands::{COMMAND_BYTES_MAX, COMMANDS_PATH, PREVIEW_PATH};
+use super::getparams::{GETPARAMS_PATH, QUESTION_BYTES_MAX};
+use super::journal::{JOURNAL_PAGE, JOURNAL_PATH};
+use super::webhooks::{GITEA_PATH, GITHUB_PATH};
+use super::{
+    CHANGES_PATH, CHANGES_WAIT, EXPLAIN_PATH, RECORDS_PATH, Shared, access, backup, commands, getparams, journal,
+    turns, webhooks,
+};
+use crate::forge::webhook::BODY_BYTES_MAX;
+
+/// How a route is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// `GET`: nothing changes.
+    Get,
+    /// `POST`: something is sent.
+    Post,
+}
+
+impl fmt::Display for Method {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Get => "GET",
+            Self::Post => "POST",
+        })
+    }
+}
+
+/// Who may ask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Caller {
+    /// Everybody, by any name of the daemon: probes know neither name nor token.
+    Anybody,
+    /// Who may read.
+    Reader,
+    /// Who may send commands.
+    Commander,
+    /// Argo CD's plugin generator.
+    Plugin,
+    /// The git host, which signs what it sends.
+    GitHost,
+}
+
+impl Caller {
+    /// Every caller, in the order of the reference page.
+    pub const ALL: [Self; 5] = [Self::Anybody, Self::Reader, Self::Commander, Self::Plugin, Self::GitHost];
+
+    /// Returns its name, and what it must show.
+    pub fn words(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Anybody => ("anybody", "Nothing."),
+            Self::Reader => (
+                "reader",
+                "A token of `http.readTokens` or `http.tokens`; without any of the latter, the one in the store's folder. Nothing \
+                 where `http.read` is `open`, which is the default of a daemon that only its own machine reaches.",
+            ),
+            Self::Commander => (
+                "commander",
+                "A token of `http.tokens`; without any, the one in the store's folder. `may` and `placements` of the token say \
+                 which commands it is for.",
+            ),
+            Self::Plugin => ("plugin", "The token of `decisions.tokenFile`, or one of a commander."),
+            Self::GitHost => ("git host", "A signature made with a secret of `forge.webhookSecretFile`."),
+        }
+    }
+}
+
+/// A limit of one route.
+#[derive(Clone, Copy, Debug)]
+pub enum Limit {
+    /// Bytes of the body.
+    Body(usize),
+    /// Entries of the journal that are looked at for one answer.
+    Entries(usize),
+    /// How long the answer waits for something new.
+    Wait(Duration),
+}
+
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Body(bytes) => write!(f, "a body of {} KiB", bytes / 1024),
+            Self::Entries(count) => write!(f, "{count} entries are looked at for one answer"),
+            Self::Wait(time) => write!(f, "waits for {} s", time.as_secs()),
+        }
+    }
+}
+
+/// A path that the daemon answers.
+pub struct Route {
+    /// How it is asked.
+    pub method: Method,
+    /// Where.
+    pub path: &'static str,
+    /// By whom.
+    pub caller: Caller,
+    /// What is sent with it.
+    pub parameters: &'static str,
+    /// What is answered.
+    pub answer: &'static str,
+    /// How much of it there may be.
+    pub limit: Option<Limit>,
+    /// The size of the answer depends on the fleet: only some are made at a time.
+    pub in_turn: bool,
+    handler: fn(MethodFilter) -> MethodRouter<Shared>,
+}
+
+impl fmt::Debug for Route {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.method, self.path)
+    }
+}
+
+impl Route {
+    fn served(&self) -> MethodRouter<Shared> {
+        (self.handler)(match self.method {
+            Method::Get => MethodFilter::GET,
+            Method::Post => MethodFilter::POST,
+        })
+    }
+}
+
+const NONE: &str = "none";
+
+/// What the daemon answers.
+pub const ROUTES: &[Route] = &[
+    Route {
+        method: Method::Get,
+        path: "/healthz",
+        caller: Caller::Anybody,
+        parameters: NONE,
+        answer: "200 with `ok`, and a line for each part that ended by an error and was started again",
+        limit: None,
+        in_turn: false,
+        handler: |method| on(method, super::healthy),
+    },
+    Route {
+        method: Method::Get,
+        path: "/readyz",
+        caller: Caller::Anybody,
+        parameters: NONE,
+        answer: "200 with `ok` once the source was read and no part is missing that everybody needs; else 503 with the reason",
+        limit: None,
+        in_turn: false,
+        handler: |method| on(method, super::ready),
+    },
+    Route {
+        method: Method::Get,
+        path: "/metrics",
+        caller: Caller::Reader,
+        parameters: NONE,
+        answer: "the [metrics](metrics.md) in the OpenMetrics text format",
+        limit: None,
+        in_turn: false,
+        handler: |method| on(method, super::metrics),
+    },
+    Route {
+        method: Method::Get,
+        path: RECORDS_PATH,
+        caller: Caller::Reader,
+        parameters: "`prefix`: only records whose key begins so",
+        answer: "`version`, and `records` as pairs of key and record; what the bot keeps of the git host is left out",
+        limit: None,
+        in_turn: true,
+        handler: |method| on(method, super::records),
+    },
+    Route {
+        method: Method::Get,
+        path: CHANGES_PATH,
+        caller: Caller::Reader,
+        parameters: "`after`: the version that the caller has",
+        answer: "`version`, as soon as it is newer than `after`",
+        limit: Some(Limit::Wait(CHANGES_WAIT)),
+        in_turn: false,
+        handler: |method| on(method, super::changes),
+    },
+    Route {
+        method: Method::Get,
+        path: EXPLAIN_PATH,
+        caller: Caller::Reader,
+        parameters: "`placement`: `NAME` or `NAMESPACE/NAME`; `kind`, where the name alone could mean two",
+        answer: "why each cluster was picked or not, as `gitfleet explain -o json` prints it; 404 with the reason where there is no \
+                 such placement",
+        limit: None,
+        in_turn: true,
+        handler: |method| on(method, super::explain),
+    },
+    Route {
+        method: Method::Get,
+        path: JOURNAL_PATH,
+        caller: Caller::Reader,
+        parameters: "`placement`: only its entries; `after`: only entries with a higher number",
+        answer: "`entries` as pairs of number and [entry](journal.md), oldest first; `next`, the number to ask with for more, where \
+                 there is more",
+        limit: Some(Limit::Entries(JOURNAL_PAGE)),
+        in_turn: true,
+        handler: |method| on(method, journal::read),
+    },
+    Route {
+        method: Method::Get,
+        path: BACKUP_PATH,
+        caller: Caller::Commander,
+        parameters: NONE,
+        answer: "`backup`: everything the store holds, as `gitfleet store backup` writes it",
+        limit: None,
+        in_turn: true,
+        handler: |method| on(method, backup::read),
+    },
+    Route {
+        method: Method::Post,
+        path: COMMANDS_PATH,
+        caller: Caller::Commander,
+        parameters: "a command as JSON: `verb`, `target`, and where they apply `stage`, `to`, `toCommit`, `digest`, \
+                     `reason`, `message`",
+        answer: "what was done; else `reason` and `message`: 403 not allowed, 404 not found, 409 the gate changed or waits no more, 422 \
+                 not possible",
+        limit: Some(Limit::Body(COMMAND_BYTES_MAX)),
+        in_turn: false,
+        handler: |method| on(method, commands::execute),
+    },
+    Route {
+        method: Method::Post,
+        path: PREVIEW_PATH,
+        caller: Caller::Commander,
+        parameters: "the command that is to be sent",
+        answer: "what an approval would open, with its digest; nothing changes",
+        limit: Some(Limit::Body(COMMAND_BYTES_MAX)),
+        in_turn: false,
+        handler: |method| on(method, commands::preview),
+    },
+    Route {
+        method: Method::Post,
+        path: GETPARAMS_PATH,
+        caller: Caller::Plugin,
+        parameters: "as Argo CD sends it: `input.parameters` with `placement`, and where the name alone could mean two `kind` and \
+                     `namespace`",
+        answer: "`output.parameters`: one object for each decided cluster; what is not known for sure is an error, because Argo CD \
+                 deletes Applications on an empty answer",
+        limit: Some(Limit::Body(QUESTION_BYTES_MAX)),
+        in_turn: false,
+        handler: |method| on(method, getparams::execute),
+    },
+    Route {
+        method: Method::Post,
+        path: GITEA_PATH,
+        caller: Caller::GitHost,
+        parameters: "a delivery of Gitea or Forgejo",
+        answer: "202 with no body; 401 unsigned, 404 of another host or repository",
+        limit: Some(Limit::Body(BODY_BYTES_MAX)),
+        in_turn: false,
+        handler: |method| on(method, webhooks::gitea),
+    },
+    Route {
+        method: Method::Post,
+        path: GITHUB_PATH,
+        caller: Caller::GitHost,
+        parameters: "a delivery of GitHub",
+        answer: "202 with no body; 401 unsigned, 404 of another host or repository",
+        limit: Some(Limit::Body(BODY_BYTES_MAX)),
+        in_turn: false,
+        handler: |method| on(method, webhooks::github),
+    },
+];
+
+/// Returns what is served at `http.listen`: everything, webhooks too unless they have an address of their own.
+pub fn router(shared: Shared, with_webhooks: bool) -> Router {
+    let routes = |wanted: fn(&Route) -> bool| {
+        let wanted = ROUTES.iter().filter(|route| wanted(route));
+        wanted.fold(Router::new(), |router, route| router.route(route.path, route.served()))
+    };
+    // A layer covers the routes that are there when it comes: what costs memory is done in turn after the token was looked at.
+    let in_turn = routes(|route| route.in_turn).route_layer(from_fn_with_state(shared.clone(), turns::in_turn));
+    let guarded = in_turn
+        .merge(routes(|route| route.caller == Caller::Reader && !route.in_turn))
+        .route_layer(from_fn_with_state(shared.clone(), access::may_read))
+        // These ask for their own token, before a byte of the body is read.
+        .merge(routes(|route| matches!(route.caller, Caller::Commander | Caller::Plugin) && !route.in_turn))
+        .route_layer(from_fn_with_state(shared.clone(), access::names_us));
+    let all = routes(|route| route.caller == Caller::Anybody).merge(guarded).with_state(shared.clone());
+    if with_webhooks { all.merge(webhook_router(shared)) } else { all }
+}
+
+/// Returns what is served at `http.webhookListen`: deliveries of the git host, which are signed.
+pub fn webhook_router(shared: Shared) -> Router {
+    let of_hosts = ROUTES.iter().filter(|route| route.caller == Caller::GitHost);
+    of_hosts.fold(Router::new(), |router, route| router.route(route.path, route.served())).with_state(shared)
+}
