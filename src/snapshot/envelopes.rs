@@ -28,10 +28,12 @@ pub fn is_envelope(manifest: &Manifest) -> bool {
 /// Source: KubeFleet's work generator.
 pub fn enveloped(manifests: &[Manifest], placement: &PlacementKey) -> Result<Vec<Manifest>, String> {
     let mut contents = Vec::new();
+    // Most placements have none and are spared the index of all their objects.
     if !manifests.iter().any(is_envelope) {
         return Ok(contents);
     }
     let plain = manifests.iter().filter(|manifest| !is_envelope(manifest));
+    // An object that stands by itself and in an envelope would be written twice, and the last would win.
     let mut known: BTreeMap<ObjectKey, String> =
         plain.map(|manifest| (manifest.id.key(), "by itself".to_owned())).collect();
     for envelope in manifests.iter().filter(|manifest| is_envelope(manifest)) {

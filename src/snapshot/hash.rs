@@ -27,6 +27,7 @@ struct GoFormatter;
 impl Formatter for GoFormatter {
     fn write_f64<W: ?Sized + io::Write>(&mut self, writer: &mut W, value: f64) -> io::Result<()> {
         let magnitude = value.abs();
+        // Zero is below the border too, and Go writes it without an exponent.
         let exponent = magnitude != 0.0 && !(GO_EXPONENT_BELOW..GO_EXPONENT_FROM).contains(&magnitude);
         if !exponent {
             return write!(writer, "{value}");
@@ -104,6 +105,7 @@ pub(super) fn fingerprint(manifests: &[Manifest]) -> Fingerprint {
 /// Hashes `{"selectedResources":[...]}` and shows each object's JSON to `see`.
 fn hash_objects(manifests: &[Manifest], mut see: impl FnMut(&[u8])) -> Digest {
     let mut hasher = Sha256::new_with_prefix(br#"{"selectedResources":["#);
+    // One buffer for all objects: the JSON of a whole snapshot is never held at once.
     let mut buffer = Vec::new();
     for (position, manifest) in manifests.iter().enumerate() {
         buffer.clear();
@@ -141,6 +143,7 @@ pub fn override_hash(spec: &OverrideSpec) -> Digest {
 ///
 /// Fields are hashed as they stand: fill in defaults first ([`scheduled_policy`]), as KubeFleet's API server does.
 pub fn policy_hash(policy: Option<&PlacementPolicy>) -> Digest {
+    // Another number is not another policy: it must not have every binding judged again.
     let counted = policy.map(|policy| PlacementPolicy { number_of_clusters: None, ..policy.clone() });
     let mut buffer = Vec::new();
     append_go_json(&counted, &mut buffer);

@@ -85,6 +85,7 @@ pub fn next_snapshot(existing: &[(u64, Digest)], hash: &Digest, limit: i32) -> N
     }
     let mut indexes: Vec<u64> = existing.iter().map(|(index, _)| *index).collect();
     indexes.sort_unstable();
+    // The new snapshot takes one of the places.
     let kept = usize::try_from(limit).unwrap_or(0).saturating_sub(1);
     indexes.truncate(indexes.len().saturating_sub(kept));
     Next::Create { index: newest + 1, prune: indexes }

@@ -12,6 +12,7 @@ const NAMED_MAX: usize = 3;
 
 /// Returns what is odd about a selection that succeeds: Pods, which are never delivered, and names that select nothing.
 pub fn not_selected(tree: &Tree, placement: &Placement) -> Vec<Warning> {
+    // What fails is told as the error of the placement.
     let Ok(selection) = Selection::new(tree, placement) else { return Vec::new() };
     let selectors = &placement.spec.resource_selectors;
     let mut pods: Vec<&Manifest> = selectors.iter().flat_map(|selector| pods(&selection, selector)).collect();
@@ -21,6 +22,7 @@ pub fn not_selected(tree: &Tree, placement: &Placement) -> Vec<Warning> {
     let mut warnings: Vec<Warning> =
         named.filter_map(|(index, selector)| nothing_named(&selection, index, selector)).collect();
     let is_empty = |selector: &ResourceSelector| selection.found(selector).next().is_none();
+    // Where names or Pods are to blame that is said already; this is for labels and whole kinds.
     if warnings.is_empty() && pods.is_empty() && selectors.iter().all(is_empty) {
         let message = "the selectors select nothing, so nothing is delivered";
         warnings.push(Warning::new(WarningKind::NothingSelected, message).at("spec.resourceSelectors"));

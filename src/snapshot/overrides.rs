@@ -57,7 +57,9 @@ impl Candidate {
     ) -> Option<OverrideRef> {
         let rules = rules(&self.snapshot).iter().zip(&self.value_keys);
         let mut fitting = rules.filter(|(rule, _)| fits(rule, labels)).peekable();
+        // Where no rule fits no label is recorded: one by which a rule begins to fit changes the pick by itself.
         fitting.peek()?;
+        // Also those of rules that do not fit: which rules act is told later by the recorded labels alone.
         keys.extend(self.selector_keys.iter().map(|key| Cow::Borrowed(key.as_str())));
         keys.extend(fitting.flat_map(|(_, keys)| keys).map(|key| patch::key_on(key, cluster)));
         Some(self.snapshot.id.clone())
@@ -75,6 +77,7 @@ impl Candidates {
         let mut found = Self::default();
         let mut objects = None;
         for snapshot in newest.filter(|snapshot| is_for(snapshot, placement)) {
+            // Made late, because most placements have no override.
             let objects = objects.get_or_insert_with(|| Objects::of(manifests));
             if !objects.has_one_of(snapshot) {
                 continue;
@@ -125,6 +128,7 @@ impl<'a> Objects<'a> {
     }
 
     fn has_one_of(&self, snapshot: &OverrideSnapshot) -> bool {
+        // A ClusterResourceOverride has none, so that its selectors match objects without a namespace only.
         let namespace = snapshot.id.key.namespace.clone().unwrap_or_default();
         let id = |group: &str, version: &str, kind: &str, name: &str| ObjectId {
             group: group.to_owned(),
@@ -221,6 +225,7 @@ pub fn works_for_cluster<'a, 's>(
     picked: &PickedOverrides,
     lookup: impl Fn(&OverrideRef) -> Option<&'s OverrideSnapshot>,
 ) -> Result<Cow<'a, [Manifest]>, String> {
+    // Without the snapshot the object would go out as if nobody had overridden it.
     let find = |id: &OverrideRef| {
         lookup(id).ok_or_else(|| format!("the snapshot {} of an override is gone; change the override", id.name()))
     };
@@ -266,6 +271,7 @@ fn overridden<'s>(
             if rule.override_type == OverrideType::Delete {
                 return Ok(None);
             }
+            // Copied at the first change: until then all clusters share the object.
             let object = Arc::make_mut(&mut manifest.object);
             let patches = &rule.json_patch_overrides;
             patch::apply(object, patches, cluster, labels).map_err(|failure| {

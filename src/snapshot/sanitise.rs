@@ -102,10 +102,12 @@ fn dropped(object: &Value) -> Vec<String> {
     let mut pointers = present(DROPPED);
     match (text(object, "apiVersion"), text(object, "kind")) {
         ("v1", "Service") => {
+            // `None` makes a Service headless: it was written by a person, and is no address that was allocated.
             if object.pointer("/spec/clusterIP").is_some_and(|ip| ip != "None") {
                 pointers.extend(present(&["/spec/clusterIP", "/spec/clusterIPs"]));
             }
             pointers.extend(present(&["/spec/healthCheckNodePort"]));
+            // Node ports go also where a person wrote them, as in KubeFleet.
             let ports = object.pointer("/spec/ports").and_then(Value::as_array).map_or(0, Vec::len);
             pointers.extend(
                 (0..ports).map(|port| format!("/spec/ports/{port}/nodePort")).filter(|p| object.pointer(p).is_some()),
@@ -131,6 +133,7 @@ fn is_empty_map(value: Option<&Value>) -> bool {
 fn remove(object: &mut Value, pointer: &str) {
     let Some((parent, key)) = pointer.rsplit_once('/') else { return };
     if let Some(map) = object.pointer_mut(parent).and_then(Value::as_object_mut) {
+        // No pointer of the tables above has `~0`.
         map.remove(&key.replace("~1", "/"));
     }
 }

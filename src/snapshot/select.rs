@@ -164,6 +164,7 @@ fn is_reserved(namespace: &str) -> bool {
 fn is_disabled(group: &str, kind: &str) -> bool {
     DISABLED_GROUPS.contains(&group)
         || DISABLED_KINDS.contains(&(group, kind))
+        // KubeFleet's list of disabled kinds leaves AppliedWork out.
         || (group == PLACEMENT_GROUP && kind != "AppliedWork" && !ENVELOPES.contains(&kind))
 }
 
@@ -207,6 +208,7 @@ impl<'a> Selection<'a> {
         found: &mut Vec<&'a Manifest>,
     ) -> Result<(), SelectionError> {
         let field = || field.to_owned();
+        // Before the scope is asked for: of a kind that is never placed nothing needs to be known here.
         if is_disabled(&selector.group, &selector.kind) {
             return Ok(());
         }
@@ -244,11 +246,13 @@ impl<'a> Selection<'a> {
             namespace: namespace.to_owned(),
         };
         let whole = selector.selection_scope == SelectionScope::NamespaceWithResources;
+        // Also where git has no such Namespace: the name itself is the mistake.
         if whole && is_reserved(&selector.name) {
             return Err(reserved(&selector.name));
         }
         for namespace in self.matching(selector) {
             let name = namespace.id.name.as_str();
+            // By labels too it fails the placement, as in KubeFleet: left out, it would be missing without a word.
             if whole && is_reserved(name) {
                 return Err(reserved(name));
             }
@@ -298,13 +302,17 @@ impl<'a> Selection<'a> {
         }
         let object = &manifest.object;
         match (id.group.as_str(), id.kind.as_str()) {
+            // Their owner makes them on each member.
             ("apps", "ReplicaSet" | "ControllerRevision") => {
                 object.pointer("/metadata/ownerReferences").and_then(|o| o.as_array()).is_none_or(Vec::is_empty)
             }
+            // Every cluster puts this ConfigMap and this ServiceAccount into every namespace by itself.
             ("", "ConfigMap") => id.name != "kube-root-ca.crt",
             ("", "ServiceAccount") => id.name != "default",
+            // Such a token is good for one API server.
             ("", "Secret") => object.get("type").is_none_or(|t| t != "kubernetes.io/service-account-token"),
             ("", "Endpoints") => !self.has_service(id),
+            // The label names the controller that makes them, on the member too.
             ("discovery.k8s.io", "EndpointSlice") => manifest.label("endpointslice.kubernetes.io/managed-by").is_none(),
             _ => true,
         }
@@ -313,6 +321,7 @@ impl<'a> Selection<'a> {
     /// Tells whether a Service of this name makes the Endpoints by itself.
     fn has_service(&self, endpoints: &ObjectId) -> bool {
         let service = ObjectId { kind: "Service".to_owned(), version: "v1".to_owned(), ..endpoints.clone() };
+        // A tree keeps its manifests in order of their ids.
         self.tree.manifests.binary_search_by(|m| m.id.cmp(&service)).is_ok()
     }
 }

@@ -77,6 +77,7 @@ fn filled_in(value: &Value, cluster: &ClusterName, labels: &BTreeMap<String, Str
     if !raw.contains(CLUSTER_NAME) && !raw.contains(CLUSTER_LABEL) {
         return Ok(value.clone());
     }
+    // The name first, as in KubeFleet: it may be a part of a label's key.
     let named = raw.replace(CLUSTER_NAME, cluster.as_str());
     let mut filled = String::with_capacity(named.len());
     let mut rest = named.as_str();
