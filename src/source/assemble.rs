@@ -39,6 +39,7 @@ pub fn assemble(
     files: impl IntoIterator<Item = (Arc<str>, BlobId, Arc<ParsedBlob>)>,
 ) -> Result<Tree, Vec<InputError>> {
     let mut files: Vec<_> = files.into_iter().collect();
+    // Which of two duplicates is the second, and which file is one too many, must not depend on who listed the files.
     files.sort_by(|a, b| a.0.cmp(&b.0));
     let mut errors = selection.errors.clone();
     let bytes: usize = files.iter().map(|(_, _, blob)| blob.size_bytes).sum();
@@ -52,6 +53,7 @@ pub fn assemble(
             hint: Some("narrow `source.path`, or add folders to .gitfleetignore".to_owned()),
         });
     }
+    // Where the meter ran over files are read in part, so every other complaint about them may be wrong.
     if let Some(refusal) = COMMIT.refusal(files.iter().map(|(path, _, blob)| (path.clone(), blob.weight))) {
         errors.push(refusal);
         return Err(limited(errors));
@@ -157,6 +159,7 @@ fn scopes(found: &[Found<'_>]) -> BTreeMap<(String, String), Scope> {
             *scope = Scope::Namespaced;
         }
     }
+    // Each line may overrule those before it: what documents look like is a guess, what is built in is known.
     let defined = found.iter().filter_map(|item| item.document.defines.as_ref());
     scopes.extend(defined.map(|(group, kind, scope)| named(group, kind, *scope)));
     scopes.extend(table::KINDS.iter().map(|k| named(k.group, k.kind, k.scope)));
@@ -202,6 +205,7 @@ fn overrides(found: &[Found<'_>], errors: &mut Vec<InputError>) {
             let text = |field: &str| selector.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
             let key = [list.to_owned(), id.namespace.clone(), text("group"), text("kind"), text("name")];
             let object = format!("{} {}", key[3], key[4]);
+            // An override that lists an object twice acts on it once all the same.
             if let Some(other) = first.insert(key, item)
                 && other.document.id != item.document.id
             {
@@ -268,6 +272,7 @@ fn fill(tree: &mut Tree, found: Vec<Found<'_>>) {
             }
         }
     }
+    // After all documents: the MemberCluster of the same name may stand in a later file.
     for (name, cluster) in managed {
         let alone = || MemberCluster { only_managed: true, ..MemberCluster::default() };
         join(tree.clusters.entry(name.clone()).or_insert_with(alone), &name, cluster);
@@ -284,6 +289,7 @@ fn join(member: &mut MemberCluster, name: &ClusterName, managed: ManagedCluster)
     for (key, value) in &managed.annotations {
         member.annotations.entry(key.clone()).or_insert_with(|| value.clone());
     }
+    // Last, so that no document can give a cluster another name.
     member.labels.insert(MEMBER_NAME_LABEL.to_owned(), name.to_string());
     member.managed = Some(managed);
 }

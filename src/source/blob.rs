@@ -107,6 +107,7 @@ pub fn parse_blob(content: &[u8]) -> ParsedBlob {
 /// Returns what a file says, and counts what it takes to hold it. Where the meter runs over, which may be because of other
 /// files, the answer is incomplete and good for nothing.
 pub fn parse_blob_within(content: &[u8], meter: &Meter<'_>) -> ParsedBlob {
+    // The weight of this file must be known alone, though all files of a commit share one limit.
     let meter = meter.part();
     let mut blob = ParsedBlob { size_bytes: content.len(), ..ParsedBlob::default() };
     let refuse = |message: String, hint: &str| vec![BlobError::new(0, message, hint)];
@@ -171,6 +172,7 @@ impl Reading<'_, '_> {
 
     /// Tells whether the rest of the file does not matter any more, and says so once.
     fn is_full(&mut self) -> bool {
+        // Nothing is said here: the refusal of the commit names the file that is one too many.
         if self.meter.ran_over() {
             return true;
         }
@@ -190,6 +192,7 @@ impl Reading<'_, '_> {
 
     fn object(&mut self, value: Value, place: Place<'_>, item_lines: &[u32], keys: Vec<TruthKey>) {
         let (api_version, kind) = match (value.get("apiVersion"), value.get("kind")) {
+            // Values files and pipelines lie beside manifests: they are named as skipped and refuse nothing.
             (None, None) => return self.blob.skipped.push((place.line, no_object(&value))),
             (Some(Value::String(api_version)), Some(Value::String(kind))) => (api_version.clone(), kind.clone()),
             (None, Some(_)) => {
@@ -200,10 +203,12 @@ impl Reading<'_, '_> {
                 return self.field_error(place, None, FieldError::new("", "apiVersion and kind must be text"));
             }
         };
+        // A kind of somebody's own may end with List and be none.
         let is_list = kind == "List" || (kind.ends_with("List") && value.get("items").is_some_and(Value::is_array));
         if is_list {
             return self.list(value, (&api_version, &kind), place, item_lines, keys);
         }
+        // gitfleet's own configuration may lie in the repository; it is neither payload nor a mistake.
         if kind == "Configuration" && api_version.split_once('/').is_some_and(|(group, _)| group == GITFLEET_GROUP) {
             return;
         }
@@ -224,6 +229,7 @@ impl Reading<'_, '_> {
         let mut keys = truth::by_element(keys);
         let items = match list.get_mut("items").map(Value::take) {
             Some(Value::Array(items)) => items,
+            // Go writes an empty list of a type as null.
             None | Some(Value::Null) => return,
             Some(_) => return self.field_error(place, Some(kind), FieldError::new("items", "must be a list")),
         };
@@ -241,6 +247,7 @@ impl Reading<'_, '_> {
             };
             // A typed list says once what its elements are.
             if let Some(element) = kind.strip_suffix("List").filter(|element| !element.is_empty()) {
+                // What a list gives to each element takes memory like what was written out.
                 if !self.meter.count(Cost::text(api_version).and(Cost::text(element))) {
                     return;
                 }
@@ -281,9 +288,11 @@ impl Reading<'_, '_> {
 
     fn field_error(&mut self, place: Place<'_>, object: Option<&str>, error: FieldError) {
         let mut line = place.line;
+        // Each look-up reads the document once more.
         if !error.field.is_empty() && self.exact_lines < EXACT_LINES_MAX {
             self.exact_lines += 1;
             let found = yaml::line_of(self.text, place.document, &format!("{}{}", place.path, error.field));
+            // A search that fails answers with the document's first line; the element of a List stands further down.
             line = line.max(found);
         }
         self.blob.errors.push(BlobError {

@@ -51,6 +51,7 @@ impl Filter {
     /// Tells whether a file is read, or would be if its folder needed no rendering.
     pub fn reads(&self, path: &str) -> bool {
         let candidate = EXTENSIONS.iter().any(|end| path.ends_with(end)) || NEEDS_RENDERING.contains(&name(path));
+        // The matcher panics on an absolute path. Odd paths go on to `select`, which complains of them.
         candidate && (is_odd(path) || !self.ignored.matched_path_or_any_parents(path, false).is_ignore())
     }
 }
@@ -79,6 +80,7 @@ pub fn select<'a>(listing: impl IntoIterator<Item = &'a str>, ignore_file: Optio
             errors.push(complaint(path, message, "rename the file, or add it to .gitfleetignore"));
             continue;
         }
+        // A checkout on a file system that ignores case keeps only one of the two.
         if let Some(other) = folded.insert(path.to_lowercase(), path) {
             let message = format!("differs from {other} in capital letters only");
             errors.push(complaint(path, message, "rename one of the two"));
