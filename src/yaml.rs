@@ -127,6 +127,7 @@ fn parse_chunk(chunk: &str, first_line: u32, meter: &Meter<'_>) -> Vec<Result<Do
     let mut documents = parse_strictly(chunk, first_line, meter);
     let mut text = Cow::Borrowed(chunk);
     for _ in 0..quoted::repairs_max(chunk) {
+        // Reading ends with the first error, so only the last answer can be one.
         let Some(Err(YamlError { quoted_at: Some(at), .. })) = documents.last() else { break };
         let Some(repaired) = quoted::indented(&text, *at) else { break };
         documents = parse_strictly(&repaired, first_line, meter);
@@ -251,6 +252,7 @@ impl<'t> Reader<'t> {
                 event => {
                     let line = self.line(span.start.line());
                     let value = self.node(event, span, 0)?;
+                    // What was held back is counted before the document is handed out.
                     self.count(line)?;
                     let item_lines = std::mem::take(&mut self.item_lines);
                     return Ok(Some(Document { line, value, item_lines, truth_keys: self.truth_keys.take() }));
@@ -261,6 +263,7 @@ impl<'t> Reader<'t> {
 
     fn node(&mut self, event: Event<'t>, span: Span, depth: usize) -> Result<Value, YamlError> {
         let line = self.line(span.start.line());
+        // The parser limits block and flow nesting each by itself; mixed, they go deeper.
         if depth > NESTING_MAX {
             return Err(too_deep(line));
         }
@@ -278,6 +281,7 @@ impl<'t> Reader<'t> {
         };
         if anchor != 0 {
             let cost = self.seen.since(before);
+            // The anchor keeps a copy, which takes as much as one that an alias makes.
             self.pay(cost, line)?;
             let keys = self.truth_keys.inside(known);
             self.anchors.insert(anchor, Anchored { value: value.clone(), cost, keys });
@@ -301,8 +305,10 @@ impl<'t> Reader<'t> {
             self.truth_keys.lead(known, || format!("[{}]", items.len() - 1));
         }
         if depth == 1 {
+            // The key of this list is not known here: the mapping around it takes the lines if it is `items`.
             self.element_lines = lines;
         }
+        // Lists are kept as long as their commit, and room to spare would be kept with them.
         items.shrink_to_fit();
         Ok(Value::Array(items))
     }
@@ -334,6 +340,7 @@ impl<'t> Reader<'t> {
                 None => merges.push((entries.len(), line, value)),
             }
         }
+        // Before merges are put in: they may repeat what is written out.
         if let Some((key, first, second)) = duplicate(&entries) {
             return Err(YamlError::new(second, format!("key {key:?} stands here and on line {first}"))
                 .hint("remove one of the two"));

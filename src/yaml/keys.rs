@@ -76,6 +76,7 @@ impl TruthKeys {
 
     /// Says which step leads to everything that was found since there were `from` of them.
     pub(super) fn lead(&mut self, from: usize, step: impl FnOnce() -> String) {
+        // Nearly always: only a key that is remembered has the step written out.
         if from == self.found.len() {
             return;
         }

@@ -81,6 +81,7 @@ impl Meter<'_> {
 
     /// Counts something; tells whether all together is within what is allowed.
     pub fn count(&self, cost: Cost) -> bool {
+        // Relaxed is enough: threads share these sums and nothing that is guarded by them.
         self.nodes.fetch_add(cost.nodes, Ordering::Relaxed);
         self.bytes.fetch_add(cost.bytes, Ordering::Relaxed);
         let whole = self.whole.is_none_or(|whole| whole.count(cost));

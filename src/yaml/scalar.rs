@@ -59,9 +59,11 @@ pub(super) fn key(value: Value) -> Option<String> {
 
 fn plain(text: Cow<'_, str>) -> Result<Value, String> {
     let word: &str = &text;
+    // The first byte and the length spare most texts the comparison with every word.
     match word.as_bytes().first() {
         None => return Ok(Value::Null),
         Some(b'0'..=b'9' | b'+' | b'-' | b'.') => {
+            // kubectl refuses them too: JSON has no such numbers.
             if NOT_FINITE.contains(&word) {
                 return Err(format!("{word} is not a number that JSON can hold"));
             }
@@ -86,6 +88,7 @@ fn plain(text: Cow<'_, str>) -> Result<Value, String> {
 }
 
 fn number(word: &str) -> Option<Number> {
+    // Underscores stay in: `._5` is text to kubectl's reader, and `1_0` is a number.
     if word.starts_with('.') {
         return if is_float(word) { float(word) } else { None };
     }
@@ -104,6 +107,7 @@ fn integer(word: &str) -> Option<Number> {
         (b'0', Some(b'x' | b'X')) => (16, &digits[2..]),
         (b'0', Some(b'o' | b'O')) => (8, &digits[2..]),
         (b'0', Some(b'b' | b'B')) => (2, &digits[2..]),
+        // `0888` fails below as octal, and becomes 888 as a float, as kubectl has it.
         (b'0', Some(_)) => (8, &digits[1..]),
         _ => (10, digits),
     };

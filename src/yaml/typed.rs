@@ -74,7 +74,9 @@ pub fn typed<T: DeserializeOwned>(value: &Value) -> Result<T, Vec<FieldError>> {
             return Err(errors);
         };
         errors.push(unknown_field(&path, rest));
+        // serde stops at the first unknown field: it is taken out of a copy, and the copy is read again.
         let mut copy = reduced.take().unwrap_or_else(|| value.clone());
+        // A field that cannot be taken out would be met again for ever.
         if errors.len() >= UNKNOWN_FIELDS_MAX || !remove(&mut copy, &path) {
             return Err(errors);
         }
@@ -176,6 +178,7 @@ struct Tracked<'v, 'p> {
 
 impl<'v> Tracked<'v, '_> {
     fn child<S: DeserializeSeed<'v>>(self, value: &'v Value, seed: S) -> Result<S::Value, Error> {
+        // After a failure the step stays: the path then leads to the misfit.
         let parsed = seed.deserialize(Tracked { value, path: self.path })?;
         self.path.borrow_mut().pop();
         Ok(parsed)
