@@ -57,6 +57,7 @@ pub fn read(text: &str) -> std::result::Result<Vec<Op>, String> {
     let Some(version) = text.lines().next().filter(|line| line.starts_with(MAGIC)) else {
         return Err("it is no backup of gitfleet's".to_owned());
     };
+    // Before the checksum: another format may have it elsewhere.
     if version != HEADER {
         return Err(format!("it is a {version:?} and this gitfleet reads {HEADER:?}; use the gitfleet that wrote it"));
     }

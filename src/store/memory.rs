@@ -118,6 +118,7 @@ impl Store for MemoryStore {
             }
             Some(Fault::CrashAfter) | None => {}
         }
+        // All expectations before the first change, so that nothing ever has to be undone.
         state.content.check(&ops)?;
         state.content.version += 1;
         let version = state.content.version;

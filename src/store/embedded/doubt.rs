@@ -26,12 +26,14 @@ impl Doubt {
     pub fn settle(&self, handle: &Handle) -> Result<(), Failure> {
         let Handle::Writable(database) = handle else { return Ok(()) };
         let newest = database.begin_read()?.open_table(META)?.get(META_VERSION)?.map_or(0, |version| version.value());
+        // The commit was lost whole: the disk has what was there before.
         if newest != self.version {
             return Ok(());
         }
         let transaction = database.begin_write()?;
         {
             let mut records = transaction.open_table(RECORDS)?;
+            // Backwards: a batch may write one record twice, and what it found first is what was there.
             for (key, before) in self.records.iter().rev() {
                 match before {
                     Some((version, bytes)) => drop(records.insert(key.as_str(), (*version, bytes.as_slice()))?),

@@ -17,6 +17,7 @@ thread_local! {
 /// What the call leaves behind may be broken: whoever calls gives the handle up.
 pub(super) fn guarded<T>(call: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
     stay_silent();
+    // Calls nest: opening the database again closes the old one in a call of its own.
     let outer = IS_GUARDED.replace(true);
     let result = panic::catch_unwind(AssertUnwindSafe(call));
     IS_GUARDED.set(outer);

@@ -36,6 +36,7 @@ impl Lock {
             Ok(file) => file,
             Err(error) if cannot_write(&error) => match File::open(folder.join(LOCK_FILE)) {
                 Ok(file) => file,
+                // Where only permission is missing, a daemon of another user may still come and write.
                 Err(missing) if missing.kind() == io::ErrorKind::NotFound && is_read_only(&error) => {
                     return Ok(Self { file: None, exclusive: false });
                 }

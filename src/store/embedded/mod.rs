@@ -120,6 +120,8 @@ impl EmbeddedStore {
         };
         let (mut lock, mut open, mut checked) = read()?;
         if let Err(Failure::Database(redb::Error::RepairAborted | redb::Error::TableDoesNotExist(_))) = checked {
+            // A daemon was killed before it closed the database, or before it had made the tables.
+            // The shared lock goes first: the exclusive one would meet it.
             drop((lock, open));
             drop(Self::open(folder)?);
             (lock, open, checked) = read()?;
@@ -169,6 +171,7 @@ impl EmbeddedStore {
 
     /// Calls with the database, opened again where an earlier call left it broken.
     fn with<T>(&self, action: &'static str, call: impl Fn(&Handle) -> Result<T, Failure>) -> Result<T> {
+        // The guard must end with the block: `reopen` takes the same lock for writing.
         let first = {
             let handle = self.handle.read().unwrap_or_else(PoisonError::into_inner);
             handle.as_ref().map(|handle| guarded(|| call(handle)))
@@ -205,6 +208,7 @@ impl EmbeddedStore {
         self.close();
         let new = (self.open)()?;
         new.prepare(&self.path)?;
+        // Before anybody gets the new handle: no reader may see a batch that was answered with an error.
         let mut doubt = self.doubt.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(batch) = &*doubt {
             batch.settle(&new)?;
@@ -258,6 +262,7 @@ impl Store for EmbeddedStore {
                 Ok(before) => {
                     let version = before.version;
                     let written = transaction.commit();
+                    // After an error of `commit` the batch may be on the disk or not.
                     let doubt = written.is_err().then_some(before);
                     *self.doubt.lock().unwrap_or_else(PoisonError::into_inner) = doubt;
                     Ok(written.map(|()| version)?)
@@ -409,6 +414,7 @@ impl Failure {
             }
             Self::Database(redb::Error::Io(source)) => match source.kind() {
                 io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Error::Full { path, source },
+                // So redb says that a file is no database, or was cut.
                 io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => {
                     Error::Corrupt { path, message: source.to_string() }
                 }
