@@ -26,6 +26,7 @@ pub(super) fn compact(mirror: &mut Mirror, packs_max: usize, interrupt: &AtomicB
     }
     let mut fresh = mirror.beside(room_beside(&dir).map_err(disk)?)?;
     fresh.poll(interrupt)?;
+    // Any pin that cannot be copied ends it: too many packs are no reason to lose a commit.
     copy(&mirror.reader, &fresh.reader, |_, error| Err(error))?;
     drop(fresh);
     let old = swap(&dir)?;
@@ -40,6 +41,7 @@ pub(super) fn rebuild(mirror: &mut Mirror, interrupt: &AtomicBool) -> Result<Vec
     let dir = mirror.dir.clone();
     let disk = |source| Error::Disk { path: dir.clone(), source };
     let mut fresh = mirror.beside(room_beside(&dir).map_err(disk)?)?;
+    // The remote comes first: most objects come with its pack, and only what it forgot is copied one by one.
     fresh.poll(interrupt)?;
     // What was open still shows packs that are broken.
     mirror.reopen()?;
@@ -69,6 +71,7 @@ pub(super) fn rebuild_folder(folder: &mut FolderMirror) -> Result<Vec<String>, E
 
 /// Returns where a mirror is built, and makes room there.
 fn room_beside(dir: &Path) -> std::io::Result<PathBuf> {
+    // The mirror itself is in its place, so both are leftovers: of a copy that was not finished, of a finished swap.
     for extension in [FRESH, REPLACED] {
         let leftover = dir.with_extension(extension);
         if leftover.exists() {
@@ -83,6 +86,7 @@ fn swap(dir: &Path) -> Result<PathBuf, Error> {
     let disk = |source| Error::Disk { path: dir.to_owned(), source };
     let (fresh, replaced) = (dir.with_extension(FRESH), dir.with_extension(REPLACED));
     heal::sync_below(&fresh)?;
+    // A crash between the two renames leaves no mirror; `create_bare` takes the replaced one back.
     fs::rename(dir, &replaced).map_err(disk)?;
     fs::rename(&fresh, dir).map_err(disk)?;
     heal::sync(&[dir])?;
@@ -170,12 +174,15 @@ fn copy_object(
             Kind::Tree => {
                 let tree = object.into_tree();
                 let entries = tree.decode().map_err(copying)?.entries;
+                // The commit that a submodule names is in another repository.
                 open.extend(entries.iter().filter(|e| !e.mode.is_commit()).map(|e| e.oid.to_owned()));
             }
             Kind::Tag => open.push(object.into_tag().target_id().map_err(copying)?.detach()),
             Kind::Blob => {}
         }
     }
+    // Written only now that all of it is known to be whole: an object that is there counts as complete.
+    // Read a second time, so that the content of a commit is never held all at once.
     for id in needed {
         let object = old.try_find_object(id).map_err(copying)?.ok_or_else(|| missing(id))?;
         new.objects.write_buf(object.kind, &object.data).map_err(copying)?;

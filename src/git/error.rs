@@ -34,6 +34,7 @@ impl Cause {
     }
 
     fn text(text: &str, secrets: &Secrets) -> Self {
+        // Before it is cut: the first half of a token would not be recognised any more.
         let mut text = secrets.redact(text).replace(['\n', '\r'], " ");
         if text.len() > CAUSE_SIZE_MAX_BYTES {
             let end = (0..=CAUSE_SIZE_MAX_BYTES).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0);
@@ -342,6 +343,7 @@ impl Error {
             };
             return Self::AccessDenied { location, reason, cause };
         }
+        // Forges answer 404 for a private repository, too, so that nobody learns which ones exist.
         if says("HTTP status 404") || says("HTTP status 410") {
             let reason = "the server knows no such repository, or the token may not see it".to_owned();
             return Self::NotARepository { location, reason };
@@ -357,6 +359,7 @@ impl Classify for Error {
     fn class(&self) -> ErrorClass {
         match self {
             Self::AccessDenied { .. } => ErrorClass::Denied,
+            // They pass by themselves: servers come back, locks go, a damaged mirror is cloned again.
             Self::Unreachable { .. }
             | Self::Timeout { .. }
             | Self::Interrupted { .. }

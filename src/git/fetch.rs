@@ -46,6 +46,7 @@ pub enum Excess {
 impl fmt::Display for Excess {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            // gix refused it before its size was told.
             Self::Object(0) => write!(f, "an object has more than {OBJECT_SIZE_MAX_BYTES} bytes"),
             Self::Object(held) => {
                 write!(f, "an object has {held} bytes or more, and {OBJECT_SIZE_MAX_BYTES} are the limit")
@@ -101,6 +102,7 @@ impl Bounds {
     /// Looks at what nobody tells: asked for time and again while the fetch runs.
     pub fn look(&self) {
         if let (Some(before), Some(now)) = (self.before, anonymous_bytes()) {
+            // The peak counts: the memory may be given back before anybody checks.
             self.brought.grown.fetch_max(now.saturating_sub(before), Ordering::Relaxed);
         }
         self.check();
@@ -109,8 +111,10 @@ impl Bounds {
     /// Returns which limit an error comes from: one of ours, or the one for single objects that gix keeps.
     pub fn excess_of(&self, error: &gix::Error) -> Option<Excess> {
         let of_gix = || {
+            // gix has the same error for every allocation that it refuses, so its words tell which one it was.
             let text = format!("{error:?} {error:#}");
             let exhausted = error.is_resource_exhausted() || text.contains("too large to fit in memory");
+            // The delta tree has an entry for each object: where it does not fit the objects are too many.
             exhausted.then_some(if text.contains("delta tree") { Excess::Objects(0) } else { Excess::Object(0) })
         };
         self.excess().or_else(of_gix)
@@ -131,6 +135,7 @@ impl Bounds {
         let brought = &self.brought;
         let decoded = u64::try_from(self.decoded.load(Ordering::Relaxed)).unwrap_or(u64::MAX);
         let received = brought.received.load(Ordering::Relaxed);
+        // gix tells of an object when it is whole. Until then the bytes since the last one stand for its size.
         let unfinished = received.saturating_sub(brought.complete.load(Ordering::Relaxed));
         let largest = brought.largest.load(Ordering::Relaxed).max(unfinished);
         let (objects, inflated) = (brought.objects.load(Ordering::Relaxed), brought.inflated.load(Ordering::Relaxed));

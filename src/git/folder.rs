@@ -56,6 +56,7 @@ pub fn read_folder(dir: &Path, is_read: &dyn Fn(&str) -> bool) -> Result<Folder,
             if total.fetch_add(held, Ordering::Relaxed) + held > READ_SIZE_MAX_BYTES {
                 return Err(Error::SourceTooLarge { location: dir.display().to_string() });
             }
+            // Where a file was read in part this is not git's id; such a file ends as an error, and nobody sees it.
             let id = gix::objs::compute_hash(gix::hash::Kind::Sha1, gix::objs::Kind::Blob, &bytes)
                 .map_err(Error::at(&path, "hash"))?;
             let blob = if size > BLOB_SIZE_MAX_BYTES { Blob::TooLarge(size) } else { Blob::of(bytes) };
@@ -83,6 +84,7 @@ fn read_file(path: &Path) -> Result<(Vec<u8>, u64), Error> {
     let file = fs::File::open(path).map_err(failed)?;
     let size = file.metadata().map_err(failed)?.len();
     let mut bytes = Vec::with_capacity(usize::try_from(size.min(BLOB_SIZE_MAX_BYTES) + 1).unwrap_or_default());
+    // Bounded by itself: the file may have grown since its size was asked for.
     file.take(BLOB_SIZE_MAX_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
     let read = bytes.len() as u64;
     Ok((bytes, if read > BLOB_SIZE_MAX_BYTES { size.max(read) } else { read }))
@@ -143,6 +145,7 @@ impl Level for DiskLevel {
 
     fn leads_to_file(&self, _: &str, link: &PathBuf) -> Result<bool, Error> {
         let target = fs::read_link(link).map_err(|source| Error::disk(link, source))?;
+        // As in a commit, which cannot say where an absolute target leads.
         Ok(target.is_relative() && link.is_file())
     }
 }
@@ -221,6 +224,7 @@ impl FolderMirror {
         let repo = self.reader.local();
         let tree = write_tree(&repo, nodes, &blobs, &writing)?;
         let (commit, is_new) = commit(&repo, tree).map_err(&writing)?;
+        // Only where something was written: it waits for the whole file system.
         if is_new {
             heal::sync_below(&self.kept)?;
         }
@@ -279,14 +283,17 @@ impl Collect<'_> {
         Ok(match kind {
             Kind::Folder(path) => {
                 let nodes = self.folder(&path)?;
+                // git has no empty folders.
                 (!nodes.is_empty()).then_some(Node::Folder(nodes))
             }
             Kind::File { content, executable } if may_be_read => {
                 self.paths.push(content);
                 Some(Node::File { position: self.paths.len() - 1, executable })
             }
+            // One to a file that nobody reads hides nothing; others may hide manifests, and the reader refuses them.
             Kind::Link(path) if may_be_read || !self.level.leads_to_file("", &path)? => Some(Node::Link(path)),
             Kind::Submodule => Some(Node::Submodule),
+            // A commit has no entry for pipes and sockets, so the reader of the commit could not refuse it.
             Kind::Special if may_be_read => {
                 let reason = format!("{text} is not a regular file");
                 return Err(Error::NotARepository { location: self.level.root.display().to_string(), reason });
@@ -318,6 +325,7 @@ fn write_tree(
         };
         entries.push(Entry { mode: kind.into(), filename: name.into(), oid });
     }
+    // In git's order, in which a folder's name ends with a slash; the order of the names is another.
     entries.sort();
     Ok(repo.write_object(gix::objs::Tree { entries }).map_err(writing)?.detach())
 }

@@ -46,10 +46,12 @@ pub(super) fn open(
     let opened = || Reader::open(dir, options.clone(), location, subtree);
     let reader = match opened() {
         Ok(reader) => reader,
+        // HEAD and config of a mirror say nothing of its content, so writing them anew loses nothing.
         Err(error @ Error::Repository { .. }) => {
             tracing::warn!(mirror = %dir.display(), "HEAD or config of the mirror is damaged and is written anew: {error}");
             restore_frame(dir).map_err(failed)?;
             match opened() {
+                // It is not the frame: an empty repository takes its place, and the next poll fetches everything.
                 Err(Error::Repository { cause, .. }) => {
                     tracing::warn!(mirror = %dir.display(), %cause, "the mirror cannot be opened; it is set aside");
                     set_aside(dir, dir).map_err(failed)?;
@@ -61,6 +63,7 @@ pub(super) fn open(
         }
         Err(error) => return Err(error),
     };
+    // Before damage is looked for: a ref that can be repaired here is no reason to clone again.
     repair_refs(dir).map_err(failed)?;
     let damage = damage(&reader);
     Ok((reader, damage))
@@ -114,6 +117,7 @@ fn remove_leftovers(dir: &Path) -> io::Result<()> {
 /// Repairs our refs in a repository of somebody else: old locks below them, and refs that hold nothing.
 pub(super) fn repair_own_refs(git_dir: &Path) -> io::Result<()> {
     for lock in locks(&git_dir.join(REF_PREFIX), REF_DEPTH_MAX)? {
+        // A time in the future counts as young: the clock may have been set back.
         let age = fs::metadata(&lock)?.modified()?.elapsed().unwrap_or_default();
         if age > LOCK_STALE_AFTER {
             tracing::info!(path = %lock.display(), "removing the lock of a process that ended too early");
@@ -126,6 +130,7 @@ pub(super) fn repair_own_refs(git_dir: &Path) -> io::Result<()> {
 /// Writes refs of ours that hold no id anew where their name says it, and removes the others: they are fetched again.
 fn repair_refs(git_dir: &Path) -> io::Result<()> {
     for path in files(&git_dir.join(REF_PREFIX), REF_DEPTH_MAX)? {
+        // A lock that is still here may be held: another gitfleet may write into a repository that is read in place.
         if path.extension().is_some_and(|extension| extension == "lock") {
             continue;
         }
@@ -166,6 +171,7 @@ fn broken_pack(git_dir: &Path) -> io::Result<Option<(PathBuf, String)>> {
         let broken = match path.extension().and_then(|extension| extension.to_str()) {
             Some("pack") if !path.with_extension("idx").exists() => Some("has no index"),
             Some("idx") if !path.with_extension("pack").exists() => Some("has no pack"),
+            // An earlier process found the pack broken and ended before the mirror was cloned again.
             Some(BROKEN) => Some("belongs to a pack that was broken"),
             Some("pack") => {
                 let (own, index) = (tail(&path, 1)?, tail(&path.with_extension("idx"), 2)?);
@@ -202,6 +208,8 @@ fn missing_target(reader: &Reader) -> Option<String> {
         for reference in repo.references()?.prefixed(REF_PREFIX)? {
             let reference = reference?;
             let Some(id) = reference.try_id() else { continue };
+            // The commit and its root, no deeper: reading every object takes minutes, and one that nobody reads
+            // harms nobody.
             let complete = repo
                 .try_find_object(id.detach())?
                 .and_then(|object| object.try_into_commit().ok())
@@ -251,6 +259,7 @@ pub(super) fn sync(paths: &[&Path]) -> Result<(), Error> {
     for path in paths {
         let failed = |source| Error::Disk { path: (*path).to_owned(), source };
         File::open(path).and_then(|file| file.sync_all()).map_err(failed)?;
+        // A new name is on the disk only once the folder that holds it is, too.
         if let Some(folder) = path.parent() {
             File::open(folder).and_then(|file| file.sync_all()).map_err(failed)?;
         }
@@ -262,6 +271,7 @@ pub(super) fn sync(paths: &[&Path]) -> Result<(), Error> {
 pub(super) fn sync_below(dir: &Path) -> Result<(), Error> {
     let failed = |source| Error::Disk { path: dir.to_owned(), source };
     let folder = File::open(dir).map_err(failed)?;
+    // One call for the whole file system: loose objects are many. Other systems have no such call.
     #[cfg(target_os = "linux")]
     nix::unistd::syncfs(&folder).map_err(|error| failed(error.into()))?;
     folder.sync_all().map_err(failed)

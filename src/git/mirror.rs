@@ -57,6 +57,7 @@ impl Mirror {
         let url = parse_url(spec)?;
         let mut overrides = vec![format!("protocol.{}.allow=always", url.scheme.as_str())];
         let mut secrets: Vec<SecretString> = spec.token.iter().cloned().collect();
+        // gix asks for credentials over https alone, so over http a header is the one way to send the token.
         if let (Scheme::Http, Some(token)) = (&url.scheme, &spec.token) {
             let login = base64(format!("{TOKEN_USER}:{}", token.expose_secret()).as_bytes());
             overrides.push(format!("http.extraHeader=Authorization: Basic {login}"));
@@ -159,6 +160,7 @@ impl Mirror {
             .prepare_fetch(gix::progress::Discard, gix::remote::ref_map::Options::default())
             .map_err(|error| self.failed(&error, true))?;
         let Some(seen) = find(&prepared.ref_map().remote_refs, name) else { return Ok(None) };
+        // After damage a ref may stand while its commit is gone: then it is fetched although the ref is right.
         if ref_tip(repo, tracking) == Some(seen.id) && repo.has_object(seen.id) {
             return Ok(Some((seen, false)));
         }
@@ -170,6 +172,8 @@ impl Mirror {
         let outcome = match outcome {
             Ok(outcome) => outcome,
             Err(error) => {
+                // Bounds and watchdog raise the same flag, and gix's error does not say whose it was. Size comes first:
+                // what is too large must not be tried again as something that was late.
                 if let Some(excess) = bounds.excess_of(&error) {
                     self.too_large = Some((seen.id, excess));
                     return Err(self.refused(name, excess));
@@ -182,13 +186,16 @@ impl Mirror {
             }
         };
         let update_refs = match outcome.status {
+            // All objects are here already, such as after a force-push back to an older commit.
             Status::NoPackReceived { update_refs, .. } => update_refs,
             Status::Change { update_refs, write_pack_bundle, .. } => {
                 let written = [write_pack_bundle.data_path, write_pack_bundle.index_path];
+                // The tip is told once pack, index and ref are on the disk: what is accepted must outlive a power cut.
                 heal::sync(&written.iter().flatten().map(AsRef::as_ref).collect::<Vec<_>>())?;
                 update_refs
             }
         };
+        // gix reports a ref that it did not write as an outcome, not as an error.
         let taken = |mode: &Mode| matches!(mode, Mode::NoChangeNeeded | Mode::FastForward | Mode::Forced | Mode::New);
         if let Some(update) = update_refs.updates.iter().find(|update| !taken(&update.mode)) {
             let refused = gix::error::Message::new(format!("updating {tracking} was refused: {:?}", update.mode));
@@ -228,6 +235,7 @@ impl Mirror {
     /// Returns the error for a branch that is not there: one of an empty repository, or a missing one.
     fn absent(&self, repo: &gix::Repository, name: &str) -> Result<Error, Error> {
         let location = self.location.to_string();
+        // Only here are all branches asked for: a poll names one ref, so that the server's answer stays small.
         let any = self.list(repo, &format!("+refs/heads/*:{REF_TRACKING}*"))?.iter().any(|r| r.unpack().1.is_some());
         if any {
             let branch = name.strip_prefix("refs/heads/").unwrap_or(name).to_owned();
@@ -248,6 +256,7 @@ impl Mirror {
     }
 
     fn remote<'r>(&self, repo: &'r gix::Repository, refspec: &str) -> Result<gix::Remote<'r>, Error> {
+        // By default gix has the server list every tag, too, with each poll.
         let remote = repo.remote_at(self.url.clone()).and_then(|remote| {
             remote.with_fetch_tags(Tags::None).with_refspecs([refspec.as_bytes().as_bstr()], Direction::Fetch)
         });
@@ -259,6 +268,7 @@ impl Mirror {
         remote: &'a gix::Remote<'r>,
     ) -> Result<gix::remote::Connection<'a, 'static, 'r, Box<Transport>>, Error> {
         let connection = remote.connect(Direction::Fetch).map_err(|error| match self.url.scheme {
+            // No network is between, so what fails is the path; a server's errors are worth another try.
             Scheme::File => Error::NotARepository {
                 location: self.location.to_string(),
                 reason: super::Cause::of(&error, &self.secrets).to_string(),
@@ -369,6 +379,7 @@ pub(super) fn create_bare(dir: &Path, location: &str) -> Result<(), Error> {
     let parent = dir.parent().unwrap_or(dir);
     std::fs::create_dir_all(parent).map_err(failed)?;
     let fresh = dir.with_extension("new");
+    // Left by a crash before the rename below; it may be half made.
     if fresh.exists() {
         std::fs::remove_dir_all(&fresh).map_err(failed)?;
     }
@@ -418,6 +429,7 @@ fn watched<T>(
             }
         });
         let result = work(stop);
+        // The watchdog waits on this channel instead of sleeping, so that it ends at once and not after its interval.
         drop(done);
         (result, watchdog.join().unwrap_or(None))
     })

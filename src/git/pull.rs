@@ -159,6 +159,7 @@ pub fn merged(base: Listing, ours: Listing, theirs: Listing) -> Merged {
 }
 
 fn entries(listing: Listing) -> BTreeMap<Arc<str>, Entry> {
+    // A problem counts as the content of its path: one that a pull request solves is gone after the merge.
     let errors = listing.errors.into_iter().map(|error| (error.path.as_str().into(), Err(error)));
     let files = listing.files.into_iter().map(|file| (Arc::clone(&file.path), Ok(file)));
     errors.chain(files).collect()

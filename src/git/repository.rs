@@ -86,7 +86,9 @@ pub struct Reader {
 /// A repository of another user is read like any other: its configuration is then not trusted, its objects are data.
 pub(super) fn open_options(overrides: impl IntoIterator<Item = String>) -> gix::open::Options {
     let fixed = [
+        // A mirror allows its own scheme on top. Others, such as ssh and ext, would start programs.
         "protocol.allow=never",
+        // A replaced object would be read under an id that its content does not have.
         "core.useReplaceRefs=false",
         "core.logAllRefUpdates=false",
         "gitoxide.credentials.terminalPrompt=false",
@@ -343,10 +345,12 @@ impl Reader {
     ) -> Result<Vec<T>, Error> {
         let total = AtomicU64::new(0);
         let read = |repo: &mut gix::Repository, (position, blob): (usize, &BlobId)| {
+            // The header says the size, so nothing that is too large is inflated.
             let size = self.size_in(repo, blob)?;
             if size > BLOB_SIZE_MAX_BYTES {
                 return Ok(take(position, Blob::TooLarge(size)));
             }
+            // Added before it is read: threads that read at the same time must not go over the limit together.
             if total.fetch_add(size, Ordering::Relaxed) + size > READ_SIZE_MAX_BYTES {
                 return Err(Error::SourceTooLarge { location: self.location.to_string() });
             }
@@ -365,9 +369,11 @@ impl Reader {
     pub fn pin(&self, name: &str, commit: &CommitId) -> Result<(), Error> {
         let repo = self.local();
         let id = self.object_id(commit.as_str())?;
+        // A ref to a missing commit counts as damage at the next start: the mirror would be cloned again.
         self.find(&repo, id)?;
         let edit = RefEdit::update(pin_name(name)?, id, PreviousValue::Any, "pin");
         repo.edit_reference(edit).map_err(Error::at(&self.location, "write a pin to"))?;
+        // A commit is accepted only after this: without its pin its objects may be collected after a power cut.
         heal::sync(&[&repo.common_dir().join(format!("{REF_PINS}{name}"))])
     }
 
@@ -419,6 +425,7 @@ impl Level for CommitLevel<'_> {
     fn children(&self, folder: &gix::ObjectId) -> Result<Children<Self>, Error> {
         let reading = Error::at(&self.reader.location, "read a folder of");
         let size = self.reader.size_in(&self.repo, &BlobId::new(folder.to_string()))?;
+        // Asked of the header: the list of a hostile commit's folder could fill the memory.
         if size > TREE_SIZE_MAX_BYTES {
             return Err(Error::SourceTooLarge { location: self.reader.location.to_string() });
         }
@@ -441,8 +448,10 @@ impl Level for CommitLevel<'_> {
     fn leads_to_file(&self, path: &str, link: &gix::ObjectId) -> Result<bool, Error> {
         let target = self.reader.blob(&BlobId::new(link.to_string()))?;
         let Ok(target) = std::str::from_utf8(&target) else { return Ok(false) };
+        // From the root of the commit: a link may lead out of the subtree that is read.
         let mut names: Vec<&str> =
             self.reader.subtree.split('/').chain(path.split('/')).filter(|n| !n.is_empty()).collect();
+        // A target is relative to the folder that the link is in.
         names.pop();
         if target.starts_with('/') {
             return Ok(false);
@@ -457,6 +466,7 @@ impl Level for CommitLevel<'_> {
         if names.is_empty() {
             return Ok(false);
         }
+        // One step only: a link that leads to a link does not certainly lead to a file.
         let entry = self.reader.entry(&self.repo, self.root, &names.join("/"))?;
         Ok(matches!(entry, Some((EntryKind::Blob | EntryKind::BlobExecutable, _))))
     }

@@ -118,6 +118,7 @@ impl Source {
         match &mut self.kind {
             Kind::Remote(mirror) => mirror.doubt(error.in_full()),
             Kind::Folder(folder) => folder.damage = Some(error.in_full()),
+            // A repository of somebody else is not ours to clone again.
             Kind::Local(_) => return false,
         }
         true
@@ -227,6 +228,7 @@ fn open_path(spec: SourceSpec, state_dir: &Path) -> Result<Kind, Error> {
     let kept = kept_dir(state_dir, "folders", &dir.to_string_lossy());
     let (reader, damage) = heal::open(&kept, &open_options([]), &spec.location, &spec.path)?;
     let mut excluded = spec.excluded;
+    // It may lie inside of the folder: each state that is recorded there would be a change of the folder.
     excluded.push(state_dir.to_owned());
     Ok(Kind::Folder(FolderMirror { dir, excluded, kept, reader, damage }))
 }
@@ -252,6 +254,7 @@ impl Local {
     /// Repairs our own refs in it; everything else in it belongs to somebody else.
     fn repair(&self) {
         let dir = self.reader.git_dir();
+        // Reading goes on: a repository may be read-only for us, and writing a pin says so then.
         if let Err(error) = heal::repair_own_refs(&dir) {
             tracing::warn!(repository = %dir.display(), %error, "our refs in it cannot be looked at");
         }

@@ -144,12 +144,14 @@ impl<L: Level> Walk<'_, L> {
     ) -> Result<Option<(String, L::Folder)>, Error> {
         let text = String::from_utf8_lossy(&child.name);
         if prefix.len() + text.len() > PATH_SIZE_MAX_BYTES {
+            // The folder is named, because the path itself is what is too long.
             let message = format!("a path below here has more than {PATH_SIZE_MAX_BYTES} bytes");
             self.found.errors.push(complaint(prefix.trim_end_matches('/'), message, "use shorter names"));
             return Ok(None);
         }
         let path = format!("{prefix}{text}");
         let refused = name_problem(&child.name);
+        // Only of names that are sound: `..` starts with a dot, too, and must be complained about.
         if refused.is_none() && text.starts_with('.') {
             return Ok(None);
         }
@@ -158,6 +160,7 @@ impl<L: Level> Walk<'_, L> {
         // A dot path is never read by any filter, so that a hostile `..` would pass as ignored.
         let hostile = matches!(&*text, "" | "." | "..");
         if let Some(problem) = refused {
+            // A bad name that the filter leaves out anyway refuses no commit.
             let concerns = hostile || if matches!(child.kind, Kind::File { .. }) { itself } else { itself || below() };
             if concerns {
                 self.found.errors.push(complaint(&path, problem, "rename it, or list it in .gitfleetignore"));
@@ -172,7 +175,9 @@ impl<L: Level> Walk<'_, L> {
                 return Ok(None);
             }
             Kind::Folder(folder) if depth + 1 < PATH_DEPTH_MAX => return Ok(Some((path, folder))),
+            // An ignored folder may be as deep as it likes.
             Kind::Folder(_) if below() => Some("folders are nested too deeply (32 names are the limit)"),
+            // On a disk it could lead to any file of the daemon's machine; commits are read by the same rule.
             Kind::Link(_) if itself => Some("a symbolic link: links are not followed"),
             Kind::Link(link) if below() && !self.level.leads_to_file(&path, &link)? => {
                 Some("a symbolic link to a folder, or to something outside: links are not followed")

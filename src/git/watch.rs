@@ -50,6 +50,7 @@ pub fn watch(source: &Source, on_change: impl Fn() + Send + 'static) -> Result<O
     let places: Vec<(PathBuf, RecursiveMode)> = if excluded.is_some() {
         vec![(root, RecursiveMode::Recursive)]
     } else {
+        // Not all of it: objects change with every fetch. HEAD and packed-refs stand at the top.
         vec![(root.join("refs"), RecursiveMode::Recursive), (root, RecursiveMode::NonRecursive)]
     };
     let watching = watch::watch(&places, handler).map_err(|error| failed(error.to_string()))?;
@@ -97,6 +98,7 @@ fn debounce(news: &Receiver<()>, at_once: bool, on_change: &(impl Fn() + Send)) 
 fn is_change(event: &Event) -> bool {
     event.need_rescan()
         || match event.kind {
+            // A file that somebody wrote is whole only when it is closed.
             EventKind::Access(kind) => kind == AccessKind::Close(AccessMode::Write),
             _ => true,
         }
@@ -115,6 +117,7 @@ fn folder_path_matters(root: &Path, excluded: &[PathBuf], path: &Path) -> bool {
 /// Tells whether a path of a repository decides where branches are; our own pins do not.
 fn ref_path_matters(git_dir: &Path, path: &Path) -> bool {
     let Ok(below) = path.strip_prefix(git_dir) else { return true };
+    // A lock comes with every write of a ref; the rename that ends the write is told by itself.
     let lock = path.extension().is_some_and(|extension| extension == "lock");
     let refs = below.starts_with("refs") && !below.starts_with("refs/gitfleet");
     !lock && (refs || below == Path::new("HEAD") || below == Path::new("packed-refs"))
