@@ -64,6 +64,7 @@ impl Admin {
         match self.0.kind {
             Kind::Gitea => {
                 let Version { version } = self.0.client.get("ask for the version", "/version").await?;
+                // Forgejo adds the version of Gitea that its API follows, such as `11.0.1+gitea-1.22.0`.
                 let is_forgejo = version.contains("+gitea-");
                 Ok(format!("{} {version}", if is_forgejo { "Forgejo" } else { "Gitea" }))
             }
@@ -135,9 +136,11 @@ impl Admin {
         if !missing.is_empty() {
             wrong.push(format!("it does not send {}", missing.join(", ")));
         }
+        // Gitea makes a hook inactive unless it is told otherwise.
         if !hook.active {
             wrong.push("it is not active".into());
         }
+        // Forms are refused here: Gitea signs the JSON in a form and not the bytes that are sent.
         if hook.config.content_type != "json" {
             wrong.push(format!("it sends {:?} instead of json", hook.config.content_type));
         }

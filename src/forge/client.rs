@@ -167,6 +167,7 @@ impl Client {
             if !answer.status.is_redirection() || answer.status == StatusCode::NOT_MODIFIED {
                 return checked(what, answer);
             }
+            // The token stays within this API. The slash matters: another host's name may begin like ours.
             let target = answer.headers.get(header::LOCATION).and_then(|to| to.to_str().ok()).unwrap_or_default();
             let below = target.strip_prefix(&self.base).filter(|rest| rest.starts_with('/'));
             path = below.ok_or_else(|| moved(what))?.to_owned();
@@ -182,6 +183,7 @@ impl Client {
     /// Reads a value that may not be there.
     pub async fn find<T: DeserializeOwned>(&self, what: &str, path: &str) -> Result<Option<T>> {
         match self.read(what, path).await {
+            // Gitea answers so for an entry of a conversation that is no comment.
             Ok(answer) if answer.status == StatusCode::NO_CONTENT => Ok(None),
             Ok(answer) => parsed(what, &answer).map(Some),
             Err(Error::NotFound { .. }) => Ok(None),
@@ -205,6 +207,7 @@ impl Client {
         for page in 1..=PAGES_MAX {
             let answer = self.read_page(what, &self.page(path, page)).await?;
             let found = items(parsed(what, &answer)?);
+            // A short page is not the last one: Gitea's own setting may be below the size that was asked for.
             let empty = found.is_empty();
             all.extend(found);
             if empty || !has_next(&answer.headers, self.kind, all.len()) {
@@ -218,6 +221,7 @@ impl Client {
     pub fn page(&self, path: &str, page: u32) -> String {
         let separator = if path.contains('?') { '&' } else { '?' };
         let size = match self.kind {
+            // The largest page of its default settings; a larger one it cuts without saying so.
             Kind::Gitea => "limit=50",
             Kind::GitHub => "per_page=100",
         };
@@ -281,6 +285,7 @@ pub(super) fn checked(what: &str, answer: Answer) -> Result<Answer> {
     Err(match status.as_u16() {
         300..=399 => moved(&what),
         401 => Error::Unauthenticated { what },
+        // GitHub limits with both, and refuses with 403 as well: headers and words tell which it is.
         403 | 429 => match wait(&answer.headers, status, &words) {
             Some(wait) => Error::RateLimited { what, wait },
             None => Error::Forbidden { what, why: or_status(&words, status) },
@@ -324,6 +329,7 @@ fn wait(headers: &HeaderMap, status: StatusCode, words: &str) -> Option<Duration
         return Some(seconds.map_or(WAIT_UNSAID, Duration::from_secs));
     }
     if number("x-ratelimit-remaining") == Some(0) {
+        // By the host's own clock: ours may differ from it by more than the wait.
         let left = number("x-ratelimit-reset").zip(said_at(headers)).map_or(0, |(reset, now)| reset - now);
         // A clock that goes wrong must not make us ask again at once.
         return Some(u64::try_from(left).ok().filter(|left| *left > 0).map_or(WAIT_UNSAID, Duration::from_secs));

@@ -38,6 +38,7 @@ impl Plain {
             .connect_timeout(CONNECT_TIMEOUT)
             .read_timeout(READ_TIMEOUT)
             .timeout(READ_TIMEOUT + CONNECT_TIMEOUT)
+            // The client above follows redirects, within the API only: none must carry the token to another host.
             .redirect(reqwest::redirect::Policy::none())
             .build()
             .map_err(|error| unreachable("prepare the connection", error))?;
@@ -66,6 +67,7 @@ impl Wire for Plain {
         let (status, headers) = (answer.status(), answer.headers().clone());
         let mut body = Vec::new();
         while let Some(part) = answer.chunk().await.map_err(|error| unreachable(what, error))? {
+            // Counted as it comes: a length that is announced may be absent or wrong.
             if body.len() + part.len() > ANSWER_BYTES_MAX {
                 let why = format!("the answer is larger than {} MiB", ANSWER_BYTES_MAX >> 20);
                 return Err(Error::Refused { what: what.to_owned(), why });
@@ -109,7 +111,9 @@ pub(super) async fn history(rest: &Rest, comment: &Comment) -> Result<History> {
     let what = format!("read whether comment {} was changed", comment.id);
     let base = format!("/{}/{}/issues/{}/content-history", rest.owner, rest.name, comment.thread);
     let list = rest.client.site(&what, &format!("{base}/list?comment_id={}", comment.id)).await?;
+    // After the list: an edit that came between the two shows here.
     let overview = rest.client.site(&what, &format!("{base}/overview")).await?;
+    // A private repository answers with 404 or leads to the page for signing in.
     if list.status != StatusCode::OK || overview.status != StatusCode::OK {
         return Ok(History::Untold);
     }
@@ -152,6 +156,7 @@ struct Team {
 pub(super) async fn is_team_member(client: &Client, what: &str, org: &str, name: &str, login: &str) -> Result<bool> {
     let path = format!("/orgs/{org}/teams/search?q={}", super::client::query(name));
     let teams = client.pages(what, &path, |page: Teams| page.data).await?;
+    // The search also finds teams whose names only contain this one.
     let Some(team) = teams.into_iter().find(|team| team.name.eq_ignore_ascii_case(name)) else {
         return Err(Error::NotFound { what: what.to_owned() });
     };

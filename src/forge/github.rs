@@ -74,6 +74,7 @@ impl Crab {
             Account::Token { crab, .. } => Ok(crab),
             Account::App { app, .. } if path == APP_ROUTE => Ok(app),
             Account::App { app, installation, repository } => {
+                // Asked once: an installation keeps its id, and octocrab renews the token that belongs to it.
                 installation.get_or_try_init(|| installed(app, repository)).await
             }
         }
@@ -164,6 +165,7 @@ async fn exchange(crab: &Octocrab, Call { what, method, path, body, known, .. }:
         })?;
         Ok(Answer { status: parts.status, headers: parts.headers, body: body.to_bytes() })
     };
+    // octocrab's own limits are for each read: a host that sends a little at a time would never reach them.
     let late = |_| Error::Unreachable { what: what.to_owned(), why: "no answer in time".to_owned() };
     tokio::time::timeout(READ_TIMEOUT + CONNECT_TIMEOUT, call).await.map_err(late)?
 }
@@ -230,6 +232,7 @@ const EDITS: &str =
 pub(super) async fn history(rest: &Rest, comment: &Comment) -> Result<History> {
     let what = format!("read whether comment {} was changed", comment.id);
     let path = rest.route(&format!("/issues/comments/{}", comment.id));
+    // A comment that is gone vouches for nothing.
     let Some(Node { node_id }) = rest.client.find(&what, &path).await? else { return Ok(History::Edited) };
     let query = serde_json::json!({"query": EDITS, "variables": {"id": node_id}});
     let answer: Queried = rest.client.graphql(&what, &query).await?;
@@ -237,6 +240,7 @@ pub(super) async fn history(rest: &Rest, comment: &Comment) -> Result<History> {
         let why = "the host does not say; the token may have to be allowed to read issues and pull requests".to_owned();
         return Err(Error::Forbidden { what, why });
     };
+    // Another text than was read was written meanwhile, whatever the times say.
     let is_untouched = edits.last_edited_at.is_none() && !edits.includes_created_edit && edits.body == comment.body;
     Ok(if is_untouched { History::Untouched } else { History::Edited })
 }

@@ -54,6 +54,7 @@ pub fn parse(body: &str, bot: &str, short: bool) -> Chat {
     if body.len() > COMMENT_BYTES_MAX {
         return Chat::Silence;
     }
+    // People write the name of an App without the suffix that GitHub adds to its account.
     let prefixes = Prefixes { bot: bot.strip_suffix("[bot]").unwrap_or(bot), short };
     let mut commands = Vec::new();
     let mut mistake = None;
@@ -85,6 +86,7 @@ impl Prefixes<'_> {
     fn read(&self, line: &str) -> Chat {
         let seen: String = line.chars().filter(|c| !turns(*c)).collect();
         match self.command(&seen) {
+            // Its readers may have seen another line than the one that would be carried out.
             Chat::Commands(_) if seen.len() < line.len() => Chat::Mistake(
                 "the command holds signs that are not seen and change the direction of reading; write it by hand"
                     .to_owned(),
@@ -192,6 +194,7 @@ impl Reader<'_> {
                 self.say(&text);
                 self.read = at.end;
             }
+            // Each line of a paragraph may be a command; elsewhere, such as in a quote, a break begins none.
             Event::SoftBreak | Event::HardBreak if self.line.is_some() => {
                 self.end_line();
                 self.read = at.end;
@@ -203,6 +206,7 @@ impl Reader<'_> {
                 self.apart.read(&html);
                 self.read = at.end;
             }
+            // Marked on both sides, so that it commands nothing; its text is kept, because a reason may hold code.
             Event::Code(text) => {
                 self.mark();
                 self.say(&text);
@@ -218,6 +222,7 @@ impl Reader<'_> {
 
     fn begin_line(&mut self) {
         self.line = Some(String::new());
+        // An element that an earlier block opened may hide this line from its readers.
         if self.apart.is_open() {
             self.mark();
         }

@@ -37,6 +37,7 @@ pub(super) async fn commits(rest: &Rest, pull: &PullRequest) -> Result<Commits> 
         );
         return Err(Error::Refused { what, why });
     }
+    // Gitea lists the newest commit first, GitHub the oldest.
     let head = match rest.kind {
         Kind::Gitea => listed.first(),
         Kind::GitHub => listed.last(),
@@ -53,6 +54,7 @@ pub(super) async fn commits(rest: &Rest, pull: &PullRequest) -> Result<Commits> 
 }
 
 fn distinct(users: impl Iterator<Item = User>) -> Vec<ForgeUser> {
+    // Accounts that are gone have no id, and nobody can approve as one of them.
     let known: BTreeSet<ForgeUser> = users.map(User::read).filter(|user| user.id > 0).collect();
     known.into_iter().collect()
 }
@@ -83,10 +85,12 @@ async fn gitea_pushers(rest: &Rest, pull: &PullRequest, all: &BTreeSet<CommitId>
     for look in 1..=PUSH_LOOKS_MAX {
         let noted = gitea_pushes(rest, pull, all).await?;
         let is_over = match noted.news {
+            // Asking again does not help: this host notes no pushes there.
             News::Absent => true,
             News::Newest => look == PUSH_LOOKS_MAX,
             News::All => false,
         };
+        // Pushes to a fork are noted in the fork.
         if pull.is_fork || noted.has_head || is_over {
             return Ok(distinct(noted.pushers.into_iter()));
         }
@@ -130,6 +134,7 @@ async fn gitea_pushes(rest: &Rest, pull: &PullRequest, all: &BTreeSet<CommitId>)
     let mut empty = 0;
     for page in 1..=TIMELINE_PAGES_MAX {
         let happened: Option<Vec<Happened>> = rest.client.get(&what, &rest.client.page(&path, page)).await?;
+        // Gitea answers `null` for a page whose entries are all left out.
         let happened = happened.unwrap_or_default();
         empty = if happened.is_empty() { empty + 1 } else { 0 };
         for push in happened.into_iter().filter(|happened| happened.type_ == "pull_push") {

@@ -32,6 +32,7 @@ pub(super) struct Rest {
 impl Rest {
     /// Returns a route below the repository.
     pub fn route(&self, rest: &str) -> String {
+        // The configuration takes names of letters, digits, `-`, `_` and `.` only: nothing is to be escaped.
         format!("/repos/{}/{}{rest}", self.owner, self.name)
     }
 
@@ -147,6 +148,7 @@ impl Forge for Rest {
         let what = format!("change comment {id}");
         let path = self.route(&format!("/issues/comments/{id}"));
         match self.client.write(&what, Method::PATCH, &path, &json!({"body": body})).await {
+            // Gitea answers so for an entry of a conversation that has no text.
             Ok(answer) if answer.status == StatusCode::NO_CONTENT => Ok(None),
             Ok(answer) => Ok(Some(parsed::<CommentShape>(&what, &answer)?.read(None))),
             Err(Error::NotFound { .. }) => Ok(None),
@@ -243,5 +245,6 @@ fn role(roles: &RolesOf) -> Permission {
         _ => None,
     };
     let names = [&roles.role_name, &roles.permission];
+    // A name that is not known here allows nothing.
     names.into_iter().flatten().find_map(|name| known(name)).unwrap_or_default()
 }

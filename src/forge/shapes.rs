@@ -80,6 +80,7 @@ pub(super) struct Pull {
 impl Pull {
     pub fn read(self) -> PullRequest {
         let repository = |branch: &Branch| branch.repo.as_ref().map(|repo| repo.id);
+        // Where the repository is gone nobody can tell, so it counts as a stranger's.
         let is_fork = repository(&self.head).is_none() || repository(&self.head) != repository(&self.base);
         let commit = self.merge_commit_sha.filter(|_| self.merged_at.is_some());
         PullRequest {
@@ -127,6 +128,7 @@ pub(super) struct CommentShape {
 
 impl CommentShape {
     pub fn read(self, thread: Option<ThreadNumber>) -> Comment {
+        // A comment that is read by its id says which conversation it is in by an address only.
         let urls = [self.issue_url, self.pull_request_url];
         let said = urls.into_iter().flatten().find_map(|url| url.rsplit('/').next()?.parse().ok());
         Comment {
@@ -276,6 +278,7 @@ pub(super) struct Status {
 
 impl Status {
     pub fn read(self) -> CommitStatus {
+        // Gitea has two states more, and takes any other text for one as well.
         let state = match self.state.as_str() {
             "pending" => StatusState::Pending,
             "success" | "skipped" => StatusState::Success,

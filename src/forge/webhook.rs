@@ -80,6 +80,7 @@ pub fn read(
         Kind::GitHub if gitea.is_some() => return Err(Rejected::OtherHost),
         Kind::GitHub => (delivery.header)("x-github-event"),
     };
+    // Gitea signs the JSON in a form and not the bytes that are sent, so nothing but JSON is taken.
     let is_json = (delivery.header)("content-type").is_some_and(|type_| {
         type_.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("application/json")
     });
@@ -194,6 +195,7 @@ pub fn text_digest(text: &str) -> Digest {
 
 /// Reads the body of a delivery whose signature is right.
 pub fn parse(event: &str, repository: Option<u64>, body: &[u8]) -> Result<Option<ForgeEvent>, Rejected> {
+    // Gitea's `pull_request_comment` is a comment on code: commands stand in the conversation alone.
     if !matches!(event, "push" | "pull_request" | "issue_comment") {
         return Ok(None);
     }
@@ -211,12 +213,14 @@ pub fn parse(event: &str, repository: Option<u64>, body: &[u8]) -> Result<Option
         }
         "pull_request" => {
             let number = payload.number.ok_or(Rejected::Malformed)?;
+            // GitHub's word, and Gitea's.
             let is_push = matches!(action, Some("synchronize" | "synchronized"));
             let head = payload.pull_request.and_then(|pull| pull.head?.sha).filter(|_| is_push);
             Some(ForgeEvent::PullRequest { number, pushed: pushed(head, payload.sender) })
         }
         _ if matches!(action, Some("created" | "edited")) => {
             let (issue, comment) = payload.issue.zip(payload.comment).ok_or(Rejected::Malformed)?;
+            // The text after an edit need not be its author's: of an edit only the comment to look at is taken.
             let said = said(&comment, payload.sender.as_ref()).filter(|_| action == Some("created"));
             Some(ForgeEvent::Comment { thread: issue.number, id: comment.id, said })
         }

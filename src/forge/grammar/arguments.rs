@@ -52,6 +52,7 @@ pub fn read(name: &str, verb: ChatVerb, text: &str) -> Chat {
     let padded = format!(" {} ", text.replace('\t', " "));
     let (arguments, reason) = padded.split_once(" -- ").unwrap_or((&padded, ""));
     let mut command = ChatCommand::bare(verb);
+    // A reason is recorded and does nothing, so markup in it is no mistake.
     let reason: String = reason.replace(MARKUP, "").trim().chars().take(REASON_CHARS_MAX).collect();
     command.reason = Some(reason).filter(|reason| !reason.is_empty());
     for word in arguments.split(' ').filter(|word| !word.is_empty()) {
