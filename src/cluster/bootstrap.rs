@@ -81,6 +81,7 @@ impl Admin {
         if let Some(data) = &found.certificate_authority_data {
             cluster["certificate-authority-data"] = json!(data);
         } else if let Some(file) = &found.certificate_authority {
+            // The kubeconfig that is made is used on another machine, so the certificate goes into it.
             // Paths are relative to the kubeconfig; `Kubeconfig::read_from` has made them whole.
             let pem = std::fs::read(file).map_err(|error| self.access(format!("{file}: {error}")))?;
             cluster["certificate-authority-data"] =

@@ -96,6 +96,7 @@ pub(super) async fn connect(
     let access =
         |reason: String| Error::Access { cluster: cluster.to_owned(), path: path.display().to_string(), reason };
     let kubeconfig = Kubeconfig::read_from(path).map_err(|e| access(chain(&e)))?;
+    // Before kube sees the account: making a client of it starts its program.
     sign_in.check(&kubeconfig, context).map_err(access)?;
     let of_cluster = cluster_of(&kubeconfig, context);
     if of_cluster.is_some_and(|of| of.insecure_skip_tls_verify == Some(true)) {
@@ -117,6 +118,7 @@ pub(super) async fn connect(
         let client = http2_client(&config).map_err(|e| access(chain(&e)))?;
         match probe(cluster, client).await {
             Ok(connected) => return Ok(connected),
+            // It answered, and credentials are no better over HTTP/1.1.
             Err(error @ Error::Denied { .. }) => return Err(error),
             Err(error) => tracing::debug!(cluster, %error, "no HTTP/2 connection; trying HTTP/1.1"),
         }
@@ -129,6 +131,7 @@ pub(super) async fn connect(
 
 fn http2_client(config: &Config) -> kube::Result<Client> {
     let mut connector = HttpConnector::new();
+    // It is wrapped in TLS below, and would refuse addresses with https otherwise.
     connector.enforce_http(false);
     // Without it HTTP/2 stalls 40 ms a request at low concurrency.
     connector.set_nodelay(true);
@@ -187,6 +190,7 @@ pub(super) fn watch_failure(cluster: &str, what: &str, error: watcher::Error) ->
         | watcher::Error::WatchStartFailed(kube::Error::Api(status))
         | watcher::Error::WatchFailed(kube::Error::Api(status))
         | watcher::Error::WatchError(status)
+            // 401 concerns the credentials, and so the whole member; every other answer is about this kind.
             if status.code != 401 =>
         {
             Error::Refused {

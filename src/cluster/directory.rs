@@ -85,6 +85,7 @@ impl Directory {
 
     /// Returns the name of an object's file.
     fn name(&self, key: &ObjectKey) -> FileName {
+        // That namespace is reserved, so no ConfigMap of a placement is ever written there.
         let is_inventory = key.namespace == self.inventory.namespace && key.kind == "ConfigMap" && key.group.is_empty();
         if is_inventory { FileName::of_inventory(&key.name) } else { FileName::of(key) }
     }
@@ -131,6 +132,7 @@ impl Directory {
             Failure::Folder(error) => self.unreachable(&file, &error),
             Failure::File(reason) => Error::File { object: id.to_string(), reason },
         })?;
+        // Given back before the wait: otherwise no more than may write at once could share one look at the disk.
         drop(permit);
         self.sync().await.map_err(|error| self.unreachable(&self.path, &error))
     }
@@ -142,6 +144,7 @@ impl Directory {
         if *kept >= own {
             return Ok(());
         }
+        // Numbers are taken after the change is made: what has one by now is kept by the look that follows.
         let made = self.synced.made.load(Ordering::Relaxed);
         let path = Arc::clone(&self.path);
         blocking(move || Folder::create(&path)?.sync()).await?;
@@ -196,6 +199,7 @@ impl Directory {
                 folder.rename(&name, &own).map_err(unreachable)?;
                 is_renamed = true;
             }
+            // By its name: after a crash in the middle of a change of names the same object has two files.
             objects.insert(own, with_uid(object));
         }
         if is_renamed {
@@ -276,6 +280,7 @@ impl Target for Directory {
         let names = folder.names().map_err(|error| self.unreachable(&self.path, &error))?;
         let inventories = names.iter().filter(|name| name.is_inventory());
         let read = |name: &FileName| match self.read(&folder, name) {
+            // A copy under another name is nobody's inventory.
             Ok(parent) => parent.filter(|parent| key_of(parent).is_some_and(|key| self.name(&key) == *name)).map(Ok),
             Err(error) => Some(Err(error)),
         };
@@ -285,6 +290,7 @@ impl Target for Directory {
     async fn apply(&self, object: &Value, options: ApplyOptions) -> Result<Value, Error> {
         let id = ObjectId::of(object).expect("manifests are checked to be named objects");
         if options.dry_run {
+            // Nothing fills in defaults here: what would be written is the whole answer.
             return Ok(with_uid(object.clone()));
         }
         let text = yaml::to_string(object);
@@ -304,6 +310,7 @@ impl Target for Directory {
 
     async fn delete(&self, id: &ObjectId, uid: &str) -> Result<Deletion, Error> {
         let key = id.key();
+        // A folder that is not there holds nothing, and a deletion must not make it.
         if uid == first_name(&key) && self.open()?.is_some() {
             self.change(id, move |folder, name| remove(folder, name, &key)).await?;
         }
@@ -364,6 +371,7 @@ async fn follow(directory: Directory, kind: WatchedKind, sink: mpsc::Sender<Obse
                 return;
             }
         }
+        // Offline: the member's task connects again and begins its watches anew.
         if failed || changes.recv().await.is_none() {
             return;
         }

@@ -177,6 +177,7 @@ fn is_refused(error: &watcher::Error) -> bool {
         | watcher::Error::WatchError(status) => status.code,
         _ => return false,
     };
+    // Not these: 401 concerns the whole member, 410 a watch that fell behind, and 429 passes by itself.
     (400..500).contains(&code) && !matches!(code, 401 | 410 | 429)
 }
 
@@ -203,9 +204,11 @@ impl View {
             Err(error) => {
                 let refused = is_refused(&error);
                 let why = self.complaint("nodes", error)?;
+                // A refusal lasts until somebody grants it, and the sums would grow old; other failures pass.
                 if refused {
                     self.tally.forget_nodes();
                 }
+                // A watch that fell behind says nothing of the failure before it.
                 self.nodes_failed = why.or(self.nodes_failed.take());
             }
         }
@@ -257,6 +260,7 @@ impl View {
     /// Returns what is known; `None` until nodes and pods were listed or cannot be.
     fn facts(&self) -> Option<Facts> {
         let or = |failed: &Option<String>| failed.clone();
+        // What was listed once stands while it is listed again, and while that fails for a time.
         let nodes = self.tally.nodes().map(Ok).or_else(|| or(&self.nodes_failed).map(Err))?;
         let requested = self.tally.requested().map(Ok).or_else(|| or(&self.pods_failed).map(Err))?;
         Some(Facts { nodes, requested })

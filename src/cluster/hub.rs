@@ -123,6 +123,7 @@ impl Hub {
         let mut wanted = DynamicObject::new(name, &kind.resource());
         wanted.data = object;
         let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
+        // `DynamicObject` writes `metadata` by itself: left in the data it would be sent twice.
         if let Some(Value::Object(metadata)) = wanted.data.as_object_mut().and_then(|data| data.remove("metadata")) {
             let mut all = serde_json::Map::from_iter([("name".to_owned(), name.into())]);
             all.extend(metadata);
@@ -160,6 +161,7 @@ impl Hub {
             ..DeleteParams::default()
         };
         match self.request(kind, name, self.api(kind).delete(name, &params)).await {
+            // Gone, or another object by this name by now, which is not ours to delete.
             Ok(_) | Err(Error::Refused { code: 404 | 409, .. }) => Ok(()),
             Err(error) => Err(error),
         }
@@ -170,6 +172,7 @@ impl Hub {
         let config = only.map_or_else(watcher::Config::default, |name| {
             watcher::Config::default().fields(&format!("metadata.name={name}"))
         });
+        // Names and versions are all that is told, so the hub sends no more than metadata.
         let api: Api<PartialObjectMeta<DynamicObject>> =
             Api::namespaced_with(self.client.clone(), &self.namespace, &kind.resource());
         let mut events = Box::pin(watcher::watcher(api, config));

@@ -147,6 +147,7 @@ impl Live {
         if there.is_none() {
             return Ok(());
         }
+        // The uid makes the API server refuse it where the object was made anew after the look above.
         let nothing = json!({"apiVersion": id.api_version(), "kind": id.kind, "metadata": {
             "name": id.name, "namespace": (!id.namespace.is_empty()).then_some(&id.namespace), "uid": uid,
         }});
@@ -162,6 +163,7 @@ impl Live {
         let others = if others.is_empty() { vec![json!({})] } else { others };
         let given_up = json!({"metadata": {
             "uid": uid,
+            // The list of managers is replaced whole: one that came since it was read would be lost.
             "resourceVersion": there.pointer("/metadata/resourceVersion"),
             "labels": {self.inventory.part_of_label: null},
             "annotations": {self.inventory.manifest_annotation: null},
@@ -201,6 +203,7 @@ impl Target for Live {
         let connected =
             connect(&self.cluster, &self.kubeconfig, self.context.as_deref(), SignIn::Named(&self.allow_exec)).await?;
         *self.client.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(connected.client);
+        // The member may have been upgraded or restored since, and serve its kinds in other versions.
         self.resources.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clear();
         Ok(Some(connected.version))
     }
@@ -241,6 +244,7 @@ impl Target for Live {
             ..DeleteParams::default()
         };
         match self.request(id, api.delete(&super::in_url(&id.name), &params)).await {
+            // It answers with the object while finalizers or dependants keep it, and with a status once it is gone.
             Ok(answer) => Ok(if answer.is_right() { Deletion::Gone } else { Deletion::Accepted }),
             // Gone already, or another object by this name: not ours to delete either way.
             Err(Error::Refused { code: 404 | 409, .. }) => Ok(Deletion::Gone),
@@ -264,6 +268,7 @@ impl Target for Live {
     }
 
     fn watch(&self, kind: &WatchedKind, version: Option<&str>, sink: mpsc::Sender<Observation>) -> WatchHandle {
+        // Not connected: its task begins the watches once it is.
         let Ok(wire) = self.wire() else { return WatchHandle(None) };
         let watch = Watch {
             wire,
@@ -324,6 +329,7 @@ impl Watch {
             }
             let longest = match end {
                 End::Unheard => return,
+                // What was listed is still known; only a list that fails says otherwise.
                 End::Watch(error) if !error.is_offline() => {
                     tracing::debug!(cluster = %self.wire.cluster, kind = self.kind.kind, %error, "a watch failed; the kind is listed again");
                     LIST_RETRY_MAX
@@ -337,6 +343,7 @@ impl Watch {
                     if is_absent { ABSENT_RETRY_MAX } else { LIST_RETRY_MAX }
                 }
             };
+            // 16 doublings are far above the longest pause; a shift by 32 or more would panic.
             tokio::time::sleep(LIST_RETRY_FIRST.saturating_mul(1 << failures.min(16)).min(longest)).await;
             failures += 1;
         }
@@ -357,6 +364,7 @@ impl Watch {
         let mut listing = true;
         loop {
             let next = events.try_next();
+            // Only a list has to go on: a watch is silent while nothing changes, and pings find a dead connection.
             let next = if listing {
                 match tokio::time::timeout(LIST_SILENCE_MAX, next).await {
                     Ok(next) => next,

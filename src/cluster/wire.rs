@@ -54,6 +54,7 @@ impl Wire {
                 message: status.message,
             },
             kube::Error::Auth(_) => about_member(&self.cluster, &error),
+            // Nothing was sent, so this says nothing of the member.
             kube::Error::BuildRequest(_) | kube::Error::HttpError(_) => {
                 Error::Unsendable { object: object.to_string(), reason: chain(&error) }
             }
@@ -68,6 +69,7 @@ impl Wire {
     /// Tells whether the member answers at all.
     pub(super) async fn answers(&self) -> bool {
         let asked = tokio::time::timeout(LIVENESS_TIMEOUT, self.client.apiserver_version()).await;
+        // A refusal is an answer, too.
         matches!(asked, Ok(Ok(_) | Err(kube::Error::Api(_))))
     }
 

@@ -35,6 +35,7 @@ impl Folder {
             return Ok(folder);
         }
         std::fs::create_dir_all(path)?;
+        // A folder whose own name is lost in a power cut takes its files along.
         if let Some(above) = path.parent().filter(|above| !above.as_os_str().is_empty()) {
             File::open(above)?.sync_all()?;
         }
@@ -45,6 +46,7 @@ impl Folder {
     pub fn names(&self) -> io::Result<Vec<FileName>> {
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         let mut names = Vec::new();
+        // Opened once more: reading moves a position that everybody who has the handle would share.
         for entry in Dir::openat(&self.0, ".", flags, Mode::empty())?.iter() {
             names.extend(entry?.file_name().to_str().ok().and_then(FileName::listed));
         }
@@ -77,6 +79,7 @@ impl Folder {
         let temporary = name.temporary();
         let written = self.create_file(&temporary).and_then(|mut file| {
             file.write_all(text.as_bytes())?;
+            // Before it gets its name: after a power cut the name must not lead to an empty file.
             file.sync_all()?;
             Ok(renameat(&self.0, temporary.as_str(), &self.0, name.as_str())?)
         });
@@ -84,6 +87,7 @@ impl Folder {
     }
 
     fn create_file(&self, name: &FileName) -> io::Result<File> {
+        // Only a file that is new: a link that somebody put in its place must not be written through.
         let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         let create = || openat(&self.0, name.as_str(), flags, Mode::from_bits_truncate(0o666));
         let created = create().or_else(|error| match error {

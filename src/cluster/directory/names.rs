@@ -88,6 +88,7 @@ impl FileName {
 /// Returns how names of files of a kind start.
 pub fn kind_prefix(kind: &WatchedKind) -> String {
     let mut prefix = format!("{}.{}.", kind_part(&kind.kind), group_part(&kind.group));
+    // No more is kept of a name that is too long.
     prefix.truncate(KEPT_BYTES);
     prefix
 }
