@@ -122,6 +122,7 @@ impl<'a> Check<'a> {
                 Some("object") => "a map of fields",
                 _ => "something else",
             };
+            // YAML makes numbers and truth values of texts without quotes.
             let quote = wanted.contains(&"string") && matches!(value, Value::Bool(_) | Value::Number(_));
             let hint = quote.then(|| format!("put it in quotes: \"{value}\""));
             self.errors.push(InputError { hint, ..complaint(field, format!("is {name}, must be {should}")) });

@@ -316,6 +316,7 @@ pub(super) fn one_source(value: &mut Value) -> Result<(), Vec<InputError>> {
         let message = format!("names {} sources; more than one is not supported yet", sources.len());
         return Err(vec![InputError { hint, ..complaint("sources", message) }]);
     }
+    // An empty list names no source: `source` is then said to be missing.
     let Some(one) = sources.pop() else { return Ok(()) };
     if fields.get("source").is_some_and(|source| !source.is_null()) {
         return Err(vec![complaint("sources", "and `source` are both given; keep one of them")]);
@@ -330,6 +331,7 @@ pub(super) fn replace(value: &mut Value, field: &str, text: &str) {
     let Some((section, name)) = field.split_once('.') else { return };
     let Some(fields) = value.as_object_mut() else { return };
     let section = fields.entry(section).or_insert(Value::Null);
+    // A section with nothing in it is null in YAML.
     if section.is_null() {
         *section = Value::Object(serde_json::Map::new());
     }
@@ -342,6 +344,7 @@ impl Configuration {
     /// Makes paths of the file relative to its folder; those that `overridden` came from outside and stay.
     pub(super) fn resolve(&mut self, base_dir: &Path, overridden: impl Fn(&str) -> bool) {
         let join = |path: &mut PathBuf| *path = clean(&base_dir.join(&*path));
+        // An empty URL stays empty: joined it would be the file's own folder, and nobody would be told.
         if !overridden("source.url")
             && !self.source.url.is_empty()
             && let Some(local) = self.source.local()
@@ -393,6 +396,7 @@ impl Configuration {
             errors.push(complaint("source.url", "is empty"));
         }
         let authority = source.url.split_once("://").map(|(_, rest)| rest.split('/').next().unwrap_or_default());
+        // A user alone is no secret: URLs of ssh name one.
         if authority.and_then(|a| a.rsplit_once('@')).is_some_and(|(user, _)| user.contains(':')) {
             // Without the URL: it holds a password.
             errors.push(complaint("source.url", "holds a password; put it into a file and name that as `tokenFile`"));
@@ -419,6 +423,7 @@ impl Configuration {
 
 /// Resolves `.` and `..` by the text alone, so that equal folders are equal texts.
 pub(super) fn clean(path: &Path) -> PathBuf {
+    // The disk is not asked: folders of members may not be there yet, and are compared all the same.
     let mut out = PathBuf::new();
     for part in path.components() {
         match part {

@@ -326,6 +326,7 @@ fn is_repository(text: &str) -> bool {
 
 fn is_approver(text: &str) -> bool {
     match text.split_once(':') {
+        // Names of accounts have the characters of an owner's.
         Some(("user", name)) => is_repository(&format!("{name}/x")),
         // The names of Gitea's teams may have blanks.
         Some(("team", team)) => team.split_once('/').is_some_and(|(org, name)| {
@@ -340,6 +341,7 @@ fn host_and_path(url: &str) -> Option<(&str, &str)> {
     let (authority, path) = match url.split_once("://") {
         Some(("file", _)) => return None,
         Some((_, rest)) => rest.split_once('/').unwrap_or((rest, "")),
+        // `HOST:PATH`, as ssh takes it; a text without a colon is a path on this machine.
         None => return url.split_once(':').map(|(host, path)| (host.rsplit('@').next().unwrap_or(host), path)),
     };
     let host = authority.rsplit('@').next().unwrap_or(authority);

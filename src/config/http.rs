@@ -92,6 +92,7 @@ impl Http {
         }
         if let Some(own) = self.webhook_listen {
             let field = "http.webhookListen";
+            // Port 0 is any free port, a different one each time.
             if own == self.listen && own.port() != 0 {
                 errors.push(complaint(field, format!("{own} is http.listen as well; take another port")));
             }

@@ -62,6 +62,7 @@ pub(super) fn check(configuration: &Configuration, errors: &mut Vec<InputError>)
         check_entry(member, &field, errors);
         check_against_source(configuration, member, &field, errors);
         for (before, earlier) in members[..position].iter().enumerate() {
+            // An entry that is never reached writes nothing, so its folder is in nobody's way.
             if covers(&earlier.name, &member.name) {
                 let message =
                     format!("{:?} is never reached: members[{before}] ({:?}) comes first", member.name, earlier.name);
@@ -151,6 +152,7 @@ fn taken_by(folder: &Path, one: &Member, many: &Member) -> Option<PathBuf> {
     let (head, tail) = template.split_once(NAME)?;
     let text = folder.to_string_lossy();
     let name = text.strip_prefix(head)?.strip_suffix(tail)?;
+    // Where the name is the same it is one member, and the first entry has it.
     (name != one.name && !name.contains('/') && glob_matches(&many.name, name)).then(|| folder.to_owned())
 }
 

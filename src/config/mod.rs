@@ -135,6 +135,7 @@ impl Configuration {
         let mut value = from_yaml(text)?;
         let set: Vec<_> = OVERRIDES.iter().filter_map(|(name, field)| Some((*field, env.get(*name)?))).collect();
         file::one_source(&mut value)?;
+        // Before the check, so that a wrong override is complained about as its field in the file would be.
         for (field, text) in &set {
             file::replace(&mut value, field, text);
         }
@@ -157,6 +158,7 @@ impl Configuration {
             policy: document.policy,
             proxy: document.proxy,
         };
+        // Before the last check: only whole paths tell whether one folder lies in another.
         configuration.resolve(base_dir, |field| set.iter().any(|(name, _)| *name == field));
         let errors = configuration.problems();
         if errors.is_empty() { Ok(configuration) } else { Err(errors) }
