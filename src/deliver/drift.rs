@@ -28,6 +28,7 @@ pub(super) fn drifted(desired: &Desired, live: &LiveObject, progress: &Progress,
     let say = |state, message: &str, look_again| Verdict { state, message: message.to_owned(), look_again };
     let Some(look) = progress.look(desired) else { return say(State::Look, "", None) };
     let changed_since = look.seen != Sighting::of(live);
+    // While it stands as it was seen nothing new can be found: a watch tells of the next change.
     let next = changed_since.then(|| look.at + LOOK_PAUSE);
     match &look.found {
         Ok(found) if found.drifted => {
@@ -38,6 +39,7 @@ pub(super) fn drifted(desired: &Desired, live: &LiveObject, progress: &Progress,
         Ok(_) if look.seen.owned == live.owned && look.at + LOOK_PAUSE > now => {
             say(State::Apply { put_back: false }, "", None)
         }
+        // Changed since then, or looked at too long ago: an apply by that answer might undo a change of somebody else.
         Ok(_) => say(State::Look, "", None),
         Err(why) => {
             let message = format!("it was changed on the member; in what cannot be seen: {why}");
@@ -54,6 +56,7 @@ pub(super) fn full_look(order: &WorkOrder, desired: &Desired, progress: &Progres
         return None;
     }
     let look = progress.look(desired).map(|look| look.at);
+    // The apply itself compared all fields, so the first look is due as long after it as any other.
     let known = look.or_else(|| progress.attempt(desired).map(|attempt| attempt.at));
     Some(known.map_or((Timestamp::MIN, false), |at| (at + RECHECK_INTERVAL, true)))
 }
@@ -91,6 +94,7 @@ pub(super) fn compare(order: &WorkOrder, progress: &Progress, now: Timestamp) ->
             next = Some(next.map_or(due, |next| next.min(due)));
         } else {
             plan.steps.push(Step::Compare { position });
+            // A comparison that was made stands until the next one; one that failed, or was never made, tells nothing.
             plan.complete &= compared.is_some();
         }
     }

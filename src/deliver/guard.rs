@@ -92,6 +92,7 @@ pub fn guarded(
     if reasons.is_empty() {
         return None;
     }
+    // All of it is sorted: the same deletions have the same digest in whatever order members answered.
     let mut text = format!("{placement}\n");
     for (cluster, keys) in &deletions {
         for key in keys {
@@ -138,7 +139,9 @@ fn reason(
     if left * 2 > holding.clone().count() {
         return Some(format!("the placement would leave {left} of {} clusters: {amount}", holding.count()));
     }
+    // Members that are left are judged above: here counts what those that stay would lose.
     let staying = holding.filter(|m| !m.leaves()).filter_map(Member::known);
+    // An object counts once and not once for each cluster: a large fleet must not make a large change look small.
     let before: BTreeSet<_> = staying.clone().flat_map(|(inventory, _)| inventory).collect();
     let after: BTreeSet<_> = staying.flat_map(|(inventory, desired)| inventory.intersection(desired)).collect();
     let gone = before.len() - after.len();

@@ -30,6 +30,7 @@ impl Holdings {
 
     /// Takes an object in, in the stead of what was known of it. `key` is its identity, shared where somebody has it.
     pub fn insert(&mut self, key: Arc<ObjectKey>, mut live: LiveObject) {
+        // One allocation for each identity: an object that is told of again brings an equal key of its own.
         let key = self.objects.get_key_value(&key).map_or(key, |(known, _)| Arc::clone(known));
         if self.get(&key).is_none_or(|known| known.applyset != live.applyset) {
             self.unlabel(&key);
@@ -44,6 +45,7 @@ impl Holdings {
 
     /// Forgets an object, and returns what was known of it.
     pub fn remove(&mut self, key: &ObjectKey) -> Option<LiveObject> {
+        // First, because the label of the object is read from `objects`.
         self.unlabel(key);
         self.objects.remove(key).map(|live| *live)
     }

@@ -35,6 +35,7 @@ const NAMESPACES: &str = "applyset.kubernetes.io/additional-namespaces";
 pub fn parent_name(placement: &PlacementKey) -> String {
     match &placement.namespace {
         None => format!("crp.{}", placement.name),
+        // A namespace has no dots, so the first one after it ends it: no two placements share a name.
         Some(namespace) => format!("rp.{namespace}.{}", placement.name),
     }
 }
@@ -43,6 +44,7 @@ pub fn parent_name(placement: &PlacementKey) -> String {
 ///
 /// Source: KEP-3659, `applyset-<base64(sha256(<name>.<namespace>.<kind>.<group>))>-v1`.
 pub fn applyset_id(placement: &PlacementKey) -> String {
+    // ConfigMaps are of the core group, whose name is empty: hence the last dot.
     let identity = format!("{}.{NAMESPACE}.ConfigMap.", parent_name(placement));
     format!("applyset-{}-v1", URL_SAFE_NO_PAD.encode(Sha256::digest(identity)))
 }
@@ -98,6 +100,7 @@ impl Parent {
             holds: holds(),
             kept: Kept {
                 paused: annotation(PAUSED).map(read_pause),
+                // A hold that cannot be read names no snapshot, so there is nothing that it could hold.
                 held: annotation(HELD).and_then(|held| serde_json::from_str(held).ok()),
             },
         }
@@ -177,6 +180,7 @@ pub fn stored(object: &Value) -> Value {
     let encoded: Option<Vec<(String, Value)>> =
         plain.iter().map(|(key, text)| Some((key.clone(), Value::from(STANDARD.encode(text.as_str()?))))).collect();
     let Some(encoded) = encoded else { return object };
+    // To an API server `data: null` is an absent map.
     let data = object.get("data").filter(|data| !data.is_null()).cloned().unwrap_or_else(|| json!({}));
     let Value::Object(mut data) = data else { return object };
     data.extend(encoded);
@@ -197,6 +201,7 @@ pub fn labelled(object: &Value, placement: &PlacementKey, digest: &Digest) -> Re
     }
     let mut object = stored(object);
     let metadata = &mut object["metadata"];
+    // Indexing adds the maps where they are missing, and panics on anything else, which was refused above.
     metadata["labels"][PART_OF_LABEL] = Value::from(applyset_id(placement));
     metadata["annotations"][SPEC_HASH] = Value::from(digest.as_str());
     Ok(object)

@@ -11,6 +11,7 @@ pub fn tell(mut plan: Plan, order: &WorkOrder, view: &MemberView<'_>) -> Plan {
     let is_stale = |parent: &&Parent| parent.kept != order.kept && order.source.is(&parent.source);
     let Some(parent) = view.parent.filter(is_stale) else { return plan };
     let writes = order.strategy.type_ != ApplyStrategyType::ReportDiff && !order.remove && plan.failure.is_none();
+    // Such a write takes what is kept from the same order.
     let is_written = |step: &Step| matches!(step, Step::WriteParent(_) | Step::DeleteParent);
     if writes && !plan.steps.iter().any(is_written) {
         plan.steps.push(Step::WriteParent(Parent { kept: order.kept.clone(), ..parent.clone() }));

@@ -37,15 +37,18 @@ pub(super) fn left_overs(order: &WorkOrder, view: &MemberView<'_>, progress: &Pr
         if refused || order.held.contains(key) {
             continue;
         }
+        // What somebody else deletes goes, whatever is decided about it.
         if !order.prune.contains(key) && !live.terminating {
             found.undecided = true;
             continue;
         }
         found.leaving = true;
+        // Finalizers may keep it for long, so it is asked once; by uid, because a new object may have its name.
         if !live.terminating && !progress.deleted.contains(&live.uid) {
             due.push((wave(&live.id.group, &live.id.kind), live));
         }
     }
+    // Earlier waves hold what later ones need: their Namespace, their definition, their ServiceAccount.
     let last = due.iter().map(|(wave, _)| *wave).max();
     found.deletes =
         due.into_iter().filter(|(wave, _)| Some(*wave) == last).map(|(_, live)| take_away(order, live)).collect();
@@ -58,6 +61,7 @@ fn take_away(order: &WorkOrder, live: &LiveObject) -> Step {
     let object = live.clone();
     if order.abandon {
         Step::Release { object, release: Release::Whole }
+    // Deleting it would take it from its other owner, too.
     } else if live.owner.is_some() {
         Step::Release { object, release: Release::Fields }
     } else {

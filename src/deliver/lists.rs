@@ -91,6 +91,7 @@ impl Lists {
 
     fn end(&mut self, kind: &str, state: State) {
         if let Some(list) = self.0.get_mut(kind) {
+            // What an unfinished list named is not all there is: nothing may be compared with it.
             *list = List { state, under_way: None };
         }
     }
@@ -98,6 +99,7 @@ impl Lists {
     /// The first lists that were not answered in time have failed, as far as anybody waits for them.
     pub fn give_up(&mut self, why: &str) {
         for list in self.0.values_mut().filter(|list| list.state == State::Pending) {
+            // The list itself goes on, and `under_way` stays: an answer that comes late still counts.
             list.state = State::Failed(why.to_owned());
         }
     }

@@ -81,6 +81,7 @@ fn owned_digest(object: &Value) -> Digest {
         None => hasher.update(object.to_string()),
         Some(entries) => {
             for entry in entries {
+                // Server-side apply counts a manager's updates as another owner than its applies.
                 if entry["manager"] == FIELD_MANAGER
                     && entry["operation"] == "Apply"
                     && let Some(fields) = entry["fieldsV1"].as_object()

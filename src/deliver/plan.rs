@@ -31,6 +31,7 @@ pub fn plan(order: &WorkOrder, view: &MemberView<'_>, progress: &Progress, now: 
 }
 
 fn delivery(order: &WorkOrder, view: &MemberView<'_>, progress: &Progress, now: Timestamp) -> Plan {
+    // What the placement applied before it only reported is removed all the same where it leaves.
     if order.strategy.type_ == ApplyStrategyType::ReportDiff && !order.remove {
         return drift::compare(order, progress, now);
     }
@@ -60,7 +61,9 @@ fn delivery(order: &WorkOrder, view: &MemberView<'_>, progress: &Progress, now: 
         (true, false) => return rest,
     };
     let wide = parent.widened(order);
+    // Only an apply brings to the member what its inventory may not name yet.
     let covered = view.parent == Some(&wide) || !steps.iter().any(|step| matches!(step, Step::Apply { .. }));
+    // The steps of one answer run at once, so applies wait until this write is answered.
     let steps = if covered { steps } else { vec![Step::WriteParent(wide)] };
     Plan { rechecks: covered && rest.complete, steps, complete: covered && rest.complete, ..Plan::default() }
 }
@@ -100,6 +103,7 @@ fn due(order: &WorkOrder, view: &MemberView<'_>, progress: &Progress, now: Times
         order.manifests.iter().enumerate().map(|(n, d)| (wave(&d.id.group, &d.id.kind), n)).collect();
     waves.sort_unstable();
     for (wave, position) in waves {
+        // Only applies hold back later waves. What waits or is refused may do so for ever.
         if current.is_some_and(|current| wave > current) {
             break;
         }
@@ -128,6 +132,7 @@ fn due(order: &WorkOrder, view: &MemberView<'_>, progress: &Progress, now: Times
                 }
             }
             State::Done => match drift::full_look(order, desired, progress) {
+                // What an earlier comparison found stands until the next; the first one belongs to the delivery.
                 Some((at, true)) => due.recheck(at, now, drift::show_drift(position, desired, view)),
                 Some((_, false)) => due.steps.extend(drift::show_drift(position, desired, view)),
                 None => {}
@@ -143,6 +148,7 @@ fn at_rest(order: &WorkOrder, view: &MemberView<'_>, progress: &Progress, parent
     if !view.unlisted.is_empty() {
         return Plan { wake_at: due.retry_at, ..Plan::default() };
     }
+    // What was refused was tried, so the work is complete until the next try; what waits was not.
     if due.waits || due.retry_at.is_some() {
         return Plan { complete: !due.waits, wake_at: due.retry_at, ..Plan::default() };
     }
@@ -150,6 +156,7 @@ fn at_rest(order: &WorkOrder, view: &MemberView<'_>, progress: &Progress, parent
     if !left.deletes.is_empty() {
         return Plan { steps: left.deletes, ..Plan::default() };
     }
+    // The report of these objects queues the placement; its next order names them as prunable, or holds them.
     if left.undecided {
         return Plan::default();
     }
@@ -180,8 +187,10 @@ pub fn verdict(
     let attempt = progress.attempt(desired);
     if let Some(attempt) = attempt {
         match attempt.outcome {
+            // Applied once says nothing of now: what is seen of the object decides below.
             ApplyOutcome::Pending | ApplyOutcome::Applied => {}
             ApplyOutcome::NotTakenOver | ApplyOutcome::FailedToTakeOver => {
+                // No watch tells when its owner lets go of it, because it does not have our label.
                 let look_again = Some(attempt.at + RECHECK_INTERVAL);
                 return Verdict { look_again, ..say(State::Refused(attempt.outcome), attempt.message.clone()) };
             }
@@ -189,6 +198,7 @@ pub fn verdict(
         }
     }
     let Some(live) = live else {
+        // Not seen is not missing: it may be another placement's, or drifted.
         if let Some(why) = view.unlisted.why(&desired.key) {
             return say(State::Wait, format!("whether it is there is not known: {why}"));
         }
@@ -197,9 +207,11 @@ pub fn verdict(
         }
         return missing(attempt, progress.baseline(desired), now);
     };
+    // The API server would accept an apply, and the object would go all the same.
     if live.terminating {
         return say(State::Wait, "it is being deleted; it is applied again when it is gone".to_owned());
     }
+    // It has another content, or changes hands. That is no put-back, which would count towards contested.
     if *live.applyset != *view.ours || live.manifest.as_ref() != Some(&desired.digest) {
         return say(State::Apply { put_back: false }, String::new());
     }
@@ -239,6 +251,7 @@ fn put_back(attempt: Option<&Attempt>, now: Timestamp) -> Verdict {
     let mut recent = attempt.into_iter().flat_map(|a| &a.put_backs).filter(|at| **at + PUT_BACK_WINDOW > now);
     let first = recent.next();
     match first {
+        // They are in order of time: when the first leaves the window there is room for another.
         Some(first) if 1 + recent.count() >= PUT_BACKS_MAX => {
             let due = *first + PUT_BACK_WINDOW;
             let message = format!(
@@ -274,6 +287,7 @@ fn claimed_by_another(
         return None;
     }
     let others = || view.wanted.by(&desired.key).iter().map(Arc::as_ref).filter(|p| **p != order.placement);
+    // Where no placement of this member is meant by the label, the object changes hands.
     if let Some(holder) = holder
         && let Some(other) = others().find(|p| applyset_id(p) == holder)
     {
@@ -294,6 +308,7 @@ fn claimed_by_another(
 /// Returns the last steps: narrow the inventory and record the snapshot, or remove the inventory.
 fn record(order: &WorkOrder, view: &MemberView<'_>, parent: &Parent, left: &LeftOvers) -> Plan {
     if order.remove {
+        // Nothing but the inventory names what stays, so it goes last.
         if !left.staying.is_empty() {
             return Plan { complete: !left.leaving, ..Plan::default() };
         }
@@ -302,9 +317,11 @@ fn record(order: &WorkOrder, view: &MemberView<'_>, parent: &Parent, left: &Left
             None => Plan { complete: true, ..Plan::default() },
         };
     }
+    // Made anew instead of reduced: kinds and namespaces of which nothing is left drop out.
     let mut narrow =
         Parent { source: order.source.name.clone(), placement: Some(order.placement.clone()), ..Parent::default() }
             .widened(order);
+    // What a gate holds, or another placement is to take over, still has our label.
     for key in &left.staying {
         narrow.group_kinds.insert(group_kind(&key.group, &key.kind));
         if !key.namespace.is_empty() {
@@ -318,6 +335,7 @@ fn record(order: &WorkOrder, view: &MemberView<'_>, parent: &Parent, left: &Left
     if same_content {
         narrow.holds.clone_from(&parent.holds);
     }
+    // A change of what is kept alone is written by [`kept::tell`], and makes no work incomplete.
     if view.parent.is_some() && *parent == (Parent { kept: parent.kept.clone(), ..narrow.clone() }) {
         return Plan { complete: true, ..Plan::default() };
     }

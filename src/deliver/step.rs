@@ -136,6 +136,7 @@ pub(super) fn is_ours(desired: &Desired, view: &MemberView<'_>) -> bool {
 
 /// Returns the delay before a refused apply is tried again: doubling from [`RETRY_FIRST`] to [`RETRY_MAX`].
 pub fn retry_delay(failures: u32) -> SignedDuration {
+    // The shift must stay within 32 bits; RETRY_MAX is reached after nine doublings.
     RETRY_FIRST.saturating_mul(1 << failures.saturating_sub(1).min(16)).min(RETRY_MAX)
 }
 

@@ -57,6 +57,7 @@ pub(super) fn definition_pending(order: &WorkOrder, desired: &Desired, view: &Me
     if kinds::lookup(&desired.id.group, &desired.id.kind).is_some() {
         return false;
     }
+    // Of other definitions the API server knows: what it does not serve it refuses, and that is tried again.
     order
         .manifests
         .iter()
