@@ -42,6 +42,7 @@ impl Core {
         let is_asked =
             self.store.as_ref().is_none_or(|store| store.waits() || store.takes_over || store.unseen.contains(cluster));
         for (key, kept) in kept.into_iter().filter(|_| is_asked) {
+            // The index of a held snapshot counts as used, or the next snapshot would get it.
             if let Some(held) = &kept.held {
                 let known = self.world.held.get(&key);
                 if known.is_none_or(|known| known.index < held.index) {
@@ -115,6 +116,7 @@ impl Core {
     pub(super) fn begin_store(&mut self, batch: &mut Batch, now: Timestamp) {
         let is_new = self.store.as_ref().is_none_or(|store| store.takes_over);
         let store = self.store.get_or_insert_with(|| StoreRecord::new(now));
+        // Who does not answer in time is asked when it answers: it may hold what an earlier store put there.
         let unseen = self.members.keys().filter(|name| is_new && !self.answered.contains(*name));
         store.unseen.extend(unseen.cloned());
         let is_written = self.stored_store.as_ref().is_some_and(|stored| stored.adopted == store.adopted);
@@ -130,6 +132,7 @@ impl Core {
         let ahead: BTreeSet<&ClusterName> = self.world.ahead.values().flat_map(BTreeMap::keys).collect();
         let before = store.clone();
         store.takes_over &= self.world.source_unread;
+        // One that holds something newer stays unseen until a decision has undone its binding.
         store.unseen.retain(|cluster| !self.answered.contains(cluster) || ahead.contains(cluster));
         batch.took_over = (*store != before).then_some(before);
     }

@@ -28,6 +28,7 @@ impl Core {
     /// Why it is not carried out; nothing has changed then.
     pub fn execute(&mut self, command: &Command, person: &Person, now: Timestamp) -> Result<(Batch, Done), Refusal> {
         let busy = |what: &str| Refusal { reason: RefusalReason::NotPossible, message: what.to_owned() };
+        // The batch with the store was decided on the records that this command would change.
         if self.outstanding {
             return Err(busy("another command is being saved; try again"));
         }
@@ -39,6 +40,7 @@ impl Core {
             self.outstanding = true;
             return Ok(adopted);
         }
+        // A pause begins nothing, so it needs no adopted store.
         if let Some(complaint) = self.adoption_complaint().filter(|_| command.verb != Verb::Pause) {
             return Err(busy(&complaint));
         }
@@ -47,6 +49,7 @@ impl Core {
             let policy = Policy { rules: self.world.approvals, approvers: &self.world.approvers, ..Policy::default() };
             may(person, command.verb, &policy)
                 .map_err(|message| Refusal { reason: RefusalReason::NotAllowed, message })?;
+            // Where a tip is held, `resume` is about that tip.
             if command.verb == Verb::Resume && self.world.source_unread && self.source.held_rewrite.is_none() {
                 let (batch, done) = goes_on(person, now);
                 self.outstanding = true;

@@ -49,6 +49,7 @@ impl Core {
 
     /// Returns how the whole fleet stands: the worst of its placements, or of the source.
     pub fn standing(&self, now: Timestamp) -> RolloutState {
+        // Nothing is decided until then, so placements say nothing of now.
         if let Some(complaint) = self.adoption_complaint() {
             return RolloutState::WaitingForPerson(complaint);
         }
@@ -114,7 +115,9 @@ impl Core {
         if self.source_look != SourceLook::Seen || !self.unseen.is_empty() {
             return None;
         }
+        // Without the source OCM Placements stay queued: a pass would wait for them without end.
         let has_work = if self.world.source_unread { self.is_due() } else { !self.queue.is_empty() };
+        // Of a store that waits for its adoption only the record that says so is waited for.
         if has_work && (self.adoption_complaint().is_none() || self.store != self.stored_store) {
             return None;
         }
@@ -133,6 +136,7 @@ impl Core {
 
 /// Of two standings the one a person must know of first.
 fn worse(a: RolloutState, b: RolloutState) -> RolloutState {
+    // Progress comes above failure: while anything moves, nothing is final.
     let rank = |c: &RolloutState| match c {
         RolloutState::AllAtTarget => 0,
         RolloutState::WaitingForTime(_) => 1,

@@ -38,6 +38,7 @@ impl Core {
             let key = DecisionsKey::from(placement);
             let known = before.get(&key);
             if decision.finished {
+                // An empty page stays: without any page Argo CD would keep the Applications for ever.
                 if known.is_some_and(|known| !known.removed) {
                     changed.insert(key.clone(), Arc::new(removed(key)));
                 }
@@ -94,6 +95,7 @@ impl Core {
             Some(HubReport { failure: Some(failure), .. }) => {
                 RolloutState::Unreachable(format!("the hub of `decisions:`: {failure}"))
             }
+            // Unchanged exports are the same `Arc`, so identity tells whether the hub has the newest.
             Some(HubReport { done: Some(done), .. }) if Arc::ptr_eq(done, &self.exports) => RolloutState::AllAtTarget,
             None | Some(_) => RolloutState::Progressing,
         }
@@ -116,6 +118,7 @@ fn take_new(changed: &mut Exports, known: Option<&Arc<DecisionsRecord>>, mut rec
 fn changed_by_ocm(before: &Exports, ocm: &Ocm, decided: &BTreeSet<Key>) -> Exports {
     let mut changed = Exports::new();
     for placement in decided {
+        // One that was never decided has no page: an empty one would delete Applications.
         let Some(found) = ocm.record(placement).filter(|found| !found.groups.is_empty()) else { continue };
         let key = DecisionsKey {
             kind: OCM_KIND.to_owned(),

@@ -46,6 +46,7 @@ impl Core {
     /// Tells how the source stands, where nobody knows yet.
     pub(super) fn tell_source(&mut self) {
         let Some(listener) = &mut self.listener else { return };
+        // Until the source was looked at, its record is one of an earlier life.
         if self.source_look == SourceLook::Seen && listener.source != self.source {
             listener.source = self.source.clone();
             self.effects.push(Effect::Console(ForgeUpdate::Source(Box::new(self.source.clone()))));

@@ -62,6 +62,7 @@ impl Core {
             if !record.left {
                 record.kind = kind;
             }
+            // A folder has no nodes: what is known of them is from a time when an API server was behind the name.
             if kind == MemberKind::Directory {
                 record.properties.clear();
                 record.properties_unknown = None;
@@ -108,7 +109,9 @@ impl Core {
 
     fn stop_member(&mut self, name: &ClusterName) {
         self.unseen.remove(name);
+        // While `sent` still has it: that says which placements wait for its reports.
         self.await_reports(name);
+        // When it is talked to again, its task knows no orders.
         self.sent.values_mut().for_each(|sent| drop(sent.remove(name)));
         if self.members.remove(name).is_some() {
             self.effects.push(Effect::StopMember(name.clone()));
@@ -122,6 +125,7 @@ impl Core {
                 if !self.members.contains_key(&cluster) {
                     return;
                 }
+                // Asked before `note_holder`, which removes the cluster from that list.
                 let is_unseen = self.store.as_ref().is_some_and(|store| store.unseen.contains(&cluster));
                 self.note_holder(&cluster, holds.len(), kept, now);
                 tracing::info!(cluster = %cluster, version, "cluster answers");
@@ -142,6 +146,7 @@ impl Core {
                 if !self.members.contains_key(&cluster) {
                     return;
                 }
+                // The first decision waits for an answer, and this is one.
                 self.unseen.remove(&cluster);
                 self.await_reports(&cluster);
                 self.stand(&cluster, false, Some(reason), None, now);
@@ -161,6 +166,7 @@ impl Core {
             }
             MemberEvent::Restarted { cluster } => {
                 self.await_reports(&cluster);
+                // The new task knows no orders: the next decision sends all of them.
                 self.sent.values_mut().for_each(|sent| drop(sent.remove(&cluster)));
                 self.queue.concerns_holders(&cluster);
             }
@@ -190,6 +196,7 @@ impl Core {
         if complaint.is_some() && record.properties_unknown != complaint {
             tracing::warn!(cluster = %cluster, reason = complaint, "not all facts about the cluster can be seen");
         }
+        // The version is known from the connection, not from nodes and pods.
         let version = record.properties.remove_entry(KUBERNETES_VERSION);
         let properties = facts.properties().into_iter().chain(version).collect();
         record.properties_unknown = complaint;
@@ -283,6 +290,7 @@ impl Core {
                 let change = self.world.clusters.set(name.clone(), seen);
                 self.queue.changed(&change);
             }
+        // A cluster came or went: any policy may pick it, or have lost it.
         } else {
             self.world.clusters = clusters(&tree, &self.world.records, now);
             self.queue.placements.extend(self.placements.keys().cloned());
@@ -322,6 +330,7 @@ impl Core {
             if is_told || !may_be_told {
                 continue;
             }
+            // What was ordered in this life its task reports by itself.
             let reported = if known.is_some() { None } else { self.reported(order, works) };
             let command = MemberCommand::Order { order: Arc::clone(order), reported };
             self.effects.push(Effect::Tell(order.cluster.clone(), command));
@@ -350,6 +359,7 @@ pub(super) fn unheard(state: &PlacementState) -> BTreeMap<ClusterName, Heard> {
 
 /// Takes down whether a cluster answers. Returns whether that is new; it is so since `now` then.
 fn stands(record: &mut ClusterRecord, online: bool, message: Option<String>, now: Timestamp) -> bool {
+    // Another reason for the same silence does not begin it anew.
     let is_new = record.online != online || record.message.is_some() != message.is_some();
     if is_new {
         record.since = now;
@@ -389,6 +399,7 @@ fn knows_facts(record: &ClusterRecord) -> bool {
 
 /// Tells whether two orders ask for the same; manifests are compared by identity, because they are shared.
 fn same_order(a: &WorkOrder, b: &WorkOrder) -> bool {
+    // Taken apart in full, so that a new field is not forgotten here.
     let WorkOrder {
         placement: _,
         cluster: _,

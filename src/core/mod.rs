@@ -339,6 +339,7 @@ impl Core {
         }
         let mut batch = Batch::default();
         if self.can_decide() {
+            // In the batch of the first decision: a store that holds placements never looks new.
             self.begin_store(&mut batch, now);
         }
         self.write_source(&mut batch);
@@ -356,6 +357,7 @@ impl Core {
             self.end_taking_over(&mut batch);
         }
         self.write_store(&mut batch);
+        // What is to be done at once may depend on no record, and goes out with an empty batch.
         let is_idle = batch.ops.is_empty()
             && !batch.refreshed
             && batch.picked.is_empty()
@@ -393,6 +395,7 @@ impl Core {
     fn decide_placements(&mut self, batch: &mut Batch, now: Timestamp) {
         let all = std::mem::take(&mut self.queue.placements);
         let (waiting, due) = all.into_iter().partition(|key| self.is_reading(key));
+        // Each of them is due when the answer about its payload comes.
         self.queue.placements = waiting;
         for (key, decision, difference) in self.decisions(&due, now) {
             match difference {
@@ -403,6 +406,7 @@ impl Core {
                 }
             }
             batch.ops.extend(decision.journal.iter().cloned().map(Op::Journal));
+            // The batch holds what it took in until the store has answered: refused, it gives that back.
             batch.ahead.extend(self.world.ahead.remove_entry(&key));
             batch.kept.extend(self.world.kept.remove_entry(&key));
             if let Some(reports) = self.reports.get(&key) {

@@ -80,6 +80,7 @@ impl SavedRecords {
 /// The store cannot be read or written. That there is nothing to adopt is no error: the answer says so.
 pub fn adopt_store(store: &dyn Store, person: &Person, now: Timestamp) -> Result<std::result::Result<Done, Refusal>> {
     let known = records::load::<StoreRecord>(store, STORE_KEY)?.map(|record| record.value);
+    // A store of an earlier version says nothing of itself; with placements in it, it is not new.
     let is_new = known.as_ref().map_or(store.list(PLACEMENT_PREFIX)?.is_empty(), StoreRecord::waits);
     if !is_new {
         let message = "the store is not new: there is nothing to adopt".to_owned();
@@ -141,6 +142,7 @@ pub fn difference(old: Option<&PlacementState>, new: Option<&PlacementState>) ->
     let Some(key) = old.or(new).map(|state| state.record.key.clone()) else { return Ok(ops) };
     match (old.map(|state| &state.record), new.map(|state| &state.record)) {
         (Some(old), Some(new)) if old == new => {}
+        // The lock of the store lets one process write: nobody else can have changed a record.
         (_, Some(new)) => ops.push(records::put(records::placement_key(&key), new, Expected::Any)?),
         (_, None) => ops.push(Op::Delete { key: records::placement_key(&key), expected: Expected::Any }),
     }

@@ -117,6 +117,7 @@ impl Queue {
     /// they share, else those whose own document changed.
     pub fn compare(&mut self, old: &Tree, new: &Tree) {
         let keys: BTreeSet<&PlacementKey> = old.placements.keys().chain(new.placements.keys()).collect();
+        // A selector may select whatever changed.
         let all = !same_payload(old, new);
         let changed = keys.into_iter().filter(|key| all || old.placements.get(*key) != new.placements.get(*key));
         self.placements.extend(changed.cloned());
@@ -146,6 +147,7 @@ impl Queue {
     /// Takes down where a placement is: on these clusters, in order.
     fn hold(&mut self, key: &PlacementKey, clusters: &[&ClusterName]) {
         let before = self.held.entry(key.clone()).or_default();
+        // Most decisions leave a placement where it is: nothing is copied for them.
         if before.iter().eq(clusters.iter().copied()) {
             return;
         }

@@ -35,6 +35,7 @@ impl Core {
         if matches!(news, SourceEvent::Failed(_)) {
             self.go_on_without_source();
         } else if std::mem::take(&mut self.world.source_unread) {
+            // What was held back while the source was unread is decided now.
             self.queue.placements.extend(self.placements.keys().cloned());
         }
         self.source_look = SourceLook::Seen;
@@ -45,6 +46,7 @@ impl Core {
             | SourceEvent::Follows(_) => {}
             SourceEvent::Accepted(tree) => self.accept(&tree, now),
             SourceEvent::Unchanged => {
+                // Where a bad or rewritten tip was held, it was taken back.
                 self.source.seen.clone_from(&self.source.accepted);
                 self.source.refused.clear();
                 (self.source.held_rewrite, self.source.held_why) = (None, None);
@@ -121,6 +123,7 @@ impl Core {
     /// Goes on with what was begun, where the source could not be read in this life: a newer commit may stop or correct what the
     /// accepted one would begin.
     fn go_on_without_source(&mut self) {
+        // Once it was read in this life, a later failure holds nothing back.
         self.world.source_unread |= self.source_look == SourceLook::Awaited;
     }
 
@@ -272,6 +275,7 @@ impl Core {
                 self.queue.read_again(key, now + PAYLOAD_RETRY);
             }
         }
+        // Also where it could not be read: the rest of the placement does not wait for it.
         self.queue.placements.insert(key.clone());
     }
 }

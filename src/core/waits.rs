@@ -26,10 +26,12 @@ pub const DOWN_MAX: SignedDuration = SignedDuration::from_hours(1);
 /// passed. Of a store that remembers no time instants that lie ahead are moved back to now.
 pub fn correction(seen: Option<&ClockReading>, now: &ClockReading, newest: Option<Timestamp>) -> SignedDuration {
     let step = match seen {
+        // The uptime tells how much has passed, whatever the clock was set to.
         Some(seen) if seen.boot.is_some() && seen.boot == now.boot => {
             let passed = SignedDuration::try_from(now.up.saturating_sub(seen.up)).unwrap_or(SignedDuration::MAX);
             now.at.duration_since(seen.at) - passed
         }
+        // Nobody can tell how long the machine was off: what the clock shows is believed within bounds.
         Some(seen) => {
             let shown = now.at.duration_since(seen.at);
             shown - shown.clamp(SignedDuration::ZERO, DOWN_MAX)

@@ -26,6 +26,7 @@ impl Core {
         if batch.goes_on {
             self.go_on_unread();
         }
+        // A command is carried out on a copy: the core takes the record over once it is kept.
         if batch.adopts {
             self.store.clone_from(&batch.store);
         }
@@ -69,6 +70,7 @@ impl Core {
         let snapshots = batch.decided.iter().flat_map(|(_, decision)| decision.state.snapshots.values());
         let accepted = batch.source.iter().filter_map(|source| source.accepted.clone());
         self.in_doubt.extend(snapshots.map(|snapshot| snapshot.commit.clone()).chain(accepted));
+        // What members said meanwhile joins what the batch had taken.
         for (key, kept) in batch.kept {
             self.world.kept.entry(key).or_default().join(kept);
         }

@@ -44,6 +44,7 @@ pub fn preview(
         aim.stage = Some(gate.stage.clone());
     }
     let Some(gate) = waiting_gate(state, &aim) else {
+        // Executed for the words of its refusal; what would have changed is dropped.
         return Err(execute(state, world, &aim, command, person, now).err().unwrap_or_else(|| nothing_waits(command)));
     };
     // Named in full, so that nothing but the gate itself can refuse it.
@@ -134,6 +135,7 @@ pub(super) fn waiting_gate(of: &PlacementState, aim: &Aim) -> Option<WaitingGate
     let next = if stage.phase == StagePhase::WaitingBefore {
         Some(stage)
     } else {
+        // Empty stages are skipped: what the gate holds back is the next one with clusters.
         run.stages[at + 1..].iter().find(|stage| !stage.clusters.is_empty())
     };
     let clusters: Vec<ClusterName> = next.iter().flat_map(|s| &s.clusters).map(|c| c.name.clone()).collect();
@@ -228,6 +230,7 @@ impl Wish<'_> {
             return Err(refusal(RefusalReason::DigestMismatch, message));
         }
         if self.command.verb == Verb::Reject {
+            // After a no everybody who approved has to look again.
             gate.approvals.clear();
             return Ok(format!("the deletions of {key} stay held; revert the commit that wants them"));
         }

@@ -83,13 +83,16 @@ impl Delivery {
         self.unreported = true;
         match result {
             StepResult::Offline(reason) => return Some(reason),
+            // The reconciler keeps the inventories of all placements.
             StepResult::Parent(_) => {}
             StepResult::ParentFailed(message) => self.give_up_until(message, now + RETRY_MAX),
             StepResult::DeleteFailed { message } => self.give_up_until(message, now + DELETE_RETRY),
             StepResult::Applied { key, attempt, live } => {
                 if attempt.outcome == ApplyOutcome::Applied {
                     self.note_baseline(&key, &attempt.manifest, live.map(|live| live.owned));
+                    // What an old look found was before this apply.
                     self.progress.looks.remove(&key);
+                    // What began as another look has written: what was reported before does not hold any more.
                     self.doing = Doing::Writes;
                 }
                 self.progress.attempts.insert(key, attempt);
@@ -135,6 +138,7 @@ impl Delivery {
     pub(super) fn give_up_until(&mut self, message: String, at: Timestamp) {
         self.plan.failure = Some(message);
         self.plan.wake_at = Some(at);
+        // Stale, it would be planned again at once, and tried without a pause.
         self.stale = false;
     }
 }

@@ -90,6 +90,7 @@ impl Reconciler {
         let Some(placement) = parent.placement.clone() else { return };
         for kind in &parent.group_kinds {
             if self.lists.expect(kind) {
+                // Inventories name kinds without versions; an order may bring one.
                 self.unwatched.insert(kind.clone(), None);
             }
         }
@@ -156,6 +157,7 @@ impl Reconciler {
     fn take_order(&mut self, order: Arc<WorkOrder>, reported: Option<Arc<WorkStatus>>) {
         self.expect(&order);
         let before = self.deliveries.get(&order.placement).map(|delivery| Arc::clone(&delivery.order));
+        // Manifests are shared: the same ones want the same objects, so nobody else's turn has come.
         if !before.as_ref().is_some_and(|before| Arc::ptr_eq(&before.manifests, &order.manifests)) {
             if let Some(before) = before {
                 self.want(&before, false);
@@ -203,11 +205,13 @@ impl Reconciler {
     pub fn tasks(&mut self, now: Timestamp) -> Vec<Task> {
         let mut tasks = Vec::new();
         let due: Vec<PlacementKey> =
+            // One plan at a time: the next follows from what came of all its steps.
             self.deliveries.iter().filter(|(_, d)| d.stale && d.in_flight == 0).map(|(key, _)| key.clone()).collect();
         for placement in due {
             let unlisted = self.unlisted(&placement);
             let Some(delivery) = self.deliveries.get_mut(&placement) else { continue };
             let order = Arc::clone(&delivery.order);
+            // To name all kinds of an order costs; nearly always no list is under way.
             if self.lists.any_pending() && kinds_of(&order).any(|(kind, _)| self.lists.is_pending(&kind)) {
                 continue;
             }
@@ -228,11 +232,13 @@ impl Reconciler {
 
     /// Takes in what came of a step. Returns why the member does not answer, where that came of it.
     pub fn settle(&mut self, placement: &PlacementKey, result: StepResult, now: Timestamp) -> Option<String> {
+        // A watch may tell of it late, and a plan made until then would apply it again.
         if let StepResult::Applied { live: Some(live), .. } = &result {
             self.note_served(&live.id);
             self.see(live.clone());
         }
         if let StepResult::Deleted { key, uid, gone: true } = &result
+            // An object that was made anew under its name is another one.
             && self.live.get(key).is_some_and(|live| live.uid == *uid)
         {
             self.live.remove(key);
@@ -244,6 +250,7 @@ impl Reconciler {
         }
         if let Some(delivery) = self.deliveries.get_mut(placement) {
             delivery.settle(result, now)
+        // The order was forgotten meanwhile; that the member does not answer concerns the others.
         } else if let StepResult::Offline(reason) = result {
             Some(reason)
         } else {
@@ -319,6 +326,7 @@ impl Reconciler {
 
     /// Forgets an object that was deleted at a version of the member, unless something newer is known of it.
     pub fn forget(&mut self, key: &ObjectKey, resource_version: u64) {
+        // Files have no versions: of them what is told last counts.
         let stale = |live: &LiveObject| live.resource_version > resource_version && resource_version > 0;
         if self.live.get(key).is_some_and(|live| !stale(live))
             && let Some(live) = self.live.remove(key)

@@ -84,6 +84,7 @@ pub fn tried(
     before: Option<&Attempt>,
     now: Timestamp,
 ) -> StepResult {
+    // Failures are those of one manifest; put-backs are those of the object, whatever it was to hold.
     let same = before.filter(|b| b.manifest == desired.digest);
     let failed = matches!(
         answer.outcome,
@@ -93,6 +94,7 @@ pub fn tried(
     );
     let mut put_backs = before.map(|b| b.put_backs.clone()).unwrap_or_default();
     put_backs.retain(|at| *at + crate::deliver::plan::PUT_BACK_WINDOW > now);
+    // A put-back that failed is no sign of somebody who changes the object again and again.
     if put_back && !failed {
         put_backs.push(now);
     }

@@ -42,6 +42,7 @@ impl Reconciler {
     /// backup counts them anew. Within one list and the watch that follows it versions say what is newer.
     pub fn see(&mut self, live: LiveObject) {
         let by_version = self.lists.note(&live.id.key());
+        // Before the object is remembered: it asks whether the definition was established already.
         self.note_definition(&live);
         self.remember(live, by_version);
     }

@@ -56,6 +56,7 @@ fn manifest_status(delivery: &Delivery, desired: &Desired, view: &MemberView<'_>
         (None, State::Refused(outcome)) => outcome,
         (None, State::Apply { .. } | State::Wait | State::Retry(_)) => attempt
             .map(|a| a.outcome)
+            // It was applied once and is to be applied again: that is pending.
             .filter(|outcome| *outcome != ApplyOutcome::Applied)
             .unwrap_or(if matches!(verdict.state, State::Retry(_)) {
                 ApplyOutcome::ManifestApplyFailed
