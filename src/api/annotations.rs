@@ -94,6 +94,7 @@ fn unknown(key: &str, path: String, rules: &[Rule]) -> FieldError {
     let error = FieldError::new(path, "unknown annotation for this kind");
     let names = || rules.iter().map(|(name, _)| *name);
     let bare = |name: &'static str| name.strip_prefix(PREFIX).unwrap_or(name);
+    // Compared without the prefix: all of them share it, so any two would look alike.
     match suggest(key.strip_prefix(PREFIX).unwrap_or(key), names().map(bare)) {
         Some(close) => error.hint(format!("did you mean `{PREFIX}{close}`?")),
         None if rules.is_empty() => error.hint("remove it"),

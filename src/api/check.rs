@@ -59,6 +59,7 @@ fn is_name_part(text: &str) -> bool {
 /// Returns the percentage of a text such as `25%`, 0 to 100 without leading zeros beyond two digits.
 pub fn percent(text: &str) -> Option<u8> {
     let digits = text.strip_suffix('%')?;
+    // Parsing alone would take a sign.
     if digits.is_empty() || digits.len() > 3 || !digits.bytes().all(|b| b.is_ascii_digit()) {
         return None;
     }
@@ -71,6 +72,7 @@ pub fn percent(text: &str) -> Option<u8> {
 pub fn duration(text: &str) -> Option<Duration> {
     const UNITS: [(&str, f64); 8] =
         [("ns", 1e-9), ("us", 1e-6), ("µs", 1e-6), ("μs", 1e-6), ("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
+    // The only duration that Go takes without a unit.
     if text == "0" {
         return Some(Duration::ZERO);
     }
@@ -80,6 +82,7 @@ pub fn duration(text: &str) -> Option<Duration> {
         return None;
     }
     while !rest.is_empty() {
+        // Neither a number without a unit nor a unit without a number is a duration.
         let end = rest.find(|c: char| !(c.is_ascii_digit() || c == '.')).filter(|&end| end > 0)?;
         let number: f64 = rest[..end].parse().ok()?;
         rest = &rest[end..];
@@ -117,7 +120,9 @@ pub fn quantity_nanos(text: &str) -> Option<i128> {
     let nanos = match (shift >= 0, power) {
         (true, Some(power)) => value.checked_mul(power)?,
         (false, Some(power)) => value / power + i128::from(value % power != 0),
+        // The power alone is beyond 128 bits: only zero times it is not.
         (true, None) if value != 0 => return None,
+        // Divided by so much, whatever is not zero is less than a billionth, and rounds up.
         (_, None) => i128::from(value != 0),
     };
     Some(if negative { -nanos } else { nanos })
@@ -128,6 +133,7 @@ fn suffix_scale(suffix: &str) -> Option<(i128, i32)> {
     const DECIMAL: [(&str, i32); 10] =
         [("n", -9), ("u", -6), ("m", -3), ("", 0), ("k", 3), ("M", 6), ("G", 9), ("T", 12), ("P", 15), ("E", 18)];
     const BINARY: [&str; 6] = ["Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
+    // `E` is a suffix, `E3` an exponent: whole suffixes come first.
     if let Some((_, exponent)) = DECIMAL.iter().find(|(name, _)| *name == suffix) {
         return Some((1, *exponent));
     }
@@ -135,6 +141,7 @@ fn suffix_scale(suffix: &str) -> Option<(i128, i32)> {
         return Some((1i128 << (10 * (power + 1)), 0));
     }
     let exponent: i32 = suffix.strip_prefix(['e', 'E'])?.parse().ok()?;
+    // 128 bits hold 39 digits. The limit also keeps the sums with this exponent small.
     (-40..=40).contains(&exponent).then_some((1, exponent))
 }
 
@@ -151,6 +158,7 @@ pub fn label_selector(errors: &mut Vec<FieldError>, path: &str, selector: &Label
         if let LabelSelectorOperator::Unknown(operator) = &requirement.operator {
             let message = format!("{operator:?} is not one of In, NotIn, Exists, DoesNotExist");
             errors.push(FieldError::new(format!("{path}.operator"), message));
+            // Whether an unknown operator takes values nobody can say.
             continue;
         }
         let with_values = matches!(requirement.operator, LabelSelectorOperator::In | LabelSelectorOperator::NotIn);

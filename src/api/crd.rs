@@ -377,6 +377,7 @@ fn structural(schema: Value) -> Value {
     for key in ["$schema", "title", "definitions"] {
         map.remove(key);
     }
+    // API servers refuse `false` here, and drop what a schema does not name anyway.
     if map.get("additionalProperties") == Some(&Value::Bool(false)) {
         map.remove("additionalProperties");
     }
@@ -389,6 +390,7 @@ fn structural(schema: Value) -> Value {
         let single = types.iter().find(|t| *t != "null").cloned().unwrap_or_default();
         map.insert("type".to_owned(), single);
     }
+    // A field that is not nullable may not have the null that schemars writes for an absent option.
     if map.get("default").is_some_and(Value::is_null) {
         map.remove("default");
     }
@@ -415,9 +417,11 @@ fn structural(schema: Value) -> Value {
 /// Folds alternatives into one schema: optional values, enums with a description for each value, numbers or text.
 fn merge_branches(map: &mut Map<String, Value>, branches: Vec<Value>) {
     let branches: Vec<Value> =
+        // To schemars an option is a value or null; a schema says it by not requiring the field.
         branches.into_iter().filter(|b| b.get("type") != Some(&json!("null"))).map(structural).collect();
     let has_type = |wanted: &str| branches.iter().any(|b| b.get("type") == Some(&json!(wanted)));
     if has_type("integer") && has_type("string") {
+        // Beside this mark an API server allows no type.
         map.insert("x-kubernetes-int-or-string".to_owned(), true.into());
         return;
     }

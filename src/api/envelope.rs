@@ -75,12 +75,14 @@ impl Room {
         let wanted = [("/apiVersion", "apiVersion"), ("/kind", "kind"), ("/metadata/name", "metadata.name")];
         let missing = wanted.into_iter().filter(|(pointer, _)| text(pointer).is_empty());
         let mut complaints: Vec<String> = missing.map(|(_, field)| format!("{field} is missing")).collect();
+        // What is missing would be complained about a second time.
         if complaints.is_empty() {
             complaints.extend(identify(object).err().map(|error| format!("{}: {}", error.field, error.message)));
         }
         complaints.extend(malformed_metadata(object).map(|(field, why)| format!("{field}: {why}")));
         let group = text("/apiVersion").split_once('/').map_or("", |(group, _)| group);
         let (object_kind, own) = (text("/kind"), text("/metadata/namespace"));
+        // Of a kind that is not built in nothing is known here but the namespace that its object names.
         let scope = kinds::lookup(group, object_kind).map(|known| known.scope);
         match (self, scope) {
             (Self::Cluster, Some(Scope::Namespaced)) | (Self::Namespace, Some(Scope::Cluster)) => {
@@ -161,6 +163,7 @@ pub fn identity_errors(envelope: &Value) -> Vec<FieldError> {
     }
     let data = envelope.get("data").and_then(Value::as_object).into_iter().flatten();
     let wrong = data.filter_map(|(entry, value)| {
+        // An entry that is no manifest at all is an error of the placements that select it, and no wrong identity.
         let error = identify(&one_document(value).ok()?).err()?;
         let message = format!("{}: {}", error.field, error.message);
         Some(FieldError { message, field: format!("data.{entry}"), ..error })

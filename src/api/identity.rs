@@ -123,6 +123,7 @@ pub fn identify(object: &Value) -> Result<ObjectId, FieldError> {
 ///
 /// Source: Kubernetes 1.36, the rules of apiextensions for a CustomResourceDefinition; aggregated groups have the same.
 fn check_type(api_version: &str, group: &str, version: &str, kind: &str) -> Result<(), FieldError> {
+    // `/v1` has an empty group, too, and is not the core group.
     let is_group = if group.is_empty() { !api_version.contains('/') } else { is_dns_subdomain(group) };
     if !is_group || !is_dns_1035_label(version) {
         let message = format!("{} is no API version", quoted(api_version));
@@ -130,11 +131,13 @@ fn check_type(api_version: &str, group: &str, version: &str, kind: &str) -> Resu
             FieldError::new("apiVersion", message).hint("write `v1`, or a group and a version, such as `apps/v1`")
         );
     }
+    // A kind is such a label but for its capital letters.
     if !is_dns_1035_label(&kind.to_ascii_lowercase()) {
         let message =
             format!("{} is no kind: at most 63 letters, digits and `-`, beginning with a letter", quoted(kind));
         return Err(FieldError::new("kind", message).hint("correct the kind"));
     }
+    // A built-in kind in other letters is a typing mistake: API servers know it by its exact name alone.
     let twin = kinds::BUILT_IN.iter().find(|known| known.group == group && known.kind.eq_ignore_ascii_case(kind));
     match twin {
         Some(known) if known.kind != kind => {

@@ -95,6 +95,7 @@ pub fn without_nulls(value: &Value) -> Value {
         Value::Object(map) => {
             let kept = map.iter().filter(|(_, v)| !v.is_null());
             let prune = |(key, v): (&String, &Value)| {
+                // A patch may set a null on purpose, and what an envelope holds in `data` is not ours to change.
                 let v = if key == "jsonPatchOverrides" || key == "data" { v.clone() } else { without_nulls(v) };
                 (key.clone(), v)
             };

@@ -129,6 +129,7 @@ fn groups(errors: &mut Vec<FieldError>, spec: &OcmPlacementSpec) {
 fn int_or_percent_or_text(errors: &mut Vec<FieldError>, path: &str, value: &super::placement::IntOrPercent) {
     use super::placement::IntOrPercent;
     match value {
+        // The pattern has neither signs nor zeros in front, which parsing would take.
         IntOrPercent::Text(text) if text.parse().is_ok_and(|n: u32| n >= 1) && !text.starts_with(['0', '+']) => {}
         value => int_or_percent(errors, path, value, 1),
     }

@@ -130,6 +130,7 @@ fn validate_policy(errors: &mut Vec<FieldError>, policy: &PlacementPolicy) {
             None => errors.push(FieldError::new("spec.policy.numberOfClusters", "PickN needs it")),
             Some(n) => range(errors, "spec.policy.numberOfClusters", n, 0, i32::MAX),
         },
+        // KubeFleet would skip it in every cycle and never write a status.
         PlacementType::PickFixed if policy.cluster_names.is_empty() => {
             errors.push(FieldError::new("spec.policy.clusterNames", "PickFixed needs at least one name"));
         }
@@ -203,6 +204,7 @@ fn cluster_term(errors: &mut Vec<FieldError>, path: &str, term: &ClusterSelector
 }
 
 fn property_name(errors: &mut Vec<FieldError>, path: &str, name: &str) {
+    // The Azure provider's names have more than one slash: `kubernetes.azure.com/vm-sizes/SKU/count`.
     let segments_fit = !name.is_empty() && name.split('/').all(|s| !s.is_empty() && check::is_label_value(s));
     if !check::is_qualified_name(name) && !segments_fit {
         errors.push(FieldError::new(path, format!("{name:?} is not a property name")));
@@ -231,6 +233,7 @@ impl Interval {
     fn add(&mut self, operator: PropertySelectorOperator, value: i128) {
         use PropertySelectorOperator::{Eq, Ge, Gt, Le, Lt, Ne};
         match operator {
+            //  Ge|These pairs compare as bounds do: the larger is tighter, and of two equal ones the excluding one.
             Gt | Ge => self.low = self.low.max(Some((value, operator == Gt))),
             Lt | Le => {
                 let new = (value, operator == Lt);

@@ -208,6 +208,7 @@ impl Validate for StagedUpdateRunSpec {
             count_characters(&mut errors, path, name);
         }
         if let Some(index) = &self.resource_snapshot_index
+            // An empty index means the newest snapshot, as an absent one does.
             && !index.is_empty()
             && index.parse::<u64>().is_err()
         {

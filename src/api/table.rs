@@ -120,6 +120,7 @@ impl Kind {
         let (metadata, checked) = (self.read)(&document)?;
         let mut errors = metadata_errors(&metadata, self.name_length_max);
         match &checked {
+            // This checks the annotations, too: some of them depend on the spec.
             Checked::Placement(spec) => errors.extend(extension_errors(&metadata, spec)),
             _ => errors.extend(annotations::validate(&metadata.annotations, self.annotations)),
         }
@@ -237,6 +238,7 @@ pub fn find(group: &str, version: &str, kind: &str) -> Result<Option<&'static Ki
     let Some(found) = lookup(group, kind) else {
         let of_group = || KINDS.iter().filter(|k| k.group == group).map(|k| k.kind);
         let error = FieldError::new("kind", format!("group {group} has no kind {kind:?} that gitfleet reads"));
+        // The very kind in another group is more likely meant than one that is spelled alike.
         let elsewhere = KINDS.iter().find(|k| k.kind == kind);
         return Err(match (suggest(kind, of_group()), elsewhere) {
             (_, Some(other)) => error.hint(format!("did you mean `{}/{}`?", other.group, other.versions[0])),
@@ -277,6 +279,7 @@ fn run(value: &Value) -> Result<(Metadata, Checked), Vec<FieldError>> {
 fn member(value: &Value) -> Result<(Metadata, Checked), Vec<FieldError>> {
     let object: Object<MemberClusterSpec> = object::read(value)?;
     let mut labels = object.metadata.labels.clone();
+    // As KubeFleet does: selectors name a single cluster by this label.
     labels.insert(MEMBER_NAME_LABEL.to_owned(), object.metadata.name.clone());
     let cluster = MemberCluster {
         labels,
@@ -341,6 +344,7 @@ fn record(value: &Value) -> Result<(Metadata, Checked), Vec<FieldError>> {
 }
 
 fn placement_status(value: &Value) -> Result<(Metadata, Checked), Vec<FieldError>> {
+    // This kind has `sourceStatus` where others have a spec.
     #[derive(Deserialize)]
     struct Loose {
         metadata: Metadata,
