@@ -26,6 +26,7 @@ impl<'a, K: Ord, V> Along<'a, K, V> {
     pub fn get(&mut self, key: &K) -> Option<&'a V> {
         if self.behind.is_none_or(|behind| behind < key) {
             for _ in 0..STEPS_MAX {
+                // A larger key next, or none, means that the map does not have this one.
                 let (next, value) = self.ahead.peek().copied().filter(|(next, _)| *next <= key)?;
                 self.behind = Some(next);
                 self.ahead.next();

@@ -165,6 +165,7 @@ impl Walk {
     }
 
     fn lists(&mut self, path: &mut String, hub: &[Value], member: &[Value]) {
+        // One key for both sides: with two different ones no item would find its twin.
         let Some((hub_keys, member_keys)) =
             LIST_KEYS.iter().find_map(|key| Some((by_key(hub, key)?, by_key(member, key)?)))
         else {
@@ -191,6 +192,7 @@ impl Walk {
     fn below(&mut self, path: &mut String, key: &str, hub: Option<&Value>, member: Option<&Value>) {
         let length = path.len();
         path.push('/');
+        // `~` first, because the escape of `/` has one.
         path.push_str(&key.replace('~', "~0").replace('/', "~1"));
         self.compare(path, hub, member);
         path.truncate(length);
@@ -232,6 +234,7 @@ fn same(hub: Option<&Value>, member: Option<&Value>) -> bool {
     };
     match (hub, member) {
         (Some(Value::Number(a)), Some(Value::Number(b))) => {
+            // JSON keeps 1 and 1.0 apart; to an API server they are one number.
             a == b || ((a.is_f64() || b.is_f64()) && a.as_f64() == b.as_f64())
         }
         (Some(a), Some(b)) if a == b => true,

@@ -76,6 +76,7 @@ fn in_map(map: &mut Map<String, Value>, visit: &mut dyn FnMut(&mut Value, bool))
         match map.get_mut(*field) {
             Some(Value::Object(entries)) => {
                 for (_, value) in entries.iter_mut().filter(|(name, _)| hides_all || speaks_of_secrets(name)) {
+                    // Anybody may write `ENC[`: only beside the field that SOPS adds it tells of encryption.
                     let is_encrypted = encrypted && value.as_str().is_some_and(|text| text.starts_with(SOPS.1));
                     if !is_encrypted && !value.is_null() {
                         visit(value, *is_base64);
@@ -87,6 +88,7 @@ fn in_map(map: &mut Map<String, Value>, visit: &mut dyn FnMut(&mut Value, bool))
             _ => {}
         }
     }
+    // In every map: pod templates, and objects in envelopes, have annotations and variables of their own.
     for (name, value) in map.iter_mut() {
         match (name.as_str(), value) {
             ("annotations", Value::Object(annotations)) => {
@@ -113,6 +115,7 @@ pub fn speaks_of_secrets(name: &str) -> bool {
         let bare = word.trim_end_matches(|c: char| c.is_ascii_digit());
         let singular = bare.strip_suffix('s').unwrap_or(bare);
         let is_word = |text: &str| WORDS.contains(&text) && (text != UNNUMBERED || bare.len() == word.len());
+        // `pass` ends with an s of its own, so a word is looked up as it is, too.
         is_word(bare) || is_word(singular) || ENDS.iter().any(|end| bare.ends_with(end) || singular.ends_with(end))
     })
 }

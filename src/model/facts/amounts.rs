@@ -47,6 +47,7 @@ impl Totals {
     /// Returns the cpu as Kubernetes writes it: `3`, `2500m`, `2k`.
     pub fn cpu(&self) -> String {
         let suffixes = ["m", "", "k", "M", "G", "T", "P", "E"];
+        // Kubernetes writes zero without a suffix.
         if self.cpu_milli == 0 { "0".to_owned() } else { scaled(self.cpu_milli, 1000, &suffixes) }
     }
 

@@ -158,6 +158,7 @@ impl<const N: usize> Sums<N> {
             None => self.held.remove(&identity),
         };
         for (position, total) in self.totals.iter_mut().enumerate() {
+            // Never below zero: what is taken away here was added before.
             *total -= before.map(|before| before[position]).unwrap_or_default();
             *total += amounts.map(|amounts| amounts[position]).unwrap_or_default();
         }
@@ -174,6 +175,7 @@ struct Seen<const N: usize> {
 impl<const N: usize> Seen<N> {
     fn set(&mut self, uid: &str, amounts: Option<[Amounts; N]>) {
         let identity = identity(uid);
+        // While a list is under way the old sums count still, so an event is for both.
         for sums in self.known.as_mut().into_iter().chain(&mut self.listing) {
             sums.set(identity, amounts);
         }

@@ -139,5 +139,6 @@ impl Kept {
 }
 
 fn cut(words: &str) -> String {
+    // Characters and not bytes: a cut inside of one would panic.
     words.chars().take(KEPT_WORDS_MAX).collect()
 }

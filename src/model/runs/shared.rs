@@ -37,6 +37,7 @@ impl Runs {
 
     /// Returns some of the runs, to be changed.
     pub fn some_mut(&mut self, is_wanted: impl Fn(&RunRecord) -> bool) -> impl Iterator<Item = &mut RunRecord> {
+        // Filtered first: `make_mut` copies a record that is shared.
         self.0.values_mut().filter(move |run| is_wanted(run)).map(Arc::make_mut)
     }
 
