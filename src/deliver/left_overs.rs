@@ -61,8 +61,8 @@ fn take_away(order: &WorkOrder, live: &LiveObject) -> Step {
     let object = live.clone();
     if order.abandon {
         Step::Release { object, release: Release::Whole }
-    // Deleting it would take it from its other owner, too.
     } else if live.owner.is_some() {
+        // Deleting it would take it from its other owner, too.
         Step::Release { object, release: Release::Fields }
     } else {
         Step::Delete { object }
