@@ -290,8 +290,8 @@ impl Core {
                 let change = self.world.clusters.set(name.clone(), seen);
                 self.queue.changed(&change);
             }
-        // A cluster came or went: any policy may pick it, or have lost it.
         } else {
+            // A cluster came or went: any policy may pick it, or have lost it.
             self.world.clusters = clusters(&tree, &self.world.records, now);
             self.queue.placements.extend(self.placements.keys().cloned());
         }

@@ -250,8 +250,8 @@ impl Reconciler {
         }
         if let Some(delivery) = self.deliveries.get_mut(placement) {
             delivery.settle(result, now)
-        // The order was forgotten meanwhile; that the member does not answer concerns the others.
         } else if let StepResult::Offline(reason) = result {
+            // The order was forgotten meanwhile; that the member does not answer concerns the others.
             Some(reason)
         } else {
             None
