@@ -233,7 +233,7 @@ impl Interval {
     fn add(&mut self, operator: PropertySelectorOperator, value: i128) {
         use PropertySelectorOperator::{Eq, Ge, Gt, Le, Lt, Ne};
         match operator {
-            //  Ge|These pairs compare as bounds do: the larger is tighter, and of two equal ones the excluding one.
+            // These pairs compare as bounds do: the larger is tighter, and of two equal ones the excluding one.
             Gt | Ge => self.low = self.low.max(Some((value, operator == Gt))),
             Lt | Le => {
                 let new = (value, operator == Lt);
