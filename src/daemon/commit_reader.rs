@@ -44,6 +44,7 @@ pub fn read_commit(reader: &Reader, commit: &CommitId, cache: &mut Cache) -> Res
     let filter = Filter::new(ignore.as_deref());
     let listing = reader.files(commit, &|path| filter.reads(path)).map_err(refused_if_large)?;
     let (selection, wanted) = chosen(listing.files, ignore.as_deref());
+    // A path that cannot be listed does not end the reading: people get all errors of a commit at once.
     let mut errors = listing.errors;
     let files = parsed(reader, wanted, cache, &source::COMMIT, &mut errors)?;
     *cache = files.iter().map(|(_, blob, parsed)| (blob.clone(), Arc::clone(parsed))).collect();
@@ -71,6 +72,7 @@ fn parsed(
     let (blobs, paths): (Vec<BlobId>, Vec<Arc<str>>) = missing.into_iter().unzip();
     let meter = budget.meter();
     let parse = |position: usize, content: Blob| {
+        // The budget is over for all cores: what they parse from here on is thrown away.
         if meter.ran_over() {
             return Ok(Arc::default());
         }
@@ -79,6 +81,7 @@ fn parsed(
     };
     let fresh = reader.each_blob(&blobs, parse).map_err(refused_if_large)?;
     if meter.ran_over() {
+        // Before the files are read again: both together would hold more than the budget is there for.
         drop(fresh);
         errors.push(over_budget(reader, &wanted, cache, budget)?);
         return Err(Error::Refused(sorted(std::mem::take(errors))));
@@ -90,6 +93,7 @@ fn parsed(
             Err(error) => errors.push(*error),
         }
     }
+    // The meter counts values alone, and a file at two paths once: objects are counted here, path by path.
     let added = wanted.iter().filter_map(|(path, blob)| read.get(blob).map(|parsed| (path.clone(), parsed.weight)));
     if let Some(refusal) = budget.refusal(added) {
         errors.push(refusal);
@@ -110,6 +114,7 @@ fn over_budget(
     let mut failure = None;
     let weight = |(path, blob): &(Arc<str>, BlobId)| match reader.blob(blob) {
         Ok(content) => Some((path.clone(), source::parse_blob(&content).weight)),
+        // It is an error of its own and was never parsed, so it took nothing of the budget.
         Err(git::Error::BlobTooLarge { .. }) => Some((path.clone(), Weight::default())),
         Err(error) => {
             failure = Some(error);
@@ -164,12 +169,14 @@ pub fn read_candidate(reader: &Reader, base: &CommitId, head: &CommitId, cache: 
         other => other,
     };
     let (before, wanted) = (ignore_at(&fork)?, ignore_at(head)?);
+    // As files are merged: where the pull request left it alone, the accepted commit's counts.
     let ignore = if before == wanted { ignore_at(base)? } else { wanted };
     let filter = Filter::new(ignore.as_deref());
     let listed = |commit: &CommitId| match reader.files(commit, &|path| filter.reads(path)) {
         Err(git::Error::PathMissing { .. }) if *commit == fork => Ok(git::Listing::default()),
         other => other.map_err(refused_if_large),
     };
+    // Nothing was accepted since the two parted: the head is the merge, and one listing is enough.
     let merged = if fork == *base {
         git::Merged { listing: listed(head)?, conflicts: Vec::new() }
     } else {
@@ -268,6 +275,7 @@ pub fn read_files(paths: &[PathBuf]) -> Result<Tree, Error> {
         let content = if name == "-" { read_input() } else { std::fs::read(path) };
         let content = content.map_err(|source| git::Error::Disk { path: path.clone(), source })?;
         let parsed = source::parse_blob_within(&content, &meter);
+        // These files are in no repository: their names tell them apart as well as ids of blobs would.
         files.push((name.as_str().into(), BlobId::from(name.as_str()), Arc::new(parsed)));
     }
     assemble(None, &source::Selection::default(), files, errors)
@@ -295,6 +303,7 @@ fn assemble(
 ) -> Result<Tree, Error> {
     match source::assemble(commit, selection, files) {
         Ok(tree) if errors.is_empty() => Ok(tree),
+        // A tree that lacks what could not be read would look like a wish to delete it.
         Ok(_) => Err(Error::Refused(sorted(errors))),
         Err(more) => {
             errors.extend(more);
@@ -337,6 +346,7 @@ pub fn read_payload(reader: &Reader, snapshot: &ResourceSnapshot) -> Result<Payl
         let manifest =
             Manifest { id: resource.id.clone(), object: Arc::clone(&document.object), origin: resource.origin.clone() };
         let manifest = snapshot::sanitised(&manifest);
+        // The blob is the same by its id, but another version of gitfleet may read or sanitise it otherwise.
         (snapshot::object_digest(&manifest) == resource.digest).then_some(manifest)
     };
     let manifests = snapshot

@@ -136,9 +136,11 @@ impl Worker {
             }
             let Pass { known, problems, again, failed_for_now, .. } = pass;
             self.say(&problems);
+            // What a person has to fix is named as a problem, and does not keep the rest from being done.
             let done = (!again && !failed_for_now).then(|| Arc::clone(&exports));
             let pause = self.pause(again, failed_for_now);
             let retry_at = Instant::now() + pause;
+            // A person may fix a problem where no watch looks: a right that was missing, an OCM Placement.
             let retries = again || !problems.is_empty();
             // The daemon may have ended.
             let _ = self.reports.send(HubReport { done, failure: None, is_passing: false, problems });
@@ -178,6 +180,7 @@ impl Worker {
             return self.delay.next().unwrap_or(RECONNECT_MAX);
         }
         self.delay = delays();
+        // Somebody else was faster: what they wrote is there to be read by now.
         if again { RECONNECT_FIRST } else { RETRY }
     }
 
@@ -187,6 +190,7 @@ impl Worker {
                 tracing::warn!("{problem}");
             }
         }
+        // What is over and comes back is said again.
         self.said.retain(|said| problems.contains(said));
     }
 }

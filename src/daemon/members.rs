@@ -87,12 +87,14 @@ async fn supervise(
 ) {
     loop {
         let (commands, orders) = mpsc::unbounded_channel();
+        // The target is made anew, too: nobody knows what the panic left of its connection.
         let member = Member::new(name.clone(), source.clone(), target(), orders, events.clone(), Arc::clone(&metrics));
         let mut life = Box::pin(watcher.live(member.run()));
         let end = loop {
             tokio::select! {
                 biased;
                 end = &mut life => match end {
+                    // It ends by itself only where the daemon's side of its channels is gone.
                     None => return,
                     Some(end) => break end,
                 },

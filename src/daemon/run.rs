@@ -120,6 +120,7 @@ impl Daemon {
         supervisor: Supervisor,
     ) -> Result<Self, Error> {
         let mut saved = SavedRecords::read(store.as_ref())?;
+        // Before the core has the records: it measures waits from their instants, by the clock of this life.
         resume_waits(&mut saved, store.as_ref())?;
         let source = identity(&configuration);
         let name = source_name(&configuration, &saved.source.clone().unwrap_or_default());
@@ -169,6 +170,7 @@ impl Daemon {
             changes,
             supervisor,
         };
+        // Last: what follows from the start is told only when nothing can stop the start any more.
         daemon.act(effects);
         Ok(daemon)
     }
@@ -189,8 +191,10 @@ impl Daemon {
     async fn work(&mut self, mut stop: watch::Receiver<bool>, once: Option<Duration>) -> RolloutState {
         let deadline = once.map(|timeout| tokio::time::Instant::now() + timeout);
         loop {
+            // While something waits the loop also wakes to write the time down (`remember_time`).
             let pause = self.core.next_wake().map_or(FAR, |at| clock::until(at).min(REMEMBER_PAUSE));
             tokio::select! {
+                // In this order: the end of the process is heard however much else arrives.
                 biased;
                 _ = stop.changed() => return self.core.standing(clock::now()),
                 Some(news) = self.news.recv() => self.hear(news),
@@ -205,6 +209,7 @@ impl Daemon {
                     return self.core.standing(clock::now());
                 }
             }
+            // Reports that arrive together cost one decision, and not one for each cluster.
             while let Ok(event) = self.events.try_recv() {
                 self.take_in(Event::Member(event));
             }
@@ -276,6 +281,7 @@ impl Daemon {
         self.metrics.store_waits.set(i64::from(self.core.adoption_complaint().is_some()));
         self.metrics.queue_depth.set(i64::try_from(self.core.queue_depth()).unwrap_or(i64::MAX));
         let started = std::time::Instant::now();
+        // A large fleet is decided for longer than a task may hold its thread: members' tasks move to other threads.
         let Some(batch) = tokio::task::block_in_place(|| self.core.decide(clock::now())) else { return };
         self.count(&batch, started.elapsed());
         self.keep(batch).await;
@@ -323,6 +329,7 @@ impl Daemon {
             ops.push(Op::Journal(waits::entry(clock::now(), &by, "in this life")));
         }
         self.remembered_at = tokio::time::Instant::now();
+        // With every batch: the next life measures from this reading how long the waits in its records went on.
         ops.extend(waits::remember(&clock::reading()));
         let store = Arc::clone(&self.store);
         let began = tokio::time::Instant::now();
@@ -350,6 +357,7 @@ impl Daemon {
         if batch.changed + batch.unchanged > 0 {
             self.metrics.pass_seconds.get_or_create(&ByOutcome { result: Outcome::Ok }).observe(took.as_secs_f64());
         }
+        // The count walks the records of all clusters, so only where one of them changed.
         if batch.refreshed {
             let records = &self.core.world().records;
             for state in [MemberState::Online, MemberState::Offline, MemberState::Suspended, MemberState::Unreachable] {
@@ -376,6 +384,7 @@ impl Daemon {
                 }
                 Effect::ReadPayload(snapshot) => {
                     if self.source_threads.payloads.send(Arc::clone(&snapshot)).is_err() {
+                        // The core asks for each payload once and waits: without an answer it would never ask again.
                         self.take_in(Event::Source(SourceEvent::Payload(
                             snapshot,
                             Err("the source is gone".to_owned()),
@@ -417,6 +426,7 @@ fn resume_waits(saved: &mut SavedRecords, store: &dyn Store) -> crate::store::Re
     );
     let mut ops = waits::shift(saved, step)?;
     ops.push(Op::Journal(waits::entry(now.at, &by, "since the last life")));
+    // In the same batch as what is moved: a crash between the two would have the next life move it again.
     ops.push(waits::remember(&now)?);
     store.batch(ops).map(drop)
 }

@@ -260,6 +260,7 @@ impl Follower {
     }
 
     fn pause(&self) -> Duration {
+        // An interval that is configured longer than the limit is not shortened by failures.
         self.poll_interval.saturating_mul(1 << self.failures.min(8)).min(POLL_BACKOFF_MAX.max(self.poll_interval))
     }
 
@@ -277,11 +278,13 @@ impl Follower {
                 self.standing = Standing::Read;
                 Ok(Arc::new(tree))
             }
+            // The content of a commit does not change: to read it with each poll would end the same each time.
             Err(commit_reader::Error::Refused(errors)) => {
                 self.standing = Standing::Refused;
                 let first = errors.first().map(|first| format!(", first of all {first}")).unwrap_or_default();
                 Err(format!("{}: {}{first}", accepted.short(), commit_reader::Error::Refused(errors)))
             }
+            // It stays unread: our copy may be damaged, and the next poll makes it anew.
             Err(commit_reader::Error::Git(error)) => {
                 self.source.doubt(&accepted, &error);
                 Err(format!("{}: {}", accepted.short(), error.in_full()))
@@ -303,12 +306,14 @@ impl Follower {
         if fetch {
             let fetched = match self.source.fetch_pull(number, &self.stop) {
                 Ok(fetched) => fetched,
+                // The same head would be too large again: it is refused, or each look would fetch as far as the limit.
                 Err(error @ git::Error::FetchTooLarge { .. }) => {
                     let errors = vec![commit_reader::about_the_whole(error.to_string())];
                     return Err(self.refuse(number, head, &accepted, errors));
                 }
                 Err(error) => return Err(unreadable(error.in_full())),
             };
+            // The answer would be shown as the plan of the commit that was asked for.
             if fetched != *head {
                 let (now, asked) = (fetched.short(), head.short());
                 return Err(unreadable(format!("its head has moved to {now} and is {asked} no more; ask again")));
@@ -336,6 +341,7 @@ impl Follower {
 
     fn poll(&mut self) {
         self.look();
+        // A poll may have opened or cloned the repository anew: a reader from before may miss objects.
         *self.reader.lock().unwrap_or_else(PoisonError::into_inner) = Ok(self.source.reader().clone());
         // A tip that is the accepted commit and could not be read is read again as a tip.
         if self.unread.is_none() || self.unread != self.accepted {
@@ -348,10 +354,12 @@ impl Follower {
             Ok(moved) => moved.map(|tip| tip.commit),
             Err(error) => {
                 self.failing = true;
+                // Only what may be over by itself is polled less and less often: what a person fixes is seen soon.
                 self.failures += u32::from(error.class() == ErrorClass::Transient || self.failures == 0);
                 return self.tell(SourceEvent::Failed(error.in_full()));
             }
         };
+        // `poll` tells of a tip once: one that could not be read or pinned is not told again.
         let Some(tip) = moved.or_else(|| self.unread.take()) else {
             self.failures = 0;
             if std::mem::take(&mut self.failing) {
@@ -377,10 +385,12 @@ impl Follower {
 
     /// Decides whether a new tip is accepted.
     fn consider(&mut self, tip: &CommitId) -> Result<(), git::Error> {
+        // Before all else: the tip of another branch may well descend from the accepted commit.
         if let Some(words) = self.switched(tip) {
             self.tell(SourceEvent::Switched(tip.clone(), words));
             return Ok(());
         }
+        // After a start the tip mostly is the accepted commit: it is read as a new one until this life has its tree.
         if self.accepted.as_ref() == Some(tip) && self.standing == Standing::Read {
             self.tell(SourceEvent::Unchanged);
             return Ok(());
@@ -400,6 +410,7 @@ impl Follower {
                     let (documents, first) = (tree.skipped.len(), format!("{}:{}", first.path, first.line));
                     tracing::info!(documents, first, "documents that are no Kubernetes objects are not read");
                 }
+                // Before anybody hears of the commit: records will name it, and git may collect what nothing refers to.
                 self.source.reader().pin(&format!("{PIN_PREFIX}{tip}"), tip)?;
                 self.accepted = Some(tip.clone());
                 self.standing = Standing::Read;
@@ -407,6 +418,7 @@ impl Follower {
                 self.tell(SourceEvent::Accepted(Arc::new(tree)));
             }
             Err(commit_reader::Error::Refused(errors)) => {
+                // Else `restore` would read the same commit, and complain of it, after each poll.
                 if self.accepted.as_ref() == Some(tip) {
                     self.standing = Standing::Refused;
                 }
@@ -419,6 +431,7 @@ impl Follower {
 
     /// Drops the pins of commits that no record names, of those up to `at`: of later ones records may be on their way.
     fn retain(&mut self, named: &BTreeSet<CommitId>, at: &CommitId) {
+        // A commit of an earlier life is not in the list: then none of this life was decided about yet.
         let heard = self.fresh.iter().position(|commit| commit == at).unwrap_or(0);
         self.fresh.drain(..heard);
         let is_kept = |commit: &CommitId| {

@@ -129,6 +129,7 @@ impl Watcher {
         if lived > RESTART_MAX {
             self.pause = self.supervisor.first;
         }
+        // One cause may end the tasks of many members at once: they must not all connect again in the same second.
         let pause = clock::jittered(self.pause);
         self.pause = self.pause.saturating_mul(2).min(RESTART_MAX);
         let reason = format!(
@@ -138,6 +139,7 @@ impl Watcher {
         );
         tracing::error!(part = self.words, reason, "a part of the daemon ended");
         let Supervisor { health, metrics, .. } = &self.supervisor;
+        // One cluster's task is no reason to call the whole daemon not ready: the other clusters are served.
         health.fail(&self.words, self.part != Part::Member);
         metrics.task_restarts.get_or_create(&ByPart { part: self.part }).inc();
         End { reason, pause }

@@ -67,6 +67,7 @@ pub fn verdict(comment: &Comment, me: &ForgeUser, short: bool, now: Timestamp) -
         return Verdict::Ignore("it is too old");
     }
     match parse(&comment.body, &me.login, short) {
+        // Before edits are judged: a comment without a command gets no answer, whoever edited it.
         Chat::Silence => Verdict::Ignore("it holds no command"),
         // Whoever may edit it is not who wrote it.
         _ if comment.updated_at.duration_since(comment.created_at) > UNEDITED_MAX => {
@@ -114,6 +115,7 @@ pub fn meaning(
         );
         return Err(Answer::of(why));
     }
+    // Before placements are looked for: a commit that is held has moved none. No target means the commit itself.
     if rollout.trouble == Some(Trouble::Rewritten) && chat.verb == ChatVerb::Resume {
         return Ok(vec![Meaning::Do(command(Verb::Resume, String::new(), chat))]);
     }

@@ -276,10 +276,12 @@ impl CommitRollouts {
         let mut seen = BTreeSet::new();
         let mut threads = BTreeSet::new();
         while let Some(commit) = commits.pop() {
+            // Where a rewritten history brings a commit back, two can have taken each other's place.
             if !seen.insert(commit.clone()) {
                 continue;
             }
             if let Some(rollout) = self.get(&commit) {
+                // We opened the issue ourselves: it brought nothing, and nobody had a part in it.
                 threads.extend(rollout.thread.filter(|thread| !thread.is_issue).map(|thread| thread.number));
                 threads.extend(rollout.also.iter().copied());
             }
@@ -354,6 +356,7 @@ impl CommitRollouts {
                 // Nothing is left of the placement: what was asked for is carried out.
                 None => ProgressState::Done,
             };
+            // Nobody can open its gates any more: what waits now is told with the newer commit.
             way.message = String::new();
             way.deletions = None;
             way.stages.iter_mut().for_each(|stage| stage.gate = None);

@@ -81,6 +81,7 @@ impl Deliveries {
 
     /// Takes in the delivery of a comment's creation; only the first of a comment counts.
     pub fn take_comment(&mut self, thread: ThreadNumber, id: u64, said: Said, now: Timestamp) {
+        // Whoever has the webhook's secret could send another one later, with the text of an edit.
         if let Entry::Vacant(entry) = self.comments.entry(id) {
             entry.insert(Delivered { id, thread, said, at: now });
             self.changed.insert(Key::Comment(id));

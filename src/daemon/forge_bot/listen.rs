@@ -106,7 +106,9 @@ impl Console {
     pub(super) async fn list_comments(&mut self, thread: ThreadNumber) {
         let since = self.rollouts.told_in(thread).and_then(|rollout| rollout.read_until.get(&thread).copied());
         let Some(mut comments) = self.read(self.handles.forge.comments(thread, since).await) else { return };
+        // Before any is left out: those that were dealt with already need not be listed again either.
         let newest = comments.iter().map(|comment| comment.updated_at).max();
+        // Commands count in the order in which they were written, whatever order a host lists them in.
         comments.sort_by_key(|comment| comment.id);
         comments.retain(|comment| self.heard.get(&comment.id).is_none_or(|heard| heard.ignored));
         for comment in comments {
@@ -130,6 +132,7 @@ impl Console {
         let now = self.now();
         let body = text_digest(&comment.body);
         let was_ignored = self.heard.get(&comment.id).map(|heard| heard.body == body);
+        // Only what asked for nothing comes here again: with the same text it still asks for nothing.
         if was_ignored == Some(true) {
             return;
         }
@@ -235,6 +238,7 @@ impl Console {
         let commands: Vec<&Command> = meant.iter().filter_map(Meaning::command).collect();
         let mut done = Vec::new();
         if !commands.is_empty() {
+            // Who had a part in the change is asked for approvals only: it takes several calls for each pull request.
             let person = match self
                 .person(&rollout, &comment.author, &comment.url, commands.iter().any(|c| c.verb == Verb::Approve))
                 .await

@@ -37,6 +37,7 @@ impl Console {
     /// finds its comments again.
     pub(super) fn mark(&self, parts: &[&str]) -> String {
         let hash = parts.iter().fold(Sha256::new().chain_update(&self.settings.source), |hash, part| {
+            // With its length: otherwise other parts, joined, could give the same id.
             hash.chain_update((part.len() as u64).to_be_bytes()).chain_update(part)
         });
         format!("{:x}", hash.finalize())[..MARK_CHARS].to_owned()
@@ -103,6 +104,7 @@ impl Console {
         }
         for progress in rollout.placements.values() {
             let mut all = statuses(progress, chars, url).into_iter();
+            // The first is the placement's own: it tells of a stage whose own status still waits.
             if let Some(status) = all.next() {
                 let due = self.when(&rollout.commit, &status, SignedDuration::ZERO, now);
                 self.say_status(&rollout.commit, status, due);
@@ -184,6 +186,7 @@ impl Console {
             let entry = self.outbox.entry(slot).filter(|entry| entry.wanted.is_none());
             entry.and_then(|entry| entry.written_at).is_some_and(|at| now.duration_since(at) > SAID_KEPT)
         };
+        // Statuses are forgotten with their rollout (`forget_rollout`).
         let old =
             self.outbox.slots(|slot| !matches!(slot, Slot::Status { .. }) && !kept.contains(slot) && is_old(slot));
         for slot in &old {

@@ -285,6 +285,7 @@ impl Console {
         match event {
             ForgeEvent::Push { branch, pushed } => {
                 self.note_push(pushed, now);
+                // Until git has said which branch is followed a push to any may be meant.
                 if self.branch.as_ref().is_none_or(|followed| *followed == branch) {
                     // Without its thread the source is not followed any more, which is told elsewhere.
                     drop(self.handles.requests.send(Request::Poll));
@@ -326,6 +327,7 @@ impl Console {
             self.deliveries.forget(now);
         }
         let mut ops = Vec::new();
+        // First: what a rollout says goes to the outbox, whose records are written in the same batch.
         for (commit, rollout) in self.rollouts.take_changed() {
             ops.push(records::rollout_op(&commit, rollout.as_ref()));
             if let Some(rollout) = rollout {
@@ -345,6 +347,7 @@ impl Console {
         for op in ops {
             match op {
                 Ok(op) => known.push(op),
+                // It never will be: to wait for it would silence everything else.
                 Err(error) => tracing::error!(%error, "a record of the forge cannot be written down"),
             }
         }
@@ -373,9 +376,11 @@ impl Console {
             self.send(*write).await;
             return true;
         }
+        // Only reads wait: writes have pauses of their own, and a status may go out where a read failed.
         if self.read_after.is_some_and(|at| at > now) {
             return false;
         }
+        // Before any comment is read: our own are told from those of people by who we are.
         if self.me.is_none() {
             return self.introduce().await;
         }
@@ -383,6 +388,7 @@ impl Console {
             self.read_comment(thread, id).await;
             return true;
         }
+        // The delivery of its creation did not come in time: it is judged without.
         if let Some((id, (thread, _))) = self.awaited.iter().find(|(_, (_, until))| *until <= now) {
             let (thread, id) = (*thread, *id);
             self.read_comment(thread, id).await;
@@ -419,6 +425,7 @@ impl Console {
         let now = self.now();
         let said = match self.outbox.next(now) {
             Next::At(at) => Some(at),
+            // A comment that is due waits until we know who we are, and for that the reads below wake.
             Next::Write(_) | Next::Nothing => None,
         };
         // Nothing can be planned before the accepted commit is known.

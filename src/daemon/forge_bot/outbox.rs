@@ -236,6 +236,7 @@ impl Outbox {
             return;
         };
         if entry.stands.as_ref() == Some(&digest) && !entry.unsure {
+            // It changed and changed back before it was written: there is nothing to write.
             if entry.wanted.take().is_some() {
                 self.changed.push(slot);
             }
@@ -271,6 +272,7 @@ impl Outbox {
         if let Some(at) = earliest {
             return if waiting().next().is_some() { Next::At(at) } else { Next::Nothing };
         }
+        // The map is in the order of the variants of `Slot`, and that is the order that is promised.
         if let Some(entry) = waiting().find(|entry| entry.due() <= now)
             && let Some(saying) = entry.wanted.clone()
         {
@@ -316,6 +318,7 @@ impl Outbox {
                 entry.sequence = write.sequence;
                 entry.stands = Some(write.saying.digest());
                 entry.written_at = Some(now);
+                // Something newer may have been said while the host was asked: that stays due.
                 if entry.wanted.as_ref() == Some(&write.saying) {
                     entry.wanted = None;
                 }
@@ -341,6 +344,7 @@ impl Outbox {
                         entry.unsure = write.unsure;
                         self.not_before = now.checked_add(wait).ok();
                     } else {
+                        // It stays unsure: the host may have carried out what it did not answer.
                         self.failures += 1;
                         let pause = RETRY_FIRST.saturating_mul(1 << self.failures.min(10).saturating_sub(1));
                         self.not_before = Some(now + pause.min(RETRY_MAX));
@@ -354,6 +358,7 @@ impl Outbox {
                 ErrorClass::Conflict | ErrorClass::Invalid | ErrorClass::Bug => {
                     entry.unsure = false;
                     entry.wanted = None;
+                    // As if it stood there: the same words are not sent again, others are.
                     entry.stands = Some(write.saying.digest());
                     if matches!(write.slot, Slot::Reaction { .. }) {
                         self.entries.remove(&write.slot);

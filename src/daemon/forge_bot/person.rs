@@ -47,6 +47,7 @@ impl Console {
         }
         let mut took_part = None;
         if judges {
+            // Without a pull request only deliveries tell who brought the change: whoever pushed it.
             let direct =
                 rollout.thread.is_some_and(|thread| thread.is_issue) && self.settings.parts.contains(&Part::Pushed);
             if direct && self.deliveries.pushers(&[rollout.commit.clone()].into()).any(|user| user.id == author.id) {

@@ -22,6 +22,7 @@ impl Console {
     pub(super) async fn look(&mut self, now: Timestamp) {
         let hooked = self.hooked_at.is_some_and(|at| now.duration_since(at) < HOOKED_FOR);
         let pause = if hooked {
+            // Webhooks never make it more often than the configuration asks for.
             (self.settings.poll_interval * HOOKED_POLL_FACTOR).min(HOOKED_POLL_MAX).max(self.settings.poll_interval)
         } else {
             self.settings.poll_interval

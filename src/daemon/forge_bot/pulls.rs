@@ -151,6 +151,7 @@ impl Console {
         for pull in open.iter().filter(|pull| self.plans_for(pull)).cloned().collect::<Vec<_>>() {
             self.pulls.see(&pull, now);
         }
+        // What is not listed was closed, merged or aimed at another branch: only reading it says which.
         let listed: BTreeSet<ThreadNumber> = open.iter().map(|pull| pull.number).collect();
         let gone: Vec<ThreadNumber> = self.pulls.known.keys().filter(|n| !listed.contains(n)).copied().collect();
         self.pulls.to_read.extend(gone);
@@ -183,6 +184,7 @@ impl Console {
             self.read_pull(number, now).await;
             return true;
         }
+        // One at a time: memory is bounded for the tree of one pull request beside those of two commits.
         if self.pulls.making.is_some() || self.accepted.is_none() {
             return false;
         }
@@ -197,11 +199,13 @@ impl Console {
     }
 
     async fn read_pull(&mut self, number: ThreadNumber, now: Timestamp) {
+        // Whether it goes into that branch cannot be told yet; the next look lists it again.
         if self.followed().await.is_none() {
             return;
         }
         let answer = self.handles.forge.pull(number).await;
         if answer.is_err() {
+            // `read` begins a pause below, and after it this one is asked for again.
             self.pulls.to_read.insert(number);
         }
         let Some(pull) = self.read(answer) else { return };

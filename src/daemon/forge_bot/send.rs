@@ -44,6 +44,7 @@ impl Console {
             // A slot holds what it is for; a record that says otherwise says nothing.
             _ => Outcome::Stands { comment: write.comment },
         };
+        // The pause that a host asks for is from all calls: reads wait for it, too.
         if let Outcome::Failed(Error::RateLimited { wait, .. }) = &outcome {
             self.read_after =
                 self.read_after.max(SignedDuration::try_from(*wait).ok().and_then(|w| now.checked_add(w).ok()));
@@ -55,6 +56,7 @@ impl Console {
                 tracing::warn!(slot = write.slot.key(), "a comment of ours was deleted; it is written again");
             }
         }
+        // The call may have taken long: pauses are counted from its end.
         let now = self.now();
         self.outbox.ended(&write, outcome, now);
     }

@@ -28,6 +28,7 @@ impl Console {
         let landed = self.landed(&rollout).await;
         let mut pulls = Vec::new();
         for landed in landed.iter().map(|landed| &landed.commit).take(COMMITS_ASKED_MAX) {
+            // Some of the answers are not enough: an issue would be opened for a change whose pull request is known.
             let Some(found) = self.read(self.handles.forge.pulls_of_commit(landed).await) else { return };
             pulls.extend(found.into_iter().filter(|number| !pulls.contains(number)).collect::<Vec<_>>());
         }

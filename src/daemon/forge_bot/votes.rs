@@ -65,6 +65,7 @@ impl Console {
         let (now, Some(me)) = (self.now(), self.me.clone()) else { return Counted::Changed };
         // The comment is read after the reactions: what it says then, it said when they were given.
         let given = match self.handles.forge.reactions(asked.comment, APPROVING).await {
+            // The comment was deleted, and with it what people saw: reviews do not count for it either.
             Err(Error::NotFound { .. }) => return Counted::Changed,
             answer => answer,
         };
@@ -79,6 +80,7 @@ impl Console {
         let mut given: Vec<_> = given.into_iter().filter(|given| counts(&given.by, given.at)).collect();
         given.truncate(VOTERS_MAX);
         let mut stands = is_as_written(asked, &comment, &me);
+        // Its time moved: only a host that keeps every edit can say that there was none.
         if stands && !is_unchanged(asked, &comment) {
             stands = self.read(self.handles.forge.history(&comment).await) == Some(History::Untouched);
         }
@@ -96,6 +98,7 @@ impl Console {
                 if let Some(rollout) = self.rollouts.get_mut(&rollout.commit)
                     && let Some(known) = rollout.asked.iter_mut().find(|known| known.comment == asked.comment)
                 {
+                    // Also where it was refused: the same reaction is not judged again with each look.
                     known.heard.insert(given.by.id, given.at);
                 }
                 match said {

@@ -41,9 +41,12 @@ impl Known {
                 let number = |text: &str| text.parse::<u64>().ok();
                 let known = self.versions.get(&(*kind, name.clone()));
                 known.is_none_or(|known| {
+                    // A watch may tell late of what our own write replaced.
+                    // Where versions are no numbers, any other one is news.
                     known != version && number(known).zip(number(version)).is_none_or(|(k, v)| v > k)
                 })
             }
+            // What we deleted was forgotten with the deletion: that it is gone is no news.
             Change::Gone { kind, name } => self.versions.contains_key(&(*kind, name.clone())),
             Change::Failed(_) => true,
         }
@@ -88,6 +91,7 @@ impl<'a> Pass<'a> {
         let sets = self.application_sets().await?;
         let mut by_label: BTreeMap<&str, Vec<&Value>> = BTreeMap::new();
         for object in &objects {
+            // By name and by label: Argo CD reads what has our label, and a write of ours meets what has our name.
             let page = page_of(name(object)).map(|(label, _)| label);
             let labels: BTreeSet<&str> = page.into_iter().chain(label(object, PLACEMENT_LABEL)).collect();
             for label in labels {
@@ -125,6 +129,7 @@ impl<'a> Pass<'a> {
         placements: &BTreeSet<String>,
         sets: Option<&[Value]>,
     ) -> Result<(), Error> {
+        // Two writers would list every cluster twice, so nothing of this placement is written.
         if let Some(other) = found.iter().find(|object| !self.is_ours(object)) {
             let of = other.pointer("/metadata/annotations").and_then(|a| a.get(SOURCE)).and_then(Value::as_str);
             let owner = of.map_or_else(String::new, |source| format!(" (its source is {source})"));
@@ -154,6 +159,7 @@ impl<'a> Pass<'a> {
                 pages.values().map(|object| (name(object).to_owned(), labels(object))).collect();
             let named: Vec<(&str, BTreeMap<String, String>)> =
                 named.iter().map(|(name, labels)| (name.as_str(), labels.clone())).collect();
+            // Where that cannot be seen, somebody may read them: without any page Argo CD keeps every Application.
             let is_read = sets.is_none_or(|sets| sets.iter().any(|set| reads(set, &self.settings.config_map, &named)));
             retiring_writes(&existing, is_read)
         } else {
@@ -168,6 +174,7 @@ impl<'a> Pass<'a> {
                     return Err(error);
                 }
                 // The rest waits: the order of the writes is what keeps clusters from vanishing.
+                // Somebody deleted or made a page since the list was read: the writes are to be planned anew.
                 self.again |= matches!(error, Error::Refused { code: 404 | 409, .. });
                 self.failed_for_now |= is_passing(&error);
                 self.problems.push(format!("{}: {error}", record.key));
@@ -186,6 +193,7 @@ impl<'a> Pass<'a> {
         let name = page_name(value, *number);
         let mut labels = pages.get(number).map_or_else(BTreeMap::new, |object| labels(object));
         let answer = match write {
+            // Without the placement's label: until it has a status Argo CD would read it as an empty list.
             PageWrite::Create { .. } => {
                 let metadata =
                     json!({"labels": {MANAGED_BY: MANAGER}, "annotations": {SOURCE: self.settings.source.name}});
@@ -232,6 +240,7 @@ impl<'a> Pass<'a> {
             Err(error) if error.is_not_found() => Ok(BTreeSet::new()),
             // What a controller there would delete is not written at a guess.
             Err(error) if error.is_offline() || is_passing(&error) => Err(error),
+            // The right to list them is optional: without it such a Placement is not noticed.
             Err(error) => {
                 tracing::debug!(%error, "whether OCM Placements live on the hub cannot be seen");
                 Ok(BTreeSet::new())
@@ -261,6 +270,7 @@ impl<'a> Pass<'a> {
         let (kind, name) = (HubKind::ConfigMap, self.settings.config_map.as_str());
         let found = self.hub.get(kind, name).await;
         let written = match &found {
+            // Whoever made it: it says what Argo CD needs.
             Ok(Some(object)) if object.get("data") == Some(&wanted) => {
                 self.known.note(kind, object);
                 return Ok(());
@@ -334,6 +344,7 @@ fn page(number: u32, value: &str, object: &Value) -> Page {
         number,
         visible: label(object, PLACEMENT_LABEL) == Some(value),
         group,
+        // `None` where it has no status: one has to be written, also for a page without clusters.
         clusters: list.map(|items| items.iter().map(cluster).collect()),
     }
 }

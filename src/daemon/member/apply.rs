@@ -30,6 +30,7 @@ pub async fn perform(target: &dyn Target, order: &WorkOrder, step: Step, before:
     match step {
         Step::WriteParent(parent) => {
             let object = parent.object(&order.placement);
+            // By force: one field that somebody edited would be a conflict, and end all deliveries of the placement.
             match target.apply(&object, ApplyOptions { force: true, dry_run: false }).await {
                 Ok(_) => StepResult::Parent(Some(parent)),
                 Err(error) if error.is_offline() => StepResult::Offline(error.to_string()),
@@ -98,6 +99,7 @@ async fn apply(target: &dyn Target, order: &WorkOrder, desired: &Desired, probe:
     }
     let force = match order.strategy.type_ {
         ApplyStrategyType::ServerSideApply => order.strategy.server_side_apply_config.is_some_and(|c| c.force),
+        // A client-side apply overwrites what others set: a conflict would refuse what KubeFleet applies.
         ApplyStrategyType::ClientSideApply | ApplyStrategyType::ReportDiff => true,
     };
     let object = match labelled(&desired.object, &order.placement, &desired.digest) {
@@ -154,7 +156,9 @@ async fn show_drift(target: &dyn Target, order: &WorkOrder, desired: &Desired, s
 async fn found(target: &dyn Target, order: &WorkOrder, desired: &Desired, live: &Value) -> Result<Found, Error> {
     let is_full = order.strategy.comparison_option == ComparisonOption::FullComparison;
     let mut found = Found::default();
+    // A full comparison also shows what the API server filled in: it cannot say whether the object drifted.
     if !is_full || order.strategy.when_to_apply == WhenToApply::IfNotDrifted {
+        // By force: a field that another manager took would be an error, and is a difference.
         let merged = target.apply(&stored(&desired.object), ApplyOptions { force: true, dry_run: true }).await?;
         found.differences = differences(&merged, live, ComparisonOption::PartialComparison, is_secret(desired));
         found.drifted = !found.differences.is_empty();
@@ -186,9 +190,11 @@ async fn probe_take_over(target: &dyn Target, order: &WorkOrder, desired: &Desir
         }
     };
     let label = live.pointer("/metadata/labels").and_then(|labels| labels.get(PART_OF_LABEL)?.as_str());
+    // It is ours: an earlier apply of ours landed, and neither its answer nor a watch has told of it yet.
     if label == Some(&applyset_id(&order.placement)) {
         return Ok(None);
     }
+    // In KubeFleet's order: what has another owner fails for that, whether it differs or not.
     if let Some(owner) = foreign_owner(&live).filter(|_| !order.strategy.allow_co_ownership) {
         return Ok(Some(Answer::refused(ApplyOutcome::FailedToTakeOver, owned_by_another(&owner))));
     }
@@ -259,6 +265,7 @@ async fn compare_with(
 
 fn conclude(desired: &Desired, answer: Result<Answer, Error>, put_back: bool, before: Option<&Attempt>) -> StepResult {
     match answer {
+        // Whatever concerns this object alone is an answer by now: what is left is a member that does not answer.
         Err(error) => StepResult::Offline(error.to_string()),
         Ok(answer) => tried(desired, answer, put_back, before, clock::now()),
     }

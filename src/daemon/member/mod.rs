@@ -119,6 +119,7 @@ impl Member {
                 Err(error) => self.offline = Some(error.to_string()),
             }
             let reason = self.offline.take().unwrap_or_default();
+            // They are of the connection that ended: the next one lists everything anew.
             self.watches.clear();
             self.facts = None;
             if self.events.send(MemberEvent::Offline { cluster: self.cluster.clone(), reason }).is_err() {
@@ -130,6 +131,7 @@ impl Member {
                 tokio::select! {
                     () = &mut pause => break,
                     command = self.commands.recv() => match command {
+                        // The next connection begins with the newest orders, and lists their kinds.
                         Some(command) => self.reconciler.command(command),
                         None => return,
                     },
@@ -141,8 +143,10 @@ impl Member {
     /// Connects and looks: afterwards everything that carries a label of ours is known, or is known not to be.
     async fn connect(&mut self) -> Result<Option<String>, cluster::Error> {
         let version = self.target.connect().await?;
+        // What watches of the connection before still had to say is older than the lists to come.
         while self.observations.try_recv().is_ok() {}
         self.reconciler.connect();
+        // Before the watches begin: inventories name kinds to list that no order is about any more.
         for parent in self.target.parents().await?.iter().map(Parent::read) {
             self.reconciler.take_parent(parent);
         }
@@ -156,6 +160,7 @@ impl Member {
                 return Err(cluster::Error::Unreachable { cluster: self.cluster.to_string(), reason });
             }
         }
+        // What only an earlier connection listed may be gone: no watch of this one would say so.
         self.reconciler.forget_unlisted();
         Ok(version)
     }
@@ -181,6 +186,7 @@ impl Member {
             while let Ok(observation) = self.observations.try_recv() {
                 self.observe(observation);
             }
+            // Steps under way are dropped with `work`: what they did is found by looking at the next connection.
             if self.offline.is_some() {
                 return Some(());
             }

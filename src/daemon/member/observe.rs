@@ -33,6 +33,7 @@ impl Member {
                 tracing::debug!(cluster = %self.cluster, kind = kind.kind, %error, "a watch failed");
                 self.offline = Some(error.to_string());
             }
+            // Its definition is gone, and its objects with it: that is an empty list, and no unknown one.
             Observation::Failed(kind, Error::UnknownKind { .. }) => {
                 tracing::debug!(cluster = %self.cluster, kind = kind.kind, "the cluster serves no such kind");
                 self.reconciler.kind_absent(&kind);

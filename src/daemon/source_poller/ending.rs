@@ -29,6 +29,7 @@ impl Ending {
 
 impl Drop for Ending {
     fn drop(&mut self) {
+        // The flag first: a fetch under way looks at it, and the request is read only after the fetch.
         self.stop.store(true, Ordering::Relaxed);
         // It may have ended before.
         drop(self.requests.send(Request::End));

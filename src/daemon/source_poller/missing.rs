@@ -58,6 +58,7 @@ impl Opening {
                 return;
             }
         }
+        // It stays in `self`: the thread that is begun again after a panic goes on with the same source.
         if let Some((follower, _)) = &mut self.following {
             follower.run(inbox);
         }
@@ -79,6 +80,7 @@ impl Opening {
     fn wait(&self, inbox: &Receiver<Request>) -> bool {
         let missing = || "the source is missing since the start".to_owned();
         // Whoever asked may have gone.
+        // What is not there cannot be watched, and to look for it costs next to nothing.
         match inbox.recv_timeout(POLL_UNWATCHED.min(self.settings.poll_interval)) {
             Ok(Request::End) | Err(RecvTimeoutError::Disconnected) => return true,
             Ok(Request::Candidate { reply, .. }) => drop(reply.send(Err(CandidateError::Unreadable(missing())))),
@@ -95,6 +97,7 @@ impl Opening {
         let watch = git::watch(&source, move || drop(wake.send(Request::Poll)));
         let mut poll_interval = settings.poll_interval;
         let watch = watch.unwrap_or_else(|error| {
+            // Only a source on this machine is watched, and a look at its refs costs next to nothing.
             poll_interval = poll_interval.min(POLL_UNWATCHED);
             // Whoever asked is there.
             drop(self.news.send(SourceEvent::Unwatched(match error {

@@ -21,6 +21,7 @@ pub(super) fn answer_payloads(
 ) -> Sender<Arc<ResourceSnapshot>> {
     let (payloads, inbox) = channel::<Arc<ResourceSnapshot>>();
     let read = move |snapshot: &ResourceSnapshot| {
+        // Cloned: a poll that ends meanwhile sets the next reader, and must not wait for payloads.
         let reader = reader.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
         read_payload(&reader, snapshot)
     };
