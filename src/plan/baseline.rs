@@ -67,6 +67,7 @@ impl Basis {
     /// Returns the clusters that a head takes from the fleet, where those are so many that a person must agree.
     pub(super) fn mass_leave(&self, head: &Tree, now: Timestamp) -> BTreeMap<ClusterName, MassLeave> {
         let mut records = self.world.records.clone();
+        // `members:` is no part of the tree: no head takes an entry of it away.
         let left = mark_leavers(&mut records, head, |_| true, now);
         left.into_iter().filter_map(|name| records[&name].left_with.map(|with| (name, with))).collect()
     }
@@ -83,6 +84,7 @@ impl Basis {
             let mut record = known.unwrap_or_else(|| answering(name, member, now));
             record.labels.clone_from(&member.labels);
             record.taints.clone_from(&member.spec.taints);
+            // Taints keep their dates: a toleration for some seconds counts from when the taint came.
             record.managed_taints = dated_taints(&record.managed_taints, member, now);
             record.stated = facts::stated(member);
             (name.clone(), record)
@@ -126,6 +128,7 @@ fn with_fleet(
     named: &BTreeSet<OverrideRef>,
     now: Timestamp,
 ) -> World {
+    // First: placements that follow an OCM Placement take what it picked.
     let mut ocm = before.map(|world| world.ocm.clone()).unwrap_or_default();
     let mut due = ocm.follow(tree);
     for (name, member) in &tree.clusters {
@@ -195,6 +198,7 @@ fn settle(state: &mut PlacementState, world: &World, now: Timestamp) {
         })
     };
     let Some(ends) = Ends::of(state, world) else { return };
+    // Most clusters have no overrides: they share one work instead of a copy for each.
     let common = work(&ends.payload.desired);
     for binding in state.bindings.values_mut().map(Arc::make_mut) {
         binding.state = BindingState::Bound;
@@ -206,6 +210,7 @@ fn settle(state: &mut PlacementState, world: &World, now: Timestamp) {
         let work = match ends.objects(&binding.cluster, &binding.overrides) {
             Ok(objects) if Arc::ptr_eq(&objects, &ends.payload.desired) => Arc::clone(&common),
             Ok(objects) => work(&objects),
+            // What cannot be made for a cluster was never delivered there, so it has no work.
             Err(_) => continue,
         };
         state.works.insert(binding.cluster.clone(), work);

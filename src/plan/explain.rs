@@ -72,6 +72,7 @@ pub fn explain(
     now: Timestamp,
 ) -> Result<Explanation, Error> {
     let is_known = !placements.is_empty() || world.ocm.records().next().is_some();
+    // Records are read before the tree is: without it nothing is known of the clusters.
     if is_known && world.tree.inputs.is_empty() {
         return Err(Error::Unread);
     }
@@ -107,9 +108,11 @@ pub fn from_trees(
     let mut world = imagined(head, before.as_ref().map(|(world, _)| world), now);
     let picker = head.placements.get(&query.key()).and_then(|placement| placement.annotations.get(OCM_PLACEMENT));
     if let Some(key) = key_named(picker.unwrap_or(&query.placement)) {
+        // `imagined` has decided it already: its own picks would count as those from before.
         world.ocm.undecide(&key, before.as_ref().map(|(world, _)| &world.ocm));
     }
     let mut placements = before.as_ref().map(|(_, placements)| placements.clone()).unwrap_or_default();
+    // The base lends its bindings, which say who is kept; the wishes are the head's.
     placements.retain(|key, _| head.placements.contains_key(key));
     for (key, placement) in &head.placements {
         let state = placements.entry(key.clone()).or_insert_with(|| PlacementState::begin(placement, now));
@@ -225,6 +228,7 @@ fn explain_placement(world: &World, state: &PlacementState) -> Result<Explanatio
         policy_index: state.policy_index(policy.as_ref()),
         clusters: &world.clusters,
         bindings: &bindings,
+        // This and the next as the daemon decides, and not as a hub would.
         keep_held: true,
         bad_values: BadValues::Mismatch,
     };
@@ -232,6 +236,7 @@ fn explain_placement(world: &World, state: &PlacementState) -> Result<Explanatio
         |error: crate::schedule::Error| Error::Judging { placement: key.to_string(), reason: error.to_string() };
     let mut explanation = explain_policy(&request).map_err(judging)?;
     if explanation.clusters.iter().any(|cluster| cluster.kept) {
+        // Clusters that are kept are not scored: only without bindings is every one of them judged.
         let afresh = explain_policy(&Request { bindings: &[], ..request }).map_err(judging)?;
         judge_kept(&mut explanation.clusters, afresh.clusters);
     }

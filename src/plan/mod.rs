@@ -121,6 +121,7 @@ fn warnings<'a>(world: &World, placements: impl IntoIterator<Item = &'a Placemen
 fn decided(basis: Option<&Basis>, world: &World, now: Timestamp) -> Vec<PlacementState> {
     let head = &world.tree;
     let known = basis.into_iter().flat_map(Basis::placements);
+    // Both sides, and in one decision: what one placement gives up another may take over.
     let keys: BTreeSet<PlacementKey> = head.placements.keys().chain(known).cloned().collect();
     let before = |key: &PlacementKey| {
         let started = basis.and_then(|basis| basis.placements.get(key)).cloned();
@@ -231,6 +232,7 @@ fn deletions(outlook: &Outlook<'_>, outlooks: &Outlooks<'_>, old: &PlacementStat
         // Of an unknown inventory what was seen is told: the daemon prunes it once it knows all.
         let mut gone: BTreeSet<&ObjectKey> = work.inventory.seen().iter().filter(|key| !stays(key)).collect();
         if !gone.is_empty() {
+            // Only where something goes: it makes the objects of every cluster once more.
             let before = before.get_or_insert_with(|| Outlook::new(old, world));
             gone.retain(|key| before.keeps(cluster, key));
         }
@@ -254,6 +256,7 @@ fn resource_changes(old: Option<&Arc<ResourceSnapshot>>, new: Option<&Arc<Resour
     for (key, found) in &new {
         match old.get(key) {
             None => changes.added.push(found.0.clone()),
+            // Digest or identity: another API version of the same object is a change, too.
             Some(before) if before != found => changes.changed.push(found.0.clone()),
             Some(_) => {}
         }

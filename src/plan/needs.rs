@@ -38,6 +38,7 @@ impl Needs {
             let whole = selected.and_then(|selected| Ok((snapshot::enveloped(&selected, key)?, selected)));
             match whole {
                 Ok((held, selected)) => {
+                    // An envelope is never delivered: what it holds is.
                     let plain = selected.iter().filter(|manifest| !snapshot::is_envelope(manifest));
                     plain.chain(&held).for_each(|manifest| needs.add(&manifest.id, &plurals));
                 }
@@ -52,6 +53,7 @@ impl Needs {
             self.namespaces.insert(id.name.clone());
             return;
         }
+        // A definition in the tree is exact; of other kinds that are not built in the plural is guessed.
         let defined = plurals.get(&(id.group.clone(), id.kind.clone())).cloned();
         let plural = defined.unwrap_or_else(|| kinds::plural(&id.group, &id.version, &id.kind));
         let named = (id.group.clone(), plural);

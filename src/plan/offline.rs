@@ -23,6 +23,7 @@ use crate::schedule::eligibility::described;
 /// # Errors
 /// Everything that is wrong with the objects; then there are no decisions at all, because one object may matter to all.
 pub fn schedule(tree: &Tree, now: Timestamp) -> Result<Vec<Value>, Vec<InputError>> {
+    // First: placements of KubeFleet may take the clusters that these pick.
     let decided = ocm::decisions(tree, now)?;
     let mut objects = kubefleet::policy_snapshots(tree, &decided.clusters, now)?;
     objects.extend(decided.objects);

@@ -129,6 +129,7 @@ impl Differences<'_> {
     ) -> Vec<ObjectDiff> {
         let key = &after.record.key;
         let (Some(old), Some(new)) = (newest(before), newest(Some(after))) else { return names(key, plan) };
+        // A placement that changes in clusters alone has the same payload: nothing is compared.
         if Arc::ptr_eq(&old, &new) {
             return Vec::new();
         }
@@ -308,6 +309,7 @@ fn timeline(base: &Arc<Tree>, candidate: &Candidate, changed: &[&PlacementPlan])
         name: placement.name.clone(),
     };
     let keys: BTreeSet<PlacementKey> = changed.iter().map(key).collect();
+    // Placements that do not change would only be rolled out with the base, which takes time.
     let narrowed = |tree: &Arc<Tree>| {
         let mut tree = Tree::clone(tree);
         tree.placements.retain(|key, _| keys.contains(key));

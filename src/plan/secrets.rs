@@ -28,12 +28,14 @@ impl Plan {
         for list in self.distinct_lists() {
             for object in list.iter().filter(|object| is_secret(object)) {
                 for_each_value(object, &mut |_, bytes| {
+                    // With its length: otherwise other values, joined, could give the same key.
                     hash.update((bytes.len() as u64).to_be_bytes());
                     hash.update(bytes);
                 });
             }
         }
         let key: [u8; 32] = hash.finalize().into();
+        // By address, which names a list as long as the plan holds it: clusters share lists, and each is hidden once.
         let hidden: BTreeMap<usize, Arc<[Arc<Value>]>> = self
             .distinct_lists()
             .filter(|list| list.iter().any(|object| is_secret(object)))
@@ -69,6 +71,7 @@ fn for_each_value(object: &Value, visit: &mut dyn FnMut(String, &[u8])) {
             None | Some(Value::Null) => {}
             Some(Value::Object(entries)) => {
                 for (key, value) in entries {
+                    // `~` first: the other way round it would escape the `~` of `~1` again.
                     let escaped = key.replace('~', "~0").replace('/', "~1");
                     visit(format!("/{field}/{escaped}"), &bytes(value, is_base64));
                 }
@@ -80,6 +83,7 @@ fn for_each_value(object: &Value, visit: &mut dyn FnMut(String, &[u8])) {
 
 fn bytes(value: &Value, is_base64: bool) -> Vec<u8> {
     match value {
+        // What is no base64 an API server would refuse; it may be a secret all the same.
         Value::String(text) if is_base64 => STANDARD.decode(text).unwrap_or_else(|_| text.clone().into_bytes()),
         Value::String(text) => text.clone().into_bytes(),
         other => other.to_string().into_bytes(),

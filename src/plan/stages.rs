@@ -30,6 +30,7 @@ pub(super) fn rollout_plan(state: &PlacementState, world: &World) -> RolloutPlan
         return rollout;
     }
     let named = run.map(|(_, run)| run.spec.staged_rollout_strategy_name.clone());
+    // A run that is written in git names its own strategy; the annotation is for runs that begin by themselves.
     rollout.strategy = named.or_else(|| record.annotations.get(STAGED_UPDATE_STRATEGY).cloned());
     match staged(state, world, rollout.strategy.as_deref()) {
         Ok(stages) => rollout.stages = stages,

@@ -10,6 +10,7 @@ use crate::status::work::counted;
 /// Says that a placement which is in the middle of a rollout goes elsewhere; `None` where none is stopped.
 pub(super) fn stops(before: &PlacementState, after: &PlacementState) -> Option<String> {
     let on_its_way = before.newest()?;
+    // By content: a merge that changes none of its objects makes no new snapshot, and stops nothing.
     let is_new = after.record.removed || after.newest().map(|newest| &newest.hash) != Some(&on_its_way.hash);
     let run = active_run(&before.runs);
     let waits = after.record.annotations.get(WHEN_SUPERSEDED).is_some_and(|value| value == "Queue");
@@ -21,6 +22,7 @@ pub(super) fn stops(before: &PlacementState, after: &PlacementState) -> Option<S
     let bindings: Vec<&Binding> = before.bindings().filter(|binding| !binding.deleting).collect();
     let there = bindings.iter().filter(|binding| binding.snapshot == Some(on_its_way.index)).count();
     let left = bindings.len() - there;
+    // Every cluster has it and no run is open: there is nothing to stop.
     if left == 0 && run.is_none() {
         return None;
     }

@@ -151,11 +151,13 @@ impl<'a> Outlooks<'a> {
         for (position, outlook) in all.iter().enumerate().filter(|(_, outlook)| !outlook.reports_only) {
             let mut last: Option<&Arc<BTreeSet<ObjectKey>>> = None;
             for target in outlook.clusters.values() {
+                // Clusters without overrides share one set: a thousand of them cost as much as one.
                 if last.replace(&target.keys).is_some_and(|seen| Arc::ptr_eq(seen, &target.keys)) {
                     continue;
                 }
                 for key in target.keys.iter() {
                     let positions = holders.entry(key).or_default();
+                    // Positions only grow, so a placement that is there already is the last one.
                     if positions.last() != Some(&position) {
                         positions.push(position);
                     }
@@ -186,6 +188,7 @@ impl<'a> Outlooks<'a> {
         let own = &outlook.state.record.key;
         let holder = |key: &ObjectKey, positions: &[usize]| {
             let earlier =
+                // Both lists are in the order of keys: the first key keeps the object, and only later ones clash.
                 positions.iter().map(|&position| &self.all[position]).take_while(|o| o.state.record.key < *own);
             let mut holding = earlier.filter(|o| o.clusters.get(cluster).is_some_and(|t| t.keys.contains(key)));
             holding.next().map(|o| &o.state.record.key)

@@ -81,9 +81,12 @@ pub(super) fn policy_snapshots(
             placement: &key,
             policy: policy.policy.as_ref(),
             policy_index: policy.index,
+            // An OCM Placement may pick a ManagedCluster that has no MemberCluster.
             clusters: if delegated.is_some() { &all } else { &clusters },
             bindings: &own,
+            // As on a hub: a cluster that holds the placement is judged like any other.
             keep_held: false,
+            // KubeFleet ends the whole cycle where a property is no quantity.
             bad_values: BadValues::Error,
         };
         match scheduled(&request, &policy.name, delegated.as_ref(), metadata.generation.unwrap_or(1), now) {
@@ -180,6 +183,7 @@ fn policy<'m>(
         None => InForce { policy, index: 0, name: format!("{}-0", key.name) },
         Some((&index, (_, object))) if same(object) => InForce { policy, index, name: object.metadata.name.clone() },
         Some(_) => {
+            // After the highest of all, labelled or not: a hub may hold newer snapshots than the one in use.
             let index = by_index.last_key_value().map_or(0, |(index, _)| index + 1);
             InForce { policy, index, name: format!("{}-{index}", key.name) }
         }

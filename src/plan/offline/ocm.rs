@@ -72,6 +72,7 @@ pub(super) fn decisions(tree: &Tree, now: Timestamp) -> Result<Decided, Vec<Inpu
         decided.clusters.insert(key.clone(), grouped(&pages));
         decided.objects.extend(pages.iter().map(|page| page_object(&key, page)));
         decided.objects.push(placement_object(&object, manifest, &outcome, &key, &hub, now));
+        // For the Placements after this one: the prioritizer `Balance` counts what those before them picked.
         hub.set_selected(&key, &outcome.selected);
     }
     Ok(decided)

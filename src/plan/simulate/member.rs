@@ -105,6 +105,7 @@ impl SimulatedMember {
     pub(super) fn go_back(&mut self, backup: &Backup) {
         let Backup { objects, parents, version, .. } = backup;
         self.objects.clone_from(objects);
+        // A stale list must not show what was there after the backup.
         self.earlier.clone_from(objects);
         self.parents.clone_from(parents);
         self.version = *version;
@@ -143,6 +144,7 @@ impl SimulatedMember {
             }
             Step::Compare { position } => {
                 let desired = &order.manifests[*position];
+                // Nothing merges here: equal digests stand for a dry run that finds no difference.
                 let same = self.objects.get(&desired.key).is_some_and(|o| o.manifest.as_ref() == Some(&desired.digest));
                 let outcome = if same { ApplyOutcome::NoDiffFound } else { ApplyOutcome::FoundDiff };
                 let answer = Answer::refused(outcome, String::new());
@@ -166,6 +168,7 @@ impl SimulatedMember {
     ) -> (StepResult, Option<ObjectKey>, Vec<Fact>) {
         let (key, uid) = (named.id.key(), named.uid.clone());
         let answer = |gone| StepResult::Deleted { key: key.clone(), uid: uid.clone(), gone };
+        // As with a precondition on the uid: an object that was made anew since is not hit.
         let Some(live) = self.objects.get_mut(&key).filter(|live| live.uid == uid) else {
             return (answer(true), None, Vec::new());
         };
@@ -202,6 +205,7 @@ impl SimulatedMember {
     fn apply(&mut self, order: &Arc<WorkOrder>, desired: &Desired, probe: bool, fate: Fate) -> (Answer, Vec<Fact>) {
         let known = self.objects.get(&desired.key);
         let ours = applyset_id(&order.placement);
+        // In the order of `probe_take_over` of members' tasks: another owner first, then what was there before.
         if let Some(known) = known.filter(|known| probe && *known.applyset != *ours) {
             if let Some(owner) = known.owner.as_deref().filter(|_| !order.strategy.allow_co_ownership) {
                 return (Answer::refused(ApplyOutcome::FailedToTakeOver, owned_by_another(owner)), Vec::new());

@@ -233,6 +233,7 @@ impl Simulation {
         }
         self.facts.push(Fact::Crashed);
         self.store.restart();
+        // The daemon's side of each member ends with it; what the member holds stays.
         for member in self.members.values_mut() {
             member.reconciler = None;
             member.connected = false;
@@ -263,6 +264,7 @@ impl Simulation {
 
     fn push_at(&mut self, at: Timestamp, happening: Happening) {
         self.queued += 1;
+        // The number keeps what falls on one instant in its order, so that a seed always gives the same facts.
         self.queue.insert((at, self.queued), happening);
     }
 
@@ -274,10 +276,12 @@ impl Simulation {
     fn happen(&mut self, happening: Happening) {
         match happening {
             Happening::Restart => self.begin(),
+            // What was on its way to an earlier life comes to nothing.
             Happening::Wake(life) if life == self.life => self.wake_at = None,
             Happening::Poll(life) if life == self.life => self.poll(),
             Happening::Hear(life, event) if life == self.life => self.hear(*event),
             Happening::Wake(_) | Happening::Poll(_) | Happening::Hear(..) => {}
+            // Members outlive the daemon: theirs is judged by its connection, and a request may land late.
             Happening::Connect(cluster, epoch) => self.connect(&cluster, epoch),
             Happening::List(cluster, epoch, kind, failures) => self.list_again(&cluster, epoch, &kind, failures),
             Happening::Land(cluster, epoch, task) => self.land(&cluster, epoch, &task),
@@ -395,12 +399,14 @@ impl Simulation {
             }
         }
         self.store.batch(ops).expect("a store in memory takes what the core writes");
+        // With every batch, as the daemon does: the next life measures waits from it.
         self.remembered = Some(self.reading());
     }
 
     /// Sees to it that the core is asked again when time alone changes something.
     fn wake(&mut self) {
         let Some(at) = self.core.as_ref().and_then(Core::next_wake) else { return };
+        // The core speaks of the daemon's clock, the queue of the true time.
         let at = at.checked_sub(self.begun_with).unwrap_or(Timestamp::MAX).max(self.now);
         if self.wake_at.is_none_or(|known| at < known) {
             self.wake_at = Some(at);
@@ -430,6 +436,7 @@ impl Simulation {
                 Effect::ReadPayload(snapshot) => self.read_payload(snapshot),
                 Effect::Retain { named, at } => {
                     let Source { accepted, fresh, pins, .. } = &mut self.source;
+                    // As the source's thread does it (`Follower::retain`).
                     let heard = fresh.iter().position(|commit| *commit == at).unwrap_or(0);
                     fresh.drain(..heard);
                     let is_kept = |c: &CommitId| named.contains(c) || fresh.contains(c) || accepted.as_ref() == Some(c);

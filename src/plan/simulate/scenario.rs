@@ -186,6 +186,7 @@ impl<'a> Driver<'a> {
 
     fn push(&mut self) {
         let Scenario { apply, available, absences, approvals, head, base, then, .. } = self.scenario;
+        // A step takes this long to land, and as long again to be answered: both together are one write.
         let half = (apply.0 / 2, apply.1 / 2);
         let hearing = (HEARING, HEARING);
         let none = (Duration::ZERO, Duration::ZERO);
@@ -197,6 +198,7 @@ impl<'a> Driver<'a> {
             available: *available,
             restart: none,
         };
+        // Before the push: content that is there by now never fails, so that a way back can succeed.
         self.held = self.held_now();
         self.simulation.fate = self.fate(false);
         let world = self.simulation.core().map(|core| (core.world(), core.placements()));
@@ -243,6 +245,7 @@ impl<'a> Driver<'a> {
     fn run(&mut self, until: Timestamp) {
         for _ in 0..INSTANTS_MAX {
             let Some(next) = self.simulation.next_at().filter(|next| *next <= until) else { return };
+            // The queue alone cannot tell: looks at drifted objects repeat for ever.
             if next > self.changed_at + QUIET && self.marks == 0 && self.is_at_rest() {
                 return;
             }

@@ -48,6 +48,7 @@ impl Watch {
             None => (Outcome::Failed, "nothing was decided about it".to_owned()),
         };
         let mut runs: BTreeMap<&String, &RunRecord> = seen.ended.iter().collect();
+        // Records forget old runs; of those that they still have they know more.
         runs.extend(state.iter().flat_map(|(_, state)| state.runs.values()).map(|run| (&run.name, run)));
         let mut runs: Vec<&RunRecord> = runs.into_values().filter(|run| !seen.before.contains(&run.name)).collect();
         runs.sort_by_key(|run| run.sequence);

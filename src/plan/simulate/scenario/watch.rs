@@ -268,6 +268,7 @@ impl Look<'_> {
             seen.begun = true;
             self.run_began(run);
         }
+        // One more: the stage of deletions comes after the others.
         seen.stages.resize_with(run.stages.len() + 1, SeenStage::default);
         for (stage, seen) in run.stages.iter().chain(&run.deletion).zip(&mut seen.stages) {
             self.stage(run, stage, seen, approvers);
