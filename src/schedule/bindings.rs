@@ -27,6 +27,7 @@ const SUFFIX_CHARS: usize = 8;
 /// Source: KubeFleet, names of bindings.
 pub fn binding_name(placement: &PlacementKey, cluster: &ClusterName, is_taken: impl Fn(&str) -> bool) -> String {
     let part = |text: &str, length: usize| text.chars().take(length).collect::<String>().replace('.', "-");
+    // The names are hashed uncut: two that are cut alike still get different suffixes.
     let text = format!("{placement}/{cluster}");
     let head = format!("{}-{}", part(&placement.name, PLACEMENT_CHARS), part(cluster.as_str(), CLUSTER_CHARS));
     let mut attempt = 1_u64;
@@ -84,6 +85,7 @@ impl<'a> Classified<'a> {
     /// A cluster that is gone comes first: nothing of it may wait for a removal that nobody can carry out.
     pub fn of(request: &Request<'a>) -> Result<Self, Error> {
         let mut sorted: Vec<&Binding> = request.bindings.iter().map(AsRef::as_ref).collect();
+        // The order of records must not show in the answer, and `names` is searched by bisection.
         sorted.sort_by(|a, b| a.name.cmp(&b.name));
         let nobody = FixedBitSet::with_capacity(request.clusters.len());
         let (current_at, obsolete_at, taken_at) = (nobody.clone(), nobody.clone(), nobody);
@@ -96,11 +98,14 @@ impl<'a> Classified<'a> {
                 continue;
             };
             guess = slot + 1;
+            // Those being removed count here: a new binding must not get the name of one that is still there.
             classified.names.push(&binding.name);
+            // A cluster may have one that is being removed and a new one beside it, so this one takes no place.
             if binding.deleting {
                 continue;
             }
             let class = match binding.state {
+                // Whatever its policy: one that was unscheduled earns its cluster no bonus in the ranking.
                 BindingState::Unscheduled => Class::Unscheduled,
                 _ if binding.policy_index != request.policy_index => Class::Obsolete,
                 BindingState::Scheduled => Class::Scheduled,
@@ -188,6 +193,7 @@ pub(super) fn patch(
         (BindingState::Unscheduled, None) => {
             return Err(Error::NoPreviousState { binding: binding.name.clone() });
         }
+        // Its snapshot is kept as well, so one that was bound goes on with what its cluster holds.
         (BindingState::Unscheduled, Some(previous)) => previous,
         (state, _) => state,
     };
@@ -196,6 +202,7 @@ pub(super) fn patch(
         previous_state: None,
         policy_index: request.policy_index,
         decision,
+        // Conditions observed of the earlier state do not count for this one.
         generation: binding.generation + 1,
         ..binding.clone()
     };

@@ -40,12 +40,14 @@ impl Column {
         }
         match (self.extremes, nanos) {
             (None, Some(_)) => self.extremes = Some((slot, slot)),
+            // An extreme moved: only a look at all values finds what takes its place.
             (Some((low, high)), _) if low == slot || high == slot => self.extremes = self.find_extremes(),
             (Some((low, high)), Some(_)) => {
                 let low = if self.floats[slot] < self.floats[low] { slot } else { low };
                 let high = if self.floats[slot] > self.floats[high] { slot } else { high };
                 self.extremes = Some((low, high));
             }
+            // A value that vanished from between the extremes leaves them as they are.
             (_, None) => {}
         }
     }
@@ -94,6 +96,7 @@ impl Column {
         for (slot, &nanos) in self.nanos.iter().enumerate() {
             found.set(slot, compares(operator, nanos, wanted));
         }
+        // Where nothing is known `nanos` has 0, which compares like any number.
         found.intersect_with(&self.present);
         found.difference_with(&self.bad);
         found
@@ -111,6 +114,7 @@ fn approximate(text: &str, nanos: i128) -> f64 {
     let (number, suffix) = text.split_at(end);
     let exponent = match suffix.as_bytes() {
         [] => Some(0),
+        // `Ki` and its like are no powers of ten: the exact value below serves.
         [_, b'i'] => None,
         [_] => SUFFIXES.iter().find(|(name, _)| suffix.starts_with(*name)).map(|(_, exponent)| *exponent),
         [_, digits @ ..] => std::str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok()),
@@ -118,6 +122,7 @@ fn approximate(text: &str, nanos: i128) -> f64 {
     let decimals = number.split_once('.').map_or(0, |(_, decimals)| decimals.len());
     let scaled = exponent.zip(i32::try_from(decimals).ok()).and_then(|(exponent, decimals)| {
         let digits: f64 = number.replace('.', "").parse().ok()?;
+        // Parsing rounds once, like the table behind Go's `Pow10`; `powi` may round at every step.
         let power: f64 = format!("1e{}", exponent - decimals).parse().ok()?;
         Some(digits * power)
     });

@@ -17,6 +17,8 @@ use crate::model::records::{Binding, BindingState, ClusterDecision};
 pub fn schedule_decided(request: &Request<'_>, decided: &BTreeMap<ClusterName, String>) -> Result<Outcome, Error> {
     let bindings = Classified::of(request)?;
     let all = [&bindings.scheduled, &bindings.bound, &bindings.obsolete, &bindings.unscheduled].into_iter().flatten();
+    // Bindings that are being removed are not among them: their clusters get a new one beside the old one.
+    // No cluster has two of the others, or the classification would have failed.
     let mut present: BTreeMap<&ClusterName, &Binding> = all.map(|&binding| (&binding.cluster, binding)).collect();
     let (mut created, mut patched, mut decisions, mut missing) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for (cluster, reason) in decided {
@@ -34,6 +36,7 @@ pub fn schedule_decided(request: &Request<'_>, decided: &BTreeMap<ClusterName, S
             None => created.push(bindings.create(request, decision.clone())),
             Some(binding) => {
                 let is_current = binding.policy_index == request.policy_index;
+                // Another reason alone, such as another group, is no change of the binding.
                 if binding.state == BindingState::Unscheduled || !is_current {
                     patched.push(patch(request, binding, decision.clone())?);
                 }
@@ -41,8 +44,10 @@ pub fn schedule_decided(request: &Request<'_>, decided: &BTreeMap<ClusterName, S
         }
         decisions.push(decision);
     }
+    // Those that were unscheduled before wait for their removal already.
     let dropped = present.into_values().filter(|binding| binding.state != BindingState::Unscheduled);
     let unscheduled: Vec<BindingChange> = dropped.map(unschedule).collect();
+    // Only the list is cut, because the API allows no more: every decided cluster has its binding.
     decisions.truncate(DECISIONS_MAX);
     let found = decided.len() - missing.len();
     let absent = match missing.as_slice() {

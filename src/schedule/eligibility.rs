@@ -51,6 +51,7 @@ pub fn eligibility(status: Option<&Value>, now: Timestamp) -> Result<(), String>
     let healthy = condition(agent, &ConditionType::Healthy).ok_or("its member agent's condition Healthy is missing")?;
     let since = time(healthy, "lastTransitionTime");
     if healthy.get("status") != Some(&Value::from("True"))
+        // Short unhealthiness is tolerated. Without a time nobody can say that it is short.
         && since.is_none_or(|since| now.duration_since(since) > SILENCE_MAX)
     {
         let since = since.map(|since| format!(" since {since}")).unwrap_or_default();
@@ -73,6 +74,7 @@ fn time(of: &Value, field: &str) -> Option<Timestamp> {
 /// Returns the namespaces a status lists; `None` where nobody collects them.
 pub fn namespaces(status: Option<&Value>) -> Option<BTreeSet<String>> {
     let status = status?;
+    // Its status does not matter: KubeFleet goes by a partial list as well.
     condition(status, &ConditionType::NamespaceCollectionSucceeded)?;
     let listed = status.get("namespaces").and_then(Value::as_object);
     Some(listed.into_iter().flatten().map(|(name, _)| name.clone()).collect())

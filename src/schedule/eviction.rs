@@ -102,10 +102,12 @@ pub fn evict(request: &EvictionRequest<'_>) -> Verdict {
     if binding.deleting {
         return Verdict::executed("the placement is leaving the cluster already", None);
     }
+    // An unscheduled binding that was bound has its objects on the cluster still.
     let was_bound = binding.state == BindingState::Unscheduled && binding.previous_state == Some(BindingState::Bound);
     if binding.state != BindingState::Bound && !was_bound {
         return Verdict::blocked("nothing is placed on that cluster yet");
     }
+    // With `ReportDiff` nothing is applied there, so leaving disrupts nothing.
     let reports = find_condition(&binding.conditions, &ConditionType::DiffReported)
         .is_some_and(|condition| condition.observed_generation == binding.generation);
     if request.failed || reports {
@@ -133,12 +135,15 @@ fn allowed(bindings: &[Binding], policy: Option<&PlacementPolicy>, budget: &Disr
         find_condition(&binding.conditions, &ConditionType::Available)
             .is_some_and(|condition| condition.is(ConditionStatus::True, binding.generation))
     };
+    // KubeFleet counts all bindings, those that are being removed included.
     let (total, available) = (count(bindings.len()), count(bindings.iter().filter(is_available).count()));
+    // `PickAll` has none: percentages were refused for it before.
     let wanted = policy.and_then(|policy| policy.number_of_clusters).and_then(|n| usize::try_from(n).ok()).unwrap_or(0);
     let scaled = |value: &IntOrPercent| value.rounded_up(wanted).map_or(0, count);
     let allowed = match (&budget.max_unavailable, &budget.min_available) {
         (Some(max), _) => scaled(max) - (total - available),
         (None, Some(min)) => available - scaled(min),
+        // A budget that says nothing allows nothing, as in KubeFleet.
         (None, None) => 0,
     };
     (

@@ -25,6 +25,7 @@ pub fn explain(request: &Request<'_>) -> Result<Explanation, Error> {
     let fleet = request.clusters;
     let mut clusters: Vec<ClusterExplanation> = (0..fleet.len()).map(|slot| sight.cluster(slot)).collect();
     clusters.extend(sight.missing());
+    // The sort is stable: clusters without a rank stay in order of name.
     clusters.sort_by_key(|cluster| cluster.rank.unwrap_or(usize::MAX));
     Ok(Explanation {
         kind: request.placement.kind().to_owned(),
@@ -75,6 +76,7 @@ impl<'a, 'b> Sight<'a, 'b> {
                 let number = policy.number_of_clusters.and_then(|n| usize::try_from(n).ok()).unwrap_or_default();
                 let open = number.saturating_sub(bindings.scheduled.len() + bindings.bound.len());
                 let has = (&bindings.current_at, &bindings.obsolete_at);
+                // A decision lists a few of those not picked; people may ask about any cluster.
                 rank(request, policy, &filter.passed, has, (open, usize::MAX))?
             }
             None => Ranking::default(),
@@ -121,6 +123,7 @@ impl<'a, 'b> Sight<'a, 'b> {
 
     fn refusal(&self, slot: usize) -> Option<Refusal> {
         let Some(named) = self.named() else {
+            // One that had to leave because N shrank was no candidate: no constraint rejected it, whatever its skew.
             let violates = self.ranking.violating.contains(slot);
             return self.filter.refusal(slot).or_else(|| self.ranking.refusal(slot).filter(|_| violates));
         };
@@ -245,6 +248,7 @@ fn short(refusal: &Refusal) -> String {
     let compared = refusal.observed.as_ref().and_then(|observed| {
         let subject = refusal.subject.trim_start_matches("property ").trim_start_matches(RESOURCES);
         let (sign, text) = COMPARISONS.iter().find(|(sign, _)| refusal.wanted.starts_with(sign))?;
+        // After a semicolon stands why the property cannot be read, which is more than a comparison says.
         let comparable = refusal.wanted.len() > sign.len() && !refusal.wanted.contains(';');
         comparable.then(|| format!("{subject} {observed} {text} {}", &refusal.wanted[sign.len()..]))
     });

@@ -129,6 +129,7 @@ fn fitting(fleet: &Fleet, terms: &[ClusterSelectorTerm], bad_values: BadValues) 
             Some(selector) => fleet.labels().matching(selector),
             None => all(fleet.len()),
         };
+        // In KubeFleet the first term that fits ends the search, so a bad value fails nothing there.
         fits.difference_with(&found);
         for (number, requirement) in requirements(term).iter().enumerate() {
             if bad_values == BadValues::Error {
@@ -142,6 +143,7 @@ fn fitting(fleet: &Fleet, terms: &[ClusterSelectorTerm], bad_values: BadValues) 
             }
             match wanted(requirement).and_then(|wanted| Some((fleet.property(&requirement.name)?, wanted))) {
                 Some((column, wanted)) => fits.intersect_with(&column.matching(requirement.operator, wanted)),
+                // A missing value matches no operator in KubeFleet, `Ne` included.
                 None => fits.clear(),
             }
         }
@@ -165,6 +167,7 @@ fn refuse_bad(
     asked: &FixedBitSet,
     field: impl Fn() -> String,
 ) -> Result<(), Error> {
+    // The original meets a bad requirement only where a cluster came that far.
     if asked.is_clear() {
         return Ok(());
     }
@@ -172,6 +175,7 @@ fn refuse_bad(
         return Err(Error::BadRequirement { field: format!("{}.name", field()), why });
     }
     let Some(column) = fleet.property(&requirement.name) else { return Ok(()) };
+    // It reads the cluster's value first: where that is missing, the wanted one is never looked at.
     if wanted(requirement).is_none() && column.present().intersection(asked).next().is_some() {
         let why = format!("{:?} is not one quantity", requirement.values);
         return Err(Error::BadRequirement { field: format!("{}.values", field()), why });
@@ -194,6 +198,7 @@ fn misfit(terms: &[ClusterSelectorTerm], cluster: &Cluster) -> Refusal {
             nearest = Some((met, refusal));
         }
     }
+    // Never the default: whoever asks knows that the cluster fits none of the terms, and there are terms.
     let (_, mut refusal) = nearest.unwrap_or_default();
     if terms.len() > 1 {
         refusal.wanted = format!("{} (the nearest of {} terms)", refusal.wanted, terms.len());
@@ -216,6 +221,7 @@ fn first_unmet(term: &ClusterSelectorTerm, cluster: &Cluster, met: &mut usize) -
         *met += 1;
     }
     for requirement in &selector.match_expressions {
+        // Judged by what judges whole selectors, so that explanation and decision cannot disagree.
         let alone = LabelSelector { match_expressions: vec![requirement.clone()], ..LabelSelector::default() };
         if !alone.matches(&cluster.labels) {
             let values = requirement.values.join(", ");

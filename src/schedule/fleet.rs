@@ -227,11 +227,13 @@ impl Fleet {
             let value = cluster.properties.get(name);
             let column = self.properties.entry(name.clone()).or_insert_with(|| Column::new(len));
             column.set(slot, value.map(String::as_str));
+            // A property that no cluster has any more must look like one that none ever had.
             if column.is_empty() {
                 self.properties.remove(name);
             }
         }
         if change.taints {
+            // Out of all old ones first: those that stay are entered again below. The order of taints does not matter.
             for (_, slots) in self.taints.iter_mut().filter(|(taint, _)| before.taints.contains(taint)) {
                 slots.remove(slot);
             }

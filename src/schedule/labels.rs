@@ -128,6 +128,7 @@ impl Labels {
             if !labels.contains_key(key) {
                 found.any.remove(slot);
             }
+            // Where the key comes back with another value, the loop below makes it anew.
             if found.values.is_empty() {
                 self.keys.remove(key);
             }

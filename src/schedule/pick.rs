@@ -64,6 +64,7 @@ fn cross_reference(
             crossed.created.push(bindings.create(request, decision));
         }
     }
+    // `PickFixed` picks clusters with a current binding too. They match nothing below and stay as they are.
     for binding in &bindings.obsolete {
         match known.remove(&binding.cluster) {
             Some(decision) => crossed.patched.push(patch(request, binding, decision)?),
@@ -155,6 +156,7 @@ pub(super) fn pick_all(request: &Request<'_>, bindings: &Classified<'_>) -> Resu
     let fleet = request.clusters;
     let filter = Filter::of(request, &bindings.held_at(request))?;
     let candidate = |slot| Candidate { topology: 0, affinity: 0, obsolete: 0, slot };
+    // Clusters with a current binding keep it, whether they pass or not.
     let slots = filter.passed.difference(&bindings.current_at);
     let picked: Vec<_> = slots.map(|slot| (slot, scored(fleet, &candidate(slot), true))).collect();
     let count = picked.len() + bindings.scheduled.len() + bindings.bound.len();
@@ -185,6 +187,7 @@ pub(super) fn pick_fixed(
     for name in policy.cluster_names.iter().filter(|name| seen.insert(name.as_str())) {
         let slot = fleet.slot(name);
         match slot.map(|slot| (slot, &fleet.cluster(slot).eligible)) {
+            // Taints, affinity and spread are not asked: the policy names what it wants.
             Some((slot, eligible)) if eligible.is_ok() || held.contains(slot) => {
                 valid.push((slot, unscored(name, true, format!("picked: the policy names {name}"))));
             }
@@ -228,7 +231,9 @@ pub(super) fn pick_n<'a>(
         message: format!("{count} of {number} clusters found"),
     };
     if number <= present {
+        // Also where labels or taints have changed since: what was picked stays as long as the policy does.
         if number == present && bindings.obsolete.is_empty() {
+            // KubeFleet's order where nothing changes; elsewhere it lists scheduled ones first.
             let kept = bindings.bound.iter().chain(&bindings.scheduled).copied();
             return Ok(outcome(bindings.leaves().collect(), recorded(kept), present));
         }
@@ -252,6 +257,7 @@ pub(super) fn pick_n<'a>(
 ///
 /// Source: KubeFleet, downscaling.
 fn downscale<'a>(bindings: &Classified<'a>, surplus: usize) -> (Vec<BindingChange>, Vec<&'a Binding>) {
+    // Scheduled ones first, because nothing was delivered there yet.
     let (removed_scheduled, kept_scheduled) = lowest(&bindings.scheduled, surplus);
     let (removed_bound, kept_bound) = lowest(&bindings.bound, surplus - removed_scheduled.len());
     let removed = [&bindings.obsolete, &removed_scheduled, &removed_bound].into_iter().flatten();

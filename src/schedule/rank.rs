@@ -94,6 +94,7 @@ pub(super) fn rank<'a>(
 fn best(candidates: &mut Vec<Candidate>, wanted: usize, listed: usize) -> Vec<Candidate> {
     let sorted = wanted.saturating_add(listed).min(candidates.len());
     if 0 < sorted && sorted < candidates.len() {
+        // Only the front is sorted: of a large fleet few are picked or listed.
         candidates.select_nth_unstable_by(sorted - 1, |a, b| b.cmp(a));
     }
     candidates[..sorted].sort_unstable_by(|a, b| b.cmp(a));
@@ -112,6 +113,7 @@ fn cells(spreads: &[Spread<'_>], candidates: Vec<Candidate>) -> Vec<Cell> {
     for candidate in candidates {
         domains.clear();
         domains.extend(spreads.iter().map(|spread| spread.domain(candidate.slot)));
+        // Looked up before it is entered: the key is copied once for a cell, not once for a candidate.
         if let Some(cell) = by_domains.get_mut(&domains) {
             cell.push(candidate);
         } else {
@@ -128,12 +130,15 @@ fn pick_one_by_one(mut spreads: Vec<Spread<'_>>, candidates: Vec<Candidate>, wan
         let effects: Vec<Vec<Effect>> = spreads.iter().map(Spread::effects).collect();
         let heads = cells.iter().enumerate().filter_map(|(number, cell)| {
             let topology = judge(&spreads, &effects, |number| cell.domains[number]).ok()?;
+            // In the heaps every topology score is 0, so a head is the best of its cell.
             Some((Candidate { topology, ..*cell.heap.peek()? }, number))
         });
+        // A cycle that finds nobody ends the search with what it has, as in KubeFleet.
         let Some((candidate, number)) = heads.max().filter(|_| wanted > 0) else { break (effects, 0) };
         cells[number].heap.pop();
         picked.push(candidate);
         if picked.len() == wanted {
+            // The last pick is not counted: refusals are told by what its cycle saw.
             break (effects, 1);
         }
         for spread in &mut spreads {

@@ -23,6 +23,7 @@ impl Reads {
         if type_ != PlacementType::PickAll && settled {
             return Self(reads);
         }
+        // For `PickFixed` this is all: names and eligibility decide, and nothing else is asked.
         reads.eligibility = true;
         if type_ == PlacementType::PickFixed {
             return Self(reads);
@@ -35,6 +36,7 @@ impl Reads {
         if let Some(policy) = policy.filter(|_| type_ == PlacementType::PickN) {
             let preferred =
                 filter::affinity(Some(policy)).map(|a| &a.preferred_during_scheduling_ignored_during_execution);
+            // A term without weight is not scored, so what it names is not read.
             for term in preferred.into_iter().flatten().filter(|term| term.weight != 0) {
                 read(&mut reads, &term.preference);
             }
@@ -102,6 +104,7 @@ impl Readers {
 
     /// Returns the placements that read something that changed.
     pub fn affected(&self, change: &Change) -> BTreeSet<PlacementKey> {
+        // These have no index: every placement reads membership, and each unsettled one eligibility.
         if change.taints || change.eligibility || change.namespaces || change.membership {
             let touched = self.reads.iter().filter(|(_, reads)| reads.touches(change));
             return touched.map(|(placement, _)| placement.clone()).collect();

@@ -33,6 +33,7 @@ impl Term<'_> {
         let Some(sorter) = &self.preferred.preference.property_sorter else { return weight };
         let Some((column, low, high)) = self.range else { return 0 };
         let Some(value) = column.float(slot) else { return 0 };
+        // Where all have the same nobody is preferred, and there is no range to divide by.
         if high <= low {
             return 0;
         }
@@ -51,6 +52,7 @@ pub(super) fn terms<'a>(request: &Request<'a>) -> Result<Vec<Term<'a>>, Error> {
     let preferred = filter::affinity(request.policy)
         .map_or(&[][..], |affinity| &affinity.preferred_during_scheduling_ignored_during_execution);
     let term = |(index, preferred): (usize, &'a PreferredClusterSelector)| {
+        // The term's property selector is left out: KubeFleet's score does not look at it.
         let labels = preferred.preference.label_selector.as_ref().map(|selector| fleet.labels().matching(selector));
         let sorter = preferred.preference.property_sorter.as_ref();
         let range = sorter.map(|sorter| range(fleet, sorter, index, request.bad_values)).transpose()?.flatten();
@@ -76,6 +78,7 @@ fn range<'a>(
     }
     let Some(column) = fleet.property(&sorter.name) else { return Ok(None) };
     if bad_values == BadValues::Error
+        // Any cluster fails it, filtered out or not: the extremes are those of the whole fleet.
         && let Some(slot) = column.bad().ones().next()
     {
         return Err(properties::bad_value(fleet, slot, &sorter.name, field()));

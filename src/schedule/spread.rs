@@ -48,6 +48,7 @@ impl<'a> Spread<'a> {
         let mut spread = Self { constraint, domains: vec![NO_DOMAIN; fleet.len()], counts: Vec::new() };
         let mut last: Option<String> = None;
         fleet.labels().for_each_value(&constraint.topology_key, |value, slot| {
+            // Values come one after the other, so another value is another domain.
             if last.as_deref() != Some(value) {
                 last = Some(value.to_owned());
                 spread.counts.push(0);
@@ -66,6 +67,7 @@ impl<'a> Spread<'a> {
 
     /// Counts one more cluster.
     pub fn choose(&mut self, slot: usize) {
+        // `NO_DOMAIN` lies beyond every count: a cluster without the label is counted nowhere.
         if let Some(count) = self.counts.get_mut(self.domains[slot] as usize) {
             *count += 1;
         }
@@ -82,6 +84,7 @@ impl<'a> Spread<'a> {
             let change = if levels.most == levels.least {
                 1
             } else if count == levels.least && levels.least != levels.second {
+                // Only where the smallest count is unique does a choice raise it.
                 -1
             } else {
                 i32::from(count == levels.most)
@@ -146,6 +149,7 @@ pub(super) fn judge(
 ) -> Result<i32, (usize, Effect)> {
     let mut sum = 0_i32;
     for (number, (spread, effects)) in spreads.iter().zip(effects).enumerate() {
+        // Kubernetes would reject a cluster without the label; KubeFleet does not.
         let Some(&effect) = effects.get(domain(number) as usize) else { continue };
         sum = sum.saturating_add(spread.score(effect).ok_or((number, effect))?);
     }

@@ -91,6 +91,7 @@ impl ClusterChange {
             labels: differing_keys(&old.labels, &new.labels),
             claims: differing_keys(&old.claims, &new.claims),
             taints: old.taints != new.taints,
+            // Capacity has to be there and is not ranked by: another number of it changes nothing.
             resources: resources.filter(|r| old.ranked_resource(r) != new.ranked_resource(r)).collect(),
             object: old.object != new.object,
         };

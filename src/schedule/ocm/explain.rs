@@ -29,6 +29,7 @@ pub fn explain(request: &Request<'_>) -> Result<Explanation, Error> {
     for slot in (0..request.hub.names().len()).filter(|&slot| !judged.contains(slot)) {
         let number = slot_number(slot);
         let rejected =
+            // Nobody was judged. The message says once why, and no cluster is blamed for it.
             if outcome.misconfigured.is_some() && outcome.scores.is_empty() && candidates.clusters.contains(slot) {
                 None
             } else if !candidates.clusters.contains(slot) {

@@ -80,12 +80,14 @@ fn chunks(groups: &mut Vec<Group>, name: &str, clusters: &FixedBitSet, length: u
 fn group_length(wanted: Option<&IntOrPercent>, n: usize) -> Result<usize, String> {
     let length = match wanted {
         None => n,
+        // A negative length means all, as zero does.
         Some(IntOrPercent::Int(length)) => usize::try_from(*length).unwrap_or(0),
         Some(IntOrPercent::Text(text)) => match check::percent(text) {
             Some(percent) => (n * usize::from(percent)).div_ceil(100),
             None => return Err(format!("{text} invalid type: string is not a percentage")),
         },
     };
+    // At least 1, also where nothing is selected: `chunks` panics at zero.
     Ok(if length == 0 || length > n { n.max(1) } else { length })
 }
 
@@ -99,6 +101,7 @@ fn group_error(group: &DecisionGroup) -> Option<String> {
 pub(super) fn complaints(spec: &OcmPlacementSpec) -> Vec<FieldError> {
     let path = "spec.decisionStrategy.groupStrategy";
     let strategy = &spec.decision_strategy.group_strategy;
+    // Whether a length can be read does not depend on how many clusters there are.
     let length = group_length(strategy.clusters_per_decision_group.as_ref(), 0).err();
     let mut complaints: Vec<FieldError> =
         length.map(|m| FieldError::new(format!("{path}.clustersPerDecisionGroup"), m)).into_iter().collect();

@@ -32,12 +32,14 @@ struct Scores {
 
 impl Scores {
     fn place(&mut self, slot: usize, status: Option<&AddOnScoreStatus>, slots: usize) {
+        // A score that the new object leaves out must not stay.
         for values in self.values.values_mut() {
             values[slot] = 0;
         }
         self.until.resize(slots, None);
         self.until[slot] = status.and_then(|status| status.valid_until);
         for score in status.into_iter().flat_map(|status| &status.scores) {
+            // Of several entries with one name the last counts, as in the original.
             self.values.entry(score.name.clone()).or_insert_with(|| vec![0; slots])[slot] = score.value;
         }
     }
@@ -159,6 +161,7 @@ impl Hub {
             return Change::Nothing;
         }
         let names = change::differing_scores(scores.objects.get(cluster), status.as_ref());
+        // Without its cluster the object is kept all the same: the cluster may come later.
         if let Some(slot) = slot {
             scores.place(slot as usize, status.as_ref(), slots);
         }
@@ -175,6 +178,7 @@ impl Hub {
         let mut held = Held { slots: self.no_clusters(), others: BTreeMap::new() };
         for name in clusters {
             match self.slot(name) {
+                // `Balance` counts every time a cluster is named, and a bit holds only one of them.
                 Some(slot) if !held.slots.put(slot as usize) => {}
                 _ => *held.others.entry(ClusterName::from(name)).or_default() += 1,
             }
@@ -306,6 +310,7 @@ impl Hub {
             self.claims.set(slot, &new.claims);
         }
         if old.taints != new.taints {
+            // Out of all of them first: `place` enters the cluster where it belongs.
             self.taints.retain(|_, clusters| {
                 clusters.remove(slot);
                 !clusters.is_clear()
@@ -349,6 +354,7 @@ impl Hub {
             names.extend(held.others.iter().flat_map(|(name, count)| (0..*count).map(|_| name.clone())));
             names
         };
+        // Decisions are kept by slot, so they are spelt out as names before slots move.
         let decisions: Vec<(Key, Vec<ClusterName>)> =
             held.iter().map(|(key, held)| (key.clone(), named(held))).collect();
         change(self);

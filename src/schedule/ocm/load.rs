@@ -32,6 +32,7 @@ impl Hub {
         for (position, (kind, document)) in documents.iter().enumerate() {
             let found = table::lookup(OCM_GROUP, kind).filter(|_| !matches!(*kind, "" | "Placement"));
             found.map_or(Ok(()), |kind| kind.check(document).map(drop)).map_err(|errors| (position, errors))?;
+            // Clusters first, wherever they stand: all else is indexed by their slots, which each newcomer would move.
             if *kind == "ManagedCluster" {
                 let (name, member) = Member::read(document).map_err(|errors| (position, errors))?;
                 members.insert(name, member);
@@ -42,6 +43,7 @@ impl Hub {
         for (position, (kind, document)) in documents.into_iter().enumerate() {
             hub.add(kind, document, &mut decisions).map_err(|errors| (position, errors))?;
         }
+        // All pages of a placement at once: setting its decisions replaces those it has.
         for (key, clusters) in &decisions {
             hub.set_decisions(key, clusters.iter().map(String::as_str));
         }
@@ -70,6 +72,7 @@ impl Hub {
             }
             "PlacementDecision" => {
                 let decision: PlacementDecision = typed(document)?;
+                // A page without the label belongs to nobody, and `Balance` counts it nevertheless.
                 let placement = decision.metadata.labels.get(PLACEMENT_LABEL).cloned().unwrap_or_default();
                 let clusters = decision.status.decisions.into_iter().map(|decision| decision.cluster_name);
                 decisions.entry(Key::new(decision.metadata.namespace, placement)).or_default().extend(clusters);

@@ -87,6 +87,7 @@ fn quantity(quantity: &Quantity) -> Option<f64> {
         Quantity::Text(text) => quantity_nanos(text)?,
         Quantity::Number(number) => quantity_nanos(&number.to_string())?,
     };
+    // Whole numbers are divided first: bytes of memory in billionths have more digits than a float.
     #[allow(clippy::cast_precision_loss, reason = "the original rounds, too")]
     let scaled = |unit: i128, factor: f64| (nanos % unit == 0).then(|| (nanos / unit) as f64 * factor);
     scaled(1_000_000_000, 1.0).or_else(|| scaled(1_000_000, 1e-3)).or_else(|| scaled(1, 1e-9))

@@ -241,6 +241,7 @@ fn select(request: &Request<'_>, totals: &[(u32, i64)]) -> (FixedBitSet, usize) 
             let mut ranked: Vec<(std::cmp::Reverse<i64>, u32)> =
                 totals.iter().map(|&(slot, total)| (std::cmp::Reverse(total), slot)).collect();
             if wanted > 0 {
+                // Which clusters are the best matters, not their order: the answer is a set.
                 ranked.select_nth_unstable(wanted - 1);
             }
             selected.extend(ranked[..wanted].iter().map(|&(_, slot)| slot as usize));

@@ -71,6 +71,7 @@ pub(super) fn filter(request: &Request<'_>, candidates: &FixedBitSet) -> Result<
             with_expressions.push((fitting, expressions));
         }
     }
+    // Expressions cost most: they are asked last, and only about clusters that nothing else lets pass.
     for (mut fitting, expressions) in with_expressions {
         fitting.difference_with(&passed);
         passed.extend(expressions.matching(request.hub, &fitting));

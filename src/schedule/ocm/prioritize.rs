@@ -127,6 +127,7 @@ pub(super) fn totals(request: &Request<'_>, passed: &FixedBitSet) -> Result<Prio
             let of = |&slot: &u32| format!("{}/{}", names[slot as usize], coordinate.resource_name);
             let late: Vec<String> = scored.expired.iter().map(of).collect();
             let message = format!("AddOnPlacementScores {} expired", late.join(" "));
+            // Only the last warning survives, as in the original.
             warning = Some(Notice::new(&prioritizer.name(), message));
         }
         expires = [expires, scored.expires].into_iter().flatten().min();
@@ -166,6 +167,7 @@ fn balance(request: &Request<'_>, slots: &[u32]) -> Vec<i64> {
     let (counts, largest) = request.hub.counts_of_others(request.key);
     #[allow(clippy::cast_possible_truncation, reason = "the original truncates toward zero")]
     let score = |&slot: &u32| match counts[slot as usize] {
+        // The formula says the same, but divides by zero where no cluster is named at all.
         0 => 100,
         count => 2 * ((100.0 * (0.5 - f64::from(count) / f64::from(largest))) as i64),
     };
@@ -204,6 +206,7 @@ fn by_add_on(request: &Request<'_>, coordinate: &AddOnCoordinate, slots: &[u32])
                 0
             }
             Some(end) => {
+                // A score of 0 adds the same once it has expired: no total changes then.
                 if value != 0 {
                     first_end = Some(first_end.map_or(end, |first| first.min(end)));
                 }
@@ -213,6 +216,7 @@ fn by_add_on(request: &Request<'_>, coordinate: &AddOnCoordinate, slots: &[u32])
         };
         scored.scores.push(value.into());
     }
+    // At the end itself it still holds, so the next look is just after.
     scored.expires = first_end.and_then(|end| end.checked_add(SignedDuration::from_nanos(1)).ok());
     scored
 }

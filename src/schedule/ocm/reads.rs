@@ -53,6 +53,7 @@ impl Reads {
             reads.scores.entry(resource.to_owned()).or_default().insert(score.to_owned());
         }
         match policy.score_names_of_expressions() {
+            // The text does not tell which scores of an object an expression looks at, so all of them count.
             Some(names) => reads.scores.extend(names.into_iter().map(|name| (name.to_owned(), BTreeSet::new()))),
             None => reads.any_score = true,
         }
@@ -104,6 +105,7 @@ impl Readers {
             Change::Nothing => BTreeSet::new(),
             // Those that ask for other sets are told, too: whether any set is bound decides what they say of having none.
             Change::Binding { namespace, .. } => self.of(namespace).collect(),
+            // As with a binding: whether there is any set at all is part of what each of them says.
             Change::Set(set) => {
                 let bound = self.namespaces.keys().filter(|namespace| hub.is_bound(namespace, set));
                 bound.flat_map(|namespace| self.of(namespace)).collect()

@@ -44,6 +44,7 @@ pub(super) fn filter(request: &Request<'_>, passed: &mut FixedBitSet) -> Result<
         {
             clusters.difference_with(held);
         }
+        // The same taint began at another time on each cluster, so each is looked at.
         let repelled = |slot: &usize| {
             let taints = request.hub.member(slot_number(*slot)).taints.iter();
             let mut same = taints.filter(|taint| is(taint, text));
@@ -82,6 +83,7 @@ pub(super) fn ends(request: &Request<'_>, candidates: &FixedBitSet, selected: &F
     let ends = clusters.ones().flat_map(|slot| {
         let is_held = held.is_some_and(|held| held.contains(slot));
         request.hub.member(slot_number(slot)).taints.iter().filter_map(move |taint| {
+            // It is tolerated because the cluster is held, so the end of a toleration changes nothing.
             if is_held && taint.effect == ManagedTaintEffect::NoSelectIfNew {
                 return None;
             }

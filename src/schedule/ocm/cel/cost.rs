@@ -64,6 +64,7 @@ pub(super) fn weight(value: &dyn Val, limit: u64) -> u64 {
     let mut total: u64 = 1;
     let enough = limit.saturating_mul(CHARACTERS_PER_STEP);
     let Some(iterable) = value.as_iterable() else { return total };
+    // A map iterates over its keys, and the values are counted beside them. A list would take items for positions.
     let indexer = if value.downcast_ref::<CelList>().is_some() { None } else { value.as_indexer() };
     let mut items = iterable.iter();
     while let Some(item) = items.next() {
@@ -100,6 +101,7 @@ pub(super) fn check(expression: &IdedExpr) -> Result<(), Complaint> {
 
 fn names<'e>(expression: &'e IdedExpr, known: &mut Vec<&'e str>, depth: usize) -> Result<(), Complaint> {
     let wrong = |message: String| Err(Complaint { node: expression.id, message });
+    // This walk is the first: the recursions after it need no limit of their own.
     if depth > DEPTH_MAX {
         return wrong(format!("nests deeper than {DEPTH_MAX} levels"));
     }
@@ -113,6 +115,7 @@ fn names<'e>(expression: &'e IdedExpr, known: &mut Vec<&'e str>, depth: usize) -
                 let name = &call.func_name;
                 return wrong(format!("undeclared reference to '{name}' (in container ''); it is not offered here"));
             }
+            // In `optional.of` the target is part of the name and no variable.
             if qualified.is_none()
                 && let Some(target) = &call.target
             {
@@ -123,6 +126,7 @@ fn names<'e>(expression: &'e IdedExpr, known: &mut Vec<&'e str>, depth: usize) -
         Expr::Comprehension(loop_) => {
             names(&loop_.iter_range, known, depth + 1)?;
             names(&loop_.accu_init, known, depth + 1)?;
+            // The range and the first result are evaluated outside the loop and see none of its variables.
             let outside = known.len();
             known.extend([loop_.iter_var.as_str(), loop_.accu_var.as_str()]);
             known.extend(loop_.iter_var2.as_deref());
@@ -236,8 +240,10 @@ fn rewrite(expression: IdedExpr, result: Option<&str>) -> IdedExpr {
 }
 
 fn rewrite_call(id: u64, mut call: CallExpr, result: Option<&str>) -> IdedExpr {
+    // Metered, such an addition would charge all that the loop has gathered, at every item again.
     let gathers = result.is_some_and(|result| match call.func_name.as_str() {
         operators::ADD => matches!(call.args.first(), Some(IdedExpr { expr: Expr::Ident(name), .. }) if name == result),
+        // `filter`, and `map` with a condition, add inside one branch of a conditional.
         operators::CONDITIONAL => true,
         _ => false,
     });

@@ -238,6 +238,7 @@ native_value!(Quantity, QUANTITY_TYPE, "kubernetes.Quantity", |a, b| a.0 == b.0)
 /// A version.
 #[derive(Clone, Debug)]
 struct Version(semver::Version);
+// By precedence: build metadata tells no versions apart.
 native_value!(Version, VERSION_TYPE, "kubernetes.Semver", |a, b| a.0.cmp_precedence(&b.0).is_eq());
 
 const UNIT: i128 = 1_000_000_000;
@@ -290,6 +291,7 @@ fn whole(quantity: &Quantity) -> Option<i64> {
 /// Returns the second argument, a quantity or a whole number, in billionths.
 fn operand(args: &Args<'_, '_>) -> Result<i128, ExecutionError> {
     match args.get(1).and_then(|arg| arg.downcast_ref::<CelInt>()) {
+        // 64 bits times a billion fit into 128.
         Some(number) => Ok(i128::from(*number.inner()) * UNIT),
         None => Ok(native::<Quantity>(args, 1)?.0),
     }
@@ -349,8 +351,10 @@ fn normal_version(written: &str) -> String {
     let written = written.strip_prefix('v').unwrap_or(written);
     let (numbers, rest) = written.split_at(written.find(['-', '+']).unwrap_or(written.len()));
     let mut numbers: Vec<&str> = numbers.split('.').collect();
+    // Not cut to three: the parser is to refuse a fourth number.
     numbers.resize(numbers.len().max(3), "0");
     let short = |number: &&str| match number.trim_start_matches('0') {
+        // A zero is nothing but leading zeros. An empty part stays empty and is refused.
         "" if !number.is_empty() => "0".to_owned(),
         short => short.to_owned(),
     };

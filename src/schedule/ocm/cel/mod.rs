@@ -60,6 +60,7 @@ impl Expressions {
     /// What is wrong with the first that cannot be compiled, or whose cost cannot fit.
     pub(super) fn compile(expressions: &[String]) -> Result<Self, String> {
         if expressions.is_empty() {
+            // Not `None`: that would say that any score may be read.
             return Ok(Self { score_names: Some(BTreeSet::new()), ..Self::default() });
         }
         stacker::grow(STACK_SIZE, || Self::compile_deep(expressions))
@@ -90,6 +91,7 @@ impl Expressions {
     pub(super) fn matching(&self, hub: &Hub, clusters: &FixedBitSet) -> Vec<usize> {
         let Some(environment) = &self.environment else { return clusters.ones().collect() };
         let meter = Arc::new(Meter::default());
+        // One context for all clusters, so that patterns are compiled once. Each cluster gets a scope in it.
         let mut context = Context::with_env(environment.clone());
         functions::add_to(&mut context, &meter);
         Patterns::default().add_to(&mut context);
@@ -100,6 +102,7 @@ impl Expressions {
     fn holds<'h>(&self, hub: &'h Hub, slot: usize, around: &Context<'_, 'h>, meter: &Meter) -> bool {
         let mut context = around.new_inner_scope();
         context.add_variable_as_val(CLUSTER, json::lazy(&hub.member(super::taint::slot_number(slot)).object));
+        // Scores are copied to become values, which is only done where one may be read.
         if self.score_names.as_ref().is_none_or(|names| !names.is_empty()) {
             context.add_variable_as_val(SCORES, functions::scores(hub.score_objects(&hub.names()[slot])));
         }

@@ -31,6 +31,7 @@ impl Patterns {
         }
         let regex = RegexBuilder::new(pattern).size_limit(PATTERN_SIZE_MAX).build().ok();
         if known.len() < PATTERNS_MAX {
+            // What does not compile is kept as well, or it would be tried for each cluster.
             known.insert(pattern.to_owned(), regex.clone());
         }
         regex.ok_or_else(wrong)
@@ -55,6 +56,7 @@ impl Patterns {
         let find_all: Native = Box::new(move |call| {
             let (args, regex) = patterns.called(call)?;
             let limit = args.get(2).and_then(|arg| arg.downcast_ref::<CelInt>()).map_or(-1, |limit| *limit.inner());
+            // A negative limit means all.
             let found = regex.find_iter(text(&args, 0)?).take(usize::try_from(limit).unwrap_or(usize::MAX));
             let found = found.map(|found| -> Box<dyn Val> { Box::new(CelString::from(found.as_str().to_owned())) });
             Ok(CowVal::owned(CelList::from(found.collect::<Vec<_>>())))
