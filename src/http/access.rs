@@ -32,6 +32,7 @@ impl Access {
         let Ok(host) = host.to_str() else { return false };
         let name = without_port(host);
         if let Ok(address) = name.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>() {
+            // Unlike a name, an address cannot be made to lead here: beyond loopback every one is answered.
             return address.is_loopback() || !self.on_loopback || self.is_named(name);
         }
         name.eq_ignore_ascii_case("localhost") || self.is_named(name)

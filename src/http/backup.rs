@@ -14,6 +14,7 @@ pub const BACKUP_PATH: &str = "/api/v1/backup";
 
 /// Answers with the text of a backup.
 pub(super) async fn read(State(shared): State<Shared>, headers: HeaderMap) -> Response {
+    // Reading may be open to everybody; a backup holds the key that masked values are marked with.
     if let Err((status, words)) = shared.commanders.owner(&headers) {
         return (status, words).into_response();
     }

@@ -81,6 +81,7 @@ async fn pass_on<T: Serialize>(shared: &Shared, to: &UnboundedSender<Instruction
     match answer.await {
         Ok(Ok(done)) if sent => Json(done).into_response(),
         Ok(Err(refusal)) => (status(refusal.reason), Json(refusal)).into_response(),
+        // Nobody takes the command, or its reply was dropped: the engine is ending.
         _ => error(StatusCode::SERVICE_UNAVAILABLE, "Ending", "the daemon is ending; ask again in a moment"),
     }
 }
@@ -89,6 +90,7 @@ fn status(reason: RefusalReason) -> StatusCode {
     match reason {
         RefusalReason::NotFound => StatusCode::NOT_FOUND,
         RefusalReason::NotAllowed => StatusCode::FORBIDDEN,
+        // The fleet is not as the person saw it: to look again may help.
         RefusalReason::DigestMismatch | RefusalReason::NotWaiting | RefusalReason::Expired => StatusCode::CONFLICT,
         RefusalReason::Ambiguous
         | RefusalReason::NotSpecific

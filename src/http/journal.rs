@@ -40,6 +40,7 @@ pub(super) async fn read(State(shared): State<Shared>, UrlQuery(query): UrlQuery
     let looked = tokio::task::spawn_blocking(move || shared.store.journal(query.after, JOURNAL_PAGE)).await;
     match looked {
         Ok(Ok(mut entries)) => {
+            // Before the filter: a page on which nothing concerns the placement is not the end.
             let next = entries.last().map(|(number, _)| *number).filter(|_| entries.len() == JOURNAL_PAGE);
             if let Some(wanted) = &query.placement {
                 entries.retain(|(_, entry)| entry.placement.as_ref().is_some_and(|key| key.to_string() == *wanted));

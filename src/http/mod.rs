@@ -107,6 +107,10 @@ pub async fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {
     Ok(listener)
 }
 
+    // Probes know no name and no token, and are told nothing but that and which part is missing.
+    // A layer that is added later is passed earlier: the daemon's name, then the token, then the turn.
+        // Not in turn: it answers with one number, and would keep a turn for as long as nothing changes.
+    // So nobody without a token takes a turn.
 /// Alive as long as it answers: parts that ended by an error are begun again by the daemon itself, and named here.
 async fn healthy(State(shared): State<Shared>) -> String {
     std::iter::once("ok".to_owned()).chain(shared.health.report().lines).collect::<Vec<_>>().join("\n")
@@ -136,12 +140,14 @@ struct RecordsQuery {
 }
 
 async fn records(State(shared): State<Shared>, UrlQuery(query): UrlQuery<RecordsQuery>) -> Response {
+    // Before the records: a change in between is then told again, and never missed.
     let version = *shared.changes.borrow();
     let listed = tokio::task::spawn_blocking(move || shared.store.list(&query.prefix)).await;
     match listed {
         Ok(Ok(entries)) => {
             let records: Vec<(String, Value)> = entries
                 .into_iter()
+                // The key that masked values are marked with is there: whoever has it finds short values by trying.
                 .filter(|(key, _)| !key.starts_with(FORGE_PREFIX))
                 .map(|(key, found)| (key, serde_json::from_slice(&found.value).unwrap_or(Value::Null)))
                 .collect();

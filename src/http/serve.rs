@@ -60,6 +60,7 @@ async fn serve_within(limits: Limits, listener: TcpListener, router: Router, met
             Ok((stream, _)) => stream,
             Err(error) => {
                 tracing::warn!(%error, "a connection cannot be accepted");
+                // Most likely no open file is left: one that is given back lets the next be accepted.
                 connections.close_oldest();
                 tokio::time::sleep(ACCEPT_PAUSE).await;
                 continue;
@@ -163,6 +164,7 @@ impl Place {
     /// Ends when its last request takes too long.
     async fn overdue(&self, longest: Duration) {
         let due = || lock(&self.last).1 + longest;
+        // A request that began meanwhile has moved the end.
         while due() > Instant::now() {
             tokio::time::sleep_until(due()).await;
         }

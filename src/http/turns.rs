@@ -50,6 +50,7 @@ pub(super) async fn in_turn(State(shared): State<Shared>, request: Request, next
         return (StatusCode::SERVICE_UNAVAILABLE, words).into_response();
     };
     let (mut parts, body) = next.run(request).await.into_parts();
+    // Our own answer, which is in memory already: a limit would protect nothing.
     let Ok(whole) = body::to_bytes(body, usize::MAX).await else {
         return StatusCode::INTERNAL_SERVER_ERROR.into_response();
     };

@@ -66,6 +66,7 @@ async fn take(kind: Kind, shared: &Shared, request: Request) -> StatusCode {
         return StatusCode::NOT_FOUND;
     };
     let (status, result) = check(hooks, request).await;
+    // What is of no interest counts as well: its signature shows that the hook works.
     if matches!(result, Delivered::Queued | Delivered::Dropped | Delivered::Ignored) {
         shared.metrics.webhook_last_verified.set((hooks.now)().as_second());
     }
@@ -91,6 +92,7 @@ async fn check(hooks: &Hooks, request: Request) -> (StatusCode, Delivered) {
         Ok(None) => (StatusCode::ACCEPTED, Delivered::Ignored),
         Ok(Some(event)) => match hooks.events.try_send(event) {
             Ok(()) => (StatusCode::ACCEPTED, Delivered::Queued),
+            // Success all the same: no host sends it again by itself, and polling finds what was dropped.
             Err(TrySendError::Full(_) | TrySendError::Closed(_)) => (StatusCode::ACCEPTED, Delivered::Dropped),
         },
         Err(Rejected::Signature) => unsigned,
