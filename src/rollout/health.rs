@@ -61,6 +61,7 @@ fn current<'a>(conditions: &'a [Condition], type_: &ConditionType, generation: i
 
 /// Returns how long it is from `now` until `period` after `start`; `None` once that is over.
 fn remaining(start: Timestamp, period: Duration, now: Timestamp) -> Option<Duration> {
+    // A start that lies ahead, after a clock was set back, waits the whole period and not longer.
     let elapsed = Duration::try_from(now.duration_since(start)).unwrap_or(Duration::ZERO);
     period.checked_sub(elapsed).filter(|rest| !rest.is_zero())
 }
@@ -70,6 +71,7 @@ fn remaining(start: Timestamp, period: Duration, now: Timestamp) -> Option<Durat
 ///
 /// Source: KubeFleet's rollout controller, the ready test of a binding.
 pub fn readiness(conditions: &[Condition], generation: i64, unavailable_period: Duration, now: Timestamp) -> Readiness {
+    // Where a placement only reports differences there is neither Applied nor Available.
     if let Some((_, true)) = current(conditions, &ConditionType::DiffReported, generation) {
         return Readiness::Ready;
     }
@@ -104,6 +106,7 @@ pub fn failed(
     let broken = FAILURES
         .iter()
         .any(|(type_, reason)| state(type_).is_some_and(|(condition, holds)| !holds && condition.reason == *reason));
+    // Applied is false from the first object on: only once all were tried is that a refusal.
     let refused = complete
         && state(&ConditionType::Applied)
             .is_some_and(|(condition, holds)| !holds && condition.reason == Reason::NotAllWorkHaveBeenApplied);
@@ -139,6 +142,7 @@ pub fn health(binding: &Binding, complete: bool, heard: Option<Heard>, limits: &
     let diff_reported =
         find_condition(conditions, &ConditionType::DiffReported).is_some_and(|c| c.observed_generation == generation);
     let is_false = |type_| matches!(current(conditions, type_, generation), Some((_, false)));
+    // Before every object was tried, unavailable only means that the work is being carried out.
     let seen_unavailable = complete && (is_false(&ConditionType::Available) || is_false(&ConditionType::Applied));
     Health { ready, failed, diff_reported, seen_unavailable, changes_in: ready_in.into_iter().chain(fails_in).min() }
 }

@@ -64,6 +64,7 @@ pub fn may(person: &Person, verb: Verb, policy: &Policy<'_>) -> Result<(), Strin
     match right(verb) {
         Right::Operator => return has(Permission::Write),
         Right::Judge | Right::Approver if policy.approvers.is_empty() => has(policy.rules.min_permission)?,
+        // Whoever the configuration names may, whatever their permission on the host.
         Right::Judge | Right::Approver => {
             if !policy.approvers.iter().any(|entry| is_named(person, entry)) {
                 let all = policy.approvers.join(", ");
@@ -108,11 +109,13 @@ fn narrowed(person: &Person, policy: &Policy<'_>) -> Result<(), String> {
 fn is_named(person: &Person, entry: &str) -> bool {
     let Some((kind, name)) = entry.split_once(':') else { return false };
     match (kind, &person.credentials) {
+        // Hosts do not distinguish capital letters in names of accounts; names of tokens are the operator's.
         ("user", Some(_)) => name.eq_ignore_ascii_case(&person.name),
         ("user" | "token", None) => name == person.name,
         ("team", Some(credentials)) => credentials.teams.iter().any(|team| team.eq_ignore_ascii_case(name)),
         ("permission", Some(credentials)) => permission(name).is_some_and(|needed| credentials.permission >= needed),
         ("permission", None) => true,
+        // An entry that nobody understands means nobody: a typing mistake must not let more people approve.
         _ => false,
     }
 }

@@ -126,6 +126,7 @@ impl<'a> Buckets<'a> {
             self.skipped += i64::from(counts);
             return;
         }
+        // Nothing is there yet: it is neither ready nor on its way.
         if view.state == BindingState::Scheduled {
             self.bind.push(view);
             return;
@@ -136,6 +137,7 @@ impl<'a> Buckets<'a> {
         }
         self.ready += i64::from(view.is_ready());
         self.can_be_ready += i64::from(view.can_be_ready());
+        // Ready still, but on its way out: the quota must not count on it.
         self.can_be_unavailable += i64::from(view.deleting && view.is_ready());
         if view.deleting {
             return;
@@ -179,14 +181,17 @@ pub fn roll(views: &[BindingView], limits: &Limits) -> Roll {
     let target = count(limits.target) - buckets.skipped;
     let max_to_remove = (buckets.ready - buckets.can_be_unavailable) - (target - count(limits.max_unavailable));
     let max_to_add = target + count(limits.max_surge) - buckets.can_be_ready;
+    // Negative where more is unavailable than may be: nothing ready is let go then.
     let quota = usize::try_from(max_to_remove).unwrap_or(0);
 
     let leaving: BTreeSet<&ClusterName> = sorted.iter().filter(|v| v.deleting).map(|v| &v.cluster).collect();
     let mut remove: Vec<&BindingView> = buckets.remove.iter().copied().take(quota).collect();
     let rest = if may_start { quota - remove.len() } else { 0 };
+    // They hold nothing, so they take nothing of the quota that updates have left.
     remove.append(&mut buckets.empty);
     let surge = if may_start { usize::try_from(max_to_add).unwrap_or(0) } else { 0 };
     let mut update = buckets.update_failed.clone();
+    // While clusters fail with the current snapshot, it is no repair for those of an older one.
     update.extend(buckets.update_unavailable.iter().filter(|_| may_start));
     update.extend(buckets.update.iter().take(rest));
     let bind =
@@ -212,6 +217,7 @@ pub fn roll(views: &[BindingView], limits: &Limits) -> Roll {
 }
 
 fn count(number: usize) -> i64 {
+    // Sums of a few such numbers must not overflow.
     i64::try_from(number).unwrap_or(i64::MAX / 4)
 }
 

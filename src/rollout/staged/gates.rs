@@ -101,6 +101,7 @@ pub fn approve(
         );
         return Err(refusal(RefusalReason::NotPossible, message));
     }
+    // One word for each person: who says it twice is still one.
     task.approvals.retain(|approval| !approval.is_by(person) && may(&approval.by, Verb::Approve, policy).is_ok());
     task.approvals.push(Approval {
         by: person.clone(),
@@ -127,6 +128,7 @@ pub fn reject(
     let stage = waiting(run, at)?;
     check_digest(stage, command.digest.as_deref())?;
     let name = stage.name.clone();
+    // A stage that only waits for its timer has asked nobody, so there is nothing to say no to.
     let _ = open_task(stage).ok_or_else(|| nothing_waits(&name))?;
     let said = format!("{} rejected stage {name}", person.name);
     let why = command.reason.iter().chain(&command.message);
@@ -159,6 +161,7 @@ pub(super) fn ask_again(task: &mut TaskRecord, rules: ApprovalRules, now: Timest
     let is_due = task.done_at.is_none() && task.asked_at.is_some_and(|asked| is_over(asked, rules, now));
     if is_due {
         task.asked_at = Some(now);
+        // Nobody has to say again what still counts.
         task.approvals.retain(|approval| !is_over(approval.at, rules, now));
     }
     is_due
@@ -184,6 +187,7 @@ fn waiting<'a>(run: &'a mut RunRecord, at: &GateName) -> Result<&'a mut StageRec
             return Err(refusal(RefusalReason::NotWaiting, message));
         }
     };
+    // The gates before and after a stage are two questions: an answer to one must not be taken for the other.
     if at.gate.is_some_and(|gate| gate != side) {
         let message = format!(
             "{} does not wait; what waits is {}",
@@ -219,6 +223,7 @@ fn nothing_waits(stage: &str) -> Refusal {
 }
 
 fn check_digest(stage: &StageRecord, shown: Option<&str>) -> Result<(), Refusal> {
+    // Whether a digest has to be named is decided before, by the configuration.
     let Some(shown) = shown else { return Ok(()) };
     let digest = stage.digest.as_str();
     if digest == shown || (shown.len() >= DIGEST_PREFIX_MIN && digest.starts_with(shown)) {
@@ -240,6 +245,7 @@ fn refusal(reason: RefusalReason, message: String) -> Refusal {
 }
 
 fn required(rules: ApprovalRules) -> u32 {
+    // Also where the configuration says 0: no gate opens without anybody's word.
     rules.required.max(1)
 }
 

@@ -123,6 +123,7 @@ pub fn advance(run: &mut RunRecord, situation: &Situation<'_>, now: Timestamp) -
     }
     let halted = over_budget(run, situation.max_failures);
     let may_go = !stops && halted.is_none();
+    // `settle` names clusters whose bindings were lost: they are not started either.
     if !may_go {
         pass.step.start.clear();
     }
@@ -130,6 +131,7 @@ pub fn advance(run: &mut RunRecord, situation: &Situation<'_>, now: Timestamp) -
     let in_flight = stages_of(run).flat_map(|stage| &stage.clusters).filter(|c| c.phase == ClusterPhase::Updating);
     let in_flight: Vec<&str> = in_flight.map(|cluster| cluster.name.as_str()).collect();
     let waits_for = || format!("waits for {}", list(in_flight.iter().copied(), NAMED_CLUSTERS_MAX));
+    // Where several fit, a stop is shown before a halt, and a halt before a gate.
     let (phase, message) = match (place, halted) {
         (Place::Done, None) if in_flight.is_empty() => (RunPhase::Succeeded, succeeded(run)),
         _ if stops && in_flight.is_empty() => (RunPhase::Stopped, "stopped, nothing is on its way".to_owned()),
@@ -137,6 +139,7 @@ pub fn advance(run: &mut RunRecord, situation: &Situation<'_>, now: Timestamp) -
         (_, Some(why)) => (RunPhase::Halted, why),
         (Place::Gate(message), None) => (RunPhase::Waiting, message),
         (Place::Moving(message), None) => (RunPhase::Updating, message),
+        // Clusters that were offline at their turn may still move when all stages are done.
         (Place::Done, None) => (RunPhase::Updating, format!("all stages are done; {}", waits_for())),
     };
     pass.enter(run, phase, message);
@@ -158,6 +161,7 @@ pub fn catch_up(run: &mut RunRecord, situation: &Situation<'_>, now: Timestamp) 
         pass.step.start.clear();
     }
     if may_start && (has_succeeded || run.phase == RunPhase::Superseded) {
+        // The gates of these stages were opened for their deferred clusters, too; later ones asked nobody yet.
         for stage in run.stages.iter_mut().filter(|stage| stage.phase.is_reached()) {
             pass.start_clusters(stage, true);
         }

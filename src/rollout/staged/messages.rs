@@ -61,6 +61,7 @@ pub(super) fn unfinished(stage: &StageRecord, situation: &Situation<'_>) -> Opti
     let count = |phase| stage.clusters.iter().filter(|cluster| cluster.phase == phase).count();
     let total = stage.clusters.len() - count(Skipped);
     let (deferred, failed, updating) = (count(Deferred), count(Failed), count(Updating));
+    // A deferred cluster that answers again moves before its stage is done.
     let waits = |cluster: &&RunCluster| {
         let is_back = || situation.clusters.get(&cluster.name).is_some_and(|seen| seen.online);
         cluster.phase == Pending || (cluster.phase == Deferred && is_back())
@@ -83,6 +84,7 @@ pub(super) fn unfinished(stage: &StageRecord, situation: &Situation<'_>) -> Opti
             said = format!("{said}, {} {what} ({})", count(phase), named(phase));
         }
     }
+    // Clusters have their turn and none is on its way: what is unavailable uses up the concurrency.
     if updating == 0 && waiting > 0 {
         let is_unavailable =
             |cluster: &RunCluster| situation.clusters.get(&cluster.name).is_some_and(|s| s.unavailable);

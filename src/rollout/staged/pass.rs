@@ -71,6 +71,7 @@ impl<'a> Pass<'a> {
     /// Enters what was seen of a stage's clusters that are on their way, failed, or gone. Those on their way whose binding was
     /// lost are to be started anew.
     pub fn settle(&mut self, stage: &mut StageRecord) {
+        // A run that was rolled back, was rejected or failed brings nobody to its snapshot any more.
         let restarts = matches!(self.ended, None | Some(RunPhase::Succeeded | RunPhase::Superseded));
         let is_open =
             |cluster: &&mut RunCluster| !matches!(cluster.phase, ClusterPhase::Succeeded | ClusterPhase::Skipped);
@@ -97,6 +98,7 @@ impl<'a> Pass<'a> {
             _ if !seen.picked => Some((Skipped, "the placement does not pick it any more")),
             Updating | Failed if seen.is_ready() => Some((Succeeded, "")),
             Updating if seen.has_failed() => Some((Failed, &seen.failure)),
+            //  Deferred|The newest run that has reached a cluster answers for it: two must never write it.
             Updating | Deferred | Pending if seen.taken && self.ended.is_some() => Some((Skipped, messages::TAKEN)),
             _ => None,
         }
@@ -129,6 +131,7 @@ impl<'a> Pass<'a> {
         let ended = self.ended;
         let waits = |cluster: &RunCluster| match cluster.phase {
             Deferred => true,
+            // What a superseded run had not begun is left to the run that took over.
             Pending => ended != Some(RunPhase::Superseded),
             _ => false,
         };
@@ -139,12 +142,14 @@ impl<'a> Pass<'a> {
         let mut updating = stage.clusters.iter().filter(|cluster| cluster.phase == Updating).count();
         let is_unavailable = |cluster: &&RunCluster| match cluster.phase {
             Updating => true,
+            // What failed is limited by `max_failures`; counted here, too, it would hold up its own stage.
             Failed => false,
             _ => self.seen(cluster).is_some_and(|seen| seen.unavailable),
         };
         let mut unavailable = stage.clusters.iter().filter(is_unavailable).count();
         for cluster in stage.clusters.iter_mut().filter(|cluster| waits(cluster)) {
             let Some(seen) = self.seen(cluster) else { continue };
+            // It needs no turn and takes nothing of the concurrency.
             if seen.is_ready() {
                 stage.started_at.get_or_insert(self.now);
                 self.enter_cluster(&stage.name, cluster, Succeeded, "");
@@ -154,6 +159,8 @@ impl<'a> Pass<'a> {
                 if cluster.phase == Pending {
                     self.enter_cluster(&stage.name, cluster, Deferred, messages::DEFERRED);
                 }
+            // To start what is unavailable already makes nothing worse. Made to wait, a cluster that only this snapshot
+            // repairs would hold up the stage for ever.
             } else if seen.unavailable || unavailable < max {
                 updating += 1;
                 unavailable += usize::from(!seen.unavailable);
@@ -204,11 +211,13 @@ impl<'a> Pass<'a> {
             let has_clusters = || stage.clusters.iter().any(|cluster| cluster.phase != ClusterPhase::Skipped);
             let phase = stage.phase;
             let next = match phase {
+                //  Skipped|Clusters that were deferred at their turn move when they return, also after their stage.
                 Succeeded | Skipped | Failed => {
                     self.start_clusters(stage, may_go);
                     return None;
                 }
                 Pending if !may_go => return Some(Place::Moving(format!("stage {} has not begun", stage.name))),
+                //  WaitingBefore|All clusters may leave while a person is waited for: there is nothing to approve then.
                 Pending | WaitingBefore if may_go && !has_clusters() => Skipped,
                 Pending if !stage.before.is_empty() && !self.situation.asks_no_gate => WaitingBefore,
                 Pending => Updating,
@@ -221,6 +230,7 @@ impl<'a> Pass<'a> {
                     if stage.after.is_empty() || self.situation.asks_no_gate { Succeeded } else { WaitingAfter }
                 }
                 WaitingAfter => {
+                    // The gate holds back the next stage: deferred clusters of this one move as before.
                     self.start_clusters(stage, may_go);
                     if self.is_open(stage, Gate::After) && may_go {
                         Succeeded
@@ -244,6 +254,7 @@ impl<'a> Pass<'a> {
             }
             enter_stage(stage, StagePhase::Updating, self.now);
             stage.started_at = Some(self.now);
+            // Every run enters its deletion stage; the journal is silent about those with nothing to delete.
             if !stage.clusters.is_empty() {
                 self.note(JournalKind::StageStarted, &stage.name, "");
             }
@@ -322,6 +333,7 @@ impl<'a> Pass<'a> {
                 wake(seen.and_then(|seen| seen.health.changes_in).and_then(|rest| after(self.now, rest)));
             }
         }
+        // An ended run waits at no gate.
         if self.ended.is_none() {
             for (stage, tasks) in run.stages.iter().filter_map(|stage| Some((stage, waiting_tasks(stage)?))) {
                 for task in tasks.iter().filter(|task| task.done_at.is_none()) {

@@ -120,6 +120,7 @@ pub fn end_run(run: &mut RunRecord, phase: RunPhase, message: impl Into<String>,
     for stage in run.stages.iter_mut().chain(&mut run.deletion) {
         match stage.phase {
             StagePhase::Updating | StagePhase::WaitingAfter => enter_stage(stage, StagePhase::Failed, now),
+            // As Failed it would count as reached, and its clusters as brought somewhere by this run.
             StagePhase::WaitingBefore => stage.ended_at = Some(now),
             StagePhase::Pending | StagePhase::Succeeded | StagePhase::Skipped | StagePhase::Failed => {}
         }

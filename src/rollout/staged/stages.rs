@@ -98,6 +98,7 @@ pub fn stages(
     for stage in &strategy.stages {
         check_tasks(stage)?;
         let selector = stage.label_selector.as_ref();
+        // An absent selector selects no cluster, an empty one selects all.
         let selected = || clusters.iter().filter(|(_, labels)| selector.is_some_and(|s| s.matches(labels)));
         if let Some(first) = selected().find_map(|(name, _)| stage_of.get(name)).copied() {
             let both = selected().map(|(name, _)| name).filter(|name| stage_of.get(name) == Some(&first));
@@ -106,6 +107,7 @@ pub fn stages(
         }
         let mut members: Vec<(i64, &ClusterName)> =
             selected().map(|(name, labels)| Ok((position(stage, name, labels)?, name))).collect::<Result<_, _>>()?;
+        // No two are equal, because their names differ.
         members.sort_unstable();
         stage_of.extend(members.iter().map(|(_, name)| (*name, stage.name.as_str())));
         planned.push(PlannedStage {
