@@ -98,7 +98,7 @@ impl<'a> Pass<'a> {
             _ if !seen.picked => Some((Skipped, "the placement does not pick it any more")),
             Updating | Failed if seen.is_ready() => Some((Succeeded, "")),
             Updating if seen.has_failed() => Some((Failed, &seen.failure)),
-            //  Deferred|The newest run that has reached a cluster answers for it: two must never write it.
+            // The newest run that has reached a cluster answers for it: two must never write it.
             Updating | Deferred | Pending if seen.taken && self.ended.is_some() => Some((Skipped, messages::TAKEN)),
             _ => None,
         }
@@ -159,9 +159,9 @@ impl<'a> Pass<'a> {
                 if cluster.phase == Pending {
                     self.enter_cluster(&stage.name, cluster, Deferred, messages::DEFERRED);
                 }
-            // To start what is unavailable already makes nothing worse. Made to wait, a cluster that only this snapshot
-            // repairs would hold up the stage for ever.
             } else if seen.unavailable || unavailable < max {
+                // To start what is unavailable already makes nothing worse. Made to wait, a cluster that only this
+                // snapshot repairs would hold up the stage for ever.
                 updating += 1;
                 unavailable += usize::from(!seen.unavailable);
                 stage.started_at.get_or_insert(self.now);
@@ -211,13 +211,13 @@ impl<'a> Pass<'a> {
             let has_clusters = || stage.clusters.iter().any(|cluster| cluster.phase != ClusterPhase::Skipped);
             let phase = stage.phase;
             let next = match phase {
-                //  Skipped|Clusters that were deferred at their turn move when they return, also after their stage.
+                // Clusters that were deferred at their turn move when they return, also after their stage.
                 Succeeded | Skipped | Failed => {
                     self.start_clusters(stage, may_go);
                     return None;
                 }
                 Pending if !may_go => return Some(Place::Moving(format!("stage {} has not begun", stage.name))),
-                //  WaitingBefore|All clusters may leave while a person is waited for: there is nothing to approve then.
+                // All clusters may leave while a person is waited for: there is nothing to approve then.
                 Pending | WaitingBefore if may_go && !has_clusters() => Skipped,
                 Pending if !stage.before.is_empty() && !self.situation.asks_no_gate => WaitingBefore,
                 Pending => Updating,
