@@ -107,10 +107,6 @@ pub async fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {
     Ok(listener)
 }
 
-    // Probes know no name and no token, and are told nothing but that and which part is missing.
-    // A layer that is added later is passed earlier: the daemon's name, then the token, then the turn.
-        // Not in turn: it answers with one number, and would keep a turn for as long as nothing changes.
-    // So nobody without a token takes a turn.
 /// Alive as long as it answers: parts that ended by an error are begun again by the daemon itself, and named here.
 async fn healthy(State(shared): State<Shared>) -> String {
     std::iter::once("ok".to_owned()).chain(shared.health.report().lines).collect::<Vec<_>>().join("\n")

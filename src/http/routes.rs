@@ -278,7 +278,8 @@ pub fn router(shared: Shared, with_webhooks: bool) -> Router {
         let wanted = ROUTES.iter().filter(|route| wanted(route));
         wanted.fold(Router::new(), |router, route| router.route(route.path, route.served()))
     };
-    // A layer covers the routes that are there when it comes: what costs memory is done in turn after the token was looked at.
+    // A layer covers the routes that are there when it comes, and one that is added later is passed earlier: the daemon's name,
+    // then the token, then the turn. So nobody without a token takes a turn.
     let in_turn = routes(|route| route.in_turn).route_layer(from_fn_with_state(shared.clone(), turns::in_turn));
     let guarded = in_turn
         .merge(routes(|route| route.caller == Caller::Reader && !route.in_turn))

@@ -126,7 +126,7 @@ fn verdict(
     }
     match (selected, unscheduled, kept) {
         (0, _, _) => {
-        // Misconfigured or not: the original says the same wherever nothing is selected.
+            // Misconfigured or not: the original says the same wherever nothing is selected.
             no(Reason::NoManagedClusterMatched, "No ManagedCluster matches any of the cluster predicate".to_owned())
         }
         (_, _, Some(notice)) => {
