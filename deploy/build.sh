@@ -48,6 +48,7 @@ run_image=$(pinned RUN_IMAGE)
 printf 'built on %s\nruns on %s\n' "$build_image" "$run_image"
 docker buildx build --file deploy/Containerfile --tag "$image" ${platforms:+--platform "$platforms"} \
     --build-arg BUILD_IMAGE="$build_image" --build-arg RUN_IMAGE="$run_image" \
+    --build-arg GITFLEET_COMMIT="$(git rev-parse HEAD)" \
     --label org.opencontainers.image.base.name="${run_image%@*}" \
     --label org.opencontainers.image.base.digest="${run_image#*@}" \
     --label gitfleet.build.digest="${build_image#*@}" \

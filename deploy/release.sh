@@ -22,7 +22,7 @@ case "${1-}" in
 esac
 folder=$1
 
-cargo build --release --locked --bin gitfleet
+GITFLEET_COMMIT=$(git rev-parse HEAD) cargo build --release --locked --bin gitfleet
 version=$(sed -n 's/^version = "\(.*\)"$/\1/p' Cargo.toml | head -n 1)
 architecture=$(uname -m)
 name="gitfleet-$version-$architecture-linux"

@@ -213,7 +213,8 @@ impl Driver {
                 | Effect::AcceptRewrite(_)
                 | Effect::Retain { .. }
                 | Effect::Publish(_)
-                | Effect::Console(_) => {}
+                | Effect::Console(_)
+                | Effect::Measured(_) => {}
             }
         }
         self.spent.members += started.elapsed();

@@ -19,6 +19,7 @@ impl Core {
     pub(super) fn announce(&mut self, key: &PlacementKey, now: Timestamp) {
         let Some(state) = self.placements.get(key) else { return };
         let standing = self.converged(state, now);
+        self.measures.count(state, &standing);
         let text = match &standing {
             RolloutState::Progressing => String::new(),
             RolloutState::AllAtTarget => {
@@ -42,7 +43,7 @@ impl Core {
         }
     }
 
-    fn converged(&self, state: &PlacementState, now: Timestamp) -> RolloutState {
+    pub(super) fn converged(&self, state: &PlacementState, now: Timestamp) -> RolloutState {
         let bindings = state.shared_bindings();
         converged(&state.view(&bindings, &self.world, now))
     }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use super::measures::Measured;
 use crate::config::MemberAccess;
 use crate::model::id::{ClusterName, CommitId, PlacementKey};
 use crate::model::progress::Progress;
@@ -34,6 +35,8 @@ pub enum Effect {
     Publish(Arc<Exports>),
     /// Tell the console.
     Console(ForgeUpdate),
+    /// Count something that is over.
+    Measured(Measured),
 }
 
 /// What a member's task is to do.

@@ -28,6 +28,8 @@ pub enum Event {
 pub enum SourceEvent {
     /// The commit that was accepted before a restart, read again; or why it cannot be read, which may be told more than once.
     Restored(Result<Arc<Tree>, String>),
+    /// A commit is the tip and not the accepted one; it is read now.
+    Seen(CommitId),
     /// A commit is accepted: it is pinned and checked.
     Accepted(Arc<Tree>),
     /// A commit has errors and is not accepted.

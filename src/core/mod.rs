@@ -13,6 +13,7 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use rayon::prelude::*;
 
+use self::measures::Measures;
 use self::persist::SavedRecords;
 use crate::config::{Configuration, MemberAccess};
 use crate::decide::Decision;
@@ -38,6 +39,7 @@ pub mod event;
 pub mod execute;
 mod exports;
 mod forge_updates;
+pub mod measures;
 pub mod member;
 mod members;
 pub mod persist;
@@ -152,6 +154,10 @@ pub struct Core {
     reports: Reports,
     /// The clusters' records as the store has them.
     stored_clusters: BTreeMap<ClusterName, ClusterRecord>,
+    /// Numbers about rollouts.
+    measures: Measures,
+    /// When commits were seen first that snapshots name, and the newest: as far as this life knows.
+    seen_at: BTreeMap<CommitId, Timestamp>,
     /// What was last said about where placements have come to rest.
     settled: BTreeMap<PlacementKey, String>,
     /// Decisions as they are exported, as the store has them.
@@ -212,7 +218,8 @@ impl Core {
         let hub = exports::namespace(&configuration).and_then(|namespace| saved.hubs.get(namespace).cloned());
         // One that was written before stores said anything of themselves.
         let is_old = saved.store.is_none() && !saved.placements.is_empty();
-        let core = Self {
+        let stored_seen = source.seen.clone().zip(source.seen_at).into_iter().collect();
+        let mut core = Self {
             configuration,
             world,
             store: saved.store.clone().or_else(|| is_old.then(|| StoreRecord::new(now))),
@@ -228,6 +235,8 @@ impl Core {
             queue: Queue::default(),
             reports: BTreeMap::new(),
             stored_clusters: saved.clusters,
+            measures: Measures::default(),
+            seen_at: stored_seen,
             settled: BTreeMap::new(),
             exports,
             stored_hub: hub.clone(),
@@ -244,6 +253,7 @@ impl Core {
             started_at: now,
             members_from: now,
         };
+        core.count_all(now);
         (core, effects)
     }
 

@@ -1,5 +1,6 @@
 //! The source's side: what it says, and what an accepted commit changes.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -11,7 +12,7 @@ use crate::decide::evictions::Disruptions;
 use crate::decide::overrides;
 use crate::decide::state::{Payload, PlacementState};
 use crate::decide::strategies::Staged;
-use crate::model::id::PlacementKey;
+use crate::model::id::{CommitId, PlacementKey};
 use crate::model::records::{ResourceSnapshot, SourceRecord};
 use crate::model::tree::{Skipped, Tree};
 use crate::model::work::SourceName;
@@ -43,11 +44,13 @@ impl Core {
             SourceEvent::Restored(_)
             | SourceEvent::Payload(..)
             | SourceEvent::Unwatched(_)
+            | SourceEvent::Seen(_)
             | SourceEvent::Follows(_) => {}
             SourceEvent::Accepted(tree) => self.accept(&tree, now),
             SourceEvent::Unchanged => {
                 // Where a bad or rewritten tip was held, it was taken back.
                 self.source.seen.clone_from(&self.source.accepted);
+                self.source.seen_at = self.source.accepted_at;
                 self.source.refused.clear();
                 (self.source.held_rewrite, self.source.held_why) = (None, None);
             }
@@ -61,7 +64,7 @@ impl Core {
                 for error in errors.iter().take(20) {
                     tracing::error!("  {error}");
                 }
-                self.source.seen = Some(commit);
+                self.see(commit, now);
                 self.source.refused = errors;
             }
             SourceEvent::Rewritten(commit) => {
@@ -69,7 +72,7 @@ impl Core {
                     commit = commit.short(),
                     "history was rewritten; the last good commit stays accepted until a person lets the new one in"
                 );
-                self.source.seen = Some(commit.clone());
+                self.see(commit.clone(), now);
                 (self.source.held_rewrite, self.source.held_why) = (Some(commit), None);
             }
             SourceEvent::Switched(commit, words) => {
@@ -77,7 +80,7 @@ impl Core {
                     commit = commit.short(),
                     "{words}; nothing of it begins until a person lets it in: gitfleet resume"
                 );
-                self.source.seen = Some(commit.clone());
+                self.see(commit.clone(), now);
                 (self.source.held_rewrite, self.source.held_why) = (Some(commit), Some(words));
             }
             SourceEvent::Failed(reason) => {
@@ -101,6 +104,7 @@ impl Core {
                 self.source.unrestored = Some(reason);
             }
             SourceEvent::Payload(snapshot, payload) => self.load_payload(&snapshot, payload, now),
+            SourceEvent::Seen(commit) => drop(self.note_seen(&commit, now)),
             SourceEvent::Unwatched(reason) => {
                 let words = "changes of the source cannot be watched; it is looked at every second";
                 tracing::warn!(reason, "{words}");
@@ -171,6 +175,20 @@ impl Core {
         }
     }
 
+    /// Takes a commit for the newest.
+    fn see(&mut self, commit: CommitId, now: Timestamp) {
+        let first = self.note_seen(&commit, now);
+        let before = self.source.seen.replace(commit);
+        if before == self.source.seen {
+            return;
+        }
+        self.source.seen_at = Some(first);
+        // No snapshot names a commit that was not accepted.
+        if let Some(before) = before.filter(|before| self.source.accepted.as_ref() != Some(before)) {
+            self.seen_at.remove(&before);
+        }
+    }
+
     /// Brings a commit into force.
     fn accept(&mut self, tree: &Arc<Tree>, now: Timestamp) {
         let commit = tree.commit.clone();
@@ -184,8 +202,13 @@ impl Core {
             "{}",
             if again { "accepted commit" } else { "commit accepted" }
         );
+        if !again {
+            self.source.accepted_at = Some(now);
+        }
         self.source.accepted.clone_from(&commit);
-        self.source.seen = commit;
+        if let Some(commit) = commit {
+            self.see(commit, now);
+        }
         self.source.refused.clear();
         (self.source.held_rewrite, self.source.held_why) = (None, None);
         self.source.unrestored = None;
@@ -230,7 +253,8 @@ impl Core {
         let snapshots = self.placements.values().flat_map(|p| p.snapshots.values());
         let accepted = self.stored_source.accepted.clone().into_iter().chain([at.clone()]);
         let in_doubt = self.in_doubt.iter().cloned();
-        let named = snapshots.map(|s| s.commit.clone()).chain(accepted).chain(in_doubt).collect();
+        let named: BTreeSet<CommitId> = snapshots.map(|s| s.commit.clone()).chain(accepted).chain(in_doubt).collect();
+        self.seen_at.retain(|commit, _| named.contains(commit) || self.source.seen.as_ref() == Some(commit));
         self.retained = Some(at.clone());
         self.effects.push(Effect::Retain { named, at });
     }

@@ -42,8 +42,12 @@ impl Core {
         }
         self.forget_reports(batch.reports);
         if let Some(state) = batch.executed {
-            self.queue.placements.insert(state.record.key.clone());
-            self.placements.insert(state.record.key.clone(), *state);
+            let key = state.record.key.clone();
+            if let Some(before) = self.placements.remove(&key) {
+                self.measure(&before, &state, now);
+            }
+            self.queue.placements.insert(key.clone());
+            self.placements.insert(key, *state);
         }
         let clusters = batch.clusters.into_iter().map(|record| (record.name.clone(), record));
         self.stored_clusters.extend(clusters);
@@ -114,6 +118,9 @@ impl Core {
         self.send(key, &decision.orders, &decision.state.works);
         self.queue.wake(key, decision.wake_at);
         let known = self.placements.remove(key);
+        if let Some(before) = &known {
+            self.measure(before, &decision.state, now);
+        }
         for warning in &decision.state.record.warnings {
             // That a policy cannot be fulfilled is said with how the placement stands.
             let is_told = known.as_ref().is_some_and(|known| known.record.warnings.contains(warning));
@@ -127,6 +134,7 @@ impl Core {
             self.sent.remove(key);
             self.world.heard.remove(key);
             self.settled.remove(key);
+            self.measures.forget(key);
             // A commit may have brought it back while its end was being written down.
             if let Some(placement) = self.world.tree.placements.get(key) {
                 self.placements.insert(key.clone(), PlacementState::begin(placement, now));

@@ -7,6 +7,7 @@
 pub mod commit_reader;
 pub mod forge_bot;
 pub mod hub_writer;
+mod measure;
 pub mod member;
 mod members;
 pub mod run;

@@ -11,6 +11,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use super::forge_bot::{self, ConsoleTask, Handles};
 use super::hub_writer::{HubSettings, HubTask};
+use super::measure;
 use super::source_poller::{Followed, Request, Settings, follow, source_spec};
 use super::supervise::Supervisor;
 use crate::clock;
@@ -22,15 +23,13 @@ use crate::http::{Instruction, Preview, Question};
 use crate::model::commands::{Refusal, RefusalReason};
 use crate::model::forge::ForgeEvent;
 use crate::model::id::ClusterName;
-use crate::model::records::{ClockReading, ClusterRecord, MemberKind};
+use crate::model::records::ClockReading;
 use crate::model::work::SourceName;
 use crate::plan::Basis;
 use crate::plan::explain::explain;
 use crate::status::rollout::RolloutState;
 use crate::store::{Op, Store, records, write_batch};
-use crate::telemetry::metrics::{
-    ByDecision, ByMemberState, ByOutcome, ByPoll, Decision as Decided, MemberState, Metrics, Outcome, Poll,
-};
+use crate::telemetry::metrics::{ByDecision, ByOutcome, ByPoll, Decision as Decided, Metrics, Outcome, Poll};
 
 use super::members::MemberTask;
 
@@ -170,6 +169,7 @@ impl Daemon {
             changes,
             supervisor,
         };
+        daemon.metrics.started.set(clock::wall().as_second());
         // Last: what follows from the start is told only when nothing can stop the start any more.
         daemon.act(effects);
         Ok(daemon)
@@ -278,13 +278,13 @@ impl Daemon {
 
     /// Lets what is due be decided, writes it down, and acts.
     async fn decide(&mut self) {
-        self.metrics.store_waits.set(i64::from(self.core.adoption_complaint().is_some()));
-        self.metrics.queue_depth.set(i64::try_from(self.core.queue_depth()).unwrap_or(i64::MAX));
+        measure::set_gauges(&self.metrics, &self.core);
         let started = std::time::Instant::now();
         // A large fleet is decided for longer than a task may hold its thread: members' tasks move to other threads.
         let Some(batch) = tokio::task::block_in_place(|| self.core.decide(clock::now())) else { return };
         self.count(&batch, started.elapsed());
         self.keep(batch).await;
+        measure::set_gauges(&self.metrics, &self.core);
     }
 
     /// Writes a batch down and does what follows from it; what the store does not take is handed back. Returns whether it took
@@ -359,12 +359,7 @@ impl Daemon {
         }
         // The count walks the records of all clusters, so only where one of them changed.
         if batch.refreshed {
-            let records = &self.core.world().records;
-            for state in [MemberState::Online, MemberState::Offline, MemberState::Suspended, MemberState::Unreachable] {
-                let count = records.values().filter(|r| !r.left && state == member_state(r)).count();
-                let gauge = self.metrics.members.get_or_create(&ByMemberState { state }).clone();
-                gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
-            }
+            measure::set_members(&self.metrics, &self.core.world().records);
         }
     }
 
@@ -401,6 +396,7 @@ impl Daemon {
                         console.tell(news);
                     }
                 }
+                Effect::Measured(measured) => measure::observe(&self.metrics, measured),
                 Effect::Publish(exports) => {
                     if let Some(hub) = &self.hub {
                         hub.tell(exports);
@@ -439,22 +435,16 @@ fn after(now: Timestamp, pause: Duration) -> Timestamp {
 /// Returns what came of a poll, where the news is of one.
 fn poll_result(news: &SourceEvent) -> Option<Poll> {
     match news {
-        SourceEvent::Restored(_) | SourceEvent::Payload(..) | SourceEvent::Unwatched(_) | SourceEvent::Follows(_) => {
-            None
-        }
+        SourceEvent::Restored(_)
+        | SourceEvent::Payload(..)
+        | SourceEvent::Unwatched(_)
+        | SourceEvent::Seen(_)
+        | SourceEvent::Follows(_) => None,
         SourceEvent::Accepted(_) => Some(Poll::Accepted),
         SourceEvent::Unchanged | SourceEvent::Readable => Some(Poll::Unchanged),
         SourceEvent::Refused(..) => Some(Poll::Refused),
         SourceEvent::Rewritten(_) | SourceEvent::Switched(..) => Some(Poll::Held),
         SourceEvent::Failed(_) => Some(Poll::Error),
-    }
-}
-
-fn member_state(record: &ClusterRecord) -> MemberState {
-    match (record.kind, record.online) {
-        (MemberKind::Unreachable, _) => MemberState::Unreachable,
-        (_, true) => MemberState::Online,
-        (_, false) => MemberState::Offline,
     }
 }
 

@@ -404,6 +404,7 @@ impl Follower {
             self.tell(SourceEvent::Rewritten(tip.clone()));
             return Ok(());
         }
+        self.tell(SourceEvent::Seen(tip.clone()));
         match read_commit(self.source.reader(), tip, &mut self.cache) {
             Ok(tree) => {
                 if let Some(first) = tree.skipped.first() {

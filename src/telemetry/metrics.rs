@@ -2,14 +2,18 @@
 //!
 //! Labels come from closed sets, so the number of series does not grow with the fleet.
 
-use std::fmt::{self, Write as _};
-
-use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder, text};
+use prometheus_client::encoding::text;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Metric, Registry};
+
+mod labels;
+mod process;
+
+pub use labels::*;
+pub use process::PROCESS_METRICS;
 
 /// What a metric counts how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,234 +42,14 @@ impl Kind {
 pub struct MetricInfo {
     /// The name without `_total`.
     pub name: &'static str,
+    /// The field of [`Metrics`]; empty for what is read when somebody asks.
+    pub field: &'static str,
     /// What it tells, one sentence without a full stop.
     pub help: &'static str,
     /// What it is.
     pub kind: Kind,
     /// Its labels.
     pub labels: &'static [&'static str],
-}
-
-macro_rules! label_values {
-    ($(#[$doc:meta])* $name:ident { $($(#[$value_doc:meta])* $value:ident = $text:literal,)+ }) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        pub enum $name {
-            $($(#[$value_doc])* $value,)+
-        }
-
-        impl $name {
-            /// Every value.
-            pub const ALL: &'static [Self] = &[$(Self::$value),+];
-
-            /// Returns the label's text.
-            pub fn as_str(self) -> &'static str {
-                match self {
-                    $(Self::$value => $text,)+
-                }
-            }
-        }
-
-        impl EncodeLabelValue for $name {
-            fn encode(&self, encoder: &mut LabelValueEncoder) -> fmt::Result {
-                encoder.write_str(self.as_str())
-            }
-        }
-    };
-}
-
-label_values!(
-    /// How something ended.
-    Outcome {
-        /// As wished.
-        Ok = "ok",
-        /// Not as wished.
-        Error = "error",
-    }
-);
-
-label_values!(
-    /// What a decision led to.
-    Decision {
-        /// Nothing had to change.
-        Unchanged = "unchanged",
-        /// Records or works changed.
-        Changed = "changed",
-        /// A gate waits for a person.
-        Waiting = "waiting",
-        /// The placement has an error of its own.
-        Error = "error",
-    }
-);
-
-label_values!(
-    /// What was done to an object of a member.
-    Verb {
-        /// Server-side apply.
-        Apply = "apply",
-        /// Deletion.
-        Delete = "delete",
-        /// Giving up what stays.
-        Release = "release",
-    }
-);
-
-label_values!(
-    /// What a member answered to a write.
-    WriteOutcome {
-        /// Done.
-        Ok = "ok",
-        /// Somebody else owns it or changed it meanwhile.
-        Conflict = "conflict",
-        /// Refused for good.
-        Refused = "refused",
-        /// No answer, or one that says to try again.
-        Unavailable = "unavailable",
-    }
-);
-
-label_values!(
-    /// How a member stands.
-    MemberState {
-        /// Answers.
-        Online = "online",
-        /// Does not answer.
-        Offline = "offline",
-        /// Suspended in git.
-        Suspended = "suspended",
-        /// No `members:` entry names it.
-        Unreachable = "unreachable",
-    }
-);
-
-label_values!(
-    /// What came of asking the source.
-    Poll {
-        /// Nothing new.
-        Unchanged = "unchanged",
-        /// A new commit was accepted.
-        Accepted = "accepted",
-        /// A new commit was refused for its errors.
-        Refused = "refused",
-        /// A rewritten history waits for a person.
-        Held = "held",
-        /// The source could not be read.
-        Error = "error",
-    }
-);
-
-label_values!(
-    /// What was done about drift.
-    Drift {
-        /// Put back.
-        PutBack = "put_back",
-        /// Reported and left: as the placement wishes, or because it was put back too often.
-        Reported = "reported",
-    }
-);
-
-label_values!(
-    /// What came of a delivery over a webhook.
-    Delivered {
-        /// Its hint waits to be taken.
-        Queued = "queued",
-        /// Its hint found the queue full.
-        Dropped = "dropped",
-        /// Nothing in it is of interest.
-        Ignored = "ignored",
-        /// It is not signed with a secret of ours.
-        Unsigned = "unsigned",
-        /// It is of another host or about another repository.
-        Foreign = "foreign",
-        /// It is too large, too slow, or no JSON of a webhook.
-        Malformed = "malformed",
-    }
-);
-
-label_values!(
-    /// How the git host was asked.
-    ForgeMethod {
-        /// To read.
-        Get = "get",
-        /// To add.
-        Post = "post",
-        /// To change.
-        Patch = "patch",
-        /// Otherwise.
-        Other = "other",
-    }
-);
-
-label_values!(
-    /// What the git host answered.
-    ForgeAnswer {
-        /// Done.
-        Ok = "ok",
-        /// What we have is still right.
-        Unchanged = "unchanged",
-        /// It wants a pause.
-        Limited = "limited",
-        /// It says no, or knows nothing of it.
-        Refused = "refused",
-        /// No answer, or one of a host that is broken.
-        Failed = "failed",
-    }
-);
-
-label_values!(
-    /// A task or thread of the daemon.
-    Part {
-        /// Follows the source.
-        Source = "source",
-        /// Reads payloads from git.
-        Payloads = "payloads",
-        /// Talks with the git host.
-        Console = "console",
-        /// Writes decisions to the hub.
-        Hub = "hub",
-        /// Delivers to one member.
-        Member = "member",
-        /// Serves the HTTP interface.
-        Http = "http",
-    }
-);
-
-macro_rules! label_sets {
-    ($($(#[$doc:meta])* $name:ident { $($label:ident: $values:ty),+ })+) => {
-        $(
-            $(#[$doc])*
-            #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-            pub struct $name {
-                $(#[doc = concat!("The label `", stringify!($label), "`.")] pub $label: $values,)+
-            }
-
-            impl $name {
-                /// The labels' names.
-                pub const NAMES: &'static [&'static str] = &[$(stringify!($label)),+];
-            }
-        )+
-    };
-}
-
-label_sets! {
-    /// Labels of what ends well or not.
-    ByOutcome { result: Outcome }
-    /// Labels of decisions.
-    ByDecision { result: Decision }
-    /// Labels of writes to members.
-    ByWrite { verb: Verb, result: WriteOutcome }
-    /// Labels of the members' gauge.
-    ByMemberState { state: MemberState }
-    /// Labels of source polls.
-    ByPoll { result: Poll }
-    /// Labels of drift.
-    ByDrift { result: Drift }
-    /// Labels of webhooks.
-    ByDelivery { result: Delivered }
-    /// Labels of tasks.
-    ByPart { part: Part }
-    /// Labels of requests to the git host.
-    ByForgeCall { method: ForgeMethod, result: ForgeAnswer }
 }
 
 /// Smallest bucket in seconds: a pass over one unchanged placement.
@@ -279,13 +63,28 @@ fn seconds() -> Histogram {
     Histogram::new(exponential_buckets(SECONDS_BUCKET_MIN, SECONDS_BUCKET_FACTOR, SECONDS_BUCKETS))
 }
 
+/// What rollouts and people take, in seconds: from one second to about twelve days.
+const WAIT_BUCKETS: u16 = 11;
+const WAIT_BUCKET_FACTOR: f64 = 4.0;
+
+fn waits() -> Histogram {
+    Histogram::new(exponential_buckets(1.0, WAIT_BUCKET_FACTOR, WAIT_BUCKETS))
+}
+
+fn build() -> Family<Build, Gauge> {
+    let info = Family::<Build, Gauge>::default();
+    let commit = option_env!("GITFLEET_COMMIT").unwrap_or_default();
+    info.get_or_create(&Build { version: env!("CARGO_PKG_VERSION"), commit }).set(1);
+    info
+}
+
 /// Declares the list: each line is a field of `Metrics`, an entry of `METRICS` and a registration, so that none can be missing
 /// from another.
 macro_rules! metrics {
     ($($field:ident: $type:ty = $make:expr, $kind:ident, $name:literal, $labels:expr, $help:literal;)+) => {
         /// All metrics: the reference page is made from this list.
         pub const METRICS: &[MetricInfo] =
-            &[$(MetricInfo { name: $name, help: $help, kind: Kind::$kind, labels: $labels }),+];
+            &[$(MetricInfo { name: $name, field: stringify!($field), help: $help, kind: Kind::$kind, labels: $labels }),+];
 
         /// The metrics of one daemon. Counting is lock-free or nearly so and never fails.
         #[derive(Debug)]
@@ -298,6 +97,7 @@ macro_rules! metrics {
             fn default() -> Self {
                 let mut registry = Registry::default();
                 $(let $field: $type = registered(&mut registry, $name, $help, $make);)+
+                registry.register_collector(Box::new(process::Process));
                 Self { registry, $($field),+ }
             }
         }
@@ -316,6 +116,22 @@ metrics! {
         "gitfleet_engine_decisions", ByDecision::NAMES, "Decisions about a placement by what they led to";
     queue_depth: Gauge = Gauge::default(), Gauge,
         "gitfleet_engine_queue_depth", &[], "Placements that wait for a pass";
+    placements: Family<ByPlacementState, Gauge> = Family::default(), Gauge,
+        "gitfleet_rollout_placements", ByPlacementState::NAMES, "Placements by how they stood when they were decided last";
+    gates: Family<ByGate, Gauge> = Family::default(), Gauge,
+        "gitfleet_rollout_gates_waiting", ByGate::NAMES, "Closed gates of rollouts by what they stand before";
+    oldest_gate: Family<ByGate, Gauge> = Family::default(), Gauge,
+        "gitfleet_rollout_oldest_gate_timestamp_seconds", ByGate::NAMES, "Since when the oldest closed gate waits, in seconds since 1970; absent while none waits";
+    runs: Family<ByPhase, Gauge> = Family::default(), Gauge,
+        "gitfleet_rollout_runs", ByPhase::NAMES, "Staged update runs by phase, ended ones that are still recorded included";
+    available_seconds: Histogram = waits(), Histogram,
+        "gitfleet_rollout_commit_to_available_seconds", &[], "Time from when a commit was seen until its snapshot was available on all clusters of a placement, and the run that brought it, if any, had succeeded";
+    approval_seconds: Family<ByGate, Histogram, fn() -> Histogram> = Family::new_with_constructor(waits), Histogram,
+        "gitfleet_rollout_approval_seconds", ByGate::NAMES, "Time from when a gate closed until enough people had approved";
+    commit_seen: Gauge = Gauge::default(), Gauge,
+        "gitfleet_source_commit_seen_timestamp_seconds", &[], "When the newest commit of the source was seen, in seconds since 1970; later than the accepted timestamp while it is not accepted; 0 for unknown";
+    commit_accepted: Gauge = Gauge::default(), Gauge,
+        "gitfleet_source_commit_accepted_timestamp_seconds", &[], "When the newest accepted commit was accepted, in seconds since 1970; 0 for unknown";
     member_writes: Family<ByWrite, Counter> = Family::default(), Counter,
         "gitfleet_cluster_writes", ByWrite::NAMES, "Writes to members by verb and answer";
     members: Family<ByMemberState, Gauge> = Family::default(), Gauge,
@@ -336,6 +152,10 @@ metrics! {
         "gitfleet_forge_calls", ByForgeCall::NAMES, "Requests to the git host's API by method and answer; fetching from git is not one";
     task_restarts: Family<ByPart, Counter> = Family::default(), Counter,
         "gitfleet_task_restarts", ByPart::NAMES, "Tasks and threads that ended by an error of gitfleet's own and were begun again";
+    build: Family<Build, Gauge> = build(), Gauge,
+        "gitfleet_build_info", Build::NAMES, "1, with what this daemon was built from";
+    started: Gauge = Gauge::default(), Gauge,
+        "process_start_time_seconds", &[], "When this process started, in seconds since 1970";
     store_waits: Gauge = Gauge::default(), Gauge,
         "gitfleet_store_waits_for_adoption", &[], "1 while the store is new though members hold inventories of this source, and nothing begins until a person adopts it";
     store_commits: Family<ByOutcome, Counter> = Family::default(), Counter,
@@ -376,6 +196,12 @@ mod tests {
         for &verb in Verb::ALL {
             metrics.member_writes.get_or_create(&ByWrite { verb, result: WriteOutcome::Ok }).inc();
         }
+        metrics.placements.get_or_create(&ByPlacementState { state: PlacementState::AtTarget }).set(1);
+        let gate = ByGate { kind: GateKind::Deletion };
+        metrics.gates.get_or_create(&gate).set(1);
+        metrics.oldest_gate.get_or_create(&gate).set(1);
+        metrics.approval_seconds.get_or_create(&gate).observe(60.0);
+        metrics.runs.get_or_create(&ByPhase { phase: Phase::Waiting }).set(1);
         metrics.members.get_or_create(&ByMemberState { state: MemberState::Online }).set(2);
         metrics.drift.get_or_create(&ByDrift { result: Drift::PutBack }).inc();
         metrics.source_polls.get_or_create(&ByPoll { result: Poll::Accepted }).inc();
@@ -392,9 +218,10 @@ mod tests {
     fn the_list_is_what_is_served() {
         let text = touched().encode();
         let served: BTreeSet<&str> = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")).collect();
-        let listed: Vec<String> = METRICS.iter().map(|m| format!("{} {}", m.name, m.kind.as_str())).collect();
+        let listed: Vec<String> =
+            METRICS.iter().chain(PROCESS_METRICS).map(|m| format!("{} {}", m.name, m.kind.as_str())).collect();
         assert_eq!(served, listed.iter().map(String::as_str).collect());
-        for metric in METRICS {
+        for metric in METRICS.iter().chain(PROCESS_METRICS) {
             assert!(text.contains(&format!("# HELP {} {}.", metric.name, metric.help)), "{}", metric.name);
             let sample = text.lines().find(|line| line.starts_with(metric.name)).unwrap();
             for label in metric.labels {
@@ -406,11 +233,27 @@ mod tests {
 
     #[test]
     fn names_follow_the_rules() {
-        for metric in METRICS {
-            assert!(metric.name.starts_with("gitfleet_") && !metric.name.ends_with("_total"), "{}", metric.name);
+        for metric in METRICS.iter().chain(PROCESS_METRICS) {
+            let is_process = metric.name.starts_with("process_");
+            assert!(
+                (metric.name.starts_with("gitfleet_") || is_process) && !metric.name.ends_with("_total"),
+                "{}",
+                metric.name
+            );
             assert!(metric.kind != Kind::Histogram || metric.name.ends_with("_seconds"), "{}", metric.name);
             assert!(!metric.help.ends_with('.'), "{}", metric.help);
         }
+    }
+
+    #[test]
+    fn the_process_is_measured() {
+        let text = Metrics::new().encode();
+        for metric in PROCESS_METRICS {
+            let sample = text.lines().find(|line| line.starts_with(metric.name)).unwrap();
+            let value: f64 = sample.rsplit_once(' ').unwrap().1.parse().unwrap();
+            assert!(value > 0.0 || metric.kind == Kind::Counter, "{sample}");
+        }
+        assert!(text.contains(concat!("gitfleet_build_info{version=\"", env!("CARGO_PKG_VERSION"), "\"")), "{text}");
     }
 
     #[test]

@@ -18,6 +18,7 @@ mod export;
 mod identities;
 mod leaving;
 mod memory;
+mod metrics;
 mod ocm;
 mod overrides;
 mod plan;

@@ -16,11 +16,11 @@ use gitfleet::http::{
 use gitfleet::model::conditions::{ConditionType, Reason};
 use gitfleet::model::journal::JournalKind;
 use gitfleet::model::texts::Known;
-use gitfleet::telemetry::metrics::{Kind, METRICS};
+use gitfleet::telemetry::metrics::{Kind, METRICS, PROCESS_METRICS};
 use serde_json::Value;
 
 use super::ANNOTATIONS;
-use super::text::root;
+use super::text::{files, root};
 
 /// Where the pages are.
 const FOLDER: &str = "docs/reference";
@@ -52,13 +52,30 @@ fn metrics_page_is_fresh() {
                     <!-- Made from src/telemetry/metrics.rs by `UPDATE=1 cargo test --test tidy`; do not edit. -->\n\n\
                     | metric | type | labels | tells |\n|---|---|---|---|\n"
             .to_owned();
-    for metric in METRICS {
+    for metric in METRICS.iter().chain(PROCESS_METRICS) {
         let suffix = if metric.kind == Kind::Counter { "_total" } else { "" };
         let labels: Vec<String> = metric.labels.iter().map(|label| format!("`{label}`")).collect();
         let (kind, labels) = (metric.kind.as_str(), labels.join(", "));
         writeln!(page, "| `{}{suffix}` | {kind} | {labels} | {} |", metric.name, metric.help).unwrap();
     }
     fresh("metrics.md", &page);
+}
+
+/// A metric that nobody sets is worse than none: it says that nothing happens.
+#[test]
+fn every_metric_is_set_by_the_program() {
+    let shipped = files("src").into_iter().filter(|file| !file.path.starts_with("src/telemetry/"));
+    let code: String =
+        shipped.flat_map(|file| file.shipped.split_whitespace().map(str::to_owned).collect::<Vec<_>>()).collect();
+    let is_set = |field: &str| {
+        let rests =
+            code.match_indices("metrics.").filter_map(|(at, found)| code[at + found.len()..].strip_prefix(field));
+        rests.into_iter().any(|rest| !rest.starts_with(|next: char| next.is_alphanumeric() || next == '_'))
+    };
+    // What was built is known from the start and never changes.
+    let changing = METRICS.iter().filter(|metric| metric.field != "build");
+    let unset: Vec<String> = changing.filter(|metric| !is_set(metric.field)).map(|m| m.name.to_owned()).collect();
+    super::none(&unset, "set these metrics where the facts are, or delete them");
 }
 
 #[test]

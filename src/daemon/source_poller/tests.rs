@@ -106,6 +106,17 @@ fn told(news: Option<SourceEvent>, names: &[(&CommitId, &str)]) -> String {
         SourceEvent::Switched(commit, _) => format!("switched to {}", called(&commit)),
         SourceEvent::Unwatched(_) => "unwatched".to_owned(),
         SourceEvent::Payload(..) => "payload".to_owned(),
+        SourceEvent::Seen(commit) => format!("seen {}", called(&commit)),
+    }
+}
+
+/// Waits for the next news; that a tip was seen is none, for what becomes of it follows.
+fn next(news: &mut mpsc::UnboundedReceiver<SourceEvent>) -> Option<SourceEvent> {
+    loop {
+        let next = news.blocking_recv();
+        if !matches!(next, Some(SourceEvent::Seen(_))) {
+            return next;
+        }
     }
 }
 
@@ -115,9 +126,7 @@ impl Place {
         let dir = tempfile::tempdir().unwrap();
         repository(&dir, files);
         let (followed, mut news) = begin(&dir, None);
-        let Some(SourceEvent::Accepted(accepted)) = news.blocking_recv() else {
-            unreachable!("the first commit is good")
-        };
+        let Some(SourceEvent::Accepted(accepted)) = next(&mut news) else { unreachable!("the first commit is good") };
         Self { dir, news, followed, accepted }
     }
 
@@ -146,7 +155,7 @@ impl Place {
         self.followed.requests.send(Request::Poll).unwrap();
         let deadline = std::time::Instant::now() + PATIENCE;
         while std::time::Instant::now() < deadline {
-            if let Some(SourceEvent::Accepted(tree)) = self.news.blocking_recv()
+            if let Some(SourceEvent::Accepted(tree)) = next(&mut self.news)
                 && tree.commit.as_ref() == Some(&tip)
             {
                 return tip;
@@ -257,7 +266,7 @@ fn the_accepted_commit_stays_parsed() {
     place.candidate(1, &head, true).unwrap();
     commit(&place.repo(), &[("y.yaml", &map("yy", "1"))]);
     place.followed.requests.send(Request::Poll).unwrap();
-    let Some(SourceEvent::Accepted(tree)) = place.news.blocking_recv() else { unreachable!("the commit is good") };
+    let Some(SourceEvent::Accepted(tree)) = next(&mut place.news) else { unreachable!("the commit is good") };
     assert!(Arc::ptr_eq(&before, &object(&tree)), "it was not parsed again");
 }
 
@@ -296,7 +305,7 @@ fn an_accepted_commit_that_could_not_be_restored_is_read_again() {
         let y = second.map(|second| commit(&dir.path().join("repo"), &[("c.yaml", second)]));
         let y = y.unwrap_or_else(|| CommitId::new("none"));
         let (followed, mut news) = begin(&dir, Some(x.clone()));
-        let told: Vec<String> = wanted.iter().map(|_| told(news.blocking_recv(), &[(&x, "x"), (&y, "y")])).collect();
+        let told: Vec<String> = wanted.iter().map(|_| told(next(&mut news), &[(&x, "x"), (&y, "y")])).collect();
         assert_eq!(told, wanted, "{name}");
         drop(followed);
     }
@@ -313,7 +322,7 @@ fn a_person_lets_a_tip_in_once() {
         if let Some(request) = request {
             place.followed.requests.send(request).unwrap();
         }
-        told(place.news.blocking_recv(), names)
+        told(next(&mut place.news), names)
     };
     names.push((&other, "other"));
     assert_eq!(next(Some(Request::Poll), &names), "held other");

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::model::id::CommitId;
@@ -23,6 +24,12 @@ pub struct SourceRecord {
     pub accepted: Option<CommitId>,
     /// The newest commit seen, accepted or not.
     pub seen: Option<CommitId>,
+    /// When `seen` was seen first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seen_at: Option<Timestamp>,
+    /// When `accepted` was accepted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accepted_at: Option<Timestamp>,
     /// Why `seen` is not accepted: every error in it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refused: Vec<InputError>,

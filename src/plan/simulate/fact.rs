@@ -157,6 +157,7 @@ impl Fact {
             | SourceEvent::Follows(_)
             | SourceEvent::Failed(_)
             | SourceEvent::Unwatched(_)
+            | SourceEvent::Seen(_)
             | SourceEvent::Payload(..) => false,
         };
         accepted.into_iter().chain(is_seen.then_some(Self::SourceSeen)).collect()

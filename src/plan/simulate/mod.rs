@@ -444,7 +444,7 @@ impl Simulation {
                 }
                 Effect::AcceptRewrite(commit) => self.accept_rewrite(commit),
                 // There is no hub and no forge.
-                Effect::Publish(_) | Effect::Console(_) => {}
+                Effect::Publish(_) | Effect::Console(_) | Effect::Measured(_) => {}
             }
         }
     }

@@ -1,0 +1,226 @@
+//! Numbers about rollouts, kept at each change: nobody goes through all placements for them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::{Core, Effect};
+use crate::api::staged::StageTaskType;
+use crate::decide::state::PlacementState;
+use crate::model::id::{CommitId, PlacementKey};
+use crate::model::records::SourceRecord;
+use crate::model::runs::{RunPhase, RunRecord, StagePhase, StageRecord, TaskRecord};
+use crate::status::rollout::RolloutState;
+use crate::status::staged_run::closed_gates;
+
+/// What a gate stands before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum GateKind {
+    /// An approval before a stage's first cluster.
+    BeforeStage,
+    /// An approval after a stage.
+    AfterStage,
+    /// Time after a stage.
+    Timer,
+    /// Deletions.
+    Deletion,
+}
+
+/// [`RolloutState`] without its words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum StateKind {
+    /// [`RolloutState::AllAtTarget`].
+    AtTarget,
+    /// [`RolloutState::Progressing`].
+    Progressing,
+    /// [`RolloutState::WaitingForTime`].
+    WaitingForTime,
+    /// [`RolloutState::WaitingForPerson`].
+    WaitingForPerson,
+    /// [`RolloutState::Unreachable`].
+    Unreachable,
+    /// [`RolloutState::Failed`].
+    Failed,
+}
+
+/// Something that took time and is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Measured {
+    /// A commit's snapshot succeeded on all clusters of a placement, so long after the commit was seen.
+    Available(SignedDuration),
+    /// Enough people approved at a gate, so long after it closed.
+    Approved(GateKind, SignedDuration),
+}
+
+/// How often each of some things is there.
+type Tally<K> = BTreeMap<K, usize>;
+
+/// What one placement adds.
+#[derive(Clone, Debug, PartialEq)]
+struct Counted {
+    state: StateKind,
+    gates: Vec<(GateKind, Timestamp)>,
+    runs: Vec<RunPhase>,
+}
+
+/// How placements stood when each was decided last, and what they wait at.
+#[derive(Clone, Debug, Default)]
+pub struct Measures {
+    counted: BTreeMap<PlacementKey, Counted>,
+    states: Tally<StateKind>,
+    gates: Tally<(GateKind, Timestamp)>,
+    runs: Tally<RunPhase>,
+}
+
+impl Measures {
+    /// Returns how many placements stand like this.
+    pub fn placements(&self, state: StateKind) -> usize {
+        self.states.get(&state).copied().unwrap_or_default()
+    }
+
+    /// Returns how many gates of a kind are closed, and since when the oldest is.
+    pub fn gates(&self, kind: GateKind) -> (usize, Option<Timestamp>) {
+        let mut of_kind = self.gates.range((kind, Timestamp::MIN)..=(kind, Timestamp::MAX)).peekable();
+        let oldest = of_kind.peek().map(|((_, since), _)| *since);
+        (of_kind.map(|(_, count)| count).sum(), oldest)
+    }
+
+    /// Returns how many recorded runs are in a phase.
+    pub fn runs(&self, phase: RunPhase) -> usize {
+        self.runs.get(&phase).copied().unwrap_or_default()
+    }
+
+    /// Counts a placement as it stands now, in the stead of how it stood.
+    pub(super) fn count(&mut self, state: &PlacementState, stands: &RolloutState) {
+        let runs = || state.runs.values();
+        let counted = Counted {
+            state: kind_of(stands),
+            gates: runs().flat_map(gates_of).chain(deletion_gate(state)).collect(),
+            runs: runs().map(|run| run.phase).collect(),
+        };
+        if self.counted.get(&state.record.key) == Some(&counted) {
+            return;
+        }
+        self.forget(&state.record.key);
+        *self.states.entry(counted.state).or_default() += 1;
+        counted.gates.iter().for_each(|gate| *self.gates.entry(*gate).or_default() += 1);
+        counted.runs.iter().for_each(|phase| *self.runs.entry(*phase).or_default() += 1);
+        self.counted.insert(state.record.key.clone(), counted);
+    }
+
+    /// Counts a placement no more.
+    pub(super) fn forget(&mut self, key: &PlacementKey) {
+        let Some(counted) = self.counted.remove(key) else { return };
+        less(&mut self.states, &counted.state);
+        counted.gates.iter().for_each(|gate| less(&mut self.gates, gate));
+        counted.runs.iter().for_each(|phase| less(&mut self.runs, phase));
+    }
+}
+
+fn less<K: Ord>(tally: &mut Tally<K>, key: &K) {
+    if let Some(count) = tally.get_mut(key) {
+        *count -= 1;
+        if *count == 0 {
+            tally.remove(key);
+        }
+    }
+}
+
+fn kind_of(state: &RolloutState) -> StateKind {
+    match state {
+        RolloutState::AllAtTarget => StateKind::AtTarget,
+        RolloutState::Progressing => StateKind::Progressing,
+        RolloutState::WaitingForTime(_) => StateKind::WaitingForTime,
+        RolloutState::WaitingForPerson(_) => StateKind::WaitingForPerson,
+        RolloutState::Unreachable(_) => StateKind::Unreachable,
+        RolloutState::Failed(_) => StateKind::Failed,
+    }
+}
+
+fn kind(task: &TaskRecord, before: bool) -> GateKind {
+    match (task.type_, before) {
+        (StageTaskType::TimedWait, _) => GateKind::Timer,
+        (StageTaskType::Approval, true) => GateKind::BeforeStage,
+        (StageTaskType::Approval, false) => GateKind::AfterStage,
+    }
+}
+
+/// Returns the closed gates of a run. Each waits since its stage does: a request that nobody answered is asked anew, and waits
+/// no shorter for that.
+fn gates_of(run: &RunRecord) -> impl Iterator<Item = (GateKind, Timestamp)> {
+    closed_gates(run).into_iter().map(|gate| (kind(gate.task, gate.before), gate.stage.since))
+}
+
+fn deletion_gate(state: &PlacementState) -> Option<(GateKind, Timestamp)> {
+    state.record.closed_gate().map(|gate| (GateKind::Deletion, gate.since))
+}
+
+/// Returns the gates that people opened between two states of a placement, and how long each was closed.
+fn approved(before: &PlacementState, after: &PlacementState) -> Vec<Measured> {
+    let mut found = Vec::new();
+    let opened = after.record.deletion_gate.as_ref().and_then(|gate| gate.opened_at.map(|at| (gate, at)));
+    if let Some((gate, at)) = opened
+        && before.record.closed_gate().is_some_and(|known| known.digest == gate.digest)
+    {
+        found.push(Measured::Approved(GateKind::Deletion, at.duration_since(gate.since)));
+    }
+    for (name, run) in after.runs.records() {
+        let Some(known) = before.runs.records().get(name).filter(|known| !Arc::ptr_eq(known, run)) else { continue };
+        let stages = |run: &RunRecord| run.stages.iter().chain(&run.deletion).cloned().collect::<Vec<_>>();
+        for (known, stage) in stages(known).iter().zip(&stages(run)) {
+            found.extend(approved_of(known, stage));
+        }
+    }
+    found
+}
+
+fn approved_of(known: &StageRecord, stage: &StageRecord) -> Vec<Measured> {
+    let (before, known_tasks, tasks) = match known.phase {
+        StagePhase::WaitingBefore => (true, &known.before, &stage.before),
+        StagePhase::WaitingAfter => (false, &known.after, &stage.after),
+        _ => return Vec::new(),
+    };
+    let pairs = known_tasks.iter().zip(tasks).filter(|(known, task)| {
+        known.type_ == StageTaskType::Approval && task.type_ == known.type_ && known.done_at.is_none()
+    });
+    let took = pairs.filter_map(|(_, task)| Some((kind(task, before), task.done_at?.duration_since(known.since))));
+    took.map(|(kind, time)| Measured::Approved(kind, time)).collect()
+}
+
+impl Core {
+    /// Returns what is known of the source.
+    pub fn source(&self) -> &SourceRecord {
+        &self.source
+    }
+
+    /// Returns the numbers about rollouts.
+    pub fn measures(&self) -> &Measures {
+        &self.measures
+    }
+
+    /// Counts the placements that a life begins with.
+    pub(super) fn count_all(&mut self, now: Timestamp) {
+        let mut measures = Measures::default();
+        for state in self.placements.values() {
+            measures.count(state, &self.converged(state, now));
+        }
+        self.measures = measures;
+    }
+
+    /// Notes when a commit was seen first.
+    pub(super) fn note_seen(&mut self, commit: &CommitId, now: Timestamp) -> Timestamp {
+        *self.seen_at.entry(commit.clone()).or_insert(now)
+    }
+
+    /// Measures what ended between two states of a placement.
+    pub(super) fn measure(&mut self, before: &PlacementState, after: &PlacementState, now: Timestamp) {
+        self.effects.extend(approved(before, after).into_iter().map(Effect::Measured));
+        let (known, succeeded) = (before.record.last_succeeded, after.record.last_succeeded);
+        // A return to an earlier snapshot brings no commit.
+        if let Some(snapshot) = succeeded.filter(|_| known < succeeded).and_then(|index| after.snapshots.get(&index)) {
+            let seen = self.seen_at.get(&snapshot.commit).copied().unwrap_or(snapshot.created_at);
+            self.effects.push(Effect::Measured(Measured::Available(now.duration_since(seen))));
+        }
+    }
+}
