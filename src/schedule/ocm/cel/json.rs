@@ -126,7 +126,10 @@ impl Indexer for Object<'_> {
     where
         Self: 'v,
     {
-        let key = key.downcast_ref::<CelString>().map_or("", CelString::inner);
+        // Keys of JSON are text: another key, a number say, finds nothing, whatever is there.
+        let Some(key) = key.downcast_ref::<CelString>().map(CelString::inner) else {
+            return Err(ExecutionError::no_such_key("a key that is not text"));
+        };
         self.map.get(key).map(|value| CowVal::Owned(lazy(value))).ok_or_else(|| ExecutionError::no_such_key(key))
     }
 
