@@ -34,12 +34,12 @@ impl Core {
         }
         match standing {
             RolloutState::AllAtTarget | RolloutState::WaitingForTime(_) | RolloutState::Progressing => {
-                tracing::info!(placement = %key, "{text}");
+                tracing::info!("{text}");
             }
             RolloutState::WaitingForPerson(_) | RolloutState::Unreachable(_) => {
-                tracing::warn!(placement = %key, "{text}");
+                tracing::warn!("{text}");
             }
-            RolloutState::Failed(_) => tracing::error!(placement = %key, "{text}"),
+            RolloutState::Failed(_) => tracing::error!("{text}"),
         }
     }
 

@@ -194,8 +194,8 @@ impl Core {
         let commit = tree.commit.clone();
         let again = self.source.accepted == commit;
         let short = commit.as_ref().map(|c| c.short().to_owned()).unwrap_or_default();
+        let _commit = tracing::error_span!("commit", commit = %short).entered();
         tracing::info!(
-            commit = short,
             placements = tree.placements.len(),
             clusters = tree.clusters.len(),
             objects = tree.manifests.len(),

@@ -108,6 +108,9 @@ impl Core {
 
     /// Takes up what a decision says; its records are written.
     fn act(&mut self, key: &PlacementKey, decision: Decision, now: Timestamp) {
+        let accepted = self.source.accepted.clone();
+        let commit = accepted.as_ref().map(|commit| tracing::field::display(commit.short()));
+        let _decision = tracing::error_span!("decision", placement = %key, commit).entered();
         decision.journal.iter().for_each(tell);
         for cluster in decision.forget {
             let told = self.sent.get_mut(key).and_then(|sent| sent.remove(&cluster));
@@ -125,11 +128,11 @@ impl Core {
             // That a policy cannot be fulfilled is said with how the placement stands.
             let is_told = known.as_ref().is_some_and(|known| known.record.warnings.contains(warning));
             if !is_told && warning.kind != WarningKind::PolicyUnfulfilled {
-                tracing::warn!(placement = %key, "{warning}");
+                tracing::warn!("{warning}");
             }
         }
         if decision.finished {
-            tracing::info!(placement = %key, "removed everywhere");
+            tracing::info!("removed everywhere");
             self.queue.forget(key);
             self.sent.remove(key);
             self.world.heard.remove(key);

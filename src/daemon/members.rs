@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
+use tracing::Instrument as _;
 
 use super::member::Member;
 use super::supervise::{Supervisor, Watcher};
@@ -62,7 +63,10 @@ impl MemberTask {
         let watcher = supervisor.over(Part::Member, Some(name.as_str()));
         Self {
             commands,
-            task: tokio::spawn(supervise(name.clone(), source, target, inbox, events, watcher, supervisor.metrics())),
+            task: tokio::spawn(
+                supervise(name.clone(), source, target, inbox, events, watcher, supervisor.metrics())
+                    .instrument(tracing::error_span!("member", cluster = %name)),
+            ),
         }
     }
 

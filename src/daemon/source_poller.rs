@@ -273,6 +273,7 @@ impl Follower {
     /// is today.
     fn restore(&mut self) {
         let Some(accepted) = self.accepted.clone().filter(|_| self.standing == Standing::Unread) else { return };
+        let _commit = tracing::error_span!("commit", commit = %accepted.short()).entered();
         let restored = match read_commit(self.source.reader(), &accepted, &mut self.cache) {
             Ok(tree) => {
                 self.standing = Standing::Read;
@@ -367,6 +368,7 @@ impl Follower {
             }
             return;
         };
+        let _commit = tracing::error_span!("commit", commit = %tip.short()).entered();
         match self.consider(&tip) {
             Ok(()) => {
                 (self.failures, self.failing, self.unread) = (0, false, None);

@@ -10,6 +10,8 @@ use tracing_subscriber::fmt::format::debug_fn;
 use tracing_subscriber::fmt::{self, MakeWriter};
 use tracing_subscriber::util::{SubscriberInitExt as _, TryInitError};
 
+use self::sentence::Sentence;
+
 use crate::text::one_line;
 
 /// What is logged where nothing is asked for: our own changes, and other people's trouble. What `kube_runtime` warns of, a
@@ -18,6 +20,8 @@ pub const FILTER_DEFAULT: &str = "warn,kube_runtime=error,kube_client::client::t
 
 /// The environment variable with the filter, in the syntax of `tracing`'s `EnvFilter`.
 pub const FILTER_VARIABLE: &str = "GITFLEET_LOG";
+
+mod sentence;
 
 /// Fields that people read without their names: the sentence, and what the journal says of an event.
 const UNNAMED: [&str; 2] = ["message", "facts"];
@@ -87,10 +91,10 @@ where
                 name if UNNAMED.contains(&name) => write!(writer, "{value:?}"),
                 name => write!(writer, "{name}={value:?}"),
             });
-            let builder = builder.with_ansi(colour).with_target(false).fmt_fields(fields.delimited(" "));
+            let builder = builder.with_ansi(colour).fmt_fields(fields.delimited(" ")).event_format(Sentence);
             Box::new(builder.map_writer(|writer| Lines { writer, colour }).finish())
         }
-        LogFormat::Json => Box::new(builder.json().flatten_event(true).finish()),
+        LogFormat::Json => Box::new(builder.json().flatten_event(true).with_current_span(false).finish()),
     })
 }
 
@@ -217,6 +221,46 @@ mod tests {
         let first: serde_json::Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
         assert_eq!((&first["message"], &first["placement"]), (&"snapshot created".into(), &"web".into()));
         assert_eq!(text.lines().count(), 2);
+    }
+
+    /// Writes events in nested spans, as a member's task does.
+    fn in_spans(format: LogFormat, filter: &str) -> String {
+        let sink = Sink::default();
+        let writer = sink.clone();
+        let subscriber = subscriber(format, filter, false, move || writer.clone()).unwrap();
+        tracing::subscriber::with_default(subscriber, || {
+            let _member = tracing::error_span!(target: "gitfleet::member", "member", cluster = %"east").entered();
+            let step =
+                tracing::error_span!(target: "gitfleet::member", "step", placement = %"web", commit = %"1a2b3c4");
+            let _step = step.entered();
+            tracing::warn!(target: "gitfleet::member", object = %"v1 ConfigMap web/a", "changed by somebody else; put back");
+            tracing::warn!(target: "gitfleet::member", placement = %"web", "said with its own field");
+        });
+        let bytes = sink.0.lock().unwrap().clone();
+        String::from_utf8(bytes).unwrap()
+    }
+
+    #[test]
+    fn text_ends_with_the_fields_of_the_spans() {
+        // Spans say where something happened, whatever is logged of what happens.
+        for filter in [FILTER_DEFAULT, "gitfleet=warn"] {
+            let text = in_spans(LogFormat::Text, filter);
+            let lines: Vec<&str> = text.lines().map(|line| line.split_once("  WARN ").unwrap().1).collect();
+            let first = "changed by somebody else; put back object=v1 ConfigMap web/a cluster=east placement=web commit=1a2b3c4";
+            assert_eq!(lines, [first, "said with its own field placement=web cluster=east commit=1a2b3c4"]);
+        }
+    }
+
+    #[test]
+    fn json_lists_the_spans() {
+        let text = in_spans(LogFormat::Json, FILTER_DEFAULT);
+        let first: serde_json::Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
+        assert_eq!(first["object"], "v1 ConfigMap web/a");
+        let spans = serde_json::json!([
+            {"name": "member", "cluster": "east"},
+            {"name": "step", "placement": "web", "commit": "1a2b3c4"},
+        ]);
+        assert_eq!(first["spans"], spans);
     }
 
     #[test]

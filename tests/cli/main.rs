@@ -17,6 +17,7 @@ mod explain;
 mod export;
 mod identities;
 mod leaving;
+mod logs;
 mod memory;
 mod metrics;
 mod ocm;

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::{mpsc, oneshot, watch};
+use tracing::Instrument as _;
 
 use super::source_poller::Request;
 use crate::clock;
@@ -373,7 +374,8 @@ impl Console {
         if let Next::Write(write) = self.outbox.next(now)
             && self.is_known(&write)
         {
-            self.send(*write).await;
+            let commit = self.commit_of(&write.slot).map(|commit| tracing::field::display(commit.short().to_owned()));
+            self.send(*write).instrument(tracing::error_span!("message", commit)).await;
             return true;
         }
         // Only reads wait: writes have pauses of their own, and a status may go out where a read failed.

@@ -61,6 +61,18 @@ impl Console {
         self.outbox.ended(&write, outcome, now);
     }
 
+    /// Returns the commit that a slot speaks of, where it is one commit's.
+    pub(super) fn commit_of<'a>(&'a self, slot: &'a Slot) -> Option<&'a CommitId> {
+        match slot {
+            Slot::Status { commit, .. } => Some(commit),
+            Slot::Comment { id } => {
+                let mut commits = self.rollouts.iter().map(|rollout| &rollout.commit);
+                commits.find(|commit| self.rollout_slot(commit) == *id)
+            }
+            Slot::Reaction { .. } => None,
+        }
+    }
+
     async fn put_comment(&self, write: &Write, id: &str, thread: ThreadNumber, text: &str) -> Result<Option<Comment>> {
         let forge = &self.handles.forge;
         if let Some(comment) = write.comment {

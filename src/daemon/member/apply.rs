@@ -40,7 +40,7 @@ pub async fn perform(target: &dyn Target, order: &WorkOrder, step: Step, before:
         Step::DeleteParent => delete_parent(target, order).await,
         Step::Delete { object } => match target.delete(&object.id, &object.uid).await {
             Ok(deletion) => {
-                tracing::info!(cluster = %order.cluster, placement = %order.placement, object = %object.id, "pruned");
+                tracing::info!(object = %object.id, "pruned");
                 StepResult::Deleted { key: object.id.key(), uid: object.uid, gone: deletion == Deletion::Gone }
             }
             Err(error) if error.is_offline() => StepResult::Offline(error.to_string()),
@@ -48,7 +48,7 @@ pub async fn perform(target: &dyn Target, order: &WorkOrder, step: Step, before:
         },
         Step::Release { object, release } => match target.release(&object.id, &object.uid, release).await {
             Ok(()) => {
-                tracing::info!(cluster = %order.cluster, placement = %order.placement, object = %object.id, "given up; it stays");
+                tracing::info!(object = %object.id, "given up; it stays");
                 StepResult::Deleted { key: object.id.key(), uid: object.uid, gone: true }
             }
             Err(error) if error.is_offline() => StepResult::Offline(error.to_string()),
@@ -58,7 +58,7 @@ pub async fn perform(target: &dyn Target, order: &WorkOrder, step: Step, before:
             let desired = &order.manifests[position];
             let answer = apply(target, order, desired, probe).await;
             if put_back {
-                tracing::warn!(cluster = %order.cluster, placement = %order.placement, object = %desired.id,
+                tracing::warn!(object = %desired.id,
                     "changed by somebody else; put back");
             }
             conclude(desired, answer, put_back, before.as_deref())

@@ -18,6 +18,7 @@ use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
+use tracing::Instrument as _;
 
 use crate::clock;
 use crate::cluster::{self, OBSERVATIONS_MAX, Observation, Target, WatchHandle, WatchedKind};
@@ -219,9 +220,9 @@ impl Member {
                 self.count(Drift::PutBack);
             }
             let (target, placement) = (Arc::clone(&self.target), order.placement.clone());
-            work.push(Box::pin(
-                async move { (placement, apply::perform(target.as_ref(), &order, step, before).await) },
-            ));
+            let span = tracing::error_span!("step", %placement, commit = %order.commit.short());
+            let step = async move { (placement, apply::perform(target.as_ref(), &order, step, before).await) };
+            work.push(Box::pin(step.instrument(span)));
         }
     }
 

@@ -30,18 +30,18 @@ impl Member {
             Observation::Panicked(words) => resume_unwind(Box::new(words)),
             Observation::FactsFailed(error) => self.offline = Some(error.to_string()),
             Observation::Failed(kind, error) if error.is_offline() => {
-                tracing::debug!(cluster = %self.cluster, kind = kind.kind, %error, "a watch failed");
+                tracing::debug!(kind = kind.kind, %error, "a watch failed");
                 self.offline = Some(error.to_string());
             }
             // Its definition is gone, and its objects with it: that is an empty list, and no unknown one.
             Observation::Failed(kind, Error::UnknownKind { .. }) => {
-                tracing::debug!(cluster = %self.cluster, kind = kind.kind, "the cluster serves no such kind");
+                tracing::debug!(kind = kind.kind, "the cluster serves no such kind");
                 self.reconciler.kind_absent(&kind);
             }
             Observation::Failed(kind, error) => {
                 let why = format!("{error}{}", error.advice());
                 if self.reconciler.list_failed(&kind, why) {
-                    tracing::warn!(cluster = %self.cluster, kind = kind.kind, %error,
+                    tracing::warn!(kind = kind.kind, %error,
                         "a kind cannot be listed: what is there of it is not known, and nothing is deleted for that");
                 }
             }

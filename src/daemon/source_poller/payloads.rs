@@ -45,7 +45,8 @@ pub(super) fn payload_answers(
         }
         for snapshot in &inbox {
             unanswered = Some(Arc::clone(&snapshot));
-            let payload = read(&snapshot);
+            let (placement, commit) = (&snapshot.placement, snapshot.commit.short());
+            let payload = tracing::error_span!("payload", %placement, %commit).in_scope(|| read(&snapshot));
             unanswered = None;
             if news.send(SourceEvent::Payload(snapshot, payload)).is_err() {
                 return;
