@@ -68,6 +68,7 @@ impl From<Exit> for ExitCode {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::status::rollout::{Failure, PersonWait};
 
     #[test]
     fn the_numbers_are_the_contract() {
@@ -79,10 +80,10 @@ mod tests {
     fn how_run_once_ends() {
         let rows = [
             (RolloutState::AllAtTarget, 0),
-            (RolloutState::WaitingForPerson("gate".into()), 3),
+            (RolloutState::WaitingForPerson(PersonWait::NoRun), 3),
             (RolloutState::WaitingForTime(None), 1),
             (RolloutState::Progressing, 1),
-            (RolloutState::Failed("broken".into()), 1),
+            (RolloutState::Failed(Failure::Unfulfilled), 1),
             (RolloutState::Unreachable("east".into()), 1),
         ];
         for (converged, code) in rows {

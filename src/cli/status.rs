@@ -13,7 +13,7 @@ use super::records::{SavedRecords, Source, locate};
 use crate::clock;
 use crate::model::records::StoreRecord;
 use crate::status::fleet::fleet_warnings;
-use crate::status::rollout::converged;
+use crate::status::rollout::rollout_state;
 use crate::views::tree::{StatusView, status_lines};
 
 /// Moves to the top left and clears what is below: the tree is drawn anew in place.
@@ -85,7 +85,7 @@ fn show(saved: &SavedRecords, terminal: Terminal) -> (String, Exit) {
     if let Some(complaint) = saved.store.as_ref().and_then(StoreRecord::complaint) {
         return (format!("{complaint}\n\n{text}"), Exit::WaitingForPerson);
     }
-    let worst = placements.iter().map(|view| Exit::from(&converged(view))).fold(Exit::Done, Exit::and);
+    let worst = placements.iter().map(|view| Exit::from(&rollout_state(view))).fold(Exit::Done, Exit::and);
     let refused = !source.refused.is_empty()
         || source.failure.is_some()
         || source.unrestored.is_some()

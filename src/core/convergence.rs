@@ -12,13 +12,13 @@ use crate::model::journal::JournalKind;
 use crate::model::records::JournalEntry;
 use crate::model::work::WorkOrder;
 use crate::status::fleet::fleet_warnings;
-use crate::status::rollout::{RolloutState, converged};
+use crate::status::rollout::{Failure, PersonWait, RolloutState, rollout_state};
 
 impl Core {
     /// Says once when a placement has come to rest, and where.
     pub(super) fn announce(&mut self, key: &PlacementKey, now: Timestamp) {
         let Some(state) = self.placements.get(key) else { return };
-        let standing = self.converged(state, now);
+        let standing = self.rollout_state(state, now);
         self.measures.count(state, &standing);
         let text = match &standing {
             RolloutState::Progressing => String::new(),
@@ -43,42 +43,44 @@ impl Core {
         }
     }
 
-    pub(super) fn converged(&self, state: &PlacementState, now: Timestamp) -> RolloutState {
+    pub(super) fn rollout_state(&self, state: &PlacementState, now: Timestamp) -> RolloutState {
         let bindings = state.shared_bindings();
-        converged(&state.view(&bindings, &self.world, now))
+        rollout_state(&state.view(&bindings, &self.world, now))
     }
 
     /// Returns how the whole fleet stands: the worst of its placements, or of the source.
     pub fn standing(&self, now: Timestamp) -> RolloutState {
         // Nothing is decided until then, so placements say nothing of now.
         if let Some(complaint) = self.adoption_complaint() {
-            return RolloutState::WaitingForPerson(complaint);
+            return RolloutState::WaitingForPerson(PersonWait::Store(complaint));
         }
         let mut worst = RolloutState::AllAtTarget;
         for state in self.placements.values() {
-            worst = worse(worst, self.converged(state, now));
+            worst = worst.or_worse(self.rollout_state(state, now));
         }
-        worst = worse(worst, self.hub_standing());
+        worst = worst.or_worse(self.hub_standing());
         let warnings = fleet_warnings(self.world.records.values());
         if !warnings.is_empty() {
             let texts: Vec<&str> = warnings.iter().map(|warning| warning.message.as_str()).collect();
-            worst = worse(worst, RolloutState::Unreachable(texts.join("; ")));
+            worst = worst.or_worse(RolloutState::Unreachable(texts.join("; ")));
         }
         if let Some(reason) = &self.source.unrestored {
-            return worse(worst, RolloutState::Failed(format!("the accepted commit cannot be read: {reason}")));
+            return worst.or_worse(RolloutState::Failed(Failure::Source(format!(
+                "the accepted commit cannot be read: {reason}"
+            ))));
         }
         if let Some(reason) = &self.source.failure {
-            return worse(worst, RolloutState::Failed(reason.clone()));
+            return worst.or_worse(RolloutState::Failed(Failure::Source(reason.clone())));
         }
         if self.source.held_rewrite.is_some() {
             let why = self.source.held_why.clone().unwrap_or_else(|| "history was rewritten".to_owned());
-            return worse(worst, RolloutState::Failed(why));
+            return worst.or_worse(RolloutState::Failed(Failure::Source(why)));
         }
         if !self.source.refused.is_empty() {
-            return worse(worst, RolloutState::Failed("the newest commit is refused".to_owned()));
+            return worst.or_worse(RolloutState::Failed(Failure::Source("the newest commit is refused".to_owned())));
         }
         if self.world.tree.commit.is_none() || !self.queue.is_empty() || !self.reading.is_empty() {
-            return worse(worst, RolloutState::Progressing);
+            return worst.or_worse(RolloutState::Progressing);
         }
         worst
     }
@@ -133,20 +135,6 @@ impl Core {
             standing => Some(standing),
         }
     }
-}
-
-/// Of two standings the one a person must know of first.
-fn worse(a: RolloutState, b: RolloutState) -> RolloutState {
-    // Progress comes above failure: while anything moves, nothing is final.
-    let rank = |c: &RolloutState| match c {
-        RolloutState::AllAtTarget => 0,
-        RolloutState::WaitingForTime(_) => 1,
-        RolloutState::Unreachable(_) => 2,
-        RolloutState::WaitingForPerson(_) => 3,
-        RolloutState::Failed(_) => 4,
-        RolloutState::Progressing => 5,
-    };
-    if rank(&b) > rank(&a) { b } else { a }
 }
 
 /// Says what a journal entry says, for people who watch.

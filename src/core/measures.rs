@@ -203,7 +203,7 @@ impl Core {
     pub(super) fn count_all(&mut self, now: Timestamp) {
         let mut measures = Measures::default();
         for state in self.placements.values() {
-            measures.count(state, &self.converged(state, now));
+            measures.count(state, &self.rollout_state(state, now));
         }
         self.measures = measures;
     }

@@ -8,7 +8,7 @@ use crate::model::records::ResourceSnapshot;
 use crate::model::runs::Surface;
 use crate::model::tree::Tree;
 use crate::plan::simulate::payload_of;
-use crate::status::rollout::RolloutState;
+use crate::status::rollout::{Failure, RolloutState};
 use crate::store::{MemoryStore, Store as _};
 
 #[test]
@@ -286,7 +286,7 @@ fn a_commit_that_cannot_be_restored_is_said_until_one_is_accepted() {
     life.hear(SourceEvent::Refused(CommitId::new("other"), Vec::new()));
     life.online(BTreeSet::new());
     life.settle();
-    let failed = RolloutState::Failed("the accepted commit cannot be read: it has errors".to_owned());
+    let failed = RolloutState::Failed(Failure::Source("the accepted commit cannot be read: it has errors".to_owned()));
     assert_eq!(life.core.standing(life.now), failed);
     life.hear(SourceEvent::Accepted(commit("1", "")));
     life.settle();

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use super::placement::{PlacementView, why};
-use super::rollout::{RolloutState, Standing, bound_standing, converged};
+use super::rollout::{ClusterState, RolloutState, bound_state, rollout_state};
 use super::staged_run::{closed_gates, command_name, end_words};
 use super::work::{counted, listing};
 use crate::model::id::CommitId;
@@ -90,7 +90,7 @@ fn removal(view: &PlacementView, rules: ApprovalRules) -> Progress {
 
 /// Returns how the placement as a whole stands, and why.
 fn standing(view: &PlacementView) -> (ProgressState, String) {
-    match converged(view) {
+    match rollout_state(view) {
         RolloutState::AllAtTarget => (ProgressState::Done, String::new()),
         _ if view.record.error.is_some() => (ProgressState::Error, view.record.error.clone().unwrap_or_default()),
         RolloutState::Progressing => (ProgressState::Moving, String::new()),
@@ -100,12 +100,14 @@ fn standing(view: &PlacementView) -> (ProgressState, String) {
         RolloutState::WaitingForPerson(_) if view.record.paused.is_some() => {
             (ProgressState::Paused, paused_words(view))
         }
-        RolloutState::WaitingForPerson(words) => (ProgressState::WaitingForPerson, words),
+        RolloutState::WaitingForPerson(wait) => (ProgressState::WaitingForPerson, wait.to_string()),
         RolloutState::WaitingForTime(until) => {
             (ProgressState::Waiting, until.map(|at| format!("until {at:.0}")).unwrap_or_default())
         }
         RolloutState::Unreachable(words) => (ProgressState::Waiting, format!("does not answer: {words}")),
-        RolloutState::Failed(words) => (ProgressState::Failed, view.record.halted.clone().unwrap_or(words)),
+        RolloutState::Failed(failure) => {
+            (ProgressState::Failed, view.record.halted.clone().unwrap_or_else(|| failure.to_string()))
+        }
     }
 }
 
@@ -124,9 +126,9 @@ fn rolling(view: &PlacementView, newest: &ResourceSnapshot) -> Progress {
         progress.total += 1;
         let cluster = &decision.cluster_name;
         let standing = match (binding, view.offline(cluster)) {
-            (Some(binding), _) => bound_standing(view, binding),
-            (None, Some(offline)) => Standing::Offline(format!("{cluster}{}", why(offline))),
-            (None, None) => Standing::Queued,
+            (Some(binding), _) => bound_state(view, binding),
+            (None, Some(offline)) => ClusterState::Offline(format!("{cluster}{}", why(offline))),
+            (None, None) => ClusterState::Queued,
         };
         let own_words = |words: String| {
             let words =
@@ -134,14 +136,14 @@ fn rolling(view: &PlacementView, newest: &ResourceSnapshot) -> Progress {
             words.to_owned()
         };
         let (rank, state, message) = match standing {
-            Standing::Right => {
+            ClusterState::Right => {
                 progress.done += 1;
                 continue;
             }
-            Standing::Failed(words) => (0, ProgressState::Failed, own_words(words)),
-            Standing::Moving => (1, ProgressState::Moving, stages::blocked(view, cluster)),
-            Standing::Offline(words) => (2, ProgressState::Waiting, own_words(words)),
-            Standing::Queued | Standing::AwaitsRun => continue,
+            ClusterState::Failed(words) => (0, ProgressState::Failed, own_words(words)),
+            ClusterState::Moving => (1, ProgressState::Moving, stages::blocked(view, cluster)),
+            ClusterState::Offline(words) => (2, ProgressState::Waiting, own_words(words)),
+            ClusterState::Queued | ClusterState::AwaitsRun => continue,
         };
         lines.push((rank, ClusterProgress { name: cluster.clone(), state, message }));
     }
@@ -315,7 +317,7 @@ impl Teller<'_> {
     fn updating(&self, run: &RunRecord) -> (ProgressState, String) {
         let view = self.view;
         let moves = super::staged_run::active_run(view.runs).is_some_and(|active| active.name == run.name);
-        match converged(view) {
+        match rollout_state(view) {
             RolloutState::Unreachable(words) if moves => (ProgressState::Waiting, format!("does not answer: {words}")),
             RolloutState::WaitingForPerson(_) if moves && view.record.paused.is_some() => {
                 (ProgressState::Paused, paused_words(view))

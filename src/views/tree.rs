@@ -14,7 +14,7 @@ use crate::model::runs::DELETION_GATE;
 use crate::status::binding::binding_lists;
 use crate::status::fleet::{fleet_warnings, unwatched_words};
 use crate::status::placement::{PlacementView, chain, waiting_words, why};
-use crate::status::rollout::{RolloutState, converged};
+use crate::status::rollout::{RolloutState, rollout_state};
 use crate::status::staged_run::active_run;
 use crate::status::work::{Mode, NAMED_OBJECTS_MAX, counted, listing};
 
@@ -275,7 +275,7 @@ fn heading(view: &PlacementView, done: usize, total: usize) -> Line {
     let newest = view.newest();
     let snapshot = newest.map_or_else(|| "no snapshot".to_owned(), |index| format!("snapshot {index}"));
     let commit = view.snapshot.map(|s| format!(" ({})", s.commit.short())).unwrap_or_default();
-    let standing = converged(view);
+    let standing = rollout_state(view);
     let is_told_below = is_told_below(view, &standing);
     let (style, glyph, words) = match standing {
         RolloutState::AllAtTarget if record.removed => (Style::Ok, "✓", "removed".to_owned()),
@@ -295,9 +295,9 @@ fn heading(view: &PlacementView, done: usize, total: usize) -> Line {
             (Style::Progressing, "!", "waits for a person".to_owned())
         }
         RolloutState::Failed(_) if is_told_below => (Style::Bad, "✗", "cannot go on".to_owned()),
-        RolloutState::WaitingForPerson(text) => (Style::Progressing, "!", text),
+        RolloutState::WaitingForPerson(wait) => (Style::Progressing, "!", wait.to_string()),
         RolloutState::Unreachable(text) => (Style::Progressing, "!", format!("waits for offline clusters: {text}")),
-        RolloutState::Failed(text) => (Style::Bad, "✗", text),
+        RolloutState::Failed(failure) => (Style::Bad, "✗", failure.to_string()),
     };
     let colon = if words.is_empty() { "" } else { ": " };
     Line::default()

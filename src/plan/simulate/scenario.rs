@@ -21,7 +21,7 @@ use crate::model::id::{ClusterName, CommitId, ObjectKey, PlacementKey};
 use crate::model::runs::Surface;
 use crate::model::tree::Tree;
 use crate::schedule::eligibility::SILENCE_MAX;
-use crate::status::rollout::{RolloutState, converged};
+use crate::status::rollout::{RolloutState, rollout_state};
 use crate::store::records;
 use crate::views::simulation::{EventKind, Offset, Simulated, SimulatedEvent};
 use gates::{OpenGate, open_gates};
@@ -364,7 +364,7 @@ impl<'a> Driver<'a> {
             let shown = core.placements().iter().filter(|(key, _)| self.watch.is_chosen(key));
             shown.map(|(_, state)| state).all(|state| {
                 let bindings: Vec<_> = state.bindings.values().cloned().collect();
-                let standing = converged(&state.view(&bindings, core.world(), now));
+                let standing = rollout_state(&state.view(&bindings, core.world(), now));
                 !matches!(standing, RolloutState::Progressing | RolloutState::WaitingForTime(_))
             })
         });

@@ -1,6 +1,6 @@
 //! What is left to happen to a placement that staged update runs move.
 
-use super::RolloutState;
+use super::{Failure, PersonWait, RolloutState};
 use crate::model::runs::{ClusterPhase, DELETION_STAGE, RunCluster, RunPhase, RunRecord, StageRecord};
 use crate::status::placement::{PlacementView, why};
 use crate::status::staged_run::{ClosedGate, active_run, closed_gates, clusters_words, command_name, current_stage};
@@ -10,38 +10,41 @@ use crate::status::work::listing;
 pub fn by_run(view: &PlacementView) -> Option<RolloutState> {
     let run = active_run(view.runs)?;
     let name = command_name(&run.placement, &run.name);
-    let person = |words: String| RolloutState::WaitingForPerson(format!("run {name} {words}"));
+    let waits = |words: &str| RolloutState::WaitingForPerson(PersonWait::Run(format!("run {name} {words}")));
+    let pause = || paused(view).map(RolloutState::WaitingForPerson);
     let says = |otherwise: &str| if run.message.is_empty() { otherwise.to_owned() } else { run.message.clone() };
     Some(match run.phase {
-        RunPhase::Pending if run.refused => RolloutState::Failed(format!("run {name}: {}", says("it cannot begin"))),
-        RunPhase::Halted => RolloutState::Failed(format!(
+        RunPhase::Pending if run.refused => {
+            RolloutState::Failed(Failure::RunRefused(format!("run {name}: {}", says("it cannot begin"))))
+        }
+        RunPhase::Halted => RolloutState::Failed(Failure::RunHalted(format!(
             "run {name} is halted: {}; gitfleet retry {name}",
             says("too many clusters failed")
-        )),
-        RunPhase::Initialized => person("is prepared and goes when its `state` says Run".to_owned()),
-        RunPhase::Stopped if view.record.paused.is_some() => paused(view)?,
-        RunPhase::Stopped => person("is stopped and goes on when its `state` says Run".to_owned()),
+        ))),
+        RunPhase::Initialized => waits("is prepared and goes when its `state` says Run"),
+        RunPhase::Stopped if view.record.paused.is_some() => pause()?,
+        RunPhase::Stopped => waits("is stopped and goes on when its `state` says Run"),
         RunPhase::Waiting => at_gates(view, run, &name),
         RunPhase::Updating => moving(view, run).unwrap_or(RolloutState::Progressing),
-        _ => paused(view).unwrap_or(RolloutState::Progressing),
+        _ => pause().unwrap_or(RolloutState::Progressing),
     })
 }
 
 /// Returns who paused the placement, where somebody did.
-pub fn paused(view: &PlacementView) -> Option<RolloutState> {
+pub fn paused(view: &PlacementView) -> Option<PersonWait> {
     let pause = view.record.paused.as_ref()?;
     let reason = pause.reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
     let key = &view.record.key;
-    Some(RolloutState::WaitingForPerson(format!("paused by {}{reason}; gitfleet resume {key}", pause.by)))
+    Some(PersonWait::Paused(format!("paused by {}{reason}; gitfleet resume {key}", pause.by)))
 }
 
 /// Returns why the newest snapshot is not rolled out, where it was rolled back or rejected.
-pub fn held(view: &PlacementView) -> Option<RolloutState> {
+pub fn held(view: &PlacementView) -> Option<Failure> {
     let held = view.record.held.as_ref()?;
     let newest = view.snapshot?;
     let is_it = held.index == newest.index || held.hash == newest.hash;
     let words = format!("snapshot {} is held until `gitfleet retry {}`: {}", held.index, view.record.key, held.why);
-    is_it.then_some(RolloutState::Failed(words))
+    is_it.then_some(Failure::Held(words))
 }
 
 /// A person's gate first: time passes meanwhile.
@@ -50,9 +53,12 @@ fn at_gates(view: &PlacementView, run: &RunRecord, name: &str) -> RolloutState {
     if let Some(gate) = gates.iter().find(|gate| gate.is_approval()) {
         let line = approve_line(name, gate);
         let words = format!("run {name}, stage {} waits for approval; {line}", gate.stage.name);
-        return RolloutState::WaitingForPerson(words);
+        return RolloutState::WaitingForPerson(PersonWait::Approval(words));
     }
-    paused(view).unwrap_or_else(|| RolloutState::WaitingForTime(gates.iter().filter_map(ClosedGate::opens_at).max()))
+    match paused(view) {
+        Some(pause) => RolloutState::WaitingForPerson(pause),
+        None => RolloutState::WaitingForTime(gates.iter().filter_map(ClosedGate::opens_at).max()),
+    }
 }
 
 /// Returns the line that opens a gate.
@@ -70,7 +76,7 @@ fn moving(view: &PlacementView, run: &RunRecord) -> Option<RolloutState> {
     if let Some(gate) = view.record.closed_gate().filter(|_| stage.name == DELETION_STAGE)
         && left.iter().all(|cluster| gate.holds(&cluster.name))
     {
-        return super::deletions_wait(view);
+        return super::deletions_wait(view).map(RolloutState::WaitingForPerson);
     }
     if left.iter().any(|cluster| cluster.phase == ClusterPhase::Updating) {
         return None;
@@ -78,7 +84,7 @@ fn moving(view: &PlacementView, run: &RunRecord) -> Option<RolloutState> {
     if left.iter().all(|cluster| cluster.phase == ClusterPhase::Deferred) {
         return Some(RolloutState::Unreachable(deferred_words(view, stage, &left)));
     }
-    paused(view)
+    paused(view).map(RolloutState::WaitingForPerson)
 }
 
 fn is_left(cluster: &RunCluster) -> bool {
@@ -100,7 +106,7 @@ mod tests {
     use crate::model::records::{HeldSnapshot, Pause};
     use crate::model::runs::StagePhase;
     use crate::status::fixtures::{Case, at, run, run_at_approval, run_in_production, snapshot, stage};
-    use crate::status::rollout::converged;
+    use crate::status::rollout::rollout_state;
 
     fn case(run: RunRecord) -> Case {
         Case::healthy(&["east", "north", "south", "west"]).with_run(run)
@@ -145,8 +151,11 @@ mod tests {
 
     fn rows() -> Vec<Row> {
         use RolloutState as C;
-        let person = |text: &str| C::WaitingForPerson(text.to_owned());
-        let failed = |text: &str| C::Failed(text.to_owned());
+        let run = |text: &str| C::WaitingForPerson(PersonWait::Run(text.to_owned()));
+        let paused_by = |text: &str| C::WaitingForPerson(PersonWait::Paused(text.to_owned()));
+        let held = |text: &str| C::Failed(Failure::Held(text.to_owned()));
+        let deletions = |text: &str| C::WaitingForPerson(PersonWait::Deletions(text.to_owned()));
+
         let nothing: fn(&mut Case) = |_| ();
         let halted = "run web-3 is halted: as it says; gitfleet retry web-3";
         let paused = "paused by ann (a freeze); gitfleet resume web";
@@ -156,36 +165,38 @@ mod tests {
                 "refused",
                 RunRecord { refused: true, ..phase(RunPhase::Pending) },
                 nothing,
-                failed("run web-3: as it says"),
+                C::Failed(Failure::RunRefused("run web-3: as it says".into())),
             ),
             (
                 "prepared",
                 phase(RunPhase::Initialized),
                 nothing,
-                person("run web-3 is prepared and goes when its `state` says Run"),
+                run("run web-3 is prepared and goes when its `state` says Run"),
             ),
             ("moves", run_in_production(), nothing, C::Progressing),
-            ("halted", phase(RunPhase::Halted), nothing, failed(halted)),
+            ("halted", phase(RunPhase::Halted), nothing, C::Failed(Failure::RunHalted(halted.into()))),
             ("stopping", phase(RunPhase::Stopping), nothing, C::Progressing),
             (
                 "stopped",
                 phase(RunPhase::Stopped),
                 nothing,
-                person("run web-3 is stopped and goes on when its `state` says Run"),
+                run("run web-3 is stopped and goes on when its `state` says Run"),
             ),
             (
                 "approval",
                 run_at_approval(),
                 nothing,
-                person("run web-3, stage canary waits for approval; gitfleet approve web-3 canary"),
+                C::WaitingForPerson(PersonWait::Approval(
+                    "run web-3, stage canary waits for approval; gitfleet approve web-3 canary".into(),
+                )),
             ),
             ("timed", timed(), nothing, C::WaitingForTime(Some(at(19 + 3600)))),
-            ("timed, paused", timed(), pause, person(paused)),
+            ("timed, paused", timed(), pause, paused_by(paused)),
             (
                 "timed, and deletions wait for a person",
                 timed(),
                 |c| c.gate(&["old"]),
-                person(
+                deletions(
                     "deletions need approval: more than half of the objects would go; gitfleet approve web deletion",
                 ),
             ),
@@ -206,14 +217,14 @@ mod tests {
                     run
                 },
                 pause,
-                person(paused),
+                paused_by(paused),
             ),
             ("removes", deleting(), nothing, C::Progressing),
             (
                 "removals wait for a person",
                 deleting(),
                 |c| c.gate(&["old"]),
-                person(
+                deletions(
                     "deletions need approval: more than half of the objects would go; gitfleet approve web deletion",
                 ),
             ),
@@ -225,7 +236,7 @@ mod tests {
                     c.binding("west").snapshot = Some(2);
                     hold(c);
                 },
-                failed("snapshot 3 is held until `gitfleet retry web`: was rolled back"),
+                held("snapshot 3 is held until `gitfleet retry web`: was rolled back"),
             ),
             ("a rollback moves", run_in_production(), hold, C::Progressing),
             (
@@ -235,7 +246,7 @@ mod tests {
                     hold(c);
                     c.snapshot = Some(snapshot(4, &["a"]));
                 },
-                person("clusters of an External placement wait for a staged update run"),
+                C::WaitingForPerson(PersonWait::NoRun),
             ),
         ]
     }
@@ -246,7 +257,7 @@ mod tests {
             let mut case = case(run);
             change(&mut case);
             case.settle();
-            assert_eq!(converged(&case.view()), expected, "{name}");
+            assert_eq!(rollout_state(&case.view()), expected, "{name}");
         }
     }
 }

@@ -1,0 +1,126 @@
+//! How a rollout stands, in one vocabulary: what shows it puts it into words of its own or takes these.
+
+use std::fmt;
+
+use jiff::Timestamp;
+
+/// How the rollout of a placement stands, or that of the fleet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RolloutState {
+    /// Every picked cluster holds the newest snapshot, available or compared, and nothing is left to remove.
+    AllAtTarget,
+    /// Only time is waited for: until then, where it is known.
+    WaitingForTime(Option<Timestamp>),
+    /// What is missing is on clusters that do not answer; says which.
+    Unreachable(String),
+    /// A person must act.
+    WaitingForPerson(PersonWait),
+    /// It will not get there by itself.
+    Failed(Failure),
+    /// Something moves or is about to.
+    Progressing,
+}
+
+/// What a person must do. The texts say it, with the command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PersonWait {
+    /// Approve deletions.
+    Deletions(String),
+    /// Resume what somebody paused.
+    Paused(String),
+    /// Approve at the gate of a stage.
+    Approval(String),
+    /// Let a run go that is prepared or stopped.
+    Run(String),
+    /// Begin a run: only runs move an External placement.
+    NoRun,
+    /// Adopt the store.
+    Store(String),
+}
+
+/// Why it will not get there by itself. The texts say more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// The payload of this snapshot cannot be read from git.
+    Payload(u64),
+    /// The placement has an error.
+    Invalid(String),
+    /// More clusters failed than may.
+    Halted(String),
+    /// Clusters failed, and no other moves.
+    Clusters(String),
+    /// The newest snapshot was rolled back or rejected.
+    Held(String),
+    /// The run cannot begin.
+    RunRefused(String),
+    /// The run is halted.
+    RunHalted(String),
+    /// Fewer clusters fit than the policy asks for.
+    Unfulfilled,
+    /// The source cannot be read or followed.
+    Source(String),
+}
+
+impl RolloutState {
+    /// Returns the one of two that a person must know of first. What moves may still change the other, and is first.
+    #[must_use]
+    pub fn or_worse(self, other: Self) -> Self {
+        if other.rank() > self.rank() { other } else { self }
+    }
+
+    fn rank(&self) -> u8 {
+        match self {
+            Self::AllAtTarget => 0,
+            Self::WaitingForTime(_) => 1,
+            Self::Unreachable(_) => 2,
+            Self::WaitingForPerson(_) => 3,
+            Self::Failed(_) => 4,
+            Self::Progressing => 5,
+        }
+    }
+}
+
+impl fmt::Display for RolloutState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::AllAtTarget => f.write_str("all at the newest snapshot"),
+            Self::WaitingForPerson(wait) => write!(f, "waits for a person: {wait}"),
+            Self::WaitingForTime(_) => f.write_str("waits for time to pass"),
+            Self::Progressing => f.write_str("in progress"),
+            Self::Failed(why) => write!(f, "cannot go on: {why}"),
+            Self::Unreachable(why) => write!(f, "waits for clusters: {why}"),
+        }
+    }
+}
+
+impl fmt::Display for PersonWait {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Deletions(words)
+            | Self::Paused(words)
+            | Self::Approval(words)
+            | Self::Run(words)
+            | Self::Store(words) => f.write_str(words),
+            Self::NoRun => f.write_str("clusters of an External placement wait for a staged update run"),
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Payload(snapshot) => write!(
+                f,
+                "the payload of snapshot {snapshot} cannot be read from git; clusters keep what they have, and it is tried again"
+            ),
+            Self::Halted(why) => write!(f, "the rollout is halted: {why}"),
+            Self::Unfulfilled => f.write_str("fewer clusters fit than the policy asks for"),
+            Self::Invalid(words)
+            | Self::Clusters(words)
+            | Self::Held(words)
+            | Self::RunRefused(words)
+            | Self::RunHalted(words)
+            | Self::Source(words) => f.write_str(words),
+        }
+    }
+}
