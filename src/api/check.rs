@@ -1,11 +1,9 @@
-//! Small rules that many kinds share: names, labels, quantities, durations, selectors.
+//! Small rules that many kinds share: names, labels, quantities, durations.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 pub use crate::yaml::{FieldError, suggest};
-
-use super::placement::{LabelSelector, LabelSelectorOperator};
 
 /// Characters a label value, a label name and a DNS label may have.
 pub const LABEL_LENGTH_MAX: usize = 63;
@@ -143,34 +141,6 @@ fn suffix_scale(suffix: &str) -> Option<(i128, i32)> {
     let exponent: i32 = suffix.strip_prefix(['e', 'E'])?.parse().ok()?;
     // 128 bits hold 39 digits. The limit also keeps the sums with this exponent small.
     (-40..=40).contains(&exponent).then_some((1, exponent))
-}
-
-/// Checks the requirements of a label selector.
-///
-/// Source: Kubernetes apimachinery, label selector validation.
-pub fn label_selector(errors: &mut Vec<FieldError>, path: &str, selector: &LabelSelector) {
-    labels(errors, &format!("{path}.matchLabels"), &selector.match_labels);
-    for (index, requirement) in selector.match_expressions.iter().enumerate() {
-        let path = format!("{path}.matchExpressions[{index}]");
-        if !is_qualified_name(&requirement.key) {
-            errors.push(FieldError::new(format!("{path}.key"), format!("{:?} is not a label key", requirement.key)));
-        }
-        if let LabelSelectorOperator::Unknown(operator) = &requirement.operator {
-            let message = format!("{operator:?} is not one of In, NotIn, Exists, DoesNotExist");
-            errors.push(FieldError::new(format!("{path}.operator"), message));
-            // Whether an unknown operator takes values nobody can say.
-            continue;
-        }
-        let with_values = matches!(requirement.operator, LabelSelectorOperator::In | LabelSelectorOperator::NotIn);
-        if with_values == requirement.values.is_empty() {
-            let message =
-                if with_values { "In and NotIn need values" } else { "Exists and DoesNotExist take no values" };
-            errors.push(FieldError::new(format!("{path}.values"), message));
-        }
-        for value in requirement.values.iter().filter(|v| !is_label_value(v)) {
-            errors.push(FieldError::new(format!("{path}.values"), format!("{value:?} is not a label value")));
-        }
-    }
 }
 
 /// Checks keys and values of labels.

@@ -9,31 +9,12 @@ use serde_json::Value;
 use super::check::{self, FieldError, count, range};
 use super::object::{AnyJson, Validate};
 use super::ocm::ManagedCluster;
+pub use super::taint::{Taint, TaintEffect};
 
 /// Taints of one cluster.
 pub const TAINTS_MAX: usize = 100;
 /// The longest heartbeat period, in seconds.
 pub const HEARTBEAT_PERIOD_SECONDS_MAX: i32 = 600;
-
-/// The only effect a member's taint may have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
-pub enum TaintEffect {
-    /// New placements need a toleration; what runs there stays.
-    NoSchedule,
-}
-
-/// Keeps placements off a cluster unless they tolerate it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Taint {
-    /// A qualified label name.
-    pub key: String,
-    /// A label value.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub value: String,
-    /// `NoSchedule`.
-    pub effect: TaintEffect,
-}
 
 /// `spec` of a MemberCluster. Identity and heartbeat belong to KubeFleet's agents: checked, not used here, and that is a warning.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

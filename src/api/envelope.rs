@@ -9,9 +9,9 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::check::FieldError;
+use super::groups::PLACEMENT_GROUP;
 use super::identity::identify;
 use super::object::Metadata;
-use super::table::PLACEMENT_GROUP;
 use crate::model::kinds;
 use crate::model::manifest::malformed_metadata;
 use crate::model::tree::Scope;

@@ -11,6 +11,7 @@ use super::ocm::{
     TAINT_VALUE_LENGTH_MAX,
 };
 use super::placement_rules::int_or_percent;
+use super::selector::check_selector;
 
 impl Validate for ManagedClusterSpec {
     fn validate(&self) -> Vec<FieldError> {
@@ -42,7 +43,7 @@ impl Validate for ManagedClusterSetSpec {
     fn validate(&self) -> Vec<FieldError> {
         let mut errors = Vec::new();
         if let Some(labels) = &self.cluster_selector.label_selector {
-            check::label_selector(&mut errors, "spec.clusterSelector.labelSelector", labels);
+            check_selector(&mut errors, "spec.clusterSelector.labelSelector", labels);
         }
         errors
     }

@@ -5,9 +5,10 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::check::{self, FieldError, count};
+use super::check::{FieldError, count};
 use super::object::{AnyJson, Validate};
 use super::placement::{LabelSelector, ResourceSelector};
+use super::selector::check_selector;
 
 /// Selectors of one override.
 pub const SELECTORS_MAX: usize = 20;
@@ -217,7 +218,7 @@ fn rules(errors: &mut Vec<FieldError>, rules: &[OverrideRule]) {
         for (index, term) in rule.cluster_selector.iter().flat_map(|s| &s.cluster_selector_terms).enumerate() {
             if let Some(labels) = &term.label_selector {
                 let path = format!("{path}.clusterSelector.clusterSelectorTerms[{index}].labelSelector");
-                check::label_selector(errors, &path, labels);
+                check_selector(errors, &path, labels);
             }
         }
         let patches = rule.json_patch_overrides.len();

@@ -13,6 +13,7 @@ use super::placement::{
     PropertySelector, PropertySelectorOperator, ReportBackType, ResourceSelector, RolloutStrategy, SelectionScope,
     StatusReportingScope, StrategyType, Toleration, TolerationOperator,
 };
+use super::selector::check_selector;
 
 /// Selectors of one placement.
 pub const SELECTORS_MAX: usize = 100;
@@ -87,7 +88,7 @@ fn resource_selector(errors: &mut Vec<FieldError>, path: &str, selector: &Resour
         errors.push(FieldError::new(path, "name and labelSelector exclude each other").hint("keep one of them"));
     }
     if let Some(labels) = &selector.label_selector {
-        check::label_selector(errors, &format!("{path}.labelSelector"), labels);
+        check_selector(errors, &format!("{path}.labelSelector"), labels);
     }
 }
 
@@ -193,7 +194,7 @@ fn affinity(errors: &mut Vec<FieldError>, policy: &PlacementPolicy) {
 
 fn cluster_term(errors: &mut Vec<FieldError>, path: &str, term: &ClusterSelectorTerm) {
     if let Some(labels) = &term.label_selector {
-        check::label_selector(errors, &format!("{path}.labelSelector"), labels);
+        check_selector(errors, &format!("{path}.labelSelector"), labels);
     }
     if let Some(properties) = &term.property_selector {
         property_selector(errors, &format!("{path}.propertySelector.matchExpressions"), properties);

@@ -11,6 +11,7 @@ use super::check::{self, FieldError, count, unique};
 use super::object::Validate;
 use super::placement::{IntOrPercent, LabelSelector};
 use super::placement_rules::int_or_percent;
+use super::selector::check_selector;
 
 /// Stages of one strategy.
 pub const STAGES_MAX: usize = 31;
@@ -141,7 +142,7 @@ fn stage_errors(errors: &mut Vec<FieldError>, path: &str, stage: &Stage) {
         errors.push(FieldError::new(format!("{path}.name"), message));
     }
     if let Some(labels) = &stage.label_selector {
-        check::label_selector(errors, &format!("{path}.labelSelector"), labels);
+        check_selector(errors, &format!("{path}.labelSelector"), labels);
     }
     if let Some(key) = stage.sorting_label_key.as_ref().filter(|key| !check::is_qualified_name(key)) {
         errors.push(FieldError::new(format!("{path}.sortingLabelKey"), format!("{key:?} is not a label key")));

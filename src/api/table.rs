@@ -9,6 +9,7 @@ use super::check::{FieldError, LABEL_LENGTH_MAX, NAME_LENGTH_MAX, suggest};
 use super::cluster::{MemberCluster, MemberClusterSpec};
 use super::envelope::Envelope;
 use super::eviction::{DisruptionBudgetSpec, EvictionSpec};
+pub use super::groups::*;
 use super::object::{self, Metadata, Object, Validate, metadata_errors};
 use super::ocm::{
     AddOnPlacementScore, ManagedCluster, ManagedClusterSetBindingSpec, ManagedClusterSetSpec, ManagedClusterSpec,
@@ -21,14 +22,6 @@ use super::staged::{ApprovalRequestSpec, StagedUpdateRunSpec, StagedUpdateStrate
 use crate::model::tree::Scope;
 use crate::yaml;
 
-/// Group of KubeFleet's placements.
-pub const PLACEMENT_GROUP: &str = "placement.kubernetes-fleet.io";
-/// Group of KubeFleet's clusters.
-pub const CLUSTER_GROUP: &str = "cluster.kubernetes-fleet.io";
-/// Group of OCM's clusters and placements.
-pub const OCM_GROUP: &str = "cluster.open-cluster-management.io";
-/// Group of our own configuration.
-pub const GITFLEET_GROUP: &str = "gitfleet.io";
 /// The label that KubeFleet sets on a MemberCluster to its own name.
 pub const MEMBER_NAME_LABEL: &str = "kubernetes-fleet.io/member-name";
 

@@ -1,6 +1,6 @@
 //! `gitfleet plan`: what a tree would do to the fleet.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{anyhow, bail};
@@ -8,7 +8,7 @@ use jiff::Timestamp;
 
 use super::exit::Exit;
 use super::output::{self, Terminal};
-use super::plan_config::Asked;
+use super::plan_config::{Asked, Wanted};
 use crate::clock;
 use crate::daemon::commit_reader::{self, Cache, read_candidate, read_commit, read_folder};
 use crate::git;
@@ -29,19 +29,8 @@ const LISTED_MAX: usize = 20;
 /// Options of `plan`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The folder with the tree. As it stands on disk, or with --base or --head as it is in those commits of its repository.
-    #[arg(long, value_name = "DIR", required_unless_present = "config")]
-    pub(super) repo: Option<PathBuf>,
-    /// The daemon's configuration file: names the repository and the branch, which is compared with the accepted commit, and says
-    /// which clusters can be reached. --repo, --base and --head go first.
-    #[arg(short, long, value_name = "FILE")]
-    pub(super) config: Option<PathBuf>,
-    /// The commit to compare with: it counts as rolled out everywhere.
-    #[arg(long, value_name = "REV")]
-    pub(super) base: Option<String>,
-    /// The commit to plan; HEAD if only --base is given.
-    #[arg(long, value_name = "REV")]
-    pub(super) head: Option<String>,
+    #[command(flatten)]
+    wanted: Wanted,
     /// The instant that scores and taints are judged at, such as 2026-01-31T12:00:00Z; now by default.
     #[arg(long, value_name = "TIME")]
     now: Option<Timestamp>,
@@ -73,7 +62,7 @@ enum PlanFormat {
 /// Runs the command. Exits 0 without errors, 1 with any (or with changes and `--exit-code`), 2 where the folder or a revision
 /// cannot be read.
 pub fn run(args: &Args) -> anyhow::Result<Exit> {
-    let asked = Asked::of(args)?;
+    let asked = Asked::of(&args.wanted)?;
     let planned = || output::with_spinner("planning", || make(args, &asked));
     let plan = match args.output {
         PlanFormat::Table => {

@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 
-use super::plan::Args;
 use super::records::{SavedRecords, Source, load_configuration};
 use crate::config::Configuration;
 use crate::model::manifest::InputError;
@@ -13,6 +12,24 @@ use crate::model::tree::Tree;
 use crate::status::fleet::fleet_warnings;
 use crate::store;
 use crate::store::embedded::EmbeddedStore;
+
+/// What is to be planned, as the command line says it.
+#[derive(Debug, clap::Args)]
+pub(super) struct Wanted {
+    /// The folder with the tree. As it stands on disk, or with --base or --head as it is in those commits of its repository.
+    #[arg(long, value_name = "DIR", required_unless_present = "config")]
+    repo: Option<PathBuf>,
+    /// The daemon's configuration file: names the repository and the branch, which is compared with the accepted commit, and says
+    /// which clusters can be reached. --repo, --base and --head go first.
+    #[arg(short, long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// The commit to compare with: it counts as rolled out everywhere.
+    #[arg(long, value_name = "REV")]
+    base: Option<String>,
+    /// The commit to plan; HEAD if only --base is given.
+    #[arg(long, value_name = "REV")]
+    head: Option<String>,
+}
 
 /// What is to be planned.
 pub(super) struct Asked {
@@ -30,7 +47,7 @@ impl Asked {
     ///
     /// # Errors
     /// The configuration or its store cannot be read, or the repository is not on this machine.
-    pub fn of(args: &Args) -> anyhow::Result<Self> {
+    pub fn of(args: &Wanted) -> anyhow::Result<Self> {
         let Some(path) = &args.config else {
             let repo = args.repo.clone().unwrap_or_default();
             return Ok(Self { repo, base: args.base.clone(), head: args.head.clone(), configuration: None });

@@ -6,7 +6,7 @@
 use serde_json::Value;
 
 use super::complaint;
-use super::file::{DURATION_FORMAT, SOCKET_ADDRESS_FORMAT, parse_duration};
+use super::values::{DURATION_FORMAT, SOCKET_ADDRESS_FORMAT, parse_duration};
 use crate::model::manifest::InputError;
 
 /// How alike two names must be for one to be suggested instead of the other; 0 to 1.

@@ -1,7 +1,6 @@
 //! The file as it is written: every field with its documentation and its default.
 
-use std::path::{Component, Path, PathBuf};
-use std::time::Duration;
+use std::path::{Path, PathBuf};
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -10,19 +9,12 @@ use serde_json::Value;
 use super::forge::Forge;
 use super::http::Http;
 use super::policy::Policy;
+use super::source::Source;
+use super::values::clean;
 use super::{Configuration, complaint, members};
 use crate::api::check::{is_dns_label, is_dns_subdomain};
-use crate::model::commands::{Grant, Verb};
 use crate::model::manifest::InputError;
 
-/// Longest name of a source in bytes.
-pub const IDENTITY_BYTES_MAX: usize = 253;
-/// How often the source is asked, where no webhook tells.
-pub const POLL_INTERVAL_DEFAULT: Duration = Duration::from_secs(30);
-/// The shortest poll interval: below it a forge starts to refuse.
-pub const POLL_INTERVAL_MIN: Duration = Duration::from_secs(1);
-/// The subtree of the source that is read.
-pub const SOURCE_PATH_DEFAULT: &str = ".";
 /// Where Argo CD lives.
 pub const DECISIONS_NAMESPACE_DEFAULT: &str = "argocd";
 /// The `ConfigMap` that tells an `ApplicationSet` how to read placement decisions.
@@ -31,14 +23,6 @@ pub const DECISIONS_CONFIG_MAP_DEFAULT: &str = "ocm-placement";
 pub const STORE_PATH_DEFAULT: &str = "./.gitfleet";
 /// Entries of the journal that are kept.
 pub const JOURNAL_ENTRIES_DEFAULT: usize = 100_000;
-/// Where the daemon listens: this machine only.
-pub const HTTP_LISTEN_DEFAULT: &str = "127.0.0.1:8080";
-
-/// The format of duration texts in the schema; `check` knows it.
-pub(super) const DURATION_FORMAT: &str = "gitfleet-duration";
-/// The format of listen addresses in the schema; `check` knows it.
-pub(super) const SOCKET_ADDRESS_FORMAT: &str = "gitfleet-socket-address";
-
 /// Configuration of the gitfleet daemon. Relative paths are relative to the file.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -102,60 +86,6 @@ pub(super) enum ApiVersion {
 pub(super) enum Kind {
     /// The only one.
     Configuration,
-}
-
-/// One git repository.
-#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Source {
-    /// Where it is: a URL, a local repository or a plain folder. Never with a password in it: see `tokenFile`.
-    pub url: String,
-    /// What inventories on members name this source by. Absent: URL, branch and path; then a source that moves is another one until
-    /// `gitfleet source rename` says otherwise.
-    #[serde(default)]
-    pub identity: Option<String>,
-    /// The branch; absent means the checked-out branch of a local repository, the default branch of a remote.
-    #[serde(default)]
-    pub branch: Option<String>,
-    /// Only this subtree is read.
-    #[serde(default = "source_path_default")]
-    pub path: String,
-    /// How often the source is asked for news, at least 1s.
-    #[serde(default = "poll_interval_default", deserialize_with = "duration")]
-    #[schemars(with = "String", extend("format" = DURATION_FORMAT))]
-    pub poll_interval: Duration,
-    /// File with the token to read the source with.
-    #[serde(default)]
-    pub token_file: Option<PathBuf>,
-    /// What to do when the new tip does not descend from the accepted commit.
-    #[serde(default)]
-    pub on_history_rewrite: HistoryRewrite,
-    /// Lets a token travel over plain `http://`.
-    #[serde(default)]
-    pub allow_insecure_http: bool,
-}
-
-impl Source {
-    /// Returns the folder of a source on this machine; `None` for a remote one.
-    ///
-    /// As git reads it: with a scheme, or with a `:` before the first `/`, it is remote; `file://` is local.
-    pub fn local(&self) -> Option<&Path> {
-        if let Some(path) = self.url.strip_prefix("file://") {
-            return Some(Path::new(path));
-        }
-        let head = self.url.split('/').next().unwrap_or_default();
-        if self.url.contains("://") || head.contains(':') { None } else { Some(Path::new(&self.url)) }
-    }
-}
-
-/// What to do when the new tip does not descend from the accepted commit.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-pub enum HistoryRewrite {
-    /// The last good commit stays and running rollouts go on, until a person lets the new tip in.
-    #[default]
-    Hold,
-    /// The new tip is taken.
-    Accept,
 }
 
 /// How to reach the members of one name or pattern: `kubeconfig` or `directory`, not both.
@@ -254,57 +184,12 @@ impl Default for Store {
     }
 }
 
-/// A person or machine that may command over the API.
-#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct ApiToken {
-    /// The name that approvals and commands are recorded under.
-    pub name: String,
-    /// File with the token.
-    pub token_file: PathBuf,
-    /// The commands it is for; absent: all.
-    #[serde(default)]
-    pub may: Option<Vec<Verb>>,
-    /// The placements it is for, as `NAME` or `NAMESPACE/NAME`, with `*` for any text; absent: all, and the source.
-    #[serde(default)]
-    pub placements: Option<Vec<String>>,
-}
-
-impl ApiToken {
-    /// Returns what it may do.
-    pub fn grant(&self) -> Grant {
-        Grant {
-            verbs: self.may.as_ref().map(|verbs| verbs.iter().copied().collect()),
-            placements: self.placements.clone(),
-        }
-    }
-}
-
-fn source_path_default() -> String {
-    SOURCE_PATH_DEFAULT.to_owned()
-}
-
-fn poll_interval_default() -> Duration {
-    POLL_INTERVAL_DEFAULT
-}
-
 fn decisions_namespace_default() -> String {
     DECISIONS_NAMESPACE_DEFAULT.to_owned()
 }
 
 fn decisions_config_map_default() -> String {
     DECISIONS_CONFIG_MAP_DEFAULT.to_owned()
-}
-
-pub(super) fn duration<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
-    parse_duration(&String::deserialize(deserializer)?).map_err(serde::de::Error::custom)
-}
-
-/// Reads `30s`, `1h30m`, `72h` and the like; longer than nothing.
-pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
-    let refused = || format!("{text:?} is no duration; write one like \"30s\", \"10m\" or \"72h\"");
-    let parsed = jiff::fmt::friendly::SpanParser::new().parse_duration(text).map_err(|_| refused())?;
-    Duration::try_from(parsed).ok().filter(|duration| !duration.is_zero()).ok_or_else(refused)
 }
 
 /// Turns a list `sources` of one into `source`.
@@ -375,7 +260,7 @@ impl Configuration {
 
     /// Returns what the schema cannot say.
     pub(super) fn problems(&self) -> Vec<InputError> {
-        let mut errors = self.source_problems();
+        let mut errors = self.source.problems();
         members::check(self, &mut errors);
         if let Some(forge) = &self.forge {
             forge.problems(&mut errors);
@@ -388,50 +273,4 @@ impl Configuration {
         self.policy.problems(&mut errors);
         errors
     }
-
-    fn source_problems(&self) -> Vec<InputError> {
-        let source = &self.source;
-        let mut errors = Vec::new();
-        if source.url.is_empty() {
-            errors.push(complaint("source.url", "is empty"));
-        }
-        let authority = source.url.split_once("://").map(|(_, rest)| rest.split('/').next().unwrap_or_default());
-        // A user alone is no secret: URLs of ssh name one.
-        if authority.and_then(|a| a.rsplit_once('@')).is_some_and(|(user, _)| user.contains(':')) {
-            // Without the URL: it holds a password.
-            errors.push(complaint("source.url", "holds a password; put it into a file and name that as `tokenFile`"));
-        }
-        if source.url.starts_with("http://") && source.token_file.is_some() && !source.allow_insecure_http {
-            let message = "would send the token over plain http";
-            let hint = Some("use https, or say allowInsecureHttp: true".into());
-            errors.push(InputError { hint, ..complaint("source.url", message) });
-        }
-        if source.identity.as_ref().is_some_and(|name| name.is_empty() || name.len() > IDENTITY_BYTES_MAX) {
-            errors.push(complaint("source.identity", "must have 1 to 253 characters"));
-        }
-        if source.poll_interval < POLL_INTERVAL_MIN {
-            errors.push(complaint("source.pollInterval", "is shorter than 1s"));
-        }
-        let path = Path::new(&source.path);
-        if !path.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir)) {
-            let message = format!("{:?} must be a path inside the repository, without `..`", source.path);
-            errors.push(complaint("source.path", message));
-        }
-        errors
-    }
-}
-
-/// Resolves `.` and `..` by the text alone, so that equal folders are equal texts.
-pub(super) fn clean(path: &Path) -> PathBuf {
-    // The disk is not asked: folders of members may not be there yet, and are compared all the same.
-    let mut out = PathBuf::new();
-    for part in path.components() {
-        match part {
-            Component::CurDir => {}
-            Component::ParentDir if out.file_name().is_some_and(|name| name != "..") => drop(out.pop()),
-            Component::ParentDir if out.has_root() => {}
-            other => out.push(other),
-        }
-    }
-    out
 }

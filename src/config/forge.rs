@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use secrecy::SecretString;
 use serde::Deserialize;
 
-use super::file::{DURATION_FORMAT, duration};
+use super::values::{DURATION_FORMAT, duration};
 use super::{Error, complaint, read_text};
 use crate::model::manifest::InputError;
 

@@ -7,9 +7,13 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::complaint;
-use super::file::{ApiToken, HTTP_LISTEN_DEFAULT, SOCKET_ADDRESS_FORMAT};
+use super::values::SOCKET_ADDRESS_FORMAT;
 use crate::api::check::is_dns_subdomain;
+use crate::model::commands::{Grant, Verb};
 use crate::model::manifest::InputError;
+
+/// Where the daemon listens: this machine only.
+pub const HTTP_LISTEN_DEFAULT: &str = "127.0.0.1:8080";
 
 /// The daemon's API.
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
@@ -113,4 +117,30 @@ pub struct ReadToken {
     pub name: String,
     /// File with the token.
     pub token_file: PathBuf,
+}
+
+/// A person or machine that may command over the API.
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ApiToken {
+    /// The name that approvals and commands are recorded under.
+    pub name: String,
+    /// File with the token.
+    pub token_file: PathBuf,
+    /// The commands it is for; absent: all.
+    #[serde(default)]
+    pub may: Option<Vec<Verb>>,
+    /// The placements it is for, as `NAME` or `NAMESPACE/NAME`, with `*` for any text; absent: all, and the source.
+    #[serde(default)]
+    pub placements: Option<Vec<String>>,
+}
+
+impl ApiToken {
+    /// Returns what it may do.
+    pub fn grant(&self) -> Grant {
+        Grant {
+            verbs: self.may.as_ref().map(|verbs| verbs.iter().copied().collect()),
+            placements: self.placements.clone(),
+        }
+    }
 }

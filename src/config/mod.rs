@@ -9,6 +9,8 @@ mod forge;
 mod http;
 mod members;
 mod policy;
+mod source;
+mod values;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -28,6 +30,7 @@ pub use forge::*;
 pub use http::*;
 pub use members::MemberAccess;
 pub use policy::*;
+pub use source::*;
 
 /// The file read where none is named.
 pub const FILE_NAME_DEFAULT: &str = "gitfleet.yaml";

@@ -256,10 +256,10 @@ fn environment_beats_the_file() {
 #[test]
 fn durations_are_what_people_write() {
     for (text, seconds) in [("30s", 30), ("10m", 600), ("72h", 259_200), ("1h30m", 5400), ("2 minutes", 120)] {
-        assert_eq!(file::parse_duration(text), Ok(std::time::Duration::from_secs(seconds)), "{text}");
+        assert_eq!(values::parse_duration(text), Ok(std::time::Duration::from_secs(seconds)), "{text}");
     }
     for text in ["", "30", "0s", "-5s", "5 parsecs", "3d", "s", "99999999999999999999h"] {
-        assert!(file::parse_duration(text).is_err(), "{text}");
+        assert!(values::parse_duration(text).is_err(), "{text}");
     }
 }
 

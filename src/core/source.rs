@@ -9,7 +9,7 @@ use super::persist::{self, SOURCE_NAME};
 use super::{Batch, Core, Effect, FIRST_LOOK_MAX, PAYLOAD_RETRY, SourceEvent, SourceLook, write_down};
 use crate::config::Configuration;
 use crate::decide::evictions::Disruptions;
-use crate::decide::overrides;
+use crate::decide::render::named;
 use crate::decide::state::{Payload, PlacementState};
 use crate::decide::strategies::Staged;
 use crate::model::id::{CommitId, PlacementKey};
@@ -218,7 +218,7 @@ impl Core {
             tracing::warn!("{orphan}");
         }
         tell_skipped(tree);
-        self.world.overrides.follow(tree, &overrides::named(self.placements.values()), now);
+        self.world.overrides.follow(tree, &named(self.placements.values()), now);
         let disruptions = std::mem::replace(&mut self.world.disruptions, Disruptions::of(tree));
         self.note_members(&before, now);
         for key in self.placements.keys().cloned().collect::<Vec<_>>() {

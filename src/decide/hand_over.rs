@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use rayon::prelude::*;
 
-use super::overrides::candidates;
+use super::render::candidates;
 use super::state::{Claims, PlacementState, World};
 use super::{Decision, decide, only_reports};
 use crate::model::id::{ClusterName, ObjectId, ObjectKey, PlacementKey};

@@ -16,6 +16,7 @@ pub mod hand_over;
 pub mod ocm;
 pub mod overrides;
 mod progress;
+pub mod render;
 mod rolling;
 mod runs;
 mod schedule;

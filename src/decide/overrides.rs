@@ -1,20 +1,18 @@
-//! Snapshots of overrides, and what clusters' objects become with them: pure.
+//! Snapshots of overrides, and the objects that were made with them: pure.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::state::{Payload, PlacementState, World, desired};
 use super::strategies::read;
 use crate::api::table::PLACEMENT_GROUP;
-use crate::model::id::{ClusterName, Digest, PlacementKey};
+use crate::model::id::{ClusterName, Digest};
 use crate::model::manifest::Manifest;
 use crate::model::overrides::{OverrideKey, OverrideRef, OverrideSnapshot, OverrideSpec, PickedOverrides};
 use crate::model::tree::Tree;
 use crate::model::work::Desired;
-use crate::snapshot::{Candidates, Next, next_snapshot, override_hash, works_for_cluster};
+use crate::snapshot::{Next, next_snapshot, override_hash};
 
 /// Snapshots of one override that are kept, beside those that a binding or a run names.
 ///
@@ -114,28 +112,6 @@ fn spec(manifest: &Manifest) -> Option<(OverrideKey, OverrideSpec)> {
 /// A cluster's objects after overrides; or why they cannot be made, for people.
 pub type Objects = Result<Arc<[Desired]>, String>;
 
-/// Returns the overrides of the accepted commit that concern a placement's payload.
-pub fn candidates(world: &World, placement: &PlacementKey, payload: &Payload) -> Candidates {
-    Candidates::of(world.overrides.newest(), placement, &payload.manifests)
-}
-
-/// Makes a cluster's objects from a payload and what was picked for the cluster. What no override changes is shared with the
-/// payload.
-///
-/// # Errors
-/// Which override failed on which object, for people.
-pub fn render(world: &World, payload: &Payload, cluster: &ClusterName, picked: &PickedOverrides) -> Objects {
-    let works = works_for_cluster(&payload.manifests, cluster, picked, |id| world.overrides.get(id))?;
-    let Cow::Owned(works) = works else { return Ok(Arc::clone(&payload.desired)) };
-    let mut plain = payload.desired.iter();
-    let made = works.iter().map(|manifest| {
-        let same = plain.find(|desired| desired.id == manifest.id);
-        let same = same.filter(|desired| Arc::ptr_eq(&desired.object, &manifest.object));
-        same.cloned().unwrap_or_else(|| desired(manifest))
-    });
-    Ok(made.collect())
-}
-
 /// A cluster's objects, with the index of the snapshot and the overrides they were made of.
 type Made = (u64, PickedOverrides, Objects);
 
@@ -173,16 +149,6 @@ impl Rendered {
             !made.is_empty()
         });
     }
-}
-
-/// Returns the snapshots of overrides that bindings and runs of these placements name.
-pub fn named<'a>(states: impl IntoIterator<Item = &'a PlacementState>) -> BTreeSet<OverrideRef> {
-    let of = |picked: &'a PickedOverrides| picked.cluster.iter().chain(&picked.namespaced).cloned();
-    let one = |state: &'a PlacementState| {
-        let runs = state.runs.values().flat_map(|run| &run.stages).flat_map(|stage| &stage.clusters);
-        state.bindings().map(|b| &b.overrides).chain(runs.map(|c| &c.overrides)).flat_map(of)
-    };
-    states.into_iter().flat_map(one).collect()
 }
 
 #[cfg(test)]

@@ -171,7 +171,7 @@ impl Case {
         let texts: Vec<(&str, &str)> = self.files.iter().map(|(path, text)| (*path, text.as_str())).collect();
         self.world.tree = tree(&texts);
         self.world.staged = Staged::of(&self.world.tree);
-        let named = super::overrides::named([&self.state]);
+        let named = super::render::named([&self.state]);
         self.world.overrides.follow(&self.world.tree, &named, self.now);
         self.world.disruptions = Disruptions::of(&self.world.tree);
         mark_leavers(&mut self.world.records, &self.world.tree, |_| true, self.now);

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use sha2::{Digest as _, Sha256};
 
 use super::Pass;
-use super::overrides::{Objects, candidates, render};
+use super::overrides::Objects;
+use super::render::{candidates, render};
 use crate::api::condition::{Condition, ConditionStatus, set_condition};
 use crate::model::along::Along;
 use crate::model::conditions::{ConditionType, Reason};

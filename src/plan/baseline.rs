@@ -12,7 +12,7 @@ use crate::api::placement::ApplyStrategyType;
 use crate::decide::decide;
 use crate::decide::evictions::Disruptions;
 use crate::decide::ocm::dated_taints;
-use crate::decide::overrides::named;
+use crate::decide::render::named;
 use crate::decide::state::{PlacementState, World, clusters, mark_leavers, ocm_facts};
 use crate::decide::strategies::Staged;
 use crate::model::facts;

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::api::placement::ApplyStrategyType;
-use crate::decide::overrides::{Objects, candidates, render};
+use crate::decide::overrides::Objects;
+use crate::decide::render::{candidates, render};
 use crate::decide::state::{Payload, PlacementState, World};
 use crate::deliver::waves::wave;
 use crate::model::id::{ClusterName, ObjectKey};

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 
 use crate::api::condition::find_condition;
 use crate::decide::fixtures::{member, payload, placement, tree};
-use crate::decide::overrides::named;
+use crate::decide::render::named;
 use crate::decide::state::{PlacementState, World, clusters};
 use crate::decide::{Decision, decide};
 use crate::model::conditions::{ConditionType, Reason};

@@ -1,0 +1,115 @@
+//! The part of the file about the git repository that is followed.
+
+use std::path::{Component, Path, PathBuf};
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::complaint;
+use super::values::{DURATION_FORMAT, duration};
+use crate::model::manifest::InputError;
+
+/// Longest name of a source in bytes.
+pub const IDENTITY_BYTES_MAX: usize = 253;
+/// How often the source is asked, where no webhook tells.
+pub const POLL_INTERVAL_DEFAULT: Duration = Duration::from_secs(30);
+/// The shortest poll interval: below it a forge starts to refuse.
+pub const POLL_INTERVAL_MIN: Duration = Duration::from_secs(1);
+/// The subtree of the source that is read.
+pub const SOURCE_PATH_DEFAULT: &str = ".";
+/// One git repository.
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Source {
+    /// Where it is: a URL, a local repository or a plain folder. Never with a password in it: see `tokenFile`.
+    pub url: String,
+    /// What inventories on members name this source by. Absent: URL, branch and path; then a source that moves is another one until
+    /// `gitfleet source rename` says otherwise.
+    #[serde(default)]
+    pub identity: Option<String>,
+    /// The branch; absent means the checked-out branch of a local repository, the default branch of a remote.
+    #[serde(default)]
+    pub branch: Option<String>,
+    /// Only this subtree is read.
+    #[serde(default = "source_path_default")]
+    pub path: String,
+    /// How often the source is asked for news, at least 1s.
+    #[serde(default = "poll_interval_default", deserialize_with = "duration")]
+    #[schemars(with = "String", extend("format" = DURATION_FORMAT))]
+    pub poll_interval: Duration,
+    /// File with the token to read the source with.
+    #[serde(default)]
+    pub token_file: Option<PathBuf>,
+    /// What to do when the new tip does not descend from the accepted commit.
+    #[serde(default)]
+    pub on_history_rewrite: HistoryRewrite,
+    /// Lets a token travel over plain `http://`.
+    #[serde(default)]
+    pub allow_insecure_http: bool,
+}
+
+impl Source {
+    /// Returns the folder of a source on this machine; `None` for a remote one.
+    ///
+    /// As git reads it: with a scheme, or with a `:` before the first `/`, it is remote; `file://` is local.
+    pub fn local(&self) -> Option<&Path> {
+        if let Some(path) = self.url.strip_prefix("file://") {
+            return Some(Path::new(path));
+        }
+        let head = self.url.split('/').next().unwrap_or_default();
+        if self.url.contains("://") || head.contains(':') { None } else { Some(Path::new(&self.url)) }
+    }
+}
+
+/// What to do when the new tip does not descend from the accepted commit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+pub enum HistoryRewrite {
+    /// The last good commit stays and running rollouts go on, until a person lets the new tip in.
+    #[default]
+    Hold,
+    /// The new tip is taken.
+    Accept,
+}
+
+impl Source {
+    /// Returns what the schema cannot say.
+    pub(super) fn problems(&self) -> Vec<InputError> {
+        let source = self;
+        let mut errors = Vec::new();
+        if source.url.is_empty() {
+            errors.push(complaint("source.url", "is empty"));
+        }
+        let authority = source.url.split_once("://").map(|(_, rest)| rest.split('/').next().unwrap_or_default());
+        // A user alone is no secret: URLs of ssh name one.
+        if authority.and_then(|a| a.rsplit_once('@')).is_some_and(|(user, _)| user.contains(':')) {
+            // Without the URL: it holds a password.
+            errors.push(complaint("source.url", "holds a password; put it into a file and name that as `tokenFile`"));
+        }
+        if source.url.starts_with("http://") && source.token_file.is_some() && !source.allow_insecure_http {
+            let message = "would send the token over plain http";
+            let hint = Some("use https, or say allowInsecureHttp: true".into());
+            errors.push(InputError { hint, ..complaint("source.url", message) });
+        }
+        if source.identity.as_ref().is_some_and(|name| name.is_empty() || name.len() > IDENTITY_BYTES_MAX) {
+            errors.push(complaint("source.identity", "must have 1 to 253 characters"));
+        }
+        if source.poll_interval < POLL_INTERVAL_MIN {
+            errors.push(complaint("source.pollInterval", "is shorter than 1s"));
+        }
+        let path = Path::new(&source.path);
+        if !path.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir)) {
+            let message = format!("{:?} must be a path inside the repository, without `..`", source.path);
+            errors.push(complaint("source.path", message));
+        }
+        errors
+    }
+}
+
+fn source_path_default() -> String {
+    SOURCE_PATH_DEFAULT.to_owned()
+}
+
+fn poll_interval_default() -> Duration {
+    POLL_INTERVAL_DEFAULT
+}

@@ -1,0 +1,37 @@
+//! Values of the configuration file that more than one section has: durations, addresses, paths.
+
+use std::path::{Component, Path, PathBuf};
+use std::time::Duration;
+
+use serde::Deserialize;
+
+/// The format of duration texts in the schema; `check` knows it.
+pub(super) const DURATION_FORMAT: &str = "gitfleet-duration";
+/// The format of listen addresses in the schema; `check` knows it.
+pub(super) const SOCKET_ADDRESS_FORMAT: &str = "gitfleet-socket-address";
+
+pub(super) fn duration<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+    parse_duration(&String::deserialize(deserializer)?).map_err(serde::de::Error::custom)
+}
+
+/// Reads `30s`, `1h30m`, `72h` and the like; longer than nothing.
+pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
+    let refused = || format!("{text:?} is no duration; write one like \"30s\", \"10m\" or \"72h\"");
+    let parsed = jiff::fmt::friendly::SpanParser::new().parse_duration(text).map_err(|_| refused())?;
+    Duration::try_from(parsed).ok().filter(|duration| !duration.is_zero()).ok_or_else(refused)
+}
+
+/// Resolves `.` and `..` by the text alone, so that equal folders are equal texts.
+pub(super) fn clean(path: &Path) -> PathBuf {
+    // The disk is not asked: folders of members may not be there yet, and are compared all the same.
+    let mut out = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir if out.file_name().is_some_and(|name| name != "..") => drop(out.pop()),
+            Component::ParentDir if out.has_root() => {}
+            other => out.push(other),
+        }
+    }
+    out
+}

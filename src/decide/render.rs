@@ -1,0 +1,43 @@
+//! What clusters' objects become with overrides: pure.
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::overrides::Objects;
+use super::state::{Payload, PlacementState, World, desired};
+use crate::model::id::{ClusterName, PlacementKey};
+use crate::model::overrides::{OverrideRef, PickedOverrides};
+use crate::snapshot::{Candidates, works_for_cluster};
+
+/// Returns the overrides of the accepted commit that concern a placement's payload.
+pub fn candidates(world: &World, placement: &PlacementKey, payload: &Payload) -> Candidates {
+    Candidates::of(world.overrides.newest(), placement, &payload.manifests)
+}
+
+/// Makes a cluster's objects from a payload and what was picked for the cluster. What no override changes is shared with the
+/// payload.
+///
+/// # Errors
+/// Which override failed on which object, for people.
+pub fn render(world: &World, payload: &Payload, cluster: &ClusterName, picked: &PickedOverrides) -> Objects {
+    let works = works_for_cluster(&payload.manifests, cluster, picked, |id| world.overrides.get(id))?;
+    let Cow::Owned(works) = works else { return Ok(Arc::clone(&payload.desired)) };
+    let mut plain = payload.desired.iter();
+    let made = works.iter().map(|manifest| {
+        let same = plain.find(|desired| desired.id == manifest.id);
+        let same = same.filter(|desired| Arc::ptr_eq(&desired.object, &manifest.object));
+        same.cloned().unwrap_or_else(|| desired(manifest))
+    });
+    Ok(made.collect())
+}
+
+/// Returns the snapshots of overrides that bindings and runs of these placements name.
+pub fn named<'a>(states: impl IntoIterator<Item = &'a PlacementState>) -> BTreeSet<OverrideRef> {
+    let of = |picked: &'a PickedOverrides| picked.cluster.iter().chain(&picked.namespaced).cloned();
+    let one = |state: &'a PlacementState| {
+        let runs = state.runs.values().flat_map(|run| &run.stages).flat_map(|stage| &stage.clusters);
+        state.bindings().map(|b| &b.overrides).chain(runs.map(|c| &c.overrides)).flat_map(of)
+    };
+    states.into_iter().flat_map(one).collect()
+}
