@@ -50,6 +50,7 @@ impl Pass<'_> {
         let step = advance(&mut run, &situation, self.now);
         let has_succeeded = before != run.phase && run.phase == RunPhase::Succeeded;
         self.take(run, &step);
+        // Not before the last gate: what still waits for an approval is nothing to roll back to.
         if has_succeeded {
             self.note_success();
         }
@@ -73,6 +74,7 @@ impl Pass<'_> {
                 stop: self.state.record.paused.is_some() || !is_current || is_unreadable,
                 max_failures,
                 rules: self.world.approvals,
+                // The gates of the stages that the run reached were opened for these clusters, too.
                 asks_no_gate: true,
             };
             let step = catch_up(&mut run, &situation, self.now);
@@ -179,9 +181,11 @@ impl Pass<'_> {
             let is_bound = speaking.is_some_and(|b| b.state == BindingState::Bound && b.snapshot.is_some());
             let is_ready = health.ready == Readiness::Ready;
             let seen = Seen {
+                // Who left with most of the fleet counts until a person has agreed.
                 in_fleet: self.world.clusters.contains(cluster.name.as_str())
                     || binding.is_some_and(|binding| self.is_of_fleet(&binding.cluster)),
                 picked: speaking.is_some(),
+                // Compared with what was frozen: what git says otherwise since is for a follow-up run.
                 bound_to: speaking.is_some_and(|b| {
                     b.state == BindingState::Bound
                         && b.snapshot == Some(frozen.snapshot)
@@ -191,6 +195,7 @@ impl Pass<'_> {
                 taken: taken.contains(&cluster.name),
                 // What leaves a cluster must be known before it is removed there.
                 online: answers
+                    // An older binding's removal goes first, and orders and reports are about it alone until then.
                     && !of.iter().any(|b| b.deleting && speaking.is_some())
                     && (speaking.is_some() || of.iter().all(|b| b.deleting) || self.knows_inventory(&cluster.name)),
                 health,
@@ -226,6 +231,7 @@ impl Pass<'_> {
 fn expects_any(run: &RunRecord, of: impl Fn(&ClusterName) -> bool) -> bool {
     let expects = |phase: ClusterPhase| match phase {
         ClusterPhase::Deferred | ClusterPhase::Updating => true,
+        // Tried again after the run succeeded. What a run had not begun when it ended otherwise is never begun.
         ClusterPhase::Pending => run.phase == RunPhase::Succeeded,
         ClusterPhase::Succeeded | ClusterPhase::Failed | ClusterPhase::Skipped => false,
     };

@@ -70,17 +70,20 @@ impl Disruptions {
         failed: impl Fn(&Binding) -> bool,
         now: Timestamp,
     ) -> Vec<String> {
+        // Source: KubeFleet, which has no evictions of ResourcePlacements.
         if record.key.namespace.is_some() {
             return Vec::new();
         }
         let nothing = BTreeMap::new();
         let wished = self.evictions.get(&record.key.name).unwrap_or(&nothing);
+        // The same name with another cluster is another eviction.
         record.evictions.retain(|name, known| wished.get(name) == Some(&known.cluster));
         let mut removed = Vec::new();
         for (name, cluster) in wished {
             if record.evictions.contains_key(name) {
                 continue;
             }
+            // Anew for each: what the one before removed counts against the budget.
             let all: Vec<Binding> = bindings.values().map(|binding| Binding::clone(binding)).collect();
             let target = all.iter().find(|binding| binding.cluster == *cluster);
             let verdict = evict(&EvictionRequest {

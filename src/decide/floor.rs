@@ -22,6 +22,7 @@ impl Pass<'_> {
         let is_rollback = matches!(run.cause, RunCause::Rollback { .. });
         let before = self.approvals_before();
         let mut given = 0;
+        // Approvals add up along the stages: one before an earlier stage stands before this one's clusters as well.
         for stage in &mut run.stages {
             let own = approvals(&stage.before);
             let wanted = stage.clusters.iter().filter_map(|cluster| before.get(&cluster.name)).max();
@@ -30,6 +31,7 @@ impl Pass<'_> {
             let clusters = stage.clusters.iter().map(|cluster| cluster.name.as_str());
             let is_demanded = !passed && self.world.floor.asks_before(&stage.name, clusters);
             given += own;
+            // A stage that asks already asks once, and one without clusters has nothing to ask about.
             if own > 0 || stage.clusters.is_empty() || !(is_less || is_demanded) {
                 given += approvals(&stage.after);
                 continue;
@@ -47,6 +49,7 @@ impl Pass<'_> {
             let facts = json!({"run": run.name, "stage": stage.name, "wantedBy": wanted_by});
             self.note(JournalKind::ApprovalKept, None, facts);
         }
+        // From here on the run itself says what was asked before them.
         let reached = run.stages.iter().flat_map(|stage| &stage.clusters);
         for cluster in reached {
             self.state.record.asked_before.remove(&cluster.name);
@@ -77,6 +80,7 @@ impl Pass<'_> {
         let was_asked = self.last_run().is_some_and(|run| counts(run) && asked(run));
         let record = &mut self.state.record;
         let was_asked = was_asked || !record.asked_before.is_empty();
+        // It pauses once: who resumes has agreed.
         record.asked_before.clear();
         if !was_asked || record.paused.is_some() {
             return;

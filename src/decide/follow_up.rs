@@ -85,6 +85,7 @@ impl Pass<'_> {
     /// Returns the name of the run that a follow-up run goes back to; of another run its own.
     fn root(&self, run: &RunRecord) -> String {
         let followed = |run: &&RunRecord| match &run.cause {
+            // The name may be that of a newer run by now. Numbers that only fall also end the loop.
             RunCause::FollowUp { of } => self.state.runs.get(of).filter(|of| of.sequence < run.sequence),
             _ => None,
         };
@@ -124,6 +125,7 @@ impl Pass<'_> {
         let rejected: Vec<RunRecord> = self.rejected_follow_ups().into_iter().cloned().collect();
         let again = rejected.into_iter().map(|run| {
             let name = self.free_name(&self.root(&run));
+            // The name goes back to the first run, the cause to the rejected one, which by that is asked for again.
             let of = run.name.clone();
             self.begin_run(name.clone(), RunCause::FollowUp { of }, run.strategy.clone(), run.snapshot(), None);
             (run.name, name)
@@ -144,6 +146,7 @@ impl Pass<'_> {
     fn unfinished_clusters(&self, index: u64) -> BTreeSet<ClusterName> {
         let is_right = |binding: &Binding| binding.deleting || self.is_at(binding, index);
         let wrong: Vec<&Binding> = self.state.bindings().filter(|binding| !is_right(binding)).collect();
+        // Nearly always, and cheaper to tell than what runs owe.
         if wrong.is_empty() {
             return BTreeSet::new();
         }
@@ -152,6 +155,7 @@ impl Pass<'_> {
             _ if owed.rejected.contains(&binding.cluster) => false,
             BindingState::Unscheduled => !owed.to_go.contains(&binding.cluster),
             _ => {
+                // Only where that run left it: a cluster that was moved since is not stranded.
                 let stranded = owed.stranded.get(&binding.cluster).filter(|at| **at != index).copied();
                 !owed.to_come.contains(&binding.cluster) && (stranded.is_none() || stranded != binding.snapshot)
             }
@@ -167,6 +171,7 @@ impl Pass<'_> {
                 deferred.map(|cluster| &cluster.name).filter(|name| own.contains(name)).cloned().collect()
             };
             match run.snapshot() {
+                // It brings them itself when they answer: its gates were opened for them.
                 _ if run.phase == RunPhase::Succeeded && self.is_current(run) => {
                     owed.to_come.extend(run.stages.iter().flat_map(deferred));
                     owed.to_go.extend(run.deletion.iter().flat_map(deferred));
@@ -174,6 +179,7 @@ impl Pass<'_> {
                 Some(snapshot) if run.phase != RunPhase::Succeeded => {
                     owed.stranded.extend(own.into_iter().map(|cluster| (cluster.clone(), snapshot)));
                 }
+                // History: what its clusters lack is for a follow-up run.
                 _ => {}
             }
         }

@@ -61,6 +61,7 @@ impl Pass<'_> {
         }
         let policy = self.state.policy().expect("a settled policy is there");
         let policy_clusters = match policy.policy.as_ref().map(|p| p.placement_type) {
+            // Such a policy wants no number: what is picked is what was wanted.
             None | Some(PlacementType::PickAll) => i32::try_from(to_update.len()).unwrap_or(i32::MAX),
             _ => i32::try_from(policy.target_clusters.iter().filter(|d| d.selected).count()).unwrap_or(i32::MAX),
         };
@@ -134,6 +135,7 @@ impl Pass<'_> {
         if let RunCause::Rollback { of, .. } = &run.cause
             && let Some(bad) = self.state.runs.get(of)
         {
+            // By the stages that moved them, though labels may say otherwise by now. A rollback removes nothing.
             return Ok((self.touched(bad), BTreeSet::new()));
         }
         let labels = |binding: &&Binding| {
@@ -236,6 +238,7 @@ impl Pass<'_> {
         };
         StageRecord {
             name: DELETION_STAGE.to_owned(),
+            // Source: KubeFleet, whose deletion stage removes all at once.
             max_concurrency: clusters.len().max(1),
             phase: StagePhase::Pending,
             since: self.now,
@@ -253,6 +256,7 @@ impl Pass<'_> {
     fn digest_stages(&mut self, run: &mut RunRecord) {
         let Some(frozen) = &run.frozen else { return };
         let mut common = format!("{}\n{}\n{}\n", run.placement, frozen.hash, json!(frozen.apply_strategy));
+        // Of all stages: who approves the first approves the content that the last will get.
         for cluster in run.stages.iter().flat_map(|stage| &stage.clusters) {
             let works = self.works_digest(&cluster.name, frozen.snapshot, &cluster.overrides);
             writeln!(common, "{} {works}", cluster.name).expect("writing to a string cannot fail");
@@ -275,6 +279,7 @@ impl Pass<'_> {
         };
         let is_touched = |cluster: &&RunCluster| match cluster.phase {
             ClusterPhase::Updating | ClusterPhase::Succeeded | ClusterPhase::Failed => true,
+            // It failed and is to be tried again, or its turn never came: the binding tells.
             ClusterPhase::Pending => is_there(cluster),
             ClusterPhase::Deferred | ClusterPhase::Skipped => false,
         };

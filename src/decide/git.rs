@@ -26,6 +26,7 @@ impl Pass<'_> {
                     let is_off = |annotations: &BTreeMap<String, String>| {
                         annotations.get(DELETION_GUARD).is_some_and(|value| value == "Off")
                     };
+                    // A placement that is seen for the first time has nothing to lose.
                     if record.generation > 0 && is_off(&placement.annotations) != is_off(&record.annotations) {
                         record.guard_off_at = self.world.tree.commit.clone().filter(|_| is_off(&placement.annotations));
                     }

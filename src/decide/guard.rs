@@ -42,19 +42,24 @@ impl Pass<'_> {
         }
         let record = &self.state.record;
         let mut members = BTreeMap::new();
+        // Before the other bindings: of a cluster that is picked again the removal is what deletes.
         for (cluster, objects) in turned_up {
             let inventory = Cow::Owned(objects);
             members.insert(cluster, guard::Member::Known { inventory, desired: Cow::default(), leaves: true });
         }
         for binding in self.state.bindings().filter(|b| !b.deleting && !leaving.contains_key(&b.cluster)) {
+            // Nobody has said anything about it, so there is nothing to delete.
             let Some(work) = self.state.works.get(&binding.cluster) else { continue };
             let leaves = binding.state == BindingState::Unscheduled;
             let member = work.inventory.known().map_or(guard::Member::Unknown { leaves }, |inventory| {
                 let desired = match (kept.get(&binding.cluster), self.state.claimed.get(&binding.cluster)) {
+                    // It leaves, so everything goes but what changes hands.
                     (_, None) if leaves && !record.abandons() => Cow::default(),
                     (_, Some(claimed)) if leaves && !record.abandons() => Cow::Borrowed(claimed),
+                    // It stays, and loses what any snapshot lacks that it may come to.
                     (Some(kept), None) => Cow::Borrowed(kept),
                     (Some(kept), Some(claimed)) => Cow::Owned(kept.union(claimed).cloned().collect()),
+                    // It stays and loses nothing, or it leaves and what it holds is abandoned.
                     (None, _) => Cow::Borrowed(inventory),
                 };
                 guard::Member::Known { inventory: Cow::Borrowed(inventory), desired, leaves }
@@ -71,6 +76,7 @@ impl Pass<'_> {
         if let Some(gate) = approved.filter(is_left_of) {
             return Some(DeletionGate { deletions: found.deletions, leaving: found.leaving, ..gate.clone() });
         }
+        // The same deletions as before: approvals that were given of them still count.
         let known = record.deletion_gate.as_ref().filter(|gate| gate.digest == found.digest);
         Some(known.cloned().unwrap_or_else(|| DeletionGate {
             digest: found.digest,

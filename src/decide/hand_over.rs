@@ -47,6 +47,7 @@ pub fn decide_each(
         }
     }
     for (key, claimed) in again {
+        // From the same beginning: on top of the first decision everything would be moved twice.
         if let Some(state) = before(&key) {
             decided.insert(key, decide(PlacementState { claimed, ..state }, world, now));
         }
@@ -57,6 +58,7 @@ pub fn decide_each(
 /// Returns what a placement gives up, or would where a person agreed, as far as it is known: what members were seen to hold, and what
 /// was decided to go, though it cannot be listed at the moment.
 fn given_up(state: &PlacementState) -> Claims {
+    // What was claimed before counts as well: it is there until the other placement takes it.
     let mut given_up = state.claimed.clone();
     let leaving = || state.bindings().filter(|b| b.deleting || b.state == BindingState::Unscheduled);
     let held = leaving().filter_map(|b| Some((&b.cluster, state.works.get(&b.cluster)?.inventory.known()?)));

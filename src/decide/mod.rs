@@ -66,12 +66,15 @@ pub struct Decision {
 /// Decides about one placement.
 pub fn decide(state: PlacementState, world: &World, now: Timestamp) -> Decision {
     let mut pass = Pass::new(state, world, now);
+    // Before scheduling: a cluster that is picked again needs no second binding beside one that is done.
     let mut forget = pass.drop_removed_bindings();
     // Both only stop what would happen otherwise, so they wait for no source.
     pass.take_over();
     pass.unbind_clusters_ahead();
+    // The commit that cannot be read may stop or revert what the accepted one would begin.
     let followed = if world.source_unread { Followed::default() } else { pass.follow_commit() };
     pass.judge_bindings();
+    // Judged again, because what was told just now has a new generation, which no report speaks of.
     let orders = pass.orders(&followed.losing);
     pass.conclude();
     forget.extend(followed.left);
@@ -119,11 +122,13 @@ impl Pass<'_> {
             self.freeze_and_schedule();
         }
         self.load_newest_payload();
+        // The snapshot may be new, with a payload that the pass did not begin with.
         self.find_candidates();
         self.judge_bindings();
         if self.evict() {
             self.reschedule();
         }
+        // The guard comes first: what it holds neither the rollout nor an order may remove.
         let aims = self.aims();
         let losing = self.guard(&aims);
         let wake_at = self.roll();
@@ -149,6 +154,7 @@ impl Pass<'_> {
     fn drop_removed_bindings(&mut self) -> Vec<ClusterName> {
         let done = |b: &Binding, works: &BTreeMap<ClusterName, Arc<WorkStatus>>| {
             let is_done =
+                // An older generation was reported before the removal, and a list that failed looks empty.
                 |w: &Arc<WorkStatus>| w.generation == b.generation && w.complete && w.inventory.is_known_empty();
             b.deleting && works.get(&b.cluster).is_some_and(is_done)
         };
@@ -166,6 +172,7 @@ impl Pass<'_> {
         self.state.selected = None;
         let kept = self.state.bindings.values_mut().filter(|b| b.state != BindingState::Unscheduled);
         for binding in kept.map(Arc::make_mut) {
+            // A placement that comes back to git goes on from there: its clusters are not bound anew.
             binding.previous_state = Some(binding.state);
             binding.state = BindingState::Unscheduled;
         }
@@ -190,6 +197,7 @@ impl Pass<'_> {
         for (name, binding) in bindings {
             let work = works.get(&binding.cluster);
             let online = records.get(&binding.cluster).is_some_and(ClusterRecord::answers);
+            // Both stand in order of names: one pass over both, and what is gone by now is skipped.
             while known.next_if(|judged| judged.binding.name < *name).is_some() {}
             if !known.peek().is_some_and(|judged| judged.is_of(binding, work, online)) {
                 let conditions = binding_conditions(binding, work.map(AsRef::as_ref), online, self.now);
@@ -197,6 +205,7 @@ impl Pass<'_> {
                     Arc::make_mut(binding).conditions = conditions;
                 }
             }
+            // The binding as it is with its conditions: the next decision knows it by identity.
             judged.push(Judged { binding: Arc::clone(binding), work: work.cloned(), online });
         }
         self.state.judged = Arc::new(judged);

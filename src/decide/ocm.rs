@@ -91,6 +91,7 @@ impl Ocm {
     pub fn restore(records: impl IntoIterator<Item = OcmPlacementRecord>) -> Self {
         let mut ocm = Self::default();
         for record in records {
+            // Before anything is decided: what one picked counts for the balance of the others.
             ocm.hold(&record);
             ocm.records.insert(key_of(&record), Arc::new(record));
         }
@@ -114,6 +115,7 @@ impl Ocm {
 
     /// Takes Placements and all they read from a commit. Returns the Placements that decide anew.
     pub fn follow(&mut self, tree: &Tree) -> BTreeSet<Key> {
+        // First: a new hub has neither sets nor scores, and the next two fill it.
         let mut dirty = self.follow_clusters(tree);
         dirty.extend(self.follow_sets(tree));
         dirty.extend(self.follow_scores(tree));
@@ -132,6 +134,7 @@ impl Ocm {
             self.wishes.insert(key.clone(), wish);
             dirty.insert(key);
         }
+        // One that left git while no daemon ran is known by its record alone.
         let known: BTreeSet<Key> = self.wishes.keys().chain(self.records.keys()).cloned().collect();
         for key in known.difference(&seen) {
             self.readers.set(key, None);
@@ -246,6 +249,7 @@ impl Ocm {
         };
         let mut record = begin(key, wish, before.map(AsRef::as_ref), now);
         let mut decision = OcmDecision { key: key.clone(), record: None, journal: Vec::new(), wake_at: None };
+        // Not scheduled is not withdrawn: the decisions there are stay.
         if !ocm::is_disabled(&wish.annotations) {
             match ocm::schedule(&self.request(key, wish, now)) {
                 Err(error) => record.error = Some(error.to_string()),
@@ -436,6 +440,7 @@ fn enrich(member: &mut Member, facts: &Facts) {
         taint.time_added = since(&facts.taints, taint);
     }
     if let Some(since) = facts.silent_since
+        // Where git has the taint, its effect is what somebody chose.
         && !member.taints.iter().any(|taint| taint.key == UNREACHABLE)
     {
         member.taints.push(ManagedClusterTaint {

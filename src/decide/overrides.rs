@@ -112,6 +112,7 @@ fn spec(manifest: &Manifest) -> Option<(OverrideKey, OverrideSpec)> {
 /// A cluster's objects after overrides; or why they cannot be made, for people.
 pub type Objects = Result<Arc<[Desired]>, String>;
 
+    // Overrides drop and change objects and never reorder them: one pass over both lists finds all.
 /// A cluster's objects, with the index of the snapshot and the overrides they were made of.
 type Made = (u64, PickedOverrides, Objects);
 
@@ -140,6 +141,7 @@ impl Rendered {
     /// Forgets what is not needed: by cluster, snapshot and what was picked.
     pub fn retain(&mut self, needed: impl Fn(&ClusterName, u64, &PickedOverrides) -> bool) {
         let is_needed = |cluster: &ClusterName, (index, picked, _): &Made| needed(cluster, *index, picked);
+        // Asked first: a change would copy the map for as long as another state shares it.
         if self.0.iter().all(|(cluster, made)| made.iter().all(|one| is_needed(cluster, one))) {
             return;
         }

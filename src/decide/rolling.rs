@@ -67,6 +67,7 @@ impl Pass<'_> {
         let moves = roll(&views, &limits);
         self.state.record.halted.clone_from(&moves.halted);
         let wake_at = moves.wait.and_then(|wait| self.now.checked_add(wait).ok());
+        // Not earlier: a pause hides neither that the rollout halted nor when time changes the answer.
         if self.state.record.paused.is_some() {
             return wake_at;
         }

@@ -31,6 +31,7 @@ impl Pass<'_> {
         for _ in 0..ROUNDS_MAX {
             let before = self.run_phases();
             self.begin_automatic_run();
+            // It begins only where no run is left: a new snapshot's own run brings these clusters along.
             self.begin_follow_up();
             self.freeze_next();
             let wakes = [self.advance_active(), self.catch_up()];
@@ -57,9 +58,11 @@ impl Pass<'_> {
         for (_, name, _) in begun.iter().filter(|(_, _, is_over)| !is_over) {
             self.end_run(name, RunPhase::Failed, why);
         }
+        // Before the runs become history: it asks what the last of them wanted.
         self.pause_without_stages();
         if let Some((newest, ..)) = begun.iter().max() {
             self.leave_behind(*newest);
+            // Should stages be wanted again, the newest snapshot gets its run.
             self.state.record.last_automatic = None;
         }
         let next = self.newest_run().map_or(0, |run| run.sequence + 1).max(self.state.record.runs_from);
@@ -154,12 +157,14 @@ impl Pass<'_> {
             let strategy = &document.spec.staged_rollout_strategy_name;
             match self.state.runs.get_mut(name) {
                 Some(run) if run.strategy == *strategy && run.wanted_snapshot == wanted => {
+                    // A document that moved to another file is still the same run.
                     run.cause = cause;
                     if run.state != document.spec.state {
                         run.state = document.spec.state;
                         run.generation += 1;
                     }
                 }
+                // A run under way that began by itself has the name, and nobody takes it away.
                 Some(run) if !run.phase.is_final() && !matches!(run.cause, RunCause::Written { .. }) => {}
                 known => {
                     if let Some(moved) = known.filter(|run| run.frozen.is_some()).map(|run| run.sequence) {
@@ -314,6 +319,7 @@ impl Pass<'_> {
                 }
                 Err(Unready::Waits(why)) => (run.refused, run.message) = (false, why),
                 Err(Unready::Refused(why)) => {
+                    // Each decision tries again: the journal says each reason once.
                     if !run.refused || run.message != why {
                         self.note(JournalKind::RunRefused, None, json!({"run": name, "message": why}));
                     }
@@ -327,10 +333,12 @@ impl Pass<'_> {
     fn roll_back_on_failure(&mut self) {
         let is_wished = self.state.record.annotations.get(ON_FAILURE).is_some_and(|value| value == "Rollback");
         let Some(run) = self.active_run().filter(|run| is_wished && run.phase == RunPhase::Halted) else { return };
+        // A rollback that fails halts for a person: where it could go back to has just failed.
         if matches!(run.cause, RunCause::Rollback { .. }) {
             return;
         }
         let (name, snapshot) = (run.name.clone(), run.snapshot());
+        // The same content would be held and rolled out at once.
         let to = self.state.record.last_succeeded.filter(|to| !snapshot.is_some_and(|bad| self.are_alike(bad, *to)));
         if let Some(to) = to.filter(|to| self.state.snapshots.contains_key(to)) {
             self.begin_rollback(&name, to, None);
@@ -411,6 +419,7 @@ impl Pass<'_> {
             .state
             .runs
             .values()
+            // Written ones stay as long as their documents: one that is forgotten would begin anew.
             .filter(|run| run.phase.is_final() && !matches!(run.cause, RunCause::Written { .. }));
         let mut finished: Vec<(u64, String)> = finished.map(|run| (run.sequence, run.name.clone())).collect();
         finished.sort();

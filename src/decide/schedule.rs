@@ -38,6 +38,7 @@ impl<'a> Delegated<'a> {
             ));
         };
         match world.ocm.record(&key) {
+            // Also one that is misconfigured by now: its last good decisions stand.
             Some(record) if !record.groups.is_empty() => Ok(Some(Self { record })),
             Some(record) => {
                 let why = record.error.clone().or_else(|| record.misconfiguration().map(str::to_owned));
@@ -103,6 +104,7 @@ impl Pass<'_> {
             placement: key,
             index,
             hash,
+            // Beside the policy and not in it: another decision of the Placement is no new policy.
             number_of_clusters: match &delegated {
                 Some(decided) => i32::try_from(decided.record.clusters().count()).ok(),
                 None => policy.as_ref().and_then(|p| p.number_of_clusters),
@@ -129,6 +131,7 @@ impl Pass<'_> {
         let event = match change.action {
             Action::Create => Some(JournalKind::ClusterPicked),
             Action::Unschedule => Some(JournalKind::ClusterDropped),
+            // What the cluster holds stays there, so nobody is told anything.
             Action::Leave => {
                 self.state.bindings.remove(&binding.name);
                 return;

@@ -37,6 +37,7 @@ impl Pass<'_> {
         let mut found = Vec::new();
         for binding in self.state.bindings.values_mut().filter(is_ahead).map(Arc::make_mut) {
             found.push((binding.cluster.clone(), json!({"binding": binding.name, "from": binding.snapshot})));
+            // Scheduled at no snapshot gets no order, so nothing on the cluster changes.
             if binding.state == BindingState::Bound {
                 binding.state = BindingState::Scheduled;
             }
@@ -44,6 +45,7 @@ impl Pass<'_> {
             binding.overrides = PickedOverrides::default();
             binding.generation += 1;
         }
+        // A run of the backup would take the cluster back to its own snapshot.
         if let Some(newest) = ahead.values().max().filter(|_| !found.is_empty()) {
             self.leave_older_runs_behind(
                 *newest,
@@ -73,6 +75,7 @@ impl Pass<'_> {
 
     fn selected(&mut self) -> Arc<Selected> {
         let (tree, generation) = (&self.world.tree, self.state.record.generation);
+        // Every report of a member asks for a decision, and nearly all of them follow the commit before.
         if let Some(known) = &self.state.selected
             && Arc::ptr_eq(&known.tree, tree)
             && known.generation == generation
@@ -122,6 +125,7 @@ impl Pass<'_> {
         }
         let index = match next_snapshot(&existing, &frozen.hash, self.state.record.spec.revision_history_limit) {
             Next::Keep(index) if self.state.snapshots.contains_key(&index) => index,
+            // Only members have it: the store was lost, or is older than they are.
             Next::Keep(index) => {
                 self.note(JournalKind::SnapshotFound, None, json!({"index": index}));
                 self.insert_snapshot(index, frozen);
@@ -129,6 +133,7 @@ impl Pass<'_> {
             }
             Next::Create { index, prune } => {
                 let mut in_use = self.state.snapshots_named();
+                // A rollback goes there, though nothing names it until then.
                 in_use.extend(self.state.record.last_succeeded);
                 for old in prune.iter().filter(|old| !in_use.contains(old)) {
                     self.state.snapshots.remove(old);
@@ -160,6 +165,7 @@ impl Pass<'_> {
     pub(super) fn load_newest_payload(&mut self) {
         let Some(selected) = self.state.selected.clone() else { return };
         let Ok((frozen, payload)) = selected.outcome.as_ref() else { return };
+        // Going back to earlier content makes a new snapshot, so several may have this hash.
         let same: Vec<u64> = self.state.snapshots.values().filter(|s| s.hash == frozen.hash).map(|s| s.index).collect();
         for index in same {
             self.state.payloads.entry(index).or_insert_with(|| Arc::clone(payload));

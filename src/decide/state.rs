@@ -309,6 +309,7 @@ impl Payload {
         placement: &PlacementKey,
     ) -> Result<Self, String> {
         let contents = snapshot::enveloped(&manifests, placement)?;
+        // Paired before envelopes are left out: there is a digest for each of them too.
         let plain = manifests.into_iter().zip(digests).filter(|(manifest, _)| !snapshot::is_envelope(manifest));
         let (mut manifests, digests): (Vec<Manifest>, Vec<Digest>) = plain.unzip();
         let plain = manifests.iter().zip(digests).map(|(manifest, digest)| desired_as(manifest, digest));

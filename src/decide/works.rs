@@ -54,6 +54,7 @@ impl Pass<'_> {
             return Some(known.clone());
         }
         let objects = render(self.world, payload, cluster, picked);
+        // A failure is kept as well, or each decision would try again to make what cannot be made.
         self.state.rendered.insert(cluster, snapshot, picked, objects.clone());
         Some(objects)
     }
@@ -62,11 +63,13 @@ impl Pass<'_> {
     pub(super) fn judge_overrides(&mut self) {
         let is_concerned =
             |b: &&mut Arc<Binding>| !b.deleting && b.state != BindingState::Scheduled && !b.overrides.is_empty();
+        // Taken out for a moment, because `objects` keeps what it makes in the same state.
         let mut bindings = std::mem::take(&mut self.state.bindings);
         for shared in bindings.values_mut().filter(is_concerned) {
             let binding = shared.as_ref();
             let objects = binding.snapshot.map(|snapshot| self.objects(&binding.cluster, snapshot, &binding.overrides));
             let (status, reason, message) = match objects.flatten() {
+                // Without the payload nobody can say, so what was said before stands.
                 None => continue,
                 Some(Ok(_)) => {
                     let names = binding.overrides.cluster.iter().chain(&binding.overrides.namespaced);
@@ -99,6 +102,7 @@ impl Pass<'_> {
         let known = self.state.rendered.get(cluster, snapshot, picked).cloned();
         let text = match known.unwrap_or_else(|| render(self.world, payload, cluster, picked)) {
             Ok(objects) => objects.iter().map(|object| object.digest.as_str()).collect::<Vec<_>>().join("\n"),
+            // An approval of what cannot be made must not count for what a repaired override makes.
             Err(error) => error,
         };
         Digest::new(format!("{:x}", Sha256::digest(format!("{hash}\n{text}"))))
@@ -194,6 +198,7 @@ impl Pass<'_> {
         losing: &BTreeSet<ClusterName>,
     ) -> BTreeSet<ObjectKey> {
         if binding.deleting {
+            // Not the inventory: what turned up after the guard was asked is in it, too.
             let goes = binding.removes.difference(held);
             return self.state.unclaimed(&binding.cluster, goes).cloned().collect();
         }
@@ -235,6 +240,7 @@ impl Pass<'_> {
         }
         self.state.bindings = bindings;
         orders.sort_by(|a, b| a.cluster.cmp(&b.cluster));
+        // One order for each cluster: that of the newer binding would apply what the removal still deletes.
         orders.dedup_by(|later, first| {
             let is_same = later.cluster == first.cluster;
             if is_same && !first.remove {
@@ -258,6 +264,7 @@ impl Pass<'_> {
         let snapshot = binding.snapshot.and_then(|index| self.state.snapshots.get(&index)).cloned();
         let manifests: Option<Arc<[Desired]>> = match (binding.deleting, &snapshot) {
             (true, _) => None,
+            // Nothing was told yet: the cluster keeps what it has.
             (false, None) => return None,
             (false, Some(snapshot)) => Some(self.objects(&binding.cluster, snapshot.index, &binding.overrides)?.ok()?),
         };
@@ -270,6 +277,7 @@ impl Pass<'_> {
         let says_this = |known: &&Arc<WorkOrder>| {
             let same_manifests = match &manifests {
                 None => known.manifests.is_empty(),
+                // By identity: payloads and rendered objects are shared, and comparing content would cost time.
                 Some(manifests) => Arc::ptr_eq(manifests, &known.manifests),
             };
             same_manifests
