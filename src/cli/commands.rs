@@ -132,6 +132,7 @@ impl AtGate {
     pub fn run(&self, verb: Verb) -> anyhow::Result<Exit> {
         let command = Command { stage: self.stage.clone(), digest: self.digest.clone(), ..blank(verb, &self.run) };
         let is_seen = self.yes || self.digest.is_some();
+        // A rejection opens nothing, and who names a digest has seen the gate. A script is not asked.
         if verb != Verb::Approve || is_seen || !io::stdin().is_terminal() || !io::stderr().is_terminal() {
             return self.tell.tell(command);
         }
@@ -143,6 +144,7 @@ impl AtGate {
             eprintln!("not approved: nothing has changed");
             return Ok(Exit::NotAsWished);
         }
+        // What was shown is what is approved: where the gate has changed since, it is refused.
         let digest = Some(gate.digest.to_string());
         self.tell.tell(Command { target: gate.name, stage: Some(gate.stage), digest, ..command })
     }

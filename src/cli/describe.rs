@@ -74,6 +74,7 @@ impl Subject {
             GetKind::Runs => {
                 Self { placement: placed(text("/spec/placementName")), run: text("/metadata/name"), ..Self::default() }
             }
+            // A request names its run and no placement, and a deletion gate its placement and no run.
             GetKind::Approvals => Self {
                 placement: placed(text("/spec/placementName")),
                 run: text("/spec/parentStageRollout"),
@@ -84,6 +85,7 @@ impl Subject {
                 Self { placement: placed(parent()), cluster: text("/spec/targetCluster"), ..Self::default() }
             }
             GetKind::Works => {
+                // Source: KubeFleet, whose works are in the namespace of their member; the placement's is a label.
                 let cluster = namespace.as_deref().and_then(|name| name.strip_prefix("fleet-member-"));
                 let of = text("/metadata/labels/kubernetes-fleet.io~1parent-placement-namespace");
                 let placement = parent().map(|name| PlacementKey { namespace: of, name });

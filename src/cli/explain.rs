@@ -115,6 +115,7 @@ fn explained(args: &Args) -> anyhow::Result<Explained> {
     let Some(repo) = &args.repo else {
         return match records::locate(&args.daemon)? {
             Source::Daemon(server) => server.explain(&query),
+            // Only a configuration leads to a store, so there is one.
             Source::Store(_) => {
                 let configuration =
                     records::load_configuration(args.daemon.config.as_deref().unwrap_or_else(|| "".as_ref()))?;

@@ -73,6 +73,7 @@ fn decisions(args: &Decisions) -> anyhow::Result<Exit> {
         eprintln!("warning: {problem}");
     }
     for hub in &saved.hubs {
+        // What a record has just said is not said again for the hub.
         let known = |problem: &&String| records.iter().all(|record| record.problem.as_ref() != Some(*problem));
         hub.message.iter().chain(hub.problems.iter().filter(known)).for_each(|words| eprintln!("warning: {words}"));
     }
@@ -122,6 +123,7 @@ fn placement(record: &DecisionsRecord) -> Value {
 
 fn names(records: &[&DecisionsRecord]) -> String {
     let clusters = records.iter().flat_map(|record| record.groups.iter().flat_map(|group| &group.clusters));
+    // A cluster of several placements is named once.
     let names: std::collections::BTreeSet<&str> = clusters.map(|cluster| cluster.cluster_name.as_str()).collect();
     names.into_iter().flat_map(|name| [name, "\n"]).collect()
 }

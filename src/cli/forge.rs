@@ -132,16 +132,19 @@ async fn check(configuration: &Configuration) -> anyhow::Result<Vec<Row>> {
     }
     match admin.forge().whoami().await {
         Ok(me) => rows.push(Row::ok("token", format!("of {}", me.login))),
+        // Nothing else can be asked with a token that is no account's.
         Err(Error::Unauthenticated { .. }) => {
             rows.push(Row::missing("token", "it is not accepted; make a new one and put it into the file"));
             return Ok(rows);
         }
         Err(error) => {
+            // A token may lack the right to say whose it is, and have all that the daemon needs.
             let advice = if settings.kind == Kind::Gitea { "; give it the scope read:user" } else { "" };
             rows.push(answered("token", Err(error), advice)?);
         }
     }
     let repository = format!("{}/{}", settings.owner, settings.name);
+    // All that follows is about the repository: without it there is nothing to look at.
     let permission = match admin.own_permission().await {
         Ok(permission) => permission,
         Err(error) => {
@@ -165,6 +168,7 @@ fn answered(need: &'static str, result: ForgeResult<String>, advice: &str) -> an
         Err(error @ (Error::NotFound { .. } | Error::Forbidden { .. } | Error::Refused { .. })) => {
             Ok(Row::missing(need, format!("{error}{advice}")))
         }
+        // A server may tell this to known accounts alone; the row of the token says whether this one is known.
         Err(error @ Error::Unauthenticated { .. }) => {
             Ok(Row { need, state: State::Unknown, detail: error.to_string() })
         }
@@ -197,6 +201,7 @@ async fn permissions(admin: &Admin, configuration: &Configuration, kind: Kind, o
     if !approvers.is_empty() && approvers.iter().all(|approver| approver.starts_with("user:")) {
         return Ok(Row::ok(NEED, "not needed: the approvers are named"));
     }
+    // Not left to the question below: Gitea answers everybody about themselves.
     if kind == Kind::Gitea && own < Permission::Admin {
         let detail = "Gitea tells them to administrators of the repository alone: make the account one, or name the \
                       approvers as user:NAME";
@@ -249,9 +254,11 @@ async fn setup(configuration: &Configuration, url: &str, dry_run: bool) -> anyho
     let file = configuration.forge.as_ref().and_then(|forge| forge.webhook_secret_file.clone());
     let file =
         file.context("forge.webhookSecretFile is missing in the configuration: name a file for the secret there")?;
+    // Asked before anything is made: a token that may not see webhooks changes nothing.
     let repair = admin.hook(Some(url)).await.context("the token must be an administrator's to see webhooks")?;
     let mut said = String::new();
     let secret = if file.exists() {
+        // The first of two is the newest, which deliveries are to be signed with.
         read_webhook_secrets(&file)?.swap_remove(0)
     } else {
         said.extend([format!(
@@ -263,6 +270,7 @@ async fn setup(configuration: &Configuration, url: &str, dry_run: bool) -> anyho
     };
     let what = match (repair.id, repair.wrong.as_slice()) {
         (None, _) => "created, there was none".to_owned(),
+        // Whether the host has the right secret cannot be read back, so it is sent in any case.
         (Some(_), []) => "kept, its secret sent again".to_owned(),
         (Some(_), wrong) => format!("repaired: {}", wrong.join(", ")),
     };

@@ -179,6 +179,7 @@ fn work<'a>(
 
 /// Returns a view of every placement.
 pub fn views(saved: &SavedRecords) -> Vec<PlacementView<'_>> {
+    // Views borrow, also what a placement has none of.
     static NO_SNAPSHOTS: std::collections::BTreeMap<u64, std::sync::Arc<crate::model::records::ResourceSnapshot>> =
         std::collections::BTreeMap::new();
     static NO_WORKS: std::collections::BTreeMap<

@@ -110,6 +110,7 @@ impl Bootstrap {
             if needs.has_rbac() && !self.allow_rbac {
                 let advice = "the placements deliver roles or bindings: Kubernetes lets gitfleet grant only what it has \
                               itself; --allow-rbac lets it grant anything, docs/deploy.md says what that means";
+                // In the file for those who keep it, and on standard error because the output mostly goes to kubectl.
                 head.push(format!("# NOTE: {advice}.\n"));
                 eprintln!("note: {advice}");
             }

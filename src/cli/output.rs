@@ -122,6 +122,7 @@ impl Terminal {
 /// Returns a table without borders, as kubectl lays it out; folded to the terminal's width where there is one.
 pub fn render_table(table: &Table, terminal: Terminal) -> String {
     let mut layout = Layout::new();
+    // The caller has looked at the terminal, and pipes get no width: the library is not to look again.
     layout.load_style(presets::NOTHING).force_no_tty();
     match terminal.width {
         Some(width) if width >= WIDTH_MIN => {
@@ -169,6 +170,7 @@ pub fn render_lines(lines: &[Line], terminal: Terminal) -> String {
     for line in lines {
         let mut shown = String::new();
         for span in &line.spans {
+            // Cleaned before colours come to it, whose control characters are to stay.
             let words = printable(&span.text);
             match ansi(span.style) {
                 Some(code) if terminal.colour => shown.extend(["\x1b[", code, "m", &words, "\x1b[0m"]),

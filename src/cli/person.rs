@@ -48,10 +48,12 @@ pub fn issue_token(store: &Path) -> anyhow::Result<SecretString> {
 /// Replaces the file as a whole, so that nobody reads half a token, and with no moment in which others may read it.
 fn leave(path: &Path, token: &SecretString) -> std::io::Result<()> {
     let new = path.with_extension("new");
+    // A crash before the rename leaves it.
     match fs::remove_file(&new) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
+    // Only a file that is new has this mode from its first byte on.
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
     file.write_all(token.expose_secret().as_bytes())?;
     drop(file);

@@ -110,6 +110,7 @@ fn pull(args: &Args, asked: &Asked) -> anyhow::Result<PullReport> {
         Err(commit_reader::Error::Refused(errors)) => return Ok(PullReport::refused(Some(base), Some(head), errors)),
         Err(commit_reader::Error::Git(error)) => return Err(error.into()),
     };
+    // There is no daemon here, so none of its key.
     let key = derived_key(&[&tree, &candidate.tree]);
     let showing = Showing { diffs: true, key: &key };
     let now = args.now.unwrap_or_else(clock::now);
@@ -165,6 +166,7 @@ pub(super) fn read_revisions(
         }
     };
     match read_commit(&reader, &head, &mut cache) {
+        // A head with errors is a finding. A base with errors could not be accepted, so nothing compares with it.
         Ok(tree) => Ok(Ok((base, Arc::new(tree)))),
         Err(commit_reader::Error::Refused(errors)) => Ok(Err((Some(head), errors))),
         Err(commit_reader::Error::Git(error)) => Err(error.into()),

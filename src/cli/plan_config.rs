@@ -78,6 +78,7 @@ impl Asked {
         let records = tree.clusters.iter().filter_map(|(name, member)| {
             let is_suspended =
                 member.annotations.get(crate::api::annotations::SUSPENDED).is_some_and(|it| it == "true");
+            // As a daemon would have it before any answer, so that this is the warning that `status` would give.
             let mut record = ClusterRecord::new(name.clone(), jiff::Timestamp::UNIX_EPOCH);
             if configuration.member(name).is_some() {
                 record.kind = MemberKind::Live;

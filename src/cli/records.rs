@@ -80,7 +80,9 @@ pub fn locate(daemon: &Daemon) -> anyhow::Result<Source> {
         (Some(server), _) => server.clone(),
         (None, None) => crate::config::HTTP_LISTEN_DEFAULT.to_owned(),
         (None, Some(configuration)) => match EmbeddedStore::open_read_only(&configuration.store.path) {
+            // Who holds the lock is the daemon of this store, and nobody else can read the records then.
             Err(store::Error::Locked { .. }) => configuration.http.listen.to_string(),
+            // What else may be wrong with the store is said where it is read.
             _ => return Ok(Source::Store(configuration.store.path.clone())),
         },
     };
@@ -230,6 +232,7 @@ impl SavedRecords {
             let run: RunRecord = typed(value)?;
             self.runs.entry(run.placement.clone()).or_default().insert(run);
         } else if key.starts_with(WORK_PREFIX) {
+            // A work says neither: only its key does.
             let placement = records::placement_of(key, WORK_PREFIX).context("its key names no placement")?;
             let cluster = records::cluster_of(key, WORK_PREFIX).context("its key names no cluster")?;
             self.works.entry(placement).or_default().insert(cluster, std::sync::Arc::new(typed(value)?));

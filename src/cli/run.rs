@@ -68,6 +68,7 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
 /// Runs the command.
 pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let configuration = load_configuration(&args.config)?;
+    // Before anything is opened: this may begin the program again.
     proxy::heed(configuration.proxy)?;
     raise_open_files();
     let store = Arc::new(open_store(&configuration.store)?);
@@ -257,6 +258,7 @@ pub(super) fn open_store(settings: &config::Store) -> crate::store::Result<Embed
 
 async fn wait_for_signal() {
     use tokio::signal::unix::{SignalKind, signal};
+    // The signal then ends the process by itself, which the store survives at any moment.
     let Ok(mut terminate) = signal(SignalKind::terminate()) else { return std::future::pending().await };
     tokio::select! {
         _ = terminate.recv() => {}

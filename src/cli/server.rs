@@ -87,6 +87,7 @@ impl Server {
         if status.is_success() {
             return Ok(Ok(serde_json::from_slice(&body).context("the daemon's answer is not understood")?));
         }
+        // Before the status: a refusal is an answer of the core. Anything else is the server's word, or a proxy's.
         if let Ok(refusal) = serde_json::from_slice::<Refusal>(&body) {
             return Ok(Err(refusal));
         }
@@ -127,6 +128,7 @@ impl Server {
             Some(token) => {
                 let mut bearer = HeaderValue::try_from(format!("Bearer {}", token.expose_secret()))
                     .map_err(|_| anyhow::anyhow!("the token has characters that no token has"))?;
+                // So no debug output of the request shows it.
                 bearer.set_sensitive(true);
                 request.header(AUTHORIZATION, bearer)
             }

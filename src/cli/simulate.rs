@@ -194,6 +194,7 @@ impl FromStr for ThenAt {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || format!("{text:?}: write REV@TIME, such as HEAD@10m");
+        // From the right: a revision may have an `@` of its own, as in `HEAD@{1}`.
         let (revision, at) = text.rsplit_once('@').filter(|(revision, _)| !revision.is_empty()).ok_or_else(wrong)?;
         let at = duration(at)?;
         if at.is_zero() {
@@ -302,6 +303,7 @@ fn exit(simulated: &Simulated) -> Exit {
 
 /// Checks what options name against the tree, and finds the objects that fail.
 fn checked(args: &Args, mut scenario: Scenario) -> anyhow::Result<Scenario> {
+    // Any of the commits may bring it or take it away.
     let trees = || scenario.base.iter().chain([&scenario.head]).chain(scenario.then.iter().map(|push| &push.tree));
     for key in &scenario.placements {
         if !trees().any(|tree| tree.placements.contains_key(key)) {
@@ -330,6 +332,7 @@ fn checked(args: &Args, mut scenario: Scenario) -> anyhow::Result<Scenario> {
 
 /// Returns the objects that a placement delivers, or those of a kind and name, in envelopes too.
 fn objects_of(option: &str, what: &str, tree: &Tree) -> anyhow::Result<BTreeSet<ObjectKey>> {
+    // A placement goes first: NAMESPACE/NAME looks as Kind/NAME does.
     let Ok(key) = what.parse::<PlacementKey>();
     if let Some(placement) = tree.placements.get(&key) {
         let selected = snapshot::select(tree, placement).map_err(|error| anyhow!("{option} {what}: {error}"))?;
@@ -345,6 +348,7 @@ fn objects_of(option: &str, what: &str, tree: &Tree) -> anyhow::Result<BTreeSet<
     let is_meant = |key: &ObjectKey| {
         key.kind.eq_ignore_ascii_case(kind) && key.name == name && namespace.is_none_or(|of| of == key.namespace)
     };
+    // Envelopes of KubeFleet's own kinds are inputs; annotated ConfigMaps are objects like others.
     let envelopes =
         tree.manifests.iter().chain(&tree.inputs).filter_map(|m| envelope::entries(&m.object).ok()).flatten();
     let inner = envelopes.filter_map(|(_, object)| ObjectId::of(&object)).map(|id| id.key());

@@ -63,7 +63,9 @@ impl Rename {
             (record.identity, record.url) = (name.clone(), configuration.source.url.clone());
         }
         record.formerly.insert(old.clone());
+        // A source that goes back to an earlier name has that one, and not formerly.
         record.formerly.remove(&name);
+        // Any version: the lock that this process holds lets nobody else write.
         store.batch(vec![records::put(key, &record, Expected::Any)?])?;
         output::print(&format!("the source {old} is {name} from the next start on\n"))
     }

@@ -70,8 +70,10 @@ fn watch(source: Source, terminal: Terminal) -> anyhow::Result<Exit> {
             return Ok(exit);
         }
         drop(out);
+        // On a terminal time alone changes the text. A pipe gets a tree for each change, and no more.
         saved = match changes.recv_timeout(if is_terminal { TICK } else { Duration::MAX }) {
             Ok(read) => read?,
+            // No change yet: the thread sends its error before it ends.
             Err(_) => saved,
         };
     }
@@ -83,6 +85,7 @@ fn show(saved: &SavedRecords, terminal: Terminal) -> (String, Exit) {
     let view = StatusView { source, branch: None, placements: &placements, clusters, ocm, now: clock::now() };
     let text = output::render_lines(&status_lines(&view), terminal);
     if let Some(complaint) = saved.store.as_ref().and_then(StoreRecord::complaint) {
+        // Nothing is decided until a person has adopted the store, whatever placements say.
         return (format!("{complaint}\n\n{text}"), Exit::WaitingForPerson);
     }
     let worst = placements.iter().map(|view| Exit::from(&rollout_state(view))).fold(Exit::Done, Exit::and);
@@ -91,5 +94,6 @@ fn show(saved: &SavedRecords, terminal: Terminal) -> (String, Exit) {
         || source.unrestored.is_some()
         || source.held_rewrite.is_some()
         || !fleet_warnings(clusters.values()).is_empty();
+    // All placements may be at the accepted commit, and the commit that people wait for is refused or was not read.
     (text, if refused { worst.and(Exit::NotAsWished) } else { worst })
 }

@@ -69,6 +69,7 @@ fn write_backup(file: &Path, daemon: &Daemon) -> anyhow::Result<Exit> {
     };
     let mut options = fs::OpenOptions::new();
     options.write(true).create_new(true);
+    // For its owner alone: the key that hidden values are marked with is in it.
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let written = options.open(file).and_then(|mut out| out.write_all(text.as_bytes()).and_then(|()| out.sync_all()));
     written.with_context(|| format!("writing the backup {}", file.display()))?;
@@ -77,6 +78,7 @@ fn write_backup(file: &Path, daemon: &Daemon) -> anyhow::Result<Exit> {
 
 fn restore(file: &Path, config: &Path, force: bool) -> anyhow::Result<Exit> {
     let text = fs::read_to_string(file).with_context(|| format!("reading the backup {}", file.display()))?;
+    // Read whole before the store is touched: a damaged backup moves nothing aside.
     let ops = backup::restore(&text, "gitfleet store restore", clock::now())
         .map_err(|why| anyhow::anyhow!("{} cannot be restored: {why}", file.display()))?;
     let settings = load_configuration(config)?.store;
@@ -84,6 +86,7 @@ fn restore(file: &Path, config: &Path, force: bool) -> anyhow::Result<Exit> {
     let store = match run::open_store(&settings) {
         Ok(store) if store.list("")?.is_empty() && store.journal(0, 1)?.is_empty() => store,
         Ok(store) if force => {
+            // Closed first: it must not write to the file that is moved.
             drop(store);
             move_aside(&settings)?
         }
@@ -95,6 +98,7 @@ fn restore(file: &Path, config: &Path, force: bool) -> anyhow::Result<Exit> {
         Err(error) => return Err(error.into()),
     };
     let count = ops.len();
+    // All at once: a crash leaves the store empty, and never half restored.
     store.batch(ops)?;
     output::print(&format!(
         "restored {count} records and journal entries into {}; the next `gitfleet run` takes over what members hold beyond them\n",

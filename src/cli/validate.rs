@@ -62,6 +62,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         }
         ValidateFormat::Json => drop(output::print_json(&findings)?),
     }
+    // On standard error: what reads errors or JSON from the output is not to trip over these.
     for SkippedDocument { path, line, reason } in &findings.skipped {
         eprintln!("skipped: {path}:{line} {reason}");
     }

@@ -88,11 +88,14 @@ impl Grant<'_> {
             self.of(&all, |_| true)
         } else {
             let mut rules = self.of(&WATCH, |resource| resource.scope == Scope::Namespaced);
+            // Namespaces are not among them: those that are named are granted below, by name.
             let elsewhere = |resource: &Resource| resource.scope == Scope::Cluster && resource.plural != "namespaces";
+            // Without named resources this would be a `*` over the cluster, and namespaces would narrow nothing.
             if !self.resources.is_empty() {
                 rules.extend(self.of(&all, elsewhere));
             }
             if self.delivers_namespaces() {
+                // A watch is of all namespaces; only what is written can be told by name.
                 rules.push(rule(&[""], &["namespaces"], &WATCH));
                 let mut own = rule(&[""], &["namespaces"], &WRITE);
                 own["resourceNames"] = json!(self.namespaces);
@@ -100,9 +103,11 @@ impl Grant<'_> {
             }
             rules
         };
+        // Where no resources are named the `*` holds them.
         if self.facts && !(self.resources.is_empty()) {
             rules.push(rule(&[""], &["nodes", "pods"], &WATCH));
         }
+        // Not where namespaces narrow it: who may bind a ClusterRole can grant anything anywhere.
         if self.allow_rbac && self.namespaces.is_empty() {
             rules.push(rule(&[RBAC_GROUP], &["roles", "clusterroles"], &["escalate", "bind"]));
         }
@@ -198,6 +203,7 @@ fn objects<'a>(
     objects.push(json!({
         "apiVersion": "v1",
         "kind": "Secret",
+        // Kubernetes makes no lasting token by itself: it fills a Secret that asks for one.
         "type": "kubernetes.io/service-account-token",
         "metadata": {
             "name": TOKEN_SECRET,
