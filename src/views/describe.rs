@@ -82,6 +82,7 @@ fn entry_lines(fields: &Map<String, Value>, depth: usize, lines: &mut Vec<Line>)
     let from = lines.len();
     field_lines(fields, depth + 1, lines);
     if let Some(span) = lines.get_mut(from).and_then(|line| line.spans.first_mut()) {
+        // The line is one level deeper than that, so a blank stands there.
         span.text.replace_range(depth * 2..=depth * 2, "-");
     }
 }
@@ -109,6 +110,7 @@ fn label(key: &str) -> String {
     let mut before = ' ';
     for c in key.chars() {
         match words.last_mut() {
+            // Only a capital after a small letter begins a word: `UID` stays one.
             Some(word) if !(c.is_uppercase() && before.is_lowercase()) => word.push(c),
             _ => words.push(c.to_uppercase().collect()),
         }

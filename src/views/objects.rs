@@ -135,6 +135,7 @@ pub fn policy_snapshot_object(snapshot: &PolicySnapshot, latest: bool) -> Value 
         observed_generation: 1,
         last_transition_time: snapshot.created_at,
     };
+    // Source: KubeFleet, whose hash is the bytes of the hexadecimal text and not those that it stands for.
     let hash = k8s_openapi::ByteString(snapshot.hash.as_str().as_bytes().to_vec());
     json!({
         "apiVersion": PLACEMENT_API_VERSION,
@@ -253,8 +254,10 @@ pub fn member_cluster_object(cluster: &ClusterRecord, now: Timestamp) -> Value {
         (false, false) if is_reached => "the cluster has never answered",
         (false, false) => "no entry of `members` in the configuration names the cluster",
     };
+    // There are no heartbeats: an open connection says at any moment that the member answers.
     let seen = if cluster.online { now } else { cluster.since };
     let known = cluster.known_properties();
+    // Source: KubeFleet, which shows resources as `resourceUsage`.
     let listed = known.iter().filter(|(name, _)| !name.starts_with(RESOURCE_PREFIX));
     let properties: Map<String, Value> =
         listed.map(|(name, property)| (name.clone(), json!({"value": property, "observationTime": seen}))).collect();

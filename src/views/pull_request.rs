@@ -132,6 +132,7 @@ pub fn summary(report: &PullReport) -> (StatusState, String) {
         Some(first) => {
             let more = errors.count();
             let more = if more > 0 { format!(" (and {more} more)") } else { String::new() };
+            // The first error is shortened, so that the count after it stays.
             (StatusState::Failure, format!("{}{more}", shorten(&first, DESCRIPTION_CHARS_MAX - more.len())))
         }
     };
@@ -206,6 +207,7 @@ pub fn concerned(placement: &PlacementPlan) -> BTreeSet<&ClusterName> {
     let mut clusters: BTreeSet<&ClusterName> = placement.deletions.iter().map(|d| &d.cluster_name).collect();
     let Some(changes) = &placement.changes else { return clusters };
     clusters.extend(changes.clusters.gained.iter().chain(&changes.clusters.lost).chain(&changes.overridden));
+    // Other content reaches every cluster, other overrides only those that have them.
     if !changes.resources.is_empty() {
         clusters.extend(placement.works.iter().map(|work| &work.cluster_name));
     }

@@ -51,6 +51,7 @@ pub fn masked(object: &Value, key: &MaskKey) -> Value {
 fn replace(value: &mut Value, is_base64: bool, key: &MaskKey) {
     let bytes = match &*value {
         Value::String(text) => {
+            // YAML may fold base64 over several lines, which the decoder refuses.
             let decoded = is_base64.then(|| STANDARD.decode(text.split_whitespace().collect::<String>()).ok());
             decoded.flatten().unwrap_or_else(|| text.clone().into_bytes())
         }

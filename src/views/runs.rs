@@ -147,6 +147,7 @@ fn run_conditions(run: &RunRecord, now: Timestamp) -> Vec<Condition> {
             progress(False, Reason::UpdateRunStopped, said(run, "stopped, and goes on when its state says Run"));
         }
         RunPhase::Succeeded => progress(False, Reason::UpdateRunSucceeded, said(run, "every stage is done")),
+        // KubeFleet knows one reason for an end without success: the message says which it was.
         RunPhase::Failed | RunPhase::Superseded | RunPhase::RolledBack | RunPhase::Rejected => {
             progress(False, Reason::UpdateRunFailed, end_words(run));
         }
@@ -157,6 +158,7 @@ fn run_conditions(run: &RunRecord, now: Timestamp) -> Vec<Condition> {
         let stage = current_stage(run).map(|stage| stage.name.as_str()).unwrap_or_default();
         let names = listing(stuck.iter().map(|cluster| cluster.name.to_string()));
         let message = format!("stage {stage}: on their way for more than 5 minutes: {names}");
+        // In place of the other one: a list has one condition of each type. `Initialized` is the first and stays.
         conditions.truncate(1);
         conditions.push(says.fails(ConditionType::Progressing, Reason::UpdateRunStuck, since, message));
     }
@@ -253,6 +255,7 @@ fn stage_conditions(run: &RunRecord, stage: &StageRecord) -> Vec<Condition> {
     let is_under_way =
         matches!(stage.phase, StagePhase::WaitingBefore | StagePhase::Updating | StagePhase::WaitingAfter);
     match (stage.phase, run.phase) {
+        // The run goes first: while it stands still, its stage's own phase does not tell that.
         (_, RunPhase::Stopping) if is_under_way => {
             progressing(Unknown, Reason::StageUpdatingStopping, run.since, clusters_words(stage))
         }
@@ -263,6 +266,7 @@ fn stage_conditions(run: &RunRecord, stage: &StageRecord) -> Vec<Condition> {
             progressing(False, Reason::StageUpdatingWaiting, run.since, said(run, "too many clusters failed"))
         }
         (StagePhase::Pending, _) => vec![],
+        // The run ended at this gate, which nobody can open any more.
         (StagePhase::WaitingBefore, phase) if phase.is_final() => {
             done(Reason::StageUpdatingFailed, False, &end_words(run))
         }
@@ -273,6 +277,7 @@ fn stage_conditions(run: &RunRecord, stage: &StageRecord) -> Vec<Condition> {
             let at = stage.started_at.unwrap_or(stage.since);
             progressing(True, Reason::StageUpdatingStarted, at, clusters_words(stage))
         }
+        // Source: KubeFleet, whose deletion stage always runs, and succeeds without clusters too.
         (StagePhase::Skipped, _) if stage.name != DELETION_STAGE => {
             done(Reason::StageUpdatingSkippedNoClusters, True, "the stage has no clusters")
         }

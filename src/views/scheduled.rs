@@ -71,6 +71,7 @@ impl<'a> Scheduled<'a> {
         };
         // A misconfigured Placement says of itself that no cluster matches, too, which explains nothing.
         let misconfigured = with(ConditionType::PlacementMisconfigured, "True");
+        // Source: OCM, whose message begins with a plugin's name and a colon. The name may be empty.
         let misconfigured = misconfigured.map(|message| message.trim_start_matches(':').to_owned());
         let unscheduled = || match conditions {
             [] if self.kind() == "Placement" => Some("scheduling is disabled, what it has stays".to_owned()),

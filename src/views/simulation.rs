@@ -399,6 +399,7 @@ fn gate_wait(gate: &SimulatedGate) -> Option<Wait> {
 
 fn cluster_waits(cluster: &SimulatedCluster) -> impl Iterator<Item = Wait> {
     let is_out = cluster.outcome == ClusterOutcome::Deferred;
+    // One that is deferred to the last has not returned, though the simulation ended.
     let returned = cluster.started_at.or(cluster.ended_at.filter(|_| !is_out));
     let deferred = cluster.deferred_at.map(|at| wait(WaitFor::OfflineCluster, Some(&cluster.name), at, returned));
     let moved = cluster.started_at.map(|at| wait(WaitFor::Cluster, Some(&cluster.name), at, cluster.ended_at));

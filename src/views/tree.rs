@@ -286,6 +286,7 @@ fn heading(view: &PlacementView, done: usize, total: usize) -> Line {
             let words = match until {
                 None => "waits".to_owned(),
                 Some(until) if until > view.now => format!("waits {} more", age(view.now, until)),
+                // The decision that goes on from it is still to come.
                 Some(_) => "the wait is over".to_owned(),
             };
             (Style::Progressing, "↻", words)
@@ -317,6 +318,7 @@ fn is_told_below(view: &PlacementView, standing: &RolloutState) -> bool {
             by_run || record.closed_gate().is_some() || (record.paused.is_some() && !view.is_external())
         }
         RolloutState::Failed(_) => {
+            // These are of the placement itself: no branch says them.
             let is_own = record.error.is_some() || record.halted.is_some() || !record.unreadable.is_empty();
             !is_own && (by_run || record.held.is_some())
         }
@@ -436,6 +438,7 @@ fn cluster_state(view: &PlacementView, cluster: &ClusterName, binding: &Binding)
         }
     };
     if let Some(offline) = offline {
+        // The condition's own words say it already.
         if words.contains("the cluster is offline") {
             return (Style::Muted, "?", words);
         }
@@ -449,6 +452,7 @@ fn cluster_state(view: &PlacementView, cluster: &ClusterName, binding: &Binding)
 fn standing(binding: &Binding, mode: Mode) -> Option<&Condition> {
     let mut standing = None;
     for link in chain(mode) {
+        // One of an older generation speaks of what the cluster was to hold before.
         let current = |c: &&Condition| c.observed_generation == binding.generation;
         let condition = find_condition(&binding.conditions, &link.type_).filter(current)?;
         standing = Some(condition);

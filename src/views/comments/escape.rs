@@ -73,6 +73,7 @@ pub fn code_cell(text: &str) -> String {
 /// Returns a text as a code block, which begins and ends a line. The language colours it; anything but a plain word is none.
 pub fn fenced(language: &str, text: &str) -> String {
     let text = shorten(&block(text), FENCED_CHARS_MAX);
+    // Longer than any run of backticks inside, so that none of them ends the block.
     let fence = "`".repeat(longest_run(&text).max(2) + 1);
     let language = if language.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-') { language } else { "" };
     let mut fenced = format!("{fence}{language}\n");
@@ -114,6 +115,7 @@ fn block(text: &str) -> String {
     let seen = text.chars().filter(|c| !is_unseen(*c));
     let plain = seen.map(|c| match c {
         '\n' | '\t' => c,
+        // Some readers end a line there, so a command could begin after any of them.
         '\r' | '\u{b}' | '\u{c}' | '\u{85}' | '\u{2028}' | '\u{2029}' => '\n',
         c => c,
     });
@@ -157,6 +159,7 @@ fn escaped(text: &str) -> String {
     let number = text.bytes().take_while(u8::is_ascii_digit).count();
     for (at, c) in text.char_indices() {
         let rest = &text[at + c.len_utf8()..];
+        // Only at the beginning of a line do these signs mean anything: a list, or a heading of the line above.
         let begins = at == 0 && matches!(c, '-' | '+' | '=' | ':');
         let ends_number = at > 0 && at == number && matches!(c, '.' | ')');
         match c {
@@ -170,9 +173,11 @@ fn escaped(text: &str) -> String {
         let next_is_digit = rest.starts_with(|c: char| c.is_ascii_digit());
         let is_link = match c {
             '@' => true,
+            // Both hosts link `#7`; Gitea links `!7` to a pull request, too.
             '#' | '!' => next_is_digit,
             ':' => rest.starts_with("//"),
             'w' | 'W' => rest.starts_with('.') && text[..=at].to_ascii_lowercase().ends_with("www"),
+            // `GH-7` is an issue on GitHub.
             '-' => next_is_digit && text[..at].to_ascii_lowercase().ends_with("gh"),
             _ => false,
         };

@@ -53,6 +53,7 @@ pub fn needs(progress: &Progress) -> Vec<Need<'_>> {
     if !progress.state.is_final() {
         needs.extend(progress.stages.iter().filter_map(gate));
     }
+    // Also of a rollout that has ended: this gate holds deletions alone.
     needs.extend(progress.deletions.as_ref().map(|gate| Need::Gate { gate, stage: None }));
     needs
 }
@@ -96,6 +97,7 @@ pub fn need_text(
 ) -> String {
     let placement = code(&progress.placement.to_string());
     let key = is_one_of_many.then_some(&progress.placement);
+    // That of the snapshot: a later commit may move a placement without making a new one.
     let commit = progress.commit.as_ref().unwrap_or(commit);
     match need {
         Need::Gate { gate, stage } => {
@@ -117,6 +119,7 @@ pub fn need_text(
             let failed = failed.map(|c| format!("- {}: {}\n", code(c.name.as_str()), prose(&c.message)));
             let text = format!("❌ **{placement}{place}**: {words}{said}\n\n{}", failed.collect::<Vec<_>>().concat());
             let lines = ["retry", "rollback"].map(|verb| voice.line(verb, None, key, commit));
+            // An error is the placement's and no cluster's: trying again would find the same.
             if can_retry { text + &block(&lines) } else { text + "\nFix it in git.\n" }
         }
     }

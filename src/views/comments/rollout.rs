@@ -60,6 +60,7 @@ struct Part {
 /// for stays.
 pub fn rollout_comment(report: &RolloutReport) -> String {
     let all_superseded = || report.placements.iter().all(|p| matches!(p.state, ProgressState::Superseded { .. }));
+    // One line: two reports that look as if they went on would send people to the wrong one.
     if !report.placements.is_empty() && all_superseded() {
         let by = report.placements.iter().map(|placement| state_words(&placement.state)).max().unwrap_or_default();
         return format!("⏩ {}: {by}\n", commit_words(report));
@@ -113,6 +114,7 @@ fn headline(report: &RolloutReport) -> String {
     let mut counts: Vec<(String, usize)> = Vec::new();
     for placement in &report.placements {
         let words = match &placement.state {
+            // Counted together, whichever commits they gave way to.
             ProgressState::Superseded { .. } => "superseded".to_owned(),
             ProgressState::RolledBack { .. } => "rolled back".to_owned(),
             state => state_words(state),

@@ -53,6 +53,7 @@ fn status_state(state: &ProgressState) -> StatusState {
         | ProgressState::WaitingForPerson
         | ProgressState::Waiting
         | ProgressState::Paused => StatusState::Pending,
+        // A commit that gave way to a newer one is no failure, and a failure would stay on it for good.
         ProgressState::Done | ProgressState::Skipped | ProgressState::Superseded { .. } => StatusState::Success,
         ProgressState::Failed | ProgressState::Rejected | ProgressState::RolledBack { .. } => StatusState::Failure,
         ProgressState::Error => StatusState::Error,

@@ -43,6 +43,7 @@ pub(super) fn fit(mut blocks: Vec<Block>, limit: usize, cut: &str) -> String {
     let length = |text: &str| text.chars().count();
     let mut total: usize = blocks.iter().map(|block| length(&block.text)).sum();
     let mut order: Vec<(Priority, usize, usize)> =
+        // The larger a piece, the smaller its key, so that the largest of a kind comes first.
         blocks.iter().enumerate().map(|(at, block)| (block.worth, usize::MAX - length(&block.text), at)).collect();
     order.sort_unstable();
     for (_, _, at) in order.into_iter().filter(|(worth, _, _)| *worth != Priority::Must) {
@@ -51,6 +52,7 @@ pub(super) fn fit(mut blocks: Vec<Block>, limit: usize, cut: &str) -> String {
         }
         let block = &mut blocks[at];
         let (long, short) = (length(&block.text), length(&block.short));
+        // A short form that is not shorter would make no room.
         if short < long {
             total -= long - short;
             block.text = std::mem::take(&mut block.short);

@@ -34,6 +34,7 @@ pub(super) fn sections(report: &PullReport) -> Vec<Block> {
     }
     blocks.extend(warning_blocks(report));
     let changed: Vec<&PlacementPlan> = report.plan.placements.iter().filter(|p| is_changed(p)).collect();
+    // Before everything else of placements: a comment that is too long loses its end.
     blocks.extend(changed.iter().filter_map(|placement| deletion_block(placement)));
     for placement in &changed {
         placement_blocks(report, placement, &mut blocks);
@@ -169,7 +170,9 @@ fn cluster_block(placement: &PlacementPlan) -> Option<Block> {
         let is_dropped = || placement.deletions.iter().any(|deletion| deletion.cluster_name == *cluster);
         match decision {
             Some(decision) => decision.reason.clone(),
+            // A cluster that is no longer picked has no decision that could say why.
             None if !placement.removed && is_dropped() => "not picked any more".to_owned(),
+            // It left the fleet and keeps what it has, or the placement is removed, which its heading says.
             None => String::new(),
         }
     };
@@ -247,6 +250,7 @@ fn object_block(object: &ObjectDiff) -> Block {
     let (word, id) = (object.change.word(), object.id.to_string());
     let line = format!("{word} {}\n\n", code(&id));
     match &object.text {
+        // Prose and no code span: in a `<summary>` hosts read HTML, where backticks are signs like others.
         Some(text) => Block::of(Priority::Diff, details(&format!("{word} {}", prose(&id)), text), line),
         None => Block::of(Priority::Diff, line.clone(), line),
     }

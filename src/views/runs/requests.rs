@@ -60,6 +60,7 @@ fn request_conditions(run: &RunRecord, stage: &StageRecord, task: &TaskRecord) -
         observed_generation: 1,
         last_transition_time: at,
     };
+    // Only of the gate at which the run was rejected: what was asked at others stays as it was answered.
     let is_its_end = matches!(stage.phase, StagePhase::WaitingBefore | StagePhase::Failed);
     if run.phase == RunPhase::Rejected && is_its_end && task.done_at.is_none() {
         return vec![condition(

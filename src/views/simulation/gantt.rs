@@ -132,6 +132,7 @@ impl Chart<'_> {
             GateType::Deletion => "approval of deletions",
         };
         match gate.opened_at {
+            // A bar of no length cannot be seen.
             Some(opened) if opened == asked => self.line(what, "milestone", asked, None),
             Some(opened) => self.line(what, "crit", asked, Some(opened)),
             None => self.line(&format!("{what} does not come"), "crit, active", asked, Some(self.end)),

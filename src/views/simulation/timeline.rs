@@ -24,6 +24,7 @@ pub fn timeline_lines(simulated: &Simulated) -> Vec<Line> {
         return lines;
     }
     let changed = simulated.placements.iter().filter(|placement| !is_quiet(placement)).count();
+    // All times count from it, so it needs no line.
     let first_push = |event: &SimulatedEvent| event.event == EventKind::Pushed && event.at == Offset::default();
     let fleet = |event: &&SimulatedEvent| event.placement.is_none() && !first_push(event);
     // What concerns no placement stands where it is read once.

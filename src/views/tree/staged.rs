@@ -59,6 +59,7 @@ fn active_node(view: &PlacementView, run: &RunRecord, approvers: Option<&str>) -
         );
     }
     let current = current_stage(run).map(|stage| stage.name.as_str());
+    // Every run has a deletion stage, as KubeFleet's have; one that removes nothing is not worth a line.
     let shown = run.stages.iter().chain(run.deletion.as_ref().filter(|stage| !stage.clusters.is_empty()));
     let children =
         shown.map(|stage| stage_node(view, run, stage, current == Some(stage.name.as_str()), approvers)).collect();
@@ -76,6 +77,7 @@ fn run_state(view: &PlacementView, run: &RunRecord, name: &str) -> (Style, &'sta
             (Style::Bad, "✗", format!("halted: {}; gitfleet retry {name}", says("too many clusters failed")))
         }
         RunPhase::Stopping => (Style::Progressing, "↻", "stopping".to_owned()),
+        // The run's own `state` may say Run: to change it would not help.
         RunPhase::Stopped if view.record.paused.is_some() => {
             (Style::Progressing, "!", "stopped, because the placement is paused".to_owned())
         }
@@ -94,6 +96,7 @@ fn stage_node(
     let (style, glyph) = match stage.phase {
         StagePhase::Succeeded | StagePhase::Skipped => (Style::Ok, "✓"),
         StagePhase::Failed => (Style::Bad, "✗"),
+        // Its phase stays that of a stage under way, because a retry goes on from there.
         StagePhase::Updating if run.phase == RunPhase::Halted => (Style::Bad, "✗"),
         StagePhase::Updating => (Style::Progressing, "↻"),
         StagePhase::WaitingBefore | StagePhase::WaitingAfter => (Style::Progressing, "!"),
@@ -166,6 +169,7 @@ fn cluster_lines(view: &PlacementView, run: &RunRecord, cluster: &RunCluster, wi
         .with(Style::Muted, format!("snapshot {held}  "))
         .with(style, words);
     let mut lines = vec![line];
+    // The objects of others are as they should be, or those of the snapshot before.
     if let Some(binding) = binding.filter(|_| matches!(cluster.phase, ClusterPhase::Updating | ClusterPhase::Failed)) {
         lines.extend(object_lines(view, binding));
     }
