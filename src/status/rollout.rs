@@ -117,8 +117,10 @@ impl Situation<'_> {
     }
 
     fn waiting_for_person(&self) -> Option<RolloutState> {
-        let paused = || staged::paused(self.view).filter(|_| self.is_queued());
-        let no_run = || self.any(|cluster| matches!(cluster, ClusterState::AwaitsRun)).then_some(PersonWait::NoRun);
+        let needs_run = self.any(|cluster| matches!(cluster, ClusterState::AwaitsRun));
+        // A run that a person begins while the placement is paused does not go either.
+        let paused = || staged::paused(self.view).filter(|_| self.is_queued() || needs_run);
+        let no_run = || needs_run.then_some(PersonWait::NoRun);
         deletions_wait(self.view).or_else(paused).or_else(no_run).map(RolloutState::WaitingForPerson)
     }
 

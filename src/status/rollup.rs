@@ -32,8 +32,8 @@ struct RollUp<'a> {
     kept: BTreeSet<ConditionType>,
 }
 
-/// What the roll-up takes from a cluster.
-struct Standing<'a> {
+/// What the roll-up takes from a cluster: how far the chain of conditions holds there.
+struct ClusterLinks<'a> {
     cluster: &'a ClusterName,
     /// The snapshot that is shown for it.
     shown: Option<u64>,
@@ -43,19 +43,19 @@ struct Standing<'a> {
     overridden: bool,
 }
 
-impl<'a> Standing<'a> {
+impl<'a> ClusterLinks<'a> {
     fn of(view: &PlacementView, (decision, binding): Picked<'a>) -> Self {
-        let mut standing = Self {
+        let mut found = Self {
             cluster: &decision.cluster_name,
             shown: view.shown_index(binding),
             links: [ConditionStatus::Unknown; LINKS_MAX],
             overridden: false,
         };
-        for (place, (_, own)) in standing.links.iter_mut().zip(said(view, binding)) {
+        for (place, (_, own)) in found.links.iter_mut().zip(said(view, binding)) {
             *place = own.map_or(ConditionStatus::Unknown, |own| own.status);
-            standing.overridden |= own.is_some_and(|own| own.reason == Reason::OverriddenSucceeded);
+            found.overridden |= own.is_some_and(|own| own.reason == Reason::OverriddenSucceeded);
         }
-        standing
+        found
     }
 }
 
@@ -73,7 +73,7 @@ pub fn placement_conditions(view: &PlacementView) -> Vec<Condition> {
             roll.kept.remove(&own);
         }
     } else {
-        let clusters: Vec<_> = roll.picked.iter().map(|picked| Standing::of(view, *picked)).collect();
+        let clusters: Vec<_> = roll.picked.iter().map(|picked| ClusterLinks::of(view, *picked)).collect();
         if !clusters.is_empty() {
             roll.chain(&clusters);
         }
@@ -135,7 +135,7 @@ impl RollUp<'_> {
         false
     }
 
-    fn chain(&mut self, clusters: &[Standing]) {
+    fn chain(&mut self, clusters: &[ClusterLinks]) {
         if self.view.is_external() && self.is_external_open(clusters) {
             return;
         }
@@ -163,7 +163,7 @@ impl RollUp<'_> {
     }
 
     /// Sets RolloutStarted to Unknown where only update runs can bring the clusters together, and tells so.
-    fn is_external_open(&mut self, clusters: &[Standing]) -> bool {
+    fn is_external_open(&mut self, clusters: &[ClusterLinks]) -> bool {
         let message = if clusters.iter().all(|c| c.shown.is_none()) {
             "no cluster holds a snapshot yet: a staged update run moves them"
         } else if common(clusters.iter().map(|c| c.shown)).is_none() {
@@ -231,7 +231,7 @@ impl RollUp<'_> {
     }
 }
 
-fn holding_reason(link: &Link, clusters: &[Standing]) -> Reason {
+fn holding_reason(link: &Link, clusters: &[ClusterLinks]) -> Reason {
     let overridden = clusters.iter().any(|c| c.overridden);
     if link.type_ == ConditionType::Overridden && !overridden {
         Reason::NoOverrideSpecified

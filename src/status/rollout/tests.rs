@@ -168,6 +168,15 @@ fn what_is_left_to_happen() {
             C::WaitingForPerson(PersonWait::NoRun),
         ),
         (
+            "External without a run, paused",
+            Box::new(|c| {
+                c.record.spec.strategy.type_ = StrategyType::External;
+                old(c, "west");
+                c.record.paused = Some(Pause { by: "ann".into(), at: at(0), reason: None });
+            }),
+            C::WaitingForPerson(PersonWait::Paused("paused by ann; gitfleet resume web".into())),
+        ),
+        (
             "paused",
             Box::new(|c| {
                 old(c, "east");
