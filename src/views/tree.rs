@@ -14,8 +14,7 @@ use crate::model::runs::DELETION_GATE;
 use crate::status::binding::binding_lists;
 use crate::status::fleet::{fleet_warnings, unwatched_words};
 use crate::status::placement::{PlacementView, chain, waiting_words, why};
-use crate::status::rollout::{RolloutState, rollout_state};
-use crate::status::staged_run::active_run;
+use crate::status::rollout::{Failure, PersonWait, RolloutState, rollout_state};
 use crate::status::work::{Mode, NAMED_OBJECTS_MAX, counted, listing};
 
 mod staged;
@@ -275,9 +274,9 @@ fn heading(view: &PlacementView, done: usize, total: usize) -> Line {
     let newest = view.newest();
     let snapshot = newest.map_or_else(|| "no snapshot".to_owned(), |index| format!("snapshot {index}"));
     let commit = view.snapshot.map(|s| format!(" ({})", s.commit.short())).unwrap_or_default();
-    let standing = rollout_state(view);
-    let is_told_below = is_told_below(view, &standing);
-    let (style, glyph, words) = match standing {
+    let state = rollout_state(view);
+    let is_told_below = is_told_below(&state);
+    let (style, glyph, words) = match state {
         RolloutState::AllAtTarget if record.removed => (Style::Ok, "✓", "removed".to_owned()),
         RolloutState::AllAtTarget => (Style::Ok, "✓", String::new()),
         RolloutState::Progressing if record.removed => (Style::Progressing, "↻", "being removed".to_owned()),
@@ -309,20 +308,20 @@ fn heading(view: &PlacementView, done: usize, total: usize) -> Line {
         .with(style, words)
 }
 
-/// Tells whether the branches say what a heading would.
-fn is_told_below(view: &PlacementView, standing: &RolloutState) -> bool {
-    let record = view.record;
-    let by_run = view.is_external() && !record.removed && active_run(view.runs).is_some();
-    match standing {
-        RolloutState::WaitingForPerson(_) => {
-            by_run || record.closed_gate().is_some() || (record.paused.is_some() && !view.is_external())
-        }
-        RolloutState::Failed(_) => {
-            // These are of the placement itself: no branch says them.
-            let is_own = record.error.is_some() || record.halted.is_some() || !record.unreadable.is_empty();
-            !is_own && (by_run || record.held.is_some())
-        }
-        _ => false,
+/// Tells whether the branches say what a heading would: the placement's notes and gate, or the run.
+fn is_told_below(state: &RolloutState) -> bool {
+    use {Failure as F, PersonWait as P};
+    match state {
+        RolloutState::WaitingForPerson(P::Deletions(_) | P::Paused(_) | P::Approval(_) | P::Run(_))
+        | RolloutState::Failed(F::Held(_) | F::RunRefused(_) | F::RunHalted(_)) => true,
+        RolloutState::WaitingForPerson(P::NoRun | P::Store(_))
+        | RolloutState::Failed(
+            F::Payload(_) | F::Invalid(_) | F::Halted(_) | F::Clusters(_) | F::Unfulfilled | F::Source(_),
+        )
+        | RolloutState::AllAtTarget
+        | RolloutState::WaitingForTime(_)
+        | RolloutState::Unreachable(_)
+        | RolloutState::Progressing => false,
     }
 }
 
