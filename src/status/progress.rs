@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use super::placement::{PlacementView, why};
-use super::rollout::{ClusterState, RolloutState, bound_state, rollout_state};
+use super::rollout::{ClusterState, Failure, PersonWait, RolloutState, bound_state, rollout_state};
 use super::staged_run::{closed_gates, command_name, end_words};
 use super::work::{counted, listing};
 use crate::model::id::CommitId;
@@ -83,32 +83,41 @@ fn way(view: &PlacementView, snapshot: &ResourceSnapshot, state: ProgressState) 
 
 /// Returns the way out of a placement that git does not have any more.
 fn removal(view: &PlacementView, rules: ApprovalRules) -> Progress {
-    let (state, message) = standing(view);
+    let (state, message) = whole(view);
     let deletions = deletions(view, rules);
     Progress { message, total: view.bindings.len(), deletions, ..blank(view, state) }
 }
 
-/// Returns how the placement as a whole stands, and why.
-fn standing(view: &PlacementView) -> (ProgressState, String) {
+/// Returns how the placement as a whole stands, and why: the state of its rollout in the words of the git host.
+fn whole(view: &PlacementView) -> (ProgressState, String) {
     match rollout_state(view) {
         RolloutState::AllAtTarget => (ProgressState::Done, String::new()),
-        _ if view.record.error.is_some() => (ProgressState::Error, view.record.error.clone().unwrap_or_default()),
         RolloutState::Progressing => (ProgressState::Moving, String::new()),
-        RolloutState::WaitingForPerson(_) if view.record.closed_gate().is_some() => {
-            (ProgressState::WaitingForPerson, "deletions wait for approval".to_owned())
-        }
-        RolloutState::WaitingForPerson(_) if view.record.paused.is_some() => {
-            (ProgressState::Paused, paused_words(view))
-        }
-        RolloutState::WaitingForPerson(wait) => (ProgressState::WaitingForPerson, wait.to_string()),
+        RolloutState::WaitingForPerson(wait) => waiting(view, &wait),
         RolloutState::WaitingForTime(until) => {
             (ProgressState::Waiting, until.map(|at| format!("until {at:.0}")).unwrap_or_default())
         }
-        RolloutState::Unreachable(words) => (ProgressState::Waiting, format!("does not answer: {words}")),
-        RolloutState::Failed(failure) => {
-            (ProgressState::Failed, view.record.halted.clone().unwrap_or_else(|| failure.to_string()))
+        RolloutState::Unreachable(words) => unreachable(&words),
+        RolloutState::Failed(Failure::Invalid(words)) => (ProgressState::Error, words),
+        // Statuses are short, and their state says already that it failed.
+        RolloutState::Failed(Failure::Halted(words)) => (ProgressState::Failed, words),
+        RolloutState::Failed(failure) => (ProgressState::Failed, failure.to_string()),
+    }
+}
+
+/// Says what a person must do; the commands stand with the gate, and below the comment.
+fn waiting(view: &PlacementView, wait: &PersonWait) -> (ProgressState, String) {
+    match wait {
+        PersonWait::Deletions(_) => (ProgressState::WaitingForPerson, "deletions wait for approval".to_owned()),
+        PersonWait::Paused(_) => (ProgressState::Paused, paused_words(view)),
+        PersonWait::Approval(_) | PersonWait::Run(_) | PersonWait::NoRun | PersonWait::Store(_) => {
+            (ProgressState::WaitingForPerson, wait.to_string())
         }
     }
+}
+
+fn unreachable(clusters: &str) -> (ProgressState, String) {
+    (ProgressState::Waiting, format!("does not answer: {clusters}"))
 }
 
 fn paused_words(view: &PlacementView) -> String {
@@ -119,7 +128,7 @@ fn paused_words(view: &PlacementView) -> String {
 
 /// Returns the way to the newest snapshot where no run goes it.
 fn rolling(view: &PlacementView, newest: &ResourceSnapshot) -> Progress {
-    let (state, message) = standing(view);
+    let (state, message) = whole(view);
     let mut progress = Progress { message, ..way(view, newest, state) };
     let mut lines = Vec::new();
     for (decision, binding) in view.picked() {
@@ -318,13 +327,8 @@ impl Teller<'_> {
         let view = self.view;
         let moves = super::staged_run::active_run(view.runs).is_some_and(|active| active.name == run.name);
         match rollout_state(view) {
-            RolloutState::Unreachable(words) if moves => (ProgressState::Waiting, format!("does not answer: {words}")),
-            RolloutState::WaitingForPerson(_) if moves && view.record.paused.is_some() => {
-                (ProgressState::Paused, paused_words(view))
-            }
-            RolloutState::WaitingForPerson(_) if moves => {
-                (ProgressState::WaitingForPerson, "deletions wait for approval".to_owned())
-            }
+            RolloutState::Unreachable(words) if moves => unreachable(&words),
+            RolloutState::WaitingForPerson(wait) if moves => waiting(view, &wait),
             _ => (ProgressState::Moving, run.message.clone()),
         }
     }
