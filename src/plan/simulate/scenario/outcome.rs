@@ -10,7 +10,7 @@ use crate::decide::state::{PlacementState, World};
 use crate::model::id::PlacementKey;
 use crate::model::runs::{ClusterPhase, RunCause, RunRecord, StageRecord, TaskRecord};
 use crate::status::placement::PlacementView;
-use crate::status::rollout::{RolloutState, rollout_state};
+use crate::status::rollout::{Failure, RolloutState, rollout_state};
 use crate::views::simulation::{
     ClusterOutcome, GateSide, GateType, Offset, Outcome, Simulated, SimulatedCluster, SimulatedGate,
     SimulatedPlacement, SimulatedRun, SimulatedStage, longest_wait,
@@ -149,7 +149,7 @@ fn ended(view: &PlacementView<'_>, seen: &Seen) -> (Outcome, String) {
         RolloutState::Unreachable(why) => (Outcome::Offline, why),
         RolloutState::WaitingForTime(_) => (Outcome::NotFinished, "only time is waited for".to_owned()),
         RolloutState::Progressing => (Outcome::NotFinished, String::new()),
-        RolloutState::Failed(why) if view.record.halted.is_some() => (Outcome::Halted, why.to_string()),
+        RolloutState::Failed(why @ (Failure::Halted(_) | Failure::RunHalted(_))) => (Outcome::Halted, why.to_string()),
         RolloutState::Failed(why) if seen.rolled_back => (Outcome::RolledBack, why.to_string()),
         RolloutState::Failed(why) => (Outcome::Failed, why.to_string()),
     }
