@@ -112,7 +112,6 @@ fn spec(manifest: &Manifest) -> Option<(OverrideKey, OverrideSpec)> {
 /// A cluster's objects after overrides; or why they cannot be made, for people.
 pub type Objects = Result<Arc<[Desired]>, String>;
 
-    // Overrides drop and change objects and never reorder them: one pass over both lists finds all.
 /// A cluster's objects, with the index of the snapshot and the overrides they were made of.
 type Made = (u64, PickedOverrides, Objects);
 

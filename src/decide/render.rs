@@ -23,6 +23,7 @@ pub fn candidates(world: &World, placement: &PlacementKey, payload: &Payload) ->
 pub fn render(world: &World, payload: &Payload, cluster: &ClusterName, picked: &PickedOverrides) -> Objects {
     let works = works_for_cluster(&payload.manifests, cluster, picked, |id| world.overrides.get(id))?;
     let Cow::Owned(works) = works else { return Ok(Arc::clone(&payload.desired)) };
+    // Overrides drop and change objects and never reorder them: one pass over both lists finds all.
     let mut plain = payload.desired.iter();
     let made = works.iter().map(|manifest| {
         let same = plain.find(|desired| desired.id == manifest.id);
