@@ -6,10 +6,11 @@ use serde_json::Value;
 use super::Daemon;
 use super::exit::Exit;
 use super::output::{self, Format, Terminal};
-use super::records::{SavedRecords, locate};
+use super::records::locate;
 use crate::clock;
 use crate::model::id::PlacementKey;
 use crate::status::placement::PlacementView;
+use crate::store::saved::Records;
 use crate::views::objects::{
     binding_object, eviction_objects, member_cluster_object, placement_object, policy_snapshot_object,
     resource_snapshot_objects, work_object,
@@ -111,7 +112,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
 ///
 /// # Errors
 /// There is none.
-pub fn named(saved: &SavedRecords, kind: GetKind, name: &str) -> anyhow::Result<Vec<Value>> {
+pub fn named(saved: &Records, kind: GetKind, name: &str) -> anyhow::Result<Vec<Value>> {
     let mut objects = objects(saved, kind);
     objects.retain(|object| is_named(object, name));
     if objects.is_empty() {
@@ -129,7 +130,7 @@ fn is_named(object: &Value, name: &str) -> bool {
     }
 }
 
-fn objects(saved: &SavedRecords, kind: GetKind) -> Vec<Value> {
+fn objects(saved: &Records, kind: GetKind) -> Vec<Value> {
     let now = clock::now();
     match kind {
         GetKind::Placements => views(saved).iter().map(placement_object).collect(),
@@ -170,7 +171,7 @@ fn is_last<T>(of: &std::collections::BTreeMap<u64, T>, index: u64) -> bool {
 }
 
 fn work<'a>(
-    saved: &'a SavedRecords,
+    saved: &'a Records,
     placement: &PlacementKey,
     binding: &crate::model::records::Binding,
 ) -> Option<&'a crate::model::records::WorkStatus> {
@@ -178,8 +179,7 @@ fn work<'a>(
 }
 
 /// Returns a view of every placement.
-pub fn views(saved: &SavedRecords) -> Vec<PlacementView<'_>> {
-    // Views borrow, also what a placement has none of.
+pub fn views(saved: &Records) -> Vec<PlacementView<'_>> {
     static NO_SNAPSHOTS: std::collections::BTreeMap<u64, std::sync::Arc<crate::model::records::ResourceSnapshot>> =
         std::collections::BTreeMap::new();
     static NO_WORKS: std::collections::BTreeMap<
@@ -192,7 +192,7 @@ pub fn views(saved: &SavedRecords) -> Vec<PlacementView<'_>> {
         .iter()
         .map(|record| PlacementView {
             record,
-            policy: saved.policies.get(&record.key).and_then(|of| of.values().next_back()),
+            policy: saved.policies.get(&record.key).and_then(|of| of.values().next_back()).map(AsRef::as_ref),
             snapshot: saved.snapshots.get(&record.key).and_then(|of| of.values().next_back()).map(AsRef::as_ref),
             history: saved.snapshots.get(&record.key).unwrap_or(&NO_SNAPSHOTS),
             bindings: saved.bindings.get(&record.key).map_or(&[], Vec::as_slice),

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 
-use super::records::{SavedRecords, Source, load_configuration};
+use super::records::{Source, load_configuration};
 use crate::config::Configuration;
 use crate::model::manifest::InputError;
 use crate::model::records::{ClusterRecord, MemberKind};
@@ -12,6 +12,7 @@ use crate::model::tree::Tree;
 use crate::status::fleet::fleet_warnings;
 use crate::store;
 use crate::store::embedded::EmbeddedStore;
+use crate::store::saved::Records;
 
 /// What is to be planned, as the command line says it.
 #[derive(Debug, clap::Args)]
@@ -113,6 +114,6 @@ fn accepted_commit(configuration: &Configuration) -> anyhow::Result<Option<Strin
         Err(store::Error::Locked { .. }) => Source::of_daemon(configuration)?,
         _ => Source::Store(path.clone()),
     };
-    let saved: SavedRecords = source.read()?;
-    Ok(saved.source.accepted.map(|commit| commit.to_string()))
+    let saved: Records = source.read()?;
+    Ok(saved.source.and_then(|source| source.accepted).map(|commit| commit.to_string()))
 }

@@ -1,33 +1,20 @@
 //! What `get`, `describe`, `status` and `export` read, and how the daemon is told something: through its API or, when no daemon
 //! runs, from the store itself.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use secrecy::SecretString;
-use serde::de::DeserializeOwned;
-use serde_json::Value;
 
 use super::server::{ANSWER_TIMEOUT, Server};
 use super::{Daemon, person};
 use crate::config::{Configuration, read_secret};
 use crate::http::{CHANGES_PATH, JOURNAL_PATH, JournalPage};
-use crate::model::decisions::{DecisionsRecord, HubRecord};
-use crate::model::id::{ClusterName, PlacementKey};
-use crate::model::ocm::OcmPlacementRecord;
-use crate::model::records::{
-    Binding, ClusterRecord, JournalEntry, PlacementRecord, PolicySnapshot, ResourceSnapshot, SourceRecord, StoreRecord,
-    WorkStatus,
-};
-use crate::model::runs::{RunRecord, Runs};
+use crate::model::id::PlacementKey;
+use crate::model::records::JournalEntry;
 use crate::store::embedded::EmbeddedStore;
-use crate::store::records::{
-    self, BINDING_PREFIX, CLUSTER_PREFIX, DECISIONS_PREFIX, HUB_PREFIX, OCM_PREFIX, PLACEMENT_PREFIX, POLICY_PREFIX,
-    RUN_PREFIX, SNAPSHOT_PREFIX, SOURCE_PREFIX, STORE_KEY, WORK_PREFIX,
-};
+use crate::store::saved::Records;
 use crate::store::{self, JOURNAL_ENTRIES_MAX, Store as _};
 
 /// How long the daemon may keep a question for changes.
@@ -39,35 +26,6 @@ pub enum Source {
     Daemon(Server),
     /// The store of a configuration, which no process holds.
     Store(PathBuf),
-}
-
-/// All records at one moment, typed.
-#[derive(Default)]
-pub struct SavedRecords {
-    /// What the store says of itself.
-    pub store: Option<StoreRecord>,
-    /// The source.
-    pub source: SourceRecord,
-    /// Placements.
-    pub placements: Vec<PlacementRecord>,
-    /// Resource snapshots by placement and index.
-    pub snapshots: BTreeMap<PlacementKey, BTreeMap<u64, std::sync::Arc<ResourceSnapshot>>>,
-    /// Policy snapshots by placement and index.
-    pub policies: BTreeMap<PlacementKey, BTreeMap<u64, PolicySnapshot>>,
-    /// Bindings by placement.
-    pub bindings: BTreeMap<PlacementKey, Vec<Arc<Binding>>>,
-    /// Staged update runs by placement and name.
-    pub runs: BTreeMap<PlacementKey, Runs>,
-    /// Works by placement and cluster.
-    pub works: BTreeMap<PlacementKey, BTreeMap<ClusterName, std::sync::Arc<WorkStatus>>>,
-    /// Exported decisions.
-    pub decisions: Vec<DecisionsRecord>,
-    /// How hubs stand that decisions are written to.
-    pub hubs: Vec<HubRecord>,
-    /// OCM Placements.
-    pub ocm: Vec<OcmPlacementRecord>,
-    /// Clusters.
-    pub clusters: BTreeMap<ClusterName, ClusterRecord>,
 }
 
 /// Finds where the records are: `--server`, else the daemon of the configuration, else its store.
@@ -129,12 +87,16 @@ impl Source {
     ///
     /// # Errors
     /// The daemon does not answer, or the store cannot be read.
-    pub fn read(&self) -> anyhow::Result<SavedRecords> {
-        let entries = match self {
-            Self::Daemon(server) => server.records()?,
-            Self::Store(path) => from_store(path)?,
+    pub fn read(&self) -> anyhow::Result<Records> {
+        let server = match self {
+            Self::Daemon(server) => server,
+            Self::Store(path) => return Ok(Records::read(&EmbeddedStore::open_read_only(path)?)?),
         };
-        SavedRecords::of(&entries)
+        let mut records = Records::default();
+        for (key, record) in server.records()? {
+            records.take(&key, &record).with_context(|| format!("the record {key} cannot be read"))?;
+        }
+        Ok(records)
     }
 
     /// Reads what happened, to a placement or at all, oldest first.
@@ -186,66 +148,4 @@ fn journal_of(mut page: impl FnMut(u64) -> anyhow::Result<JournalPage>) -> anyho
         after = found.next;
     }
     Ok(entries)
-}
-
-fn from_store(path: &Path) -> anyhow::Result<Vec<(String, Value)>> {
-    let store = EmbeddedStore::open_read_only(path)?;
-    let mut entries = Vec::new();
-    for (key, versioned) in store.list("")? {
-        let value =
-            serde_json::from_slice(&versioned.value).with_context(|| format!("the record {key} is not JSON"))?;
-        entries.push((key, value));
-    }
-    Ok(entries)
-}
-
-impl SavedRecords {
-    fn of(entries: &[(String, Value)]) -> anyhow::Result<Self> {
-        let mut saved = Self::default();
-        for (key, value) in entries {
-            saved.take(key, value).with_context(|| format!("the record {key} cannot be read"))?;
-        }
-        Ok(saved)
-    }
-
-    fn take(&mut self, key: &str, value: &Value) -> anyhow::Result<()> {
-        fn typed<T: DeserializeOwned>(value: &Value) -> serde_json::Result<T> {
-            T::deserialize(value)
-        }
-        if key == STORE_KEY {
-            self.store = Some(typed(value)?);
-        } else if key.starts_with(SOURCE_PREFIX) {
-            self.source = typed(value)?;
-        } else if key.starts_with(PLACEMENT_PREFIX) {
-            self.placements.push(typed(value)?);
-        } else if key.starts_with(SNAPSHOT_PREFIX) {
-            let snapshot: ResourceSnapshot = typed(value)?;
-            let of = self.snapshots.entry(snapshot.placement.clone()).or_default();
-            of.insert(snapshot.index, snapshot.into());
-        } else if key.starts_with(POLICY_PREFIX) {
-            let policy: PolicySnapshot = typed(value)?;
-            self.policies.entry(policy.placement.clone()).or_default().insert(policy.index, policy);
-        } else if key.starts_with(BINDING_PREFIX) {
-            let binding: Binding = typed(value)?;
-            self.bindings.entry(binding.placement.clone()).or_default().push(binding.into());
-        } else if key.starts_with(RUN_PREFIX) {
-            let run: RunRecord = typed(value)?;
-            self.runs.entry(run.placement.clone()).or_default().insert(run);
-        } else if key.starts_with(WORK_PREFIX) {
-            // A work says neither: only its key does.
-            let placement = records::placement_of(key, WORK_PREFIX).context("its key names no placement")?;
-            let cluster = records::cluster_of(key, WORK_PREFIX).context("its key names no cluster")?;
-            self.works.entry(placement).or_default().insert(cluster, std::sync::Arc::new(typed(value)?));
-        } else if key.starts_with(CLUSTER_PREFIX) {
-            let cluster: ClusterRecord = typed(value)?;
-            self.clusters.insert(cluster.name.clone(), cluster);
-        } else if key.starts_with(DECISIONS_PREFIX) {
-            self.decisions.push(typed(value)?);
-        } else if key.starts_with(OCM_PREFIX) {
-            self.ocm.push(typed(value)?);
-        } else if key.starts_with(HUB_PREFIX) {
-            self.hubs.push(typed(value)?);
-        }
-        Ok(())
-    }
 }

@@ -9,11 +9,12 @@ use super::Daemon;
 use super::exit::Exit;
 use super::get::views;
 use super::output::{self, Terminal};
-use super::records::{SavedRecords, Source, locate};
+use super::records::{Source, locate};
 use crate::clock;
-use crate::model::records::StoreRecord;
+use crate::model::records::{SourceRecord, StoreRecord};
 use crate::status::fleet::fleet_warnings;
 use crate::status::rollout::rollout_state;
+use crate::store::saved::Records;
 use crate::views::tree::{StatusView, status_lines};
 
 /// Moves to the top left and clears what is below: the tree is drawn anew in place.
@@ -79,9 +80,10 @@ fn watch(source: Source, terminal: Terminal) -> anyhow::Result<Exit> {
     }
 }
 
-fn show(saved: &SavedRecords, terminal: Terminal) -> (String, Exit) {
+fn show(saved: &Records, terminal: Terminal) -> (String, Exit) {
     let placements = views(saved);
-    let (source, clusters, ocm) = (&saved.source, &saved.clusters, &saved.ocm);
+    let unseen = SourceRecord::default();
+    let (source, clusters, ocm) = (saved.source.as_ref().unwrap_or(&unseen), &saved.clusters, &saved.ocm);
     let view = StatusView { source, branch: None, placements: &placements, clusters, ocm, now: clock::now() };
     let text = output::render_lines(&status_lines(&view), terminal);
     if let Some(complaint) = saved.store.as_ref().and_then(StoreRecord::complaint) {

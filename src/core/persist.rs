@@ -10,20 +10,15 @@ use crate::decide::overrides::Overrides;
 use crate::decide::state::PlacementState;
 use crate::model::along::Along;
 use crate::model::commands::{Done, Person, Refusal, RefusalReason};
-use crate::model::decisions::{DecisionsRecord, HubRecord};
+use crate::model::decisions::HubRecord;
 use crate::model::id::{ClusterName, PlacementKey};
 use crate::model::ocm::OcmPlacementRecord;
-use crate::model::overrides::{OverrideRef, OverrideSnapshot};
-use crate::model::records::{
-    Binding, ClusterRecord, PlacementRecord, PolicySnapshot, ResourceSnapshot, SourceRecord, StoreRecord, WorkStatus,
-};
-use crate::model::runs::RunRecord;
+use crate::model::overrides::OverrideRef;
+use crate::model::records::{ClusterRecord, PlacementRecord, SourceRecord, StoreRecord};
 use crate::schedule::ocm::Key;
 use crate::status::decisions::Exports;
-use crate::store::records::{
-    self, BINDING_PREFIX, CLUSTER_PREFIX, DECISIONS_PREFIX, HUB_PREFIX, OCM_PREFIX, OVERRIDE_PREFIX, PLACEMENT_PREFIX,
-    POLICY_PREFIX, RUN_PREFIX, SNAPSHOT_PREFIX, STORE_KEY, WORK_PREFIX,
-};
+use crate::store::records::{self, PLACEMENT_PREFIX, STORE_KEY};
+use crate::store::saved::Records;
 use crate::store::{Expected, Op, Result, Store};
 
 /// The name of the one source's record.
@@ -56,20 +51,18 @@ impl SavedRecords {
     /// # Errors
     /// A record that cannot be read is named: nothing is dropped because of it.
     pub fn read(store: &dyn Store) -> Result<Self> {
-        let source = records::load::<SourceRecord>(store, &records::source_key(SOURCE_NAME))?;
-        let clusters = records::load_all::<ClusterRecord>(store, CLUSTER_PREFIX)?.into_iter();
-        let ocm = records::load_all::<OcmPlacementRecord>(store, OCM_PREFIX)?.into_iter();
-        let exports = records::load_all::<DecisionsRecord>(store, DECISIONS_PREFIX)?.into_iter();
-        let hubs = records::load_all::<HubRecord>(store, HUB_PREFIX)?.into_iter();
+        let mut saved = Records::read(store)?;
+        let exports = saved.decisions.drain(..).map(|record| (record.key.clone(), Arc::new(record))).collect();
+        let hubs = saved.hubs.drain(..).map(|record| (record.namespace.clone(), record)).collect();
         Ok(Self {
-            source: source.map(|record| record.value),
-            store: records::load::<StoreRecord>(store, STORE_KEY)?.map(|record| record.value),
-            placements: load(store)?,
-            clusters: clusters.map(|record| (record.value.name.clone(), record.value)).collect(),
-            ocm: ocm.map(|record| record.value).collect(),
-            overrides: load_overrides(store)?,
-            exports: exports.map(|record| (record.value.key.clone(), Arc::new(record.value))).collect(),
-            hubs: hubs.map(|record| (record.value.namespace.clone(), record.value)).collect(),
+            source: saved.source.take(),
+            store: saved.store.take(),
+            clusters: std::mem::take(&mut saved.clusters),
+            ocm: std::mem::take(&mut saved.ocm),
+            overrides: Overrides::restore(saved.overrides.drain(..)),
+            exports,
+            hubs,
+            placements: placements(saved),
         })
     }
 }
@@ -99,38 +92,23 @@ pub fn adopt_store(store: &dyn Store, person: &Person, now: Timestamp) -> Result
 /// # Errors
 /// A record that cannot be read is named: nothing is dropped because of it.
 pub fn load(store: &dyn Store) -> Result<BTreeMap<PlacementKey, PlacementState>> {
-    let mut placements = BTreeMap::new();
-    for record in records::load_all::<PlacementRecord>(store, PLACEMENT_PREFIX)? {
-        placements.insert(record.value.key.clone(), PlacementState::new(record.value));
-    }
-    for snapshot in records::load_all::<ResourceSnapshot>(store, SNAPSHOT_PREFIX)? {
-        if let Some(state) = placements.get_mut(&snapshot.value.placement) {
-            state.snapshots.insert(snapshot.value.index, Arc::new(snapshot.value));
-        }
-    }
-    for policy in records::load_all::<PolicySnapshot>(store, POLICY_PREFIX)? {
-        if let Some(state) = placements.get_mut(&policy.value.placement) {
-            state.policies.insert(policy.value.index, Arc::new(policy.value));
-        }
-    }
-    for binding in records::load_all::<Binding>(store, BINDING_PREFIX)? {
-        if let Some(state) = placements.get_mut(&binding.value.placement) {
-            state.bindings.insert(binding.value.name.clone(), Arc::new(binding.value));
-        }
-    }
-    for run in records::load_all::<RunRecord>(store, RUN_PREFIX)? {
-        if let Some(state) = placements.get_mut(&run.value.placement) {
-            state.runs.insert(run.value);
-        }
-    }
-    for (key, versioned) in store.list(WORK_PREFIX)? {
-        let owner = records::placement_of(&key, WORK_PREFIX).zip(records::cluster_of(&key, WORK_PREFIX));
-        let Some((placement, cluster)) = owner else { continue };
-        if let Some(state) = placements.get_mut(&placement) {
-            state.works.insert(cluster, Arc::new(records::decode::<WorkStatus>(key, &versioned)?.value));
-        }
-    }
-    Ok(placements)
+    Records::of_placements(store).map(placements)
+}
+
+/// Gives each placement what is its own. What is left belongs to none.
+fn placements(mut saved: Records) -> BTreeMap<PlacementKey, PlacementState> {
+    let state = |record: PlacementRecord| {
+        let key = record.key.clone();
+        let mut state = PlacementState::new(record);
+        state.snapshots = saved.snapshots.remove(&key).unwrap_or_default();
+        state.policies = saved.policies.remove(&key).unwrap_or_default();
+        let bindings = saved.bindings.remove(&key).unwrap_or_default();
+        state.bindings = bindings.into_iter().map(|binding| (binding.name.clone(), binding)).collect();
+        state.runs = saved.runs.remove(&key).unwrap_or_default();
+        state.works = saved.works.remove(&key).unwrap_or_default();
+        (key, state)
+    };
+    saved.placements.into_iter().map(state).collect()
 }
 
 /// Returns what to write so that the store goes from `old` to `new`; `None` is a placement without records.
@@ -154,15 +132,6 @@ pub fn difference(old: Option<&PlacementState>, new: Option<&PlacementState>) ->
     compare(old.runs.records(), new.runs.records(), |name| records::run_key(&key, name), same, &mut ops)?;
     compare(&old.works, &new.works, |cluster| records::work_key(&key, cluster), same, &mut ops)?;
     Ok(ops)
-}
-
-/// Reads the snapshots of overrides from the store.
-///
-/// # Errors
-/// As [`load`].
-fn load_overrides(store: &dyn Store) -> Result<Overrides> {
-    let snapshots = records::load_all::<OverrideSnapshot>(store, OVERRIDE_PREFIX)?;
-    Ok(Overrides::restore(snapshots.into_iter().map(|record| record.value)))
 }
 
 /// Returns what to write so that the store has a snapshot of an override as it stands, or has it no more.

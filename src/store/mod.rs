@@ -11,6 +11,7 @@ pub mod conformance;
 pub mod embedded;
 pub mod memory;
 pub mod records;
+pub mod saved;
 
 use std::fmt;
 use std::io;

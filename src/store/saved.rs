@@ -1,0 +1,209 @@
+//! Records as they were saved, typed: the one place that says which key holds which type.
+//!
+//! The daemon, commands that read the store and commands that ask a running daemon select from the same.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::records::{
+    BINDING_PREFIX, CLUSTER_PREFIX, DECISIONS_PREFIX, HUB_PREFIX, OCM_PREFIX, OVERRIDE_PREFIX, PLACEMENT_PREFIX,
+    POLICY_PREFIX, RUN_PREFIX, SNAPSHOT_PREFIX, SOURCE_PREFIX, STORE_KEY, WORK_PREFIX, cluster_of, placement_of,
+};
+use super::{Error, Result, Store};
+use crate::model::decisions::{DecisionsRecord, HubRecord};
+use crate::model::id::{ClusterName, PlacementKey};
+use crate::model::ocm::OcmPlacementRecord;
+use crate::model::overrides::OverrideSnapshot;
+use crate::model::records::{
+    Binding, ClusterRecord, PlacementRecord, PolicySnapshot, ResourceSnapshot, SourceRecord, StoreRecord, WorkStatus,
+};
+use crate::model::runs::{RunRecord, Runs};
+
+/// Where the records of placements are.
+const OF_PLACEMENTS: [&str; 6] =
+    [PLACEMENT_PREFIX, SNAPSHOT_PREFIX, POLICY_PREFIX, BINDING_PREFIX, RUN_PREFIX, WORK_PREFIX];
+/// Where the others are.
+const OTHERS: [&str; 7] =
+    [STORE_KEY, SOURCE_PREFIX, CLUSTER_PREFIX, OCM_PREFIX, OVERRIDE_PREFIX, DECISIONS_PREFIX, HUB_PREFIX];
+
+/// A record that is not typed yet.
+pub trait Encoded {
+    /// Reads it as a type.
+    ///
+    /// # Errors
+    /// It is none.
+    fn typed<T: DeserializeOwned>(&self) -> serde_json::Result<T>;
+}
+
+impl Encoded for [u8] {
+    fn typed<T: DeserializeOwned>(&self) -> serde_json::Result<T> {
+        serde_json::from_slice(self)
+    }
+}
+
+impl Encoded for Value {
+    fn typed<T: DeserializeOwned>(&self) -> serde_json::Result<T> {
+        T::deserialize(self)
+    }
+}
+
+/// Records at one moment, without those kept for the git host. What belongs to a placement that has no record is here too.
+#[derive(Debug, Default)]
+pub struct Records {
+    /// What the store says of itself.
+    pub store: Option<StoreRecord>,
+    /// The source.
+    pub source: Option<SourceRecord>,
+    /// Placements, by key.
+    pub placements: Vec<PlacementRecord>,
+    /// Resource snapshots by placement and index.
+    pub snapshots: BTreeMap<PlacementKey, BTreeMap<u64, Arc<ResourceSnapshot>>>,
+    /// Policy snapshots by placement and index.
+    pub policies: BTreeMap<PlacementKey, BTreeMap<u64, Arc<PolicySnapshot>>>,
+    /// Bindings by placement, in the order of their names.
+    pub bindings: BTreeMap<PlacementKey, Vec<Arc<Binding>>>,
+    /// Staged update runs by placement and name.
+    pub runs: BTreeMap<PlacementKey, Runs>,
+    /// Works by placement and cluster.
+    pub works: BTreeMap<PlacementKey, BTreeMap<ClusterName, Arc<WorkStatus>>>,
+    /// Clusters.
+    pub clusters: BTreeMap<ClusterName, ClusterRecord>,
+    /// OCM Placements.
+    pub ocm: Vec<OcmPlacementRecord>,
+    /// Snapshots of overrides.
+    pub overrides: Vec<OverrideSnapshot>,
+    /// Exported decisions.
+    pub decisions: Vec<DecisionsRecord>,
+    /// How hubs stand that decisions are written to.
+    pub hubs: Vec<HubRecord>,
+}
+
+impl Records {
+    /// Reads them all from a store.
+    ///
+    /// # Errors
+    /// A record that cannot be read is named: nothing is dropped because of it.
+    pub fn read(store: &dyn Store) -> Result<Self> {
+        let mut records = Self::of_placements(store)?;
+        records.list(store, &OTHERS)?;
+        Ok(records)
+    }
+
+    /// Reads those of placements from a store.
+    ///
+    /// # Errors
+    /// As [`Records::read`].
+    pub fn of_placements(store: &dyn Store) -> Result<Self> {
+        let mut records = Self::default();
+        records.list(store, &OF_PLACEMENTS)?;
+        Ok(records)
+    }
+
+    /// Kind by kind, so that no more than one is in memory twice.
+    fn list(&mut self, store: &dyn Store, prefixes: &[&str]) -> Result<()> {
+        for prefix in prefixes {
+            for (key, found) in store.list(prefix)? {
+                if let Err(source) = self.take(&key, &*found.value) {
+                    return Err(Error::Unreadable { key, source });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes one record; one under a key of another kind is left.
+    ///
+    /// # Errors
+    /// It is not what its key promises.
+    pub fn take<E: Encoded + ?Sized>(&mut self, key: &str, record: &E) -> serde_json::Result<()> {
+        let kind = key.split_inclusive('/').next().unwrap_or_default();
+        match kind {
+            STORE_KEY => self.store = Some(record.typed()?),
+            SOURCE_PREFIX => self.source = Some(record.typed()?),
+            PLACEMENT_PREFIX => self.placements.push(record.typed()?),
+            SNAPSHOT_PREFIX => {
+                let snapshot: Arc<ResourceSnapshot> = Arc::new(record.typed()?);
+                self.snapshots.entry(snapshot.placement.clone()).or_default().insert(snapshot.index, snapshot);
+            }
+            POLICY_PREFIX => {
+                let policy: Arc<PolicySnapshot> = Arc::new(record.typed()?);
+                self.policies.entry(policy.placement.clone()).or_default().insert(policy.index, policy);
+            }
+            BINDING_PREFIX => {
+                let binding: Arc<Binding> = Arc::new(record.typed()?);
+                self.bindings.entry(binding.placement.clone()).or_default().push(binding);
+            }
+            RUN_PREFIX => {
+                let run: RunRecord = record.typed()?;
+                self.runs.entry(run.placement.clone()).or_default().insert(run);
+            }
+            WORK_PREFIX => {
+                let work: WorkStatus = record.typed()?;
+                // Only its key says whose it is.
+                if let Some((placement, cluster)) = placement_of(key, WORK_PREFIX).zip(cluster_of(key, WORK_PREFIX)) {
+                    self.works.entry(placement).or_default().insert(cluster, Arc::new(work));
+                }
+            }
+            CLUSTER_PREFIX => {
+                let cluster: ClusterRecord = record.typed()?;
+                self.clusters.insert(cluster.name.clone(), cluster);
+            }
+            OCM_PREFIX => self.ocm.push(record.typed()?),
+            OVERRIDE_PREFIX => self.overrides.push(record.typed()?),
+            DECISIONS_PREFIX => self.decisions.push(record.typed()?),
+            HUB_PREFIX => self.hubs.push(record.typed()?),
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::store::MemoryStore;
+    use crate::store::records::{put, work_key};
+    use crate::store::{Expected, Op};
+
+    fn store(entries: &[(&str, Value)]) -> MemoryStore {
+        let store = MemoryStore::new();
+        let ops = entries.iter().map(|(key, value)| put((*key).to_owned(), value, Expected::Any).expect("JSON"));
+        store.batch(ops.collect()).expect("memory takes it");
+        store
+    }
+
+    #[test]
+    fn what_a_daemon_answers_and_what_a_store_holds_are_the_same_records() {
+        let work = work_key(&PlacementKey::namespaced("app", "web"), &ClusterName::from("east"));
+        let entries = [
+            ("source/source", json!(SourceRecord::default())),
+            (work.as_str(), json!({"generation": 7, "complete": true})),
+            ("hub/argocd", json!({"namespace": "argocd", "online": true, "since": "1970-01-01T00:00:00Z"})),
+            ("forge/heard/1", json!("kept for the git host")),
+            ("of-another-version/1", json!([])),
+        ];
+        let read = Records::read(&store(&entries)).expect("they can be read");
+        assert_eq!(read.works[&PlacementKey::namespaced("app", "web")][&ClusterName::from("east")].generation, 7);
+        let mut answered = Records::default();
+        for (key, value) in &entries {
+            answered.take(key, value).expect("they can be read");
+        }
+        assert_eq!(format!("{read:?}"), format!("{answered:?}"));
+        let of_placements = Records::of_placements(&store(&entries)).expect("they can be read");
+        assert!(of_placements.source.is_none() && of_placements.works.len() == 1);
+    }
+
+    #[test]
+    fn a_damaged_record_is_named() {
+        let store = store(&[("source/source", json!(SourceRecord::default()))]);
+        let damaged = Op::Put { key: "cluster/east".into(), value: b"{".to_vec(), expected: Expected::Any };
+        store.batch(vec![damaged]).expect("memory takes it");
+        let error = Records::read(&store).expect_err("it is no cluster");
+        assert!(matches!(&error, Error::Unreadable { key, .. } if key == "cluster/east"), "{error}");
+    }
+}
