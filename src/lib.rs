@@ -4,6 +4,10 @@
 //! over plain values. `decide` calls them for one placement, `core` holds the state of the whole fleet, `daemon` waits, talks
 //! and writes. `plan` asks the same functions what would happen, and `views` shows it. `docs/ARCHITECTURE.md` has the picture.
 
+// The doubles are shared with test binaries, which know the crate by its name.
+#[cfg(test)]
+extern crate self as gitfleet;
+
 pub mod api;
 pub mod cli;
 pub mod clock;
@@ -13,6 +17,9 @@ pub mod core;
 pub mod daemon;
 pub mod decide;
 pub mod deliver;
+#[cfg(test)]
+#[path = "../tests/support/doubles/mod.rs"]
+pub mod doubles;
 pub mod error;
 pub mod forge;
 pub mod git;

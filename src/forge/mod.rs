@@ -4,8 +4,6 @@
 //! shapes is known to one file only. Every call is one try; whoever calls decides what a failure means and when to go again,
 //! because a write whose answer was lost must not be repeated blindly.
 
-pub mod contract;
-pub mod fake;
 pub mod grammar;
 pub mod webhook;
 

@@ -1,29 +1,16 @@
-//! The store in memory, for tests and simulation, with faults on request.
+//! The store in memory, for simulation and tests.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::io;
 use std::ops::Bound;
-use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::{Error, JOURNAL_ENTRIES_MAX, Op, Result, Store, Versioned, check_expected, check_limits};
+use super::{JOURNAL_ENTRIES_MAX, Op, Result, Store, Versioned, check_expected, check_limits};
 use crate::model::records::JournalEntry;
-
-/// What goes wrong with a write.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
-    /// The disk is full: the write is refused, later ones go on.
-    Full,
-    /// The process dies before the commit: the write is lost. Every call fails until `restart`.
-    CrashBefore,
-    /// The process dies after the commit: the write is kept, its answer is lost. Every call fails until `restart`.
-    CrashAfter,
-}
 
 /// A store that is gone with its handle.
 #[derive(Debug)]
 pub struct MemoryStore {
-    state: Mutex<State>,
+    content: Mutex<Content>,
     journal_max: usize,
 }
 
@@ -33,14 +20,6 @@ struct Content {
     journal: VecDeque<(u64, JournalEntry)>,
     journal_last: u64,
     version: u64,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    content: Content,
-    writes: u64,
-    faults: BTreeMap<u64, Fault>,
-    crashed: bool,
 }
 
 impl Default for MemoryStore {
@@ -57,84 +36,44 @@ impl MemoryStore {
 
     /// Makes an empty store that keeps so many journal entries, at least one.
     pub fn with_journal_max(journal_max: usize) -> Self {
-        Self { state: Mutex::default(), journal_max: journal_max.max(1) }
-    }
-
-    /// Makes the `nth` write from now go wrong; 1 is the next one. Empty batches are no writes.
-    pub fn fail_write(&self, nth: u64, fault: Fault) {
-        let mut state = self.lock();
-        let at = state.writes + nth;
-        state.faults.insert(at, fault);
-    }
-
-    /// Comes back from a crash with everything that was committed, and nothing else. Faults that were not reached stay.
-    pub fn restart(&self) {
-        self.lock().crashed = false;
-    }
-
-    /// Returns how many batches were tried, failed ones included: what "zero writes" is measured by.
-    pub fn writes(&self) -> u64 {
-        self.lock().writes
+        Self { content: Mutex::default(), journal_max: journal_max.max(1) }
     }
 
     // Nothing under the lock can panic between the first and the last change of a batch, so a poisoned lock is harmless.
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn alive(&self) -> Result<MutexGuard<'_, State>> {
-        let state = self.lock();
-        if state.crashed { Err(crash()) } else { Ok(state) }
+    fn lock(&self) -> MutexGuard<'_, Content> {
+        self.content.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Store for MemoryStore {
     fn get(&self, key: &str) -> Result<Option<Versioned>> {
-        Ok(self.alive()?.content.records.get(key).cloned())
+        Ok(self.lock().records.get(key).cloned())
     }
 
     fn list(&self, prefix: &str) -> Result<Vec<(String, Versioned)>> {
-        let state = self.alive()?;
-        let from_prefix = state.content.records.range::<str, _>((Bound::Included(prefix), Bound::Unbounded));
+        let content = self.lock();
+        let from_prefix = content.records.range::<str, _>((Bound::Included(prefix), Bound::Unbounded));
         Ok(from_prefix.take_while(|(key, _)| key.starts_with(prefix)).map(|(k, v)| (k.clone(), v.clone())).collect())
     }
 
     fn batch(&self, ops: Vec<Op>) -> Result<u64> {
         check_limits(&ops)?;
-        let mut state = self.alive()?;
         if ops.is_empty() {
             return Ok(0);
         }
-        state.writes += 1;
-        let writes = state.writes;
-        let fault = state.faults.remove(&writes);
-        match fault {
-            Some(Fault::Full) => {
-                return Err(Error::Full { path: place(), source: io::ErrorKind::StorageFull.into() });
-            }
-            Some(Fault::CrashBefore) => {
-                state.crashed = true;
-                return Err(crash());
-            }
-            Some(Fault::CrashAfter) | None => {}
-        }
+        let mut content = self.lock();
         // All expectations before the first change, so that nothing ever has to be undone.
-        state.content.check(&ops)?;
-        state.content.version += 1;
-        let version = state.content.version;
+        content.check(&ops)?;
+        content.version += 1;
         for op in ops {
-            state.content.take(op, self.journal_max);
+            content.take(op, self.journal_max);
         }
-        if fault == Some(Fault::CrashAfter) {
-            state.crashed = true;
-            return Err(crash());
-        }
-        Ok(version)
+        Ok(content.version)
     }
 
     fn journal(&self, after: u64, limit: usize) -> Result<Vec<(u64, JournalEntry)>> {
-        let state = self.alive()?;
-        Ok(state.content.journal.iter().filter(|(number, _)| *number > after).take(limit).cloned().collect())
+        let content = self.lock();
+        Ok(content.journal.iter().filter(|(number, _)| *number > after).take(limit).cloned().collect())
     }
 }
 
@@ -175,13 +114,18 @@ impl Content {
     }
 }
 
-fn place() -> PathBuf {
-    PathBuf::from("(memory)")
-}
-
-fn crash() -> Error {
-    Error::Io { path: place(), action: "working after an injected crash", source: io::ErrorKind::BrokenPipe.into() }
-}
-
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::*;
+    use crate::doubles::store as conformance;
+
+    #[test]
+    fn keeps_every_promise() {
+        conformance::suite(|| Box::new(MemoryStore::with_journal_max(conformance::JOURNAL_MAX)));
+    }
+
+    #[test]
+    fn agrees_with_the_model() {
+        conformance::model(256, || Box::new(MemoryStore::with_journal_max(conformance::JOURNAL_MAX)));
+    }
+}

@@ -6,8 +6,6 @@
 //! All calls block: the engine makes them from its own thread or from `spawn_blocking`.
 
 pub mod backup;
-#[cfg(test)]
-pub mod conformance;
 pub mod embedded;
 pub mod memory;
 pub mod records;

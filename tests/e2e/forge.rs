@@ -10,7 +10,6 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use gitfleet::forge::contract::{Host, Outcome, Way, check};
 use gitfleet::forge::webhook::{Delivery, read, text_digest};
 use gitfleet::forge::{Auth, Forge, Kind, Settings, connect};
 use gitfleet::model::forge::{ForgeEvent, Pushed, Reaction, Said, ThreadNumber};
@@ -21,6 +20,7 @@ use tempfile::TempDir;
 
 use crate::daemon::LIMIT;
 use crate::fleet::{Gitea, http, until};
+use crate::forge_contract::{Host, Outcome, Way, check};
 use crate::shared;
 
 /// The password of every account that is made here.

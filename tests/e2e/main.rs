@@ -21,6 +21,8 @@ mod deploy;
 mod facts;
 mod faults;
 mod forge;
+#[path = "../support/forge_contract.rs"]
+mod forge_contract;
 mod leaving;
 mod lists;
 mod ocm;

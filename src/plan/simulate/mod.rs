@@ -232,7 +232,6 @@ impl Simulation {
             return;
         }
         self.facts.push(Fact::Crashed);
-        self.store.restart();
         // The daemon's side of each member ends with it; what the member holds stays.
         for member in self.members.values_mut() {
             member.reconciler = None;

@@ -4,7 +4,8 @@ use std::sync::{Arc, Mutex};
 use redb::StorageBackend;
 
 use super::*;
-use crate::store::{Expected, conformance};
+use crate::doubles::store as conformance;
+use crate::store::Expected;
 
 fn put(key: &str, value: &str) -> Vec<Op> {
     vec![Op::Put { key: key.into(), value: value.into(), expected: Expected::Any }]

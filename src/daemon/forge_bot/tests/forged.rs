@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::world::{Beginning, World, commit, now};
-use crate::forge::fake::{Failure, Moment};
+use crate::doubles::forge::{Failure, Moment};
 use crate::forge::webhook::text_digest;
 use crate::model::forge::{Comment, ForgeEvent, Permission, Reaction, Said, ThreadNumber};
 

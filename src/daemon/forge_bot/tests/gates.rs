@@ -4,7 +4,7 @@ use jiff::SignedDuration;
 
 use super::world::{Beginning, World, commit, now};
 use crate::core::SourceEvent;
-use crate::forge::fake::{Failure, Moment};
+use crate::doubles::forge::{Failure, Moment};
 use crate::model::forge::{ForgeEvent, Permission, Reaction, ThreadNumber};
 
 const BOTH: [Beginning; 2] = [

@@ -11,7 +11,7 @@ use super::world::{Beginning, World, commit, now};
 use crate::daemon::forge_bot::Message;
 use crate::daemon::forge_bot::task::supervise;
 use crate::daemon::supervise::Supervisor;
-use crate::forge::fake::Failure;
+use crate::doubles::forge::Failure;
 use crate::model::forge::StatusState;
 use crate::telemetry::metrics::Part;
 

@@ -2,7 +2,7 @@
 
 use super::world::{Beginning, World, commit, mistake, now};
 use crate::core::SourceEvent;
-use crate::forge::fake::{Failure, Moment};
+use crate::doubles::forge::{Failure, Moment};
 use crate::forge::{Error, Forge as _};
 use crate::model::forge::{Reaction, StatusState};
 

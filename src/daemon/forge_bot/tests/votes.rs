@@ -2,7 +2,7 @@
 
 use super::forged::{HOOKED, POLLED, asking, waiting};
 use super::world::{Beginning, World, commit, now};
-use crate::forge::fake::{Failure, Moment};
+use crate::doubles::forge::{Failure, Moment};
 use crate::model::forge::{Comment, ForgeEvent, Part, Permission, Pushed, Reaction, ThreadNumber};
 use crate::model::id::CommitId;
 

@@ -11,7 +11,7 @@ use crate::core::{Core, Effect, Event, MemberCommand, MemberEvent, SourceEvent};
 use crate::daemon::forge_bot::*;
 use crate::daemon::source_poller::CandidateError;
 use crate::decide::fixtures::{member, payload, placement, tree};
-use crate::forge::fake::Fake;
+use crate::doubles::forge::Fake;
 use crate::git;
 use crate::model::facts::{Facts, NodeFacts};
 use crate::model::forge::{Comment, Permission};

@@ -1,12 +1,11 @@
-//! What every git host must do for us, as one suite of cases: the fake is held to it here, a real Gitea in the end-to-end tests.
-//!
-//! Only for tests; it is public because those around the crate use it. Nothing panics: a case that fails is told.
+//! What every git host must do for us, as one suite of cases: the double in `doubles/forge.rs` is held to it in unit tests, a real
+//! Gitea in the end-to-end tests. Nothing panics: a case that fails is told.
 
 use std::fmt::Debug;
 
-use super::{Error, Forge};
-use crate::model::forge::{CommitStatus, History, Permission, Reaction, StatusState, ThreadNumber};
-use crate::model::id::CommitId;
+use gitfleet::forge::{Error, Forge};
+use gitfleet::model::forge::{CommitStatus, History, Permission, Reaction, StatusState, ThreadNumber};
+use gitfleet::model::id::CommitId;
 
 /// How a pull request gets into its base.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,7 +72,7 @@ fn same<T: PartialEq + Debug>(case: &str, found: &T, wanted: &T) -> Outcome {
     if found == wanted { Ok(()) } else { Err(format!("{case}: found {found:?}, wanted {wanted:?}")) }
 }
 
-fn done<T>(case: &str, result: super::Result<T>) -> Outcome<T> {
+fn done<T>(case: &str, result: gitfleet::forge::Result<T>) -> Outcome<T> {
     result.map_err(|error| format!("{case}: {error}"))
 }
 
@@ -259,6 +258,3 @@ async fn issues(host: &dyn Host) -> Outcome {
     same("an issue is no pull request", &done("pull", forge.pull(first).await)?, &None)?;
     done("comment on an issue", forge.create_comment(first, "progress").await).map(drop)
 }
-
-#[cfg(test)]
-mod tests;

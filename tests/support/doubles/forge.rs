@@ -1,6 +1,5 @@
-//! A git host in memory, with the promises of a real Gitea and with failures on demand: for tests, of this crate and around it.
-//!
-//! It is not behind `cfg(test)` because tests outside of the crate use it too. `contract` holds it to what a real host does.
+//! A git host in memory, with the promises of a real Gitea and with failures on demand. `forge_contract` holds it to what a real
+//! host does.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,14 +8,15 @@ use std::time::Duration;
 use async_trait::async_trait;
 use jiff::Timestamp;
 
-use super::{Error, Forge, Limits, Result};
-use crate::model::forge::{
+use gitfleet::forge::{Error, Forge, Limits, Result};
+use gitfleet::model::forge::{
     Approval, Comment, CommitStatus, Commits, ForgeUser, History, Merge, Permission, PullRequest, Reacted, Reaction,
     ThreadNumber,
 };
-use crate::model::id::CommitId;
+use gitfleet::model::id::CommitId;
 
 mod people;
+mod tests;
 
 /// The id of the fake's one repository.
 pub const REPOSITORY_ID: u64 = 4711;

@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::*;
+use crate::doubles::forge::{Failure, Fake, Moment};
+use crate::doubles::forge_contract::{Host, Outcome, Way, check};
 use crate::error::{Classify as _, ErrorClass};
-use crate::forge::fake::{Failure, Fake, Moment};
-use crate::model::forge::Part;
+use crate::forge::{Error, Forge};
+use crate::model::forge::{Part, Permission, Reaction, ThreadNumber};
+use crate::model::id::CommitId;
 
 struct InMemory {
     fake: Fake,

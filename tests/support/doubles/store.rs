@@ -12,8 +12,8 @@ use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use serde_json::json;
 
-use super::{Error, Expected, Op, Store};
-use crate::model::records::JournalEntry;
+use gitfleet::model::records::JournalEntry;
+use gitfleet::store::{Error, Expected, Op, Store};
 
 /// Journal entries that the stores under test keep.
 pub const JOURNAL_MAX: usize = 5;
@@ -84,7 +84,7 @@ fn entry(event: &str) -> JournalEntry {
     JournalEntry {
         at: jiff::Timestamp::UNIX_EPOCH,
         event: event.into(),
-        placement: Some(crate::model::id::PlacementKey::namespaced("team", "web")),
+        placement: Some(gitfleet::model::id::PlacementKey::namespaced("team", "web")),
         cluster: None,
         facts: json!({"why": "because"}),
     }
@@ -165,7 +165,7 @@ fn changes_all_or_nothing(store: &dyn Store) {
     assert_eq!(store.get("a").unwrap().unwrap().version, version);
     assert_eq!(keys(store, ""), ["a"]);
     assert_eq!(events(store, 0, 10), [(1, "one".into())]);
-    let too_long = "k".repeat(super::KEY_BYTES_MAX + 1);
+    let too_long = "k".repeat(gitfleet::store::KEY_BYTES_MAX + 1);
     let refused = store.batch(vec![put("d", "1", Expected::Any), put(&too_long, "1", Expected::Any)]);
     assert!(matches!(refused, Err(Error::TooLarge { .. })));
     assert_eq!(keys(store, ""), ["a"]);

@@ -1,9 +1,9 @@
 //! What people do with comments, reactions, reviews and branches of the fake.
 
 use super::Fake;
-use crate::forge::webhook::text_digest;
-use crate::model::forge::{Approval, Part, Reacted, Reaction, Said, ThreadNumber};
-use crate::model::id::CommitId;
+use gitfleet::forge::webhook::text_digest;
+use gitfleet::model::forge::{Approval, Part, Reacted, Reaction, Said, ThreadNumber};
+use gitfleet::model::id::CommitId;
 
 impl Fake {
     /// From now on tells nobody whether comments were changed, as a Gitea that not everybody may read.
