@@ -449,20 +449,27 @@ impl Checker {
         Ok(())
     }
 
+    /// Of a binding that was removed nothing is left on its cluster: what comes next is a first delivery.
+    fn forget_binding(&mut self, key: &str) {
+        let Some(gone) = self.bindings.remove(key) else { return };
+        let is_there = |b: &Binding| (&b.placement, &b.cluster) == (&gone.placement, &gone.cluster);
+        if gone.deleting || !self.bindings.values().any(is_there) {
+            let spot = (gone.placement, gone.cluster);
+            self.was_complete.remove(&spot);
+            self.down.remove(&spot);
+        }
+    }
+
     fn keep_binding(&mut self, key: &str, value: Option<&[u8]>) -> Verdict {
         let Some(value) = value else {
-            // Of one that was removed nothing is left there: what comes next is a first delivery.
-            if let Some(gone) = self.bindings.remove(key)
-                && (gone.deleting
-                    || !self.bindings.values().any(|b| (&b.placement, &b.cluster) == (&gone.placement, &gone.cluster)))
-            {
-                let spot = (gone.placement, gone.cluster);
-                self.was_complete.remove(&spot);
-                self.down.remove(&spot);
-            }
+            self.forget_binding(key);
             return Ok(());
         };
         let binding: Binding = parse(key, value)?;
+        // One that is being removed stays so until it is gone: this is another one, and its cluster was picked again meanwhile.
+        if !binding.deleting && self.bindings.get(key).is_some_and(|before| before.deleting) {
+            self.forget_binding(key);
+        }
         if binding.deleting {
             self.note_removal((binding.placement.clone(), binding.cluster.clone()), &binding.removes);
         }
