@@ -137,7 +137,7 @@ fn parse_chunk(chunk: &str, first_line: u32, meter: &Meter<'_>) -> Vec<Result<Do
 }
 
 fn parse_strictly(chunk: &str, first_line: u32, meter: &Meter<'_>) -> Vec<Result<Document, YamlError>> {
-    let mut reader = Reader::new(chunk, first_line, meter);
+    let mut reader = YamlReader::new(chunk, first_line, meter);
     let mut documents = Vec::new();
     loop {
         match reader.document() {
@@ -160,7 +160,7 @@ fn json_fallback(chunk: &str, first_line: u32, meter: &Meter<'_>) -> Option<Docu
     // What YAML refuses although its syntax is right (duplicate keys, numbers) must stay refused.
     let strict = chunk.replace('\t', " ").replace("\\ud", "d");
     // It counts the values, too: only then are they made.
-    Reader::new(&strict, first_line, meter).document().ok()?;
+    YamlReader::new(&strict, first_line, meter).document().ok()?;
     let value = serde_json::from_str(chunk).ok()?;
     Some(Document { line: first_line, value, item_lines: Vec::new(), truth_keys: Vec::new() })
 }
@@ -173,7 +173,7 @@ struct Anchored {
     keys: Inside,
 }
 
-struct Reader<'t> {
+struct YamlReader<'t> {
     parser: Parser<'t, StrInput<'t>>,
     /// Lines before the text.
     offset: u32,
@@ -189,7 +189,7 @@ struct Reader<'t> {
     truth_keys: TruthKeys,
 }
 
-impl<'t> Reader<'t> {
+impl<'t> YamlReader<'t> {
     fn new(text: &'t str, first_line: u32, meter: &'t Meter<'t>) -> Self {
         let mut options = Options::default();
         options.set_emit_comments(false);

@@ -18,7 +18,7 @@ use gitfleet::model::cluster::Cluster;
 use gitfleet::model::id::PlacementKey;
 use gitfleet::model::records::Binding;
 use gitfleet::schedule::reads::{Readers, Reads};
-use gitfleet::schedule::{Action, BadValues, Change, Fleet, Outcome, Request, schedule};
+use gitfleet::schedule::{Action, BadValues, Fleet, FleetChange, Outcome, Request, schedule};
 use rayon::prelude::*;
 use serde_json::{Value, json};
 
@@ -143,7 +143,7 @@ fn change(
     changed: Vec<(usize, Cluster)>,
 ) -> (f64, usize, usize) {
     let (time, (asked, moved)) = timed(|| {
-        let mut all = Change::default();
+        let mut all = FleetChange::default();
         for (number, cluster) in changed {
             all.merge(fleet.set(format!("member-{number:05}").as_str().into(), cluster));
         }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use gitfleet::model::id::ClusterName;
 use gitfleet::schedule::ocm::reads::Readers;
-use gitfleet::schedule::ocm::{Hub, Key, Member, OnMisconfigured, Outcome, Policy, Request, schedule};
+use gitfleet::schedule::ocm::{Hub, Key, OcmMember, OcmOutcome, OcmPolicy, OnMisconfigured, Request, schedule};
 use jiff::Timestamp;
 use rayon::prelude::*;
 use serde_json::{Value, json};
@@ -46,8 +46,8 @@ fn name(number: usize) -> ClusterName {
     format!("member-{number:05}").as_str().into()
 }
 
-fn member(document: &Value) -> Member {
-    Member::read(document).expect("the clusters are well-formed").1
+fn member(document: &Value) -> OcmMember {
+    OcmMember::read(document).expect("the clusters are well-formed").1
 }
 
 fn hub(clusters: usize) -> Hub {
@@ -76,7 +76,7 @@ fn spec_of_score(value: i64) -> gitfleet::api::ocm::AddOnScoreStatus {
 }
 
 /// Six kinds of placement in turn.
-fn policy(number: usize) -> Policy {
+fn policy(number: usize) -> OcmPolicy {
     let env = ["dev", "staging", "prod"][scatter(number, 1) % 3];
     let region = format!("region-{}", scatter(number, 2) % 20);
     let labelled = |labels: Value| json!([{"requiredClusterSelector": {"labelSelector": {"matchLabels": labels}}}]);
@@ -106,10 +106,10 @@ fn policy(number: usize) -> Policy {
         _ => json!({"numberOfClusters": 100, "predicates": labelled(json!({"env": env})),
             "tolerations": [{"operator": "Exists", "tolerationSeconds": 3600}]}),
     };
-    Policy::new(serde_json::from_value(spec).expect("the placements are well-formed"))
+    OcmPolicy::new(serde_json::from_value(spec).expect("the placements are well-formed"))
 }
 
-fn expressions(number: usize) -> Policy {
+fn expressions(number: usize) -> OcmPolicy {
     let expressions = [
         "managedCluster.metadata.labels.env == 'prod'",
         "managedCluster.status.clusterClaims.exists(c, c.name == 'kubeversion' && semver(c.value, true).minor() >= 30)",
@@ -118,24 +118,24 @@ fn expressions(number: usize) -> Policy {
     ];
     let selector = json!({"celSelector": {"celExpressions": [expressions[number % expressions.len()]]}});
     let spec = json!({"numberOfClusters": 10, "predicates": [{"requiredClusterSelector": selector}]});
-    Policy::new(serde_json::from_value(spec).expect("the placements are well-formed"))
+    OcmPolicy::new(serde_json::from_value(spec).expect("the placements are well-formed"))
 }
 
-fn run(hub: &Hub, key: &Key, policy: &Policy) -> Outcome {
+fn run(hub: &Hub, key: &Key, policy: &OcmPolicy) -> OcmOutcome {
     let now = "2026-03-01T12:00:00Z".parse::<Timestamp>().expect("a moment");
     schedule(&Request { key, policy, hub, now, on_misconfigured: OnMisconfigured::Keep }).expect("all sets can be read")
 }
 
-fn picks(hub: &Hub, placements: &BTreeMap<Key, Policy>) -> usize {
+fn picks(hub: &Hub, placements: &BTreeMap<Key, OcmPolicy>) -> usize {
     placements.par_iter().map(|(key, policy)| run(hub, key, policy).selected.count_ones(..)).sum()
 }
 
 /// Changes clusters and decides who reads it: the time, and how many placements were asked and decided otherwise.
 fn change(
     hub: &mut Hub,
-    placements: &BTreeMap<Key, Policy>,
+    placements: &BTreeMap<Key, OcmPolicy>,
     readers: &Readers,
-    changed: Vec<(usize, Member)>,
+    changed: Vec<(usize, OcmMember)>,
 ) -> (f64, usize, usize) {
     let (time, (asked, moved)) = timed(|| {
         let mut affected = BTreeSet::new();
@@ -154,7 +154,7 @@ fn change(
 pub fn row(clusters: usize, placements: usize) -> Value {
     let (build, mut hub) = timed(|| hub(clusters));
     let key = |number: usize| Key::new(format!("team-{}", number % NAMESPACES), format!("app-{number}"));
-    let placements: BTreeMap<Key, Policy> = (0..placements).map(|number| (key(number), policy(number))).collect();
+    let placements: BTreeMap<Key, OcmPolicy> = (0..placements).map(|number| (key(number), policy(number))).collect();
     let full = median((0..ROUNDS).map(|_| timed(|| picks(&hub, &placements)).0).collect());
     let mut readers = Readers::default();
     for (key, policy) in &placements {
@@ -163,7 +163,7 @@ pub fn row(clusters: usize, placements: usize) -> Value {
         readers.set(key, Some(policy));
     }
     let again = median((0..ROUNDS).map(|_| timed(|| picks(&hub, &placements)).0).collect());
-    let with_expressions: BTreeMap<Key, Policy> = (0..WITH_EXPRESSIONS)
+    let with_expressions: BTreeMap<Key, OcmPolicy> = (0..WITH_EXPRESSIONS)
         .map(|number| (Key::new("team-0", format!("cel-{number}")), expressions(number)))
         .collect();
     let cel: BTreeMap<String, f64> = with_expressions

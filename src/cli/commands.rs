@@ -6,7 +6,7 @@ use std::io::{self, BufRead as _, IsTerminal as _, Read as _};
 use anyhow::Context as _;
 
 use super::exit::Exit;
-use super::records::{Source, load_configuration, locate};
+use super::records::{RecordsSource, load_configuration, locate};
 use super::{Daemon, output, person, run};
 use crate::clock;
 use crate::core::execute::{Authority, execute_in_store, preview_in_store};
@@ -104,13 +104,13 @@ pub struct Tell {
     message: Option<String>,
     /// How to show what happened.
     #[arg(short, long, value_enum, default_value_t)]
-    output: Answer,
+    output: CommandAnswer,
     #[command(flatten)]
     daemon: Daemon,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-enum Answer {
+enum CommandAnswer {
     /// A sentence.
     #[default]
     Text,
@@ -266,8 +266,8 @@ impl Tell {
     pub(super) fn tell(&self, command: Command) -> anyhow::Result<Exit> {
         let command = Command { reason: self.reason.clone(), message: self.message.clone(), ..command };
         let answer = match locate(&self.daemon)? {
-            Source::Daemon(server) => server.tell(&command)?,
-            Source::Store(path) => self.tell_store(&path, &command)?,
+            RecordsSource::Daemon(server) => server.tell(&command)?,
+            RecordsSource::Store(path) => self.tell_store(&path, &command)?,
         };
         match answer {
             Ok(done) => self.show(&done),
@@ -278,8 +278,8 @@ impl Tell {
     /// Asks what an approval would open.
     fn preview(&self, command: &Command) -> anyhow::Result<Result<WaitingGate, Refusal>> {
         match locate(&self.daemon)? {
-            Source::Daemon(server) => server.preview(command),
-            Source::Store(path) => {
+            RecordsSource::Daemon(server) => server.preview(command),
+            RecordsSource::Store(path) => {
                 let authority = self.authority()?;
                 let store = EmbeddedStore::open_read_only(&path)?;
                 Ok(preview_in_store(&store, &authority, command, &operator(), clock::now())?)
@@ -294,8 +294,8 @@ impl Tell {
 
     fn show(&self, done: &Done) -> anyhow::Result<Exit> {
         match self.output {
-            Answer::Text => output::print(&format!("{}\n", done.message)),
-            Answer::Json => output::print_json(done),
+            CommandAnswer::Text => output::print(&format!("{}\n", done.message)),
+            CommandAnswer::Json => output::print_json(done),
         }
     }
 

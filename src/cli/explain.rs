@@ -10,7 +10,7 @@ use super::Daemon;
 use super::exit::Exit;
 use super::output::{self, Terminal};
 use super::plan::read_revisions;
-use super::records::{self, Source};
+use super::records::{self, RecordsSource};
 use crate::clock;
 use crate::config::Configuration;
 use crate::core::persist::SavedRecords;
@@ -114,9 +114,9 @@ fn explained(args: &Args) -> anyhow::Result<Explained> {
     let query = Query { placement: args.placement.clone(), kind: args.kind.clone() };
     let Some(repo) = &args.repo else {
         return match records::locate(&args.daemon)? {
-            Source::Daemon(server) => server.explain(&query),
+            RecordsSource::Daemon(server) => server.explain(&query),
             // Only a configuration leads to a store, so there is one.
-            Source::Store(_) => {
+            RecordsSource::Store(_) => {
                 let configuration =
                     records::load_configuration(args.daemon.config.as_deref().unwrap_or_else(|| "".as_ref()))?;
                 from_store(&configuration, &query)

@@ -15,7 +15,7 @@ use crate::views::table::Table;
 #[derive(Debug, clap::Subcommand)]
 pub enum Export {
     /// The clusters of each placement, as the PlacementDecisions on the hub hold them.
-    Decisions(Decisions),
+    Decisions(DecisionsArgs),
     /// What happened, oldest first: one JSON object a line.
     Journal(Journal),
 }
@@ -31,7 +31,7 @@ pub struct Journal {
 
 /// Options of `export decisions`.
 #[derive(Debug, clap::Args)]
-pub struct Decisions {
+pub struct DecisionsArgs {
     /// Only this placement: `NAME` or `NAMESPACE/NAME`.
     placement: Option<String>,
     /// How to show them; with `name`, the names of clusters, one a line.
@@ -59,7 +59,7 @@ fn journal(args: &Journal) -> anyhow::Result<Exit> {
     output::print(&text)
 }
 
-fn decisions(args: &Decisions) -> anyhow::Result<Exit> {
+fn decisions(args: &DecisionsArgs) -> anyhow::Result<Exit> {
     let saved = locate(&args.daemon)?.read()?;
     let mut records: Vec<&DecisionsRecord> = saved.decisions.iter().filter(|record| !record.removed).collect();
     if let Some(wanted) = &args.placement {

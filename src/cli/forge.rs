@@ -25,7 +25,7 @@ const SECRET_MODE: u32 = 0o600;
 
 /// Commands about the git host.
 #[derive(Debug, clap::Subcommand)]
-pub enum Forge {
+pub enum ForgeArgs {
     /// Say whether the token may do what the daemon does, and whether the webhook is right. Changes nothing.
     #[command(after_help = "Exit codes: 0 nothing is missing, 1 something is, 2 the host cannot be asked.")]
     Check(Check),
@@ -64,7 +64,7 @@ fn settings(configuration: &Configuration) -> anyhow::Result<Settings> {
     settings.context("the configuration has no section `forge`; docs/forges.md shows one")
 }
 
-impl Forge {
+impl ForgeArgs {
     /// Runs the command.
     ///
     /// # Errors

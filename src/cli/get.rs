@@ -17,7 +17,7 @@ use crate::views::objects::{
 };
 use crate::views::ocm;
 use crate::views::runs::{approval_request_objects, deletion_gate_object, run_object};
-use crate::views::table::{Kind, table};
+use crate::views::table::{TableKind, table};
 
 /// Options of `get`.
 #[derive(Debug, clap::Args)]
@@ -73,18 +73,18 @@ pub enum GetKind {
 }
 
 impl GetKind {
-    fn table(self) -> Kind {
+    fn table(self) -> TableKind {
         match self {
-            Self::Placements => Kind::Placements,
-            Self::Snapshots | Self::Policies => Kind::Snapshots,
-            Self::Bindings => Kind::Bindings,
-            Self::Works => Kind::Works,
-            Self::Clusters => Kind::Clusters,
-            Self::OcmPlacements => Kind::OcmPlacements,
-            Self::PlacementDecisions => Kind::Decisions,
-            Self::Evictions => Kind::Evictions,
-            Self::Runs => Kind::Runs,
-            Self::Approvals => Kind::Approvals,
+            Self::Placements => TableKind::Placements,
+            Self::Snapshots | Self::Policies => TableKind::Snapshots,
+            Self::Bindings => TableKind::Bindings,
+            Self::Works => TableKind::Works,
+            Self::Clusters => TableKind::Clusters,
+            Self::OcmPlacements => TableKind::OcmPlacements,
+            Self::PlacementDecisions => TableKind::Decisions,
+            Self::Evictions => TableKind::Evictions,
+            Self::Runs => TableKind::Runs,
+            Self::Approvals => TableKind::Approvals,
         }
     }
 }

@@ -21,7 +21,7 @@ const TOKEN_LIFETIME_MIN: Duration = Duration::from_mins(10);
 
 /// What is done about members.
 #[derive(Debug, clap::Subcommand)]
-pub enum Member {
+pub enum MemberArgs {
     /// Print the RBAC a member cluster needs, or the kubeconfig made of it.
     Bootstrap(Bootstrap),
 }
@@ -91,8 +91,8 @@ fn lifetime(text: &str) -> Result<Duration, String> {
 }
 
 /// Runs the command.
-pub fn run(what: &Member) -> anyhow::Result<Exit> {
-    let Member::Bootstrap(args) = what;
+pub fn run(what: &MemberArgs) -> anyhow::Result<Exit> {
+    let MemberArgs::Bootstrap(args) = what;
     match args.output {
         Print::Rbac => output::print(&args.manifests()?),
         Print::Kubeconfig => output::print(&args.kubeconfig()?),

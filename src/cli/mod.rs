@@ -86,16 +86,16 @@ enum Command {
     Export(export::Export),
     /// Say that a source that moved is the same one.
     #[command(subcommand)]
-    Source(source::Source),
+    Source(source::SourceArgs),
     /// Back the store up, restore it, or go on after it was lost.
     #[command(subcommand)]
     Store(store::StoreCommand),
     /// Prepare a member cluster.
     #[command(subcommand)]
-    Member(member::Member),
+    Member(member::MemberArgs),
     /// Connect the git host: statuses, comments, webhooks.
     #[command(subcommand)]
-    Forge(forge::Forge),
+    Forge(forge::ForgeArgs),
     /// Print the CustomResourceDefinitions of the kinds that gitfleet reads.
     Crd,
     /// Print what the configuration file may hold.

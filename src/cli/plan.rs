@@ -8,7 +8,7 @@ use jiff::Timestamp;
 
 use super::exit::Exit;
 use super::output::{self, Terminal};
-use super::plan_config::{Asked, Wanted};
+use super::plan_config::{PlanRequest, Wanted};
 use crate::clock;
 use crate::daemon::commit_reader::{self, Cache, read_candidate, read_commit, read_folder};
 use crate::git;
@@ -62,7 +62,7 @@ enum PlanFormat {
 /// Runs the command. Exits 0 without errors, 1 with any (or with changes and `--exit-code`), 2 where the folder or a revision
 /// cannot be read.
 pub fn run(args: &Args) -> anyhow::Result<Exit> {
-    let asked = Asked::of(&args.wanted)?;
+    let asked = PlanRequest::of(&args.wanted)?;
     let planned = || output::with_spinner("planning", || make(args, &asked));
     let plan = match args.output {
         PlanFormat::Table => {
@@ -91,7 +91,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
 }
 
 /// Makes what the daemon would write on a pull request.
-fn pull(args: &Args, asked: &Asked) -> anyhow::Result<PullReport> {
+fn pull(args: &Args, asked: &PlanRequest) -> anyhow::Result<PullReport> {
     let Some(revision) = asked.base.as_deref() else {
         bail!("-o markdown is about a merge: name with --base what it would be merged into, such as --base main");
     };
@@ -117,7 +117,7 @@ fn pull(args: &Args, asked: &Asked) -> anyhow::Result<PullReport> {
     Ok(pull_report(&Basis::rolled_out(&tree, now), &candidate, &showing, now))
 }
 
-fn make(args: &Args, asked: &Asked) -> anyhow::Result<Plan> {
+fn make(args: &Args, asked: &PlanRequest) -> anyhow::Result<Plan> {
     let (base, head) = match read_revisions(&asked.repo, asked.base.as_deref(), asked.head.as_deref())? {
         Ok(trees) => trees,
         // A refused head is a plan by itself.

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 
-use super::records::{Source, load_configuration};
+use super::records::{RecordsSource, load_configuration};
 use crate::config::Configuration;
 use crate::model::manifest::InputError;
 use crate::model::records::{ClusterRecord, MemberKind};
@@ -33,7 +33,7 @@ pub(super) struct Wanted {
 }
 
 /// What is to be planned.
-pub(super) struct Asked {
+pub(super) struct PlanRequest {
     /// The folder with the tree.
     pub repo: PathBuf,
     /// What it is compared with; absent is compared with nothing.
@@ -43,7 +43,7 @@ pub(super) struct Asked {
     configuration: Option<(PathBuf, Configuration)>,
 }
 
-impl Asked {
+impl PlanRequest {
     /// Finds out what is asked for: what the options leave open the configuration says.
     ///
     /// # Errors
@@ -111,8 +111,8 @@ fn accepted_commit(configuration: &Configuration) -> anyhow::Result<Option<Strin
         return Ok(None);
     }
     let source = match EmbeddedStore::open_read_only(path) {
-        Err(store::Error::Locked { .. }) => Source::of_daemon(configuration)?,
-        _ => Source::Store(path.clone()),
+        Err(store::Error::Locked { .. }) => RecordsSource::of_daemon(configuration)?,
+        _ => RecordsSource::Store(path.clone()),
     };
     let saved: Records = source.read()?;
     Ok(saved.source.and_then(|source| source.accepted).map(|commit| commit.to_string()))

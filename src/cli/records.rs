@@ -21,7 +21,7 @@ use crate::store::{self, JOURNAL_ENTRIES_MAX, Store as _};
 const CHANGES_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Where records come from.
-pub enum Source {
+pub enum RecordsSource {
     /// A running daemon.
     Daemon(Server),
     /// The store of a configuration, which no process holds.
@@ -32,7 +32,7 @@ pub enum Source {
 ///
 /// # Errors
 /// The configuration or the token's file cannot be read.
-pub fn locate(daemon: &Daemon) -> anyhow::Result<Source> {
+pub fn locate(daemon: &Daemon) -> anyhow::Result<RecordsSource> {
     let configuration = daemon.config.as_deref().map(load_configuration).transpose()?;
     let address = match (&daemon.server, &configuration) {
         (Some(server), _) => server.clone(),
@@ -41,14 +41,14 @@ pub fn locate(daemon: &Daemon) -> anyhow::Result<Source> {
             // Who holds the lock is the daemon of this store, and nobody else can read the records then.
             Err(store::Error::Locked { .. }) => configuration.http.listen.to_string(),
             // What else may be wrong with the store is said where it is read.
-            _ => return Ok(Source::Store(configuration.store.path.clone())),
+            _ => return Ok(RecordsSource::Store(configuration.store.path.clone())),
         },
     };
     let token = daemon.token(configuration.as_ref().map(|configuration| configuration.store.path.as_path()))?;
-    Ok(Source::Daemon(Server::new(&address, token)))
+    Ok(RecordsSource::Daemon(Server::new(&address, token)))
 }
 
-impl Source {
+impl RecordsSource {
     /// Returns the running daemon of a configuration.
     ///
     /// # Errors
@@ -82,7 +82,7 @@ pub fn load_configuration(path: &Path) -> anyhow::Result<Configuration> {
     Ok(Configuration::load(path, &env)?)
 }
 
-impl Source {
+impl RecordsSource {
     /// Reads all records.
     ///
     /// # Errors

@@ -14,7 +14,7 @@ use crate::store::{Expected, Store as _, records};
 
 /// `gitfleet source`.
 #[derive(Debug, clap::Subcommand)]
-pub enum Source {
+pub enum SourceArgs {
     /// Say that a source that moved is the same one: what members hold of it under its old name is its own. The daemon must not
     /// run, and does the rest when it starts.
     Rename(Rename),
@@ -32,7 +32,7 @@ pub struct Rename {
     config: PathBuf,
 }
 
-impl Source {
+impl SourceArgs {
     /// Runs the command.
     ///
     /// # Errors

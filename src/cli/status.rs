@@ -9,7 +9,7 @@ use super::Daemon;
 use super::exit::Exit;
 use super::get::views;
 use super::output::{self, Terminal};
-use super::records::{Source, locate};
+use super::records::{RecordsSource, locate};
 use crate::clock;
 use crate::model::records::{SourceRecord, StoreRecord};
 use crate::status::fleet::fleet_warnings;
@@ -46,7 +46,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
 }
 
 /// Draws the tree whenever records change, and on a terminal also while only time passes: what is waited for counts down.
-fn watch(source: Source, terminal: Terminal) -> anyhow::Result<Exit> {
+fn watch(source: RecordsSource, terminal: Terminal) -> anyhow::Result<Exit> {
     let is_terminal = terminal.width.is_some();
     let (sender, changes) = mpsc::channel();
     let mut saved = source.read()?;

@@ -9,7 +9,7 @@ use anyhow::{Context as _, bail};
 
 use super::commands::{Tell, blank};
 use super::exit::Exit;
-use super::records::{Source, load_configuration, locate};
+use super::records::{RecordsSource, load_configuration, locate};
 use super::{Daemon, output, run};
 use crate::clock;
 use crate::config;
@@ -61,8 +61,8 @@ pub fn run(command: &StoreCommand) -> anyhow::Result<Exit> {
 
 fn write_backup(file: &Path, daemon: &Daemon) -> anyhow::Result<Exit> {
     let text = match locate(daemon)? {
-        Source::Store(path) => backup::write(&EmbeddedStore::open_read_only(&path)?)?,
-        Source::Daemon(server) => {
+        RecordsSource::Store(path) => backup::write(&EmbeddedStore::open_read_only(&path)?)?,
+        RecordsSource::Daemon(server) => {
             let answer = server.ask(BACKUP_PATH, BACKUP_TIMEOUT)?;
             answer["backup"].as_str().context("the daemon's answer is no backup")?.to_owned()
         }

@@ -57,14 +57,14 @@ struct Synced {
 }
 
 /// Why a file could not be written or removed.
-enum Failure {
+enum FileFailure {
     /// It concerns the folder, and so the member.
     Folder(io::Error),
     /// It concerns this file alone; for people.
     File(String),
 }
 
-impl From<io::Error> for Failure {
+impl From<io::Error> for FileFailure {
     fn from(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::IsADirectory => Self::File("a folder is in the place of its file; move it away".to_owned()),
@@ -123,14 +123,14 @@ impl Directory {
     async fn change(
         &self,
         id: &ObjectId,
-        change: impl FnOnce(&Folder, &FileName) -> Result<(), Failure> + Send + 'static,
+        change: impl FnOnce(&Folder, &FileName) -> Result<(), FileFailure> + Send + 'static,
     ) -> Result<(), Error> {
         let permit = WRITES.acquire().await.expect("the semaphore is never closed");
         let (path, name) = (Arc::clone(&self.path), self.name(&id.key()));
         let file = self.path.join(name.as_str());
         blocking(move || change(&Folder::create(&path)?, &name)).await.map_err(|failure| match failure {
-            Failure::Folder(error) => self.unreachable(&file, &error),
-            Failure::File(reason) => Error::File { object: id.to_string(), reason },
+            FileFailure::Folder(error) => self.unreachable(&file, &error),
+            FileFailure::File(reason) => Error::File { object: id.to_string(), reason },
         })?;
         // Given back before the wait: otherwise no more than may write at once could share one look at the disk.
         drop(permit);
@@ -233,13 +233,13 @@ fn with_uid(mut object: Value) -> Value {
 }
 
 /// Writes an object's file, unless another object has that name by right.
-fn write(folder: &Folder, name: &FileName, key: &ObjectKey, text: &str) -> Result<(), Failure> {
+fn write(folder: &Folder, name: &FileName, key: &ObjectKey, text: &str) -> Result<(), FileFailure> {
     // No other spelling of a built-in kind is accepted by `api::identity`. What cannot be read has no right to the name.
     let is_known = kinds::lookup(&key.group, &key.kind).is_some();
     let there = if is_known { None } else { folder.read(name).ok().flatten() };
     let there = there.and_then(|text| key_of(&yaml::parse_documents(&text).pop()?.ok()?.value));
     if let Some(other) = there.filter(|other| other != key && FileName::of(other) == *name) {
-        return Err(Failure::File(format!(
+        return Err(FileFailure::File(format!(
             "its file {} holds {other}, whose kind differs in capital letters only; rename one of the two kinds",
             name.as_str()
         )));
@@ -248,13 +248,13 @@ fn write(folder: &Folder, name: &FileName, key: &ObjectKey, text: &str) -> Resul
 }
 
 /// Removes an object's file; another object in its place is not it.
-fn remove(folder: &Folder, name: &FileName, key: &ObjectKey) -> Result<(), Failure> {
+fn remove(folder: &Folder, name: &FileName, key: &ObjectKey) -> Result<(), FileFailure> {
     let Some(text) = folder.read(name)? else { return Ok(()) };
     match yaml::parse_documents(&text).pop() {
         Some(Ok(document)) if key_of(&document.value).as_ref() == Some(key) => Ok(folder.remove(name)?),
         Some(Err(error)) => {
             let reason = format!("{} is not one of our manifests: {error}; move it away", name.as_str());
-            Err(Failure::File(reason))
+            Err(FileFailure::File(reason))
         }
         _ => Ok(()),
     }

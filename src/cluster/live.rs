@@ -270,7 +270,7 @@ impl Target for Live {
     fn watch(&self, kind: &WatchedKind, version: Option<&str>, sink: mpsc::Sender<Observation>) -> WatchHandle {
         // Not connected: its task begins the watches once it is.
         let Ok(wire) = self.wire() else { return WatchHandle(None) };
-        let watch = Watch {
+        let watch = KindWatch {
             wire,
             kind: kind.clone(),
             known: built_in(&kind.group, version, &kind.kind),
@@ -296,7 +296,7 @@ fn with_type(item: DynamicObject, api_version: &str, kind: &str) -> Value {
 }
 
 /// One watch of one kind, until its handle is dropped.
-struct Watch {
+struct KindWatch {
     wire: Wire,
     kind: WatchedKind,
     known: Option<ApiResource>,
@@ -315,7 +315,7 @@ enum End {
     Watch(Error),
 }
 
-impl Watch {
+impl KindWatch {
     async fn run(self) {
         let mut failures = 0;
         loop {

@@ -32,7 +32,7 @@ pub(super) struct Document {
     /// `gitfleet.io/v1alpha1`.
     pub api_version: ApiVersion,
     /// `Configuration`.
-    pub kind: Kind,
+    pub kind: ConfigurationKind,
     /// The git repository that is followed.
     #[serde(default)]
     pub source: Option<Source>,
@@ -83,7 +83,7 @@ pub(super) enum ApiVersion {
 
 /// The kind of the file.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub(super) enum Kind {
+pub(super) enum ConfigurationKind {
     /// The only one.
     Configuration,
 }

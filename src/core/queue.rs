@@ -9,7 +9,7 @@ use crate::decide::state::PlacementState;
 use crate::model::id::{ClusterName, PlacementKey};
 use crate::model::tree::Tree;
 use crate::schedule::ocm::Key;
-use crate::schedule::{Change, Readers, Reads};
+use crate::schedule::{FleetChange, Readers, Reads};
 use crate::snapshot::scheduled_policy;
 
 /// What is to be decided, and the indexes that say so.
@@ -96,7 +96,7 @@ impl Queue {
     }
 
     /// Puts here the placements that read what changed of the fleet.
-    pub fn changed(&mut self, change: &Change) {
+    pub fn changed(&mut self, change: &FleetChange) {
         self.placements.extend(self.readers.affected(change));
     }
 

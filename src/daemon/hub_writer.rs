@@ -25,7 +25,7 @@ use crate::telemetry::metrics::Part;
 
 mod pass;
 
-use pass::Pass;
+use pass::HubPass;
 
 /// Pause before a hub that did not answer is tried again, at first.
 const RECONNECT_FIRST: Duration = Duration::from_secs(1);
@@ -130,11 +130,11 @@ impl Worker {
         let config_map = config_map.clone();
         loop {
             let exports = self.wanted.borrow_and_update().clone().unwrap_or_default();
-            let mut pass = Pass::new(&hub, &self.settings);
+            let mut pass = HubPass::new(&hub, &self.settings);
             if let Err(error) = pass.make_so(&exports).await {
                 return error;
             }
-            let Pass { known, problems, again, failed_for_now, .. } = pass;
+            let HubPass { known, problems, again, failed_for_now, .. } = pass;
             self.say(&problems);
             // What a person has to fix is named as a problem, and does not keep the rest from being done.
             let done = (!again && !failed_for_now).then(|| Arc::clone(&exports));

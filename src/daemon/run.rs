@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use super::forge_bot::{self, ConsoleTask, Handles};
 use super::hub_writer::{HubSettings, HubTask};
 use super::measure;
-use super::source_poller::{Followed, Request, Settings, follow, source_spec};
+use super::source_poller::{Followed, PollerSettings, SourceRequest, follow, source_spec};
 use super::supervise::Supervisor;
 use crate::clock;
 use crate::config::Configuration;
@@ -132,7 +132,7 @@ impl Daemon {
         let (core, effects) = Core::begin(configuration, saved, clock::now());
         let (accepted, accepted_rewrite) = (core.accepted().cloned(), core.accepted_rewrite().cloned());
         let branch = core.followed_branch().map(str::to_owned);
-        let settings = Settings { spec, poll_interval, on_rewrite, accepted_rewrite, accepted, branch };
+        let settings = PollerSettings { spec, poll_interval, on_rewrite, accepted_rewrite, accepted, branch };
         let (news_sender, news) = mpsc::unbounded_channel();
         let source_threads = follow(settings, &state_dir, news_sender, &supervisor)?;
         let (member_events, events) = mpsc::unbounded_channel();
@@ -387,10 +387,12 @@ impl Daemon {
                     }
                 }
                 Effect::AcceptRewrite(commit) => {
-                    drop(self.source_threads.requests.send(Request::AcceptRewrite(commit)));
+                    drop(self.source_threads.requests.send(SourceRequest::AcceptRewrite(commit)));
                 }
                 // Without its thread the source is not followed any more, which is told elsewhere.
-                Effect::Retain { named, at } => drop(self.source_threads.requests.send(Request::Retain { named, at })),
+                Effect::Retain { named, at } => {
+                    drop(self.source_threads.requests.send(SourceRequest::Retain { named, at }));
+                }
                 Effect::Console(news) => {
                     if let Some(console) = &self.console {
                         console.tell(news);

@@ -34,7 +34,7 @@ const POLL_BACKOFF_MAX: Duration = Duration::from_mins(5);
 const PIN_PREFIX: &str = "commit-";
 
 /// What the daemon asks of the source's thread.
-pub enum Request {
+pub enum SourceRequest {
     /// End.
     End,
     /// Look now.
@@ -90,7 +90,7 @@ pub enum CandidateError {
 }
 
 /// How a source is followed.
-pub struct Settings {
+pub struct PollerSettings {
     /// Where it is.
     pub spec: SourceSpec,
     /// How often it is polled.
@@ -126,7 +126,7 @@ pub struct Followed {
     /// Ends the source's thread when it is dropped.
     _ending: Ending,
     /// What needs the source itself, which may be far away.
-    pub requests: Sender<Request>,
+    pub requests: Sender<SourceRequest>,
     /// Snapshots whose payload is to be read again; [`SourceEvent::Payload`] is the answer. What is read is on this machine, so nothing
     /// waits for a server that does not answer.
     pub payloads: Sender<Arc<ResourceSnapshot>>,
@@ -140,7 +140,7 @@ pub struct Followed {
 /// # Errors
 /// The source's configuration cannot be used.
 pub fn follow(
-    settings: Settings,
+    settings: PollerSettings,
     state_dir: &Path,
     news: mpsc::UnboundedSender<SourceEvent>,
     supervisor: &Supervisor,
@@ -223,35 +223,35 @@ struct Follower {
 impl Follower {
     /// Follows until nobody asks any more. Is begun again where it ended by an error of ours: a tip that was seen then and did
     /// not be accepted is looked at again.
-    fn run(&mut self, inbox: &Receiver<Request>) {
+    fn run(&mut self, inbox: &Receiver<SourceRequest>) {
         let seen = self.source.tip().map(|tip| tip.commit.clone());
         self.unread = self.unread.take().or(seen.filter(|seen| self.accepted.as_ref() != Some(seen)));
         self.restore();
         self.poll();
         loop {
             match inbox.recv_timeout(self.pause()) {
-                Ok(Request::Poll) | Err(RecvTimeoutError::Timeout) => self.poll(),
-                Ok(Request::AcceptRewrite(commit)) => {
+                Ok(SourceRequest::Poll) | Err(RecvTimeoutError::Timeout) => self.poll(),
+                Ok(SourceRequest::AcceptRewrite(commit)) => {
                     self.accepted_rewrite = Some(commit);
                     // The branch may have moved on since: what a person accepted is not the tip then.
                     self.unread = self.source.tip().map(|tip| tip.commit.clone());
                     self.poll();
                 }
-                Ok(Request::Retain { named, at }) => self.retain(&named, &at),
+                Ok(SourceRequest::Retain { named, at }) => self.retain(&named, &at),
                 // Who asked may have stopped waiting.
-                Ok(Request::Candidate { number, head, fetch, reply }) => {
+                Ok(SourceRequest::Candidate { number, head, fetch, reply }) => {
                     drop(reply.send(self.candidate(number, &head, fetch)));
                 }
-                Ok(Request::Branch { reply }) => {
+                Ok(SourceRequest::Branch { reply }) => {
                     // Whoever asked may have gone.
                     drop(reply.send(self.source.tip().and_then(|tip| tip.branch.clone())));
                 }
-                Ok(Request::Forget { number }) => self.forget(number),
-                Ok(Request::Landed { from, to, reply }) => {
+                Ok(SourceRequest::Forget { number }) => self.forget(number),
+                Ok(SourceRequest::Landed { from, to, reply }) => {
                     let landed = self.source.reader().landed(from.as_ref(), &to);
                     drop(reply.send(landed.map_err(|error| error.in_full())));
                 }
-                Ok(Request::End) | Err(RecvTimeoutError::Disconnected) => return,
+                Ok(SourceRequest::End) | Err(RecvTimeoutError::Disconnected) => return,
             }
             if self.news.is_closed() || self.stop.load(Ordering::Relaxed) {
                 return;

@@ -45,13 +45,13 @@ impl Pass<'_> {
         // Before the other bindings: of a cluster that is picked again the removal is what deletes.
         for (cluster, objects) in turned_up {
             let inventory = Cow::Owned(objects);
-            members.insert(cluster, guard::Member::Known { inventory, desired: Cow::default(), leaves: true });
+            members.insert(cluster, guard::GuardedMember::Known { inventory, desired: Cow::default(), leaves: true });
         }
         for binding in self.state.bindings().filter(|b| !b.deleting && !leaving.contains_key(&b.cluster)) {
             // Nobody has said anything about it, so there is nothing to delete.
             let Some(work) = self.state.works.get(&binding.cluster) else { continue };
             let leaves = binding.state == BindingState::Unscheduled;
-            let member = work.inventory.known().map_or(guard::Member::Unknown { leaves }, |inventory| {
+            let member = work.inventory.known().map_or(guard::GuardedMember::Unknown { leaves }, |inventory| {
                 let desired = match (kept.get(&binding.cluster), self.state.claimed.get(&binding.cluster)) {
                     // It leaves, so everything goes but what changes hands.
                     (_, None) if leaves && !record.abandons() => Cow::default(),
@@ -62,7 +62,7 @@ impl Pass<'_> {
                     // It stays and loses nothing, or it leaves and what it holds is abandoned.
                     (None, _) => Cow::Borrowed(inventory),
                 };
-                guard::Member::Known { inventory: Cow::Borrowed(inventory), desired, leaves }
+                guard::GuardedMember::Known { inventory: Cow::Borrowed(inventory), desired, leaves }
             });
             members.entry(binding.cluster.clone()).or_insert(member);
         }

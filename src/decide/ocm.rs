@@ -26,7 +26,7 @@ use crate::model::ocm::{DecidedGroup, OcmPlacementRecord};
 use crate::model::records::JournalEntry;
 use crate::model::tree::Tree;
 use crate::schedule::ocm::reads::Readers;
-use crate::schedule::ocm::{self, Change, Decisions, Hub, Key, Member, OnMisconfigured, Policy, Request};
+use crate::schedule::ocm::{self, Change, Decisions, Hub, Key, OcmMember, OcmPolicy, OnMisconfigured, Request};
 use crate::yaml;
 
 /// The taint that stands for a cluster that does not answer.
@@ -43,7 +43,7 @@ const NOTHING_TO_PICK_FROM: [Reason; 3] =
 #[derive(Clone, Debug)]
 struct Wish {
     spec: OcmPlacementSpec,
-    policy: Policy,
+    policy: OcmPolicy,
     annotations: BTreeMap<String, String>,
     origin: Origin,
 }
@@ -127,7 +127,7 @@ impl Ocm {
                 continue;
             }
             let Some(object) = read::<OcmPlacementSpec>(manifest) else { continue };
-            let policy = Policy::new(object.spec.clone());
+            let policy = OcmPolicy::new(object.spec.clone());
             self.readers.set(&key, Some(&policy));
             let annotations = object.metadata.annotations;
             let wish = Wish { spec: object.spec, policy, annotations, origin: manifest.origin.clone() };
@@ -160,8 +160,8 @@ impl Ocm {
     }
 
     /// Returns a cluster as git and its member describe it. A document of a tree can be read: it was checked.
-    fn member(&self, name: &ClusterName) -> Option<Member> {
-        let (_, mut member) = Member::read(&self.managed.get(name)?.object).ok()?;
+    fn member(&self, name: &ClusterName) -> Option<OcmMember> {
+        let (_, mut member) = OcmMember::read(&self.managed.get(name)?.object).ok()?;
         if let Some(facts) = self.facts.get(name) {
             enrich(&mut member, facts);
         }
@@ -434,7 +434,7 @@ fn since(known: &[ManagedClusterTaint], taint: &ManagedClusterTaint) -> Option<T
     known.iter().find(|known| text(known) == text(taint))?.time_added
 }
 
-fn enrich(member: &mut Member, facts: &Facts) {
+fn enrich(member: &mut OcmMember, facts: &Facts) {
     member.fill_resources(&facts.properties);
     for taint in member.taints.iter_mut().filter(|taint| taint.time_added.is_none()) {
         taint.time_added = since(&facts.taints, taint);

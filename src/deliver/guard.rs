@@ -18,7 +18,7 @@ const PRECIOUS_KINDS: &[(&str, &str)] =
 
 /// One member's side of a change.
 #[derive(Clone, Debug)]
-pub enum Member<'a> {
+pub enum GuardedMember<'a> {
     /// What it holds of the placement was seen completely.
     Known {
         /// What it holds.
@@ -35,7 +35,7 @@ pub enum Member<'a> {
     },
 }
 
-impl Member<'_> {
+impl GuardedMember<'_> {
     /// Returns what it holds and what it shall hold, where that is known.
     fn known(&self) -> Option<(&BTreeSet<ObjectKey>, &BTreeSet<ObjectKey>)> {
         match self {
@@ -76,7 +76,7 @@ pub struct Guarded {
 pub fn guarded(
     placement: &PlacementKey,
     removed: bool,
-    members: &BTreeMap<ClusterName, Member<'_>>,
+    members: &BTreeMap<ClusterName, GuardedMember<'_>>,
     leaving: &BTreeMap<ClusterName, MassLeave>,
 ) -> Option<Guarded> {
     let deletions: BTreeMap<ClusterName, BTreeSet<ObjectKey>> = members
@@ -119,7 +119,7 @@ pub fn leave_words(MassLeave { left, of }: MassLeave, of_placement: usize) -> St
 
 fn reason(
     removed: bool,
-    members: &BTreeMap<ClusterName, Member<'_>>,
+    members: &BTreeMap<ClusterName, GuardedMember<'_>>,
     deletions: &BTreeMap<ClusterName, BTreeSet<ObjectKey>>,
 ) -> Option<String> {
     if deletions.is_empty() {
@@ -140,7 +140,7 @@ fn reason(
         return Some(format!("the placement would leave {left} of {} clusters: {amount}", holding.count()));
     }
     // Members that are left are judged above: here counts what those that stay would lose.
-    let staying = holding.filter(|m| !m.leaves()).filter_map(Member::known);
+    let staying = holding.filter(|m| !m.leaves()).filter_map(GuardedMember::known);
     // An object counts once and not once for each cluster: a large fleet must not make a large change look small.
     let before: BTreeSet<_> = staying.clone().flat_map(|(inventory, _)| inventory).collect();
     let after: BTreeSet<_> = staying.flat_map(|(inventory, desired)| inventory.intersection(desired)).collect();

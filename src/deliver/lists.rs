@@ -10,7 +10,7 @@ const PENDING: &str = "its objects are being listed";
 
 /// How far a kind is listed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum State {
+enum ListState {
     /// The first list is under way.
     Pending,
     /// A list was complete, and a watch tells what changes.
@@ -24,7 +24,7 @@ enum State {
 /// One kind.
 #[derive(Clone, Debug)]
 struct List {
-    state: State,
+    state: ListState,
     /// While a list is under way, the first or a later one: the objects that it named, or that were written since it began.
     under_way: Option<BTreeSet<ObjectKey>>,
 }
@@ -39,7 +39,7 @@ impl Lists {
         if self.0.contains_key(kind) {
             return false;
         }
-        self.0.insert(kind.to_owned(), List { state: State::Pending, under_way: Some(BTreeSet::new()) });
+        self.0.insert(kind.to_owned(), List { state: ListState::Pending, under_way: Some(BTreeSet::new()) });
         true
     }
 
@@ -71,14 +71,14 @@ impl Lists {
     /// A list of a kind is complete. Returns the objects that are there; `None` where no list was under way.
     pub fn complete(&mut self, kind: &str) -> Option<BTreeSet<ObjectKey>> {
         let list = self.0.get_mut(kind)?;
-        list.state = State::Complete;
+        list.state = ListState::Complete;
         list.under_way.take()
     }
 
     /// A list of a kind failed, for a reason that people read. What was seen of it stays, and is not known to be all. Returns
     /// whether the reason is a new one.
     pub fn fail(&mut self, kind: &str, why: String) -> bool {
-        let failed = State::Failed(why);
+        let failed = ListState::Failed(why);
         let is_new = self.0.get(kind).is_some_and(|list| list.state != failed);
         self.end(kind, failed);
         is_new
@@ -86,10 +86,10 @@ impl Lists {
 
     /// The member said, completely, which kinds it serves, and this one is not among them.
     pub fn absent(&mut self, kind: &str) {
-        self.end(kind, State::Absent);
+        self.end(kind, ListState::Absent);
     }
 
-    fn end(&mut self, kind: &str, state: State) {
+    fn end(&mut self, kind: &str, state: ListState) {
         if let Some(list) = self.0.get_mut(kind) {
             // What an unfinished list named is not all there is: nothing may be compared with it.
             *list = List { state, under_way: None };
@@ -98,43 +98,43 @@ impl Lists {
 
     /// The first lists that were not answered in time have failed, as far as anybody waits for them.
     pub fn give_up(&mut self, why: &str) {
-        for list in self.0.values_mut().filter(|list| list.state == State::Pending) {
+        for list in self.0.values_mut().filter(|list| list.state == ListState::Pending) {
             // The list itself goes on, and `under_way` stays: an answer that comes late still counts.
-            list.state = State::Failed(why.to_owned());
+            list.state = ListState::Failed(why.to_owned());
         }
     }
 
     /// Tells whether the first list of any kind is under way.
     pub fn any_pending(&self) -> bool {
-        self.0.values().any(|list| list.state == State::Pending)
+        self.0.values().any(|list| list.state == ListState::Pending)
     }
 
     /// Tells whether the first list of a kind is under way.
     pub fn is_pending(&self, kind: &str) -> bool {
-        self.0.get(kind).is_some_and(|list| list.state == State::Pending)
+        self.0.get(kind).is_some_and(|list| list.state == ListState::Pending)
     }
 
     /// Tells whether the member serves no such kind, as far as is known.
     pub fn is_absent(&self, kind: &str) -> bool {
-        self.0.get(kind).is_some_and(|list| list.state == State::Absent)
+        self.0.get(kind).is_some_and(|list| list.state == ListState::Absent)
     }
 
     /// Returns the kinds that the member does not serve.
     pub fn absent_kinds(&self) -> impl Iterator<Item = &str> {
-        self.0.iter().filter(|(_, list)| list.state == State::Absent).map(|(kind, _)| kind.as_str())
+        self.0.iter().filter(|(_, list)| list.state == ListState::Absent).map(|(kind, _)| kind.as_str())
     }
 
     /// Returns which of these kinds are not listed completely, and why.
     pub fn unlisted(&self, kinds: impl Iterator<Item = String>) -> Unlisted {
         // Nearly always everything is.
-        if self.0.values().all(|list| matches!(list.state, State::Complete | State::Absent)) {
+        if self.0.values().all(|list| matches!(list.state, ListState::Complete | ListState::Absent)) {
             return Unlisted::default();
         }
         let why = |kind: String| {
             let why = match &self.0.get(&kind)?.state {
-                State::Complete | State::Absent => return None,
-                State::Pending => PENDING,
-                State::Failed(why) => why,
+                ListState::Complete | ListState::Absent => return None,
+                ListState::Pending => PENDING,
+                ListState::Failed(why) => why,
             };
             let why = why.to_owned();
             Some((kind, why))

@@ -39,7 +39,7 @@ const KEPT_BYTES_MAX: usize = 256 * 1024;
 
 /// An answer, whatever its status.
 #[derive(Clone, Debug)]
-pub(super) struct Answer {
+pub(super) struct RestAnswer {
     pub status: StatusCode,
     pub headers: HeaderMap,
     pub body: Bytes,
@@ -75,29 +75,29 @@ pub(super) struct Call<'a> {
 pub(super) trait Wire: Send + Sync {
     /// # Errors
     /// There is no answer. [`Error::Unreachable`] for whatever happened on the way.
-    async fn send(&self, call: Call<'_>) -> Result<Answer>;
+    async fn send(&self, call: Call<'_>) -> Result<RestAnswer>;
 }
 
 /// Pages of lists as they were last, by path, with their tags. A 304 is not counted against GitHub's limits.
 ///
 /// Source: GitHub, "Best practices for using the REST API", conditional requests.
 #[derive(Default)]
-struct Kept {
-    pages: BTreeMap<String, (String, Answer)>,
+struct CachedAnswers {
+    pages: BTreeMap<String, (String, RestAnswer)>,
     /// Paths, the oldest first.
     order: VecDeque<String>,
 }
 
-impl Kept {
+impl CachedAnswers {
     fn tag(&self, path: &str) -> Option<String> {
         self.pages.get(path).map(|(tag, _)| tag.clone())
     }
 
-    fn page(&self, path: &str) -> Option<Answer> {
+    fn page(&self, path: &str) -> Option<RestAnswer> {
         self.pages.get(path).map(|(_, answer)| answer.clone())
     }
 
-    fn keep(&mut self, path: &str, answer: &Answer) {
+    fn keep(&mut self, path: &str, answer: &RestAnswer) {
         let tag = answer.headers.get(header::ETAG).and_then(|tag| tag.to_str().ok());
         let Some(tag) = tag.filter(|_| answer.status == StatusCode::OK && answer.body.len() <= KEPT_BYTES_MAX) else {
             return;
@@ -120,7 +120,7 @@ pub(super) struct Client {
     /// The base of the API, without a slash at its end.
     base: String,
     meter: Option<Meter>,
-    kept: Mutex<Kept>,
+    kept: Mutex<CachedAnswers>,
 }
 
 impl Client {
@@ -129,7 +129,7 @@ impl Client {
     }
 
     /// Sends, once, and tells the meter.
-    async fn send(&self, call: Call<'_>) -> Result<Answer> {
+    async fn send(&self, call: Call<'_>) -> Result<RestAnswer> {
         let method = call.method.clone();
         let answer = self.wire.send(call).await;
         if let Some(meter) = &self.meter {
@@ -139,12 +139,12 @@ impl Client {
     }
 
     /// Reads, and follows a redirect inside the API.
-    pub async fn read(&self, what: &str, path: &str) -> Result<Answer> {
+    pub async fn read(&self, what: &str, path: &str) -> Result<RestAnswer> {
         self.follow(what, path, None).await
     }
 
     /// Reads a page of a list; one that did not change since it was read last is not sent again. Gitea has no tags.
-    async fn read_page(&self, what: &str, path: &str) -> Result<Answer> {
+    async fn read_page(&self, what: &str, path: &str) -> Result<RestAnswer> {
         let known = self.kept.lock().unwrap_or_else(PoisonError::into_inner).tag(path);
         let answer = self.follow(what, path, known).await?;
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
@@ -156,7 +156,7 @@ impl Client {
         Ok(answer)
     }
 
-    async fn follow(&self, what: &str, path: &str, known: Option<String>) -> Result<Answer> {
+    async fn follow(&self, what: &str, path: &str, known: Option<String>) -> Result<RestAnswer> {
         let mut path = path.to_owned();
         for _ in 0..=REDIRECTS_MAX {
             let call = Call { what, method: Method::GET, at: At::Api, path: &path, body: None, known: known.clone() };
@@ -229,7 +229,7 @@ impl Client {
     }
 
     /// Writes, once, and returns the answer whatever its status.
-    pub async fn try_write(&self, what: &str, method: Method, path: &str, body: &impl Serialize) -> Result<Answer> {
+    pub async fn try_write(&self, what: &str, method: Method, path: &str, body: &impl Serialize) -> Result<RestAnswer> {
         let body = serde_json::to_vec(body).expect("our own structs have a JSON form");
         self.send(Call { what, method, at: At::Api, path, body: Some(body), known: None }).await
     }
@@ -242,12 +242,12 @@ impl Client {
     }
 
     /// Reads what a page of the site asks for; whatever it answers.
-    pub async fn site(&self, what: &str, path: &str) -> Result<Answer> {
+    pub async fn site(&self, what: &str, path: &str) -> Result<RestAnswer> {
         self.send(Call { what, method: Method::GET, at: At::Site, path, body: None, known: None }).await
     }
 
     /// Writes, once. A redirect is not followed: what was meant for one repository must not reach another.
-    pub async fn write(&self, what: &str, method: Method, path: &str, body: &impl Serialize) -> Result<Answer> {
+    pub async fn write(&self, what: &str, method: Method, path: &str, body: &impl Serialize) -> Result<RestAnswer> {
         checked(what, self.try_write(what, method, path, body).await?)
     }
 }
@@ -262,7 +262,7 @@ fn has_next(headers: &HeaderMap, kind: Kind, count: usize) -> bool {
 }
 
 /// Reads an answer's JSON.
-pub(super) fn parsed<T: DeserializeOwned>(what: &str, answer: &Answer) -> Result<T> {
+pub(super) fn parsed<T: DeserializeOwned>(what: &str, answer: &RestAnswer) -> Result<T> {
     serde_json::from_slice(&answer.body).map_err(|error| Error::Unreachable {
         what: what.to_owned(),
         // Without the text: it is a stranger's.
@@ -275,7 +275,7 @@ pub(super) fn parsed<T: DeserializeOwned>(what: &str, answer: &Answer) -> Result
 }
 
 /// Makes errors of all statuses but success.
-pub(super) fn checked(what: &str, answer: Answer) -> Result<Answer> {
+pub(super) fn checked(what: &str, answer: RestAnswer) -> Result<RestAnswer> {
     let status = answer.status;
     if status.is_success() {
         return Ok(answer);
@@ -297,8 +297,8 @@ pub(super) fn checked(what: &str, answer: Answer) -> Result<Answer> {
 }
 
 /// Returns what a meter is told of an answer, or of none.
-fn called(answer: Option<&Answer>) -> Called {
-    let Some(Answer { status, headers, body }) = answer else { return Called::Failed };
+fn called(answer: Option<&RestAnswer>) -> Called {
+    let Some(RestAnswer { status, headers, body }) = answer else { return Called::Failed };
     match status.as_u16() {
         200..=299 => Called::Ok,
         304 => Called::Unchanged,

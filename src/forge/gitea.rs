@@ -9,7 +9,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use serde::Deserialize;
 
 use super::client::{
-    ANSWER_BYTES_MAX, Answer, At, CONNECT_TIMEOUT, Call, Client, READ_TIMEOUT, USER_AGENT, Wire, segment,
+    ANSWER_BYTES_MAX, At, CONNECT_TIMEOUT, Call, Client, READ_TIMEOUT, RestAnswer, USER_AGENT, Wire, segment,
 };
 use super::rest::Rest;
 use super::shapes::PullOfCommit;
@@ -48,7 +48,7 @@ impl Plain {
 
 #[async_trait]
 impl Wire for Plain {
-    async fn send(&self, Call { what, method, at, path, body, known }: Call<'_>) -> Result<Answer> {
+    async fn send(&self, Call { what, method, at, path, body, known }: Call<'_>) -> Result<RestAnswer> {
         let request = match at {
             At::Site => {
                 let site = self.base.strip_suffix(API).unwrap_or(&self.base);
@@ -74,7 +74,7 @@ impl Wire for Plain {
             }
             body.extend_from_slice(&part);
         }
-        Ok(Answer { status, headers, body: Bytes::from(body) })
+        Ok(RestAnswer { status, headers, body: Bytes::from(body) })
     }
 }
 

@@ -15,7 +15,7 @@ use serde::Deserialize;
 use tokio::sync::OnceCell;
 
 use super::client::{
-    ANSWER_BYTES_MAX, Answer, At, CONNECT_TIMEOUT, Call, Client, READ_TIMEOUT, USER_AGENT, Wire, checked, parsed,
+    ANSWER_BYTES_MAX, At, CONNECT_TIMEOUT, Call, Client, READ_TIMEOUT, RestAnswer, USER_AGENT, Wire, checked, parsed,
     segment,
 };
 use super::rest::Rest;
@@ -123,7 +123,7 @@ async fn installed(app: &Octocrab, repository: &str) -> Result<Octocrab> {
 
 #[async_trait]
 impl Wire for Crab {
-    async fn send(&self, call: Call<'_>) -> Result<Answer> {
+    async fn send(&self, call: Call<'_>) -> Result<RestAnswer> {
         let crab = self.crab(call.path).await?;
         if call.at != At::GraphQl {
             return exchange(crab, call).await;
@@ -140,7 +140,7 @@ impl Wire for Crab {
     }
 }
 
-async fn exchange(crab: &Octocrab, Call { what, method, path, body, known, .. }: Call<'_>) -> Result<Answer> {
+async fn exchange(crab: &Octocrab, Call { what, method, path, body, known, .. }: Call<'_>) -> Result<RestAnswer> {
     let mut request = Request::builder()
         .method(method)
         .uri(path)
@@ -163,7 +163,7 @@ async fn exchange(crab: &Octocrab, Call { what, method, path, body, known, .. }:
             what: what.to_owned(),
             why: format!("the answer breaks off or is too large: {error}"),
         })?;
-        Ok(Answer { status: parts.status, headers: parts.headers, body: body.to_bytes() })
+        Ok(RestAnswer { status: parts.status, headers: parts.headers, body: body.to_bytes() })
     };
     // octocrab's own limits are for each read: a host that sends a little at a time would never reach them.
     let late = |_| Error::Unreachable { what: what.to_owned(), why: "no answer in time".to_owned() };
@@ -200,7 +200,7 @@ pub(super) async fn app_account(client: &Client) -> Result<ForgeUser> {
 }
 
 #[derive(Deserialize)]
-struct Node {
+struct GraphNode {
     node_id: String,
 }
 
@@ -233,7 +233,7 @@ pub(super) async fn history(rest: &Rest, comment: &Comment) -> Result<History> {
     let what = format!("read whether comment {} was changed", comment.id);
     let path = rest.route(&format!("/issues/comments/{}", comment.id));
     // A comment that is gone vouches for nothing.
-    let Some(Node { node_id }) = rest.client.find(&what, &path).await? else { return Ok(History::Edited) };
+    let Some(GraphNode { node_id }) = rest.client.find(&what, &path).await? else { return Ok(History::Edited) };
     let query = serde_json::json!({"query": EDITS, "variables": {"id": node_id}});
     let answer: Queried = rest.client.graphql(&what, &query).await?;
     let Some(edits) = answer.data.and_then(|data| data.node) else {

@@ -12,7 +12,7 @@ use gix::refs::transaction::{PreviousValue, RefEdit};
 use rayon::prelude::*;
 
 use super::repository::{Blob, Reader};
-use super::walk::{self, Child, Children, File, Kind, Level, Listing};
+use super::walk::{self, Child, Children, File, Level, Listing, WalkedKind};
 use super::{BLOB_SIZE_MAX_BYTES, ENTRIES_MAX, Error, READ_SIZE_MAX_BYTES, REF_TRACKING, compact, heal};
 use crate::model::id::{BlobId, CommitId};
 
@@ -124,16 +124,16 @@ impl Level for DiskLevel {
             }
             let kind = entry.file_type().map_err(|source| Error::disk(&path, source))?;
             let kind = if kind.is_symlink() {
-                Kind::Link(path)
+                WalkedKind::Link(path)
             } else if kind.is_dir() && path.join(".git").exists() {
-                Kind::Submodule
+                WalkedKind::Submodule
             } else if kind.is_dir() {
-                Kind::Folder(path)
+                WalkedKind::Folder(path)
             } else if kind.is_file() {
                 let executable = is_executable(&entry.metadata().map_err(|source| Error::disk(&path, source))?);
-                Kind::File { content: path, executable }
+                WalkedKind::File { content: path, executable }
             } else {
-                Kind::Special
+                WalkedKind::Special
             };
             let name =
                 gix::path::os_string_into_bstring(entry.file_name()).map_err(Error::at("disk", "read a name on"))?;
@@ -173,8 +173,8 @@ pub(super) struct FolderMirror {
 }
 
 /// What is to be written; files by their position in the list of paths.
-enum Node {
-    Folder(Vec<(Vec<u8>, Node)>),
+enum FolderNode {
+    Folder(Vec<(Vec<u8>, FolderNode)>),
     File { position: usize, executable: bool },
     Link(PathBuf),
     Submodule,
@@ -258,7 +258,7 @@ struct Collect<'a> {
 }
 
 impl Collect<'_> {
-    fn folder(&mut self, folder: &PathBuf) -> Result<Vec<(Vec<u8>, Node)>, Error> {
+    fn folder(&mut self, folder: &PathBuf) -> Result<Vec<(Vec<u8>, FolderNode)>, Error> {
         let children = self.level.children(folder)?;
         self.entries += children.len();
         if self.entries > ENTRIES_MAX {
@@ -273,7 +273,7 @@ impl Collect<'_> {
         Ok(nodes)
     }
 
-    fn node(&mut self, name: &[u8], kind: Kind<PathBuf, PathBuf>) -> Result<Option<Node>, Error> {
+    fn node(&mut self, name: &[u8], kind: WalkedKind<PathBuf, PathBuf>) -> Result<Option<FolderNode>, Error> {
         let text = String::from_utf8_lossy(name);
         if text.starts_with('.') && text != IGNORE_FILE {
             return Ok(None);
@@ -281,20 +281,22 @@ impl Collect<'_> {
         let may_be_read = READ_NAMES.contains(&&*text)
             || text.rsplit_once('.').is_some_and(|(_, extension)| READ_EXTENSIONS.contains(&extension));
         Ok(match kind {
-            Kind::Folder(path) => {
+            WalkedKind::Folder(path) => {
                 let nodes = self.folder(&path)?;
                 // git has no empty folders.
-                (!nodes.is_empty()).then_some(Node::Folder(nodes))
+                (!nodes.is_empty()).then_some(FolderNode::Folder(nodes))
             }
-            Kind::File { content, executable } if may_be_read => {
+            WalkedKind::File { content, executable } if may_be_read => {
                 self.paths.push(content);
-                Some(Node::File { position: self.paths.len() - 1, executable })
+                Some(FolderNode::File { position: self.paths.len() - 1, executable })
             }
             // One to a file that nobody reads hides nothing; others may hide manifests, and the reader refuses them.
-            Kind::Link(path) if may_be_read || !self.level.leads_to_file("", &path)? => Some(Node::Link(path)),
-            Kind::Submodule => Some(Node::Submodule),
+            WalkedKind::Link(path) if may_be_read || !self.level.leads_to_file("", &path)? => {
+                Some(FolderNode::Link(path))
+            }
+            WalkedKind::Submodule => Some(FolderNode::Submodule),
             // A commit has no entry for pipes and sockets, so the reader of the commit could not refuse it.
-            Kind::Special if may_be_read => {
+            WalkedKind::Special if may_be_read => {
                 let reason = format!("{text} is not a regular file");
                 return Err(Error::NotARepository { location: self.level.root.display().to_string(), reason });
             }
@@ -305,23 +307,23 @@ impl Collect<'_> {
 
 fn write_tree(
     repo: &gix::Repository,
-    nodes: Vec<(Vec<u8>, Node)>,
+    nodes: Vec<(Vec<u8>, FolderNode)>,
     blobs: &[gix::ObjectId],
     writing: &impl Fn(gix::Error) -> Error,
 ) -> Result<gix::ObjectId, Error> {
     let mut entries = Vec::with_capacity(nodes.len());
     for (name, node) in nodes {
         let (kind, oid) = match node {
-            Node::Folder(nodes) => (EntryKind::Tree, write_tree(repo, nodes, blobs, writing)?),
-            Node::File { position, executable: true } => (EntryKind::BlobExecutable, blobs[position]),
-            Node::File { position, executable: false } => (EntryKind::Blob, blobs[position]),
-            Node::Link(path) => {
+            FolderNode::Folder(nodes) => (EntryKind::Tree, write_tree(repo, nodes, blobs, writing)?),
+            FolderNode::File { position, executable: true } => (EntryKind::BlobExecutable, blobs[position]),
+            FolderNode::File { position, executable: false } => (EntryKind::Blob, blobs[position]),
+            FolderNode::Link(path) => {
                 let target = fs::read_link(&path).map_err(|source| Error::disk(&path, source))?;
                 let target = gix::path::os_string_into_bstring(target.into()).map_err(writing)?;
                 (EntryKind::Link, repo.write_blob(&*target).map_err(writing)?.detach())
             }
             // Which commit the other repository is at does not matter: the reader refuses or ignores it either way.
-            Node::Submodule => (EntryKind::Commit, gix::ObjectId::empty_tree(repo.object_hash())),
+            FolderNode::Submodule => (EntryKind::Commit, gix::ObjectId::empty_tree(repo.object_hash())),
         };
         entries.push(Entry { mode: kind.into(), filename: name.into(), oid });
     }

@@ -45,7 +45,7 @@ pub(super) struct Mirror {
 }
 
 /// What the server says the branch is at.
-struct Seen {
+struct SeenBranch {
     /// The full name of the ref to fetch.
     name: String,
     id: gix::ObjectId,
@@ -138,7 +138,12 @@ impl Mirror {
     }
 
     /// Returns where the branch is, and whether a pack or a ref had to be fetched for it.
-    fn fetch(&mut self, repo: &gix::Repository, name: &str, interrupt: &AtomicBool) -> Result<(Seen, bool), Error> {
+    fn fetch(
+        &mut self,
+        repo: &gix::Repository,
+        name: &str,
+        interrupt: &AtomicBool,
+    ) -> Result<(SeenBranch, bool), Error> {
         match self.fetch_to(repo, name, &tracking_name(name), FETCH_TIME_MAX, interrupt)? {
             Some(found) => Ok(found),
             None => Err(self.absent(repo, name)?),
@@ -153,7 +158,7 @@ impl Mirror {
         tracking: &str,
         limit: Duration,
         interrupt: &AtomicBool,
-    ) -> Result<Option<(Seen, bool)>, Error> {
+    ) -> Result<Option<(SeenBranch, bool)>, Error> {
         let remote = self.remote(repo, &format!("+{name}:{tracking}"))?;
         let prepared = self
             .connect(&remote)?
@@ -217,15 +222,17 @@ impl Mirror {
     }
 
     /// Asks what `HEAD` of the remote points to.
-    fn default_branch(&self, repo: &gix::Repository) -> Result<Seen, Error> {
+    fn default_branch(&self, repo: &gix::Repository) -> Result<SeenBranch, Error> {
         let refs = self.list(repo, "HEAD")?;
         match refs.iter().find(|r| r.unpack().0 == "HEAD") {
             Some(Ref::Symbolic { target, object, .. }) => {
-                Ok(Seen { name: target.to_str_lossy().into_owned(), id: *object })
+                Ok(SeenBranch { name: target.to_str_lossy().into_owned(), id: *object })
             }
             Some(Ref::Unborn { target, .. }) => Err(self.absent(repo, &target.to_str_lossy())?),
             Some(detached) => match detached.unpack() {
-                (_, Some(id), peeled) => Ok(Seen { name: "HEAD".to_owned(), id: peeled.unwrap_or(id).to_owned() }),
+                (_, Some(id), peeled) => {
+                    Ok(SeenBranch { name: "HEAD".to_owned(), id: peeled.unwrap_or(id).to_owned() })
+                }
                 _ => Err(self.absent(repo, "HEAD")?),
             },
             None => Err(self.absent(repo, "HEAD")?),
@@ -357,11 +364,11 @@ fn ref_tip(repo: &gix::Repository, name: &str) -> Option<gix::ObjectId> {
     reference.try_id().map(gix::Id::detach)
 }
 
-fn find(refs: &[Ref], name: &str) -> Option<Seen> {
+fn find(refs: &[Ref], name: &str) -> Option<SeenBranch> {
     refs.iter().find_map(|r| {
         let (full, target, peeled) = r.unpack();
         let id = peeled.or(target).filter(|_| full == name)?;
-        Some(Seen { name: name.to_owned(), id: id.to_owned() })
+        Some(SeenBranch { name: name.to_owned(), id: id.to_owned() })
     })
 }
 

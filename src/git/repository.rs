@@ -10,7 +10,7 @@ use gix::objs::tree::EntryKind;
 use gix::refs::transaction::{PreviousValue, RefEdit};
 use rayon::prelude::*;
 
-use super::walk::{self, Child, Children, File, Kind, Level, Listing};
+use super::walk::{self, Child, Children, File, Level, Listing, WalkedKind};
 use super::{
     BLOB_SIZE_MAX_BYTES, Error, OBJECT_SIZE_MAX_BYTES, PACK_SLOTS, READ_SIZE_MAX_BYTES, REF_PINS, TREE_SIZE_MAX_BYTES,
     heal,
@@ -434,11 +434,11 @@ impl Level for CommitLevel<'_> {
         let child = |entry: &gix::objs::tree::EntryRef<'_>| {
             let content = entry.oid.to_owned();
             let kind = match entry.mode.kind() {
-                EntryKind::Tree => Kind::Folder(content),
-                EntryKind::Blob => Kind::File { content, executable: false },
-                EntryKind::BlobExecutable => Kind::File { content, executable: true },
-                EntryKind::Link => Kind::Link(content),
-                EntryKind::Commit => Kind::Submodule,
+                EntryKind::Tree => WalkedKind::Folder(content),
+                EntryKind::Blob => WalkedKind::File { content, executable: false },
+                EntryKind::BlobExecutable => WalkedKind::File { content, executable: true },
+                EntryKind::Link => WalkedKind::Link(content),
+                EntryKind::Commit => WalkedKind::Submodule,
             };
             Child { name: entry.filename.to_vec(), kind }
         };

@@ -47,13 +47,13 @@ pub struct Tip {
 
 /// A followed branch.
 pub struct Source {
-    kind: Kind,
+    kind: SourceKind,
     last: Option<Tip>,
     /// The last commit whose objects were missing from our copy.
     doubted: Option<CommitId>,
 }
 
-enum Kind {
+enum SourceKind {
     Remote(Box<Mirror>),
     Local(Local),
     Folder(FolderMirror),
@@ -78,7 +78,7 @@ impl Source {
     pub fn open(spec: SourceSpec, state_dir: &Path) -> Result<Self, Error> {
         let kind = if spec.location.contains("://") {
             let dir = kept_dir(state_dir, "mirrors", &spec.location);
-            Kind::Remote(Box::new(Mirror::open(&spec, dir)?))
+            SourceKind::Remote(Box::new(Mirror::open(&spec, dir)?))
         } else {
             open_path(spec, state_dir)?
         };
@@ -95,9 +95,9 @@ impl Source {
     /// `Unreachable`, `Timeout`, `Remote`, `NotARepository`: see there. `Interrupted`. None of them means deletion.
     pub fn poll(&mut self, interrupt: &AtomicBool) -> Result<Option<Tip>, Error> {
         let tip = match &mut self.kind {
-            Kind::Remote(mirror) => mirror.poll(interrupt)?,
-            Kind::Local(local) => local.poll()?,
-            Kind::Folder(folder) => Tip { commit: folder.poll()?, branch: None },
+            SourceKind::Remote(mirror) => mirror.poll(interrupt)?,
+            SourceKind::Local(local) => local.poll()?,
+            SourceKind::Folder(folder) => Tip { commit: folder.poll()?, branch: None },
         };
         if self.last.as_ref() == Some(&tip) {
             return Ok(None);
@@ -116,10 +116,10 @@ impl Source {
         }
         self.doubted = Some(commit.clone());
         match &mut self.kind {
-            Kind::Remote(mirror) => mirror.doubt(error.in_full()),
-            Kind::Folder(folder) => folder.damage = Some(error.in_full()),
+            SourceKind::Remote(mirror) => mirror.doubt(error.in_full()),
+            SourceKind::Folder(folder) => folder.damage = Some(error.in_full()),
             // A repository of somebody else is not ours to clone again.
-            Kind::Local(_) => return false,
+            SourceKind::Local(_) => return false,
         }
         true
     }
@@ -138,8 +138,8 @@ impl Source {
 
     pub(super) fn compact_above(&mut self, packs_max: usize, interrupt: &AtomicBool) -> Result<bool, Error> {
         match &mut self.kind {
-            Kind::Remote(mirror) => compact::compact(mirror, packs_max, interrupt),
-            Kind::Local(_) | Kind::Folder(_) => Ok(false),
+            SourceKind::Remote(mirror) => compact::compact(mirror, packs_max, interrupt),
+            SourceKind::Local(_) | SourceKind::Folder(_) => Ok(false),
         }
     }
 
@@ -151,22 +151,22 @@ impl Source {
     /// Otherwise as [`Self::poll`]; `Timeout` after [`PULL_FETCH_TIME_MAX`](super::PULL_FETCH_TIME_MAX).
     pub fn fetch_pull(&mut self, number: u64, interrupt: &AtomicBool) -> Result<CommitId, Error> {
         let (head, reason) = match &mut self.kind {
-            Kind::Remote(mirror) => (mirror.fetch_pull(number, interrupt)?, "the server publishes no such ref"),
-            Kind::Local(local) => {
+            SourceKind::Remote(mirror) => (mirror.fetch_pull(number, interrupt)?, "the server publishes no such ref"),
+            SourceKind::Local(local) => {
                 local.reopen()?;
                 (
                     local.reader.published_pull(number)?,
                     "a repository read in place has the refs that are in it; follow the server's URL",
                 )
             }
-            Kind::Folder(_) => (None, "a plain folder has no pull requests; follow the server's URL"),
+            SourceKind::Folder(_) => (None, "a plain folder has no pull requests; follow the server's URL"),
         };
         head.ok_or_else(|| Error::PullMissing { location: self.reader().location().to_owned(), number, reason })
     }
 
     /// Tells whether the branch that is checked out is followed, whichever that is.
     pub fn follows_checkout(&self) -> bool {
-        matches!(&self.kind, Kind::Local(local) if local.spec.branch.is_none())
+        matches!(&self.kind, SourceKind::Local(local) if local.spec.branch.is_none())
     }
 
     /// Returns what the last successful poll saw.
@@ -177,18 +177,18 @@ impl Source {
     /// Returns what reads the repository; take a new one after a poll that answered.
     pub fn reader(&self) -> &Reader {
         match &self.kind {
-            Kind::Remote(mirror) => &mirror.reader,
-            Kind::Local(local) => &local.reader,
-            Kind::Folder(folder) => &folder.reader,
+            SourceKind::Remote(mirror) => &mirror.reader,
+            SourceKind::Local(local) => &local.reader,
+            SourceKind::Folder(folder) => &folder.reader,
         }
     }
 
     /// Returns the plain folder and what is excluded from it, or the repository's own folder; `None` for a remote.
     pub(super) fn watched_place(&self) -> Option<(PathBuf, Option<Vec<PathBuf>>)> {
         match &self.kind {
-            Kind::Remote(_) => None,
-            Kind::Local(local) => Some((local.reader.git_dir(), None)),
-            Kind::Folder(folder) => Some((folder.dir.clone(), Some(folder.excluded.clone()))),
+            SourceKind::Remote(_) => None,
+            SourceKind::Local(local) => Some((local.reader.git_dir(), None)),
+            SourceKind::Folder(folder) => Some((folder.dir.clone(), Some(folder.excluded.clone()))),
         }
     }
 }
@@ -201,7 +201,7 @@ impl std::ops::Deref for Source {
     }
 }
 
-fn open_path(spec: SourceSpec, state_dir: &Path) -> Result<Kind, Error> {
+fn open_path(spec: SourceSpec, state_dir: &Path) -> Result<SourceKind, Error> {
     let path = PathBuf::from(&spec.location);
     let nothing = |reason: String| Error::NotARepository { location: spec.location.clone(), reason };
     let metadata = std::fs::metadata(&path).map_err(|error| {
@@ -222,7 +222,7 @@ fn open_path(spec: SourceSpec, state_dir: &Path) -> Result<Kind, Error> {
         };
         let local = Local { path, spec, reader };
         local.repair();
-        return Ok(Kind::Local(local));
+        return Ok(SourceKind::Local(local));
     }
     let dir = path.canonicalize().map_err(|error| nothing(error.to_string()))?;
     let kept = kept_dir(state_dir, "folders", &dir.to_string_lossy());
@@ -230,7 +230,7 @@ fn open_path(spec: SourceSpec, state_dir: &Path) -> Result<Kind, Error> {
     let mut excluded = spec.excluded;
     // It may lie inside of the folder: each state that is recorded there would be a change of the folder.
     excluded.push(state_dir.to_owned());
-    Ok(Kind::Folder(FolderMirror { dir, excluded, kept, reader, damage }))
+    Ok(SourceKind::Folder(FolderMirror { dir, excluded, kept, reader, damage }))
 }
 
 /// Returns where our copy of a location is kept. Branch and path do not matter: pins outlive a change of either.

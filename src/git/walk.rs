@@ -32,7 +32,7 @@ pub struct Listing {
 }
 
 /// What stands in a folder.
-pub(super) enum Kind<D, F> {
+pub(super) enum WalkedKind<D, F> {
     Folder(D),
     File {
         content: F,
@@ -47,7 +47,7 @@ pub(super) enum Kind<D, F> {
 /// An entry of a folder, with its name as bytes.
 pub(super) struct Child<D, F> {
     pub name: Vec<u8>,
-    pub kind: Kind<D, F>,
+    pub kind: WalkedKind<D, F>,
 }
 
 /// What stands in a folder of a level.
@@ -161,29 +161,30 @@ impl<L: Level> Walk<'_, L> {
         let hostile = matches!(&*text, "" | "." | "..");
         if let Some(problem) = refused {
             // A bad name that the filter leaves out anyway refuses no commit.
-            let concerns = hostile || if matches!(child.kind, Kind::File { .. }) { itself } else { itself || below() };
+            let concerns =
+                hostile || if matches!(child.kind, WalkedKind::File { .. }) { itself } else { itself || below() };
             if concerns {
                 self.found.errors.push(complaint(&path, problem, "rename it, or list it in .gitfleetignore"));
             }
             return Ok(None);
         }
         let problem = match child.kind {
-            Kind::File { content, executable } => {
+            WalkedKind::File { content, executable } => {
                 if itself {
                     self.found.files.push((path.into(), content, executable));
                 }
                 return Ok(None);
             }
-            Kind::Folder(folder) if depth + 1 < PATH_DEPTH_MAX => return Ok(Some((path, folder))),
+            WalkedKind::Folder(folder) if depth + 1 < PATH_DEPTH_MAX => return Ok(Some((path, folder))),
             // An ignored folder may be as deep as it likes.
-            Kind::Folder(_) if below() => Some("folders are nested too deeply (32 names are the limit)"),
+            WalkedKind::Folder(_) if below() => Some("folders are nested too deeply (32 names are the limit)"),
             // On a disk it could lead to any file of the daemon's machine; commits are read by the same rule.
-            Kind::Link(_) if itself => Some("a symbolic link: links are not followed"),
-            Kind::Link(link) if below() && !self.level.leads_to_file(&path, &link)? => {
+            WalkedKind::Link(_) if itself => Some("a symbolic link: links are not followed"),
+            WalkedKind::Link(link) if below() && !self.level.leads_to_file(&path, &link)? => {
                 Some("a symbolic link to a folder, or to something outside: links are not followed")
             }
-            Kind::Submodule if itself || below() => Some("a submodule: other repositories are not read"),
-            Kind::Special if itself => Some("not a regular file"),
+            WalkedKind::Submodule if itself || below() => Some("a submodule: other repositories are not read"),
+            WalkedKind::Special if itself => Some("not a regular file"),
             _ => None,
         };
         if let Some(problem) = problem {

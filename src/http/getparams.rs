@@ -24,7 +24,7 @@ pub const QUESTION_BYTES_MAX: usize = 64 * 1024;
 
 /// What the generator sends. Parameters that are not ours are for the template.
 #[derive(Deserialize)]
-struct Request {
+struct GetParamsRequest {
     #[serde(default)]
     input: Input,
 }
@@ -53,7 +53,7 @@ pub(super) async fn execute(State(shared): State<Shared>, request: HttpRequest) 
         }
         Err(Unread::Late) => return refusal(StatusCode::REQUEST_TIMEOUT, "the question did not come in time"),
     };
-    let parameters = match serde_json::from_slice::<Request>(&body) {
+    let parameters = match serde_json::from_slice::<GetParamsRequest>(&body) {
         Ok(request) => request.input.parameters,
         Err(error) => return refusal(StatusCode::BAD_REQUEST, &format!("the request is not the generator's: {error}")),
     };

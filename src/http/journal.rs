@@ -27,7 +27,7 @@ pub(super) struct Query {
 
 /// A part of the journal, oldest first.
 #[derive(Serialize, Deserialize)]
-pub struct Page {
+pub struct JournalPage {
     /// The entries with their numbers.
     pub entries: Vec<(u64, JournalEntry)>,
     /// The number to ask with for more; absent at the end.
@@ -45,7 +45,7 @@ pub(super) async fn read(State(shared): State<Shared>, UrlQuery(query): UrlQuery
             if let Some(wanted) = &query.placement {
                 entries.retain(|(_, entry)| entry.placement.as_ref().is_some_and(|key| key.to_string() == *wanted));
             }
-            Json(Page { entries, next }).into_response()
+            Json(JournalPage { entries, next }).into_response()
         }
         Ok(Err(error)) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),

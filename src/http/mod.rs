@@ -49,7 +49,7 @@ pub use backup::BACKUP_PATH;
 pub use bodies::{BODIES_MAX, BODY_TIME};
 pub use commands::{COMMAND_BYTES_MAX, COMMANDS_PATH, Instruction, PREVIEW_PATH, Preview};
 pub use getparams::GETPARAMS_PATH;
-pub use journal::{JOURNAL_PAGE, JOURNAL_PATH, Page as JournalPage};
+pub use journal::{JOURNAL_PAGE, JOURNAL_PATH, JournalPage};
 pub use routes::{Caller, Limit, Method, ROUTES, Route, router, webhook_router};
 pub use serve::{CONNECTIONS_MAX, HEAD_BYTES_MAX, HEAD_TIME, REQUEST_TIME, raise_open_files, serve};
 pub use turns::{READS_MAX, TURN_TIME, Turns};

@@ -41,7 +41,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// What connections are held to.
 #[derive(Clone, Copy)]
-struct Limits {
+struct ServeLimits {
     connections: usize,
     head: Duration,
     request: Duration,
@@ -49,11 +49,11 @@ struct Limits {
 
 /// Serves what comes to a listener until the process ends.
 pub async fn serve(listener: TcpListener, router: Router, metrics: Arc<Metrics>) {
-    let limits = Limits { connections: CONNECTIONS_MAX, head: HEAD_TIME, request: REQUEST_TIME };
+    let limits = ServeLimits { connections: CONNECTIONS_MAX, head: HEAD_TIME, request: REQUEST_TIME };
     serve_within(limits, listener, router, metrics).await;
 }
 
-async fn serve_within(limits: Limits, listener: TcpListener, router: Router, metrics: Arc<Metrics>) {
+async fn serve_within(limits: ServeLimits, listener: TcpListener, router: Router, metrics: Arc<Metrics>) {
     let connections = Connections::new(limits.connections, metrics);
     loop {
         let stream = match listener.accept().await {
@@ -72,7 +72,7 @@ async fn serve_within(limits: Limits, listener: TcpListener, router: Router, met
 }
 
 /// Answers the requests of one connection, until it ends, is overdue or has to make room.
-async fn answer(limits: Limits, stream: TcpStream, router: Router, place: Place) {
+async fn answer(limits: ServeLimits, stream: TcpStream, router: Router, place: ConnectionPlace) {
     let place = Arc::new(place);
     let begun = Arc::clone(&place);
     let service = service_fn(move |request: hyper::Request<Incoming>| {
@@ -121,7 +121,7 @@ impl Connections {
     }
 
     /// Returns a place for a new connection; where there is none, the oldest makes room.
-    async fn place(&self) -> Place {
+    async fn place(&self) -> ConnectionPlace {
         let permit = if let Ok(permit) = Arc::clone(&self.places).try_acquire_owned() {
             permit
         } else {
@@ -132,7 +132,7 @@ impl Connections {
         let closed = Arc::default();
         let number = lock(&self.open).join(&closed);
         self.metrics.connections.inc();
-        Place { of: self.clone(), closed, last: Mutex::new((number, Instant::now())), _permit: permit }
+        ConnectionPlace { of: self.clone(), closed, last: Mutex::new((number, Instant::now())), _permit: permit }
     }
 
     fn close_oldest(&self) {
@@ -143,7 +143,7 @@ impl Connections {
 }
 
 /// The place of one connection, given back when dropped.
-struct Place {
+struct ConnectionPlace {
     of: Connections,
     closed: Arc<Notify>,
     /// Its number among the open ones, and when its last request began.
@@ -151,7 +151,7 @@ struct Place {
     _permit: OwnedSemaphorePermit,
 }
 
-impl Place {
+impl ConnectionPlace {
     /// Makes it the youngest.
     fn request_begins(&self) {
         let (mut last, mut open) = (lock(&self.last), lock(&self.of.open));
@@ -171,7 +171,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionPlace {
     fn drop(&mut self) {
         let number = lock(&self.last).0;
         lock(&self.of.open).by_age.remove(&number);

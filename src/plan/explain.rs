@@ -77,11 +77,13 @@ pub fn explain(
         return Err(Error::Unread);
     }
     let mut explanation = match find(world, placements, query)? {
-        Found::Ocm(key) => explain_ocm(&world.ocm, &key, now)?,
-        Found::Placement(state) => match state.record.annotations.get(OCM_PLACEMENT).and_then(|text| key_named(text)) {
-            Some(key) => delegated(state, explain_ocm(&world.ocm, &key, now)?),
-            None => explain_placement(world, state)?,
-        },
+        ExplainedPlacement::Ocm(key) => explain_ocm(&world.ocm, &key, now)?,
+        ExplainedPlacement::Placement(state) => {
+            match state.record.annotations.get(OCM_PLACEMENT).and_then(|text| key_named(text)) {
+                Some(key) => delegated(state, explain_ocm(&world.ocm, &key, now)?),
+                None => explain_placement(world, state)?,
+            }
+        }
     };
     explanation.clusters.sort_by(|a, b| {
         let key = |cluster: &ClusterExplanation| (!cluster.picked, cluster.rank.unwrap_or(usize::MAX));
@@ -154,7 +156,7 @@ pub fn from_records(
     Ok(Explained { explanation: explain(&world, &saved.placements, query, now)?, changes: None })
 }
 
-enum Found<'a> {
+enum ExplainedPlacement<'a> {
     Placement(&'a PlacementState),
     Ocm(ocm::Key),
 }
@@ -163,7 +165,7 @@ fn find<'a>(
     world: &World,
     placements: &'a BTreeMap<PlacementKey, PlacementState>,
     query: &Query,
-) -> Result<Found<'a>, Error> {
+) -> Result<ExplainedPlacement<'a>, Error> {
     if let Some(kind) = query.kind.as_ref().filter(|kind| !KINDS.contains(&kind.as_str())) {
         return Err(Error::Kind(kind.clone()));
     }
@@ -173,8 +175,8 @@ fn find<'a>(
     let ocm = key_named(&query.placement).filter(|key| is_of("Placement") && world.ocm.is_wished(key));
     match (own, ocm) {
         (Some(_), Some(_)) => Err(Error::Ambiguous(query.placement.clone())),
-        (Some(state), None) => Ok(Found::Placement(state)),
-        (None, Some(key)) => Ok(Found::Ocm(key)),
+        (Some(state), None) => Ok(ExplainedPlacement::Placement(state)),
+        (None, Some(key)) => Ok(ExplainedPlacement::Ocm(key)),
         (None, None) => {
             let of = query.kind.as_ref().map(|kind| format!(" of kind {kind}")).unwrap_or_default();
             Err(Error::Unknown { placement: query.placement.clone(), of, hint: hint(world, placements, query) })

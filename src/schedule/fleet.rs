@@ -30,7 +30,7 @@ pub struct Fleet {
 /// What changed when a cluster was set or removed: who reads none of it decides as before.
 #[allow(clippy::struct_excessive_bools, reason = "each is one thing that changed or did not")]
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Change {
+pub struct FleetChange {
     /// Keys of labels that came, went or have another value.
     pub labels: BTreeSet<String>,
     /// Names of properties that came, went or have another value.
@@ -45,7 +45,7 @@ pub struct Change {
     pub membership: bool,
 }
 
-impl Change {
+impl FleetChange {
     /// Returns what differs between two sights of one cluster; `None` is a cluster that is not in the fleet.
     pub fn between(before: Option<&Cluster>, after: Option<&Cluster>) -> Self {
         let nothing = Cluster::default();
@@ -119,10 +119,10 @@ impl Fleet {
     }
 
     /// Sets what is known of a cluster, which joins if it was not there. Returns what changed.
-    pub fn set(&mut self, name: ClusterName, cluster: Cluster) -> Change {
+    pub fn set(&mut self, name: ClusterName, cluster: Cluster) -> FleetChange {
         match self.names.binary_search(&name) {
             Ok(slot) => {
-                let change = Change::between(Some(&self.clusters[slot]), Some(&cluster));
+                let change = FleetChange::between(Some(&self.clusters[slot]), Some(&cluster));
                 let before = std::mem::replace(&mut self.clusters[slot], cluster);
                 if !change.is_empty() {
                     self.update(slot, &before, &change);
@@ -130,7 +130,7 @@ impl Fleet {
                 change
             }
             Err(slot) => {
-                let change = Change::between(None, Some(&cluster));
+                let change = FleetChange::between(None, Some(&cluster));
                 self.names.insert(slot, name);
                 self.clusters.insert(slot, cluster);
                 self.index();
@@ -140,12 +140,12 @@ impl Fleet {
     }
 
     /// Takes a cluster out of the fleet. Returns what changed.
-    pub fn remove(&mut self, name: &str) -> Change {
-        let Some(slot) = self.slot(name) else { return Change::default() };
+    pub fn remove(&mut self, name: &str) -> FleetChange {
+        let Some(slot) = self.slot(name) else { return FleetChange::default() };
         self.names.remove(slot);
         let cluster = self.clusters.remove(slot);
         self.index();
-        Change::between(Some(&cluster), None)
+        FleetChange::between(Some(&cluster), None)
     }
 
     /// Returns the slot of a cluster.
@@ -212,13 +212,14 @@ impl Fleet {
         self.collected = FixedBitSet::with_capacity(len);
         let nothing = Cluster { eligible: Err(String::new()), ..Cluster::default() };
         for slot in 0..len {
-            let change = Change { eligibility: true, ..Change::between(Some(&nothing), Some(&self.clusters[slot])) };
+            let change =
+                FleetChange { eligibility: true, ..FleetChange::between(Some(&nothing), Some(&self.clusters[slot])) };
             self.update(slot, &nothing, &change);
         }
     }
 
     /// Brings the indexes to what a slot's cluster now is.
-    fn update(&mut self, slot: usize, before: &Cluster, change: &Change) {
+    fn update(&mut self, slot: usize, before: &Cluster, change: &FleetChange) {
         let (len, cluster) = (self.names.len(), &self.clusters[slot]);
         if !change.labels.is_empty() {
             self.labels.set(slot, &cluster.labels);

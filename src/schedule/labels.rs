@@ -85,7 +85,7 @@ impl Slots {
 
 /// Who has a label, and with which value.
 #[derive(Clone, Debug, Default)]
-struct Key {
+struct LabelHolders {
     any: Slots,
     values: BTreeMap<String, Slots>,
 }
@@ -94,7 +94,7 @@ struct Key {
 #[derive(Clone, Debug, Default)]
 pub struct Labels {
     slots: Vec<BTreeMap<String, String>>,
-    keys: BTreeMap<String, Key>,
+    keys: BTreeMap<String, LabelHolders>,
 }
 
 impl Labels {

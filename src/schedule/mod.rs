@@ -34,7 +34,7 @@ use crate::model::records::{Binding, ClusterDecision};
 pub use bindings::binding_name;
 pub use decided::schedule_decided;
 pub use explain::{differences, explain};
-pub use fleet::{Change, Fleet};
+pub use fleet::{Fleet, FleetChange};
 pub use reads::{Readers, Reads};
 
 /// Decisions a policy snapshot lists at most; the API allows no more.

@@ -6,20 +6,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::filter;
-use super::fleet::Change;
+use super::fleet::FleetChange;
 use crate::api::placement::{ClusterSelectorTerm, PlacementPolicy, PlacementType};
 use crate::model::id::PlacementKey;
 
 /// What a placement reads, as the change that would concern it in everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Reads(Change);
+pub struct Reads(FleetChange);
 
 impl Reads {
     /// Returns what the scheduling of a policy reads. `settled` says that the current policy is fulfilled: `PickN` and
     /// `PickFixed` then keep the clusters they have, and only a cluster that leaves matters.
     pub fn of(placement: &PlacementKey, policy: Option<&PlacementPolicy>, settled: bool) -> Self {
         let type_ = policy.map_or(PlacementType::PickAll, |policy| policy.placement_type);
-        let mut reads = Change { membership: true, ..Change::default() };
+        let mut reads = FleetChange { membership: true, ..FleetChange::default() };
         if type_ != PlacementType::PickAll && settled {
             return Self(reads);
         }
@@ -46,7 +46,7 @@ impl Reads {
     }
 
     /// Tells whether a change concerns something that is read.
-    pub fn touches(&self, change: &Change) -> bool {
+    pub fn touches(&self, change: &FleetChange) -> bool {
         !self.0.labels.is_disjoint(&change.labels)
             || !self.0.properties.is_disjoint(&change.properties)
             || (self.0.taints && change.taints)
@@ -56,7 +56,7 @@ impl Reads {
     }
 }
 
-fn read(reads: &mut Change, term: &ClusterSelectorTerm) {
+fn read(reads: &mut FleetChange, term: &ClusterSelectorTerm) {
     if let Some(selector) = &term.label_selector {
         reads.labels.extend(selector.match_labels.keys().cloned());
         reads.labels.extend(selector.match_expressions.iter().map(|requirement| requirement.key.clone()));
@@ -103,7 +103,7 @@ impl Readers {
     }
 
     /// Returns the placements that read something that changed.
-    pub fn affected(&self, change: &Change) -> BTreeSet<PlacementKey> {
+    pub fn affected(&self, change: &FleetChange) -> BTreeSet<PlacementKey> {
         // These have no index: every placement reads membership, and each unsettled one eligibility.
         if change.taints || change.eligibility || change.namespaces || change.membership {
             let touched = self.reads.iter().filter(|(_, reads)| reads.touches(change));

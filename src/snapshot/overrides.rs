@@ -23,13 +23,13 @@ use crate::model::overrides::{OverrideRef, OverrideSnapshot, OverrideSpec, Picke
 /// The overrides that concern a placement's objects, in the order they apply.
 #[derive(Clone, Debug, Default)]
 pub struct Candidates {
-    cluster: Vec<Candidate>,
-    namespaced: Vec<Candidate>,
+    cluster: Vec<OverrideCandidate>,
+    namespaced: Vec<OverrideCandidate>,
 }
 
 /// One of them, read once for all clusters.
 #[derive(Clone, Debug)]
-struct Candidate {
+struct OverrideCandidate {
     snapshot: Arc<OverrideSnapshot>,
     /// The keys of labels that decide which of its rules are for a cluster.
     selector_keys: BTreeSet<String>,
@@ -37,7 +37,7 @@ struct Candidate {
     value_keys: Vec<Vec<String>>,
 }
 
-impl Candidate {
+impl OverrideCandidate {
     fn new(snapshot: &Arc<OverrideSnapshot>) -> Self {
         let rules = rules(snapshot);
         let value_keys = |rule: &OverrideRule| rule.json_patch_overrides.iter().flat_map(patch::label_keys).collect();
@@ -83,8 +83,8 @@ impl Candidates {
                 continue;
             }
             match snapshot.spec {
-                OverrideSpec::Cluster(_) => found.cluster.push(Candidate::new(snapshot)),
-                OverrideSpec::Namespaced(_) => found.namespaced.push(Candidate::new(snapshot)),
+                OverrideSpec::Cluster(_) => found.cluster.push(OverrideCandidate::new(snapshot)),
+                OverrideSpec::Namespaced(_) => found.namespaced.push(OverrideCandidate::new(snapshot)),
             }
         }
         found.cluster.sort_by_cached_key(|candidate| candidate.snapshot.id.name());

@@ -65,7 +65,7 @@ pub fn assemble(
         tree.skipped.extend(skipped(path, blob));
         errors.extend(blob.errors.iter().map(|error| error.at(path)));
         tree.warnings.extend(blob.warnings.iter().map(|warning| warning.at(path)));
-        found.extend(blob.documents.iter().map(|document| Found {
+        found.extend(blob.documents.iter().map(|document| FoundObject {
             document,
             origin: Origin { path: path.clone(), line: document.line, blob: id.clone(), ordinal: document.ordinal },
         }));
@@ -106,12 +106,12 @@ fn limited(mut errors: Vec<InputError>) -> Vec<InputError> {
     errors
 }
 
-struct Found<'a> {
+struct FoundObject<'a> {
     document: &'a ParsedDocument,
     origin: Origin,
 }
 
-impl Found<'_> {
+impl FoundObject<'_> {
     fn complain(&self, field: &str, message: String, hint: &str) -> InputError {
         InputError {
             path: self.origin.path.to_string(),
@@ -132,8 +132,8 @@ impl Found<'_> {
     }
 }
 
-fn duplicates(found: &[Found<'_>], errors: &mut Vec<InputError>) {
-    let mut first: BTreeMap<ObjectKey, &Found<'_>> = BTreeMap::new();
+fn duplicates(found: &[FoundObject<'_>], errors: &mut Vec<InputError>) {
+    let mut first: BTreeMap<ObjectKey, &FoundObject<'_>> = BTreeMap::new();
     for item in found {
         match first.entry(item.document.id.key()) {
             std::collections::btree_map::Entry::Vacant(entry) => {
@@ -149,7 +149,7 @@ fn duplicates(found: &[Found<'_>], errors: &mut Vec<InputError>) {
 }
 
 /// Returns the scope of every kind: of Kubernetes, of ours, of the definitions here, else as the documents have it.
-fn scopes(found: &[Found<'_>]) -> BTreeMap<(String, String), Scope> {
+fn scopes(found: &[FoundObject<'_>]) -> BTreeMap<(String, String), Scope> {
     let named = |group: &str, kind: &str, scope| ((group.to_owned(), kind.to_owned()), scope);
     let mut scopes = BTreeMap::new();
     for item in found {
@@ -167,7 +167,7 @@ fn scopes(found: &[Found<'_>]) -> BTreeMap<(String, String), Scope> {
     scopes
 }
 
-fn namespaces(found: &[Found<'_>], scopes: &BTreeMap<(String, String), Scope>, errors: &mut Vec<InputError>) {
+fn namespaces(found: &[FoundObject<'_>], scopes: &BTreeMap<(String, String), Scope>, errors: &mut Vec<InputError>) {
     for item in found {
         let scope = scopes.get(&item.group_and_kind());
         let has_namespace = !item.document.id.namespace.is_empty();
@@ -188,8 +188,8 @@ fn namespaces(found: &[Found<'_>], scopes: &BTreeMap<(String, String), Scope>, e
 /// Complains where two overrides of one kind select one object: which of them came first would be an accident.
 ///
 /// Source: KubeFleet's webhooks for ClusterResourceOverride (the whole hub) and ResourceOverride (one namespace).
-fn overrides(found: &[Found<'_>], errors: &mut Vec<InputError>) {
-    let mut first: BTreeMap<[String; 5], &Found<'_>> = BTreeMap::new();
+fn overrides(found: &[FoundObject<'_>], errors: &mut Vec<InputError>) {
+    let mut first: BTreeMap<[String; 5], &FoundObject<'_>> = BTreeMap::new();
     for item in found {
         let id = &item.document.id;
         let list = match id.kind.as_str() {
@@ -221,7 +221,7 @@ fn overrides(found: &[Found<'_>], errors: &mut Vec<InputError>) {
 }
 
 /// Returns a warning for every field that changes nothing; of what all objects of a kind have, for the first only.
-fn unused_fields(found: &[Found<'_>]) -> Vec<InputError> {
+fn unused_fields(found: &[FoundObject<'_>]) -> Vec<InputError> {
     let mut said = BTreeSet::new();
     let mut warnings = Vec::new();
     for item in found {
@@ -240,7 +240,7 @@ fn unused_fields(found: &[Found<'_>]) -> Vec<InputError> {
     warnings
 }
 
-fn fill(tree: &mut Tree, found: Vec<Found<'_>>) {
+fn fill(tree: &mut Tree, found: Vec<FoundObject<'_>>) {
     let mut payload = Vec::new();
     let mut managed: Vec<(ClusterName, ManagedCluster)> = Vec::new();
     for item in found {

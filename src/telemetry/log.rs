@@ -121,20 +121,20 @@ struct Lines<W> {
 }
 
 impl<'a, W: MakeWriter<'a>> MakeWriter<'a> for Lines<W> {
-    type Writer = Line<W::Writer>;
+    type Writer = LogLine<W::Writer>;
 
     fn make_writer(&'a self) -> Self::Writer {
-        Line { writer: self.writer.make_writer(), colour: self.colour }
+        LogLine { writer: self.writer.make_writer(), colour: self.colour }
     }
 }
 
 /// Writes an event, which comes whole with its line end, as one line.
-struct Line<W> {
+struct LogLine<W> {
     writer: W,
     colour: bool,
 }
 
-impl<W: io::Write> io::Write for Line<W> {
+impl<W: io::Write> io::Write for LogLine<W> {
     fn write(&mut self, event: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(event);
         self.writer.write_all(one_event(&text, self.colour).as_bytes())?;

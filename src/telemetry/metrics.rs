@@ -17,7 +17,7 @@ pub use process::PROCESS_METRICS;
 
 /// What a metric counts how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum MetricKind {
     /// Only grows; its name ends in `_total` when it is read.
     Counter,
     /// Goes up and down.
@@ -26,7 +26,7 @@ pub enum Kind {
     Histogram,
 }
 
-impl Kind {
+impl MetricKind {
     /// Returns the word of the text format.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -47,7 +47,7 @@ pub struct MetricInfo {
     /// What it tells, one sentence without a full stop.
     pub help: &'static str,
     /// What it is.
-    pub kind: Kind,
+    pub kind: MetricKind,
     /// Its labels.
     pub labels: &'static [&'static str],
 }
@@ -84,7 +84,7 @@ macro_rules! metrics {
     ($($field:ident: $type:ty = $make:expr, $kind:ident, $name:literal, $labels:expr, $help:literal;)+) => {
         /// All metrics: the reference page is made from this list.
         pub const METRICS: &[MetricInfo] =
-            &[$(MetricInfo { name: $name, field: stringify!($field), help: $help, kind: Kind::$kind, labels: $labels }),+];
+            &[$(MetricInfo { name: $name, field: stringify!($field), help: $help, kind: MetricKind::$kind, labels: $labels }),+];
 
         /// The metrics of one daemon. Counting is lock-free or nearly so and never fails.
         #[derive(Debug)]

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 /// What a table lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum TableKind {
     /// ClusterResourcePlacement and ResourcePlacement.
     Placements,
     /// Resource and policy snapshots.
@@ -62,12 +62,12 @@ enum Cell {
 }
 
 /// A column: header, cell, whether only `-o wide` shows it.
-type Column = (&'static str, Cell, bool);
+type TableColumn = (&'static str, Cell, bool);
 
 const CREATED: Cell = Cell::Age("/metadata/creationTimestamp");
-const NAME: Column = ("NAME", Cell::Name, false);
+const NAME: TableColumn = ("NAME", Cell::Name, false);
 
-static PLACEMENT_COLUMNS: [Column; 10] = [
+static PLACEMENT_COLUMNS: [TableColumn; 10] = [
     NAME,
     ("GEN", Cell::At("/metadata/generation"), false),
     ("TYPE", Cell::At("/spec/policy/placementType"), true),
@@ -81,32 +81,32 @@ static PLACEMENT_COLUMNS: [Column; 10] = [
 ];
 
 /// Source: print columns of KubeFleet's and OCM's CRDs; Works and PlacementDecisions have none there, so theirs are ours.
-fn columns(kind: Kind) -> &'static [Column] {
+fn columns(kind: TableKind) -> &'static [TableColumn] {
     match kind {
-        Kind::Placements => &PLACEMENT_COLUMNS,
-        Kind::Snapshots => &[NAME, ("GEN", Cell::At("/metadata/generation"), false), ("AGE", CREATED, false)],
-        Kind::Bindings => &[
+        TableKind::Placements => &PLACEMENT_COLUMNS,
+        TableKind::Snapshots => &[NAME, ("GEN", Cell::At("/metadata/generation"), false), ("AGE", CREATED, false)],
+        TableKind::Bindings => &[
             NAME,
             ("WORKSYNCHRONIZED", Cell::Status(ConditionType::WorkSynchronized), false),
             ("RESOURCESAPPLIED", Cell::Status(ConditionType::Applied), false),
             ("RESOURCEAVAILABLE", Cell::Status(ConditionType::Available), true),
             ("AGE", CREATED, false),
         ],
-        Kind::OcmPlacements => &[
+        TableKind::OcmPlacements => &[
             NAME,
             ("SUCCEEDED", Cell::Status(ConditionType::PlacementSatisfied), false),
             ("REASON", Cell::Reason(ConditionType::PlacementSatisfied), false),
             ("SELECTEDCLUSTERS", Cell::At("/status/numberOfSelectedClusters"), false),
         ],
-        Kind::Decisions => &[NAME, ("CLUSTERS", Cell::Count("/status/decisions"), false), ("AGE", CREATED, false)],
-        Kind::Evictions => &[
+        TableKind::Decisions => &[NAME, ("CLUSTERS", Cell::Count("/status/decisions"), false), ("AGE", CREATED, false)],
+        TableKind::Evictions => &[
             NAME,
             ("PLACEMENT", Cell::At("/spec/placementName"), false),
             ("CLUSTER", Cell::At("/spec/clusterName"), false),
             ("VALID", Cell::Status(ConditionType::Valid), false),
             ("EXECUTED", Cell::Status(ConditionType::Executed), false),
         ],
-        Kind::Runs => &[
+        TableKind::Runs => &[
             NAME,
             ("PLACEMENT", Cell::At("/spec/placementName"), false),
             ("RESOURCE-SNAPSHOT-INDEX", Cell::At("/spec/resourceSnapshotIndex"), false),
@@ -117,7 +117,7 @@ fn columns(kind: Kind) -> &'static [Column] {
             ("AGE", CREATED, false),
             ("STRATEGY", Cell::At("/spec/stagedRolloutStrategyName"), true),
         ],
-        Kind::Approvals => &[
+        TableKind::Approvals => &[
             ("NAME", Cell::BareName, false),
             ("UPDATE-RUN", Cell::At("/spec/parentStageRollout"), false),
             ("STAGE", Cell::At("/spec/targetStage"), false),
@@ -125,14 +125,14 @@ fn columns(kind: Kind) -> &'static [Column] {
             ("APPROVALACCEPTED", Cell::Status(ConditionType::ApprovalAccepted), false),
             ("AGE", CREATED, false),
         ],
-        Kind::Works => &[
+        TableKind::Works => &[
             NAME,
             ("APPLIED", Cell::Status(ConditionType::Applied), false),
             ("AVAILABLE", Cell::Status(ConditionType::Available), false),
             ("DIFF-REPORTED", Cell::Status(ConditionType::DiffReported), true),
             ("AGE", CREATED, false),
         ],
-        Kind::Clusters => &[
+        TableKind::Clusters => &[
             NAME,
             ("JOINED", Cell::Status(ConditionType::Joined), false),
             ("AGE", CREATED, false),
@@ -149,7 +149,7 @@ fn columns(kind: Kind) -> &'static [Column] {
 /// Returns the table of objects, in their order, with a namespace column where one of them has a namespace.
 ///
 /// What an object does not have is an empty cell, as with kubectl.
-pub fn table(kind: Kind, objects: &[Value], wide: bool, now: Timestamp) -> Table {
+pub fn table(kind: TableKind, objects: &[Value], wide: bool, now: Timestamp) -> Table {
     let namespaced = objects.iter().any(|o| o.pointer("/metadata/namespace").is_some());
     let mixed = objects.iter().any(|o| o.get("kind") != objects[0].get("kind"));
     let columns: Vec<_> = columns(kind).iter().filter(|(_, _, only_wide)| wide || !only_wide).collect();

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use serde_yaml::granit_parser::{Event, Span};
 
-use super::{Meter, Reader, TEXT_COST_MAX, YamlError, chunks, quoted};
+use super::{Meter, TEXT_COST_MAX, YamlError, YamlReader, chunks, quoted};
 
 /// Returns the line of a field of a document, for people: that of the deepest part of the path which the document has.
 ///
@@ -32,7 +32,7 @@ fn walk_to(chunk: &str, first_line: u32, segments: &[&str]) -> Option<u32> {
 fn walk_strictly(chunk: &str, first_line: u32, segments: &[&str]) -> Result<Option<u32>, YamlError> {
     // What is read here is thrown away at once.
     let meter = Meter::new(TEXT_COST_MAX);
-    let mut reader = Reader::new(chunk, first_line, &meter);
+    let mut reader = YamlReader::new(chunk, first_line, &meter);
     while let Some((event, span)) = reader.next()? {
         match event {
             Event::StreamStart | Event::DocumentStart(..) => {}
@@ -42,7 +42,7 @@ fn walk_strictly(chunk: &str, first_line: u32, segments: &[&str]) -> Result<Opti
     Ok(None)
 }
 
-impl<'t> Reader<'t> {
+impl<'t> YamlReader<'t> {
     /// Returns the line of the deepest part of a path, consuming events of the node that `event` starts.
     fn descend(&mut self, event: &Event<'t>, span: Span, path: &[&str]) -> Result<u32, YamlError> {
         let here = self.line(span.start.line());

@@ -97,31 +97,31 @@ pub fn suggest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) ->
 
 /// One step of a path.
 #[derive(Clone, Debug)]
-enum Step {
+enum PathStep {
     Key(String),
     Index(usize),
 }
 
-fn written(path: &[Step]) -> String {
+fn written(path: &[PathStep]) -> String {
     let mut text = String::new();
     for step in path {
         match step {
-            Step::Key(key) if text.is_empty() => text.push_str(key),
-            Step::Key(key) => write!(text, ".{key}").expect("writing to a string cannot fail"),
-            Step::Index(index) => write!(text, "[{index}]").expect("writing to a string cannot fail"),
+            PathStep::Key(key) if text.is_empty() => text.push_str(key),
+            PathStep::Key(key) => write!(text, ".{key}").expect("writing to a string cannot fail"),
+            PathStep::Index(index) => write!(text, "[{index}]").expect("writing to a string cannot fail"),
         }
     }
     text
 }
 
 /// `rest` is what follows the words "unknown field" and a backtick in serde's sentence.
-fn unknown_field(path: &[Step], rest: &str) -> FieldError {
+fn unknown_field(path: &[PathStep], rest: &str) -> FieldError {
     let mut names = rest.split('`').step_by(2);
     let name = names.next().unwrap_or_default();
     let known: Vec<&str> = rest.split('`').skip(2).step_by(2).filter(|k| !k.is_empty()).collect();
     let mut path = path.to_vec();
-    if !matches!(path.last(), Some(Step::Key(last)) if last == name) {
-        path.push(Step::Key(name.to_owned()));
+    if !matches!(path.last(), Some(PathStep::Key(last)) if last == name) {
+        path.push(PathStep::Key(name.to_owned()));
     }
     let hint = match suggest(name, known.iter().copied()) {
         Some(close) => format!("did you mean `{close}`?"),
@@ -131,10 +131,10 @@ fn unknown_field(path: &[Step], rest: &str) -> FieldError {
     FieldError::new(written(&path), "unknown field").hint(hint)
 }
 
-fn misfit(path: &[Step], text: &str) -> FieldError {
+fn misfit(path: &[PathStep], text: &str) -> FieldError {
     let mut path = path.to_vec();
     if let Some(name) = text.strip_prefix("missing field `").and_then(|rest| rest.strip_suffix('`')) {
-        path.push(Step::Key(name.to_owned()));
+        path.push(PathStep::Key(name.to_owned()));
         return FieldError::new(written(&path), "required and missing");
     }
     if let Some(rest) = text.strip_prefix("unknown variant `") {
@@ -152,19 +152,19 @@ fn misfit(path: &[Step], text: &str) -> FieldError {
     if is_scalar && text.ends_with("a string") { error.hint("put it in quotes") } else { error }
 }
 
-fn remove(value: &mut Value, path: &[Step]) -> bool {
+fn remove(value: &mut Value, path: &[PathStep]) -> bool {
     let Some((last, parents)) = path.split_last() else { return false };
     let mut at = value;
     for step in parents {
         let next = match step {
-            Step::Key(key) => at.get_mut(key),
-            Step::Index(index) => at.get_mut(*index),
+            PathStep::Key(key) => at.get_mut(key),
+            PathStep::Index(index) => at.get_mut(*index),
         };
         let Some(next) = next else { return false };
         at = next;
     }
     match (at, last) {
-        (Value::Object(map), Step::Key(key)) => map.remove(key).is_some(),
+        (Value::Object(map), PathStep::Key(key)) => map.remove(key).is_some(),
         _ => false,
     }
 }
@@ -173,7 +173,7 @@ fn remove(value: &mut Value, path: &[Step]) -> bool {
 #[derive(Clone, Copy)]
 struct Tracked<'v, 'p> {
     value: &'v Value,
-    path: &'p RefCell<Vec<Step>>,
+    path: &'p RefCell<Vec<PathStep>>,
 }
 
 impl<'v> Tracked<'v, '_> {
@@ -231,7 +231,7 @@ impl<'v> SeqAccess<'v> for Items<'v, '_> {
 
     fn next_element_seed<T: DeserializeSeed<'v>>(&mut self, seed: T) -> Result<Option<T::Value>, Error> {
         let Some(item) = self.values.get(self.next) else { return Ok(None) };
-        self.parent.path.borrow_mut().push(Step::Index(self.next));
+        self.parent.path.borrow_mut().push(PathStep::Index(self.next));
         self.next += 1;
         self.parent.child(item, seed).map(Some)
     }
@@ -249,7 +249,7 @@ impl<'v> MapAccess<'v> for Entries<'v, '_> {
     fn next_key_seed<K: DeserializeSeed<'v>>(&mut self, seed: K) -> Result<Option<K::Value>, Error> {
         let Some((key, value)) = self.rest.next() else { return Ok(None) };
         self.value = Some(value);
-        self.parent.path.borrow_mut().push(Step::Key(key.clone()));
+        self.parent.path.borrow_mut().push(PathStep::Key(key.clone()));
         let key: StrDeserializer<'_, Error> = key.as_str().into_deserializer();
         seed.deserialize(key).map(Some)
     }

@@ -5,6 +5,7 @@
 
 mod fields;
 mod licences;
+mod names;
 mod reference;
 mod text;
 mod words;

@@ -16,7 +16,7 @@ use gitfleet::http::{
 use gitfleet::model::conditions::{ConditionType, Reason};
 use gitfleet::model::journal::JournalKind;
 use gitfleet::model::texts::Known;
-use gitfleet::telemetry::metrics::{Kind, METRICS, PROCESS_METRICS};
+use gitfleet::telemetry::metrics::{METRICS, MetricKind, PROCESS_METRICS};
 use serde_json::Value;
 
 use super::ANNOTATIONS;
@@ -53,7 +53,7 @@ fn metrics_page_is_fresh() {
                     | metric | type | labels | tells |\n|---|---|---|---|\n"
             .to_owned();
     for metric in METRICS.iter().chain(PROCESS_METRICS) {
-        let suffix = if metric.kind == Kind::Counter { "_total" } else { "" };
+        let suffix = if metric.kind == MetricKind::Counter { "_total" } else { "" };
         let labels: Vec<String> = metric.labels.iter().map(|label| format!("`{label}`")).collect();
         let (kind, labels) = (metric.kind.as_str(), labels.join(", "));
         writeln!(page, "| `{}{suffix}` | {kind} | {labels} | {} |", metric.name, metric.help).unwrap();

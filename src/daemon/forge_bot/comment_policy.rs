@@ -41,7 +41,7 @@ impl Answer {
 
 /// What is to be done about a comment.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum CommentVerdict {
     /// Nothing, and why.
     Ignore(&'static str),
     /// Say why it is not done.
@@ -56,25 +56,25 @@ pub fn is_old(comment: &Comment, now: Timestamp) -> bool {
 }
 
 /// Says what a comment is, before anybody is asked about its author.
-pub fn verdict(comment: &Comment, me: &ForgeUser, short: bool, now: Timestamp) -> Verdict {
+pub fn verdict(comment: &Comment, me: &ForgeUser, short: bool, now: Timestamp) -> CommentVerdict {
     if comment.author.id == me.id {
-        return Verdict::Ignore("it is our own");
+        return CommentVerdict::Ignore("it is our own");
     }
     if comment.author.is_bot || comment.via_app {
-        return Verdict::Ignore("a machine wrote it");
+        return CommentVerdict::Ignore("a machine wrote it");
     }
     if is_old(comment, now) {
-        return Verdict::Ignore("it is too old");
+        return CommentVerdict::Ignore("it is too old");
     }
     match parse(&comment.body, &me.login, short) {
         // Before edits are judged: a comment without a command gets no answer, whoever edited it.
-        Chat::Silence => Verdict::Ignore("it holds no command"),
+        Chat::Silence => CommentVerdict::Ignore("it holds no command"),
         // Whoever may edit it is not who wrote it.
-        _ if comment.updated_at.duration_since(comment.created_at) > UNEDITED_MAX => {
-            Verdict::Answer(Answer::of("a comment that was edited is not carried out; write the command in a new one"))
-        }
-        Chat::Mistake(why) => Verdict::Answer(Answer { is_safe: true, ..Answer::of(why) }),
-        Chat::Commands(commands) => Verdict::Commands(commands),
+        _ if comment.updated_at.duration_since(comment.created_at) > UNEDITED_MAX => CommentVerdict::Answer(
+            Answer::of("a comment that was edited is not carried out; write the command in a new one"),
+        ),
+        Chat::Mistake(why) => CommentVerdict::Answer(Answer { is_safe: true, ..Answer::of(why) }),
+        Chat::Commands(commands) => CommentVerdict::Commands(commands),
     }
 }
 

@@ -4,7 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 use tokio::sync::oneshot;
 
 use super::Console;
-use super::comment_policy::{Answer, Meaning, Verdict, is_old, meaning, verdict};
+use super::comment_policy::{Answer, CommentVerdict, Meaning, is_old, meaning, verdict};
 use super::commit_rollout::CommitRollout;
 use super::messages::EDIT_PAUSE;
 use super::origin::{Origin, origin};
@@ -139,14 +139,18 @@ impl Console {
         let mut ignored = false;
         let dealt = match verdict(comment, &me, self.settings.voice.short, now) {
             // What was no command when it was heard is none now, and need not be told again. Our own words and old ones never are.
-            Verdict::Ignore(_) if was_ignored.is_some() || comment.author.id == me.id || is_old(comment, now) => return,
-            Verdict::Ignore(why) => {
+            CommentVerdict::Ignore(_)
+                if was_ignored.is_some() || comment.author.id == me.id || is_old(comment, now) =>
+            {
+                return;
+            }
+            CommentVerdict::Ignore(why) => {
                 ignored = true;
                 Dealt { outcome: why.to_owned(), answer: None }
             }
             _ if was_ignored.is_some() => self.answer(thread, comment, &Answer::of(EDITED), now),
-            Verdict::Answer(answer) => self.answer(thread, comment, &answer, now),
-            Verdict::Commands(commands) => match self.vouch(thread, comment, &commands, now).await {
+            CommentVerdict::Answer(answer) => self.answer(thread, comment, &answer, now),
+            CommentVerdict::Commands(commands) => match self.vouch(thread, comment, &commands, now).await {
                 Vouched::Own => self.commands(thread, comment, &commands, now).await,
                 Vouched::Refused(answer) => self.answer(thread, comment, &answer, now),
                 Vouched::NotYet => return,

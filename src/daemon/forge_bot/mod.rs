@@ -14,7 +14,7 @@ use jiff::{SignedDuration, Timestamp};
 use tokio::sync::{mpsc, oneshot, watch};
 use tracing::Instrument as _;
 
-use super::source_poller::Request;
+use super::source_poller::SourceRequest;
 use crate::clock;
 use crate::config::{Notify, Plans};
 use crate::core::ForgeUpdate;
@@ -104,7 +104,7 @@ pub struct Handles {
     /// Where its records are. Nobody else writes below [`FORGE_PREFIX`](crate::store::records::FORGE_PREFIX).
     pub store: Arc<dyn Store>,
     /// The source's thread.
-    pub requests: Sender<Request>,
+    pub requests: Sender<SourceRequest>,
     /// Who carries commands out.
     pub instructions: mpsc::UnboundedSender<Instruction>,
     /// Who hands out what plans start from.
@@ -289,7 +289,7 @@ impl Console {
                 // Until git has said which branch is followed a push to any may be meant.
                 if self.branch.as_ref().is_none_or(|followed| *followed == branch) {
                     // Without its thread the source is not followed any more, which is told elsewhere.
-                    drop(self.handles.requests.send(Request::Poll));
+                    drop(self.handles.requests.send(SourceRequest::Poll));
                 }
             }
             ForgeEvent::PullRequest { number, pushed } => {

@@ -147,7 +147,7 @@ pub struct Write {
 
 /// What came of a write.
 #[derive(Debug)]
-pub enum Outcome {
+pub enum SendOutcome {
     /// It stands there.
     Stands {
         /// The comment that holds it.
@@ -306,11 +306,11 @@ impl Outbox {
     }
 
     /// Takes in what came of a write.
-    pub fn ended(&mut self, write: &Write, outcome: Outcome, now: Timestamp) {
+    pub fn ended(&mut self, write: &Write, outcome: SendOutcome, now: Timestamp) {
         let Some(entry) = self.entries.get_mut(&write.slot) else { return };
         self.changed.push(write.slot.clone());
         match outcome {
-            Outcome::Stands { comment } => {
+            SendOutcome::Stands { comment } => {
                 (self.failures, self.not_before) = (0, None);
                 entry.unsure = false;
                 entry.denied_until = None;
@@ -327,17 +327,17 @@ impl Outbox {
                     self.entries.remove(&write.slot);
                 }
             }
-            Outcome::Gone => {
+            SendOutcome::Gone => {
                 entry.comment = None;
                 // Perhaps it stands elsewhere: a comment that carries the marker is found again.
                 entry.unsure = true;
             }
             // What cannot be seen may be seen again, when the token is repaired; a sign on a comment that is gone cannot.
-            Outcome::Failed(Error::NotFound { .. }) if !matches!(write.slot, Slot::Reaction { .. }) => {
+            SendOutcome::Failed(Error::NotFound { .. }) if !matches!(write.slot, Slot::Reaction { .. }) => {
                 entry.unsure = write.unsure;
                 entry.denied_until = Some(now + DENIED_PAUSE);
             }
-            Outcome::Failed(error) => match error.class() {
+            SendOutcome::Failed(error) => match error.class() {
                 ErrorClass::Transient => {
                     if let Error::RateLimited { wait, .. } = error {
                         // It was refused, so it was not carried out.

@@ -9,7 +9,7 @@ use super::outbox::{Saying, Slot};
 use super::records::Planned;
 use super::{Console, clock};
 use crate::config::PlanContent;
-use crate::daemon::source_poller::{CandidateError, Request};
+use crate::daemon::source_poller::{CandidateError, SourceRequest};
 use crate::model::forge::{CommitStatus, PullRequest, StatusState, ThreadNumber};
 use crate::model::id::CommitId;
 use crate::plan::pull_request::Candidate;
@@ -172,7 +172,7 @@ impl Console {
     async fn followed(&mut self) -> Option<String> {
         if self.branch.is_none() {
             let (reply, answer) = oneshot::channel();
-            drop(self.handles.requests.send(Request::Branch { reply }));
+            drop(self.handles.requests.send(SourceRequest::Branch { reply }));
             self.branch = answer.await.ok().flatten();
         }
         self.branch.clone()
@@ -215,7 +215,7 @@ impl Console {
                 if !self.pulls.forget(number) {
                     return;
                 }
-                drop(self.handles.requests.send(Request::Forget { number }));
+                drop(self.handles.requests.send(SourceRequest::Forget { number }));
                 if let Some(pull) = pull.filter(|pull| pull.is_open) {
                     let body = super::messages::not_planned(&pull.base);
                     let slot = Slot::Comment { id: self.plan_slot(number) };
@@ -236,7 +236,7 @@ impl Console {
         let limit = self.handles.forge.limits().comment_chars;
         tokio::spawn(async move {
             let (reply, candidate) = oneshot::channel();
-            let request = Request::Candidate { number: pull.number, head: pull.head.clone(), fetch, reply };
+            let request = SourceRequest::Candidate { number: pull.number, head: pull.head.clone(), fetch, reply };
             let (ask, start) = oneshot::channel();
             let is_asked = requests.send(request).is_ok() && bases.send(ask).is_ok();
             let ending = || "gitfleet is ending".to_owned();

@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::Console;
 use super::commit_rollout::Asked;
 use super::origin::shown_digest;
-use super::outbox::{Outcome, Saying, Slot, Write, says_already};
+use super::outbox::{Saying, SendOutcome, Slot, Write, says_already};
 use crate::forge::{Error, Result};
 use crate::model::forge::{Comment, ThreadNumber};
 use crate::model::id::CommitId;
@@ -27,32 +27,32 @@ impl Console {
                 match self.put_comment(&write, id, *thread, &text).await {
                     Ok(Some(comment)) => {
                         self.note_comment(id, &comment, &text);
-                        Outcome::Stands { comment: Some(comment.id) }
+                        SendOutcome::Stands { comment: Some(comment.id) }
                     }
-                    Ok(None) => Outcome::Gone,
-                    Err(error) => Outcome::Failed(error),
+                    Ok(None) => SendOutcome::Gone,
+                    Err(error) => SendOutcome::Failed(error),
                 }
             }
             (Slot::Status { commit, .. }, Saying::Status(_)) => match self.put_status(&write, commit).await {
-                Ok(()) => Outcome::Stands { comment: None },
-                Err(error) => Outcome::Failed(error),
+                Ok(()) => SendOutcome::Stands { comment: None },
+                Err(error) => SendOutcome::Failed(error),
             },
             (Slot::Reaction { comment, reaction }, _) => match self.handles.forge.react(*comment, *reaction).await {
-                Ok(()) => Outcome::Stands { comment: None },
-                Err(error) => Outcome::Failed(error),
+                Ok(()) => SendOutcome::Stands { comment: None },
+                Err(error) => SendOutcome::Failed(error),
             },
             // A slot holds what it is for; a record that says otherwise says nothing.
-            _ => Outcome::Stands { comment: write.comment },
+            _ => SendOutcome::Stands { comment: write.comment },
         };
         // The pause that a host asks for is from all calls: reads wait for it, too.
-        if let Outcome::Failed(Error::RateLimited { wait, .. }) = &outcome {
+        if let SendOutcome::Failed(Error::RateLimited { wait, .. }) = &outcome {
             self.read_after =
                 self.read_after.max(SignedDuration::try_from(*wait).ok().and_then(|w| now.checked_add(w).ok()));
         }
         match &outcome {
-            Outcome::Failed(error) => self.warn(error, now),
-            Outcome::Stands { .. } => tracing::debug!(slot = write.slot.key(), "said on the forge"),
-            Outcome::Gone => {
+            SendOutcome::Failed(error) => self.warn(error, now),
+            SendOutcome::Stands { .. } => tracing::debug!(slot = write.slot.key(), "said on the forge"),
+            SendOutcome::Gone => {
                 tracing::warn!(slot = write.slot.key(), "a comment of ours was deleted; it is written again");
             }
         }

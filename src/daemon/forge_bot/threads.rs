@@ -5,7 +5,7 @@ use tokio::sync::oneshot;
 
 use super::Console;
 use super::commit_rollout::{CommitRollout, Thread};
-use crate::daemon::source_poller::Request;
+use crate::daemon::source_poller::SourceRequest;
 use crate::git;
 use crate::model::forge::ThreadNumber;
 use crate::model::id::CommitId;
@@ -63,7 +63,7 @@ impl Console {
     /// Returns the commits that came with a rollout's, newest first; the commit alone where git cannot say.
     async fn landed(&self, rollout: &CommitRollout) -> Vec<git::Commit> {
         let (reply, answer) = oneshot::channel();
-        let request = Request::Landed { from: rollout.from.clone(), to: rollout.commit.clone(), reply };
+        let request = SourceRequest::Landed { from: rollout.from.clone(), to: rollout.commit.clone(), reply };
         let alone = || {
             vec![git::Commit { commit: rollout.commit.clone(), subject: String::new(), author_email: String::new() }]
         };

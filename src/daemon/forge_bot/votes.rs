@@ -22,7 +22,7 @@ pub(super) const APPROVING: Reaction = Reaction::Rocket;
 const VOTERS_MAX: usize = 20;
 
 /// What came of reading the reactions to a comment.
-enum Counted {
+enum VoteOutcome {
     /// The comment says what we wrote.
     Stands,
     /// It does not, or it cannot be read.
@@ -48,10 +48,10 @@ impl Console {
         let mut standing = Vec::new();
         for asked in waiting {
             match self.count_reactions(&rollout, &asked).await {
-                Counted::Stands => standing.push(asked),
-                Counted::Changed => {}
+                VoteOutcome::Stands => standing.push(asked),
+                VoteOutcome::Changed => {}
                 // What waits now may be something else: the others are read next time.
-                Counted::Approved => return,
+                VoteOutcome::Approved => return,
             }
         }
         let mut runs = standing.iter().filter(|asked| asked.stage != DELETION_GATE);
@@ -61,17 +61,17 @@ impl Console {
     }
 
     /// Reads the reactions to the comment that asks for one gate.
-    async fn count_reactions(&mut self, rollout: &CommitRollout, asked: &Asked) -> Counted {
-        let (now, Some(me)) = (self.now(), self.me.clone()) else { return Counted::Changed };
+    async fn count_reactions(&mut self, rollout: &CommitRollout, asked: &Asked) -> VoteOutcome {
+        let (now, Some(me)) = (self.now(), self.me.clone()) else { return VoteOutcome::Changed };
         // The comment is read after the reactions: what it says then, it said when they were given.
         let given = match self.handles.forge.reactions(asked.comment, APPROVING).await {
             // The comment was deleted, and with it what people saw: reviews do not count for it either.
-            Err(Error::NotFound { .. }) => return Counted::Changed,
+            Err(Error::NotFound { .. }) => return VoteOutcome::Changed,
             answer => answer,
         };
-        let Some(given) = self.read(given) else { return Counted::Changed };
+        let Some(given) = self.read(given) else { return VoteOutcome::Changed };
         let Some(Some(comment)) = self.read(self.handles.forge.comment(asked.comment).await) else {
-            return Counted::Changed;
+            return VoteOutcome::Changed;
         };
         let counts = |by: &ForgeUser, at: Timestamp| {
             let is_new = asked.heard.get(&by.id).is_none_or(|heard| at > *heard);
@@ -90,7 +90,7 @@ impl Console {
                 tracing::warn!(comment = asked.comment, "a comment of ours that asks for an approval was changed");
                 self.answer_vote(rollout, &first.by, &Answer::of(why));
             }
-            return Counted::Changed;
+            return VoteOutcome::Changed;
         }
         for given in given {
             let how = "by reaction";
@@ -102,12 +102,12 @@ impl Console {
                     known.heard.insert(given.by.id, given.at);
                 }
                 match said {
-                    Ok(()) => return Counted::Approved,
+                    Ok(()) => return VoteOutcome::Approved,
                     Err(answer) => self.answer_vote(rollout, &given.by, &answer),
                 }
             }
         }
-        Counted::Stands
+        VoteOutcome::Stands
     }
 
     /// Reads the reviews that came after the comment that asks for a gate of a run. A review names no stage: it counts where one

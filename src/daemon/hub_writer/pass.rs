@@ -25,11 +25,11 @@ const REFRESH: &str = "argocd.argoproj.io/application-set-refresh";
 
 /// The versions that were read or written last: what the watch says of them is no news.
 #[derive(Default)]
-pub(super) struct Known {
+pub(super) struct KnownObjects {
     versions: BTreeMap<(HubKind, String), String>,
 }
 
-impl Known {
+impl KnownObjects {
     fn note(&mut self, kind: HubKind, object: &Value) {
         let text = |path: &str| object.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
         self.versions.insert((kind, text("/metadata/name")), text("/metadata/resourceVersion"));
@@ -54,10 +54,10 @@ impl Known {
 }
 
 /// One look at the hub and the writes that follow from it.
-pub(super) struct Pass<'a> {
+pub(super) struct HubPass<'a> {
     hub: &'a Hub,
     settings: &'a HubSettings,
-    pub known: Known,
+    pub known: KnownObjects,
     pub problems: Vec<String>,
     /// Somebody else was faster: look again.
     pub again: bool,
@@ -67,12 +67,12 @@ pub(super) struct Pass<'a> {
     changed: Vec<(String, BTreeMap<String, String>)>,
 }
 
-impl<'a> Pass<'a> {
+impl<'a> HubPass<'a> {
     pub(super) fn new(hub: &'a Hub, settings: &'a HubSettings) -> Self {
         Self {
             hub,
             settings,
-            known: Known::default(),
+            known: KnownObjects::default(),
             problems: Vec::new(),
             again: false,
             failed_for_now: false,

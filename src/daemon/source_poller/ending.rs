@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
-use super::Request;
+use super::SourceRequest;
 
 /// How long the end of the process waits for the source's thread; a read that blocks in the kernel may take longer.
 const END_TIME_MAX: Duration = Duration::from_secs(10);
@@ -13,14 +13,14 @@ const END_TIME_MAX: Duration = Duration::from_secs(10);
 /// Ends the source's thread and waits for it: a fetch or a ref that is written stops where nothing is left half done.
 pub(super) struct Ending {
     stop: Arc<AtomicBool>,
-    requests: Sender<Request>,
+    requests: Sender<SourceRequest>,
     /// Its other end goes with the thread.
     ended: Receiver<()>,
 }
 
 impl Ending {
     /// Returns it, the flag it raises, and what must go with the thread.
-    pub fn of(requests: Sender<Request>) -> (Self, Arc<AtomicBool>, Sender<()>) {
+    pub fn of(requests: Sender<SourceRequest>) -> (Self, Arc<AtomicBool>, Sender<()>) {
         let stop = Arc::new(AtomicBool::new(false));
         let (alive, ended) = channel();
         (Self { stop: Arc::clone(&stop), requests, ended }, stop, alive)
@@ -32,7 +32,7 @@ impl Drop for Ending {
         // The flag first: a fetch under way looks at it, and the request is read only after the fetch.
         self.stop.store(true, Ordering::Relaxed);
         // It may have ended before.
-        drop(self.requests.send(Request::End));
+        drop(self.requests.send(SourceRequest::End));
         if self.ended.recv_timeout(END_TIME_MAX) == Err(RecvTimeoutError::Timeout) {
             tracing::warn!(
                 "the source is still being read while the process ends; the next start puts right what is left"

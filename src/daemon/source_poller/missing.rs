@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 
-use super::{Cache, CandidateError, Follower, Request, Settings, SharedReader, Standing};
+use super::{Cache, CandidateError, Follower, PollerSettings, SharedReader, SourceRequest, Standing};
 use crate::core::SourceEvent;
 use crate::git::{self, Source};
 
@@ -19,7 +19,7 @@ const POLL_UNWATCHED: Duration = Duration::from_secs(1);
 ///
 /// # Errors
 /// It cannot be used, or is missing at a first start.
-pub(super) fn open(settings: &Settings, state_dir: &Path) -> Result<Result<Source, String>, git::Error> {
+pub(super) fn open(settings: &PollerSettings, state_dir: &Path) -> Result<Result<Source, String>, git::Error> {
     match Source::open(settings.spec.clone(), state_dir) {
         Ok(source) => Ok(Ok(source)),
         Err(error @ git::Error::NotARepository { .. }) if settings.accepted.is_some() => Ok(Err(error.in_full())),
@@ -31,12 +31,12 @@ pub(super) fn open(settings: &Settings, state_dir: &Path) -> Result<Result<Sourc
 pub(super) struct Opening {
     /// What the start found; taken when it was told.
     pub opened: Option<Result<Source, String>>,
-    pub settings: Settings,
+    pub settings: PollerSettings,
     pub state_dir: PathBuf,
     /// Raised when the process ends.
     pub stop: Arc<AtomicBool>,
     pub reader: SharedReader,
-    pub requests: Sender<Request>,
+    pub requests: Sender<SourceRequest>,
     pub news: mpsc::UnboundedSender<SourceEvent>,
     /// Why it is missing, as was told last.
     pub told: Option<String>,
@@ -46,7 +46,7 @@ pub(super) struct Opening {
 
 impl Opening {
     /// Follows the source, once it is there, until nobody asks any more.
-    pub fn run(&mut self, inbox: &Receiver<Request>) {
+    pub fn run(&mut self, inbox: &Receiver<SourceRequest>) {
         let mut opened = self.opened.take();
         while self.following.is_none() {
             match opened.take().map_or_else(|| open(&self.settings, &self.state_dir), Ok) {
@@ -77,16 +77,21 @@ impl Opening {
     }
 
     /// Waits until the source is to be looked for again; answers whether nobody asks any more.
-    fn wait(&self, inbox: &Receiver<Request>) -> bool {
+    fn wait(&self, inbox: &Receiver<SourceRequest>) -> bool {
         let missing = || "the source is missing since the start".to_owned();
         // Whoever asked may have gone.
         // What is not there cannot be watched, and to look for it costs next to nothing.
         match inbox.recv_timeout(POLL_UNWATCHED.min(self.settings.poll_interval)) {
-            Ok(Request::End) | Err(RecvTimeoutError::Disconnected) => return true,
-            Ok(Request::Candidate { reply, .. }) => drop(reply.send(Err(CandidateError::Unreadable(missing())))),
-            Ok(Request::Landed { reply, .. }) => drop(reply.send(Err(missing()))),
-            Ok(Request::Branch { reply }) => drop(reply.send(None)),
-            Ok(Request::Poll | Request::AcceptRewrite(_) | Request::Retain { .. } | Request::Forget { .. })
+            Ok(SourceRequest::End) | Err(RecvTimeoutError::Disconnected) => return true,
+            Ok(SourceRequest::Candidate { reply, .. }) => drop(reply.send(Err(CandidateError::Unreadable(missing())))),
+            Ok(SourceRequest::Landed { reply, .. }) => drop(reply.send(Err(missing()))),
+            Ok(SourceRequest::Branch { reply }) => drop(reply.send(None)),
+            Ok(
+                SourceRequest::Poll
+                | SourceRequest::AcceptRewrite(_)
+                | SourceRequest::Retain { .. }
+                | SourceRequest::Forget { .. },
+            )
             | Err(RecvTimeoutError::Timeout) => {}
         }
         self.news.is_closed() || self.stop.load(Ordering::Relaxed)
@@ -94,7 +99,7 @@ impl Opening {
 
     fn begin(&self, source: Source) -> (Box<Follower>, Option<git::Watch>) {
         let (wake, settings) = (self.requests.clone(), &self.settings);
-        let watch = git::watch(&source, move || drop(wake.send(Request::Poll)));
+        let watch = git::watch(&source, move || drop(wake.send(SourceRequest::Poll)));
         let mut poll_interval = settings.poll_interval;
         let watch = watch.unwrap_or_else(|error| {
             // Only a source on this machine is watched, and a look at its refs costs next to nothing.

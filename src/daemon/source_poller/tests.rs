@@ -71,7 +71,7 @@ fn spec(dir: &TempDir) -> SourceSpec {
 fn begin(dir: &TempDir, accepted: Option<CommitId>) -> (Followed, mpsc::UnboundedReceiver<SourceEvent>) {
     let poll_interval = Duration::from_hours(1);
     let spec = spec(dir);
-    let settings = Settings {
+    let settings = PollerSettings {
         spec,
         poll_interval,
         on_rewrite: HistoryRewrite::Hold,
@@ -146,13 +146,13 @@ impl Place {
 
     fn candidate(&self, number: u64, head: &CommitId, fetch: bool) -> Result<Candidate, CandidateError> {
         let (reply, answer) = oneshot::channel();
-        self.followed.requests.send(Request::Candidate { number, head: head.clone(), fetch, reply }).unwrap();
+        self.followed.requests.send(SourceRequest::Candidate { number, head: head.clone(), fetch, reply }).unwrap();
         answer.blocking_recv().unwrap()
     }
 
     fn accept(&mut self, files: &[(&str, &str)]) -> CommitId {
         let tip = commit(&self.repo(), files);
-        self.followed.requests.send(Request::Poll).unwrap();
+        self.followed.requests.send(SourceRequest::Poll).unwrap();
         let deadline = std::time::Instant::now() + PATIENCE;
         while std::time::Instant::now() < deadline {
             if let Some(SourceEvent::Accepted(tree)) = next(&mut self.news)
@@ -215,8 +215,8 @@ fn why_a_pull_request_cannot_be_read() {
         assert!(why.contains(wanted) && why.starts_with(&format!("pull request {number}: ")), "{why}");
     }
     assert!(place.candidate(3, &good, true).is_ok(), "and the next is read again");
-    place.followed.requests.send(Request::Forget { number: 3 }).unwrap();
-    place.followed.requests.send(Request::Forget { number: 99 }).unwrap();
+    place.followed.requests.send(SourceRequest::Forget { number: 3 }).unwrap();
+    place.followed.requests.send(SourceRequest::Forget { number: 99 }).unwrap();
     assert!(place.candidate(3, &good, true).is_ok(), "and fetched again");
 }
 
@@ -251,7 +251,7 @@ fn d08_the_thread_has_ended_when_what_follows_is_dropped() {
     let requests = place.followed.requests.clone();
     drop(place.followed);
     let deadline = std::time::Instant::now() + PATIENCE;
-    while requests.send(Request::Poll).is_ok() {
+    while requests.send(SourceRequest::Poll).is_ok() {
         assert!(std::time::Instant::now() < deadline, "somebody is there who may still hold a lock");
         std::thread::yield_now();
     }
@@ -265,7 +265,7 @@ fn the_accepted_commit_stays_parsed() {
     let head = place.pull(1, "main", &[("x.yaml", &map("x", "2"))]);
     place.candidate(1, &head, true).unwrap();
     commit(&place.repo(), &[("y.yaml", &map("yy", "1"))]);
-    place.followed.requests.send(Request::Poll).unwrap();
+    place.followed.requests.send(SourceRequest::Poll).unwrap();
     let Some(SourceEvent::Accepted(tree)) = next(&mut place.news) else { unreachable!("the commit is good") };
     assert!(Arc::ptr_eq(&before, &object(&tree)), "it was not parsed again");
 }
@@ -277,7 +277,7 @@ fn what_landed_is_answered() {
     let tip = place.accept(&[("x.yaml", &map("x", "1"))]);
     let landed = |from: Option<CommitId>, to: CommitId| {
         let (reply, answer) = oneshot::channel();
-        place.followed.requests.send(Request::Landed { from, to, reply }).unwrap();
+        place.followed.requests.send(SourceRequest::Landed { from, to, reply }).unwrap();
         answer.blocking_recv().unwrap()
     };
     let found = landed(old, tip.clone()).unwrap();
@@ -318,23 +318,23 @@ fn a_person_lets_a_tip_in_once() {
     let root = git(&repo, &["commit-tree", "-m", "other", "HEAD^{tree}"]);
     git(&repo, &["reset", "-q", "--hard", &root]);
     let (other, mut names) = (CommitId::new(root), Vec::new());
-    let mut next = |request: Option<Request>, names: &[(&CommitId, &str)]| {
+    let mut next = |request: Option<SourceRequest>, names: &[(&CommitId, &str)]| {
         if let Some(request) = request {
             place.followed.requests.send(request).unwrap();
         }
         told(next(&mut place.news), names)
     };
     names.push((&other, "other"));
-    assert_eq!(next(Some(Request::Poll), &names), "held other");
-    assert_eq!(next(Some(Request::AcceptRewrite(other.clone())), &names), "accepted other");
+    assert_eq!(next(Some(SourceRequest::Poll), &names), "held other");
+    assert_eq!(next(Some(SourceRequest::AcceptRewrite(other.clone())), &names), "accepted other");
     let child = commit(&repo, &[("x.yaml", &map("x", "1"))]);
     names.push((&child, "child"));
-    assert_eq!(next(Some(Request::Poll), &names), "accepted child");
+    assert_eq!(next(Some(SourceRequest::Poll), &names), "accepted child");
     git(&repo, &["reset", "-q", "--hard", other.as_str()]);
-    assert_eq!(next(Some(Request::Poll), &names), "held other", "the word was for another rewrite");
+    assert_eq!(next(Some(SourceRequest::Poll), &names), "held other", "the word was for another rewrite");
     git(&repo, &["reset", "-q", "--hard", child.as_str()]);
-    assert_eq!(next(Some(Request::Poll), &names), "unchanged");
-    assert_eq!(next(Some(Request::AcceptRewrite(other.clone())), &names), "unchanged", "it is the tip no more");
+    assert_eq!(next(Some(SourceRequest::Poll), &names), "unchanged");
+    assert_eq!(next(Some(SourceRequest::AcceptRewrite(other.clone())), &names), "unchanged", "it is the tip no more");
 }
 
 #[test]
@@ -349,11 +349,11 @@ fn what_was_accepted_after_the_core_last_heard_stays_pinned() {
         ("and does not any more", None, &newest, &[&newest]),
     ];
     for (name, named, at, wanted) in rows {
-        let request = Request::Retain { named: named.into_iter().cloned().collect(), at: at.clone() };
+        let request = SourceRequest::Retain { named: named.into_iter().cloned().collect(), at: at.clone() };
         place.followed.requests.send(request).unwrap();
         // An answer comes after what was asked before.
         let (reply, answer) = oneshot::channel();
-        place.followed.requests.send(Request::Branch { reply }).unwrap();
+        place.followed.requests.send(SourceRequest::Branch { reply }).unwrap();
         answer.blocking_recv().unwrap();
         let mirror = Source::open(spec(&place.dir), &place.dir.path().join("state")).unwrap();
         let pins = mirror.reader().pins().unwrap();

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::views::runs::{approval_request_objects, run_object};
-use crate::views::table::{Kind, table};
+use crate::views::table::{TableKind, table};
 
 /// The example as it stands.
 const EXAMPLE: &str = include_str!("../../../tests/fixtures/examples/staged-update.yaml");
@@ -75,10 +75,10 @@ fn the_staged_update_example_with_its_status_document() {
     );
     let now = case.now;
     let columns = |kind, objects: &[Value]| table(kind, objects, false, now).headers.join(" ");
-    assert_eq!(columns(Kind::Approvals, &requests), "NAME UPDATE-RUN STAGE APPROVED APPROVALACCEPTED AGE");
+    assert_eq!(columns(TableKind::Approvals, &requests), "NAME UPDATE-RUN STAGE APPROVED APPROVALACCEPTED AGE");
     let runs = [run_object(case.run(RUN), case.now)];
     assert_eq!(
-        columns(Kind::Runs, &runs),
+        columns(TableKind::Runs, &runs),
         "NAME PLACEMENT RESOURCE-SNAPSHOT-INDEX POLICY-SNAPSHOT-INDEX INITIALIZED SUCCEEDED AGE"
     );
 

@@ -11,17 +11,17 @@ fn keys(names: &[&str]) -> BTreeSet<ObjectKey> {
         .collect()
 }
 
-fn member(inventory: &[&str], desired: &[&str]) -> Member<'static> {
-    Member::Known { inventory: Cow::Owned(keys(inventory)), desired: Cow::Owned(keys(desired)), leaves: false }
+fn member(inventory: &[&str], desired: &[&str]) -> GuardedMember<'static> {
+    GuardedMember::Known { inventory: Cow::Owned(keys(inventory)), desired: Cow::Owned(keys(desired)), leaves: false }
 }
 
-fn leaver(inventory: &[&str]) -> Member<'static> {
-    Member::Known { inventory: Cow::Owned(keys(inventory)), desired: Cow::default(), leaves: true }
+fn leaver(inventory: &[&str]) -> GuardedMember<'static> {
+    GuardedMember::Known { inventory: Cow::Owned(keys(inventory)), desired: Cow::default(), leaves: true }
 }
 
 #[test]
 fn what_is_guarded() {
-    let rows: &[(&str, bool, Vec<Member>, Option<&str>)] = &[
+    let rows: &[(&str, bool, Vec<GuardedMember>, Option<&str>)] = &[
         ("first delivery", false, vec![member(&[], &["a", "b"])], None),
         ("nothing goes", false, vec![member(&["a"], &["a", "b"])], None),
         ("half goes", false, vec![member(&["a", "b"], &["a"])], None),
@@ -59,23 +59,23 @@ fn what_is_guarded() {
             vec![leaver(&["a"]), leaver(&["a"]), member(&["a"], &["a"])],
             Some("the placement would leave 2 of 3 clusters: 2 objects on 2 clusters would be deleted"),
         ),
-        ("nobody knows what it holds", false, vec![Member::Unknown { leaves: false }], None),
+        ("nobody knows what it holds", false, vec![GuardedMember::Unknown { leaves: false }], None),
         (
             "one of two clusters is left, and of the other nobody knows whether it holds anything",
             false,
-            vec![leaver(&["a"]), Member::Unknown { leaves: false }],
+            vec![leaver(&["a"]), GuardedMember::Unknown { leaves: false }],
             Some("the placement would leave 1 of 1 clusters: 1 object on m0 would be deleted"),
         ),
         (
             "two of three clusters are left, and of one nobody knows what it holds",
             false,
-            vec![leaver(&["a"]), Member::Unknown { leaves: true }, member(&["a"], &["a"])],
+            vec![leaver(&["a"]), GuardedMember::Unknown { leaves: true }, member(&["a"], &["a"])],
             Some("the placement would leave 2 of 3 clusters: 1 object on m0 would be deleted"),
         ),
         (
             "more than half goes of what is known",
             false,
-            vec![member(&["a", "b", "c"], &["a"]), Member::Unknown { leaves: false }],
+            vec![member(&["a", "b", "c"], &["a"]), GuardedMember::Unknown { leaves: false }],
             Some("2 of 3 objects of the placement would be deleted"),
         ),
     ];

@@ -182,9 +182,9 @@ fn what_is_kept_of_lists_is_bounded() {
     let page = |length| {
         let mut headers = HeaderMap::new();
         headers.insert(header::ETAG, "\"t\"".parse().unwrap());
-        Answer { status: StatusCode::OK, headers, body: Bytes::from(vec![b' '; length]) }
+        RestAnswer { status: StatusCode::OK, headers, body: Bytes::from(vec![b' '; length]) }
     };
-    let mut kept = Kept::default();
+    let mut kept = CachedAnswers::default();
     kept.keep("/large", &page(KEPT_BYTES_MAX + 1));
     assert_eq!(kept.tag("/large"), None);
     for number in 0..=KEPT_MAX {

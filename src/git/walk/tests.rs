@@ -29,7 +29,7 @@ impl Level for Endless {
     type Content = ();
 
     fn children(&self, (): &()) -> Result<Vec<Child<(), ()>>, Error> {
-        let folder = |i| Child { name: format!("d{i}").into_bytes(), kind: Kind::Folder(()) };
+        let folder = |i| Child { name: format!("d{i}").into_bytes(), kind: WalkedKind::Folder(()) };
         Ok((0..self.0).map(folder).collect())
     }
 
@@ -59,7 +59,7 @@ fn too_many_files_are_refused() {
         fn children(&self, (): &()) -> Result<Vec<Child<(), ()>>, Error> {
             let file = |i| Child {
                 name: format!("{i}.yaml").into_bytes(),
-                kind: Kind::File { content: (), executable: false },
+                kind: WalkedKind::File { content: (), executable: false },
             };
             Ok((0..self.0).map(file).collect())
         }

@@ -5,10 +5,10 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::*;
 
-const LIMITS: Limits = Limits { connections: CONNECTIONS_MAX, head: HEAD_TIME, request: REQUEST_TIME };
+const LIMITS: ServeLimits = ServeLimits { connections: CONNECTIONS_MAX, head: HEAD_TIME, request: REQUEST_TIME };
 
 /// Starts a server; returns its address and what it counts.
-async fn started(limits: Limits) -> (std::net::SocketAddr, Arc<Metrics>) {
+async fn started(limits: ServeLimits) -> (std::net::SocketAddr, Arc<Metrics>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("it has an address");
     let metrics = Arc::new(Metrics::new());
@@ -67,13 +67,13 @@ async fn until_closed(address: std::net::SocketAddr, words: &str) -> String {
 async fn d09_half_a_head_and_a_request_without_end_are_ended() {
     // The longest wait of the others is in no case what ends one: a test that hangs has failed.
     let (short, long) = (Duration::from_millis(50), Duration::from_hours(1));
-    let (address, _) = started(Limits { head: short, request: long, ..LIMITS }).await;
+    let (address, _) = started(ServeLimits { head: short, request: long, ..LIMITS }).await;
     for words in ["", "GET /healthz HT"] {
         assert_eq!(until_closed(address, words).await, "", "{words:?}");
     }
     let kept = until_closed(address, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").await;
     assert!(kept.ends_with("ok"), "the connection is closed after its answer, when no other request comes: {kept}");
-    let (address, metrics) = started(Limits { head: long, request: short, ..LIMITS }).await;
+    let (address, metrics) = started(ServeLimits { head: long, request: short, ..LIMITS }).await;
     assert_eq!(until_closed(address, "GET /never HTTP/1.1\r\nHost: x\r\n\r\n").await, "");
     let large = format!("GET /healthz HTTP/1.1\r\nX-Large: {}\r\n\r\n", "x".repeat(2 * HEAD_BYTES_MAX));
     let answer = until_closed(address, &large).await;

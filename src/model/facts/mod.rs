@@ -167,12 +167,12 @@ impl<const N: usize> Sums<N> {
 
 /// Objects of one kind as a watch shows them: a list replaces what was known when it is complete.
 #[derive(Debug, Default)]
-struct Seen<const N: usize> {
+struct WatchedKind<const N: usize> {
     known: Option<Sums<N>>,
     listing: Option<Sums<N>>,
 }
 
-impl<const N: usize> Seen<N> {
+impl<const N: usize> WatchedKind<N> {
     fn set(&mut self, uid: &str, amounts: Option<[Amounts; N]>) {
         let identity = identity(uid);
         // While a list is under way the old sums count still, so an event is for both.
@@ -187,8 +187,8 @@ impl<const N: usize> Seen<N> {
 /// The same event twice changes nothing, and what was added is what a deletion takes away.
 #[derive(Debug, Default)]
 pub struct Tally {
-    nodes: Seen<2>,
-    pods: Seen<1>,
+    nodes: WatchedKind<2>,
+    pods: WatchedKind<1>,
 }
 
 impl Tally {
@@ -214,7 +214,7 @@ impl Tally {
 
     /// Nodes cannot be seen any more.
     pub fn forget_nodes(&mut self) {
-        self.nodes = Seen::default();
+        self.nodes = WatchedKind::default();
     }
 
     /// Begins a list of pods: what it does not name is gone when it is complete.
@@ -239,7 +239,7 @@ impl Tally {
 
     /// Pods cannot be seen any more.
     pub fn forget_pods(&mut self) {
-        self.pods = Seen::default();
+        self.pods = WatchedKind::default();
     }
 
     /// Returns what the nodes add up to; `None` before their first list is complete.

@@ -15,7 +15,9 @@ use crate::model::facts::stated;
 use crate::model::id::ClusterName;
 use crate::model::manifest::{InputError, Manifest};
 use crate::model::tree::Tree;
-use crate::schedule::ocm::{Hub, Key, Member, OnMisconfigured, Outcome, Page, Policy, Request, is_disabled, schedule};
+use crate::schedule::ocm::{
+    Hub, Key, OcmMember, OcmOutcome, OcmPolicy, OnMisconfigured, Page, Request, is_disabled, schedule,
+};
 use crate::yaml;
 
 /// Group and version of what is printed, whatever the version of what was read.
@@ -64,7 +66,7 @@ pub(super) fn decisions(tree: &Tree, now: Timestamp) -> Result<Decided, Vec<Inpu
             decided.objects.push(as_it_stands(&object, manifest, &key));
             continue;
         }
-        let policy = Policy::new(object.spec.clone());
+        let policy = OcmPolicy::new(object.spec.clone());
         let request =
             Request { key: &key, policy: &policy, hub: &hub, now, on_misconfigured: OnMisconfigured::Withdraw };
         let outcome = schedule(&request).map_err(|error| complaints(vec![FieldError::new("", error.to_string())]))?;
@@ -85,7 +87,7 @@ fn state_properties(hub: &mut Hub, tree: &Tree, documents: &[&Manifest]) {
         if properties.is_empty() {
             continue;
         }
-        if let Ok((name, mut member)) = Member::read(&manifest.object) {
+        if let Ok((name, mut member)) = OcmMember::read(&manifest.object) {
             member.fill_resources(&properties);
             hub.set_cluster(&name, Some(member));
         }
@@ -153,7 +155,7 @@ fn as_it_stands(object: &Object<OcmPlacementSpec>, manifest: &Manifest, key: &Ke
 fn placement_object(
     object: &Object<OcmPlacementSpec>,
     manifest: &Manifest,
-    outcome: &Outcome,
+    outcome: &OcmOutcome,
     key: &Key,
     hub: &Hub,
     now: Timestamp,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::member::Sight;
-use super::{Detail, Event, Fact, Fate, Happening, Simulation, Source, SourceEvent, later};
+use super::{Detail, Event, Fact, Fate, Happening, SimulatedSource, Simulation, SourceEvent, later};
 use crate::config::MemberAccess;
 use crate::core::MemberEvent;
 use crate::core::member::result::StepResult;
@@ -139,7 +139,7 @@ impl Simulation {
     }
 }
 
-impl Source {
+impl SimulatedSource {
     /// Returns what is said of a tip that waits for a person.
     fn held(&self, tip: CommitId) -> SourceEvent {
         if self.switched.contains(&tip) {

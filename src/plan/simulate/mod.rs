@@ -54,7 +54,7 @@ pub enum Detail {
 pub type FateOf = Box<dyn Fn(&ClusterName, &Desired) -> Fate + Send>;
 
 /// The source, which outlives the daemon.
-struct Source {
+struct SimulatedSource {
     commits: BTreeMap<CommitId, Result<Arc<Tree>, Vec<InputError>>>,
     tip: Option<CommitId>,
     /// Of this life: the accepted commit, as the source's side knows it, and the tip it has told of.
@@ -119,7 +119,7 @@ pub struct Simulation {
     core: Option<Core>,
     wake_at: Option<Timestamp>,
     store: MemoryStore,
-    source: Source,
+    source: SimulatedSource,
     members: BTreeMap<ClusterName, SimulatedMember>,
     facts: Vec<Fact>,
 }
@@ -128,7 +128,7 @@ impl Simulation {
     /// Begins at an instant with a daemon that has just been started, an empty store and a source without commits. Members
     /// come into being when the daemon first talks to them.
     pub fn new(configuration: Configuration, seed: u64, start: Timestamp, detail: Detail, fate: FateOf) -> Self {
-        let source = Source {
+        let source = SimulatedSource {
             commits: BTreeMap::new(),
             tip: None,
             accepted: None,
@@ -434,7 +434,7 @@ impl Simulation {
                 }
                 Effect::ReadPayload(snapshot) => self.read_payload(snapshot),
                 Effect::Retain { named, at } => {
-                    let Source { accepted, fresh, pins, .. } = &mut self.source;
+                    let SimulatedSource { accepted, fresh, pins, .. } = &mut self.source;
                     // As the source's thread does it (`Follower::retain`).
                     let heard = fresh.iter().position(|commit| *commit == at).unwrap_or(0);
                     fresh.drain(..heard);

@@ -51,7 +51,7 @@ proptest! {
             first.into_iter().map(|(name, cluster)| (name.as_str().into(), cluster)).collect();
         let mut fleet: Fleet = plain.clone().into_iter().collect();
         for (name, cluster) in steps {
-            let expected = Change::between(plain.get(name.as_str()), cluster.as_ref());
+            let expected = FleetChange::between(plain.get(name.as_str()), cluster.as_ref());
             let change = if let Some(cluster) = cluster {
                 plain.insert(name.as_str().into(), cluster.clone());
                 fleet.set(name.as_str().into(), cluster)
@@ -84,14 +84,14 @@ fn a_change_says_what_it_is() {
     };
     let mut fleet: Fleet = [("a".into(), with(&[("env", "dev"), ("tier", "1")]))].into_iter().collect();
     let change = fleet.set("a".into(), with(&[("env", "prod"), ("tier", "1")]));
-    assert_eq!(change, Change { labels: BTreeSet::from(["env".to_owned()]), ..Change::default() });
+    assert_eq!(change, FleetChange { labels: BTreeSet::from(["env".to_owned()]), ..FleetChange::default() });
     let dead = |why: &str| Cluster { eligible: Err(why.to_owned()), ..with(&[("env", "prod"), ("tier", "1")]) };
-    assert_eq!(fleet.set("a".into(), dead("silent")), Change { eligibility: true, ..Change::default() });
+    assert_eq!(fleet.set("a".into(), dead("silent")), FleetChange { eligibility: true, ..FleetChange::default() });
     assert!(fleet.set("a".into(), dead("silent since noon")).is_empty());
     assert_eq!(fleet.get("a").unwrap().eligible, Err("silent since noon".to_owned()));
     assert!(fleet.remove("b").is_empty());
     let mut both = fleet.remove("a");
     assert!(both.membership && both.labels.contains("env"));
-    both.merge(Change { taints: true, ..Change::default() });
+    both.merge(FleetChange { taints: true, ..FleetChange::default() });
     assert!(both.taints && both.membership);
 }

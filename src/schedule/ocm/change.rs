@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::hub::RESOURCES;
-use super::member::Member;
+use super::member::OcmMember;
 use crate::api::ocm::AddOnScoreStatus;
 use crate::model::id::ClusterName;
 
@@ -72,11 +72,11 @@ fn differing_keys<V: PartialEq>(before: &BTreeMap<String, V>, after: &BTreeMap<S
     gone.map(|(key, _)| key.clone()).chain(come.cloned()).collect()
 }
 
-type Seen<'a> = Option<(&'a Member, &'a BTreeSet<String>)>;
+type SeenMember<'a> = Option<(&'a OcmMember, &'a BTreeSet<String>)>;
 
 impl ClusterChange {
     /// Returns what differs between two states of a cluster; `None` where nothing does.
-    pub(super) fn between(before: Seen<'_>, after: Seen<'_>) -> Option<Self> {
+    pub(super) fn between(before: SeenMember<'_>, after: SeenMember<'_>) -> Option<Self> {
         let (Some((old, old_sets)), Some((new, new_sets))) = (before, after) else {
             let (_, sets) = before.or(after)?;
             return Some(Self { moved_sets: sets.clone(), object: true, ..Self::default() });

@@ -5,9 +5,9 @@ use std::cmp::Reverse;
 use fixedbitset::FixedBitSet;
 
 use super::hub::RESOURCES;
-use super::prioritize::{self, Kind};
+use super::prioritize::{self, PrioritizerKind};
 use super::taint::slot_number;
-use super::{Error, Hub, Member, Outcome, Request, candidates, evaluate, predicate, status, taint};
+use super::{Error, Hub, OcmMember, OcmOutcome, Request, candidates, evaluate, predicate, status, taint};
 use crate::api::ocm::{ClusterPredicate, Quantity};
 use crate::api::placement::{LabelSelector, LabelSelectorOperator, LabelSelectorRequirement};
 use crate::model::explanation::{ClusterExplanation, Explanation, Refusal, ScoreTerm};
@@ -61,7 +61,7 @@ pub fn explain(request: &Request<'_>) -> Result<Explanation, Error> {
 }
 
 /// Returns the clusters that passed, best first.
-fn ranked(request: &Request<'_>, outcome: &Outcome) -> Vec<ClusterExplanation> {
+fn ranked(request: &Request<'_>, outcome: &OcmOutcome) -> Vec<ClusterExplanation> {
     let hub = request.hub;
     let slots: Vec<u32> = outcome.scores.iter().map(|&(slot, _)| slot).collect();
     let mut terms: Vec<Vec<ScoreTerm>> = vec![Vec::new(); slots.len()];
@@ -106,23 +106,23 @@ fn ranked(request: &Request<'_>, outcome: &Outcome) -> Vec<ClusterExplanation> {
 }
 
 /// Returns what a prioritizer looked at; `count` are the decisions of others that name the cluster.
-fn observed(request: &Request<'_>, kind: &Kind, slot: u32, count: u32) -> Option<String> {
+fn observed(request: &Request<'_>, kind: &PrioritizerKind, slot: u32, count: u32) -> Option<String> {
     let hub = request.hub;
     let text = |quantity: &Quantity| match quantity {
         Quantity::Text(text) => text.clone(),
         Quantity::Number(number) => number.to_string(),
     };
     match kind {
-        Kind::Balance => match count {
+        PrioritizerKind::Balance => match count {
             1 => Some("1 decision of another placement".to_owned()),
             count => Some(format!("{count} decisions of other placements")),
         },
-        Kind::Steady => {
+        PrioritizerKind::Steady => {
             let held = hub.held(request.key).is_some_and(|held| held.contains(slot as usize));
             Some(if held { "picked before" } else { "not picked before" }.to_owned())
         }
-        Kind::Resource(resource) => hub.member(slot).allocatable.get(RESOURCES[*resource].0).map(text),
-        Kind::AddOn(coordinate) => {
+        PrioritizerKind::Resource(resource) => hub.member(slot).allocatable.get(RESOURCES[*resource].0).map(text),
+        PrioritizerKind::AddOn(coordinate) => {
             let (values, until) = hub.score_columns(&coordinate.resource_name, &coordinate.score_name)?;
             let value = values.map_or(0, |values| values[slot as usize]);
             match until.get(slot as usize).copied().flatten() {
@@ -224,7 +224,7 @@ fn by_nearest_predicate(request: &Request<'_>, slot: u32) -> Refusal {
     }
 }
 
-fn failing(member: &Member, predicate: &ClusterPredicate) -> Vec<Refusal> {
+fn failing(member: &OcmMember, predicate: &ClusterPredicate) -> Vec<Refusal> {
     let selector = &predicate.required_cluster_selector;
     let claims = predicate::claims(&selector.claim_selector);
     let mut failing = failing_requirements("label", &member.labels, &selector.label_selector);

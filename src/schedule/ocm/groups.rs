@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use fixedbitset::FixedBitSet;
 
 use super::taint::slot_number;
-use super::{Decisions, Hub, Key, Notice, Outcome, Request, predicate};
+use super::{Decisions, Hub, Key, Notice, OcmOutcome, Request, predicate};
 use crate::api::check::{self, FieldError};
 use crate::api::ocm::{
     DecisionGroup, GROUP_INDEX_LABEL, GROUP_NAME_LABEL, OcmPlacementSpec, PAGE_CLUSTERS_MAX, PLACEMENT_LABEL,
@@ -112,7 +112,7 @@ pub(super) fn complaints(spec: &OcmPlacementSpec) -> Vec<FieldError> {
     complaints
 }
 
-impl Outcome {
+impl OcmOutcome {
     /// Returns the decision objects as they are to be; every other object with the placement's label is to go. `None` where
     /// all are to stay as they are.
     ///

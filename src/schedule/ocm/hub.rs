@@ -6,7 +6,7 @@ use fixedbitset::FixedBitSet;
 use jiff::Timestamp;
 
 use super::change::{self, Change, ClusterChange};
-use super::member::Member;
+use super::member::OcmMember;
 use super::{Key, predicate};
 use crate::api::ocm::{AddOnScoreStatus, ManagedClusterSetSpec, ManagedTaintEffect, SET_LABEL, SelectorType};
 use crate::model::id::ClusterName;
@@ -51,7 +51,7 @@ pub(super) const RESOURCES: [(&str, &str); 2] =
 
 /// The decisions of one placement: its clusters, and what the hub does not know or is named twice.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Held {
+struct HeldDecisions {
     slots: FixedBitSet,
     others: BTreeMap<ClusterName, u32>,
 }
@@ -62,7 +62,7 @@ struct Held {
 #[derive(Clone, Debug, Default)]
 pub struct Hub {
     names: Vec<ClusterName>,
-    members: Vec<Member>,
+    members: Vec<OcmMember>,
     staying: FixedBitSet,
     labels: Labels,
     claims: Labels,
@@ -72,7 +72,7 @@ pub struct Hub {
     sets: BTreeMap<String, Set>,
     bindings: BTreeMap<String, BTreeSet<String>>,
     scores: BTreeMap<String, Scores>,
-    held: BTreeMap<Key, Held>,
+    held: BTreeMap<Key, HeldDecisions>,
     /// Decisions that name a cluster, by slot, and by name for those the hub does not know or that are named twice.
     counts: Vec<u32>,
     other_counts: BTreeMap<ClusterName, u32>,
@@ -80,7 +80,7 @@ pub struct Hub {
 
 impl Hub {
     /// Returns a hub of clusters, without sets, bindings, scores and decisions.
-    pub fn new(clusters: BTreeMap<ClusterName, Member>) -> Self {
+    pub fn new(clusters: BTreeMap<ClusterName, OcmMember>) -> Self {
         let (names, members) = clusters.into_iter().unzip();
         let mut hub = Self { names, members, ..Self::default() };
         hub.rebuild();
@@ -93,7 +93,7 @@ impl Hub {
     }
 
     /// Returns a cluster by its slot.
-    pub fn member(&self, slot: u32) -> &Member {
+    pub fn member(&self, slot: u32) -> &OcmMember {
         &self.members[slot as usize]
     }
 
@@ -104,7 +104,7 @@ impl Hub {
     }
 
     /// Sets, replaces or (`None`) removes a cluster. Its arrival and its loss move the slots of others.
-    pub fn set_cluster(&mut self, name: &ClusterName, member: Option<Member>) -> Change {
+    pub fn set_cluster(&mut self, name: &ClusterName, member: Option<OcmMember>) -> Change {
         let position = self.names.binary_search(name);
         let before = position.ok().map(|slot| (self.members[slot].clone(), self.sets_of(slot)));
         match (position, member) {
@@ -175,7 +175,7 @@ impl Hub {
     /// Sets the clusters that a placement's decision objects name, every time they are named. Objects that name no placement
     /// are all of the key with an empty name. No change: nobody is evaluated again because somebody else's decisions moved.
     pub fn set_decisions<'n>(&mut self, key: &Key, clusters: impl IntoIterator<Item = &'n str>) {
-        let mut held = Held { slots: self.no_clusters(), others: BTreeMap::new() };
+        let mut held = HeldDecisions { slots: self.no_clusters(), others: BTreeMap::new() };
         for name in clusters {
             match self.slot(name) {
                 // `Balance` counts every time a cluster is named, and a bit holds only one of them.
@@ -188,10 +188,10 @@ impl Hub {
 
     /// Sets the clusters that a placement has to those that an evaluation selected.
     pub fn set_selected(&mut self, key: &Key, selected: &FixedBitSet) {
-        self.hold(key, Held { slots: selected.clone(), others: BTreeMap::new() });
+        self.hold(key, HeldDecisions { slots: selected.clone(), others: BTreeMap::new() });
     }
 
-    fn hold(&mut self, key: &Key, held: Held) {
+    fn hold(&mut self, key: &Key, held: HeldDecisions) {
         let empty = held.slots.is_clear() && held.others.is_empty();
         let before = if empty { self.held.remove(key) } else { self.held.insert(key.clone(), held.clone()) };
         for slot in held.slots.ones() {
@@ -299,7 +299,7 @@ impl Hub {
         self.sets.iter().filter(|(_, set)| has(set)).map(|(name, _)| name.clone()).collect()
     }
 
-    fn replace(&mut self, slot: usize, member: Member) {
+    fn replace(&mut self, slot: usize, member: OcmMember) {
         let old = std::mem::replace(&mut self.members[slot], member);
         let new = &self.members[slot];
         let relabelled = old.labels != new.labels;
@@ -349,7 +349,7 @@ impl Hub {
     /// Changes which clusters there are, and carries the decisions over to the new slots.
     fn move_slots(&mut self, change: impl FnOnce(&mut Self)) {
         let held = std::mem::take(&mut self.held);
-        let named = |held: &Held| {
+        let named = |held: &HeldDecisions| {
             let mut names: Vec<ClusterName> = held.slots.ones().map(|slot| self.names[slot].clone()).collect();
             names.extend(held.others.iter().flat_map(|(name, count)| (0..*count).map(|_| name.clone())));
             names

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::{Hub, Key, Member};
+use super::{Hub, Key, OcmMember};
 use crate::api::check::FieldError;
 use crate::api::object::Metadata;
 use crate::api::ocm::{AddOnPlacementScore, ManagedClusterSetSpec, PLACEMENT_LABEL, PlacementDecision};
@@ -34,7 +34,7 @@ impl Hub {
             found.map_or(Ok(()), |kind| kind.check(document).map(drop)).map_err(|errors| (position, errors))?;
             // Clusters first, wherever they stand: all else is indexed by their slots, which each newcomer would move.
             if *kind == "ManagedCluster" {
-                let (name, member) = Member::read(document).map_err(|errors| (position, errors))?;
+                let (name, member) = OcmMember::read(document).map_err(|errors| (position, errors))?;
                 members.insert(name, member);
             }
         }

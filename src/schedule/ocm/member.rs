@@ -18,7 +18,7 @@ const PROPERTIES: [(&str, &str, &str); 2] = [
 
 /// A managed cluster as placements see it.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Member {
+pub struct OcmMember {
     /// `metadata.labels`.
     pub labels: BTreeMap<String, String>,
     /// `status.clusterClaims` by name; the last of a name counts.
@@ -35,7 +35,7 @@ pub struct Member {
     pub object: Arc<Value>,
 }
 
-impl Member {
+impl OcmMember {
     /// Reads a ManagedCluster document.
     ///
     /// # Errors

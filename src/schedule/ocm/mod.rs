@@ -1,6 +1,6 @@
 //! Open Cluster Management's Placement: which managed clusters, in which groups, with which scores.
 //!
-//! [`Hub`] is what placements read, [`Policy`] a placement's spec made ready, [`schedule`] one evaluation, [`explain`] the same
+//! [`Hub`] is what placements read, [`OcmPolicy`] a placement's spec made ready, [`schedule`] one evaluation, [`explain`] the same
 //! evaluation told cluster by cluster, and [`reads`] says which placements a change concerns. Clusters are slots: their
 //! positions in order of name, good until the hub gains or loses a cluster.
 //!
@@ -35,9 +35,9 @@ pub use change::{Change, ClusterChange};
 pub use explain::explain;
 pub use groups::{Group, Page};
 pub use hub::Hub;
-pub use member::Member;
-pub use policy::Policy;
-pub use status::{DecisionGroupStatus, SCORE_NOTE_LENGTH_MAX, Status, Verdict};
+pub use member::OcmMember;
+pub use policy::OcmPolicy;
+pub use status::{ConditionVerdict, DecisionGroupStatus, SCORE_NOTE_LENGTH_MAX, Status};
 
 /// Names a Placement.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -76,7 +76,7 @@ pub struct Request<'a> {
     /// The placement.
     pub key: &'a Key,
     /// Its spec, made ready.
-    pub policy: &'a Policy,
+    pub policy: &'a OcmPolicy,
     /// What it reads, its own decisions and those of the others included.
     pub hub: &'a Hub,
     /// The time at which tolerations and scores expire or not.
@@ -111,7 +111,7 @@ pub enum Decisions {
 
 /// What came of an evaluation. Slots are those of the hub that was asked.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Outcome {
+pub struct OcmOutcome {
     /// What is to be published.
     pub decisions: Decisions,
     /// The picked clusters; for [`Decisions::Kept`] those that the placement has.
@@ -121,7 +121,7 @@ pub struct Outcome {
     /// The total of every cluster that passed the filters, in order of name.
     pub scores: Vec<(u32, i64)>,
     /// The condition PlacementSatisfied.
-    pub satisfied: Verdict,
+    pub satisfied: ConditionVerdict,
     /// What makes the placement one that cannot be carried out.
     pub misconfigured: Option<Notice>,
     /// What is to be known, and changes nothing: expired scores.
@@ -164,7 +164,7 @@ pub fn is_disabled(annotations: &BTreeMap<String, String>) -> bool {
 /// [`Error::ClusterSet`] where the candidates cannot be told.
 ///
 /// Source: Open Cluster Management, one scheduling cycle. It differs where scores expire: there nobody looks at the clock.
-pub fn schedule(request: &Request<'_>) -> Result<Outcome, Error> {
+pub fn schedule(request: &Request<'_>) -> Result<OcmOutcome, Error> {
     let candidates = candidates(request)?;
     let evaluation = evaluate(request, &candidates);
     Ok(status::outcome(request, &candidates, evaluation))

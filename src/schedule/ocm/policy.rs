@@ -11,7 +11,7 @@ use crate::api::ocm::OcmPlacementSpec;
 
 /// A placement's spec made ready for any number of evaluations.
 #[derive(Clone, Debug)]
-pub struct Policy {
+pub struct OcmPolicy {
     spec: OcmPlacementSpec,
     /// One for each predicate, or the first thing wrong in any of them.
     pub(super) expressions: Result<Vec<Expressions>, Notice>,
@@ -19,7 +19,7 @@ pub struct Policy {
     pub(super) prioritizers: Result<Vec<Prioritizer>, Notice>,
 }
 
-impl Policy {
+impl OcmPolicy {
     /// Makes a spec ready. What is wrong with it is kept and said when it is evaluated: a predicate that cannot be read goes
     /// unnoticed as long as there are no clusters.
     pub fn new(spec: OcmPlacementSpec) -> Self {
@@ -48,7 +48,7 @@ impl Policy {
     /// Returns the names of AddOnPlacementScores that its prioritizers read.
     pub(super) fn score_names(&self) -> impl Iterator<Item = (&str, &str)> {
         self.prioritizers.iter().flatten().filter_map(|prioritizer| match &prioritizer.kind {
-            prioritize::Kind::AddOn(coordinate) => {
+            prioritize::PrioritizerKind::AddOn(coordinate) => {
                 Some((coordinate.resource_name.as_str(), coordinate.score_name.as_str()))
             }
             _ => None,

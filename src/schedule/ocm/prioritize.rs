@@ -10,7 +10,7 @@ use crate::api::ocm::{AddOnCoordinate, PrioritizerPolicy, ScoreCoordinate, Score
 
 /// What a cluster is scored by.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum PrioritizerKind {
     /// The fewer decisions of other placements name it, the better.
     Balance,
     /// Whether the placement has it already.
@@ -24,7 +24,7 @@ pub(super) enum Kind {
 /// A prioritizer that counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Prioritizer {
-    pub(super) kind: Kind,
+    pub(super) kind: PrioritizerKind,
     /// -10 to 10, and not 0.
     pub(super) weight: i64,
 }
@@ -33,10 +33,12 @@ impl Prioritizer {
     /// Returns its name in the original.
     pub(super) fn name(&self) -> String {
         match &self.kind {
-            Kind::Balance => "Balance".to_owned(),
-            Kind::Steady => "Steady".to_owned(),
-            Kind::Resource(resource) => RESOURCES[*resource].1.to_owned(),
-            Kind::AddOn(coordinate) => format!("AddOn/{}/{}", coordinate.resource_name, coordinate.score_name),
+            PrioritizerKind::Balance => "Balance".to_owned(),
+            PrioritizerKind::Steady => "Steady".to_owned(),
+            PrioritizerKind::Resource(resource) => RESOURCES[*resource].1.to_owned(),
+            PrioritizerKind::AddOn(coordinate) => {
+                format!("AddOn/{}/{}", coordinate.resource_name, coordinate.score_name)
+            }
         }
     }
 }
@@ -80,17 +82,17 @@ pub(super) fn prioritizers(policy: &PrioritizerPolicy) -> Result<Vec<Prioritizer
         .collect()
 }
 
-fn kind(coordinate: &ScoreCoordinate) -> Result<Kind, Notice> {
+fn kind(coordinate: &ScoreCoordinate) -> Result<PrioritizerKind, Notice> {
     if coordinate.type_ == ScoreCoordinateType::AddOn {
         let add_on = coordinate.add_on.clone();
-        return add_on.map(Kind::AddOn).ok_or_else(|| Notice::new("", "addOn should not be empty"));
+        return add_on.map(PrioritizerKind::AddOn).ok_or_else(|| Notice::new("", "addOn should not be empty"));
     }
     let name = coordinate.built_in.as_deref().unwrap_or_default();
     match name {
-        "Balance" => Ok(Kind::Balance),
-        "Steady" => Ok(Kind::Steady),
+        "Balance" => Ok(PrioritizerKind::Balance),
+        "Steady" => Ok(PrioritizerKind::Steady),
         _ => match RESOURCES.iter().position(|(_, prioritizer)| *prioritizer == name) {
-            Some(resource) => Ok(Kind::Resource(resource)),
+            Some(resource) => Ok(PrioritizerKind::Resource(resource)),
             None => Err(Notice::new("", format!("incorrect builtin prioritizer: {name}"))),
         },
     }
@@ -123,7 +125,7 @@ pub(super) fn totals(request: &Request<'_>, passed: &FixedBitSet) -> Result<Prio
         }
         if !scored.expired.is_empty() {
             let names = request.hub.names();
-            let Kind::AddOn(coordinate) = &prioritizer.kind else { continue };
+            let PrioritizerKind::AddOn(coordinate) = &prioritizer.kind else { continue };
             let of = |&slot: &u32| format!("{}/{}", names[slot as usize], coordinate.resource_name);
             let late: Vec<String> = scored.expired.iter().map(of).collect();
             let message = format!("AddOnPlacementScores {} expired", late.join(" "));
@@ -147,17 +149,17 @@ pub(super) struct Scored {
 }
 
 /// Returns one prioritizer's scores, without its weight.
-pub(super) fn score(request: &Request<'_>, kind: &Kind, slots: &[u32]) -> Scored {
+pub(super) fn score(request: &Request<'_>, kind: &PrioritizerKind, slots: &[u32]) -> Scored {
     let plain = |scores: Vec<i64>| Scored { scores, ..Scored::default() };
     match kind {
-        Kind::Balance => plain(balance(request, slots)),
-        Kind::Steady => {
+        PrioritizerKind::Balance => plain(balance(request, slots)),
+        PrioritizerKind::Steady => {
             let held = request.hub.held(request.key);
             let steady = |&slot: &u32| held.is_some_and(|held| held.contains(slot as usize));
             plain(slots.iter().map(|slot| if steady(slot) { 100 } else { 0 }).collect())
         }
-        Kind::Resource(resource) => plain(by_resource(request.hub.allocatable(*resource), slots)),
-        Kind::AddOn(coordinate) => by_add_on(request, coordinate, slots),
+        PrioritizerKind::Resource(resource) => plain(by_resource(request.hub.allocatable(*resource), slots)),
+        PrioritizerKind::AddOn(coordinate) => by_add_on(request, coordinate, slots),
     }
 }
 

@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::change::ClusterChange;
 use super::hub::RESOURCES;
-use super::prioritize::Kind;
-use super::{Change, Hub, Key, Policy};
+use super::prioritize::PrioritizerKind;
+use super::{Change, Hub, Key, OcmPolicy};
 use crate::api::placement::LabelSelector;
 
 /// What a placement reads of clusters.
@@ -28,7 +28,7 @@ struct Reads {
 }
 
 impl Reads {
-    fn of(policy: &Policy) -> Self {
+    fn of(policy: &OcmPolicy) -> Self {
         let spec = policy.spec();
         let mut reads = Self { sets: spec.cluster_sets.clone(), objects: policy.reads_objects(), ..Self::default() };
         let keys = |selector: &LabelSelector| -> Vec<String> {
@@ -45,7 +45,7 @@ impl Reads {
             reads.claims.extend(by_claim.match_expressions.iter().map(|requirement| requirement.key.clone()));
         }
         for prioritizer in policy.prioritizers.iter().flatten() {
-            if let Kind::Resource(resource) = prioritizer.kind {
+            if let PrioritizerKind::Resource(resource) = prioritizer.kind {
                 reads.resources.insert(RESOURCES[resource].0);
             }
         }
@@ -87,7 +87,7 @@ pub struct Readers {
 
 impl Readers {
     /// Sets, replaces or removes a placement.
-    pub fn set(&mut self, key: &Key, policy: Option<&Policy>) {
+    pub fn set(&mut self, key: &Key, policy: Option<&OcmPolicy>) {
         let placements = self.namespaces.entry(key.namespace.clone()).or_default();
         match policy {
             Some(policy) => drop(placements.insert(key.name.clone(), Reads::of(policy))),

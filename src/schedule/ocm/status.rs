@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::groups::page_name;
-use super::{Candidates, Decisions, Evaluation, Hub, Key, Notice, OnMisconfigured, Outcome, Request, groups, taint};
+use super::{Candidates, Decisions, Evaluation, Hub, Key, Notice, OcmOutcome, OnMisconfigured, Request, groups, taint};
 use crate::api::condition::{Condition, ConditionStatus, set_condition};
 use crate::model::conditions::{ConditionType, Reason};
 
@@ -15,7 +15,7 @@ pub const SCORE_NOTE_LENGTH_MAX: usize = 1000;
 
 /// What the condition PlacementSatisfied says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Verdict {
+pub struct ConditionVerdict {
     /// Whether it holds.
     pub holds: bool,
     /// Why, as one word.
@@ -56,7 +56,7 @@ pub(super) fn outcome(
     request: &Request<'_>,
     candidates: &Candidates,
     evaluation: Result<Evaluation, Notice>,
-) -> Outcome {
+) -> OcmOutcome {
     let hub = request.hub;
     let (evaluation, notice) = match evaluation {
         Ok(evaluation) => (evaluation, None),
@@ -73,7 +73,7 @@ pub(super) fn outcome(
         (None, _) => evaluation.selected,
     };
     let n = selected.count_ones(..);
-    Outcome {
+    OcmOutcome {
         satisfied: verdict(request, candidates, n, evaluation.unscheduled, kept),
         requeue_at: [taint::ends(request, &candidates.clusters, &selected), evaluation.score_expires]
             .into_iter()
@@ -104,8 +104,8 @@ fn verdict(
     selected: usize,
     unscheduled: usize,
     kept: Option<&Notice>,
-) -> Verdict {
-    let no = |reason, message: String| Verdict { holds: false, reason, message };
+) -> ConditionVerdict {
+    let no = |reason, message: String| ConditionVerdict { holds: false, reason, message };
     if !candidates.bound {
         let message = "No valid ManagedClusterSetBindings found in placement namespace";
         return no(Reason::NoManagedClusterSetBindings, message.to_owned());
@@ -133,7 +133,7 @@ fn verdict(
             let message = format!("The last good decisions are kept: {}", notice.message);
             no(Reason::NotAllDecisionsScheduled, message)
         }
-        (_, 0, None) => Verdict {
+        (_, 0, None) => ConditionVerdict {
             holds: true,
             reason: Reason::AllDecisionsScheduled,
             message: "All cluster decisions scheduled".to_owned(),
@@ -142,7 +142,7 @@ fn verdict(
     }
 }
 
-impl Outcome {
+impl OcmOutcome {
     /// Returns the status to write, from the conditions that stand there: a condition's time moves when its status flips.
     ///
     /// Source: Open Cluster Management, which sets no observedGeneration.
@@ -162,7 +162,7 @@ impl Outcome {
         };
         let (holds, reason, message) = misconfigured;
         set_condition(&mut conditions, condition(ConditionType::PlacementMisconfigured, holds, reason, message));
-        let Verdict { holds, reason, message } = &self.satisfied;
+        let ConditionVerdict { holds, reason, message } = &self.satisfied;
         set_condition(
             &mut conditions,
             condition(ConditionType::PlacementSatisfied, *holds, reason.clone(), message.clone()),

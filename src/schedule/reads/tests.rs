@@ -2,8 +2,8 @@ use serde_json::{Value, json};
 
 use super::*;
 
-fn change(words: &str) -> Change {
-    let mut change = Change::default();
+fn change(words: &str) -> FleetChange {
+    let mut change = FleetChange::default();
     for word in words.split(' ') {
         match word.split_once('=') {
             Some(("label", key)) => change.labels.extend([key.to_owned()]),

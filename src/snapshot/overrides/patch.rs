@@ -17,7 +17,7 @@ const CLUSTER_LABEL: &str = "${MEMBER-CLUSTER-LABEL-KEY-";
 
 /// Which patch failed, and why: without any value, which may be a secret.
 #[derive(Debug)]
-pub struct Failure<'a> {
+pub struct PatchFailure<'a> {
     /// The patch.
     pub patch: &'a JsonPatchOverride,
     /// Why, for people.
@@ -35,14 +35,16 @@ pub fn apply<'a>(
     patches: &'a [JsonPatchOverride],
     cluster: &ClusterName,
     labels: &BTreeMap<String, String>,
-) -> Result<(), Failure<'a>> {
+) -> Result<(), PatchFailure<'a>> {
     let operations = patches
         .iter()
-        .map(|patch| operation(patch, cluster, labels).map_err(|why| Failure { patch, why }))
+        .map(|patch| operation(patch, cluster, labels).map_err(|why| PatchFailure { patch, why }))
         .collect::<Result<Vec<_>, _>>()?;
     // Nothing is undone, because whoever calls this drops the object.
-    json_patch::patch_unsafe(object, &operations)
-        .map_err(|error| Failure { patch: &patches[error.operation], why: "path not found in the object".to_owned() })
+    json_patch::patch_unsafe(object, &operations).map_err(|error| PatchFailure {
+        patch: &patches[error.operation],
+        why: "path not found in the object".to_owned(),
+    })
 }
 
 fn operation(

@@ -11,21 +11,23 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
-use super::{Kind, MetricInfo};
+use super::{MetricInfo, MetricKind};
 
 /// Bytes in the unit of `/proc/self/status`, which it calls kB.
 const KIB: u64 = 1024;
 
-const fn info(name: &'static str, kind: Kind, help: &'static str) -> MetricInfo {
+const fn info(name: &'static str, kind: MetricKind, help: &'static str) -> MetricInfo {
     MetricInfo { name, field: "", help, kind, labels: &[] }
 }
 
-const CPU: MetricInfo = info("process_cpu_seconds", Kind::Counter, "Processor time that this process used, in seconds");
+const CPU: MetricInfo =
+    info("process_cpu_seconds", MetricKind::Counter, "Processor time that this process used, in seconds");
 const MEMORY: MetricInfo =
-    info("process_resident_memory_bytes", Kind::Gauge, "Memory of this process that is in RAM, in bytes");
-const OPEN: MetricInfo = info("process_open_fds", Kind::Gauge, "Files and connections that this process has open");
+    info("process_resident_memory_bytes", MetricKind::Gauge, "Memory of this process that is in RAM, in bytes");
+const OPEN: MetricInfo =
+    info("process_open_fds", MetricKind::Gauge, "Files and connections that this process has open");
 const OPEN_MAX: MetricInfo =
-    info("process_max_fds", Kind::Gauge, "Files and connections that this process may have open");
+    info("process_max_fds", MetricKind::Gauge, "Files and connections that this process may have open");
 
 /// All of them.
 pub const PROCESS_METRICS: &[MetricInfo] = &[CPU, MEMORY, OPEN, OPEN_MAX];

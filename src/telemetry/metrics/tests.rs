@@ -54,7 +54,7 @@ fn names_follow_the_rules() {
             "{}",
             metric.name
         );
-        assert!(metric.kind != Kind::Histogram || metric.name.ends_with("_seconds"), "{}", metric.name);
+        assert!(metric.kind != MetricKind::Histogram || metric.name.ends_with("_seconds"), "{}", metric.name);
         assert!(!metric.help.ends_with('.'), "{}", metric.help);
     }
 }
@@ -65,7 +65,7 @@ fn the_process_is_measured() {
     for metric in PROCESS_METRICS {
         let sample = text.lines().find(|line| line.starts_with(metric.name)).unwrap();
         let value: f64 = sample.rsplit_once(' ').unwrap().1.parse().unwrap();
-        assert!(value > 0.0 || metric.kind == Kind::Counter, "{sample}");
+        assert!(value > 0.0 || metric.kind == MetricKind::Counter, "{sample}");
     }
     assert!(text.contains(concat!("gitfleet_build_info{version=\"", env!("CARGO_PKG_VERSION"), "\"")), "{text}");
 }

@@ -50,7 +50,7 @@ fn is_of_id(c: char) -> bool {
 }
 
 /// A part of a comment. What has no rank stays; of what has one the lowest goes first.
-struct Part {
+struct CommentPart {
     text: String,
     rank: Option<(u8, usize)>,
 }
@@ -72,16 +72,16 @@ pub fn rollout_comment(report: &RolloutReport) -> String {
     }
     let more = report.placements.len().saturating_sub(PLACEMENTS_MAX);
     parts.extend((more > 0).then(|| fixed(format!("\nand {more} more placements\n"))));
-    parts.extend(report.help.then(|| Part { text: format!("\n{}", help(&report.voice)), rank: Some((3, 0)) }));
+    parts.extend(report.help.then(|| CommentPart { text: format!("\n{}", help(&report.voice)), rank: Some((3, 0)) }));
     fitting(parts)
 }
 
-fn fixed(text: String) -> Part {
-    Part { text, rank: None }
+fn fixed(text: String) -> CommentPart {
+    CommentPart { text, rank: None }
 }
 
-fn fitting(mut parts: Vec<Part>) -> String {
-    let length = |part: &Part| part.text.chars().count();
+fn fitting(mut parts: Vec<CommentPart>) -> String {
+    let length = |part: &CommentPart| part.text.chars().count();
     let mut total: usize = parts.iter().map(length).sum();
     let mut ranks: Vec<(u8, usize)> = parts.iter().filter_map(|part| part.rank).collect();
     ranks.sort_unstable();
@@ -131,7 +131,7 @@ fn headline(report: &RolloutReport) -> String {
     format!("{}: {}\n", commit_words(report), counts.join(", "))
 }
 
-fn needed(report: &RolloutReport) -> Vec<Part> {
+fn needed(report: &RolloutReport) -> Vec<CommentPart> {
     let Some(commit) = &report.commit else { return Vec::new() };
     let is_one_of_many = report.placements.len() > 1;
     let all = || {
@@ -140,7 +140,7 @@ fn needed(report: &RolloutReport) -> Vec<Part> {
     let texts = all()
         .take(NEEDS_MAX)
         .map(|(p, need)| fixed(format!("\n{}", need_text(commit, p, need, is_one_of_many, &report.voice))));
-    let mut parts: Vec<Part> = texts.collect();
+    let mut parts: Vec<CommentPart> = texts.collect();
     if !parts.is_empty() {
         parts.insert(0, fixed("\n#### Needs you\n".to_owned()));
     }
@@ -149,11 +149,11 @@ fn needed(report: &RolloutReport) -> Vec<Part> {
     parts
 }
 
-fn placement_parts(placement: &Progress, position: usize) -> Vec<Part> {
+fn placement_parts(placement: &Progress, position: usize) -> Vec<CommentPart> {
     let name = code(&placement.placement.to_string());
     let words = format!("{} {name}: {}", sign(&placement.state), state_words(&placement.state));
     if matches!(placement.state, ProgressState::Superseded { .. }) {
-        return vec![Part { text: format!("\n{words}\n"), rank: Some((2, position)) }];
+        return vec![CommentPart { text: format!("\n{words}\n"), rank: Some((2, position)) }];
     }
     let message = if placement.message.is_empty() { String::new() } else { format!(" ({})", cell(&placement.message)) };
     let mut text = format!("\n#### {words}, {}/{} clusters{message}\n", placement.done, placement.total);
@@ -161,13 +161,13 @@ fn placement_parts(placement: &Progress, position: usize) -> Vec<Part> {
         text.push_str("\n| stage | clusters | state | who and when |\n|---|---|---|---|\n");
         placement.stages.iter().for_each(|stage| text.push_str(&row(stage)));
     }
-    let mut parts = vec![Part { text, rank: Some((2, position)) }];
+    let mut parts = vec![CommentPart { text, rank: Some((2, position)) }];
     for (order, stage) in placement.stages.iter().enumerate() {
         let rank = (u8::from(!stage.state.is_final()), order);
         let title = format!("{name_of}: clusters", name_of = cell(&stage.name));
-        parts.extend(details(&title, &stage.clusters).map(|text| Part { text, rank: Some(rank) }));
+        parts.extend(details(&title, &stage.clusters).map(|text| CommentPart { text, rank: Some(rank) }));
     }
-    parts.extend(details("clusters", &placement.clusters).map(|text| Part { text, rank: Some((1, 0)) }));
+    parts.extend(details("clusters", &placement.clusters).map(|text| CommentPart { text, rank: Some((1, 0)) }));
     parts
 }
 

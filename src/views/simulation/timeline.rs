@@ -67,7 +67,7 @@ fn is_quiet(placement: &SimulatedPlacement) -> bool {
     placement.ended_at.is_none() && placement.outcome == Outcome::Done
 }
 
-fn placement_lines(placement: &SimulatedPlacement, groups: &[Group<'_>]) -> Vec<Line> {
+fn placement_lines(placement: &SimulatedPlacement, groups: &[TimelineGroup<'_>]) -> Vec<Line> {
     let snapshot = placement.snapshot.map(|index| format!("  snapshot {index}")).unwrap_or_default();
     let heading = format!("{} {}", placement.kind, placement.key());
     let heading = Line::default().with(Style::Strong, heading).with(Style::Muted, snapshot);
@@ -80,7 +80,7 @@ fn placement_lines(placement: &SimulatedPlacement, groups: &[Group<'_>]) -> Vec<
     lines
 }
 
-fn event_lines(groups: &[Group<'_>]) -> Vec<Line> {
+fn event_lines(groups: &[TimelineGroup<'_>]) -> Vec<Line> {
     let width = groups.iter().map(|group| group.place.chars().count()).max().unwrap_or(0);
     let gap = if width == 0 { 0 } else { 2 };
     let shown = groups.iter().take(LINES_MAX).map(|group| {
@@ -103,7 +103,7 @@ pub fn clock(at: Offset) -> String {
 }
 
 /// What happened to several clusters within a second.
-struct Group<'a> {
+struct TimelineGroup<'a> {
     at: Offset,
     place: &'a str,
     kind: EventKind,
@@ -112,8 +112,8 @@ struct Group<'a> {
     clusters: Vec<&'a str>,
 }
 
-fn grouped<'a>(events: impl Iterator<Item = &'a SimulatedEvent>) -> Vec<Group<'a>> {
-    let mut groups: Vec<Group<'a>> = Vec::new();
+fn grouped<'a>(events: impl Iterator<Item = &'a SimulatedEvent>) -> Vec<TimelineGroup<'a>> {
+    let mut groups: Vec<TimelineGroup<'a>> = Vec::new();
     for event in events {
         let place = event.stage.as_deref().or(event.run.as_deref()).unwrap_or_default();
         let second = event.at.0 / 1000;
@@ -129,7 +129,7 @@ fn grouped<'a>(events: impl Iterator<Item = &'a SimulatedEvent>) -> Vec<Group<'a
             group.clusters.extend(cluster);
             continue;
         }
-        groups.push(Group {
+        groups.push(TimelineGroup {
             at: event.at,
             place,
             kind: event.event,
@@ -153,7 +153,7 @@ fn style(kind: EventKind) -> Style {
     }
 }
 
-impl Group<'_> {
+impl TimelineGroup<'_> {
     fn words(&self) -> String {
         use EventKind as E;
         let many = self.clusters.len() > 1;

@@ -9,7 +9,7 @@ use crate::views::objects::{
 };
 use crate::views::runs::{approval_request_objects, deletion_gate_object, run_object};
 
-fn shown(kind: Kind, objects: &[Value], wide: bool) -> String {
+fn shown(kind: TableKind, objects: &[Value], wide: bool) -> String {
     let table = table(kind, objects, wide, at(7200));
     let rows = std::iter::once(&table.headers).chain(&table.rows);
     rows.map(|row| row.join(" | ")).collect::<Vec<_>>().join("\n")
@@ -46,14 +46,14 @@ fn ages() {
 fn placements() {
     let case = Case::healthy(&["east"]);
     let mut scoped = placement_object(&case.view());
-    insta::assert_snapshot!(shown(Kind::Placements, &[scoped.clone()], true), @r#"
+    insta::assert_snapshot!(shown(TableKind::Placements, &[scoped.clone()], true), @r#"
         NAME | GEN | TYPE | SCHEDULED | SCHEDULED-GEN | WORK-SYNCHRONIZED | WORK-SYNCHRONIZED-GEN | AVAILABLE | AVAILABLE-GEN | AGE
         web | 2 | PickAll | True | 2 | True | 2 | True | 2 | 120m
         "#);
     scoped["metadata"]["namespace"] = json!("app");
     scoped["metadata"]["name"] = json!("pending");
     scoped["status"]["conditions"] = json!([]);
-    insta::assert_snapshot!(shown(Kind::Placements, &[placement_object(&case.view()), scoped], false), @r#"
+    insta::assert_snapshot!(shown(TableKind::Placements, &[placement_object(&case.view()), scoped], false), @r#"
         NAMESPACE | NAME | GEN | SCHEDULED | SCHEDULED-GEN | AVAILABLE | AVAILABLE-GEN | AGE
          | web | 2 | True | 2 | True | 2 | 120m
         app | pending | 2 |  |  |  |  | 120m
@@ -64,22 +64,22 @@ fn placements() {
 fn the_other_kinds() {
     let case = Case::healthy(&["east"]);
     let mut snapshots = resource_snapshot_objects(case.snapshot.as_ref().expect("a snapshot"), true);
-    insta::assert_snapshot!(shown(Kind::Snapshots, &snapshots, false), @r#"
+    insta::assert_snapshot!(shown(TableKind::Snapshots, &snapshots, false), @r#"
         NAME | GEN | AGE
         web-3-snapshot | 1 | 120m
         "#);
     snapshots.push(policy_snapshot_object(case.policy.as_ref().expect("a policy"), true));
-    insta::assert_snapshot!(shown(Kind::Snapshots, &snapshots, false), @r#"
+    insta::assert_snapshot!(shown(TableKind::Snapshots, &snapshots, false), @r#"
         NAME | GEN | AGE
         clusterresourcesnapshot.placement.kubernetes-fleet.io/web-3-snapshot | 1 | 120m
         clusterschedulingpolicysnapshot.placement.kubernetes-fleet.io/web-0 | 1 | 120m
         "#);
     let binding = &case.bindings[0];
-    insta::assert_snapshot!(shown(Kind::Bindings, &[binding_object(binding, case.works.get("east").map(AsRef::as_ref))], true), @r#"
+    insta::assert_snapshot!(shown(TableKind::Bindings, &[binding_object(binding, case.works.get("east").map(AsRef::as_ref))], true), @r#"
         NAME | WORKSYNCHRONIZED | RESOURCESAPPLIED | RESOURCEAVAILABLE | AGE
         web-east-0a1b2c3d | True | True | True | 120m
         "#);
-    insta::assert_snapshot!(shown(Kind::Works, &[work_object(binding, &case.works["east"], at(0))], true), @r#"
+    insta::assert_snapshot!(shown(TableKind::Works, &[work_object(binding, &case.works["east"], at(0))], true), @r#"
         NAMESPACE | NAME | APPLIED | AVAILABLE | DIFF-REPORTED | AGE
         fleet-member-east | web-work | True | True |  | 120m
         "#);
@@ -87,7 +87,7 @@ fn the_other_kinds() {
     known.properties.insert("kubernetes-fleet.io/node-count".into(), "3".into());
     known.properties.insert("resources.kubernetes-fleet.io/allocatable-cpu".into(), "11500m".into());
     let clusters = [member_cluster_object(&known, at(7200)), member_cluster_object(&cluster("west", false), at(7200))];
-    insta::assert_snapshot!(shown(Kind::Clusters, &clusters, true), @r#"
+    insta::assert_snapshot!(shown(TableKind::Clusters, &clusters, true), @r#"
         NAME | JOINED | AGE | MEMBER-AGENT-LAST-SEEN | NODE-COUNT | AVAILABLE-CPU | AVAILABLE-MEMORY | ALLOCATABLE-CPU | ALLOCATABLE-MEMORY
         east | True | 120m | 0s | 3 |  |  | 11500m | 
         west | True | 120m | 120m |  |  |  |  |
@@ -100,12 +100,12 @@ fn runs_and_approvals() {
     (pending.name, pending.phase, pending.frozen) = ("web-4".into(), RunPhase::Pending, None);
     pending.wanted_snapshot = None;
     let runs = [run_object(&run_in_production(), at(60)), run_object(&pending, at(60))];
-    insta::assert_snapshot!(shown(Kind::Runs, &runs, false), @r#"
+    insta::assert_snapshot!(shown(TableKind::Runs, &runs, false), @r#"
         NAME | PLACEMENT | RESOURCE-SNAPSHOT-INDEX | POLICY-SNAPSHOT-INDEX | INITIALIZED | SUCCEEDED | AGE
         web-3 | web | 3 | 0 | True |  | 120m
         web-4 | web |  |  | Unknown |  | 120m
         "#);
-    insta::assert_snapshot!(shown(Kind::Runs, &runs, true), @r#"
+    insta::assert_snapshot!(shown(TableKind::Runs, &runs, true), @r#"
         NAME | PLACEMENT | RESOURCE-SNAPSHOT-INDEX | POLICY-SNAPSHOT-INDEX | INITIALIZED | PROGRESSING | SUCCEEDED | AGE | STRATEGY
         web-3 | web | 3 | 0 | True | True |  | 120m | three-stages
         web-4 | web |  |  | Unknown |  |  | 120m | three-stages
@@ -117,7 +117,7 @@ fn runs_and_approvals() {
     waiting.name = "web-4".into();
     approvals.extend(approval_request_objects(&waiting));
     approvals.extend(deletion_gate_object(&case.record));
-    insta::assert_snapshot!(shown(Kind::Approvals, &approvals, false), @r#"
+    insta::assert_snapshot!(shown(TableKind::Approvals, &approvals, false), @r#"
         NAME | UPDATE-RUN | STAGE | APPROVED | APPROVALACCEPTED | AGE
         web-3-after-canary | web-3 | canary | True | True | 119m
         web-4-after-canary | web-4 | canary |  |  | 119m

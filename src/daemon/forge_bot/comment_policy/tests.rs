@@ -53,9 +53,9 @@ fn whose_words_count() {
         change(&mut said);
         let found = verdict(&said, &me(), true, at(read_at));
         match (&found, wanted) {
-            (Verdict::Commands(all), "command") => assert_eq!(all.len(), 1, "{name}"),
-            (Verdict::Ignore(_), "ignored") => {}
-            (Verdict::Answer(answer), wanted) if wanted.starts_with("answered: ") => {
+            (CommentVerdict::Commands(all), "command") => assert_eq!(all.len(), 1, "{name}"),
+            (CommentVerdict::Ignore(_), "ignored") => {}
+            (CommentVerdict::Answer(answer), wanted) if wanted.starts_with("answered: ") => {
                 assert!(answer.why.contains(&wanted["answered: ".len()..]), "{name}: {}", answer.why);
             }
             _ => panic!("{name}: {found:?}"),

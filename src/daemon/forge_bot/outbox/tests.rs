@@ -44,19 +44,19 @@ fn write(outbox: &Outbox, now: Timestamp) -> Write {
 }
 
 /// Carries out what is due, with this end.
-fn end(outbox: &mut Outbox, now: Timestamp, outcome: Outcome) -> Write {
+fn end(outbox: &mut Outbox, now: Timestamp, outcome: SendOutcome) -> Write {
     let write = write(outbox, now);
     outbox.begins(&write, now);
     outbox.ended(&write, outcome, now);
     write
 }
 
-fn stands(comment: u64) -> Outcome {
-    Outcome::Stands { comment: Some(comment) }
+fn stands(comment: u64) -> SendOutcome {
+    SendOutcome::Stands { comment: Some(comment) }
 }
 
-fn failed(error: Error) -> Outcome {
-    Outcome::Failed(error)
+fn failed(error: Error) -> SendOutcome {
+    SendOutcome::Failed(error)
 }
 
 fn unreachable() -> Error {
@@ -77,7 +77,7 @@ fn what_stands_is_not_said_again_also_after_a_restart() {
     let mut first = outbox();
     first.say(status_slot("a"), status("a", "1/3"), at(0));
     first.say(comment_slot("m"), comment("hello"), at(0));
-    end(&mut first, at(0), Outcome::Stands { comment: None });
+    end(&mut first, at(0), SendOutcome::Stands { comment: None });
     end(&mut first, at(0), stands(7));
     let mut second = restored(&mut first);
     for outbox in [&mut first, &mut second] {
@@ -95,7 +95,7 @@ fn what_stands_is_not_said_again_also_after_a_restart() {
 fn a_status_with_another_link_alone_is_the_same() {
     let mut outbox = outbox();
     outbox.say(status_slot("a"), status("a", "1/3"), at(0));
-    end(&mut outbox, at(0), Outcome::Stands { comment: None });
+    end(&mut outbox, at(0), SendOutcome::Stands { comment: None });
     let Saying::Status(linked) = status("a", "1/3") else { unreachable!("it is one") };
     let linked = CommitStatus { target_url: Some("https://forge.example".into()), ..linked };
     outbox.say(status_slot("a"), Saying::Status(linked), at(0));
@@ -111,7 +111,7 @@ fn of_many_changes_the_last_is_said_at_the_earliest_time() {
     assert_eq!(outbox.next(at(9)), Next::At(at(10)));
     assert_eq!(write(&outbox, at(10)).saying, status("a", "3/3"));
     outbox.say(status_slot("a"), status("a", "failed"), at(5));
-    assert_eq!(end(&mut outbox, at(5), Outcome::Stands { comment: None }).saying, status("a", "failed"));
+    assert_eq!(end(&mut outbox, at(5), SendOutcome::Stands { comment: None }).saying, status("a", "failed"));
     outbox.say(status_slot("a"), status("a", "1/3"), at(40));
     outbox.say(status_slot("a"), status("a", "failed"), at(40));
     assert_eq!(outbox.next(at(50)), Next::Nothing, "it is as it was again");
@@ -253,7 +253,7 @@ fn a_comment_that_somebody_deleted_is_written_again() {
     outbox.say(comment_slot("m"), comment("one"), at(0));
     end(&mut outbox, at(0), stands(7));
     outbox.say(comment_slot("m"), comment("two"), at(0));
-    end(&mut outbox, at(0), Outcome::Gone);
+    end(&mut outbox, at(0), SendOutcome::Gone);
     let again = write(&outbox, at(0));
     assert_eq!((again.comment, again.unsure, again.saying), (None, true, comment("two")));
     end(&mut outbox, at(0), stands(9));
@@ -287,7 +287,7 @@ fn nothing_is_kept_of_a_reaction_that_stands() {
     let mut outbox = outbox();
     let slot = Slot::Reaction { comment: 3, reaction: Reaction::Rocket };
     outbox.say(slot.clone(), Saying::Reaction, at(0));
-    end(&mut outbox, at(0), Outcome::Stands { comment: None });
+    end(&mut outbox, at(0), SendOutcome::Stands { comment: None });
     assert_eq!(outbox.entry(&slot), None);
     assert_eq!(outbox.take_changed(), BTreeMap::from([(slot, None)]));
 }

@@ -455,17 +455,17 @@ fn life(fake: &Arc<Fake>, store: &Arc<MemoryStore>, daemon: &Arc<Mutex<Daemon>>,
 }
 
 /// Answers as the source's thread does.
-fn answer(request: Request, daemon: &Mutex<Daemon>) {
+fn answer(request: SourceRequest, daemon: &Mutex<Daemon>) {
     match request {
-        Request::Branch { reply } => drop(reply.send(Some("main".to_owned()))),
-        Request::Landed { to, reply, .. } => {
+        SourceRequest::Branch { reply } => drop(reply.send(Some("main".to_owned()))),
+        SourceRequest::Landed { to, reply, .. } => {
             let landed = &daemon.lock().unwrap_or_else(PoisonError::into_inner).landed;
             let commits = landed.get(&to).cloned().unwrap_or_else(|| vec![to]);
             let commit =
                 |commit| git::Commit { commit, subject: "a change".into(), author_email: "ann@forge.example".into() };
             drop(reply.send(Ok(commits.into_iter().map(commit).collect())));
         }
-        Request::Candidate { reply, .. } => drop(reply.send(Err(CandidateError::Refused(vec![mistake()])))),
+        SourceRequest::Candidate { reply, .. } => drop(reply.send(Err(CandidateError::Refused(vec![mistake()])))),
         _ => {}
     }
 }

@@ -28,12 +28,12 @@ const CHARACTERS_PER_STEP: u64 = 10;
 
 /// What may still be spent.
 #[derive(Debug, Default)]
-pub(super) struct Meter {
+pub(super) struct CostMeter {
     budget: AtomicU64,
     spent: AtomicU64,
 }
 
-impl Meter {
+impl CostMeter {
     pub(super) fn start(&self, budget: u64) {
         self.budget.store(budget, Ordering::Relaxed);
         self.spent.store(0, Ordering::Relaxed);

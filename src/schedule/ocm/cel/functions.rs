@@ -13,7 +13,7 @@ use cel::common::value::{CowVal, StaticVal, Val};
 use cel::{Context, DeclarationError, Env, ExecutionError, FunctionContext};
 use serde_json::{Value, json};
 
-use super::cost::{METER, Meter, SHORT, SHORT_MAX, weight};
+use super::cost::{CostMeter, METER, SHORT, SHORT_MAX, weight};
 use super::{SCORES, json};
 use crate::api::check::quantity_nanos;
 use crate::api::ocm::AddOnScoreStatus;
@@ -143,7 +143,7 @@ pub(super) type Native =
     Box<dyn for<'c, 'v> Fn(&mut FunctionContext<'c, 'v>) -> Result<CowVal<'c, 'v>, ExecutionError> + Send + Sync>;
 
 /// Adds the functions that need the cluster or the meter.
-pub(super) fn add_to(context: &mut Context<'_, '_>, meter: &Arc<Meter>) {
+pub(super) fn add_to(context: &mut Context<'_, '_>, meter: &Arc<CostMeter>) {
     let charged = meter.clone();
     let charge: Native = Box::new(move |call| {
         let body = call.args.pop().and_then(|body| Some(*body.downcast_ref::<CelInt>()?.inner()));
@@ -178,7 +178,7 @@ pub(super) fn scores<'h>(objects: impl Iterator<Item = (&'h str, &'h AddOnScoreS
 }
 
 type Args<'b, 'v> = Vec<CowVal<'b, 'v>>;
-type Outcome<'b, 'v> = Result<CowVal<'b, 'v>, ExecutionError>;
+type CelResult<'b, 'v> = Result<CowVal<'b, 'v>, ExecutionError>;
 
 pub(super) fn text<'a>(args: &'a Args<'_, '_>, position: usize) -> Result<&'a str, ExecutionError> {
     let text = args.get(position).and_then(|arg| arg.downcast_ref::<CelString>());
@@ -195,12 +195,12 @@ fn unexpected(want: &str) -> ExecutionError {
 }
 
 #[allow(clippy::unnecessary_wraps, reason = "every function ends with it")]
-fn yes<'b, 'v>(value: bool) -> Outcome<'b, 'v> {
+fn yes<'b, 'v>(value: bool) -> CelResult<'b, 'v> {
     Ok(CowVal::owned(CelBool::from(value)))
 }
 
 #[allow(clippy::unnecessary_wraps, reason = "every function ends with it")]
-fn int<'b, 'v>(value: i64) -> Outcome<'b, 'v> {
+fn int<'b, 'v>(value: i64) -> CelResult<'b, 'v> {
     Ok(CowVal::owned(CelInt::from(value)))
 }
 
@@ -232,8 +232,8 @@ macro_rules! native_value {
 
 /// A Kubernetes quantity, in billionths.
 #[derive(Clone, Debug)]
-struct Quantity(i128);
-native_value!(Quantity, QUANTITY_TYPE, "kubernetes.Quantity", |a, b| a.0 == b.0);
+struct CelQuantity(i128);
+native_value!(CelQuantity, QUANTITY_TYPE, "kubernetes.Quantity", |a, b| a.0 == b.0);
 
 /// A version.
 #[derive(Clone, Debug)]
@@ -246,12 +246,12 @@ const UNIT: i128 = 1_000_000_000;
 /// Source: Kubernetes, CEL quantity library.
 fn quantities(env: &mut Env) -> Result<(), DeclarationError> {
     fn compared(args: &Args<'_, '_>) -> Result<Ordering, ExecutionError> {
-        Ok(native::<Quantity>(args, 0)?.0.cmp(&native::<Quantity>(args, 1)?.0))
+        Ok(native::<CelQuantity>(args, 0)?.0.cmp(&native::<CelQuantity>(args, 1)?.0))
     }
     let of = || QUANTITY_TYPE.to_owned();
     env.add_overload("quantity", "string_to_quantity", vec![STRING_TYPE], |args| {
         let nanos = quantity_nanos(text(&args, 0)?);
-        Ok(CowVal::owned(Quantity(nanos.ok_or_else(|| ExecutionError::function_error("quantity", "no quantity"))?)))
+        Ok(CowVal::owned(CelQuantity(nanos.ok_or_else(|| ExecutionError::function_error("quantity", "no quantity"))?)))
     })?;
     env.add_overload("isQuantity", "is_quantity_string", vec![STRING_TYPE], |args| {
         yes(quantity_nanos(text(&args, 0)?).is_some())
@@ -264,12 +264,12 @@ fn quantities(env: &mut Env) -> Result<(), DeclarationError> {
         int(whole.ok_or_else(|| ExecutionError::function_error("asInteger", "is no whole number of 64 bits"))?)
     })?;
     env.add_member_overload("asApproximateFloat", "quantity_as_float", of(), vec![], |args| {
-        let Quantity(nanos) = native::<Quantity>(&args, 0)?;
+        let CelQuantity(nanos) = native::<CelQuantity>(&args, 0)?;
         #[allow(clippy::cast_precision_loss, reason = "approximate by name")]
         Ok(CowVal::owned(CelDouble::from(*nanos as f64 / UNIT as f64)))
     })?;
     env.add_member_overload("sign", "quantity_sign", of(), vec![], |args| {
-        int(i64::try_from(native::<Quantity>(&args, 0)?.0.signum()).unwrap_or(0))
+        int(i64::try_from(native::<CelQuantity>(&args, 0)?.0.signum()).unwrap_or(0))
     })?;
     env.add_member_overload("add", "quantity_add", of(), vec![of()], |args| sum(&args, 1, operand(&args)?))?;
     env.add_member_overload("add", "quantity_add_int", of(), vec![INT_TYPE], |args| sum(&args, 1, operand(&args)?))?;
@@ -284,7 +284,7 @@ fn quantities(env: &mut Env) -> Result<(), DeclarationError> {
     })
 }
 
-fn whole(quantity: &Quantity) -> Option<i64> {
+fn whole(quantity: &CelQuantity) -> Option<i64> {
     (quantity.0 % UNIT == 0).then(|| i64::try_from(quantity.0 / UNIT).ok()).flatten()
 }
 
@@ -293,13 +293,13 @@ fn operand(args: &Args<'_, '_>) -> Result<i128, ExecutionError> {
     match args.get(1).and_then(|arg| arg.downcast_ref::<CelInt>()) {
         // 64 bits times a billion fit into 128.
         Some(number) => Ok(i128::from(*number.inner()) * UNIT),
-        None => Ok(native::<Quantity>(args, 1)?.0),
+        None => Ok(native::<CelQuantity>(args, 1)?.0),
     }
 }
 
-fn sum<'b, 'v>(args: &Args<'_, '_>, sign: i128, operand: i128) -> Outcome<'b, 'v> {
-    let sum = native::<Quantity>(args, 0)?.0.checked_add(sign * operand);
-    Ok(CowVal::owned(Quantity(sum.ok_or_else(|| ExecutionError::function_error("add", "is too large"))?)))
+fn sum<'b, 'v>(args: &Args<'_, '_>, sign: i128, operand: i128) -> CelResult<'b, 'v> {
+    let sum = native::<CelQuantity>(args, 0)?.0.checked_add(sign * operand);
+    Ok(CowVal::owned(CelQuantity(sum.ok_or_else(|| ExecutionError::function_error("add", "is too large"))?)))
 }
 
 /// Source: Kubernetes, CEL semver library.
@@ -311,18 +311,18 @@ fn versions(env: &mut Env) -> Result<(), DeclarationError> {
         Ok(semver::Version::parse(&normal).ok())
     }
     #[allow(clippy::needless_pass_by_value, reason = "the library calls it so")]
-    fn version<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
+    fn version<'b, 'v>(args: Args<'b, 'v>) -> CelResult<'b, 'v> {
         let version = parsed(&args)?.ok_or_else(|| ExecutionError::function_error("semver", "no version"))?;
         Ok(CowVal::owned(Version(version)))
     }
     #[allow(clippy::needless_pass_by_value, reason = "the library calls it so")]
-    fn is_version<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
+    fn is_version<'b, 'v>(args: Args<'b, 'v>) -> CelResult<'b, 'v> {
         yes(parsed(&args)?.is_some())
     }
     fn compared(args: &Args<'_, '_>) -> Result<Ordering, ExecutionError> {
         Ok(native::<Version>(args, 0)?.0.cmp_precedence(&native::<Version>(args, 1)?.0))
     }
-    fn number<'b, 'v>(number: u64) -> Outcome<'b, 'v> {
+    fn number<'b, 'v>(number: u64) -> CelResult<'b, 'v> {
         int(i64::try_from(number).unwrap_or(i64::MAX))
     }
     let of = || VERSION_TYPE.to_owned();
@@ -410,7 +410,7 @@ fn compare(left: &dyn Val, right: &dyn Val) -> Result<Ordering, ExecutionError> 
     left.as_comparer().ok_or_else(|| unexpected("comparable"))?.compare(right)
 }
 
-fn extreme<'b, 'v>(args: &Args<'_, 'v>, wanted: Ordering) -> Outcome<'b, 'v> {
+fn extreme<'b, 'v>(args: &Args<'_, 'v>, wanted: Ordering) -> CelResult<'b, 'v> {
     let mut items = items(args)?.into_iter();
     let first = items.next().ok_or_else(|| ExecutionError::function_error("min", "the list is empty"))?;
     let best = items.try_fold(first, |best, item| {

@@ -18,7 +18,7 @@ use cel::parser::Expression;
 use cel::{Context, Env, Value};
 use fixedbitset::FixedBitSet;
 
-use self::cost::Meter;
+use self::cost::CostMeter;
 use self::patterns::Patterns;
 use super::Hub;
 
@@ -90,7 +90,7 @@ impl Expressions {
     /// Source: Open Cluster Management: an error, a value that is not boolean, or too high a cost is no match.
     pub(super) fn matching(&self, hub: &Hub, clusters: &FixedBitSet) -> Vec<usize> {
         let Some(environment) = &self.environment else { return clusters.ones().collect() };
-        let meter = Arc::new(Meter::default());
+        let meter = Arc::new(CostMeter::default());
         // One context for all clusters, so that patterns are compiled once. Each cluster gets a scope in it.
         let mut context = Context::with_env(environment.clone());
         functions::add_to(&mut context, &meter);
@@ -99,7 +99,7 @@ impl Expressions {
         stacker::grow(STACK_SIZE, || clusters.ones().filter(holds).collect())
     }
 
-    fn holds<'h>(&self, hub: &'h Hub, slot: usize, around: &Context<'_, 'h>, meter: &Meter) -> bool {
+    fn holds<'h>(&self, hub: &'h Hub, slot: usize, around: &Context<'_, 'h>, meter: &CostMeter) -> bool {
         let mut context = around.new_inner_scope();
         context.add_variable_as_val(CLUSTER, json::lazy(&hub.member(super::taint::slot_number(slot)).object));
         // Scores are copied to become values, which is only done where one may be read.

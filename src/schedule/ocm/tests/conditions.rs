@@ -10,7 +10,7 @@ fn set(hub: &mut Hub, name: &str, spec: Value) {
 }
 
 /// Type, status, reason and message, in order of type.
-fn said(outcome: &Outcome) -> Vec<(String, ConditionStatus, String, String)> {
+fn said(outcome: &OcmOutcome) -> Vec<(String, ConditionStatus, String, String)> {
     let conditions = outcome.status(&key(), &[], now()).conditions.into_iter();
     conditions.map(|c: Condition| (c.type_.to_string(), c.status, c.reason.to_string(), c.message)).collect()
 }
@@ -37,7 +37,7 @@ fn w39_the_first_row_that_holds_says_why_nobody_is_picked() {
         (false, Reason::AllManagedClusterSetsEmpty, message.to_owned())
     );
     let (name, gone) = member("c1", json!({SET_LABEL: "z"}), json!({}));
-    hub.set_cluster(&name, Some(Member { deleting: true, ..gone }));
+    hub.set_cluster(&name, Some(OcmMember { deleting: true, ..gone }));
     let message = "All ManagedClusterSets [a,z] have no member ManagedCluster";
     assert_eq!(
         row(&hub, json!({})),

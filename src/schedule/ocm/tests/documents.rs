@@ -111,7 +111,7 @@ fn properties_stand_in_where_the_status_says_nothing() {
         names.map(|name| (name, cpu.to_owned())).into()
     };
     let mut clusters =
-        [with_resource("a", "cpu", "4"), ("b".into(), Member::default()), ("c".into(), Member::default())];
+        [with_resource("a", "cpu", "4"), ("b".into(), OcmMember::default()), ("c".into(), OcmMember::default())];
     for ((_, member), cpu) in clusters.iter_mut().zip(["99", "2", "3"]) {
         member.fill_resources(&properties(cpu));
     }

@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn tainted(name: &str, taints: Value) -> (ClusterName, Member) {
+fn tainted(name: &str, taints: Value) -> (ClusterName, OcmMember) {
     member(name, json!({}), json!({"spec": {"taints": taints}}))
 }
 

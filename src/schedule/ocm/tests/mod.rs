@@ -30,22 +30,22 @@ fn now() -> Timestamp {
     "2026-03-01T12:00:00Z".parse().unwrap()
 }
 
-fn policy(spec: Value) -> Policy {
-    Policy::new(serde_json::from_value(spec).unwrap())
+fn policy(spec: Value) -> OcmPolicy {
+    OcmPolicy::new(serde_json::from_value(spec).unwrap())
 }
 
 /// A cluster of labels and what else its document has.
-fn member(name: &str, labels: Value, rest: Value) -> (ClusterName, Member) {
+fn member(name: &str, labels: Value, rest: Value) -> (ClusterName, OcmMember) {
     let mut document = json!({
         "apiVersion": "cluster.open-cluster-management.io/v1", "kind": "ManagedCluster",
         "metadata": {"name": name, "labels": labels},
     });
     document.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
-    Member::read(&document).unwrap()
+    OcmMember::read(&document).unwrap()
 }
 
 /// A hub on which a set of all clusters is bound to `ns1`.
-fn hub(members: impl IntoIterator<Item = (ClusterName, Member)>) -> Hub {
+fn hub(members: impl IntoIterator<Item = (ClusterName, OcmMember)>) -> Hub {
     let mut hub = Hub::new(members.into_iter().collect());
     let all = json!({"clusterSelector": {"selectorType": "LabelSelector", "labelSelector": {}}});
     hub.set_set("global", Some(serde_json::from_value(all).unwrap()));
@@ -54,7 +54,7 @@ fn hub(members: impl IntoIterator<Item = (ClusterName, Member)>) -> Hub {
 }
 
 fn plain<'n>(names: impl IntoIterator<Item = &'n str>) -> Hub {
-    hub(names.into_iter().map(|name| (ClusterName::from(name), Member::default())))
+    hub(names.into_iter().map(|name| (ClusterName::from(name), OcmMember::default())))
 }
 
 fn named(count: usize) -> Hub {
@@ -62,7 +62,7 @@ fn named(count: usize) -> Hub {
     plain(names.iter().map(String::as_str))
 }
 
-fn with_resource(name: &str, resource: &str, value: &str) -> (ClusterName, Member) {
+fn with_resource(name: &str, resource: &str, value: &str) -> (ClusterName, OcmMember) {
     let quantities = json!({resource: value});
     member(name, json!({}), json!({"status": {"allocatable": quantities, "capacity": quantities}}))
 }
@@ -71,13 +71,13 @@ fn with_memory(values: &[(&str, &str)]) -> Hub {
     hub(values.iter().map(|(name, value)| with_resource(name, "memory", value)))
 }
 
-fn run_at(hub: &Hub, spec: Value, now: Timestamp) -> Outcome {
+fn run_at(hub: &Hub, spec: Value, now: Timestamp) -> OcmOutcome {
     let (key, policy) = (key(), policy(spec));
     let on_misconfigured = OnMisconfigured::Withdraw;
     schedule(&Request { key: &key, policy: &policy, hub, now, on_misconfigured }).unwrap()
 }
 
-fn run(hub: &Hub, spec: Value) -> Outcome {
+fn run(hub: &Hub, spec: Value) -> OcmOutcome {
     run_at(hub, spec, now())
 }
 
@@ -98,11 +98,11 @@ fn cells(hub: &Hub, spec: Value) -> Vec<Vec<i64>> {
     clusters.iter().map(|explained| explained.scores.iter().map(|term| term.score).collect()).collect()
 }
 
-fn values(outcome: &Outcome) -> Vec<i64> {
+fn values(outcome: &OcmOutcome) -> Vec<i64> {
     outcome.scores.iter().map(|&(_, total)| total).collect()
 }
 
-fn picked(hub: &Hub, outcome: &Outcome) -> Vec<String> {
+fn picked(hub: &Hub, outcome: &OcmOutcome) -> Vec<String> {
     outcome.selected.ones().map(|slot| hub.names()[slot].to_string()).collect()
 }
 

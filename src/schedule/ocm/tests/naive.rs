@@ -16,7 +16,7 @@ pub(super) struct Decided {
 }
 
 /// What the indexed implementation decided.
-pub(super) fn decided(hub: &Hub, outcome: &Outcome) -> Decided {
+pub(super) fn decided(hub: &Hub, outcome: &OcmOutcome) -> Decided {
     let name = |slot: u32| hub.names()[slot as usize].to_string();
     let pages = outcome.pages(&key(), hub).unwrap().into_iter();
     let object = |page: Page| {

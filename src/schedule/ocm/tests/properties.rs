@@ -108,12 +108,12 @@ proptest! {
         let first = with_memory(&clusters);
         let holders = picked(&first, &run(&first, spec.clone()));
         // Newcomers sort before everybody else, and resources change or vanish.
-        let mut later: BTreeMap<ClusterName, Member> = BTreeMap::new();
+        let mut later: BTreeMap<ClusterName, OcmMember> = BTreeMap::new();
         for (n, amount) in after.iter().enumerate() {
             let name = if n < before.len() { format!("c{n:02}") } else { format!("a{n:02}") };
             let (name, member) = match amount {
                 Some(amount) => with_resource(&name, "memory", &amount.to_string()),
-                None => (ClusterName::from(name.as_str()), Member::default()),
+                None => (ClusterName::from(name.as_str()), OcmMember::default()),
             };
             later.insert(name, member);
         }
@@ -197,7 +197,7 @@ fn apply(documents: &mut Vec<Value>, hub: &mut Hub, news: &News) -> Change {
     documents.extend(document.clone());
     match news {
         News::Cluster(name, document) => {
-            let member = document.as_ref().map(|document| Member::read(document).unwrap().1);
+            let member = document.as_ref().map(|document| OcmMember::read(document).unwrap().1);
             hub.set_cluster(&ClusterName::from(*name), member)
         }
         News::Set(name, _) => {
@@ -232,7 +232,7 @@ fn specs() -> impl Strategy<Value = Vec<Value>> {
 }
 
 /// All that a placement says.
-fn whole(hub: &Hub, key: &Key, policy: &Policy) -> (Decided, Vec<String>) {
+fn whole(hub: &Hub, key: &Key, policy: &OcmPolicy) -> (Decided, Vec<String>) {
     let on_misconfigured = OnMisconfigured::Withdraw;
     let outcome = schedule(&Request { key, policy, hub, now: now(), on_misconfigured }).unwrap();
     let said = [
@@ -258,7 +258,7 @@ proptest! {
         let mut documents = world.documents;
         let mut hub = Hub::read(&documents).unwrap();
         let mut readers = Readers::default();
-        let placements: BTreeMap<Key, Policy> = specs
+        let placements: BTreeMap<Key, OcmPolicy> = specs
             .into_iter()
             .enumerate()
             .map(|(n, spec)| (Key::new(["ns1", "ns1", "ns2"][n], ["demo", "second", "third"][n]), policy(spec)))
