@@ -167,10 +167,8 @@ fn approved(before: &PlacementState, after: &PlacementState) -> Vec<Measured> {
     }
     for (name, run) in after.runs.records() {
         let Some(known) = before.runs.records().get(name).filter(|known| !Arc::ptr_eq(known, run)) else { continue };
-        let stages = |run: &RunRecord| run.stages.iter().chain(&run.deletion).cloned().collect::<Vec<_>>();
-        for (known, stage) in stages(known).iter().zip(&stages(run)) {
-            found.extend(approved_of(known, stage));
-        }
+        let (before, after) = (known.stages.iter().chain(&known.deletion), run.stages.iter().chain(&run.deletion));
+        found.extend(before.zip(after).flat_map(|(known, stage)| approved_of(known, stage)));
     }
     found
 }
