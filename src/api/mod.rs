@@ -15,6 +15,7 @@ pub mod object;
 pub mod ocm;
 mod ocm_results;
 mod ocm_rules;
+mod override_rules;
 pub mod overrides;
 pub mod placement;
 mod placement_rules;

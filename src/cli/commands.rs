@@ -12,7 +12,7 @@ use crate::clock;
 use crate::core::execute::{Authority, execute_in_store, preview_in_store};
 use crate::model::commands::{Command, Done, Person, Refusal, Verb, WaitingGate};
 use crate::model::id::ClusterName;
-use crate::model::runs::Surface;
+use crate::model::runs::Channel;
 use crate::status::work::counted;
 use crate::store::embedded::EmbeddedStore;
 
@@ -229,7 +229,7 @@ pub(super) fn blank(verb: Verb, target: &str) -> Command {
 
 /// Returns whoever sits at the machine of the store.
 fn operator() -> Person {
-    Person::of(person::os_user(), Surface::CommandLine)
+    Person::of(person::os_user(), Channel::CommandLine)
 }
 
 fn refused(refusal: &Refusal) -> Exit {

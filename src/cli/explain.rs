@@ -54,7 +54,7 @@ pub struct Args {
     /// With --repo: the commit to explain; HEAD if only --base is given.
     #[arg(long, value_name = "REV", requires = "repo")]
     head: Option<String>,
-    /// With --repo: the instant that scores and taints are judged at, such as 2026-01-31T12:00:00Z; now by default.
+    /// With --repo: the instant that scores and taints are evaluated at, such as 2026-01-31T12:00:00Z; now by default.
     #[arg(long, value_name = "TIME", requires = "repo")]
     now: Option<Timestamp>,
     /// How to show it.
@@ -77,7 +77,7 @@ enum ExplainFormat {
     Yaml,
 }
 
-/// Runs the command. Exits 0 with an explanation, 2 where there is no such placement or it could not be judged.
+/// Runs the command. Exits 0 with an explanation, 2 where there is no such placement or it could not be evaluated.
 pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let mut explained = explained(args)?;
     // The heading is of the placement, also where one cluster is asked for.

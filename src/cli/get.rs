@@ -64,7 +64,7 @@ pub enum GetKind {
     /// PlacementDecisions of OCM Placements.
     #[value(name = "placementdecisions", alias = "placementdecision", alias = "decisions")]
     PlacementDecisions,
-    /// Evictions that were judged.
+    /// Evictions that were evaluated.
     #[value(alias = "eviction", alias = "crpe")]
     Evictions,
     /// Member clusters.

@@ -31,7 +31,7 @@ const LISTED_MAX: usize = 20;
 pub struct Args {
     #[command(flatten)]
     wanted: Wanted,
-    /// The instant that scores and taints are judged at, such as 2026-01-31T12:00:00Z; now by default.
+    /// The instant that scores and taints are evaluated at, such as 2026-01-31T12:00:00Z; now by default.
     #[arg(long, value_name = "TIME")]
     now: Option<Timestamp>,
     /// How to show it.

@@ -29,7 +29,7 @@ pub struct Args {
     /// A file or folder with objects; `-` is the standard input. Several may follow.
     #[arg(short = 'f', long = "filename", value_name = "FILE", required = true, num_args = 1..)]
     files: Vec<PathBuf>,
-    /// The instant that heartbeats, tolerations and scores are judged at, such as 2026-01-31T12:00:00Z; now by default.
+    /// The instant that heartbeats, tolerations and scores are evaluated at, such as 2026-01-31T12:00:00Z; now by default.
     #[arg(long, value_name = "TIME")]
     now: Option<Timestamp>,
     /// How to show the decisions.

@@ -380,7 +380,7 @@ impl KindWatch {
                 Err(error) if is_expired(&error) => continue,
                 Err(error) => {
                     let error = self.wire.watch_failure(&self.kind.kind, error).await;
-                    return if listing { End::List(self.judged(error).await) } else { End::Watch(error) };
+                    return if listing { End::List(self.evaluated(error).await) } else { End::Watch(error) };
                 }
             };
             listing = match &event {
@@ -395,7 +395,7 @@ impl KindWatch {
 
     /// A list that is answered with 404 says that the kind is not served, unless the member says otherwise when it is asked which
     /// kinds it serves.
-    async fn judged(&self, error: Error) -> Error {
+    async fn evaluated(&self, error: Error) -> Error {
         if !error.is_not_found() {
             return error;
         }

@@ -31,7 +31,7 @@ pub use gates::preview;
 
 /// What a command is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Aim {
+pub struct CommandTarget {
     /// The placement.
     pub placement: PlacementKey,
     /// The run, where one is named or under way.
@@ -64,17 +64,20 @@ fn refusal(reason: RefusalReason, message: impl Into<String>) -> Refusal {
 ///
 /// # Errors
 /// Nothing has the name, or more than one thing has.
-pub fn resolve(placements: &BTreeMap<PlacementKey, PlacementState>, command: &Command) -> Result<Aim, Refusal> {
+pub fn resolve(
+    placements: &BTreeMap<PlacementKey, PlacementState>,
+    command: &Command,
+) -> Result<CommandTarget, Refusal> {
     let Ok(named) = command.target.parse::<PlacementKey>();
     let is_in_place = |key: &PlacementKey| named.namespace.is_none() || key.namespace == named.namespace;
-    let mut aims: Vec<Aim> = Vec::new();
+    let mut aims: Vec<CommandTarget> = Vec::new();
     for (key, state) in placements.iter().filter(|(key, _)| is_in_place(key)) {
         if state.runs.contains_key(&named.name) {
             let run = Some(named.name.clone());
-            aims.push(Aim { placement: key.clone(), run, stage: command.stage.clone(), gate: None });
+            aims.push(CommandTarget { placement: key.clone(), run, stage: command.stage.clone(), gate: None });
         } else if command.stage.is_none() {
             let requests = named_request(&named.name, state.runs.values());
-            aims.extend(requests.into_iter().map(|request| Aim {
+            aims.extend(requests.into_iter().map(|request| CommandTarget {
                 placement: key.clone(),
                 run: Some(request.run),
                 stage: Some(request.stage),
@@ -82,7 +85,7 @@ pub fn resolve(placements: &BTreeMap<PlacementKey, PlacementState>, command: &Co
             }));
             if named.name == format!("{}-{DELETION_GATE}", key.name) {
                 let stage = Some(DELETION_GATE.to_owned());
-                aims.push(Aim { placement: key.clone(), run: None, stage, gate: None });
+                aims.push(CommandTarget { placement: key.clone(), run: None, stage, gate: None });
             }
         }
     }
@@ -95,9 +98,9 @@ pub fn resolve(placements: &BTreeMap<PlacementKey, PlacementState>, command: &Co
         let of_name = placements.iter().filter(|(key, _)| key.name == named.name && is_in_place(key));
         let is_whole = matches!(command.verb, Verb::Retry | Verb::Rollback);
         // A run that is called as its own placement: the whole of it is meant either way.
-        let is_known = |key: &PlacementKey| is_whole && aims.iter().any(|aim| aim.placement == *key);
+        let is_known = |key: &PlacementKey| is_whole && aims.iter().any(|target| target.placement == *key);
         let of_name = of_name.filter(|(key, _)| !is_known(key));
-        let of_name: Vec<Aim> = of_name.map(|(key, state)| aim_at(key, state, command)).collect();
+        let of_name: Vec<CommandTarget> = of_name.map(|(key, state)| aim_at(key, state, command)).collect();
         if is_of_placements && !of_name.is_empty() {
             aims.clear();
         }
@@ -114,14 +117,14 @@ pub fn resolve(placements: &BTreeMap<PlacementKey, PlacementState>, command: &Co
         1 => Ok(aims.remove(0)),
         _ => {
             let all: Vec<String> =
-                aims.iter().map(|aim| format!("{} {}", aim.placement.kind(), aim.placement)).collect();
+                aims.iter().map(|target| format!("{} {}", target.placement.kind(), target.placement)).collect();
             let message = format!("{} fits {}; name one as NAMESPACE/NAME", command.target, all.join(" and "));
             Err(refusal(RefusalReason::Ambiguous, message))
         }
     }
 }
 
-fn aim_at(key: &PlacementKey, state: &PlacementState, command: &Command) -> Aim {
+fn aim_at(key: &PlacementKey, state: &PlacementState, command: &Command) -> CommandTarget {
     let active = state.runs.values().find(|run| run.frozen.is_some() && !run.phase.is_final());
     // Of a placement that is removed nothing moves: its runs wait for it to come back.
     let active = active.filter(|_| !state.record.removed);
@@ -131,7 +134,7 @@ fn aim_at(key: &PlacementKey, state: &PlacementState, command: &Command) -> Aim 
     let named = command.stage.clone().or(guessed);
     let is_deletion = named.as_deref() == Some(DELETION_GATE);
     let run = active.filter(|_| !is_deletion).map(|run| run.name.clone());
-    Aim { placement: key.clone(), run, stage: named, gate: None }
+    CommandTarget { placement: key.clone(), run, stage: named, gate: None }
 }
 
 fn is_waiting(phase: StagePhase) -> bool {
@@ -145,33 +148,35 @@ fn is_waiting(phase: StagePhase) -> bool {
 pub fn execute(
     state: &PlacementState,
     world: &World,
-    aim: &Aim,
+    target: &CommandTarget,
     command: &Command,
     person: &Person,
     now: Timestamp,
 ) -> Result<Executed, Refusal> {
-    let policy = policy(state, world, aim);
+    let policy = policy(state, world, target);
     may(person, command.verb, &policy).map_err(|why| refusal(RefusalReason::NotAllowed, why))?;
-    gates::check_specific(state, world, aim, command)?;
+    gates::check_specific(state, world, target, command)?;
     let mut pass = Pass::new(state.clone(), world, now);
-    let wish = Wish { aim, command, person, policy, now };
-    let gate = gates::waiting_gate(state, aim).filter(|_| command.verb == Verb::Approve);
+    let execution = Execution { target, command, person, policy, now };
+    let gate = gates::waiting_gate(state, target).filter(|_| command.verb == Verb::Approve);
     let mut goal = None;
     let message = match command.verb {
-        Verb::Approve | Verb::Reject if aim.stage.as_deref() == Some(DELETION_GATE) => wish.judge_deletions(&mut pass),
-        Verb::Approve => wish.approve(&mut pass),
-        Verb::Reject => wish.reject(&mut pass),
-        Verb::Pause => wish.pause(&mut pass),
-        Verb::Resume => wish.resume(&mut pass),
-        Verb::Retry => wish.retry(&mut pass),
-        Verb::Rollback => wish.roll_back(&mut pass).map(|(to, words)| {
+        Verb::Approve | Verb::Reject if target.stage.as_deref() == Some(DELETION_GATE) => {
+            execution.decide_deletions(&mut pass)
+        }
+        Verb::Approve => execution.approve(&mut pass),
+        Verb::Reject => execution.reject(&mut pass),
+        Verb::Pause => execution.pause(&mut pass),
+        Verb::Resume => execution.resume(&mut pass),
+        Verb::Retry => execution.retry(&mut pass),
+        Verb::Rollback => execution.roll_back(&mut pass).map(|(to, words)| {
             goal = Some(to);
             words
         }),
         Verb::Adopt => Err(refusal(RefusalReason::NotPossible, "a store is adopted, not a placement; name none")),
     }?;
     let facts = json!({
-        "verb": command.verb, "target": command.target, "stage": aim.stage, "person": person.name,
+        "verb": command.verb, "target": command.target, "stage": target.stage, "person": person.name,
         "surface": person.surface, "reason": command.reason, "message": command.message,
     });
     pass.note(JournalKind::Commanded, None, facts);
@@ -179,28 +184,28 @@ pub fn execute(
 }
 
 /// Returns who may, as the configuration and the strategy of what is meant say.
-fn policy<'a>(state: &'a PlacementState, world: &'a World, aim: &'a Aim) -> Policy<'a> {
-    let run = aim.run.as_ref().and_then(|name| state.runs.get(name));
+fn policy<'a>(state: &'a PlacementState, world: &'a World, target: &'a CommandTarget) -> Policy<'a> {
+    let run = target.run.as_ref().and_then(|name| state.runs.get(name));
     let of_run = || (run.and_then(|run| run.approvers.as_deref()), run.and_then(|run| run.approvers_before.as_deref()));
-    let (narrowed, narrowed_before) = match (aim.stage.as_deref(), &state.record.deletion_gate) {
+    let (narrowed, narrowed_before) = match (target.stage.as_deref(), &state.record.deletion_gate) {
         (Some(DELETION_GATE), Some(gate)) => (gate.approvers.as_deref(), gate.approvers_before.as_deref()),
         _ => of_run(),
     };
-    let placement = Some(&aim.placement);
+    let placement = Some(&target.placement);
     Policy { placement, rules: world.approvals, approvers: &world.approvers, narrowed, narrowed_before }
 }
 
-struct Wish<'a> {
-    aim: &'a Aim,
+struct Execution<'a> {
+    target: &'a CommandTarget,
     command: &'a Command,
     person: &'a Person,
     policy: Policy<'a>,
     now: Timestamp,
 }
 
-impl Wish<'_> {
+impl Execution<'_> {
     fn pause(&self, pass: &mut Pass<'_>) -> Result<String, Refusal> {
-        let key = &self.aim.placement;
+        let key = &self.target.placement;
         if let Some(pause) = &pass.state.record.paused {
             return Err(refusal(RefusalReason::NotPossible, format!("{key} was paused by {} already", pause.by)));
         }
@@ -210,7 +215,7 @@ impl Wish<'_> {
     }
 
     fn resume(&self, pass: &mut Pass<'_>) -> Result<String, Refusal> {
-        let key = &self.aim.placement;
+        let key = &self.target.placement;
         let Some(pause) = pass.state.record.paused.take() else {
             return Err(refusal(RefusalReason::NotPossible, format!("{key} is not paused")));
         };
@@ -231,7 +236,7 @@ impl Wish<'_> {
 
     /// Gives failed clusters another try, and a held snapshot another rollout.
     fn retry(&self, pass: &mut Pass<'_>) -> Result<String, Refusal> {
-        let key = &self.aim.placement;
+        let key = &self.target.placement;
         let mut what = Vec::new();
         let mut nothing = format!("nothing of {key} failed or is held");
         let is_external = pass.state.record.spec.strategy.type_ == StrategyType::External;
@@ -301,7 +306,7 @@ impl Wish<'_> {
                 let known: Vec<&str> = state.snapshots.values().map(|snapshot| snapshot.commit.short()).collect();
                 let known = known.join(", ");
                 let message =
-                    format!("no snapshot of {} is from commit {commit}; there are {known}", self.aim.placement);
+                    format!("no snapshot of {} is from commit {commit}; there are {known}", self.target.placement);
                 Err(refusal(RefusalReason::SnapshotGone, message))
             }
             _ => {
@@ -311,10 +316,10 @@ impl Wish<'_> {
     }
 
     fn roll_back(&self, pass: &mut Pass<'_>) -> Result<(u64, String), Refusal> {
-        let key = &self.aim.placement;
+        let key = &self.target.placement;
         let state = &pass.state;
         let is_external = state.record.spec.strategy.type_ == StrategyType::External;
-        let named = self.aim.run.as_ref().and_then(|name| state.runs.get(name));
+        let named = self.target.run.as_ref().and_then(|name| state.runs.get(name));
         let run = state.runs.values().filter(|run| run.frozen.is_some()).max_by_key(|run| run.sequence);
         if let Some(named) = named.filter(|named| is_external && run.is_none_or(|run| run.name != named.name)) {
             let last = run.map_or_else(
@@ -367,7 +372,7 @@ impl Wish<'_> {
 
     /// What is held is rolled out again by a retry alone, and a rollback holds what it leaves: neither is where it may go.
     fn may_return(&self, pass: &Pass<'_>, current: Option<u64>, to: u64) -> Result<(), Refusal> {
-        let (key, state) = (&self.aim.placement, &pass.state);
+        let (key, state) = (&self.target.placement, &pass.state);
         let is_held =
             |held: &&HeldSnapshot| state.snapshots.get(&to).is_some_and(|snapshot| snapshot.hash == held.hash);
         if let Some(held) = state.record.held.as_ref().filter(is_held) {
@@ -459,9 +464,9 @@ pub fn execute_in_store(
     }
     let placements = persist::load(store)?;
     let world = authority.world();
-    let executed = resolve(&placements, command).and_then(|aim| {
-        let state = placements.get(&aim.placement).expect("what was found there is there");
-        execute(state, &world, &aim, command, person, now).map(|executed| (state, executed))
+    let executed = resolve(&placements, command).and_then(|target| {
+        let state = placements.get(&target.placement).expect("what was found there is there");
+        execute(state, &world, &target, command, person, now).map(|executed| (state, executed))
     });
     let (before, executed) = match executed {
         Ok(executed) => executed,

@@ -5,7 +5,7 @@ use crate::decide::fixtures::{member as cluster, payload, placement, tree};
 use crate::model::commands::{Command, Person, Verb};
 use crate::model::id::ObjectKey;
 use crate::model::records::ResourceSnapshot;
-use crate::model::runs::Surface;
+use crate::model::runs::Channel;
 use crate::model::tree::Tree;
 use crate::plan::simulate::payload_of;
 use crate::status::rollout::{Failure, RolloutState};
@@ -158,7 +158,7 @@ fn command(verb: Verb, target: &str) -> Command {
 }
 
 fn somebody() -> Person {
-    Person::of("ann", Surface::Api)
+    Person::of("ann", Channel::Api)
 }
 
 /// A commit with cluster `a`, placements `p` and `q`, and content.

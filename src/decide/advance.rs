@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::json;
 
-use super::{Pass, judge};
+use super::{Pass, evaluate};
 use crate::api::condition::ConditionStatus;
 use crate::model::along::Along;
 use crate::model::id::ClusterName;
@@ -176,7 +176,7 @@ impl Pass<'_> {
             let work = works.get(&cluster.name).map(AsRef::as_ref);
             let answers = records.get(&cluster.name).is_some_and(ClusterRecord::answers);
             let heard = self.world.heard(&run.placement, &cluster.name);
-            let health = binding.map(|b| judge(b, work, heard, limits, self.now));
+            let health = binding.map(|b| evaluate(b, work, heard, limits, self.now));
             let health = health.unwrap_or(UNTOLD);
             let is_bound = speaking.is_some_and(|b| b.state == BindingState::Bound && b.snapshot.is_some());
             let is_ready = health.ready == Readiness::Ready;
@@ -217,7 +217,7 @@ impl Pass<'_> {
         let limits = Limits { unavailable_period: Duration::ZERO, ..limits };
         let is_right = |b: &Binding| {
             let work = self.state.works.get(&b.cluster).map(AsRef::as_ref);
-            let ready = judge(b, work, None, &limits, self.now).ready == Readiness::Ready;
+            let ready = evaluate(b, work, None, &limits, self.now).ready == Readiness::Ready;
             b.state == BindingState::Bound && b.snapshot == Some(index) && ready
         };
         if picked().all(is_right) && self.state.record.last_succeeded != Some(index) {

@@ -58,12 +58,12 @@ impl Disruptions {
         all.into_iter().filter(is_other).map(PlacementKey::cluster_scoped)
     }
 
-    /// Judges the evictions of a placement that were not judged yet, one after the other in the order of names, and writes
+    /// Evaluates the evictions of a placement that were not evaluated yet, one after the other in the order of names, and writes
     /// down what became of each. Returns the bindings that are to be removed.
     ///
-    /// An eviction is judged once; one that is gone from git is forgotten. `failed` tells of a cluster whether what is placed
+    /// An eviction is evaluated once; one that is gone from git is forgotten. `failed` tells of a cluster whether what is placed
     /// there has failed.
-    pub fn judge(
+    pub fn evaluate(
         &self,
         record: &mut PlacementRecord,
         bindings: &mut BTreeMap<String, Arc<Binding>>,
@@ -104,7 +104,7 @@ impl Disruptions {
         removed
     }
 
-    /// Tells whether a placement has evictions that nobody judged yet.
+    /// Tells whether a placement has evictions that nobody evaluated yet.
     pub fn concerns(&self, key: &PlacementKey) -> bool {
         key.namespace.is_none() && self.evictions.contains_key(&key.name)
     }

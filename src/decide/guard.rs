@@ -14,9 +14,9 @@ use crate::model::records::{BindingState, DeletionGate, PlacementRecord};
 impl Pass<'_> {
     /// Writes down the deletions that wait for a person, if any, on the way to the snapshots that clusters may come to. Returns the
     /// clusters that hold something which they may not keep.
-    pub(super) fn guard(&mut self, aims: &BTreeSet<u64>) -> BTreeSet<ClusterName> {
+    pub(super) fn guard(&mut self, upcoming: &BTreeSet<u64>) -> BTreeSet<ClusterName> {
         // What only reports prunes nothing of a cluster that stays. One that leaves may hold what was applied before.
-        let kept = if only_reports(&self.state.record) { BTreeMap::new() } else { self.kept(aims) };
+        let kept = if only_reports(&self.state.record) { BTreeMap::new() } else { self.kept(upcoming) };
         let gate = self.guarded(&kept);
         self.state.record.deletion_gate = gate.map(|gate| {
             let active = self.active_run();

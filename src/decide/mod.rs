@@ -18,6 +18,7 @@ pub mod overrides;
 mod progress;
 pub mod render;
 mod rolling;
+mod run_stages;
 mod runs;
 mod schedule;
 mod select;
@@ -35,8 +36,8 @@ use jiff::Timestamp;
 use serde_json::json;
 
 pub(super) use self::guard::{is_guarded, only_reports};
-use self::rolling::judge;
-use self::state::{Judged, PlacementState, World};
+use self::rolling::evaluate;
+use self::state::{Evaluated, PlacementState, World};
 use crate::model::along::Along;
 use crate::model::id::ClusterName;
 use crate::model::journal::JournalKind;
@@ -73,8 +74,8 @@ pub fn decide(state: PlacementState, world: &World, now: Timestamp) -> Decision 
     pass.unbind_clusters_ahead();
     // The commit that cannot be read may stop or revert what the accepted one would begin.
     let followed = if world.source_unread { Followed::default() } else { pass.follow_commit() };
-    pass.judge_bindings();
-    // Judged again, because what was told just now has a new generation, which no report speaks of.
+    pass.evaluate_bindings();
+    // Evaluated again, because what was told just now has a new generation, which no report speaks of.
     let orders = pass.orders(&followed.losing);
     pass.conclude();
     forget.extend(followed.left);
@@ -124,17 +125,17 @@ impl Pass<'_> {
         self.load_newest_payload();
         // The snapshot may be new, with a payload that the pass did not begin with.
         self.find_candidates();
-        self.judge_bindings();
+        self.evaluate_bindings();
         if self.evict() {
             self.reschedule();
         }
         // The guard comes first: what it holds neither the rollout nor an order may remove.
-        let aims = self.aims();
-        let losing = self.guard(&aims);
+        let upcoming = self.upcoming();
+        let losing = self.guard(&upcoming);
         let wake_at = self.roll();
         // A rollback or a run that began changes where clusters may come to, and with it what they may keep.
-        let new_aims = self.aims();
-        let losing = if new_aims == aims { losing } else { self.guard(&new_aims) };
+        let new_upcoming = self.upcoming();
+        let losing = if new_upcoming == upcoming { losing } else { self.guard(&new_upcoming) };
         self.note_removals();
         Followed { left, losing, wake_at }
     }
@@ -187,28 +188,28 @@ impl Pass<'_> {
         }
     }
 
-    fn judge_bindings(&mut self) {
-        self.judge_overrides();
-        let before = std::mem::take(&mut self.state.judged);
+    fn evaluate_bindings(&mut self) {
+        self.evaluate_overrides();
+        let before = std::mem::take(&mut self.state.evaluated);
         let mut known = before.iter().peekable();
-        let mut judged = Vec::with_capacity(self.state.bindings.len());
+        let mut evaluated = Vec::with_capacity(self.state.bindings.len());
         let PlacementState { bindings, works, .. } = &mut self.state;
         let (mut works, mut records) = (Along::new(works), Along::new(&self.world.records));
         for (name, binding) in bindings {
             let work = works.get(&binding.cluster);
             let online = records.get(&binding.cluster).is_some_and(ClusterRecord::answers);
             // Both stand in order of names: one pass over both, and what is gone by now is skipped.
-            while known.next_if(|judged| judged.binding.name < *name).is_some() {}
-            if !known.peek().is_some_and(|judged| judged.is_of(binding, work, online)) {
+            while known.next_if(|evaluated| evaluated.binding.name < *name).is_some() {}
+            if !known.peek().is_some_and(|evaluated| evaluated.is_of(binding, work, online)) {
                 let conditions = binding_conditions(binding, work.map(AsRef::as_ref), online, self.now);
                 if binding.conditions != conditions {
                     Arc::make_mut(binding).conditions = conditions;
                 }
             }
             // The binding as it is with its conditions: the next decision knows it by identity.
-            judged.push(Judged { binding: Arc::clone(binding), work: work.cloned(), online });
+            evaluated.push(Evaluated { binding: Arc::clone(binding), work: work.cloned(), online });
         }
-        self.state.judged = Arc::new(judged);
+        self.state.evaluated = Arc::new(evaluated);
     }
 
     /// Writes down the placement's own status, and forgets payload nobody needs.

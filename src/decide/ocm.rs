@@ -324,7 +324,7 @@ impl Ocm {
     /// Explains a Placement.
     ///
     /// # Errors
-    /// Why it cannot be judged, for people.
+    /// Why it cannot be evaluated, for people.
     pub fn explain(&self, key: &Key, now: Timestamp) -> Result<Explanation, String> {
         let wish = self.wishes.get(key).ok_or("the source does not have it")?;
         ocm::explain(&self.request(key, wish, now)).map_err(|error| error.to_string())

@@ -59,7 +59,7 @@ impl Pass<'_> {
         let view = |binding: &Binding| {
             let work = works.get(&binding.cluster).map(AsRef::as_ref);
             let heard = self.world.heard(&binding.placement, &binding.cluster);
-            let health = judge(binding, work, heard, &limits, self.now);
+            let health = evaluate(binding, work, heard, &limits, self.now);
             let answers = records.get(&binding.cluster).is_some_and(ClusterRecord::answers);
             BindingView::new(binding, health, !self.is_at(binding, goal), !answers)
         };
@@ -121,7 +121,7 @@ impl Pass<'_> {
     }
 
     /// Returns the snapshots that clusters may come to: the newest, the one a rolling update is at, those of unfinished runs.
-    pub(super) fn aims(&self) -> BTreeSet<u64> {
+    pub(super) fn upcoming(&self) -> BTreeSet<u64> {
         let record = &self.state.record;
         let runs = self.state.runs.values().filter(|run| !run.phase.is_final());
         let runs = runs.filter(|_| record.spec.strategy.type_ == StrategyType::External);
@@ -181,14 +181,14 @@ impl Pass<'_> {
             let work = self.state.works.get(&binding.cluster).map(AsRef::as_ref);
             let is_told = binding.state == BindingState::Bound && !binding.deleting;
             let heard = self.world.heard(&binding.placement, &binding.cluster);
-            is_told && judge(binding, work, heard, &limits, self.now).failed
+            is_told && evaluate(binding, work, heard, &limits, self.now).failed
         };
         self.state.bindings().filter(has_failed).map(|binding| binding.name.clone()).collect()
     }
 }
 
-/// Judges a binding by what its cluster said last, and since when it is heard.
-pub(super) fn judge(
+/// Evaluates a binding by what its cluster said last, and since when it is heard.
+pub(super) fn evaluate(
     binding: &Binding,
     work: Option<&WorkStatus>,
     heard: Option<Heard>,

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::ocm::{key_named, key_of, reason};
 use super::state::{PlacementState, World};
-use super::{Pass, judge};
+use super::{Pass, evaluate};
 use crate::api::annotations::OCM_PLACEMENT;
 use crate::api::condition::ConditionStatus;
 use crate::model::conditions::ConditionType;
@@ -141,7 +141,7 @@ impl Pass<'_> {
         if let Some(event) = event {
             self.note(event, Some(&binding.cluster), json!({"binding": binding.name}));
         }
-        // Nothing that was reported speaks of the new generation. Judged by when it was last moved, a cluster that is well
+        // Nothing that was reported speaks of the new generation. Evaluated by when it was last moved, a cluster that is well
         // would count as failed until it reports again, and be moved past the limits.
         let known = self.state.bindings.get(&binding.name);
         if known.is_some_and(|known| known.generation != binding.generation) {
@@ -157,10 +157,10 @@ impl Pass<'_> {
         let failed = |binding: &Binding| {
             let work = works.get(&binding.cluster).map(AsRef::as_ref);
             let heard = self.world.heard(&binding.placement, &binding.cluster);
-            judge(binding, work, heard, &limits, self.now).failed
+            evaluate(binding, work, heard, &limits, self.now).failed
         };
         let before: BTreeSet<String> = record.evictions.keys().cloned().collect();
-        let removed = self.world.disruptions.judge(record, bindings, failed, self.now);
+        let removed = self.world.disruptions.evaluate(record, bindings, failed, self.now);
         for name in &removed {
             let Some(cluster) = self.state.bindings.get(name).map(|binding| binding.cluster.clone()) else { continue };
             // A person asked for it by name: what is known to be there goes.
@@ -170,7 +170,7 @@ impl Pass<'_> {
             binding.abandons = self.state.record.abandons();
             self.note(JournalKind::RemovalStarted, Some(&cluster), json!({"binding": name}));
         }
-        let judged: Vec<(String, ClusterName, bool)> = self
+        let evaluated: Vec<(String, ClusterName, bool)> = self
             .state
             .record
             .evictions
@@ -184,7 +184,7 @@ impl Pass<'_> {
                 (name.clone(), eviction.cluster.clone(), executed)
             })
             .collect();
-        for (name, cluster, executed) in judged {
+        for (name, cluster, executed) in evaluated {
             self.note(JournalKind::EvictionJudged, Some(&cluster), json!({"eviction": name, "executed": executed}));
         }
         !removed.is_empty()

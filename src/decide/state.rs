@@ -111,7 +111,7 @@ pub struct PlacementState {
     /// Snapshots whose payload cannot be read from git.
     pub unreadable: BTreeSet<u64>,
     /// What the bindings' conditions were found from, in the order of the bindings.
-    pub judged: Arc<Vec<Judged>>,
+    pub evaluated: Arc<Vec<Evaluated>>,
     /// What members were to hold after the last decision, in their order: an order that says nothing new stays shared.
     pub orders: Arc<Vec<Arc<WorkOrder>>>,
     /// What it gives up and other placements are to hold from now on: it stays on the member until they took it.
@@ -133,7 +133,7 @@ impl PlacementState {
             payloads: BTreeMap::new(),
             rendered: Rendered::default(),
             unreadable: BTreeSet::new(),
-            judged: Arc::default(),
+            evaluated: Arc::default(),
             orders: Arc::default(),
             claimed: Claims::new(),
             selected: None,
@@ -231,7 +231,7 @@ impl PlacementState {
 
 /// A binding with its conditions, and what they follow from: as long as all of it is the same, so are they.
 #[derive(Clone, Debug)]
-pub struct Judged {
+pub struct Evaluated {
     /// The binding; compared by identity.
     pub binding: Arc<Binding>,
     /// What its cluster holds; compared by identity.
@@ -240,8 +240,8 @@ pub struct Judged {
     pub online: bool,
 }
 
-impl Judged {
-    /// Tells whether this is what is to be judged.
+impl Evaluated {
+    /// Tells whether this is what is to be evaluated.
     pub fn is_of(&self, binding: &Arc<Binding>, work: Option<&Arc<WorkStatus>>, online: bool) -> bool {
         let same_work = match (&self.work, work) {
             (Some(known), Some(work)) => Arc::ptr_eq(known, work),

@@ -29,7 +29,7 @@ use crate::model::id::{ClusterName, ObjectKey, PlacementKey};
 use crate::model::records::{
     ApplyOutcome, Availability, BindingState, ClusterRecord, ManifestStatus, MemberKind, WorkStatus,
 };
-use crate::model::runs::{ApprovalRules, RunRecord, Surface};
+use crate::model::runs::{ApprovalRules, Channel, RunRecord};
 use crate::model::work::{Desired, WorkOrder};
 
 /// Decisions until a case must have come to rest.
@@ -288,7 +288,7 @@ impl Case {
             reason: None,
             message: None,
         };
-        let person = Person::of(person, Surface::Api);
+        let person = Person::of(person, Channel::Api);
         let placements = BTreeMap::from([(self.state.record.key.clone(), self.state.clone())]);
         let aim = resolve(&placements, &command)?;
         let executed = execute(&self.state, &self.world, &aim, &command, &person, self.now)?;

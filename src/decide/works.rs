@@ -60,7 +60,7 @@ impl Pass<'_> {
     }
 
     /// Writes down, for each binding that overrides concern, whether its objects can be made with them.
-    pub(super) fn judge_overrides(&mut self) {
+    pub(super) fn evaluate_overrides(&mut self) {
         let is_concerned =
             |b: &&mut Arc<Binding>| !b.deleting && b.state != BindingState::Scheduled && !b.overrides.is_empty();
         // Taken out for a moment, because `objects` keeps what it makes in the same state.
@@ -111,7 +111,7 @@ impl Pass<'_> {
     /// Returns what each cluster that stays keeps of what it holds, where that is not all: what every snapshot has that it was
     /// told to hold or may come to, after overrides. A snapshot without payload, or whose objects cannot be made, takes nothing
     /// from anybody.
-    pub(super) fn kept(&mut self, aims: &BTreeSet<u64>) -> BTreeMap<ClusterName, BTreeSet<ObjectKey>> {
+    pub(super) fn kept(&mut self, upcoming: &BTreeSet<u64>) -> BTreeMap<ClusterName, BTreeSet<ObjectKey>> {
         let payloads = self.state.payloads.iter();
         let common: BTreeMap<u64, BTreeSet<ObjectKey>> =
             payloads.map(|(index, payload)| (*index, payload.keys().cloned().collect())).collect();
@@ -124,7 +124,7 @@ impl Pass<'_> {
             let Some(inventory) = held.get(cluster).and_then(|work| work.inventory.known()) else { continue };
             let told = binding.snapshot.filter(|_| binding.state == BindingState::Bound);
             let mut may_hold: Vec<_> = told.map(|index| (index, binding.overrides.clone())).into_iter().collect();
-            for index in aims {
+            for index in upcoming {
                 let to_come = (*index, self.desired_overrides(cluster, *index));
                 if !may_hold.contains(&to_come) {
                     may_hold.push(to_come);

@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::live::LiveObject;
 use super::progress::Progress;
-use super::step::{MemberView, Plan, Sighting, State, Step, Verdict, is_ours, retry_delay};
+use super::step::{MemberView, ObservedVersion, Plan, State, Step, Verdict, is_ours, retry_delay};
 use crate::api::placement::ComparisonOption;
 use crate::model::records::ApplyOutcome;
 use crate::model::work::{Desired, WorkOrder};
@@ -17,7 +17,7 @@ use crate::model::work::{Desired, WorkOrder};
 /// Source: KubeFleet, the longest pause between two looks at a Work.
 pub const RECHECK_INTERVAL: SignedDuration = SignedDuration::from_mins(15);
 /// Shortest pause between two looks at a drifted object that changes on and on.
-pub const LOOK_PAUSE: SignedDuration = SignedDuration::from_secs(10);
+pub const CHECK_PAUSE: SignedDuration = SignedDuration::from_secs(10);
 
 /// Decides about an object that somebody changed and that is left alone then: what was found when it was last looked at.
 ///
@@ -25,22 +25,22 @@ pub const LOOK_PAUSE: SignedDuration = SignedDuration::from_secs(10);
 ///
 /// Source: KubeFleet, `whenToApply: IfNotDrifted`: compared first, and applied where nothing differs.
 pub(super) fn drifted(desired: &Desired, live: &LiveObject, progress: &Progress, now: Timestamp) -> Verdict {
-    let say = |state, message: &str, look_again| Verdict { state, message: message.to_owned(), look_again };
-    let Some(look) = progress.look(desired) else { return say(State::Look, "", None) };
-    let changed_since = look.seen != Sighting::of(live);
+    let say = |state, message: &str, recheck_at| Verdict { state, message: message.to_owned(), recheck_at };
+    let Some(look) = progress.drift_check(desired) else { return say(State::CheckDrift, "", None) };
+    let changed_since = look.seen != ObservedVersion::of(live);
     // While it stands as it was seen nothing new can be found: a watch tells of the next change.
-    let next = changed_since.then(|| look.at + LOOK_PAUSE);
+    let next = changed_since.then(|| look.at + CHECK_PAUSE);
     match &look.found {
         Ok(found) if found.drifted => {
             let message = "it was changed on the member; whenToApply IfNotDrifted leaves it";
             say(State::Refused(ApplyOutcome::FoundDrifts), message, next)
         }
         // What changed since then need not be one of our fields.
-        Ok(_) if look.seen.owned == live.owned && look.at + LOOK_PAUSE > now => {
+        Ok(_) if look.seen.owned == live.owned && look.at + CHECK_PAUSE > now => {
             say(State::Apply { put_back: false }, "", None)
         }
         // Changed since then, or looked at too long ago: an apply by that answer might undo a change of somebody else.
-        Ok(_) => say(State::Look, "", None),
+        Ok(_) => say(State::CheckDrift, "", None),
         Err(why) => {
             let message = format!("it was changed on the member; in what cannot be seen: {why}");
             let next = look.at + retry_delay(look.failures);
@@ -51,11 +51,11 @@ pub(super) fn drifted(desired: &Desired, live: &LiveObject, progress: &Progress,
 
 /// Returns when an object that is as wished is due to be looked at again, and whether it was looked at before: under
 /// `FullComparison` what others add to it is reported, and no digest tells of that.
-pub(super) fn full_look(order: &WorkOrder, desired: &Desired, progress: &Progress) -> Option<(Timestamp, bool)> {
+pub(super) fn full_check(order: &WorkOrder, desired: &Desired, progress: &Progress) -> Option<(Timestamp, bool)> {
     if order.strategy.comparison_option != ComparisonOption::FullComparison {
         return None;
     }
-    let look = progress.look(desired).map(|look| look.at);
+    let look = progress.drift_check(desired).map(|look| look.at);
     // The apply itself compared all fields, so the first look is due as long after it as any other.
     let known = look.or_else(|| progress.attempt(desired).map(|attempt| attempt.at));
     Some(known.map_or((Timestamp::MIN, false), |at| (at + RECHECK_INTERVAL, true)))
@@ -74,7 +74,7 @@ pub(super) fn step(position: usize, order: &WorkOrder, outcome: ApplyOutcome, vi
 
 /// Returns the look at a live object.
 pub(super) fn show_drift(position: usize, desired: &Desired, view: &MemberView<'_>) -> Option<Step> {
-    view.live.get(&desired.key).map(|live| Step::ShowDrift { position, seen: Sighting::of(live) })
+    view.live.get(&desired.key).map(|live| Step::ShowDrift { position, seen: ObservedVersion::of(live) })
 }
 
 /// Returns the comparisons of a `ReportDiff` order that are still to be made, or are due again: because they failed, or because

@@ -139,7 +139,7 @@ fn reason(
     if left * 2 > holding.clone().count() {
         return Some(format!("the placement would leave {left} of {} clusters: {amount}", holding.count()));
     }
-    // Members that are left are judged above: here counts what those that stay would lose.
+    // Members that are left are evaluated above: here counts what those that stay would lose.
     let staying = holding.filter(|m| !m.leaves()).filter_map(GuardedMember::known);
     // An object counts once and not once for each cluster: a large fleet must not make a large change look small.
     let before: BTreeSet<_> = staying.clone().flat_map(|(inventory, _)| inventory).collect();

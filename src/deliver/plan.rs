@@ -108,7 +108,7 @@ fn due(order: &WorkOrder, view: &MemberView<'_>, progress: &Progress, now: Times
             break;
         }
         let desired = &order.manifests[position];
-        let Verdict { state, look_again, message: _ } = verdict(order, desired, view, progress, now);
+        let Verdict { state, recheck_at, message: _ } = verdict(order, desired, view, progress, now);
         match state {
             State::Apply { put_back } => {
                 current = Some(wave);
@@ -124,14 +124,14 @@ fn due(order: &WorkOrder, view: &MemberView<'_>, progress: &Progress, now: Times
                     due.rechecks.push(Step::Apply { position, put_back: false, probe });
                 }
             }
-            State::Look => due.steps.extend(drift::show_drift(position, desired, view)),
+            State::CheckDrift => due.steps.extend(drift::show_drift(position, desired, view)),
             State::Refused(outcome) => {
                 due.refused = true;
-                if let Some(at) = look_again {
+                if let Some(at) = recheck_at {
                     due.recheck(at, now, drift::step(position, order, outcome, view));
                 }
             }
-            State::Done => match drift::full_look(order, desired, progress) {
+            State::Done => match drift::full_check(order, desired, progress) {
                 // What an earlier comparison found stands until the next; the first one belongs to the delivery.
                 Some((at, true)) => due.recheck(at, now, drift::show_drift(position, desired, view)),
                 Some((_, false)) => due.steps.extend(drift::show_drift(position, desired, view)),
@@ -191,8 +191,8 @@ pub fn verdict(
             ApplyOutcome::Pending | ApplyOutcome::Applied => {}
             ApplyOutcome::NotTakenOver | ApplyOutcome::FailedToTakeOver => {
                 // No watch tells when its owner lets go of it, because it does not have our label.
-                let look_again = Some(attempt.at + RECHECK_INTERVAL);
-                return Verdict { look_again, ..say(State::Refused(attempt.outcome), attempt.message.clone()) };
+                let recheck_at = Some(attempt.at + RECHECK_INTERVAL);
+                return Verdict { recheck_at, ..say(State::Refused(attempt.outcome), attempt.message.clone()) };
             }
             _ => return say(State::Retry(attempt.at + retry_delay(attempt.failures)), attempt.message.clone()),
         }

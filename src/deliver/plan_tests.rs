@@ -10,7 +10,7 @@ use crate::deliver::holdings::{Holdings, Wanted};
 use crate::deliver::inventory::labelled;
 use crate::deliver::lists::Unlisted;
 use crate::deliver::progress::Baseline;
-use crate::deliver::step::{Found, Look};
+use crate::deliver::step::{DriftCheck, Found};
 use crate::model::id::{ClusterName, CommitId, ObjectId, ObjectKey, PlacementKey};
 use crate::model::records::Availability;
 
@@ -160,8 +160,8 @@ impl Member {
                 let drifted = self.differs.contains(&desired.key);
                 let found = self.blind.clone().map_or(Ok(Found { drifted, differences: Vec::new() }), Err);
                 let failures = u32::from(found.is_err());
-                let look = Look { manifest: desired.digest.clone(), seen, found, at: self.now(), failures };
-                self.progress.looks.insert(desired.key.clone(), look);
+                let look = DriftCheck { manifest: desired.digest.clone(), seen, found, at: self.now(), failures };
+                self.progress.drift_checks.insert(desired.key.clone(), look);
                 self.log.push(format!("look at {}", order.manifests[position].id));
             }
             Step::Compare { position } => {
@@ -199,7 +199,7 @@ impl Member {
         if put_back {
             put_backs.push(self.now());
         }
-        self.progress.looks.remove(&desired.key);
+        self.progress.drift_checks.remove(&desired.key);
         let outcome = if refused { ApplyOutcome::ManifestApplyFailed } else { ApplyOutcome::Applied };
         self.attempted(desired, outcome, put_backs);
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::step::Look;
+use super::step::DriftCheck;
 use crate::api::placement::ApplyStrategyType;
 use crate::model::id::{Digest, ObjectKey};
 use crate::model::records::{ApplyOutcome, Difference, ManifestStatus};
@@ -64,7 +64,7 @@ pub struct Progress {
     /// What objects were like when they were last applied, from before a restart as well.
     pub baselines: BTreeMap<Arc<ObjectKey>, Baseline>,
     /// The last looks at objects of ours that are left as they are.
-    pub looks: BTreeMap<Arc<ObjectKey>, Look>,
+    pub drift_checks: BTreeMap<Arc<ObjectKey>, DriftCheck>,
     /// An earlier life reported the work: an object that its report does not name was applied, if at all, with no report of it.
     pub is_reported: bool,
 }
@@ -81,8 +81,8 @@ impl Progress {
     }
 
     /// Returns the last look at an object since it was last applied; one that compared with another manifest is none.
-    pub fn look(&self, desired: &Desired) -> Option<&Look> {
-        self.looks.get(&desired.key).filter(|look| look.manifest == desired.digest)
+    pub fn drift_check(&self, desired: &Desired) -> Option<&DriftCheck> {
+        self.drift_checks.get(&desired.key).filter(|look| look.manifest == desired.digest)
     }
 
     /// Forgets what a new generation of the order must try again: refusals, every comparison where it only compares, and
@@ -95,6 +95,6 @@ impl Progress {
             !compares && attempt.outcome == ApplyOutcome::Applied && held.contains(key.as_ref())
         });
         self.baselines.retain(|key, _| held.contains(key.as_ref()));
-        self.looks.clear();
+        self.drift_checks.clear();
     }
 }

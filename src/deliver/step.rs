@@ -39,7 +39,7 @@ pub enum Step {
         /// Position in `order.manifests`.
         position: usize,
         /// How the object stands.
-        seen: Sighting,
+        seen: ObservedVersion,
     },
     /// Delete an object, if it still has this uid.
     Delete {
@@ -101,12 +101,12 @@ pub struct Verdict {
     /// Why, for people.
     pub message: String,
     /// When to look whether it is still so, where time alone leads there.
-    pub look_again: Option<Timestamp>,
+    pub recheck_at: Option<Timestamp>,
 }
 
 impl Verdict {
     pub(super) fn new(state: State, message: impl Into<String>) -> Self {
-        Self { state, message: message.into(), look_again: None }
+        Self { state, message: message.into(), recheck_at: None }
     }
 }
 
@@ -125,7 +125,7 @@ pub enum State {
     /// Refused, to be tried again at this time. Until that says otherwise it is refused.
     Retry(Timestamp),
     /// Somebody changed it and it is left alone then, unless a look shows that nothing differs.
-    Look,
+    CheckDrift,
     /// Will not be applied as things are.
     Refused(ApplyOutcome),
 }
@@ -142,14 +142,14 @@ pub fn retry_delay(failures: u32) -> SignedDuration {
 
 /// What a live object was when it was looked at: digest of the fields we own, and resource version.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sighting {
+pub struct ObservedVersion {
     /// Digest of the fields we own.
     pub owned: Digest,
     /// Its resource version.
     pub resource_version: u64,
 }
 
-impl Sighting {
+impl ObservedVersion {
     /// Returns how an object stands.
     pub fn of(live: &LiveObject) -> Self {
         Self { owned: live.owned.clone(), resource_version: live.resource_version }
@@ -167,11 +167,11 @@ pub struct Found {
 
 /// The last look at an object that is ours.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Look {
+pub struct DriftCheck {
     /// The manifest it was compared with.
     pub manifest: Digest,
     /// What was looked at.
-    pub seen: Sighting,
+    pub seen: ObservedVersion,
     /// What was found, or why it could not be looked at, for people.
     pub found: Result<Found, String>,
     /// When.

@@ -50,7 +50,7 @@ pub enum Blob {
 }
 
 impl Blob {
-    /// Judges content that was read.
+    /// Evaluates content that was read.
     pub(super) fn of(bytes: Vec<u8>) -> Self {
         if bytes.starts_with(LFS_POINTER) { Self::LfsPointer } else { Self::Content(bytes) }
     }

@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 use super::Shared;
 use super::bodies::Unread;
 use crate::model::commands::{Command, Done, Person, Refusal, RefusalReason, WaitingGate};
-use crate::model::runs::Surface;
+use crate::model::runs::Channel;
 
 /// Where commands are sent to.
 pub const COMMANDS_PATH: &str = "/api/v1/commands";
@@ -76,7 +76,7 @@ async fn pass_on<T: Serialize>(shared: &Shared, to: &UnboundedSender<Instruction
     };
     let (reply, answer) = oneshot::channel();
     let grant = shared.grants.get(&name).cloned().unwrap_or_default();
-    let person = Person { grant, ..Person::of(name, Surface::Api) };
+    let person = Person { grant, ..Person::of(name, Channel::Api) };
     let sent = to.send(Instruction { command, person, reply }).is_ok();
     match answer.await {
         Ok(Ok(done)) if sent => Json(done).into_response(),

@@ -12,7 +12,7 @@ use super::*;
 use crate::model::commands::{Done, Person, Refusal, RefusalReason};
 use crate::model::id::PlacementKey;
 use crate::model::records::JournalEntry;
-use crate::model::runs::Surface;
+use crate::model::runs::Channel;
 use crate::store::{Expected, MemoryStore, Op};
 
 /// Interfaces share a store; `reader` may read decisions only, `ann` may command.
@@ -68,7 +68,7 @@ async fn a_command_reaches_the_engine_with_the_name_of_its_token() {
     let (status, done) = answer(shared, command(Some("ann"), body)).await;
     assert_eq!((status, &done["message"]), (200, &json!("web-3 approved")));
     let person = execute.await.expect("it executed");
-    assert_eq!(person, Person::of("ann", Surface::Api));
+    assert_eq!(person, Person::of("ann", Channel::Api));
 }
 
 #[tokio::test]

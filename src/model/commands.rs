@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::forge::Credentials;
 use super::glob::glob_matches;
 use super::id::{ClusterName, Digest, PlacementKey};
-use super::runs::Surface;
+use super::runs::Channel;
 
 /// Characters of a digest that people are shown.
 pub const DIGEST_SHOWN: usize = 12;
@@ -72,7 +72,7 @@ pub struct Person {
     #[serde(alias = "person")]
     pub name: String,
     /// Where it was said.
-    pub surface: Surface,
+    pub surface: Channel,
     /// What the forge vouches for; of comments only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credentials: Option<Credentials>,
@@ -83,7 +83,7 @@ pub struct Person {
 
 impl Person {
     /// Returns somebody who said it elsewhere than on the forge.
-    pub fn of(name: impl Into<String>, surface: Surface) -> Self {
+    pub fn of(name: impl Into<String>, surface: Channel) -> Self {
         Self { name: name.into(), surface, credentials: None, grant: Grant::default() }
     }
 }

@@ -88,7 +88,7 @@ text_enum! {
             ApprovalAccepted,
         }
         "Evictions" {
-            /// The eviction can be judged.
+            /// The eviction can be evaluated.
             Valid,
             /// The placement leaves the cluster.
             Executed,
@@ -349,9 +349,9 @@ text_enum! {
             ApprovalRequestApprovalAccepted,
         }
         "Evictions" {
-            /// Valid: the eviction can be judged.
+            /// Valid: the eviction can be evaluated.
             ClusterResourcePlacementEvictionValid,
-            /// Valid: the eviction cannot be judged. The message says why.
+            /// Valid: the eviction cannot be evaluated. The message says why.
             ClusterResourcePlacementEvictionInvalid,
             /// Executed: the placement leaves the cluster.
             ClusterResourcePlacementEvictionExecuted,

@@ -52,7 +52,7 @@ pub struct ClusterExplanation {
     pub cluster_name: ClusterName,
     /// Whether the placement has it.
     pub picked: bool,
-    /// It was picked by an earlier evaluation and is kept without being judged again.
+    /// It was picked by an earlier evaluation and is kept without being evaluated again.
     #[serde(default)]
     pub kept: bool,
     /// The first filter that said no, or to a cluster that is kept would say no now; absent for a cluster that passes all.

@@ -37,7 +37,7 @@ text_enum! {
             BindingRemoved ["binding"],
             /// The cluster left the fleet. What it holds stays there.
             ClusterLeft ["binding"],
-            /// An eviction was judged.
+            /// An eviction was evaluated.
             EvictionJudged ["eviction", "executed"],
         }
         "Progress of a placement; KubeFleet's events, each once for a rollout" {

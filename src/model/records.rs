@@ -305,7 +305,7 @@ pub struct HeldSnapshot {
     pub since: Timestamp,
 }
 
-/// A ClusterResourcePlacementEviction that was judged, which happens once.
+/// A ClusterResourcePlacementEviction that was evaluated, which happens once.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EvictionRecord {
@@ -313,7 +313,7 @@ pub struct EvictionRecord {
     pub cluster: ClusterName,
     /// Valid and Executed.
     pub conditions: Vec<Condition>,
-    /// When it was judged.
+    /// When it was evaluated.
     pub at: Timestamp,
 }
 

@@ -369,7 +369,7 @@ impl Default for ApprovalRules {
 
 /// Where a person said something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum Surface {
+pub enum Channel {
     /// `gitfleet approve` and its like on the machine of the store, while no daemon ran.
     CommandLine,
     /// The daemon's API.

@@ -7,7 +7,7 @@
 //! | anywhere | `value` of an entry of a list `env` whose name speaks of a secret |
 //! | anywhere | the annotation in which kubectl keeps the object as it was applied, which repeats all of the above |
 //!
-//! An object inside another, such as in an envelope, is judged the same. What SOPS or a SealedSecret has encrypted is not secret.
+//! An object inside another, such as in an envelope, is evaluated the same. What SOPS or a SealedSecret has encrypted is not secret.
 
 use serde_json::{Map, Value};
 

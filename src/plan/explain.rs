@@ -47,7 +47,7 @@ pub enum Error {
     /// The daemon has just started.
     #[error("the daemon has not read the accepted commit yet; ask again in a moment")]
     Unread,
-    /// It could not be judged.
+    /// It could not be evaluated.
     #[error("{placement} cannot be explained: {reason}")]
     Judging {
         /// Which.
@@ -59,12 +59,12 @@ pub enum Error {
 
 /// Explains how a placement stands.
 ///
-/// A cluster that is kept is shown with the scores it would have today, were all judged from scratch; with its rank, too,
+/// A cluster that is kept is shown with the scores it would have today, were all evaluated from scratch; with its rank, too,
 /// unless this very evaluation ranks others for places that are open. Clusters that are picked come first, each part by rank
 /// and then by name.
 ///
 /// # Errors
-/// Nobody, or two, have the name; the tree is not read yet; or the placement cannot be judged.
+/// Nobody, or two, have the name; the tree is not read yet; or the placement cannot be evaluated.
 pub fn explain(
     world: &World,
     placements: &BTreeMap<PlacementKey, PlacementState>,
@@ -238,16 +238,16 @@ fn explain_placement(world: &World, state: &PlacementState) -> Result<Explanatio
         |error: crate::schedule::Error| Error::Judging { placement: key.to_string(), reason: error.to_string() };
     let mut explanation = explain_policy(&request).map_err(judging)?;
     if explanation.clusters.iter().any(|cluster| cluster.kept) {
-        // Clusters that are kept are not scored: only without bindings is every one of them judged.
+        // Clusters that are kept are not scored: only without bindings is every one of them evaluated.
         let afresh = explain_policy(&Request { bindings: &[], ..request }).map_err(judging)?;
-        judge_kept(&mut explanation.clusters, afresh.clusters);
+        evaluate_kept(&mut explanation.clusters, afresh.clusters);
     }
     Ok(explanation)
 }
 
 /// Says of clusters that are kept how they would do today. Where no place was open, nobody was ranked for one: then all are
 /// shown with today's ranks.
-fn judge_kept(clusters: &mut [ClusterExplanation], afresh: Vec<ClusterExplanation>) {
+fn evaluate_kept(clusters: &mut [ClusterExplanation], afresh: Vec<ClusterExplanation>) {
     let ranked = afresh.iter().filter(|cluster| cluster.rank.is_some()).count();
     let mut today: BTreeMap<ClusterName, ClusterExplanation> =
         afresh.into_iter().map(|cluster| (cluster.cluster_name.clone(), cluster)).collect();
@@ -256,9 +256,9 @@ fn judge_kept(clusters: &mut [ClusterExplanation], afresh: Vec<ClusterExplanatio
         let Some(today) = today.remove(&cluster.cluster_name) else { continue };
         let standing = today.rank.map(|rank| format!("rank {rank} of {ranked}"));
         cluster.reason = match (cluster.kept, standing) {
-            (true, Some(standing)) => format!("kept: picked earlier and not judged again; today: {standing}"),
-            (true, None) if today.picked => "kept: picked earlier and not judged again".to_owned(),
-            (true, None) => format!("kept: picked earlier and not judged again; today: {}", today.reason),
+            (true, Some(standing)) => format!("kept: picked earlier and not evaluated again; today: {standing}"),
+            (true, None) if today.picked => "kept: picked earlier and not evaluated again".to_owned(),
+            (true, None) => format!("kept: picked earlier and not evaluated again; today: {}", today.reason),
             (false, Some(standing)) if today.picked => {
                 format!("not picked: {standing}, but clusters that were picked earlier are kept")
             }

@@ -44,7 +44,7 @@ pub(super) use baseline::{imagined, rolled_out};
 use works::{Outlook, Outlooks};
 
 /// Returns what the head would do: to an empty fleet, or to one that holds all of the base. `now` is not printed: what
-/// ends with time, such as scores, is judged at it.
+/// ends with time, such as scores, is evaluated at it.
 ///
 /// A cluster that the head no longer names keeps what it has. Secrets are shown; see [`Plan::hide_secrets`].
 pub fn plan(head: &Arc<Tree>, base: Option<&Arc<Tree>>, now: Timestamp) -> Plan {

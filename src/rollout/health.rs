@@ -35,7 +35,7 @@ pub enum Heard {
     Since(Timestamp),
 }
 
-/// A binding's conditions, judged.
+/// A binding's conditions, evaluated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Health {
     /// Whether it is ready.
@@ -124,7 +124,7 @@ pub fn failed(
     (rest.is_none(), rest)
 }
 
-/// Judges a binding: [`readiness`], [`failed`] and the earlier of their instants. `complete` is whether the work's status
+/// Evaluates a binding: [`readiness`], [`failed`] and the earlier of their instants. `complete` is whether the work's status
 /// speaks of the binding's generation and carried out every step.
 ///
 /// What nobody could hear of the cluster is no failure: a life of the daemon that begins after the deadline counts from the

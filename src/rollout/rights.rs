@@ -20,14 +20,14 @@ pub struct Policy<'a> {
     pub approvers: &'a [String],
     /// What the strategy's annotation `approvers` narrows that to; absent narrows nothing.
     pub narrowed: Option<&'a str>,
-    /// What that annotation said before the change that is judged: a change does not choose who approves it.
+    /// What that annotation said before the change that is evaluated: a change does not choose who approves it.
     pub narrowed_before: Option<&'a str>,
 }
 
 /// What a verb takes.
 enum Right {
     /// To be an approver who took no part in the change.
-    Judge,
+    Evaluate,
     /// To be an approver.
     Approver,
     /// To be allowed to push.
@@ -36,7 +36,7 @@ enum Right {
 
 fn right(verb: Verb) -> Right {
     match verb {
-        Verb::Approve => Right::Judge,
+        Verb::Approve => Right::Evaluate,
         Verb::Reject | Verb::Resume | Verb::Rollback | Verb::Adopt => Right::Approver,
         Verb::Pause | Verb::Retry => Right::Operator,
     }
@@ -50,7 +50,7 @@ pub fn may(person: &Person, verb: Verb, policy: &Policy<'_>) -> Result<(), Strin
     person.grant.check(verb, policy.placement).map_err(|why| format!("{} may not: {why}", person.name))?;
     let Some(credentials) = &person.credentials else {
         return match right(verb) {
-            Right::Judge | Right::Approver => narrowed(person, policy),
+            Right::Evaluate | Right::Approver => narrowed(person, policy),
             Right::Operator => Ok(()),
         };
     };
@@ -63,9 +63,9 @@ pub fn may(person: &Person, verb: Verb, policy: &Policy<'_>) -> Result<(), Strin
     };
     match right(verb) {
         Right::Operator => return has(Permission::Write),
-        Right::Judge | Right::Approver if policy.approvers.is_empty() => has(policy.rules.min_permission)?,
+        Right::Evaluate | Right::Approver if policy.approvers.is_empty() => has(policy.rules.min_permission)?,
         // Whoever the configuration names may, whatever their permission on the host.
-        Right::Judge | Right::Approver => {
+        Right::Evaluate | Right::Approver => {
             if !policy.approvers.iter().any(|entry| is_named(person, entry)) {
                 let all = policy.approvers.join(", ");
                 return Err(format!("{} is not among the approvers: {all}", person.name));
@@ -74,7 +74,7 @@ pub fn may(person: &Person, verb: Verb, policy: &Policy<'_>) -> Result<(), Strin
     }
     narrowed(person, policy)?;
     match &credentials.took_part {
-        Some(how) if matches!(right(verb), Right::Judge) && !policy.rules.self_approval => {
+        Some(how) if matches!(right(verb), Right::Evaluate) && !policy.rules.self_approval => {
             Err(format!("{} {how}; somebody else must approve it", person.name))
         }
         _ => Ok(()),

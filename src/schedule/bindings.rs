@@ -47,7 +47,7 @@ pub fn binding_name(placement: &PlacementKey, cluster: &ClusterName, is_taken: i
 pub(super) enum Class {
     /// No longer picked earlier; its objects may still be there.
     Unscheduled,
-    /// Of an earlier policy: judged again.
+    /// Of an earlier policy: evaluated again.
     Obsolete,
     /// Picked by this policy, not delivered yet.
     Scheduled,

@@ -9,7 +9,7 @@ use crate::model::records::{Binding, BindingState, ClusterDecision};
 
 /// Brings a placement's bindings to the clusters that were decided, each with the reason to record.
 ///
-/// The policy of the request is not looked at. Whoever decided has judged clusters already: none is filtered again. A cluster
+/// The policy of the request is not looked at. Whoever decided has evaluated clusters already: none is filtered again. A cluster
 /// that is not in the fleet is skipped and said so.
 ///
 /// # Errors

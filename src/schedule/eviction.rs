@@ -1,6 +1,6 @@
 //! Whether an eviction takes a placement off a cluster, and what a disruption budget says to it.
 //!
-//! An eviction is judged once: whoever wants to try again writes a new one.
+//! An eviction is evaluated once: whoever wants to try again writes a new one.
 //!
 //! Source: KubeFleet, eviction controller.
 
@@ -38,7 +38,7 @@ pub struct EvictedPlacement<'a> {
 /// What became of an eviction: its conditions `Valid` and `Executed`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
-    /// Whether the eviction can be judged at all.
+    /// Whether the eviction can be evaluated at all.
     pub valid: bool,
     /// Whether the placement leaves the cluster; `None` where it is not valid.
     pub executed: Option<bool>,
@@ -83,7 +83,7 @@ impl Verdict {
     }
 }
 
-/// Judges an eviction.
+/// Evaluates an eviction.
 pub fn evict(request: &EvictionRequest<'_>) -> Verdict {
     let Some(placement) = request.placement else { return Verdict::invalid("there is no such placement") };
     let type_ = placement.policy.map_or(PlacementType::PickAll, |policy| policy.placement_type);

@@ -221,7 +221,7 @@ fn first_unmet(term: &ClusterSelectorTerm, cluster: &Cluster, met: &mut usize) -
         *met += 1;
     }
     for requirement in &selector.match_expressions {
-        // Judged by what judges whole selectors, so that explanation and decision cannot disagree.
+        // Evaluated by what evaluates whole selectors, so that explanation and decision cannot disagree.
         let alone = LabelSelector { match_expressions: vec![requirement.clone()], ..LabelSelector::default() };
         if !alone.matches(&cluster.labels) {
             let values = requirement.values.join(", ");

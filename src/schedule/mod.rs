@@ -1,7 +1,7 @@
 //! Room 3: where does it go? Filter, score, pick, bind.
 //!
-//! [`schedule`] judges one placement's bindings and picks clusters for it. Bindings of the current policy are never judged
-//! again; a changed policy judges all of them from scratch.
+//! [`schedule`] evaluates one placement's bindings and picks clusters for it. Bindings of the current policy are never evaluated
+//! again; a changed policy evaluates all of them from scratch.
 //!
 //! Source: KubeFleet's scheduler; its rules are restated where they are carried out.
 
@@ -49,14 +49,14 @@ pub struct Request<'a> {
     pub placement: &'a PlacementKey,
     /// Its policy, with defaults; `None` picks every cluster.
     pub policy: Option<&'a PlacementPolicy>,
-    /// The index of the policy's snapshot: bindings of another index are judged again.
+    /// The index of the policy's snapshot: bindings of another index are evaluated again.
     pub policy_index: u64,
     /// The fleet: every cluster git names, eligible or not.
     pub clusters: &'a Fleet,
     /// The placement's bindings, in any order.
     pub bindings: &'a [Arc<Binding>],
     /// A cluster that holds the placement (its binding is scheduled or bound and not being removed) counts as eligible,
-    /// whatever it reports: so an outage does not become a removal when a changed policy judges every cluster again.
+    /// whatever it reports: so an outage does not become a removal when a changed policy evaluates every cluster again.
     pub keep_held: bool,
     /// What becomes of a property that is no quantity.
     pub bad_values: BadValues,

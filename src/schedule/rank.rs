@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BinaryHeap};
 use fixedbitset::FixedBitSet;
 
 use super::score::{self, Term};
-use super::spread::{Effect, Spread, judge};
+use super::spread::{Effect, Spread, evaluate};
 use super::{Error, Request};
 use crate::api::placement::PlacementPolicy;
 use crate::model::explanation::Refusal;
@@ -48,7 +48,8 @@ pub(super) struct Ranking<'a> {
 impl Ranking<'_> {
     /// Returns why the spread rejects a cluster in the last cycle.
     pub fn refusal(&self, slot: usize) -> Option<Refusal> {
-        let (number, effect) = judge(&self.spreads, &self.effects, |number| self.spreads[number].domain(slot)).err()?;
+        let (number, effect) =
+            evaluate(&self.spreads, &self.effects, |number| self.spreads[number].domain(slot)).err()?;
         Some(self.spreads[number].refusal(effect))
     }
 }
@@ -129,7 +130,7 @@ fn pick_one_by_one(mut spreads: Vec<Spread<'_>>, candidates: Vec<Candidate>, wan
     let (effects, fresh) = loop {
         let effects: Vec<Vec<Effect>> = spreads.iter().map(Spread::effects).collect();
         let heads = cells.iter().enumerate().filter_map(|(number, cell)| {
-            let topology = judge(&spreads, &effects, |number| cell.domains[number]).ok()?;
+            let topology = evaluate(&spreads, &effects, |number| cell.domains[number]).ok()?;
             // In the heaps every topology score is 0, so a head is the best of its cell.
             Some((Candidate { topology, ..*cell.heap.peek()? }, number))
         });
@@ -152,7 +153,7 @@ fn pick_one_by_one(mut spreads: Vec<Spread<'_>>, candidates: Vec<Candidate>, wan
     let mut violating = FixedBitSet::with_capacity(len);
     let mut next = Vec::new();
     for cell in cells {
-        match judge(&spreads, &effects, |number| cell.domains[number]) {
+        match evaluate(&spreads, &effects, |number| cell.domains[number]) {
             Ok(topology) => next.extend(cell.heap.into_iter().map(|c| Candidate { topology, ..c })),
             Err(_) => violating.extend(cell.heap.into_iter().map(|candidate| candidate.slot)),
         }

@@ -23,7 +23,7 @@ pub(super) struct Spread<'a> {
     counts: Vec<i64>,
 }
 
-/// The counts that a choice is judged by.
+/// The counts that a choice is evaluated by.
 #[derive(Clone, Copy)]
 struct Levels {
     least: i64,
@@ -75,7 +75,7 @@ impl<'a> Spread<'a> {
 
     /// Returns what a choice in each domain would do, by domain.
     ///
-    /// Source: KubeFleet, topology spread: the skew that would be is judged, also where it is smaller than before.
+    /// Source: KubeFleet, topology spread: the skew that would be is evaluated, also where it is smaller than before.
     pub fn effects(&self) -> Vec<Effect> {
         let Some(levels) = self.levels() else { return Vec::new() };
         let max = i64::from(self.constraint.max_skew.unwrap_or(1));
@@ -142,7 +142,7 @@ impl<'a> Spread<'a> {
 ///
 /// # Errors
 /// The first constraint that rejects the cluster, with the effect.
-pub(super) fn judge(
+pub(super) fn evaluate(
     spreads: &[Spread<'_>],
     effects: &[Vec<Effect>],
     domain: impl Fn(usize) -> u32,

@@ -150,7 +150,7 @@ fn pick_all_picks_all_that_pass() {
             changes: &["Create a Scheduled", "Create c Scheduled"], decisions: "+a +c -b", fulfilled: true },
         Row { name: "what is bound stays bound, and what is new comes first", policy: prod.clone(), clusters: &["a env=dev", "b env=prod", "c env=prod"],
             bindings: &["a Bound 1", "b Scheduled 1"], changes: &["Create c Scheduled"], decisions: "+c +b +a", fulfilled: true },
-        Row { name: "a changed policy judges again", policy: prod, clusters: &["a env=dev", "b env=prod", "c env=prod"],
+        Row { name: "a changed policy evaluates again", policy: prod, clusters: &["a env=dev", "b env=prod", "c env=prod"],
             bindings: &["a Bound 0", "b Scheduled 0", "c Unscheduled 0 was=Bound"],
             changes: &["Patch b Scheduled", "Patch c Bound", "Unschedule a Unscheduled"], decisions: "+b +c -a", fulfilled: true },
         Row { name: "ineligible and tainted clusters", policy: json!({"tolerations": [{"key": "gpu", "operator": "Exists"}, {"key": "x", "value": "1"}]}),

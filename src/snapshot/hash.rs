@@ -143,7 +143,7 @@ pub fn override_hash(spec: &OverrideSpec) -> Digest {
 ///
 /// Fields are hashed as they stand: fill in defaults first ([`scheduled_policy`]), as KubeFleet's API server does.
 pub fn policy_hash(policy: Option<&PlacementPolicy>) -> Digest {
-    // Another number is not another policy: it must not have every binding judged again.
+    // Another number is not another policy: it must not have every binding evaluated again.
     let counted = policy.map(|policy| PlacementPolicy { number_of_clusters: None, ..policy.clone() });
     let mut buffer = Vec::new();
     append_go_json(&counted, &mut buffer);

@@ -323,7 +323,7 @@ pub(super) fn shortened(mut text: String) -> String {
     text
 }
 
-/// Checks a manifest that is none of our kinds: what is in its spec is for the members to judge.
+/// Checks a manifest that is none of our kinds: what is in its spec is for the members to evaluate.
 fn payload_errors(value: &Value) -> Result<(), Vec<FieldError>> {
     if let Some((field, why)) = malformed_metadata(value) {
         let hint = "write a map of texts; put numbers, true and false in quotes";

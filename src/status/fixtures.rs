@@ -16,8 +16,8 @@ use crate::model::records::{
     MemberKind, PlacementRecord, PolicySnapshot, ResourceSnapshot, SnapshotResource, WorkStatus,
 };
 use crate::model::runs::{
-    Approval, ClusterPhase, DELETION_STAGE, Frozen, RunCause, RunCluster, RunPhase, RunRecord, Runs, StagePhase,
-    StageRecord, Surface, TaskRecord, WantedBy,
+    Approval, Channel, ClusterPhase, DELETION_STAGE, Frozen, RunCause, RunCluster, RunPhase, RunRecord, Runs,
+    StagePhase, StageRecord, TaskRecord, WantedBy,
 };
 
 /// Returns a moment `seconds` after the tests' beginning of time.
@@ -237,7 +237,7 @@ pub fn run_in_production() -> RunRecord {
 /// A yes to the canary stage.
 pub fn approval(person: &str) -> Approval {
     Approval {
-        by: Person::of(person, Surface::Api),
+        by: Person::of(person, Channel::Api),
         at: at(39),
         digest: Digest::new("canary-0a1b2c3d4e5f60718293"),
         reason: Some("lgtm".into()),

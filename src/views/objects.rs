@@ -89,7 +89,7 @@ pub fn resource_snapshot_objects(snapshot: &ResourceSnapshot, latest: bool) -> V
     objects
 }
 
-/// Returns the evictions of a placement that were judged, with their conditions.
+/// Returns the evictions of a placement that were evaluated, with their conditions.
 pub fn eviction_objects(record: &PlacementRecord) -> Vec<Value> {
     let object = |(name, eviction): (&String, &EvictionRecord)| {
         json!({

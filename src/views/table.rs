@@ -24,7 +24,7 @@ pub enum TableKind {
     OcmPlacements,
     /// PlacementDecisions.
     Decisions,
-    /// Evictions that were judged.
+    /// Evictions that were evaluated.
     Evictions,
     /// Staged update runs.
     Runs,

@@ -52,7 +52,7 @@ impl TruthKeys {
         Inside { first: from, last: self.found.len(), depth }
     }
 
-    /// Remembers what stands inside a copy of a value: a key is judged where it is used.
+    /// Remembers what stands inside a copy of a value: a key is evaluated where it is used.
     pub(super) fn copy(&mut self, inside: Inside) {
         // Since the value was read, every step that leads to it was added to all of its keys alike.
         let added = self.found.get(inside.first).map_or(0, |key| key.path.len() - inside.depth);

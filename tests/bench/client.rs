@@ -92,7 +92,7 @@ pub async fn apply_everywhere(clients: &[Client], applies: &[Apply], in_flight: 
     futures::future::try_join_all(all).await.context("bare server-side apply").map(drop)
 }
 
-/// What watches of all ConfigMaps of some clusters have seen; gitfleet and the floor are judged by it alike.
+/// What watches of all ConfigMaps of some clusters have seen; gitfleet and the floor are evaluated by it alike.
 pub struct Eyes {
     clusters: usize,
     seen: BTreeMap<(usize, String, String), String>,

@@ -164,7 +164,7 @@ async fn serve(listener: TcpListener, upstream: Client, state: Arc<Mutex<State>>
 }
 
 /// Notes a request and returns what is to become of it.
-fn judge(request: &Request<Incoming>, state: &Mutex<State>) -> Result<Option<Fault>, BoxError> {
+fn evaluate(request: &Request<Incoming>, state: &Mutex<State>) -> Result<Option<Fault>, BoxError> {
     let mut state = state.lock().expect("no thread panicked with it");
     if state.is_cut_off {
         return Err("cut off".into());
@@ -190,7 +190,7 @@ fn judge(request: &Request<Incoming>, state: &Mutex<State>) -> Result<Option<Fau
 /// Answers a request; an error ends the connection.
 async fn answer(request: Request<Incoming>, upstream: Client, state: Arc<Mutex<State>>) -> Result<Answer, BoxError> {
     let asked = Instant::now();
-    let fault = judge(&request, &state)?;
+    let fault = evaluate(&request, &state)?;
     match fault {
         Some(Fault::Status(code)) => return refusal(code),
         Some(Fault::Slow(time)) => {

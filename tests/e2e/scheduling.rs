@@ -149,7 +149,7 @@ fn live_properties_and_labels_drive_scheduling_and_are_explained() {
         picked     1 of 3 clusters
 
     CLUSTER   PICKED   RANK   SCORE   WHY
-    large     yes                     kept: picked earlier and not judged again; today: available-cpu 3 is below 4
+    large     yes                     kept: picked earlier and not evaluated again; today: available-cpu 3 is below 4
     medium    no                      available-cpu 2 is below 4
     small     no                      available-cpu 2 is below 4
     ");
@@ -208,7 +208,7 @@ fn snapshots(world: &World) {
         outcome    1 of 1 clusters found
         picked     1 of 3 clusters
 
-    ✓ large  kept: picked earlier and not judged again; today: rank 1 of 2
+    ✓ large  kept: picked earlier and not evaluated again; today: rank 1 of 2
         term                                    score  weight  observed
         preferred[0] available-cpu descending      40      40  16
         preferred[1] env=prod                      10      10
@@ -257,7 +257,7 @@ fn snapshots(world: &World) {
         picked     1 of 3 clusters
 
     CLUSTER   PICKED   RANK   SCORE   WHY
-    large     yes      1      50      kept: picked earlier and not judged again; today: rank 1 of 2
+    large     yes      1      50      kept: picked earlier and not evaluated again; today: rank 1 of 2
     medium    no       2      27      rank 2 of 2
     small     no                      available-cpu 2 is below 4
     ");
@@ -383,8 +383,8 @@ fn facts_and_deliveries_at_rest_cost_no_request() {
     member.kubectl(&["delete", "node", "silence-1"]).expect("no node");
 }
 
-/// Returns the evictions that were judged: of which, and whether they were executed.
-fn judged(world: &World) -> Vec<String> {
+/// Returns the evictions that were evaluated: of which, and whether they were executed.
+fn evaluated(world: &World) -> Vec<String> {
     let log = world.log();
     let lines = log.iter().filter(|line| line["message"] == "EvictionJudged");
     lines.map(|line| line["facts"].as_str().unwrap_or_default().to_owned()).collect()
@@ -425,7 +425,7 @@ fn an_eviction_is_carried_out_once_and_within_its_budget() {
     world.commit("An eviction");
     daemon.until("it is back", || removed(names[0]) == 1 && rolled_out(names[0]) == 2);
     daemon.await_rolled_out("evicted", 0);
-    assert_eq!(judged(&world), [r#"eviction="one" executed=true"#]);
+    assert_eq!(evaluated(&world), [r#"eviction="one" executed=true"#]);
 
     // With a budget that leaves no room it stays, and a later budget does not bring it up again.
     let budget = |rule: &str| {
@@ -437,8 +437,8 @@ fn an_eviction_is_carried_out_once_and_within_its_budget() {
     world.write("budget.yaml", &budget("minAvailable: 3"));
     world.write("evict-2.yaml", &eviction("two", names[1]));
     world.commit("An eviction that is refused");
-    daemon.until("it is judged", || judged(&world).len() == 2);
-    assert_eq!(judged(&world)[1], r#"eviction="two" executed=false"#);
+    daemon.until("it is evaluated", || evaluated(&world).len() == 2);
+    assert_eq!(evaluated(&world)[1], r#"eviction="two" executed=false"#);
     let before = calm(&daemon);
     let evictions = daemon.get("evictions");
     let executed = |eviction: &Value| {
@@ -454,22 +454,22 @@ fn an_eviction_is_carried_out_once_and_within_its_budget() {
     );
     world.write("evict-2b.yaml", &eviction("two-again", names[1]));
     world.commit("The same again");
-    daemon.until("it is judged", || judged(&world).len() == 3);
+    daemon.until("it is evaluated", || evaluated(&world).len() == 3);
     assert_eq!(calm(&daemon), before + 1, "an eviction concerns one placement");
     world.write("budget.yaml", &budget("minAvailable: 2"));
     world.write("evict-3.yaml", &eviction("three", names[2]));
     world.write("fleet.yaml", &clusters("taints: [{key: drained, value: x, effect: NoSchedule}]"));
     world.commit("Room for one, which is tainted");
     daemon.until("it is gone", || removed(names[2]) == 1);
-    assert_eq!(judged(&world)[3..], [r#"eviction="three" executed=true"#]);
+    assert_eq!(evaluated(&world)[3..], [r#"eviction="three" executed=true"#]);
     calm(&daemon);
     assert_eq!(picked(&daemon, "evicted"), names[..2], "a taint keeps it away");
 
-    // A restart remembers what was judged.
+    // A restart remembers what was evaluated.
     drop(daemon);
     let daemon = world.start();
     daemon.until("the members answer", || world.logged("cluster answers").len() >= 6);
     calm(&daemon);
     assert_eq!(picked(&daemon, "evicted"), names[..2]);
-    assert_eq!((judged(&world).len(), removed(names[0]), removed(names[1]), removed(names[2])), (4, 1, 0, 1));
+    assert_eq!((evaluated(&world).len(), removed(names[0]), removed(names[1]), removed(names[2])), (4, 1, 0, 1));
 }

@@ -34,7 +34,7 @@ use gitfleet::deliver::inventory::applyset_id;
 use gitfleet::model::commands::{Command, Person, RefusalReason, Verb};
 use gitfleet::model::forge::{Credentials, Permission};
 use gitfleet::model::id::{ClusterName, CommitId, Digest, ObjectKey, PlacementKey};
-use gitfleet::model::runs::{ClusterPhase, DELETION_GATE, RunCause, RunPhase, RunRecord, StagePhase, Surface};
+use gitfleet::model::runs::{Channel, ClusterPhase, DELETION_GATE, RunCause, RunPhase, RunRecord, StagePhase};
 use gitfleet::plan::simulate::{Detail, Dice, Fact, FateOf, Faults, SimulatedMember, Simulation};
 use gitfleet::store::records::{PLACEMENT_PREFIX, placement_of};
 use jiff::Timestamp;
@@ -151,11 +151,11 @@ fn person(number: u64) -> Person {
             took_part: took_part.map(str::to_owned),
             comment: String::new(),
         }),
-        ..Person::of(name, Surface::Comment)
+        ..Person::of(name, Channel::Comment)
     };
     match number {
-        0 => Person::of("ann", Surface::Api),
-        1 => Person::of("bob", Surface::Api),
+        0 => Person::of("ann", Channel::Api),
+        1 => Person::of("bob", Channel::Api),
         2 => by_comment("cyd", 3, Permission::Write, None),
         3 => by_comment("dan", 4, Permission::Write, Some("pushed a commit of #7")),
         _ => by_comment("eve", 5, Permission::Read, None),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::json;
 
-use super::{Aim, Wish, execute, is_waiting, policy, refusal, resolve};
+use super::{CommandTarget, Execution, execute, is_waiting, policy, refusal, resolve};
 use crate::decide::Pass;
 use crate::decide::state::{PlacementState, World};
 use crate::model::commands::{Command, DIGEST_SHOWN, Person, Refusal, RefusalReason, Verb, WaitingGate};
@@ -31,25 +31,27 @@ pub fn preview(
     person: &Person,
     now: Timestamp,
 ) -> Result<WaitingGate, Refusal> {
-    let mut aim = resolve(placements, command)?;
-    let state = placements.get(&aim.placement).expect("what was found there is there");
-    may(person, command.verb, &policy(state, world, &aim)).map_err(|why| refusal(RefusalReason::NotAllowed, why))?;
+    let mut target = resolve(placements, command)?;
+    let state = placements.get(&target.placement).expect("what was found there is there");
+    may(person, command.verb, &policy(state, world, &target)).map_err(|why| refusal(RefusalReason::NotAllowed, why))?;
     if command.verb == Verb::Rollback {
-        return rollback_preview(state, world, &aim, command, person, now);
+        return rollback_preview(state, world, &target, command, person, now);
     }
-    if aim.stage.is_none()
-        && let [gate] = &waiting_gates(state, &aim)[..]
+    if target.stage.is_none()
+        && let [gate] = &waiting_gates(state, &target)[..]
         && gate.stage != DELETION_GATE
     {
-        aim.stage = Some(gate.stage.clone());
+        target.stage = Some(gate.stage.clone());
     }
-    let Some(gate) = waiting_gate(state, &aim) else {
+    let Some(gate) = waiting_gate(state, &target) else {
         // Executed for the words of its refusal; what would have changed is dropped.
-        return Err(execute(state, world, &aim, command, person, now).err().unwrap_or_else(|| nothing_waits(command)));
+        return Err(execute(state, world, &target, command, person, now)
+            .err()
+            .unwrap_or_else(|| nothing_waits(command)));
     };
     // Named in full, so that nothing but the gate itself can refuse it.
     let named = Command { digest: Some(gate.digest.to_string()), ..command.clone() };
-    execute(state, world, &aim, &named, person, now)?;
+    execute(state, world, &target, &named, person, now)?;
     Ok(gate)
 }
 
@@ -57,17 +59,17 @@ pub fn preview(
 fn rollback_preview(
     state: &PlacementState,
     world: &World,
-    aim: &Aim,
+    target: &CommandTarget,
     command: &Command,
     person: &Person,
     now: Timestamp,
 ) -> Result<WaitingGate, Refusal> {
-    let done = execute(state, world, aim, command, person, now)?;
+    let done = execute(state, world, target, command, person, now)?;
     let snapshot = done.goal;
     let digest = snapshot.and_then(|index| state.snapshots.get(&index)).map(|found| found.hash.clone());
     let clusters = state.bindings().filter(|b| !b.deleting && b.snapshot != snapshot).map(|b| b.cluster.clone());
     Ok(WaitingGate {
-        name: aim.placement.to_string(),
+        name: target.placement.to_string(),
         stage: String::new(),
         digest: digest.unwrap_or_else(|| Digest::from("")),
         clusters: clusters.collect(),
@@ -81,21 +83,21 @@ fn rollback_preview(
 pub(super) fn check_specific(
     state: &PlacementState,
     world: &World,
-    aim: &Aim,
+    target: &CommandTarget,
     command: &Command,
 ) -> Result<(), Refusal> {
     let lacks_digest = world.floor.digest && command.digest.is_none();
-    if command.verb != Verb::Approve || (aim.stage.is_some() && !lacks_digest) {
+    if command.verb != Verb::Approve || (target.stage.is_some() && !lacks_digest) {
         return Ok(());
     }
-    let gates: Vec<WaitingGate> = match &aim.stage {
-        Some(_) => waiting_gate(state, aim).into_iter().collect(),
-        None => waiting_gates(state, aim),
+    let gates: Vec<WaitingGate> = match &target.stage {
+        Some(_) => waiting_gate(state, target).into_iter().collect(),
+        None => waiting_gates(state, target),
     };
     if gates.is_empty() {
         return Err(nothing_waits(command));
     }
-    let what = if aim.stage.is_none() {
+    let what = if target.stage.is_none() {
         "approve needs the stage"
     } else {
         "the configuration (policy.approvals.digest) wants the digest of what was looked at"
@@ -110,26 +112,26 @@ fn nothing_waits(command: &Command) -> Refusal {
 }
 
 /// Returns every gate that waits for a person where a command without a stage points: the run's, and the placement's deletions.
-fn waiting_gates(state: &PlacementState, aim: &Aim) -> Vec<WaitingGate> {
-    let of_run = waiting_gate(state, &Aim { stage: None, ..aim.clone() });
-    let of_deletions = waiting_gate(state, &Aim { stage: Some(DELETION_GATE.to_owned()), ..aim.clone() });
+fn waiting_gates(state: &PlacementState, target: &CommandTarget) -> Vec<WaitingGate> {
+    let of_run = waiting_gate(state, &CommandTarget { stage: None, ..target.clone() });
+    let of_deletions = waiting_gate(state, &CommandTarget { stage: Some(DELETION_GATE.to_owned()), ..target.clone() });
     of_run.into_iter().chain(of_deletions).collect()
 }
 
 /// Returns the gate that is meant, if it waits for a person. Without a stage that is the run's.
-pub(super) fn waiting_gate(of: &PlacementState, aim: &Aim) -> Option<WaitingGate> {
-    if aim.stage.as_deref() == Some(DELETION_GATE) {
+pub(super) fn waiting_gate(of: &PlacementState, target: &CommandTarget) -> Option<WaitingGate> {
+    if target.stage.as_deref() == Some(DELETION_GATE) {
         let gate = of.record.closed_gate()?;
         let clusters: Vec<ClusterName> = gate.deletions.keys().chain(&gate.leaving).cloned().collect();
         let objects: usize = gate.deletions.values().map(BTreeSet::len).sum();
         let opens = format!("{objects} objects on {} clusters are deleted or left: {}", clusters.len(), gate.reason);
-        let (name, stage) = (aim.placement.to_string(), DELETION_GATE.to_owned());
+        let (name, stage) = (target.placement.to_string(), DELETION_GATE.to_owned());
         return Some(WaitingGate { name, stage, digest: gate.digest.clone(), clusters, opens, snapshot: None });
     }
-    let run = of.runs.get(aim.run.as_ref()?).filter(|run| !run.phase.is_final())?;
+    let run = of.runs.get(target.run.as_ref()?).filter(|run| !run.phase.is_final())?;
     let (at, stage) = run.stages.iter().enumerate().find(|(_, stage)| is_waiting(stage.phase))?;
     let is_open = staged::waits_for_person(stage);
-    if !is_open || aim.stage.as_ref().is_some_and(|named| *named != stage.name) {
+    if !is_open || target.stage.as_ref().is_some_and(|named| *named != stage.name) {
         return None;
     }
     let next = if stage.phase == StagePhase::WaitingBefore {
@@ -161,22 +163,22 @@ fn short(digest: &Digest) -> String {
     digest.as_str().chars().take(DIGEST_SHOWN).collect()
 }
 
-impl Wish<'_> {
+impl Execution<'_> {
     /// Returns the run and the gate that are meant.
     fn gate(&self, state: &PlacementState) -> Result<(RunRecord, GateName), Refusal> {
         let nothing = || {
             let message = format!("no approval is pending for {}", self.command.target);
             refusal(RefusalReason::NotWaiting, message)
         };
-        let run = self.aim.run.as_ref().and_then(|name| state.runs.get(name)).ok_or_else(nothing)?;
+        let run = self.target.run.as_ref().and_then(|name| state.runs.get(name)).ok_or_else(nothing)?;
         let waiting = run.stages.iter().find(|stage| is_waiting(stage.phase)).map(|stage| stage.name.clone());
-        let named = self.aim.stage.clone().or(waiting).ok_or_else(nothing)?;
-        Ok((run.clone(), GateName { run: run.name.clone(), stage: named, gate: self.aim.gate }))
+        let named = self.target.stage.clone().or(waiting).ok_or_else(nothing)?;
+        Ok((run.clone(), GateName { run: run.name.clone(), stage: named, gate: self.target.gate }))
     }
 
     pub(super) fn approve(&self, pass: &mut Pass<'_>) -> Result<String, Refusal> {
         let (mut run, at) = self.gate(&pass.state)?;
-        let opens = waiting_gate(&pass.state, self.aim).map(|gate| (gate.digest_shown(), gate.opens));
+        let opens = waiting_gate(&pass.state, self.target).map(|gate| (gate.digest_shown(), gate.opens));
         let approved = staged::approve(&mut run, &at, self.person, self.command, &self.policy, self.now)?;
         let digest = run.stages.iter().find(|stage| stage.name == at.stage).map(|stage| stage.digest.clone());
         let opened = approved.opened;
@@ -210,12 +212,12 @@ impl Wish<'_> {
             }
             None => "its clusters stay as they are",
         };
-        Ok(format!("rejected: {} ends, and {what} until `gitfleet retry {}`", at.run, self.aim.placement))
+        Ok(format!("rejected: {} ends, and {what} until `gitfleet retry {}`", at.run, self.target.placement))
     }
 
     /// Approves or rejects the deletions that wait.
-    pub(super) fn judge_deletions(&self, pass: &mut Pass<'_>) -> Result<String, Refusal> {
-        let key = &self.aim.placement;
+    pub(super) fn decide_deletions(&self, pass: &mut Pass<'_>) -> Result<String, Refusal> {
+        let key = &self.target.placement;
         let rules = pass.world.approvals;
         let Some(gate) = pass.state.record.deletion_gate.as_mut().filter(|gate| gate.opened_at.is_none()) else {
             return Err(refusal(RefusalReason::NotWaiting, format!("no deletion of {key} is pending")));

@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::result::StepResult;
 use crate::deliver::progress::{Attempt, Baseline, Progress};
-use crate::deliver::step::Look;
+use crate::deliver::step::DriftCheck;
 use crate::deliver::step::{Plan, RETRY_MAX, Step};
 use crate::model::id::{Digest, ObjectId, ObjectKey};
 use crate::model::records::{ApplyOutcome, WorkStatus};
@@ -41,7 +41,7 @@ pub(super) enum Doing {
     /// Nothing happened since the plan but its looks at what was told before: what it says of the work holds.
     Rechecks,
     /// They look for the first time, and change nothing.
-    Looks,
+    Reads,
     /// They change objects, or something else happened meanwhile.
     Writes,
 }
@@ -53,7 +53,7 @@ impl Doing {
         } else if plan.steps.iter().any(Step::writes) {
             Self::Writes
         } else {
-            Self::Looks
+            Self::Reads
         }
     }
 }
@@ -68,7 +68,7 @@ impl Delivery {
     /// Tells whether what was reported complete, before a restart or before the member ceased to answer, was not looked at since.
     pub(super) fn is_unconfirmed(&self) -> bool {
         let stands = |work: &Arc<WorkStatus>| work.complete && work.generation == self.order.generation;
-        let is_looking = self.stale || self.in_flight > 0 && self.doing == Doing::Looks;
+        let is_looking = self.stale || self.in_flight > 0 && self.doing == Doing::Reads;
         self.reported.is_none() && is_looking && self.inherited.as_ref().is_some_and(stands)
     }
 
@@ -91,7 +91,7 @@ impl Delivery {
                 if attempt.outcome == ApplyOutcome::Applied {
                     self.note_baseline(&key, &attempt.manifest, live.map(|live| live.owned));
                     // What an old look found was before this apply.
-                    self.progress.looks.remove(&key);
+                    self.progress.drift_checks.remove(&key);
                     // What began as another look has written: what was reported before does not hold any more.
                     self.doing = Doing::Writes;
                 }
@@ -104,9 +104,9 @@ impl Delivery {
                 }
             }
             StepResult::Drift { key, manifest, seen, found } => {
-                let known = self.progress.looks.get(&key).filter(|_| found.is_err());
+                let known = self.progress.drift_checks.get(&key).filter(|_| found.is_err());
                 let failures = known.map_or(0, |known| known.failures) + u32::from(found.is_err());
-                self.progress.looks.insert(key, Look { manifest, seen, found, at: now, failures });
+                self.progress.drift_checks.insert(key, DriftCheck { manifest, seen, found, at: now, failures });
             }
         }
         None

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use crate::deliver::inventory::Parent;
 use crate::deliver::live::LiveObject;
 use crate::deliver::progress::Attempt;
-use crate::deliver::step::{Found, Sighting};
+use crate::deliver::step::{Found, ObservedVersion};
 use crate::model::id::{Digest, ObjectKey};
 use crate::model::records::{ApplyOutcome, Difference};
 use crate::model::work::Desired;
@@ -37,7 +37,7 @@ pub enum StepResult {
         /// The manifest it was compared with.
         manifest: Digest,
         /// How it stood.
-        seen: Sighting,
+        seen: ObservedVersion,
         /// What was found, or why it could not be looked at, for people.
         found: Result<Found, String>,
     },

@@ -52,7 +52,7 @@ fn manifest_status(delivery: &Delivery, desired: &Desired, view: &MemberView<'_>
     let applied = match (compared, verdict.state) {
         (Some(compared), _) => compared.outcome,
         // It was applied, and nobody has seen yet that it drifted.
-        (None, State::Done | State::Look) => ApplyOutcome::Applied,
+        (None, State::Done | State::CheckDrift) => ApplyOutcome::Applied,
         (None, State::Refused(outcome)) => outcome,
         (None, State::Apply { .. } | State::Wait | State::Retry(_)) => attempt
             .map(|a| a.outcome)
@@ -115,7 +115,7 @@ fn is_unknown(outcome: ApplyOutcome) -> bool {
 fn differences(delivery: &Delivery, desired: &Desired, applied: ApplyOutcome) -> Vec<Difference> {
     let progress = &delivery.progress;
     let is_ours = matches!(applied, ApplyOutcome::Applied | ApplyOutcome::FoundDrifts);
-    let found = progress.look(desired).filter(|_| is_ours).and_then(|look| look.found.as_ref().ok());
+    let found = progress.drift_check(desired).filter(|_| is_ours).and_then(|look| look.found.as_ref().ok());
     let attempt = || progress.attempt(desired).map(|attempt| &attempt.differences);
     found.map(|found| &found.differences).or_else(attempt).cloned().unwrap_or_default()
 }

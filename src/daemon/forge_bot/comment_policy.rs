@@ -67,7 +67,7 @@ pub fn verdict(comment: &Comment, me: &ForgeUser, short: bool, now: Timestamp) -
         return CommentVerdict::Ignore("it is too old");
     }
     match parse(&comment.body, &me.login, short) {
-        // Before edits are judged: a comment without a command gets no answer, whoever edited it.
+        // Before edits are evaluated: a comment without a command gets no answer, whoever edited it.
         Chat::Silence => CommentVerdict::Ignore("it holds no command"),
         // Whoever may edit it is not who wrote it.
         _ if comment.updated_at.duration_since(comment.created_at) > UNEDITED_MAX => CommentVerdict::Answer(

@@ -1,7 +1,7 @@
 //! The console: all talk with the forge, in one task, one call at a time.
 //!
 //! The core tells it how placements and the source stand, webhooks hint that something happened, and where nobody hints it looks
-//! by itself: both ways lead to the same end. What is to be said goes through an [`outbox`], what people say is judged
+//! by itself: both ways lead to the same end. What is to be said goes through an [`outbox`], what people say is evaluated
 //! (`comment_policy.rs`) and handed to the daemon like every other command. The daemon never waits for it: a forge that is down delays words,
 //! no rollout.
 
@@ -390,7 +390,7 @@ impl Console {
             self.read_comment(thread, id).await;
             return true;
         }
-        // The delivery of its creation did not come in time: it is judged without.
+        // The delivery of its creation did not come in time: it is evaluated without.
         if let Some((id, (thread, _))) = self.awaited.iter().find(|(_, (_, until))| *until <= now) {
             let (thread, id) = (*thread, *id);
             self.read_comment(thread, id).await;

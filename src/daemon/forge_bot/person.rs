@@ -9,7 +9,7 @@ use crate::forge::Error;
 use crate::model::commands::Person;
 use crate::model::forge::{Credentials, ForgeUser, Part, Permission, PullRequest};
 use crate::model::id::CommitId;
-use crate::model::runs::Surface;
+use crate::model::runs::Channel;
 
 /// Teams one strategy may name and be asked about.
 const TEAMS_MAX: usize = 10;
@@ -22,7 +22,7 @@ impl Console {
         rollout: &CommitRollout,
         author: &ForgeUser,
         url: &str,
-        judges: bool,
+        evaluates: bool,
     ) -> Result<Person, Answer> {
         let cannot = |what: &str, error: &Error| {
             tracing::warn!(person = author.login, reason = %error, "a command is refused, because {what} cannot be looked up");
@@ -46,7 +46,7 @@ impl Console {
             }
         }
         let mut took_part = None;
-        if judges {
+        if evaluates {
             // Without a pull request only deliveries tell who brought the change: whoever pushed it.
             let direct =
                 rollout.thread.is_some_and(|thread| thread.is_issue) && self.settings.parts.contains(&Part::Pushed);
@@ -75,7 +75,7 @@ impl Console {
             }
         }
         let credentials = Credentials { id: author.id, permission, teams, took_part, comment: url.to_owned() };
-        Ok(Person { credentials: Some(credentials), ..Person::of(author.login.clone(), Surface::Comment) })
+        Ok(Person { credentials: Some(credentials), ..Person::of(author.login.clone(), Channel::Comment) })
     }
 
     /// Returns the first part that somebody had in a pull request, of those that the configuration names.

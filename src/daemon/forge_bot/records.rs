@@ -21,7 +21,7 @@ const PULL: &str = "forge/pull/";
 /// How long a heard comment is remembered: longer than a comment may be old when it is first read.
 const HEARD_KEPT: SignedDuration = SignedDuration::from_hours(24 * 30);
 
-/// Comments that are remembered; beyond, the oldest are forgotten. A forgotten one is judged anew, and counts no easier.
+/// Comments that are remembered; beyond, the oldest are forgotten. A forgotten one is evaluated anew, and counts no easier.
 const HEARD_MAX: usize = 20_000;
 
 /// A comment that was dealt with: it is never dealt with again.

@@ -98,7 +98,7 @@ impl Console {
                 if let Some(rollout) = self.rollouts.get_mut(&rollout.commit)
                     && let Some(known) = rollout.asked.iter_mut().find(|known| known.comment == asked.comment)
                 {
-                    // Also where it was refused: the same reaction is not judged again with each look.
+                    // Also where it was refused: the same reaction is not evaluated again with each look.
                     known.heard.insert(given.by.id, given.at);
                 }
                 match said {

@@ -13,7 +13,7 @@ use crate::deliver::live::{LiveObject, foreign_owner};
 use crate::deliver::plan::owned_by_another;
 use crate::deliver::progress::Attempt;
 use crate::deliver::step::Step;
-use crate::deliver::step::{Found, Sighting};
+use crate::deliver::step::{Found, ObservedVersion};
 use crate::model::diff::{differences, missing_object};
 use crate::model::id::ObjectId;
 use crate::model::records::{ApplyOutcome, Difference};
@@ -137,7 +137,7 @@ fn is_secret(desired: &Desired) -> bool {
 }
 
 /// Looks in what an object of ours differs.
-async fn show_drift(target: &dyn Target, order: &WorkOrder, desired: &Desired, seen: Sighting) -> StepResult {
+async fn show_drift(target: &dyn Target, order: &WorkOrder, desired: &Desired, seen: ObservedVersion) -> StepResult {
     let found = match target.get(&desired.id).await {
         Ok(Some(live)) => found(target, order, desired, &live).await,
         // The watch tells the same.
@@ -151,7 +151,7 @@ async fn show_drift(target: &dyn Target, order: &WorkOrder, desired: &Desired, s
     StepResult::Drift { key: Arc::clone(&desired.key), manifest: desired.digest.clone(), seen, found }
 }
 
-/// Compares an object of ours. Whether it drifted is judged by the fields of the manifest alone, whatever is to be shown: what an
+/// Compares an object of ours. Whether it drifted is evaluated by the fields of the manifest alone, whatever is to be shown: what an
 /// API server fills in is no drift.
 async fn found(target: &dyn Target, order: &WorkOrder, desired: &Desired, live: &Value) -> Result<Found, Error> {
     let is_full = order.strategy.comparison_option == ComparisonOption::FullComparison;

@@ -23,7 +23,7 @@ fn commit(evictions: &[String]) -> (Disruptions, PlacementRecord) {
     (Disruptions::of(&tree), state.record)
 }
 
-fn judged(record: &PlacementRecord) -> Vec<String> {
+fn evaluated(record: &PlacementRecord) -> Vec<String> {
     let conditions = |eviction: &EvictionRecord| {
         eviction.conditions.iter().map(|c| format!("{}={:?}", c.type_, c.status)).collect::<Vec<_>>().join(" ")
     };
@@ -31,24 +31,24 @@ fn judged(record: &PlacementRecord) -> Vec<String> {
 }
 
 #[test]
-fn an_eviction_is_judged_once_and_forgotten_with_its_file() {
+fn an_eviction_is_evaluated_once_and_forgotten_with_its_file() {
     let mut bindings = BTreeMap::from([binding("a", "Bound"), binding("b", "Scheduled")]);
     let evictions = [eviction("early", "p", "b"), eviction("go", "p", "a"), eviction("lost", "p", "nowhere")];
     let (disruptions, mut record) = commit(&evictions);
     assert!(disruptions.concerns(&PlacementKey::cluster_scoped("p")));
-    let removed = disruptions.judge(&mut record, &mut bindings, |_| false, NOW);
+    let removed = disruptions.evaluate(&mut record, &mut bindings, |_| false, NOW);
     assert_eq!(removed, ["p-a"]);
     assert_eq!((bindings["p-a"].deleting, bindings["p-a"].generation), (true, 2));
     let verdicts = ["early: Valid=True Executed=False", "go: Valid=True Executed=True", "lost: Valid=False"];
-    assert_eq!(judged(&record), verdicts);
+    assert_eq!(evaluated(&record), verdicts);
     // The cluster is picked again, and gets what it had.
     bindings.extend([binding("a", "Bound"), binding("b", "Bound")]);
-    assert_eq!(disruptions.judge(&mut record, &mut bindings, |_| false, NOW), Vec::<String>::new(), "it is done");
-    assert_eq!(judged(&record), verdicts);
+    assert_eq!(disruptions.evaluate(&mut record, &mut bindings, |_| false, NOW), Vec::<String>::new(), "it is done");
+    assert_eq!(evaluated(&record), verdicts);
     // The same name for another cluster is another eviction.
     let (disruptions, _) = commit(&[eviction("go", "p", "b")]);
-    assert_eq!(disruptions.judge(&mut record, &mut bindings, |_| false, NOW), ["p-b"]);
-    assert_eq!(judged(&record), ["go: Valid=True Executed=True"]);
+    assert_eq!(disruptions.evaluate(&mut record, &mut bindings, |_| false, NOW), ["p-b"]);
+    assert_eq!(evaluated(&record), ["go: Valid=True Executed=True"]);
 }
 
 #[test]
@@ -56,11 +56,11 @@ fn whom_evictions_do_not_concern() {
     let (disruptions, record) = commit(&[eviction("go", "p", "a")]);
     let bound = || BTreeMap::from([binding("a", "Bound")]);
     let mut removed = PlacementRecord { removed: true, ..record.clone() };
-    assert_eq!(disruptions.judge(&mut removed, &mut bound(), |_| false, NOW), Vec::<String>::new());
-    assert_eq!(judged(&removed), ["go: Valid=False"]);
+    assert_eq!(disruptions.evaluate(&mut removed, &mut bound(), |_| false, NOW), Vec::<String>::new());
+    assert_eq!(evaluated(&removed), ["go: Valid=False"]);
     let mut namespaced = PlacementRecord { key: PlacementKey::namespaced("ns", "p"), ..record };
     let mut bindings = bound();
-    assert_eq!(disruptions.judge(&mut namespaced, &mut bindings, |_| false, NOW), Vec::<String>::new());
-    assert_eq!((judged(&namespaced).len(), bindings["p-a"].state), (0, BindingState::Bound));
+    assert_eq!(disruptions.evaluate(&mut namespaced, &mut bindings, |_| false, NOW), Vec::<String>::new());
+    assert_eq!((evaluated(&namespaced).len(), bindings["p-a"].state), (0, BindingState::Bound));
     assert!(!disruptions.concerns(&namespaced.key));
 }

@@ -11,7 +11,7 @@ fn an_approval_says_who_when_where_and_what() {
     case.say(Verb::Approve, "p-0 one").expect("the gate opens");
     let task = &case.run("p-0").stages[0].after[0];
     let approval = &task.approvals[0];
-    assert_eq!((approval.by.name.as_str(), approval.by.surface, approval.at), ("ann", Surface::Api, case.now));
+    assert_eq!((approval.by.name.as_str(), approval.by.surface, approval.at), ("ann", Channel::Api, case.now));
     assert_eq!(approval.digest, case.run("p-0").stages[0].digest);
     assert_eq!(task.done_at, Some(case.now));
 }

@@ -185,7 +185,7 @@ fn a_patch_that_fails_on_one_cluster_fails_that_cluster() {
         if !wanted.is_empty() {
             assert_eq!(fleet.zones(), wanted, "{annotations}");
             let condition =
-                find_condition(&fleet.binding("c").conditions, &ConditionType::Overridden).expect("it was judged");
+                find_condition(&fleet.binding("c").conditions, &ConditionType::Overridden).expect("it was evaluated");
             assert_eq!(
                 (condition.reason.as_str(), condition.observed_generation),
                 ("OverriddenFailed", fleet.binding("c").generation)

@@ -1,6 +1,6 @@
 use super::*;
 use crate::api::placement::ComparisonOption;
-use crate::deliver::drift::LOOK_PAUSE;
+use crate::deliver::drift::CHECK_PAUSE;
 use crate::deliver::step::RETRY_FIRST;
 
 #[test]
@@ -16,8 +16,8 @@ fn drift_that_was_taken_back_is_applied_again() {
     // The fields are not ours any more, so their digest stays what it is: the object is looked at because it changed.
     member.change(&key, false);
     let plan = member.settle(&order);
-    assert_eq!((member.take_log(), plan.wake_at), (vec![], Some(now() + LOOK_PAUSE)), "not at once");
-    member.later = LOOK_PAUSE;
+    assert_eq!((member.take_log(), plan.wake_at), (vec![], Some(now() + CHECK_PAUSE)), "not at once");
+    member.later = CHECK_PAUSE;
     member.settle(&order);
     assert_eq!(member.take_log(), ["look at ConfigMap n/settings", "apply ConfigMap n/settings"]);
     assert_eq!(member.outcome(&order, 1), State::Done);

@@ -28,7 +28,7 @@ use crate::snapshot::{policy_hash, scheduled_policy};
 use crate::views::objects::policy_snapshot_object;
 use crate::yaml;
 
-/// Index of bindings whose policy snapshot is not the latest: they are judged again, whichever it was.
+/// Index of bindings whose policy snapshot is not the latest: they are evaluated again, whichever it was.
 const OTHER_POLICY: u64 = u64::MAX;
 
 /// A placement's policy, and which snapshot of it is current.
@@ -84,7 +84,7 @@ pub(super) fn policy_snapshots(
             // An OCM Placement may pick a ManagedCluster that has no MemberCluster.
             clusters: if delegated.is_some() { &all } else { &clusters },
             bindings: &own,
-            // As on a hub: a cluster that holds the placement is judged like any other.
+            // As on a hub: a cluster that holds the placement is evaluated like any other.
             keep_held: false,
             // KubeFleet ends the whole cycle where a property is no quantity.
             bad_values: BadValues::Error,

@@ -280,7 +280,7 @@ impl Simulation {
             Happening::Poll(life) if life == self.life => self.poll(),
             Happening::Hear(life, event) if life == self.life => self.hear(*event),
             Happening::Wake(_) | Happening::Poll(_) | Happening::Hear(..) => {}
-            // Members outlive the daemon: theirs is judged by its connection, and a request may land late.
+            // Members outlive the daemon: theirs is evaluated by its connection, and a request may land late.
             Happening::Connect(cluster, epoch) => self.connect(&cluster, epoch),
             Happening::List(cluster, epoch, kind, failures) => self.list_again(&cluster, epoch, &kind, failures),
             Happening::Land(cluster, epoch, task) => self.land(&cluster, epoch, &task),

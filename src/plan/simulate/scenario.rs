@@ -18,7 +18,7 @@ use crate::api::annotations::APPROVERS;
 use crate::config::Configuration;
 use crate::model::commands::{Command, Person, Verb};
 use crate::model::id::{ClusterName, CommitId, ObjectKey, PlacementKey};
-use crate::model::runs::Surface;
+use crate::model::runs::Channel;
 use crate::model::tree::Tree;
 use crate::schedule::eligibility::SILENCE_MAX;
 use crate::status::rollout::{RolloutState, rollout_state};
@@ -347,7 +347,7 @@ impl<'a> Driver<'a> {
             reason: None,
             message: None,
         };
-        let person = Person::of(PERSON, Surface::CommandLine);
+        let person = Person::of(PERSON, Channel::CommandLine);
         match self.simulation.execute(&command, &person) {
             None | Some(Ok(_)) => Ok(()),
             Some(Err(refusal)) => Err(refusal.message),

@@ -65,8 +65,8 @@ fn the_deadline_counts_from_the_first_report() {
         ("it had as long again", Some(Heard::Since(second(700))), 1300, true),
     ];
     for (name, heard, now, failed) in rows {
-        let judged = health(&told, false, heard, &limits, second(now));
-        assert_eq!(judged.failed, failed, "{name}");
+        let evaluated = health(&told, false, heard, &limits, second(now));
+        assert_eq!(evaluated.failed, failed, "{name}");
     }
 }
 

@@ -3,7 +3,7 @@ use std::collections::BTreeSet;
 use super::*;
 use crate::model::commands::Grant;
 use crate::model::forge::Credentials;
-use crate::model::runs::Surface;
+use crate::model::runs::Channel;
 
 fn commenter(name: &str, permission: Permission, teams: &[&str], took_part: Option<&str>) -> Person {
     let credentials = Credentials {
@@ -13,7 +13,7 @@ fn commenter(name: &str, permission: Permission, teams: &[&str], took_part: Opti
         took_part: took_part.map(str::to_owned),
         comment: String::new(),
     };
-    Person { credentials: Some(credentials), ..Person::of(name, Surface::Comment) }
+    Person { credentials: Some(credentials), ..Person::of(name, Channel::Comment) }
 }
 
 /// Name, permission, teams, part in the change, configured approvers, annotation, verbs that are allowed.
@@ -62,7 +62,7 @@ fn an_author_may_approve_where_the_configuration_says_so() {
 
 #[test]
 fn elsewhere_than_in_comments_the_annotation_alone_narrows() {
-    let ann = Person::of("ann", Surface::Api);
+    let ann = Person::of("ann", Channel::Api);
     // annotation, whether ann may approve, a word of the refusal
     for (narrowed, wanted) in [
         (None, None),
@@ -101,7 +101,7 @@ fn d18_a_change_does_not_choose_who_approves_it() {
         (None, Some("user:bea"), false),
     ] {
         let policy = Policy { narrowed, narrowed_before, ..Policy::default() };
-        for ann in [Person::of("ann", Surface::Api), commenter("ann", Permission::Write, &[], None)] {
+        for ann in [Person::of("ann", Channel::Api), commenter("ann", Permission::Write, &[], None)] {
             assert_eq!(may(&ann, Verb::Approve, &policy).is_ok(), allowed, "{narrowed:?} {narrowed_before:?}");
         }
     }
@@ -124,7 +124,7 @@ fn a_token_does_what_it_is_for() {
         (&web_only, Retry, Some(&api), Some("for the placements we* only, not for placement api")),
         (&web_only, Retry, None, Some("not for the source")),
     ] {
-        let person = Person { grant: grant.clone(), ..Person::of("ci", Surface::Api) };
+        let person = Person { grant: grant.clone(), ..Person::of("ci", Channel::Api) };
         let policy = Policy { placement, ..Policy::default() };
         match (may(&person, verb, &policy), word) {
             (Ok(()), None) => {}

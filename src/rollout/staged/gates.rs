@@ -110,7 +110,7 @@ pub fn approve(
         reason: command.reason.clone(),
         message: command.message.clone(),
     });
-    let opened = judge(task, &digest, rules, now);
+    let opened = evaluate(task, &digest, rules, now);
     Ok(Approved { opened, given: voices(task, &digest, rules, now), required: required(rules) })
 }
 
@@ -138,7 +138,7 @@ pub fn reject(
 }
 
 /// Marks a task done that is: enough people said yes. Says whether it is done.
-pub(super) fn judge(task: &mut TaskRecord, digest: &Digest, rules: ApprovalRules, now: Timestamp) -> bool {
+pub(super) fn evaluate(task: &mut TaskRecord, digest: &Digest, rules: ApprovalRules, now: Timestamp) -> bool {
     if task.done_at.is_none() && voices(task, digest, rules, now) >= required(rules) {
         task.done_at = Some(now);
     }

@@ -29,7 +29,7 @@ pub struct Seen {
     pub bound_to: bool,
     /// It answers and is not suspended.
     pub online: bool,
-    /// Its binding's health, judged with an unavailable period of zero: staged updates count what cannot be tracked as
+    /// Its binding's health, evaluated with an unavailable period of zero: staged updates count what cannot be tracked as
     /// available at once.
     ///
     /// Source: KubeFleet.

@@ -10,7 +10,7 @@ use crate::model::runs::{
     ClusterPhase, Gate, RunCluster, RunPhase, RunRecord, STUCK_AFTER, StagePhase, StageRecord, request_name,
 };
 
-use super::gates::{expires_at, judge};
+use super::gates::{evaluate, expires_at};
 use super::machine::{Note, Seen, Situation, Step};
 use super::messages;
 use super::phases::{enter_cluster, enter_run, enter_stage};
@@ -301,7 +301,7 @@ impl<'a> Pass<'a> {
         let tasks = if gate == Gate::Before { &mut stage.before } else { &mut stage.after };
         for task in tasks.iter_mut().filter(|task| task.done_at.is_none()) {
             let is_done = match task.type_ {
-                StageTaskType::Approval => judge(task, &stage.digest, self.situation.rules, self.now),
+                StageTaskType::Approval => evaluate(task, &stage.digest, self.situation.rules, self.now),
                 StageTaskType::TimedWait => {
                     task.done_at = after(stage.since, task.wait.unwrap_or_default()).filter(|end| *end <= self.now);
                     task.done_at.is_some()

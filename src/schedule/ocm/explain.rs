@@ -25,11 +25,11 @@ pub fn explain(request: &Request<'_>) -> Result<Explanation, Error> {
     let by_predicate = predicate::filter(request, &candidates.clusters).unwrap_or_else(|_| request.hub.no_clusters());
     let outcome = status::outcome(request, &candidates, evaluate(request, &candidates));
     let mut clusters = ranked(request, &outcome);
-    let judged: FixedBitSet = outcome.scores.iter().map(|&(slot, _)| slot as usize).collect();
-    for slot in (0..request.hub.names().len()).filter(|&slot| !judged.contains(slot)) {
+    let evaluated: FixedBitSet = outcome.scores.iter().map(|&(slot, _)| slot as usize).collect();
+    for slot in (0..request.hub.names().len()).filter(|&slot| !evaluated.contains(slot)) {
         let number = slot_number(slot);
         let rejected =
-            // Nobody was judged. The message says once why, and no cluster is blamed for it.
+            // Nobody was evaluated. The message says once why, and no cluster is blamed for it.
             if outcome.misconfigured.is_some() && outcome.scores.is_empty() && candidates.clusters.contains(slot) {
                 None
             } else if !candidates.clusters.contains(slot) {
@@ -137,7 +137,7 @@ fn unranked(hub: &Hub, slot: u32, picked: bool, rejected: Option<Refusal>) -> Cl
     let reason = match (&rejected, picked) {
         (Some(refusal), _) => words(refusal),
         (None, true) => "kept: the placement is misconfigured, its last good decisions stay".to_owned(),
-        (None, false) => "not judged: the placement is misconfigured".to_owned(),
+        (None, false) => "not evaluated: the placement is misconfigured".to_owned(),
     };
     ClusterExplanation {
         cluster_name: hub.names()[slot as usize].clone(),

@@ -12,7 +12,7 @@ use crate::api::ocm::{AddOnScoreStatus, ManagedClusterSetSpec, ManagedTaintEffec
 use crate::model::id::ClusterName;
 use crate::schedule::labels::Labels;
 
-/// A taint without its time. Equal taints are judged once for all clusters that have them.
+/// A taint without its time. Equal taints are evaluated once for all clusters that have them.
 pub(super) type TaintText = (String, String, ManagedTaintEffect);
 
 #[derive(Clone, Debug)]

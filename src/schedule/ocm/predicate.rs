@@ -88,7 +88,7 @@ pub(super) fn fitting(hub: &Hub, by_label: &LabelSelector, by_claim: &ClaimSelec
     fitting
 }
 
-/// Returns a claim selector as what it is judged as: a label selector over claims.
+/// Returns a claim selector as what it is evaluated as: a label selector over claims.
 pub(super) fn claims(selector: &ClaimSelector) -> LabelSelector {
     LabelSelector { match_expressions: selector.match_expressions.clone(), ..LabelSelector::default() }
 }

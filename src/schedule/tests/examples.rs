@@ -229,7 +229,7 @@ fn a_namespaced_placement_goes_where_its_namespace_is() {
     };
     let clusters = [("a", with(None)), ("b", with(Some(&[]))), ("c", with(Some(&["app"]))), ("d", with(Some(&["x"])))];
     let clusters: Fleet = clusters.into_iter().map(|(name, cluster)| (name.into(), cluster)).collect();
-    let judge = |placement: &PlacementKey| {
+    let evaluate = |placement: &PlacementKey| {
         let (bad_values, bindings) = (BadValues::Error, &[]);
         schedule(&Request {
             placement,
@@ -241,10 +241,10 @@ fn a_namespaced_placement_goes_where_its_namespace_is() {
             bad_values,
         })
     };
-    let outcome = judge(&PlacementKey::namespaced("app", "p")).unwrap();
+    let outcome = evaluate(&PlacementKey::namespaced("app", "p")).unwrap();
     assert_eq!(decisions(&outcome), "+a +c -b -d");
     assert_eq!(outcome.decisions[2].reason, "ClusterUnschedulable, namespace app is missing, wanted to exist");
-    assert_eq!(decisions(&judge(&key()).unwrap()), "+a +b +c +d");
+    assert_eq!(decisions(&evaluate(&key()).unwrap()), "+a +b +c +d");
 }
 
 #[test]

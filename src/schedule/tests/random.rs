@@ -86,7 +86,7 @@ fn pick_n() -> impl Strategy<Value = PlacementPolicy> {
         })
 }
 
-fn judge(policy: &PlacementPolicy, fleet: &Fleet, bindings: &[Binding]) -> Outcome {
+fn evaluate(policy: &PlacementPolicy, fleet: &Fleet, bindings: &[Binding]) -> Outcome {
     let (placement, bad_values) = (&key(), BadValues::Error);
     let (policy, bindings) = (Some(policy), &shared(bindings));
     schedule(&Request { placement, policy, policy_index: 1, clusters: fleet, bindings, keep_held: false, bad_values })
@@ -229,7 +229,7 @@ proptest! {
     ) {
         let states: Vec<_> = states.into_iter().map(|(state, index)| (state.min(3), index)).collect();
         let bindings = bound(&clusters, &states);
-        let outcome = judge(&policy, &fleet_of(&clusters), &bindings);
+        let outcome = evaluate(&policy, &fleet_of(&clusters), &bindings);
         let mut expected = naive(&policy, &clusters, &bindings);
         let changed = outcome.bindings.iter().filter(|c| matches!(c.action, Action::Create | Action::Patch));
         let mut found: Vec<_> = changed.map(|c| {
@@ -248,7 +248,7 @@ proptest! {
         }
         // The order in which clusters are told does not matter.
         let backwards: Fleet = clusters.iter().rev().map(|(name, c)| (name.as_str().into(), c.clone())).collect();
-        prop_assert_eq!(&judge(&policy, &backwards, &bindings), &outcome);
+        prop_assert_eq!(&evaluate(&policy, &backwards, &bindings), &outcome);
 
         // An explanation says the same.
         let fleet = fleet_of(&clusters);
@@ -263,12 +263,12 @@ proptest! {
 
     #[test]
     fn a_cluster_that_joins_moves_nothing_that_is_satisfied(policy in pick_n(), mut clusters in clusters(), joins in cluster()) {
-        let first = judge(&policy, &fleet_of(&clusters), &[]);
+        let first = evaluate(&policy, &fleet_of(&clusters), &[]);
         prop_assume!(first.fulfilled);
         let mut bindings = Vec::new();
         apply(&mut bindings, &first);
         clusters.insert("z".to_owned(), joins);
-        let second = judge(&policy, &fleet_of(&clusters), &bindings);
+        let second = evaluate(&policy, &fleet_of(&clusters), &bindings);
         prop_assert!(second.bindings.is_empty(), "{:?}", second.bindings);
     }
 
@@ -279,7 +279,7 @@ proptest! {
             .map(|(n, zone)| (format!("c{n}"), Cluster { labels: label(zone), ..Cluster::default() })).collect();
         let policy = policy(json!({"placementType": "PickN", "numberOfClusters": number,
             "topologySpreadConstraints": [{"topologyKey": "zone", "maxSkew": max_skew}]}));
-        let outcome = judge(&policy, &fleet_of(&clusters), &[]);
+        let outcome = evaluate(&policy, &fleet_of(&clusters), &[]);
         let mut counts: BTreeMap<&String, i32> = zones.iter().map(|zone| (zone, 0)).collect();
         for change in &outcome.bindings {
             *counts.get_mut(&clusters[change.binding.cluster.as_str()].labels["zone"]).unwrap() += 1;

@@ -1,5 +1,8 @@
 use super::*;
+use crate::api::table::MEMBER_NAME_LABEL;
+use crate::model::id::PlacementKey;
 use crate::model::tree::NoObject;
+use crate::model::tree::Scope;
 use crate::source::{BLOB_BYTES_MAX, parse_blob, select};
 
 fn tree(files: &[(&str, &[u8])]) -> Result<Tree, Vec<InputError>> {

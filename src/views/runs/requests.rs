@@ -8,7 +8,7 @@ use crate::api::staged::StageTaskType;
 use crate::model::conditions::{ConditionType, Reason};
 use crate::model::records::PlacementRecord;
 use crate::model::runs::{
-    Approval, DELETION_GATE, RunPhase, RunRecord, StagePhase, StageRecord, Surface, TaskRecord, request_name,
+    Approval, Channel, DELETION_GATE, RunPhase, RunRecord, StagePhase, StageRecord, TaskRecord, request_name,
 };
 use crate::views::objects::{PLACEMENT_API_VERSION, metadata, scoped, value};
 
@@ -111,9 +111,9 @@ fn reason(approval: &Approval) -> Reason {
 pub fn approved_words(task: &TaskRecord) -> String {
     let words = |approval: &Approval| {
         let place = match approval.by.surface {
-            Surface::CommandLine => "on the command line",
-            Surface::Api => "over the API",
-            Surface::Comment => "in a comment",
+            Channel::CommandLine => "on the command line",
+            Channel::Api => "over the API",
+            Channel::Comment => "in a comment",
         };
         let why: Vec<&str> = [&approval.reason, &approval.message].into_iter().flatten().map(String::as_str).collect();
         let why = if why.is_empty() { String::new() } else { format!(": {}", why.join(", ")) };

@@ -252,7 +252,7 @@ impl World {
 }
 
 pub fn said(verb: Verb, person: &str, shown: Option<&str>) -> (Person, Command) {
-    let person = Person::of(person, Surface::Api);
+    let person = Person::of(person, Channel::Api);
     let command = Command {
         verb,
         target: "run".to_owned(),

@@ -96,9 +96,9 @@ fn w25_predicates_are_alternatives() {
     assert_eq!(picked(&hub, &run(&hub, json!({"predicates": [claim]}))), ["c1"]);
 }
 
-/// Claims are judged as labels are: their values, however long a claim's may be, are held to the rules of labels.
+/// Claims are evaluated as labels are: their values, however long a claim's may be, are held to the rules of labels.
 #[test]
-fn claims_are_judged_as_labels_are() {
+fn claims_are_evaluated_as_labels_are() {
     let claims = json!([{"name": "a", "value": "first"}, {"name": "a", "value": "last"}]);
     let hub = hub([member("c1", json!({}), json!({"status": {"clusterClaims": claims}}))]);
     let long = "v".repeat(64);

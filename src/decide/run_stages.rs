@@ -1,0 +1,188 @@
+//! The stages of a run as it is frozen, and what approvals of them are approvals of.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+
+use serde_json::json;
+use sha2::{Digest as _, Sha256};
+
+use super::Pass;
+use super::runs::Unready;
+use crate::api::staged::{Stage, StagedUpdateStrategySpec};
+use crate::model::id::{ClusterName, Digest};
+use crate::model::overrides::PickedOverrides;
+use crate::model::records::Binding;
+use crate::model::runs::{
+    ClusterPhase, DELETION_STAGE, RunCause, RunCluster, RunPhase, RunRecord, StagePhase, StageRecord, TaskRecord,
+    WantedBy,
+};
+use crate::rollout::staged::{PlannedStage, stages};
+
+impl Pass<'_> {
+    /// Returns the stages with the clusters that a run visits, and the clusters it removes the placement from.
+    pub(super) fn planned(
+        &self,
+        run: &RunRecord,
+        strategy: &StagedUpdateStrategySpec,
+        to_update: &[&Binding],
+        mut to_delete: BTreeSet<ClusterName>,
+    ) -> Result<(Vec<PlannedStage>, BTreeSet<ClusterName>), Unready> {
+        if let RunCause::Rollback { of, .. } = &run.cause
+            && let Some(bad) = self.state.runs.get(of)
+        {
+            // By the stages that moved them, though labels may say otherwise by now. A rollback removes nothing.
+            return Ok((self.touched(bad), BTreeSet::new()));
+        }
+        let labels = |binding: &&Binding| {
+            let member = self.world.clusters.get(binding.cluster.as_str());
+            (binding.cluster.clone(), member.map(|member| member.labels.clone()).unwrap_or_default())
+        };
+        let clusters: BTreeMap<ClusterName, BTreeMap<String, String>> = to_update.iter().map(labels).collect();
+        let mut planned = stages(strategy, &clusters)
+            .map_err(|error| Unready::Refused(format!("the stages of {} cannot be computed: {error}", run.strategy)))?;
+        if let RunCause::FollowUp { of } = &run.cause
+            && let Some(index) = run.snapshot()
+        {
+            let clusters = self.follow_up_clusters(of, index);
+            for stage in &mut planned {
+                stage.clusters.retain(|cluster| clusters.contains(cluster));
+            }
+            to_delete.retain(|cluster| clusters.contains(cluster));
+        }
+        Ok((planned, to_delete))
+    }
+
+    pub(super) fn stage_record(
+        &self,
+        planned: &PlannedStage,
+        strategy: &StagedUpdateStrategySpec,
+        run: &RunRecord,
+        snapshot: u64,
+    ) -> StageRecord {
+        let asks = !matches!(run.cause, RunCause::Rollback { .. }) || !self.has_passed(snapshot, &planned.name);
+        let stage = strategy.stages.iter().find(|stage| asks && stage.name == planned.name);
+        let tasks = |of: fn(&Stage) -> &Vec<crate::api::staged::StageTask>| {
+            let tasks = stage.into_iter().flat_map(of);
+            let record = |task: &crate::api::staged::StageTask| TaskRecord {
+                type_: task.type_,
+                wanted_by: WantedBy::Strategy,
+                wait: task.wait(),
+                asked_at: None,
+                done_at: None,
+                approvals: Vec::new(),
+            };
+            tasks.map(record).collect()
+        };
+        let cluster = |name: &ClusterName| RunCluster {
+            name: name.clone(),
+            phase: ClusterPhase::Pending,
+            since: self.now,
+            started_at: None,
+            overrides: self.overrides_of(run, name, snapshot),
+            message: String::new(),
+        };
+        StageRecord {
+            name: planned.name.clone(),
+            max_concurrency: planned.max_concurrency,
+            phase: StagePhase::Pending,
+            since: self.now,
+            started_at: None,
+            ended_at: None,
+            digest: Digest::from(""),
+            before: tasks(|stage| &stage.before_stage_tasks),
+            after: tasks(|stage| &stage.after_stage_tasks),
+            clusters: planned.clusters.iter().map(cluster).collect(),
+        }
+    }
+
+    /// Returns the overrides that a cluster's objects are made with. A rollback asks nobody, so it brings back those that passed
+    /// the gates with the snapshot, as long as they are kept; newer ones are a follow-up run's.
+    pub(super) fn overrides_of(&self, run: &RunRecord, cluster: &ClusterName, snapshot: u64) -> PickedOverrides {
+        let is_kept = |picked: &&PickedOverrides| {
+            picked.cluster.iter().chain(&picked.namespaced).all(|id| self.world.overrides.get(id).is_some())
+        };
+        let passed = self.state.runs.values().filter(|earlier| {
+            matches!(run.cause, RunCause::Rollback { .. })
+                && earlier.phase == RunPhase::Succeeded
+                && earlier.snapshot() == Some(snapshot)
+        });
+        let clusters = passed.flat_map(|earlier| earlier.stages.iter().map(move |stage| (earlier.sequence, stage)));
+        let clusters = clusters.flat_map(|(sequence, stage)| stage.clusters.iter().map(move |found| (sequence, found)));
+        let then = clusters.filter(|(_, found)| found.name == *cluster).max_by_key(|(sequence, _)| *sequence);
+        let then = then.map(|(_, found)| &found.overrides).filter(is_kept);
+        then.cloned().unwrap_or_else(|| self.desired_overrides(cluster, snapshot))
+    }
+
+    /// Tells whether a snapshot passed the gates of a stage once: it succeeded everywhere, or a run of it did, and had clusters
+    /// there. A stage without clusters asks nobody.
+    pub(super) fn has_passed(&self, snapshot: u64, stage: &str) -> bool {
+        let runs = self.state.runs.values();
+        let mut runs = runs.filter(|run| run.phase == RunPhase::Succeeded && run.snapshot() == Some(snapshot));
+        let has_passed = |found: &StageRecord| found.name == stage && found.phase == StagePhase::Succeeded;
+        self.state.record.last_succeeded == Some(snapshot) || runs.any(|run| run.stages.iter().any(has_passed))
+    }
+
+    pub(super) fn deletion_stage(&self, clusters: &BTreeSet<ClusterName>) -> StageRecord {
+        let cluster = |name: &ClusterName| RunCluster {
+            name: name.clone(),
+            phase: ClusterPhase::Pending,
+            since: self.now,
+            started_at: None,
+            overrides: PickedOverrides::default(),
+            message: String::new(),
+        };
+        StageRecord {
+            name: DELETION_STAGE.to_owned(),
+            // Source: KubeFleet, whose deletion stage removes all at once.
+            max_concurrency: clusters.len().max(1),
+            phase: StagePhase::Pending,
+            since: self.now,
+            started_at: None,
+            ended_at: None,
+            digest: Digest::from(""),
+            before: Vec::new(),
+            after: Vec::new(),
+            clusters: clusters.iter().map(cluster).collect(),
+        }
+    }
+
+    /// Computes what approvals of each stage are approvals of: SHA-256 over the placement, the snapshot, how objects are applied,
+    /// what every cluster of the run is to hold, the stages in order, and the stage's own clusters.
+    pub(super) fn digest_stages(&mut self, run: &mut RunRecord) {
+        let Some(frozen) = &run.frozen else { return };
+        let mut common = format!("{}\n{}\n{}\n", run.placement, frozen.hash, json!(frozen.apply_strategy));
+        // Of all stages: who approves the first approves the content that the last will get.
+        for cluster in run.stages.iter().flat_map(|stage| &stage.clusters) {
+            let works = self.works_digest(&cluster.name, frozen.snapshot, &cluster.overrides);
+            writeln!(common, "{} {works}", cluster.name).expect("writing to a string cannot fail");
+        }
+        for stage in &run.stages {
+            writeln!(common, "{}", stage.name).expect("writing to a string cannot fail");
+        }
+        for stage in &mut run.stages {
+            let own: Vec<&str> = stage.clusters.iter().map(|cluster| cluster.name.as_str()).collect();
+            let text = format!("{common}{}\n{}", stage.name, own.join("\n"));
+            stage.digest = Digest::new(format!("{:x}", Sha256::digest(text)));
+        }
+    }
+
+    /// Returns the stages of a run with the clusters it has moved, as a rollback visits them: those to be tried again, too.
+    pub(super) fn touched(&self, bad: &RunRecord) -> Vec<PlannedStage> {
+        let is_there = |cluster: &RunCluster| {
+            let mut bindings = self.state.bindings.values().filter(|binding| binding.cluster == cluster.name);
+            bindings.any(|binding| binding.snapshot.is_some() && binding.snapshot == bad.snapshot())
+        };
+        let is_touched = |cluster: &&RunCluster| match cluster.phase {
+            ClusterPhase::Updating | ClusterPhase::Succeeded | ClusterPhase::Failed => true,
+            // It failed and is to be tried again, or its turn never came: the binding tells.
+            ClusterPhase::Pending => is_there(cluster),
+            ClusterPhase::Deferred | ClusterPhase::Skipped => false,
+        };
+        let planned = |stage: &StageRecord| PlannedStage {
+            name: stage.name.clone(),
+            clusters: stage.clusters.iter().filter(is_touched).map(|cluster| cluster.name.clone()).collect(),
+            max_concurrency: stage.max_concurrency,
+        };
+        bad.stages.iter().map(planned).collect()
+    }
+}

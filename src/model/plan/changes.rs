@@ -1,0 +1,64 @@
+//! What a plan changes, compared with its base.
+
+use std::collections::BTreeSet;
+
+use serde::Serialize;
+
+use super::snapshot::Resource;
+use crate::model::id::ClusterName;
+
+/// How head differs from base.
+#[derive(Clone, Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Changes {
+    /// In the snapshot.
+    pub resources: ResourceChanges,
+    /// In the clusters picked.
+    pub clusters: ClusterChanges,
+    /// Clusters whose objects are made with other overrides: the snapshot may well be the same.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub overridden: BTreeSet<ClusterName>,
+}
+
+impl Changes {
+    /// Tells whether nothing differs.
+    pub fn is_empty(&self) -> bool {
+        self.resources.is_empty() && self.clusters.is_empty() && self.overridden.is_empty()
+    }
+}
+
+/// How the snapshot differs. An object whose version alone differs is changed.
+#[derive(Clone, Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ResourceChanges {
+    /// Only the head has them.
+    pub added: Vec<Resource>,
+    /// Both have them, with different content.
+    pub changed: Vec<Resource>,
+    /// Only the base has them.
+    pub removed: Vec<Resource>,
+}
+
+impl ResourceChanges {
+    /// Tells whether nothing differs.
+    pub fn is_empty(&self) -> bool {
+        self.added.is_empty() && self.changed.is_empty() && self.removed.is_empty()
+    }
+}
+
+/// How the picked clusters differ.
+#[derive(Clone, Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ClusterChanges {
+    /// Only the head picks them.
+    pub gained: BTreeSet<ClusterName>,
+    /// Only the base picks them; those that left the fleet included, from which nothing is deleted.
+    pub lost: BTreeSet<ClusterName>,
+}
+
+impl ClusterChanges {
+    /// Tells whether the same clusters are picked.
+    pub fn is_empty(&self) -> bool {
+        self.gained.is_empty() && self.lost.is_empty()
+    }
+}

@@ -1,0 +1,45 @@
+//! The snapshot that a plan would take.
+
+use serde::Serialize;
+
+use crate::model::id::{Digest, ObjectId};
+use crate::model::records::ResourceSnapshot;
+
+/// A frozen selection.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SnapshotPlan {
+    /// The index, as text, as the API has it.
+    pub index: String,
+    /// The hash of the real content, whatever is hidden elsewhere.
+    pub hash: Digest,
+    /// The objects, in snapshot order.
+    pub resources: Vec<Resource>,
+}
+
+impl From<&ResourceSnapshot> for SnapshotPlan {
+    fn from(snapshot: &ResourceSnapshot) -> Self {
+        Self {
+            index: snapshot.index.to_string(),
+            hash: snapshot.hash.clone(),
+            resources: snapshot.resources.iter().map(|r| Resource(r.id.clone())).collect(),
+        }
+    }
+}
+
+/// An object, printed with all five fields: an empty group or namespace is `""`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Resource(pub ObjectId);
+
+impl Serialize for Resource {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let ObjectId { group, version, kind, namespace, name } = &self.0;
+        serializer.collect_map([
+            ("group", group),
+            ("version", version),
+            ("kind", kind),
+            ("namespace", namespace),
+            ("name", name),
+        ])
+    }
+}

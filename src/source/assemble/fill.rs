@@ -1,0 +1,72 @@
+//! The tree of a commit, filled from its documents.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::check::FoundObject;
+use crate::api::cluster::MemberCluster;
+use crate::api::ocm::ManagedCluster;
+use crate::api::table::{Checked, MEMBER_NAME_LABEL, PLACEMENT_GROUP};
+use crate::model::id::{ClusterName, PlacementKey};
+use crate::model::tree::{Placement, Tree};
+
+pub(super) fn fill(tree: &mut Tree, found: Vec<FoundObject<'_>>) {
+    let mut payload = Vec::new();
+    let mut managed: Vec<(ClusterName, ManagedCluster)> = Vec::new();
+    for item in found {
+        let id = &item.document.id;
+        let name = || ClusterName::new(id.name.as_str());
+        match &item.document.checked {
+            None => payload.push(item.manifest()),
+            // Envelopes are selected like payload, so that a selection that meets one can say what becomes of it.
+            Some(Checked::Other) if id.group == PLACEMENT_GROUP && id.kind.ends_with("Envelope") => {
+                payload.push(item.manifest());
+            }
+            Some(Checked::Other) => tree.inputs.push(item.manifest()),
+            Some(Checked::Placement(spec)) => {
+                let key = match id.namespace.as_str() {
+                    "" => PlacementKey::cluster_scoped(&id.name),
+                    namespace => PlacementKey::namespaced(namespace, &id.name),
+                };
+                let annotations = annotations(&item.document.object);
+                let spec = spec.as_ref().clone();
+                tree.inputs.push(item.manifest());
+                tree.placements.insert(key.clone(), Placement { key, spec, annotations, origin: item.origin });
+            }
+            Some(Checked::MemberCluster(cluster)) => {
+                tree.clusters.insert(name(), cluster.as_ref().clone());
+            }
+            Some(Checked::ManagedCluster(cluster)) => {
+                managed.push((name(), cluster.as_ref().clone()));
+                tree.inputs.push(item.manifest());
+            }
+        }
+    }
+    // After all documents: the MemberCluster of the same name may stand in a later file.
+    for (name, cluster) in managed {
+        let alone = || MemberCluster { only_managed: true, ..MemberCluster::default() };
+        join(tree.clusters.entry(name.clone()).or_insert_with(alone), &name, cluster);
+    }
+    tree.inputs.sort_by(|a, b| a.id.cmp(&b.id));
+    tree.set_manifests(payload);
+}
+
+/// Makes one member of a MemberCluster and a ManagedCluster of one name; what the MemberCluster says goes first.
+pub(super) fn join(member: &mut MemberCluster, name: &ClusterName, managed: ManagedCluster) {
+    for (key, value) in &managed.labels {
+        member.labels.entry(key.clone()).or_insert_with(|| value.clone());
+    }
+    for (key, value) in &managed.annotations {
+        member.annotations.entry(key.clone()).or_insert_with(|| value.clone());
+    }
+    // Last, so that no document can give a cluster another name.
+    member.labels.insert(MEMBER_NAME_LABEL.to_owned(), name.to_string());
+    member.managed = Some(managed);
+}
+
+pub(super) fn annotations(object: &Value) -> BTreeMap<String, String> {
+    let map = object.pointer("/metadata/annotations").and_then(Value::as_object);
+    let text = |(key, value): (&String, &Value)| Some((key.clone(), value.as_str()?.to_owned()));
+    map.into_iter().flatten().filter_map(text).collect()
+}
