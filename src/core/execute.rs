@@ -9,25 +9,23 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::json;
 
-use super::persist::{self, SOURCE_NAME};
 use crate::api::annotations::STAGED_UPDATE_STRATEGY;
 use crate::api::placement::StrategyType;
-use crate::config::Configuration;
 use crate::decide::Pass;
 use crate::decide::state::{PlacementState, World};
-use crate::model::commands::{Command, Done, Person, Refusal, RefusalReason, Verb, WaitingGate};
+use crate::model::commands::{Command, Done, Person, Refusal, RefusalReason, Verb};
 use crate::model::id::{ClusterName, CommitId, PlacementKey};
 use crate::model::journal::JournalKind;
-use crate::model::policy::Floor;
-use crate::model::records::{HeldSnapshot, JournalEntry, Pause, SourceRecord};
-use crate::model::runs::{ApprovalRules, DELETION_GATE, Gate, RunCause, RunPhase, StagePhase};
+use crate::model::records::{HeldSnapshot, JournalEntry, Pause};
+use crate::model::runs::{DELETION_GATE, Gate, RunCause, RunPhase, StagePhase};
 use crate::rollout::rights::{Policy, may};
 use crate::rollout::staged::{self, named_request};
-use crate::store::{self, Expected, Op, Store, records};
 
 mod gates;
+mod in_store;
 
 pub use gates::preview;
+pub use in_store::{Authority, accept_rewrite, execute_in_store, preview_in_store};
 
 /// What a command is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -395,109 +393,4 @@ impl Execution<'_> {
 fn snapshot_words(pass: &Pass<'_>, index: u64) -> String {
     let commit = pass.state.snapshots.get(&index).map(|snapshot| format!(" ({})", snapshot.commit.short()));
     format!("snapshot {index}{}", commit.unwrap_or_default())
-}
-
-/// What the configuration says of who may what, for commands where no daemon runs.
-#[derive(Clone, Debug, Default)]
-pub struct Authority {
-    /// What it asks of an approval.
-    pub approvals: ApprovalRules,
-    /// Who may approve by comment.
-    pub approvers: Vec<String>,
-    /// What no commit lowers.
-    pub floor: Floor,
-}
-
-impl Authority {
-    /// Reads them from the configuration.
-    pub fn of(configuration: &Configuration) -> Self {
-        let approvers = configuration.forge.iter().flat_map(|forge| forge.approvals.approvers.clone()).collect();
-        Self { approvals: configuration.approval_rules(), approvers, floor: configuration.floor() }
-    }
-
-    fn world(&self) -> World {
-        World {
-            approvals: self.approvals,
-            approvers: self.approvers.clone(),
-            floor: self.floor.clone(),
-            ..World::default()
-        }
-    }
-}
-
-/// Says what an approval would open, by the records of a store that no daemon holds.
-///
-/// # Errors
-/// The store cannot be read.
-pub fn preview_in_store(
-    store: &dyn Store,
-    authority: &Authority,
-    command: &Command,
-    person: &Person,
-    now: Timestamp,
-) -> store::Result<Result<WaitingGate, Refusal>> {
-    Ok(preview(&persist::load(store)?, &authority.world(), command, person, now))
-}
-
-/// Carries out a command on the records of a store that no daemon holds.
-///
-/// # Errors
-/// The store cannot be read or written. A command that is not carried out is no error: the answer says why.
-pub fn execute_in_store(
-    store: &dyn Store,
-    authority: &Authority,
-    command: &Command,
-    person: &Person,
-    now: Timestamp,
-) -> store::Result<Result<Done, Refusal>> {
-    if command.verb == Verb::Adopt {
-        return persist::adopt_store(store, person, now);
-    }
-    if command.target.is_empty() {
-        let key = records::source_key(SOURCE_NAME);
-        let mut source = records::load::<SourceRecord>(store, &key)?.map(|record| record.value).unwrap_or_default();
-        let answer = accept_rewrite(&mut source, command, now);
-        if answer.is_ok() {
-            store.batch(vec![records::put(key, &source, Expected::Any)?])?;
-        }
-        return Ok(answer.map(|(_, done)| done));
-    }
-    let placements = persist::load(store)?;
-    let world = authority.world();
-    let executed = resolve(&placements, command).and_then(|target| {
-        let state = placements.get(&target.placement).expect("what was found there is there");
-        execute(state, &world, &target, command, person, now).map(|executed| (state, executed))
-    });
-    let (before, executed) = match executed {
-        Ok(executed) => executed,
-        Err(refusal) => return Ok(Err(refusal)),
-    };
-    let mut ops = persist::difference(Some(before), Some(&executed.state))?;
-    ops.extend(executed.journal.into_iter().map(Op::Journal));
-    store.batch(ops)?;
-    Ok(Ok(executed.done))
-}
-
-/// Accepts the rewritten history that the source holds back. Returns the commit that may follow the accepted one.
-///
-/// # Errors
-/// The command is not for the source, or nothing is held back.
-pub fn accept_rewrite(
-    source: &mut SourceRecord,
-    command: &Command,
-    now: Timestamp,
-) -> Result<(CommitId, Done), Refusal> {
-    if command.verb != Verb::Resume {
-        return Err(refusal(RefusalReason::NotFound, "name a run or a placement"));
-    }
-    let Some(commit) = source.held_rewrite.clone() else {
-        return Err(refusal(
-            RefusalReason::NotPossible,
-            "no history rewrite is pending. To resume a placement, pass its name",
-        ));
-    };
-    source.accepted_rewrite = Some(commit.clone());
-    let what = if source.held_why.is_some() { "the branch that is checked out" } else { "the rewritten history" };
-    let message = format!("{what} is accepted at {}", commit.short());
-    Ok((commit, Done { message, at: now, gate: None }))
 }

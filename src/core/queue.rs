@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 
 use crate::api::annotations::OCM_PLACEMENT;
+use crate::api::staged::StagedUpdateStrategySpec;
 use crate::decide::state::PlacementState;
+use crate::decide::strategies::Staged;
 use crate::model::id::{ClusterName, PlacementKey};
 use crate::model::tree::Tree;
 use crate::schedule::ocm::Key;
@@ -124,11 +126,15 @@ impl Queue {
     }
 
     /// Takes down what a placement reads and where it is, after a decision.
-    pub fn note(&mut self, state: &PlacementState) {
+    pub fn note(&mut self, state: &PlacementState, staged: &Staged) {
         let key = &state.record.key;
         let policy = scheduled_policy(key, state.record.spec.policy.as_ref());
         let settled = state.record.error.is_none() && state.policy().is_some_and(|policy| policy.fulfilled);
-        self.readers.set(key.clone(), Reads::of(key, policy.as_ref(), settled));
+        // A run that its stages keep from beginning begins when the labels that they name change.
+        let refused = state.runs.values().filter(|run| run.refused);
+        let strategies = refused.filter_map(|run| staged.strategy(key, &run.strategy));
+        let labels = strategies.flat_map(|strategy| stage_labels(&strategy.spec));
+        self.readers.set(key.clone(), Reads::of(key, policy.as_ref(), settled).and_labels(labels));
         let mut clusters: Vec<&ClusterName> = state.bindings().map(|b| &b.cluster).collect();
         clusters.sort_unstable();
         clusters.dedup();
@@ -207,6 +213,15 @@ fn same_payload(old: &Tree, new: &Tree) -> bool {
         inputs.map(|m| (m.id.clone(), m.origin.clone())).collect::<Vec<_>>()
     };
     payload && old.scopes == new.scopes && shared(old) == shared(new)
+}
+
+/// Returns the keys of the labels that sort clusters into stages.
+fn stage_labels(strategy: &StagedUpdateStrategySpec) -> impl Iterator<Item = String> {
+    let selectors = strategy.stages.iter().filter_map(|stage| stage.label_selector.as_ref());
+    selectors.flat_map(|selector| {
+        let required = selector.match_expressions.iter().map(|requirement| &requirement.key);
+        selector.match_labels.keys().chain(required).cloned()
+    })
 }
 
 #[cfg(test)]

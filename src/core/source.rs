@@ -94,6 +94,8 @@ impl Core {
     /// Takes in what is said of no tip; gives everything else back.
     fn hear_aside(&mut self, news: SourceEvent, now: Timestamp) -> Option<SourceEvent> {
         match news {
+            // A newer commit may have been accepted while the one of an earlier life was read.
+            SourceEvent::Restored(Ok(_)) if self.world.tree.commit.is_some() => {}
             SourceEvent::Restored(Ok(tree)) => self.accept(&tree, now),
             SourceEvent::Restored(Err(reason)) => {
                 tracing::error!(

@@ -146,7 +146,7 @@ impl Core {
             self.tell_placement(key, now);
             return;
         }
-        self.queue.note(&decision.state);
+        self.queue.note(&decision.state, &self.world.staged);
         let mut state = decision.state;
         state.unreadable = known.as_ref().map(|known| known.unreadable.clone()).unwrap_or_default();
         let in_use: BTreeSet<u64> = state.snapshots_in_use().map(|snapshot| snapshot.index).collect();

@@ -138,10 +138,9 @@ impl Watcher {
             pause.as_secs_f64()
         );
         tracing::error!(part = self.words, reason, "a part of the daemon ended");
-        let Supervisor { health, metrics, .. } = &self.supervisor;
         // One cluster's task is no reason to call the whole daemon not ready: the other clusters are served.
-        health.fail(&self.words, self.part != Part::Member);
-        metrics.task_restarts.get_or_create(&ByPart { part: self.part }).inc();
+        self.supervisor.health.fail(&self.words, self.part != Part::Member);
+        self.supervisor.metrics.task_restarts.get_or_create(&ByPart { part: self.part }).inc();
         End { reason, pause }
     }
 }

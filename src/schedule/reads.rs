@@ -45,6 +45,13 @@ impl Reads {
         Self(reads)
     }
 
+    /// Adds labels that something else than scheduling reads of the clusters.
+    #[must_use]
+    pub fn and_labels(mut self, keys: impl IntoIterator<Item = String>) -> Self {
+        self.0.labels.extend(keys);
+        self
+    }
+
     /// Tells whether a change concerns something that is read.
     pub fn touches(&self, change: &FleetChange) -> bool {
         !self.0.labels.is_disjoint(&change.labels)

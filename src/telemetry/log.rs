@@ -136,8 +136,7 @@ struct LogLine<W> {
 
 impl<W: io::Write> io::Write for LogLine<W> {
     fn write(&mut self, event: &[u8]) -> io::Result<usize> {
-        let text = String::from_utf8_lossy(event);
-        self.writer.write_all(one_event(&text, self.colour).as_bytes())?;
+        self.writer.write_all(one_event(&String::from_utf8_lossy(event), self.colour).as_bytes())?;
         Ok(event.len())
     }
 

@@ -1,6 +1,7 @@
 //! What a life begins with before and after its first look at the source.
 
 use super::*;
+use crate::model::runs::RunPhase;
 
 /// A life after one that was ended while `p` was to hold the content "1", with every answer but the source's.
 fn begun_again() -> Life {
@@ -84,4 +85,40 @@ fn w1_a_person_lets_the_accepted_commit_go_on_where_the_source_is_away() {
     life.hear(SourceEvent::Restored(Ok(commit("1", ""))));
     life.hear(SourceEvent::Failed("no route".to_owned()));
     assert!(life.core.world.source_unread);
+}
+
+#[test]
+fn what_an_earlier_life_accepted_does_not_come_back_over_a_newer_commit() {
+    let mut life = Life::with(&[]);
+    life.hear(SourceEvent::Accepted(commit("1", "")));
+    life.settle();
+    let mut life = Life::begin(life.store, life.now);
+    life.hear(SourceEvent::Restored(Err("it cannot be read".to_owned())));
+    life.hear(SourceEvent::Accepted(commit("2", "")));
+    life.settle();
+    life.hear(SourceEvent::Restored(Ok(commit("1", ""))));
+    assert_eq!(life.core.source().accepted, commit("2", "").commit);
+    assert_eq!(life.core.source().seen, commit("2", "").commit);
+}
+
+/// A PickFixed placement reads no labels to pick clusters; its stages do.
+#[test]
+fn a_run_that_no_stage_takes_a_cluster_of_begins_when_the_cluster_is_labelled() {
+    const STRATEGY: &str = "apiVersion: placement.kubernetes-fleet.io/v1beta1\nkind: ClusterStagedUpdateStrategy\n\
+        metadata: {name: steps}\nspec:\n  stages:\n    - name: first\n      labelSelector: {matchLabels: {ring: one}}\n";
+    let staged = |labels: &str| {
+        let spec = ", strategy: {type: External}, policy: {placementType: PickFixed, clusterNames: [a]}";
+        let placement = placement("p", "gitfleet.io/staged-update-strategy: steps", spec);
+        let (cluster, payload) = (cluster("a", labels), payload("1"));
+        tree(&[("c.yaml", &*cluster), ("d.yaml", &payload), ("s.yaml", STRATEGY), ("p.yaml", &placement)])
+    };
+    let mut life = Life::begin(MemoryStore::new(), Timestamp::UNIX_EPOCH);
+    life.hear(SourceEvent::Accepted(staged("")));
+    life.online(BTreeSet::new());
+    life.settle();
+    assert_eq!(life.core.measures().runs(RunPhase::Pending), 1, "no stage takes the cluster");
+    life.effects.clear();
+    life.hear(SourceEvent::Accepted(staged("labels: {ring: one}")));
+    life.settle();
+    assert_eq!(life.core.measures().runs(RunPhase::Updating), 1);
 }

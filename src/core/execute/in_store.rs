@@ -1,0 +1,119 @@
+//! Commands on a store that no daemon has open: read, carried out, written.
+
+use jiff::Timestamp;
+
+use super::{execute, preview, refusal, resolve};
+use crate::config::Configuration;
+use crate::core::persist::{self, SOURCE_NAME};
+use crate::decide::state::World;
+use crate::model::commands::{Command, Done, Person, Refusal, RefusalReason, Verb, WaitingGate};
+use crate::model::id::CommitId;
+use crate::model::policy::Floor;
+use crate::model::records::SourceRecord;
+use crate::model::runs::ApprovalRules;
+use crate::store::{self, Expected, Op, Store, records};
+
+/// What the configuration says of who may what, for commands where no daemon runs.
+#[derive(Clone, Debug, Default)]
+pub struct Authority {
+    /// What it asks of an approval.
+    pub approvals: ApprovalRules,
+    /// Who may approve by comment.
+    pub approvers: Vec<String>,
+    /// What no commit lowers.
+    pub floor: Floor,
+}
+
+impl Authority {
+    /// Reads them from the configuration.
+    pub fn of(configuration: &Configuration) -> Self {
+        let approvers = configuration.forge.iter().flat_map(|forge| forge.approvals.approvers.clone()).collect();
+        Self { approvals: configuration.approval_rules(), approvers, floor: configuration.floor() }
+    }
+
+    fn world(&self) -> World {
+        World {
+            approvals: self.approvals,
+            approvers: self.approvers.clone(),
+            floor: self.floor.clone(),
+            ..World::default()
+        }
+    }
+}
+
+/// Says what an approval would open, by the records of a store that no daemon holds.
+///
+/// # Errors
+/// The store cannot be read.
+pub fn preview_in_store(
+    store: &dyn Store,
+    authority: &Authority,
+    command: &Command,
+    person: &Person,
+    now: Timestamp,
+) -> store::Result<Result<WaitingGate, Refusal>> {
+    Ok(preview(&persist::load(store)?, &authority.world(), command, person, now))
+}
+
+/// Carries out a command on the records of a store that no daemon holds.
+///
+/// # Errors
+/// The store cannot be read or written. A command that is not carried out is no error: the answer says why.
+pub fn execute_in_store(
+    store: &dyn Store,
+    authority: &Authority,
+    command: &Command,
+    person: &Person,
+    now: Timestamp,
+) -> store::Result<Result<Done, Refusal>> {
+    if command.verb == Verb::Adopt {
+        return persist::adopt_store(store, person, now);
+    }
+    if command.target.is_empty() {
+        let key = records::source_key(SOURCE_NAME);
+        let mut source = records::load::<SourceRecord>(store, &key)?.map(|record| record.value).unwrap_or_default();
+        let answer = accept_rewrite(&mut source, command, now);
+        if answer.is_ok() {
+            store.batch(vec![records::put(key, &source, Expected::Any)?])?;
+        }
+        return Ok(answer.map(|(_, done)| done));
+    }
+    let placements = persist::load(store)?;
+    let world = authority.world();
+    let executed = resolve(&placements, command).and_then(|target| {
+        let state = placements.get(&target.placement).expect("what was found there is there");
+        execute(state, &world, &target, command, person, now).map(|executed| (state, executed))
+    });
+    let (before, executed) = match executed {
+        Ok(executed) => executed,
+        Err(refusal) => return Ok(Err(refusal)),
+    };
+    let mut ops = persist::difference(Some(before), Some(&executed.state))?;
+    ops.extend(executed.journal.into_iter().map(Op::Journal));
+    store.batch(ops)?;
+    Ok(Ok(executed.done))
+}
+
+/// Accepts the rewritten history that the source holds back. Returns the commit that may follow the accepted one.
+///
+/// # Errors
+/// The command is not for the source, or nothing is held back.
+pub fn accept_rewrite(
+    source: &mut SourceRecord,
+    command: &Command,
+    now: Timestamp,
+) -> Result<(CommitId, Done), Refusal> {
+    if command.verb != Verb::Resume {
+        return Err(refusal(RefusalReason::NotFound, "name a run or a placement"));
+    }
+    let Some(commit) = source.held_rewrite.clone() else {
+        return Err(refusal(
+            RefusalReason::NotPossible,
+            "no history rewrite is pending. To resume a placement, pass its name",
+        ));
+    };
+    source.accepted_rewrite = Some(commit.clone());
+    let what = if source.held_why.is_some() { "the branch that is checked out" } else { "the rewritten history" };
+    let message = format!("{what} is accepted at {}", commit.short());
+    Ok((commit, Done { message, at: now, gate: None }))
+}
