@@ -316,10 +316,12 @@ impl Simulation {
     fn hear(&mut self, event: Event) {
         let now = self.clock();
         let Some(core) = &mut self.core else { return };
-        if let Event::Source(news) = &event {
-            self.facts.extend(Fact::of_news(news));
-        }
+        let mut facts = if let Event::Source(news) = &event { Fact::of_news(news) } else { Vec::new() };
         let effects = core.take_in(event, now);
+        // What comes late is not taken: an earlier life's commit after a newer one.
+        let is_taken = |commit: &CommitId| core.source().accepted.as_ref() == Some(commit);
+        facts.retain(|fact| !matches!(fact, Fact::Accepted(commit) if !is_taken(commit)));
+        self.facts.extend(facts);
         self.act(effects);
     }
 
