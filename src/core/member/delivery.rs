@@ -163,7 +163,8 @@ pub(super) fn go_on(order: &WorkOrder, reported: &WorkStatus) -> Progress {
         _ => Arc::new(id.key()),
     };
     let is_same = reported.complete && reported.generation == order.generation;
-    let mut progress = Progress { is_reported: true, ..Progress::default() };
+    // What a member holds is reported before anything is told it: that says nothing of any object.
+    let mut progress = Progress { is_reported: !reported.manifests.is_empty(), ..Progress::default() };
     for (position, status) in reported.manifests.iter().enumerate() {
         let Some(manifest) = &status.manifest else { continue };
         let key = key(position, &status.id);
