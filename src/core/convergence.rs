@@ -120,7 +120,7 @@ impl Core {
         }
         // Without the source OCM Placements stay queued: a pass would wait for them without end.
         let has_work = if self.world.source_unread { self.is_due() } else { !self.queue.is_empty() };
-        // Of a store that waits for its adoption only the record that says so is waited for.
+        // A store that nobody has adopted writes one record only: the one that says so.
         if has_work && (self.adoption_complaint().is_none() || self.store != self.stored_store) {
             return None;
         }

@@ -68,14 +68,14 @@ pub fn resolve(
 ) -> Result<CommandTarget, Refusal> {
     let Ok(named) = command.target.parse::<PlacementKey>();
     let is_in_place = |key: &PlacementKey| named.namespace.is_none() || key.namespace == named.namespace;
-    let mut aims: Vec<CommandTarget> = Vec::new();
+    let mut targets: Vec<CommandTarget> = Vec::new();
     for (key, state) in placements.iter().filter(|(key, _)| is_in_place(key)) {
         if state.runs.contains_key(&named.name) {
             let run = Some(named.name.clone());
-            aims.push(CommandTarget { placement: key.clone(), run, stage: command.stage.clone(), gate: None });
+            targets.push(CommandTarget { placement: key.clone(), run, stage: command.stage.clone(), gate: None });
         } else if command.stage.is_none() {
             let requests = named_request(&named.name, state.runs.values());
-            aims.extend(requests.into_iter().map(|request| CommandTarget {
+            targets.extend(requests.into_iter().map(|request| CommandTarget {
                 placement: key.clone(),
                 run: Some(request.run),
                 stage: Some(request.stage),
@@ -83,7 +83,7 @@ pub fn resolve(
             }));
             if named.name == format!("{}-{DELETION_GATE}", key.name) {
                 let stage = Some(DELETION_GATE.to_owned());
-                aims.push(CommandTarget { placement: key.clone(), run: None, stage, gate: None });
+                targets.push(CommandTarget { placement: key.clone(), run: None, stage, gate: None });
             }
         }
     }
@@ -92,19 +92,19 @@ pub fn resolve(
     let is_of_placements = matches!(command.verb, Verb::Pause | Verb::Resume);
     let is_of_run = command.stage.as_ref().is_some_and(|stage| stage != DELETION_GATE);
     let is_unclear = !is_of_run && !is_of_placements;
-    if aims.is_empty() || is_of_placements || is_unclear {
+    if targets.is_empty() || is_of_placements || is_unclear {
         let of_name = placements.iter().filter(|(key, _)| key.name == named.name && is_in_place(key));
         let is_whole = matches!(command.verb, Verb::Retry | Verb::Rollback);
         // A run that is called as its own placement: the whole of it is meant either way.
-        let is_known = |key: &PlacementKey| is_whole && aims.iter().any(|target| target.placement == *key);
+        let is_known = |key: &PlacementKey| is_whole && targets.iter().any(|target| target.placement == *key);
         let of_name = of_name.filter(|(key, _)| !is_known(key));
-        let of_name: Vec<CommandTarget> = of_name.map(|(key, state)| aim_at(key, state, command)).collect();
+        let of_name: Vec<CommandTarget> = of_name.map(|(key, state)| target_in(key, state, command)).collect();
         if is_of_placements && !of_name.is_empty() {
-            aims.clear();
+            targets.clear();
         }
-        aims.extend(of_name);
+        targets.extend(of_name);
     }
-    match aims.len() {
+    match targets.len() {
         0 => Err(refusal(
             RefusalReason::NotFound,
             format!(
@@ -112,17 +112,17 @@ pub fn resolve(
                 command.target
             ),
         )),
-        1 => Ok(aims.remove(0)),
+        1 => Ok(targets.remove(0)),
         _ => {
             let all: Vec<String> =
-                aims.iter().map(|target| format!("{} {}", target.placement.kind(), target.placement)).collect();
+                targets.iter().map(|target| format!("{} {}", target.placement.kind(), target.placement)).collect();
             let message = format!("{} fits {}; name one as NAMESPACE/NAME", command.target, all.join(" and "));
             Err(refusal(RefusalReason::Ambiguous, message))
         }
     }
 }
 
-fn aim_at(key: &PlacementKey, state: &PlacementState, command: &Command) -> CommandTarget {
+fn target_in(key: &PlacementKey, state: &PlacementState, command: &Command) -> CommandTarget {
     let active = state.runs.values().find(|run| run.frozen.is_some() && !run.phase.is_final());
     // Of a placement that is removed nothing moves: its runs wait for it to come back.
     let active = active.filter(|_| !state.record.removed);

@@ -130,11 +130,11 @@ impl Pass<'_> {
             self.reschedule();
         }
         // The guard comes first: what it holds neither the rollout nor an order may remove.
-        let upcoming = self.upcoming();
+        let upcoming = self.upcoming_snapshots();
         let losing = self.guard(&upcoming);
         let wake_at = self.roll();
         // A rollback or a run that began changes where clusters may come to, and with it what they may keep.
-        let new_upcoming = self.upcoming();
+        let new_upcoming = self.upcoming_snapshots();
         let losing = if new_upcoming == upcoming { losing } else { self.guard(&new_upcoming) };
         self.note_removals();
         Followed { left, losing, wake_at }

@@ -121,7 +121,7 @@ impl Pass<'_> {
     }
 
     /// Returns the snapshots that clusters may come to: the newest, the one a rolling update is at, those of unfinished runs.
-    pub(super) fn upcoming(&self) -> BTreeSet<u64> {
+    pub(super) fn upcoming_snapshots(&self) -> BTreeSet<u64> {
         let record = &self.state.record;
         let runs = self.state.runs.values().filter(|run| !run.phase.is_final());
         let runs = runs.filter(|_| record.spec.strategy.type_ == StrategyType::External);

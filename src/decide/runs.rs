@@ -438,7 +438,7 @@ pub(super) enum Unready {
     Refused(String),
 }
 
-/// Returns who may evaluate the deletions of a placement, as its strategy says at the last commit that had it: that of the run
+/// Returns who may decide about the deletions of a placement, as its strategy says at the last commit that had it: that of the run
 /// under way, of the annotation, or of the newest run. Absent narrows nothing.
 pub(super) fn deletion_approvers<'a>(state: &'a PlacementState, world: &'a World) -> Option<&'a str> {
     let record = &state.record;

@@ -30,7 +30,7 @@ impl Holdings {
 
     /// Takes an object in, in the stead of what was known of it. `key` is its identity, shared where somebody has it.
     pub fn insert(&mut self, key: Arc<ObjectKey>, mut live: LiveObject) {
-        // One allocation for each identity: an object that is told of again brings an equal key of its own.
+        // One allocation for each identity: each report of an object brings an equal key of its own.
         let key = self.objects.get_key_value(&key).map_or(key, |(known, _)| Arc::clone(known));
         if self.get(&key).is_none_or(|known| known.applyset != live.applyset) {
             self.unlabel(&key);

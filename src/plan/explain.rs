@@ -256,9 +256,9 @@ fn evaluate_kept(clusters: &mut [ClusterExplanation], afresh: Vec<ClusterExplana
         let Some(today) = today.remove(&cluster.cluster_name) else { continue };
         let standing = today.rank.map(|rank| format!("rank {rank} of {ranked}"));
         cluster.reason = match (cluster.kept, standing) {
-            (true, Some(standing)) => format!("kept: picked earlier and not evaluated again; today: {standing}"),
-            (true, None) if today.picked => "kept: picked earlier and not evaluated again".to_owned(),
-            (true, None) => format!("kept: picked earlier and not evaluated again; today: {}", today.reason),
+            (true, Some(standing)) => format!("kept: picked earlier and not judged again; today: {standing}"),
+            (true, None) if today.picked => "kept: picked earlier and not judged again".to_owned(),
+            (true, None) => format!("kept: picked earlier and not judged again; today: {}", today.reason),
             (false, Some(standing)) if today.picked => {
                 format!("not picked: {standing}, but clusters that were picked earlier are kept")
             }

@@ -94,7 +94,7 @@ impl<'a, 'b> Sight<'a, 'b> {
         let rejected = if picked { None } else { self.refusal(slot) };
         let reason = match (&rejected, rank) {
             (Some(refusal), _) => short(refusal),
-            _ if kept => "kept: picked earlier, and not evaluated again".to_owned(),
+            _ if kept => "kept: picked earlier, and not judged again".to_owned(),
             (None, Some(rank)) => {
                 let word = if picked { "picked" } else { "not picked" };
                 format!("{word}: rank {rank} of {}", self.ranks.len())

@@ -290,8 +290,8 @@ fn between_two_commits_the_moves_and_why() {
     no cluster moves from base to head
 
     CLUSTER   PICKED   RANK   SCORE   WHY
-    edge-10   yes      1      8       kept: picked earlier and not evaluated again; today: rank 1 of 2
-    edge-06   yes                     kept: picked earlier and not evaluated again; today: label env is "lab", wanted "prod"
+    edge-10   yes      1      8       kept: picked earlier and not judged again; today: rank 1 of 2
+    edge-06   yes                     kept: picked earlier and not judged again; today: label env is "lab", wanted "prod"
     edge-05   no       2      8       rank 2 of 2, but clusters that were picked earlier are kept
     edge-07   no                      available-cpu 3 is below 4
     edge-08   no                      label env is "lab", wanted "prod"
@@ -341,8 +341,8 @@ fn from_the_store_and_from_a_daemon() {
         picked     2 of 6 clusters
 
     CLUSTER   PICKED   RANK   SCORE   WHY
-    edge-06   yes      1      58      kept: picked earlier and not evaluated again; today: rank 1 of 3
-    edge-10   yes      2      8       kept: picked earlier and not evaluated again; today: rank 2 of 3
+    edge-06   yes      1      58      kept: picked earlier and not judged again; today: rank 1 of 3
+    edge-10   yes      2      8       kept: picked earlier and not judged again; today: rank 2 of 3
     edge-05   no       3      8       rank 3 of 3
     edge-07   no                      available-cpu 3 is below 4
     edge-08   no                      label env is "lab", wanted "prod"

@@ -130,7 +130,7 @@ fn placements_pick_by_live_memory_and_followers_deliver_there() {
     CLUSTER   PICKED   RANK   SCORE   WHY
     a         yes                     kept: the placement is misconfigured, its last good decisions stay
     c         yes                     kept: the placement is misconfigured, its last good decisions stay
-    b         no                      not evaluated: the placement is misconfigured
+    b         no                      not judged: the placement is misconfigured
     ");
 
     // Gone, it leaves its follower what it has, with an error that names it.

@@ -149,7 +149,7 @@ fn live_properties_and_labels_drive_scheduling_and_are_explained() {
         picked     1 of 3 clusters
 
     CLUSTER   PICKED   RANK   SCORE   WHY
-    large     yes                     kept: picked earlier and not evaluated again; today: available-cpu 3 is below 4
+    large     yes                     kept: picked earlier and not judged again; today: available-cpu 3 is below 4
     medium    no                      available-cpu 2 is below 4
     small     no                      available-cpu 2 is below 4
     ");
@@ -208,7 +208,7 @@ fn snapshots(world: &World) {
         outcome    1 of 1 clusters found
         picked     1 of 3 clusters
 
-    ✓ large  kept: picked earlier and not evaluated again; today: rank 1 of 2
+    ✓ large  kept: picked earlier and not judged again; today: rank 1 of 2
         term                                    score  weight  observed
         preferred[0] available-cpu descending      40      40  16
         preferred[1] env=prod                      10      10
@@ -257,7 +257,7 @@ fn snapshots(world: &World) {
         picked     1 of 3 clusters
 
     CLUSTER   PICKED   RANK   SCORE   WHY
-    large     yes      1      50      kept: picked earlier and not evaluated again; today: rank 1 of 2
+    large     yes      1      50      kept: picked earlier and not judged again; today: rank 1 of 2
     medium    no       2      27      rank 2 of 2
     small     no                      available-cpu 2 is below 4
     ");

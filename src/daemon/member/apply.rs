@@ -190,7 +190,7 @@ async fn probe_take_over(target: &dyn Target, order: &WorkOrder, desired: &Desir
         }
     };
     let label = live.pointer("/metadata/labels").and_then(|labels| labels.get(PART_OF_LABEL)?.as_str());
-    // It is ours: an earlier apply of ours landed, and neither its answer nor a watch has told of it yet.
+    // It is ours: an earlier apply landed, and neither its answer nor a watch event has arrived yet.
     if label == Some(&applyset_id(&order.placement)) {
         return Ok(None);
     }

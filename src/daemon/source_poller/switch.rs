@@ -16,7 +16,7 @@ impl Follower {
                 let now = now.map_or_else(|| "no branch".to_owned(), |now| format!("the branch {now}"));
                 return Some(format!("{now} is checked out, and {followed} was followed"));
             }
-            // A branch that a person accepted takes the place of the one before, and has to be told of.
+            // A branch that a person accepted replaces the one before: the core must learn of it.
             followed => self.branch_told &= *followed == now,
         }
         self.branch = now;

@@ -81,7 +81,7 @@ pub struct Commits {
     pub pushers: Vec<ForgeUser>,
 }
 
-/// A push that a host told of.
+/// A push that a git host reported.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Pushed {

@@ -217,7 +217,7 @@ impl<'a> Pass<'a> {
                     return None;
                 }
                 Pending if !may_go => return Some(Place::Moving(format!("stage {} has not begun", stage.name))),
-                // All clusters may leave while a person is waited for: there is nothing to approve then.
+                // All clusters may leave while the gate waits for a person: then nothing is left to approve.
                 Pending | WaitingBefore if may_go && !has_clusters() => Skipped,
                 Pending if !stage.before.is_empty() && !self.situation.asks_no_gate => WaitingBefore,
                 Pending => Updating,

@@ -81,7 +81,7 @@ fn what_is_kept_and_what_is_named() {
     edge-07: not picked: rank 2 of 3
     edge-06: not picked: rank 3 of 3
     edge-05: not eligible: silent since noon
-    edge-09: kept: picked earlier, and not evaluated again
+    edge-09: kept: picked earlier, and not judged again
     ");
 
     let fixed = json!({"placementType": "PickFixed", "clusterNames": ["edge-05", "edge-06", "x"]});

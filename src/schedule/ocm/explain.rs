@@ -137,7 +137,7 @@ fn unranked(hub: &Hub, slot: u32, picked: bool, rejected: Option<Refusal>) -> Cl
     let reason = match (&rejected, picked) {
         (Some(refusal), _) => words(refusal),
         (None, true) => "kept: the placement is misconfigured, its last good decisions stay".to_owned(),
-        (None, false) => "not evaluated: the placement is misconfigured".to_owned(),
+        (None, false) => "not judged: the placement is misconfigured".to_owned(),
     };
     ClusterExplanation {
         cluster_name: hub.names()[slot as usize].clone(),

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 pub enum RolloutState {
     /// Every picked cluster holds the newest snapshot, available or compared, and nothing is left to remove.
     AllAtTarget,
-    /// Only time is waited for: until then, where it is known.
+    /// The rollout waits only for time: until this instant, where it is known.
     WaitingForTime(Option<Timestamp>),
     /// What is missing is on clusters that do not answer; says which.
     Unreachable(String),

@@ -3,7 +3,7 @@
 
 use redb::{ReadableDatabase as _, ReadableTable as _};
 
-use super::{EitherError, Handle, JOURNAL, META, META_VERSION, RECORDS};
+use super::{Handle, JOURNAL, META, META_VERSION, RECORDS, RawError};
 
 /// A record as it was: its version and bytes; `None` where there was none.
 type Before = Option<(u64, Vec<u8>)>;
@@ -23,7 +23,7 @@ pub(super) struct Doubt {
 
 impl Doubt {
     /// Takes the batch back if the database has it. May be done again.
-    pub fn settle(&self, handle: &Handle) -> Result<(), EitherError> {
+    pub fn settle(&self, handle: &Handle) -> Result<(), RawError> {
         let Handle::Writable(database) = handle else { return Ok(()) };
         let newest = database.begin_read()?.open_table(META)?.get(META_VERSION)?.map_or(0, |version| version.value());
         // The commit was lost whole: the disk has what was there before.

@@ -66,7 +66,7 @@ enum Handle {
 }
 
 /// Either side's error, before it is told with the store's path.
-enum EitherError {
+enum RawError {
     Store(Error),
     Database(redb::Error),
     /// The handle is broken by an earlier call, and this one did nothing yet.
@@ -75,7 +75,7 @@ enum EitherError {
     Nonsense,
 }
 
-impl<E: Into<redb::Error>> From<E> for EitherError {
+impl<E: Into<redb::Error>> From<E> for RawError {
     fn from(error: E) -> Self {
         Self::Database(error.into())
     }
@@ -113,13 +113,13 @@ impl EmbeddedStore {
             let file = file.clone();
             let open: Opener = Box::new(move || Ok(Handle::ReadOnly(builder().open_read_only(&file)?)));
             let checked = guarded(|| {
-                let handle = open().map_err(EitherError::Database);
+                let handle = open().map_err(RawError::Database);
                 handle.and_then(|handle| check_schema(folder, &handle.read()?).map(|()| handle))
             });
             Ok((lock, open, checked))
         };
         let (mut lock, mut open, mut checked) = read()?;
-        if let Err(EitherError::Database(redb::Error::RepairAborted | redb::Error::TableDoesNotExist(_))) = checked {
+        if let Err(RawError::Database(redb::Error::RepairAborted | redb::Error::TableDoesNotExist(_))) = checked {
             // A daemon was killed before it closed the database, or before it had made the tables.
             // The shared lock goes first: the exclusive one would meet it.
             drop((lock, open));
@@ -135,7 +135,7 @@ impl EmbeddedStore {
     /// # Errors
     /// As [`EmbeddedStore::open`].
     pub fn open_with(folder: &Path, journal_max: usize) -> Result<Self> {
-        make_folder(folder).map_err(|source| EitherError::from(source).told(folder, "making the folder"))?;
+        make_folder(folder).map_err(|source| RawError::from(source).told(folder, "making the folder"))?;
         let lock = Lock::exclusive(folder)?;
         let file = folder.join(DATABASE_FILE);
         let open = Box::new(move || {
@@ -151,7 +151,7 @@ impl EmbeddedStore {
 
     fn with_opener(path: &Path, journal_max: usize, open: Opener, lock: Option<Lock>) -> Result<Self> {
         let opened = guarded(|| {
-            let handle = open().map_err(EitherError::Database)?;
+            let handle = open().map_err(RawError::Database)?;
             handle.prepare(path).map(|()| handle)
         });
         let handle = opened.map_err(|failure| failure.told(path, "opening the database"))?;
@@ -170,7 +170,7 @@ impl EmbeddedStore {
     }
 
     /// Calls with the database, opened again where an earlier call left it broken.
-    fn with<T>(&self, action: &'static str, call: impl Fn(&Handle) -> Result<T, EitherError>) -> Result<T> {
+    fn with<T>(&self, action: &'static str, call: impl Fn(&Handle) -> Result<T, RawError>) -> Result<T> {
         // The guard must end with the block: `reopen` takes the same lock for writing.
         let first = {
             let handle = self.handle.read().unwrap_or_else(PoisonError::into_inner);
@@ -178,16 +178,14 @@ impl EmbeddedStore {
         };
         let answer = match first {
             // Nothing was done yet: it is safe to do it on a new handle.
-            None | Some(Err(EitherError::Stale)) => guarded(|| self.reopen()).and_then(|()| {
+            None | Some(Err(RawError::Stale)) => guarded(|| self.reopen()).and_then(|()| {
                 let handle = self.handle.read().unwrap_or_else(PoisonError::into_inner);
-                handle.as_ref().map_or(Err(EitherError::Stale), |handle| guarded(|| call(handle)))
+                handle.as_ref().map_or(Err(RawError::Stale), |handle| guarded(|| call(handle)))
             }),
             Some(answer) => answer,
         };
         if let Err(
-            EitherError::Stale
-            | EitherError::Nonsense
-            | EitherError::Database(redb::Error::Io(_) | redb::Error::PreviousIo),
+            RawError::Stale | RawError::Nonsense | RawError::Database(redb::Error::Io(_) | redb::Error::PreviousIo),
         ) = &answer
         {
             self.close();
@@ -205,7 +203,7 @@ impl EmbeddedStore {
         });
     }
 
-    fn reopen(&self) -> Result<(), EitherError> {
+    fn reopen(&self) -> Result<(), RawError> {
         // The file lock of the old handle has to go before the new one can have it.
         self.close();
         let new = (self.open)()?;
@@ -256,7 +254,7 @@ impl Store for EmbeddedStore {
         }
         self.with("writing a batch", |handle| {
             let Handle::Writable(database) = handle else {
-                return Err(EitherError::Store(Error::ReadOnly { path: self.path.clone() }));
+                return Err(RawError::Store(Error::ReadOnly { path: self.path.clone() }));
             };
             // The default durability of redb: `commit` returns after fsync.
             let transaction = database.begin_write().map_err(begun)?;
@@ -286,7 +284,7 @@ impl Store for EmbeddedStore {
                 let (number, bytes) = item?;
                 let number = number.value();
                 let entry = serde_json::from_slice(bytes.value()).map_err(|source| {
-                    EitherError::Store(Error::Unreadable { key: format!("journal/{number}"), source })
+                    RawError::Store(Error::Unreadable { key: format!("journal/{number}"), source })
                 })?;
                 entries.push((number, entry));
             }
@@ -296,7 +294,7 @@ impl Store for EmbeddedStore {
 }
 
 impl Handle {
-    fn read(&self) -> Result<ReadTransaction, EitherError> {
+    fn read(&self) -> Result<ReadTransaction, RawError> {
         Ok(match self {
             Self::Writable(database) => database.begin_read().map_err(begun)?,
             Self::ReadOnly(database) => database.begin_read().map_err(begun)?,
@@ -304,9 +302,9 @@ impl Handle {
     }
 
     /// Makes the tables of a new store; refuses a newer one. Reads first, so that an intact store is opened without a write.
-    fn prepare(&self, path: &Path) -> Result<(), EitherError> {
+    fn prepare(&self, path: &Path) -> Result<(), RawError> {
         match (check_schema(path, &self.read()?), self) {
-            (Err(EitherError::Database(redb::Error::TableDoesNotExist(_))), Self::Writable(database)) => {
+            (Err(RawError::Database(redb::Error::TableDoesNotExist(_))), Self::Writable(database)) => {
                 let transaction = database.begin_write()?;
                 transaction.open_table(RECORDS)?;
                 transaction.open_table(JOURNAL)?;
@@ -320,23 +318,23 @@ impl Handle {
 }
 
 /// Refuses a store that a newer gitfleet wrote.
-fn check_schema(path: &Path, transaction: &ReadTransaction) -> Result<(), EitherError> {
+fn check_schema(path: &Path, transaction: &ReadTransaction) -> Result<(), RawError> {
     let schema = transaction.open_table(META)?.get(META_SCHEMA)?.map(|schema| schema.value());
     let path = path.to_owned();
     match schema {
         Some(SCHEMA_VERSION) => Ok(()),
         Some(found) if found > SCHEMA_VERSION => {
-            Err(EitherError::Store(Error::Newer { path, found, known: SCHEMA_VERSION }))
+            Err(RawError::Store(Error::Newer { path, found, known: SCHEMA_VERSION }))
         }
         other => {
             let message = format!("its format is {other:?}, which no gitfleet wrote");
-            Err(EitherError::Store(Error::Corrupt { path, message }))
+            Err(RawError::Store(Error::Corrupt { path, message }))
         }
     }
 }
 
 /// Writes a batch; returns its number, with what it found where it wrote.
-fn write(transaction: &WriteTransaction, ops: &[Op], journal_max: usize) -> Result<Doubt, EitherError> {
+fn write(transaction: &WriteTransaction, ops: &[Op], journal_max: usize) -> Result<Doubt, RawError> {
     let mut meta = transaction.open_table(META)?;
     let mut records = transaction.open_table(RECORDS)?;
     let mut journal = transaction.open_table(JOURNAL)?;
@@ -347,7 +345,7 @@ fn write(transaction: &WriteTransaction, ops: &[Op], journal_max: usize) -> Resu
     for op in ops {
         if let Op::Put { key, expected, .. } | Op::Delete { key, expected } = op {
             let found = records.get(key.as_str())?.map(|record| record.value().0);
-            check_expected(key, *expected, found).map_err(EitherError::Store)?;
+            check_expected(key, *expected, found).map_err(RawError::Store)?;
         }
         match op {
             Op::Put { key, value, .. } => {
@@ -362,7 +360,7 @@ fn write(transaction: &WriteTransaction, ops: &[Op], journal_max: usize) -> Resu
                 // The journal is never empty again after its first entry, so its last number is the last one given.
                 let number = journal.last()?.map_or(0, |(number, _)| number.value()) + 1;
                 let bytes = serde_json::to_vec(entry).map_err(|source| {
-                    EitherError::Store(Error::Unwritable { key: format!("journal/{number}"), source })
+                    RawError::Store(Error::Unwritable { key: format!("journal/{number}"), source })
                 })?;
                 journal.insert(number, bytes.as_slice())?;
                 if journal.len()? > journal_max as u64
@@ -399,14 +397,14 @@ fn make_folder(folder: &Path) -> io::Result<()> {
 }
 
 /// Tells a handle that was broken before from a failure now.
-fn begun(error: redb::TransactionError) -> EitherError {
+fn begun(error: redb::TransactionError) -> RawError {
     match error.into() {
-        redb::Error::PreviousIo => EitherError::Stale,
-        error => EitherError::Database(error),
+        redb::Error::PreviousIo => RawError::Stale,
+        error => RawError::Database(error),
     }
 }
 
-impl EitherError {
+impl RawError {
     /// Returns the error with the store's path.
     fn told(self, path: &Path, action: &'static str) -> Error {
         let path = path.to_owned();

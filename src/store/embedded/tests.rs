@@ -295,8 +295,8 @@ fn a_handle_broken_by_another_call_is_replaced_at_once() {
         if let Some(Handle::Writable(database)) = &*store.handle.read().unwrap() {
             let transaction = database.begin_write().unwrap();
             let broken = write(&transaction, &put("lost", "1"), 1).and_then(|_| Ok(transaction.commit()?));
-            assert!(matches!(broken, Err(EitherError::Database(redb::Error::Io(_)))));
-            assert!(matches!(database.begin_write().map_err(begun), Err(EitherError::Stale)));
+            assert!(matches!(broken, Err(RawError::Database(redb::Error::Io(_)))));
+            assert!(matches!(database.begin_write().map_err(begun), Err(RawError::Stale)));
         }
         disk.free();
         if read_first {

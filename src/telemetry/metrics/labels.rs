@@ -35,9 +35,9 @@ macro_rules! label_values {
 label_values!(
     /// How something ended.
     Outcome {
-        /// As wished.
+        /// It succeeded.
         Ok = "ok",
-        /// Not as wished.
+        /// It failed.
         Error = "error",
     }
 );
@@ -191,11 +191,11 @@ label_values!(
         AtTarget = "at_target",
         /// Clusters move, or are about to.
         Progressing = "progressing",
-        /// Only time is waited for.
+        /// The rollout waits only for time.
         WaitingForTime = "waiting_for_time",
-        /// A person is waited for.
+        /// The rollout waits for a person.
         WaitingForPerson = "waiting_for_person",
-        /// Clusters that do not answer are waited for.
+        /// The rollout waits for clusters that do not answer.
         Unreachable = "unreachable",
         /// It cannot go on by itself.
         Failed = "failed",

@@ -137,6 +137,6 @@ fn a_misconfigured_placement_evaluates_nobody() {
     let explanation =
         explain(&Request { key: &key, policy: &policy, hub: &hub, now: now(), on_misconfigured }).unwrap();
     assert_eq!((explanation.fulfilled, &*explanation.message), (false, "incorrect prioritizer policy mode: Most"));
-    assert_eq!(of(&explanation, "a").reason, "not evaluated: the placement is misconfigured");
+    assert_eq!(of(&explanation, "a").reason, "not judged: the placement is misconfigured");
     assert_eq!(of(&explanation, "b").reason, "kept: the placement is misconfigured, its last good decisions stay");
 }
