@@ -8,8 +8,10 @@ use serde_json::json;
 
 use super::Pass;
 use crate::api::annotations::ON_FAILURE;
+use crate::api::condition::{Condition, ConditionStatus, find_condition, set_condition};
 use crate::api::placement::{ApplyStrategy, StrategyType};
 use crate::model::along::Along;
+use crate::model::conditions::{ConditionType, Reason};
 use crate::model::journal::JournalKind;
 use crate::model::overrides::PickedOverrides;
 use crate::model::records::{Binding, BindingState, ClusterRecord, WorkStatus};
@@ -38,6 +40,8 @@ impl Pass<'_> {
         self.release_held();
         if self.state.record.spec.strategy.type_ == StrategyType::External {
             self.state.record.goal = None;
+            // A stage says for itself which of its clusters wait.
+            self.note_turns(&BTreeSet::new());
             return self.stage();
         }
         self.refuse_runs();
@@ -69,13 +73,48 @@ impl Pass<'_> {
         let wake_at = moves.wait.and_then(|wait| self.now.checked_add(wait).ok());
         // Not earlier: a pause hides neither that the rollout halted nor when time changes the answer.
         if self.state.record.paused.is_some() {
+            self.note_turns(&moves.stale.iter().chain(&moves.update).collect());
             return wake_at;
         }
         if moves.halted.is_some() && self.return_to_last_success(goal) {
             return Some(self.now);
         }
+        self.note_turns(&moves.stale.iter().collect());
         self.carry_out(&moves, goal, is_held);
         wake_at
+    }
+
+    /// Says of each binding that holds a snapshot whether it waits for its turn: `RolloutStarted` is False as long as it does.
+    ///
+    /// Source: KubeFleet's rollout controller, which writes the stale bindings' condition and nothing else of them.
+    fn note_turns(&mut self, waiting: &BTreeSet<&String>) {
+        let type_ = ConditionType::RolloutStarted;
+        for (name, binding) in &mut self.state.bindings {
+            let Some(index) = binding.snapshot.filter(|_| binding.state == BindingState::Bound && !binding.deleting)
+            else {
+                continue;
+            };
+            let waits = waiting.contains(name);
+            let said = find_condition(&binding.conditions, &type_);
+            let said_to_wait = said.is_some_and(|said| {
+                said.status == ConditionStatus::False && said.observed_generation == binding.generation
+            });
+            if waits == said_to_wait {
+                continue;
+            }
+            let (status, reason, message) = if waits {
+                let message = format!("the cluster holds snapshot {index}; its turn has not come");
+                (ConditionStatus::False, Reason::RolloutNotStartedYet, message)
+            } else {
+                (ConditionStatus::True, Reason::RolloutStarted, format!("snapshot {index} is on its way"))
+            };
+            let binding = Arc::make_mut(binding);
+            let observed_generation = binding.generation;
+            let last_transition_time = self.now;
+            let condition =
+                Condition { type_: type_.clone(), status, reason, message, observed_generation, last_transition_time };
+            set_condition(&mut binding.conditions, condition);
+        }
     }
 
     /// Moves and removes bindings as a rolling update says.

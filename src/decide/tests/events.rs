@@ -1,6 +1,9 @@
 //! What the journal says of a rollout, and how often.
 
 use super::*;
+use crate::api::condition::find_condition;
+use crate::model::conditions::ConditionType;
+use crate::model::records::Binding;
 
 /// Returns the placement's events since this was asked last.
 fn events(case: &mut Case) -> Vec<String> {
@@ -61,4 +64,55 @@ fn what_no_cluster_holds_is_not_announced() {
     case.say_as("ann", Verb::Rollback, "p", None, Some(0)).expect("it is kept");
     assert_eq!(case.settle(), "a0 b0 c0 d0");
     assert_eq!(events(&mut case), all("0"), "where the clusters are, not what they left");
+}
+
+/// Returns `RolloutStarted` of the placement, then of each cluster, with the time of its last change.
+fn starts(case: &Case) -> String {
+    let type_ = ConditionType::RolloutStarted;
+    let of_placement = ConditionType::ClusterResourcePlacementRolloutStarted;
+    let placement = find_condition(&case.state.record.conditions, &of_placement).expect("it is scheduled");
+    let of_cluster = |binding: &Binding| {
+        let condition = find_condition(&binding.conditions, &type_).expect("each binding has one");
+        format!("{} {:?} {}", binding.cluster, condition.status, condition.last_transition_time.as_second())
+    };
+    let mut clusters: Vec<String> = case.state.bindings().map(of_cluster).collect();
+    clusters.sort();
+    format!("{:?} {}; {}", placement.status, placement.reason.as_str(), clusters.join(", "))
+}
+
+#[test]
+fn w7_a_cluster_that_waits_for_its_turn_has_not_started() {
+    let one = ", strategy: {rollingUpdate: {maxUnavailable: 1, unavailablePeriodSeconds: 1}}";
+    let mut case = Case::of(&[("p.yaml", crate::decide::fixtures::placement("p", "", one))]);
+    case.settle();
+    case.later(600);
+    assert_eq!(starts(&case), "True RolloutStarted; a True 0, b True 0, c True 0, d True 0");
+    case.manner("a", Manner::Slow);
+    case.content("1");
+    case.settle();
+    assert_eq!(case.places(), "a1 b0 c0 d0");
+    assert_eq!(starts(&case), "False RolloutNotStartedYet; a True 0, b False 600, c False 600, d False 600");
+    case.later(5);
+    assert_eq!(starts(&case), "False RolloutNotStartedYet; a True 0, b False 600, c False 600, d False 600");
+    case.manner("a", Manner::Well);
+    case.settle();
+    for _ in 0..8 {
+        case.later(1);
+    }
+    assert_eq!(case.places(), "a1 b1 c1 d1");
+    assert_eq!(starts(&case), "True RolloutStarted; a True 0, b True 605, c True 605, d True 605");
+}
+
+#[test]
+fn w7_nobody_waits_for_a_turn_of_a_staged_strategy() {
+    let one = ", strategy: {rollingUpdate: {maxUnavailable: 1, unavailablePeriodSeconds: 1}}";
+    let mut case = Case::of(&[("p.yaml", crate::decide::fixtures::placement("p", "", one))]);
+    case.settle();
+    case.later(600);
+    case.manner("a", Manner::Slow);
+    case.content("1");
+    case.settle();
+    case.commit(&[("p.yaml", placement("")), ("x.yaml", payload("1"))]);
+    case.settle();
+    assert!(starts(&case).ends_with("b True 600, c True 600, d True 600"), "{}", starts(&case));
 }
