@@ -12,7 +12,6 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
 use kube::runtime::watcher::{self, Event};
 use kube::{Api, Resource};
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -113,8 +112,8 @@ pub(super) async fn follow(wire: Wire, sink: mpsc::Sender<Observation>) {
     let (cluster, client) = (wire.cluster.clone(), wire.client.clone());
     let nodes = watcher::Config::default().page_size(NODES_IN_PAGE);
     let pods = watcher::Config::default().page_size(PODS_IN_PAGE).fields(PODS_THAT_COUNT);
-    let mut nodes: Events<Node> = events(Api::all(client.clone()), nodes).boxed();
-    let mut pods: Events<Pod> = events(Api::all(client), pods).boxed();
+    let mut nodes: Events<Node> = paced(watcher::watcher(Api::all(client.clone()), nodes)).boxed();
+    let mut pods: Events<Pod> = paced(watcher::watcher(Api::all(client), pods)).boxed();
     let mut view = View { cluster, tally: Tally::default(), nodes_failed: None, pods_failed: None };
     let mut reported = None;
     let mut due = Instant::now();
@@ -151,11 +150,10 @@ pub(super) async fn follow(wire: Wire, sink: mpsc::Sender<Observation>) {
 }
 
 /// Returns what a watch sees; after a failure it is not asked again for a while.
-fn events<K>(api: Api<K>, config: watcher::Config) -> impl Stream<Item = Result<Event<K>, watcher::Error>>
-where
-    K: Resource + Clone + DeserializeOwned + std::fmt::Debug + Send + 'static,
-{
-    let watch = watcher::watcher(api, config).boxed();
+pub(super) fn paced<K: Send + 'static>(
+    watch: impl Stream<Item = Result<Event<K>, watcher::Error>> + Send + 'static,
+) -> impl Stream<Item = Result<Event<K>, watcher::Error>> + Send {
+    let watch = watch.boxed();
     stream::unfold((watch, Duration::ZERO), |(mut watch, pause)| async move {
         tokio::time::sleep(pause).await;
         let event = watch.next().await?;
@@ -169,7 +167,7 @@ where
 }
 
 /// Tells whether the member will say the same again until somebody changes something there.
-fn is_refused(error: &watcher::Error) -> bool {
+pub(super) fn is_refused(error: &watcher::Error) -> bool {
     let code = match error {
         watcher::Error::InitialListFailed(kube::Error::Api(status))
         | watcher::Error::WatchStartFailed(kube::Error::Api(status))

@@ -17,7 +17,9 @@ use tokio::time::Instant;
 
 use super::connect::{SignIn, connect, is_expired};
 use super::wire::Wire;
-use super::{ApplyOptions, Deletion, Error, IN_FLIGHT_MAX, Observation, Target, WatchHandle, WatchedKind, facts};
+use super::{
+    ApplyOptions, Deletion, Error, IN_FLIGHT_MAX, Observation, Target, WatchHandle, WatchedKind, facts, namespaces,
+};
 use crate::api::FIELD_MANAGER;
 use crate::model::id::{ObjectId, ObjectKey};
 use crate::model::kinds;
@@ -284,6 +286,11 @@ impl Target for Live {
     fn watch_facts(&self, sink: mpsc::Sender<Observation>) -> WatchHandle {
         let Ok(wire) = self.wire() else { return WatchHandle(None) };
         WatchHandle::start(sink.clone(), Observation::panicked, facts::follow(wire, sink))
+    }
+
+    fn watch_namespaces(&self, sink: mpsc::Sender<Observation>) -> Option<WatchHandle> {
+        let wire = self.wire().ok()?;
+        Some(WatchHandle::start(sink.clone(), Observation::panicked, namespaces::follow(wire, sink)))
     }
 }
 

@@ -10,8 +10,10 @@ mod error;
 mod facts;
 pub mod hub;
 pub mod live;
+mod namespaces;
 mod wire;
 
+use std::collections::BTreeSet;
 use std::panic::AssertUnwindSafe;
 
 use async_trait::async_trait;
@@ -57,6 +59,8 @@ pub enum Observation {
     Failed(WatchedKind, Error),
     /// What nodes and pods add up to has changed.
     Facts(Box<Facts>),
+    /// The member's namespaces, or why they cannot be listed, for people.
+    Namespaces(Result<BTreeSet<String>, String>),
     /// The member stopped answering about its nodes and pods.
     FactsFailed(Error),
     /// Changes by hand are not heard of until the next connection; why.
@@ -169,6 +173,12 @@ pub trait Target: Send + Sync + 'static {
     /// changed. A member that has no nodes reports nothing.
     fn watch_facts(&self, _sink: mpsc::Sender<Observation>) -> WatchHandle {
         WatchHandle(None)
+    }
+
+    /// Watches the member's namespaces: a report when they were listed or cannot be, and whenever they changed. `None` where what is
+    /// delivered to the member is all there is.
+    fn watch_namespaces(&self, _sink: mpsc::Sender<Observation>) -> Option<WatchHandle> {
+        None
     }
 }
 

@@ -1,6 +1,6 @@
 //! What the core is told: everything that happened outside of it, in types of its own.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::decide::state::Payload;
@@ -95,6 +95,14 @@ pub enum MemberEvent {
         cluster: ClusterName,
         /// What is known now.
         facts: Box<Facts>,
+    },
+    /// The member's namespaces have changed, or cannot be listed. It says so before [`MemberEvent::Online`] for the first time, and
+    /// of a namespace that an order brings before it reports that order.
+    Namespaces {
+        /// The member.
+        cluster: ClusterName,
+        /// Their names, or why they cannot be listed, for people.
+        namespaces: Result<BTreeSet<String>, String>,
     },
     /// Changes by hand on the member are not heard of until it is connected to anew.
     Unwatched {

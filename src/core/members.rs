@@ -1,6 +1,6 @@
 //! The members' side: who is talked to, what they say, what they are told, and what is known of each cluster.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -31,6 +31,8 @@ impl Core {
     /// Begins and ends to talk to members as git and the configuration say.
     pub(super) fn note_members(&mut self, before: &Tree, now: Timestamp) {
         let tree = Arc::clone(&self.world.tree);
+        // Folders say nothing of a namespace that git does not bring, so all of them change with what git brings.
+        let folders_differ = before.unmanaged_namespaces() != tree.unmanaged_namespaces();
         let is_listed = |name: &ClusterName| self.configuration.member(name).is_some();
         for name in mark_leavers(&mut self.world.records, &tree, is_listed, now) {
             tracing::warn!(cluster = %name, "left the fleet; what it holds stays there");
@@ -66,6 +68,9 @@ impl Core {
             if kind == MemberKind::Directory {
                 record.properties.clear();
                 record.properties_unknown = None;
+                if folders_differ {
+                    self.queue.clusters.insert(name.clone());
+                }
             }
             let reason = match (&access, suspended) {
                 (None, _) if record.left => Some(UNLISTED),
@@ -171,6 +176,7 @@ impl Core {
                 self.queue.concerns_holders(&cluster);
             }
             MemberEvent::Facts { cluster, facts } => self.note_facts(&cluster, &facts),
+            MemberEvent::Namespaces { cluster, namespaces } => self.note_namespaces(cluster, namespaces),
             MemberEvent::Unwatched { cluster, reason } => {
                 if let Some(record) = self.world.records.get_mut(&cluster) {
                     record.unwatched = Some(reason);
@@ -203,6 +209,24 @@ impl Core {
         record.properties = properties;
         self.queue.clusters.insert(cluster.clone());
         self.unseen.remove(cluster);
+    }
+
+    /// Keeps the namespaces of a member: ResourcePlacements go where their namespace is.
+    fn note_namespaces(&mut self, cluster: ClusterName, namespaces: Result<BTreeSet<String>, String>) {
+        let Some(record) = self.world.records.get_mut(&cluster).filter(|_| self.members.contains_key(&cluster)) else {
+            return;
+        };
+        let (namespaces, unknown) = match namespaces {
+            Ok(namespaces) => (Some(namespaces), None),
+            Err(reason) => (None, Some(reason)),
+        };
+        if let Some(reason) = unknown.as_ref().filter(|_| record.namespaces_unknown != unknown) {
+            tracing::warn!(cluster = %cluster, reason,
+                "the cluster's namespaces cannot be listed; ResourcePlacements go there whether it has their namespace or not");
+        }
+        record.namespaces = namespaces;
+        record.namespaces_unknown = unknown;
+        self.queue.clusters.insert(cluster);
     }
 
     /// Says what a member holds of placements that nothing is decided about any more, as one does that was restored from a
@@ -286,7 +310,7 @@ impl Core {
             for name in &stale {
                 let is_known = self.world.clusters.contains(name.as_str());
                 let Some(member) = tree.clusters.get(name).filter(|_| is_known) else { continue };
-                let seen = cluster(member, self.world.records.get(name), now);
+                let seen = cluster(&tree, member, self.world.records.get(name), now);
                 let change = self.world.clusters.set(name.clone(), seen);
                 self.queue.changed(&change);
             }

@@ -343,7 +343,8 @@ pub fn members<'a>(
 
 /// Returns the fleet as scheduling sees it.
 pub fn clusters(tree: &Tree, records: &BTreeMap<ClusterName, ClusterRecord>, now: Timestamp) -> Fleet {
-    members(tree, records).map(|(name, member)| (name.clone(), cluster(member, records.get(name), now))).collect()
+    let seen = |name: &ClusterName, member| cluster(tree, member, records.get(name), now);
+    members(tree, records).map(|(name, member)| (name.clone(), seen(name, member))).collect()
 }
 
 /// Marks as left the clusters that a commit no longer names, and those that could be reached and that no entry of `members:`
@@ -373,7 +374,7 @@ pub fn mark_leavers(
 
 /// Returns a cluster as scheduling sees it: eligible where it can be reached, with the properties that were seen on it over
 /// those that git states.
-pub fn cluster(member: &MemberCluster, record: Option<&ClusterRecord>, now: Timestamp) -> Cluster {
+pub fn cluster(tree: &Tree, member: &MemberCluster, record: Option<&ClusterRecord>, now: Timestamp) -> Cluster {
     let eligible = match record {
         Some(record) if record.kind == MemberKind::Unreachable => {
             Err("no entry of `members:` in the configuration names it".to_owned())
@@ -383,7 +384,19 @@ pub fn cluster(member: &MemberCluster, record: Option<&ClusterRecord>, now: Time
         }
         _ => Ok(()),
     };
-    Cluster { eligible, properties: properties(member, record), ..Cluster::from(member) }
+    let namespaces = record.and_then(|record| namespaces(tree, record));
+    Cluster { eligible, properties: properties(member, record), namespaces, ..Cluster::from(member) }
+}
+
+/// Returns the namespaces of a cluster; `None` where nobody knows them, so that ResourcePlacements may go there.
+///
+/// A folder shows what is delivered to it. Of a namespace that git has no manifest of it says nothing, so that one counts as there.
+fn namespaces(tree: &Tree, record: &ClusterRecord) -> Option<BTreeSet<String>> {
+    let mut namespaces = record.namespaces.clone()?;
+    if record.kind == MemberKind::Directory {
+        namespaces.extend(tree.unmanaged_namespaces().iter().cloned());
+    }
+    Some(namespaces)
 }
 
 /// Returns what is known of a cluster's properties: what was seen on it, over what git states.

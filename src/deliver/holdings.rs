@@ -28,6 +28,17 @@ impl Holdings {
         keys.filter_map(|key| Some((key.as_ref(), self.get(key)?)))
     }
 
+    /// Returns the names of the Namespaces.
+    pub fn namespaces(&self) -> impl Iterator<Item = &str> {
+        let first = ObjectKey { kind: "Namespace".to_owned(), ..ObjectKey::default() };
+        let is_namespace = |key: &&Arc<ObjectKey>| key.group.is_empty() && key.kind == "Namespace";
+        self.objects
+            .range::<ObjectKey, _>(first..)
+            .map(|(key, _)| key)
+            .take_while(is_namespace)
+            .map(|key| key.name.as_str())
+    }
+
     /// Takes an object in, in the stead of what was known of it. `key` is its identity, shared where somebody has it.
     pub fn insert(&mut self, key: Arc<ObjectKey>, mut live: LiveObject) {
         // One allocation for each identity: each report of an object brings an equal key of its own.

@@ -1,6 +1,7 @@
 //! A commit as decisions see it: parsed, checked and indexed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::OnceLock;
 
 use super::id::{ClusterName, CommitId, PlacementKey};
 use super::manifest::{InputError, Manifest, Origin};
@@ -104,6 +105,7 @@ pub struct Tree {
     pub warnings: Vec<InputError>,
     by_namespace: BTreeMap<String, Vec<usize>>,
     by_kind: BTreeMap<(String, String), Vec<usize>>,
+    unmanaged_namespaces: OnceLock<BTreeSet<String>>,
 }
 
 impl Tree {
@@ -112,6 +114,7 @@ impl Tree {
         manifests.sort_by(|a, b| a.id.cmp(&b.id));
         self.by_namespace.clear();
         self.by_kind.clear();
+        self.unmanaged_namespaces = OnceLock::new();
         for (position, manifest) in manifests.iter().enumerate() {
             let id = &manifest.id;
             if !id.namespace.is_empty() {
@@ -130,6 +133,16 @@ impl Tree {
     /// Returns what stands in a namespace (without the Namespace object), in order of identity.
     pub fn in_namespace(&self, namespace: &str) -> impl Iterator<Item = &Manifest> {
         self.at(self.by_namespace.get(namespace))
+    }
+
+    /// Returns the namespaces of ResourcePlacements that git has no manifest of: somebody else makes them on the clusters.
+    pub fn unmanaged_namespaces(&self) -> &BTreeSet<String> {
+        self.unmanaged_namespaces.get_or_init(|| {
+            let managed: BTreeSet<&str> =
+                self.of_kind("", "Namespace").map(|manifest| manifest.id.name.as_str()).collect();
+            let of_placements = self.placements.keys().filter_map(|key| key.namespace.as_deref());
+            of_placements.filter(|namespace| !managed.contains(namespace)).map(str::to_owned).collect()
+        })
     }
 
     fn at<'a>(&'a self, positions: Option<&'a Vec<usize>>) -> impl Iterator<Item = &'a Manifest> {

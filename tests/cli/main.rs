@@ -20,6 +20,7 @@ mod leaving;
 mod logs;
 mod memory;
 mod metrics;
+mod namespaces;
 mod ocm;
 mod overrides;
 mod plan;

@@ -72,7 +72,7 @@ pub struct Grant<'a> {
     pub namespaces: &'a [String],
     /// Roles and bindings may grant what the account does not have.
     pub allow_rbac: bool,
-    /// Nodes and pods are read.
+    /// Namespaces, nodes and pods are read.
     pub facts: bool,
 }
 
@@ -105,7 +105,7 @@ impl Grant<'_> {
         };
         // Where no resources are named the `*` holds them.
         if self.facts && !(self.resources.is_empty()) {
-            rules.push(rule(&[""], &["nodes", "pods"], &WATCH));
+            rules.push(rule(&[""], &["namespaces", "nodes", "pods"], &WATCH));
         }
         // Not where namespaces narrow it: who may bind a ClusterRole can grant anything anywhere.
         if self.allow_rbac && self.namespaces.is_empty() {
@@ -160,7 +160,7 @@ pub fn least(needs: &Needs, allow_rbac: bool, facts: bool) -> Vec<Value> {
         cluster.push(own);
     }
     if facts {
-        cluster.push(rule(&[""], &["nodes", "pods"], &WATCH));
+        cluster.push(rule(&[""], &["namespaces", "nodes", "pods"], &WATCH));
     }
     // A binding in a namespace may name a role of the cluster.
     if allow_rbac && needs.has_rbac() {

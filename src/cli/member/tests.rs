@@ -31,7 +31,7 @@ fn lines(objects: &[Value]) -> Vec<String> {
 #[test]
 fn what_is_granted() {
     let inventory = "gitfleet-system core/configmaps: get,create,patch,delete,list";
-    let facts = "- core/nodes,pods: list,watch";
+    let facts = "- core/namespaces,nodes,pods: list,watch";
     let rows: &[(&str, Vec<String>, &[&str])] = &[
         ("everything", rules(&[], &[], false, true), &["- */*: get,create,patch,delete,list,watch", inventory]),
         (
@@ -129,7 +129,7 @@ fn c14_least_rights_are_those_of_what_is_delivered() {
         "- rbac.authorization.k8s.io/clusterroles: get,create,patch,delete,list,watch",
         "- core/namespaces: list,watch",
         "- core/namespaces/web: get,create,patch,delete",
-        "- core/nodes,pods: list,watch",
+        "- core/namespaces,nodes,pods: list,watch",
     ];
     let shop = [
         "shop core/configmaps: get,create,patch,delete",

@@ -4,6 +4,7 @@
 //! out hands the [`result`]s back.
 
 mod delivery;
+mod namespaces;
 mod reconciler;
 pub mod result;
 mod seen;

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::delivery::{Delivery, Doing, go_on};
+use super::namespaces::Namespaces;
 use super::result::StepResult;
 use crate::core::{MemberCommand, MemberEvent};
 use crate::deliver::holdings::{Holdings, Wanted};
@@ -35,9 +36,9 @@ pub struct Task {
 /// The orders of one member and what is known of its objects.
 #[derive(Debug)]
 pub struct Reconciler {
-    cluster: ClusterName,
+    pub(super) cluster: ClusterName,
     source: SourceName,
-    has_health: bool,
+    pub(super) has_health: bool,
     deliveries: BTreeMap<PlacementKey, Delivery>,
     pub(super) live: Holdings,
     /// Which kinds were listed completely.
@@ -47,6 +48,7 @@ pub struct Reconciler {
     parents: BTreeMap<PlacementKey, Parent>,
     wanted: Wanted,
     placements: BTreeMap<String, PlacementKey>,
+    pub(super) namespaces: Namespaces,
 }
 
 impl Reconciler {
@@ -64,6 +66,7 @@ impl Reconciler {
             parents: BTreeMap::new(),
             wanted: Wanted::default(),
             placements: BTreeMap::new(),
+            namespaces: Namespaces::default(),
         }
     }
 
@@ -72,6 +75,7 @@ impl Reconciler {
         self.parents.clear();
         self.lists.clear();
         self.unwatched.clear();
+        self.namespaces = Namespaces::default();
         let orders: Vec<Arc<WorkOrder>> = self.orders().cloned().collect();
         for order in &orders {
             self.expect(order);

@@ -80,4 +80,8 @@ impl Target for Counted {
     fn watch_facts(&self, sink: mpsc::Sender<Observation>) -> WatchHandle {
         self.target.watch_facts(sink)
     }
+
+    fn watch_namespaces(&self, sink: mpsc::Sender<Observation>) -> Option<WatchHandle> {
+        self.target.watch_namespaces(sink)
+    }
 }

@@ -60,6 +60,7 @@ pub struct Member {
     next_progress: BTreeMap<PlacementKey, Instant>,
     watches: BTreeMap<WatchedKind, WatchHandle>,
     facts: Option<WatchHandle>,
+    namespaces: Option<WatchHandle>,
     sink: mpsc::Sender<Observation>,
     observations: mpsc::Receiver<Observation>,
     offline: Option<String>,
@@ -90,6 +91,7 @@ impl Member {
             next_progress: BTreeMap::new(),
             watches: BTreeMap::new(),
             facts: None,
+            namespaces: None,
             sink,
             observations,
             offline: None,
@@ -106,6 +108,8 @@ impl Member {
         loop {
             match self.connect().await {
                 Ok(version) => {
+                    // Before it counts as online: a ResourcePlacement is not to go where its namespace is not.
+                    self.tell_namespaces();
                     // The receiver goes only when the process ends.
                     drop(self.events.send(self.reconciler.announce(version)));
                     self.facts = Some(self.target.watch_facts(self.sink.clone()));
@@ -123,6 +127,7 @@ impl Member {
             // They are of the connection that ended: the next one lists everything anew.
             self.watches.clear();
             self.facts = None;
+            self.namespaces = None;
             if self.events.send(MemberEvent::Offline { cluster: self.cluster.clone(), reason }).is_err() {
                 return;
             }
@@ -151,11 +156,17 @@ impl Member {
         for parent in self.target.parents().await?.iter().map(Parent::read) {
             self.reconciler.take_parent(parent);
         }
+        self.namespaces = self.target.watch_namespaces(self.sink.clone());
         self.watch_expected();
-        while self.reconciler.is_listing() {
-            match tokio::time::timeout(LIST_TIMEOUT, self.observations.recv()).await {
-                Ok(Some(observation)) => self.observe(observation),
-                _ => self.reconciler.give_up_listing(&format!("it was not listed within {} s", LIST_TIMEOUT.as_secs())),
+        while self.reconciler.is_listing() || self.awaits_namespaces() {
+            if let Ok(Some(observation)) = tokio::time::timeout(LIST_TIMEOUT, self.observations.recv()).await {
+                self.observe(observation);
+            } else {
+                let why = format!("it was not listed within {} s", LIST_TIMEOUT.as_secs());
+                self.reconciler.give_up_listing(&why);
+                if self.awaits_namespaces() {
+                    self.reconciler.see_namespaces(Err(why));
+                }
             }
             if let Some(reason) = self.offline.take() {
                 return Err(cluster::Error::Unreachable { cluster: self.cluster.to_string(), reason });
@@ -164,6 +175,16 @@ impl Member {
         // What only an earlier connection listed may be gone: no watch of this one would say so.
         self.reconciler.forget_unlisted();
         Ok(version)
+    }
+
+    fn awaits_namespaces(&self) -> bool {
+        self.namespaces.is_some() && self.reconciler.awaits_namespaces()
+    }
+
+    fn tell_namespaces(&mut self) {
+        if let Some(event) = self.reconciler.take_namespaces() {
+            drop(self.events.send(event));
+        }
     }
 
     /// Delivers until the member stops answering (`Some`) or the daemon is gone (`None`).
@@ -252,6 +273,8 @@ impl Member {
     fn report(&mut self) {
         let now = clock::now();
         let instant = Instant::now();
+        // Before the work that brought a namespace: whoever waits for both has seen both.
+        self.tell_namespaces();
         let unreported = self.reconciler.unreported();
         let due = unreported.filter(|(key, is_busy)| self.report_at(key, *is_busy, instant) <= instant);
         for placement in due.map(|(key, _)| key.clone()).collect::<Vec<_>>() {

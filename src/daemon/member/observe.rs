@@ -23,6 +23,10 @@ impl Member {
                 // The receiver goes only when the process ends.
                 drop(self.events.send(MemberEvent::Facts { cluster: self.cluster.clone(), facts }));
             }
+            Observation::Namespaces(namespaces) => {
+                self.reconciler.see_namespaces(namespaces);
+                self.tell_namespaces();
+            }
             Observation::Unwatched(reason) => {
                 drop(self.events.send(MemberEvent::Unwatched { cluster: self.cluster.clone(), reason }));
             }

@@ -22,7 +22,7 @@ fn what_was_seen_of_a_cluster_goes_before_what_git_states() {
         let properties = properties.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         let now = Timestamp::UNIX_EPOCH;
         let record = ClusterRecord { properties, ..ClusterRecord::new("a".into(), now) };
-        let found = cluster(&member, Some(&record), now).properties;
+        let found = cluster(&Tree::default(), &member, Some(&record), now).properties;
         found.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>()
     };
     assert_eq!(seen(&[]), ["cost=1", "kubernetes-fleet.io/node-count=9"], "as a directory has it");

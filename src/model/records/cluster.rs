@@ -1,6 +1,6 @@
 //! What is kept of a member cluster.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -78,6 +78,13 @@ pub struct ClusterRecord {
     /// Why some of them cannot be seen, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub properties_unknown: Option<String>,
+    /// The namespaces that were seen on the cluster, and kept while it does not answer; of a folder those that are delivered there.
+    /// `None` where they were never seen, or cannot be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespaces: Option<BTreeSet<String>>,
+    /// Why they cannot be seen, for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespaces_unknown: Option<String>,
     /// Why changes by hand are not heard of in this life, for people: the folder of a member cannot be watched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unwatched: Option<String>,
@@ -117,6 +124,8 @@ impl ClusterRecord {
             stated: BTreeMap::new(),
             properties: BTreeMap::new(),
             properties_unknown: None,
+            namespaces: None,
+            namespaces_unknown: None,
             unwatched: None,
         }
     }

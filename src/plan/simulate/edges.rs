@@ -197,6 +197,7 @@ impl Simulation {
     }
 
     pub(super) fn connect(&mut self, cluster: &ClusterName, epoch: u64) {
+        let namespaces = self.unmanaged_namespaces();
         let Some(member) = self.members.get_mut(cluster).filter(|member| member.epoch == epoch) else { return };
         if member.away {
             return self.disconnect(cluster, "it is away");
@@ -214,11 +215,15 @@ impl Simulation {
             return;
         };
         reconciler.forget_unlisted();
+        reconciler.see_namespaces(Ok(namespaces));
+        let namespaces = reconciler.take_namespaces();
         let online = reconciler.announce(Some("v1.36.0".to_owned()));
         let nodes = NodeFacts { count: NODES, ..NodeFacts::default() };
         let facts = Box::new(Facts { nodes: Ok(nodes), requested: Ok(Totals::default()) });
-        self.tell(cluster, online);
-        self.tell(cluster, MemberEvent::Facts { cluster: cluster.clone(), facts });
+        let facts = MemberEvent::Facts { cluster: cluster.clone(), facts };
+        for event in namespaces.into_iter().chain([online, facts]) {
+            self.tell(cluster, event);
+        }
         self.pump(cluster);
     }
 
@@ -276,7 +281,7 @@ impl Simulation {
     }
 
     /// Lets the daemon hear what a member's task says, in the order it is said.
-    fn tell(&mut self, cluster: &ClusterName, event: MemberEvent) {
+    pub(super) fn tell(&mut self, cluster: &ClusterName, event: MemberEvent) {
         let arrives = later(self.now, self.dice.time(self.latencies.report));
         let Some(member) = self.members.get_mut(cluster) else { return };
         member.heard_until = member.heard_until.max(arrives);
@@ -346,9 +351,10 @@ impl Simulation {
         let Some(member) = self.members.get_mut(cluster).filter(|member| member.epoch == epoch) else { return };
         member.reporting = false;
         let Some(reconciler) = &mut member.reconciler else { return };
+        let namespaces = reconciler.take_namespaces();
         let due: Vec<PlacementKey> = reconciler.unreported().map(|(key, _)| key.clone()).collect();
-        let events: Vec<MemberEvent> = due.iter().filter_map(|key| reconciler.report(key, clock)).collect();
-        for event in events {
+        let works: Vec<MemberEvent> = due.iter().filter_map(|key| reconciler.report(key, clock)).collect();
+        for event in namespaces.into_iter().chain(works) {
             if self.dice.chance(self.faults.report_twice)
                 && let MemberEvent::Work { cluster, placement, status } = &event
             {

@@ -9,6 +9,7 @@ mod edges;
 mod fact;
 mod faults;
 mod member;
+mod namespaces;
 pub mod scenario;
 mod time;
 
@@ -192,6 +193,10 @@ impl Simulation {
     pub fn push(&mut self, commit: CommitId, tree: Result<Arc<Tree>, Vec<InputError>>) {
         self.source.commits.insert(commit.clone(), tree);
         self.source.pushed.push(commit.clone());
+        let namespaces = self.unmanaged_namespaces();
+        for cluster in self.members.keys().cloned().collect::<Vec<_>>() {
+            self.see_namespaces(&cluster, &namespaces);
+        }
         self.source.tip = Some(commit);
         self.push_in(self.latencies.source, Happening::Poll(self.life));
     }
