@@ -18,7 +18,7 @@ use crate::model::plan::{OcmPlan, PlacementPlan, Plan, Resource};
 use crate::model::runs::DELETION_GATE;
 use crate::model::tree::Tree;
 use crate::plan::pull_request::{Showing, derived_key, pull_report};
-use crate::plan::{Basis, plan};
+use crate::plan::{Baseline, plan};
 use crate::status::work::{counted, objects};
 use crate::views::pull_request::{COMMENT_CHARS_MAX, PullReport, plan_comment};
 use crate::views::tree::{Line, Style};
@@ -114,7 +114,7 @@ fn pull(args: &Args, asked: &PlanRequest) -> anyhow::Result<PullReport> {
     let key = derived_key(&[&tree, &candidate.tree]);
     let showing = Showing { diffs: true, key: &key };
     let now = args.now.unwrap_or_else(clock::now);
-    Ok(pull_report(&Basis::rolled_out(&tree, now), &candidate, &showing, now))
+    Ok(pull_report(&Baseline::rolled_out(&tree, now), &candidate, &showing, now))
 }
 
 fn make(args: &Args, asked: &PlanRequest) -> anyhow::Result<Plan> {

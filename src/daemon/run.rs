@@ -25,7 +25,7 @@ use crate::model::forge::ForgeEvent;
 use crate::model::id::ClusterName;
 use crate::model::records::ClockReading;
 use crate::model::work::SourceName;
-use crate::plan::Basis;
+use crate::plan::Baseline;
 use crate::plan::explain::explain;
 use crate::status::rollout::RolloutState;
 use crate::store::{Op, Store, records, write_batch};
@@ -98,7 +98,7 @@ pub struct Daemon {
     instructions: mpsc::UnboundedReceiver<Instruction>,
     previews: mpsc::UnboundedReceiver<Preview>,
     console: Option<ConsoleTask>,
-    bases: mpsc::UnboundedReceiver<oneshot::Sender<Basis>>,
+    baselines: mpsc::UnboundedReceiver<oneshot::Sender<Baseline>>,
     source_threads: Followed,
     news: mpsc::UnboundedReceiver<SourceEvent>,
     changes: watch::Sender<u64>,
@@ -136,13 +136,13 @@ impl Daemon {
         let (news_sender, news) = mpsc::unbounded_channel();
         let source_threads = follow(settings, &state_dir, news_sender, &supervisor)?;
         let (member_events, events) = mpsc::unbounded_channel();
-        let (ask_basis, bases) = mpsc::unbounded_channel();
+        let (ask, baselines) = mpsc::unbounded_channel();
         let Asked { questions, instructions, previews, instruct, hints, repository } = asked;
         let console = match forge {
             Some((forge, settings)) => {
                 let (store, requests) = (Arc::clone(&store), source_threads.requests.clone());
                 let handles =
-                    Handles { forge, store, requests, instructions: instruct, bases: ask_basis, hints, repository };
+                    Handles { forge, store, requests, instructions: instruct, baselines: ask, hints, repository };
                 Some(ConsoleTask::start(settings, handles, &supervisor)?)
             }
             None => None,
@@ -163,7 +163,7 @@ impl Daemon {
             instructions,
             previews,
             console,
-            bases,
+            baselines,
             source_threads,
             news,
             changes,
@@ -202,7 +202,7 @@ impl Daemon {
                 Some(report) = self.hub_reports.recv() => self.take_in(Event::Hub(report)),
                 Some(question) = self.questions.recv() => self.answer(question),
                 Some(preview) = self.previews.recv() => self.preview(preview),
-                Some(basis) = self.bases.recv() => drop(basis.send(Basis::of(self.core.world(), self.core.placements()))),
+                Some(reply) = self.baselines.recv() => drop(reply.send(Baseline::of(self.core.world(), self.core.placements()))),
                 Some(instruction) = self.instructions.recv() => self.execute(instruction).await,
                 () = tokio::time::sleep(pause) => {}
                 () = tokio::time::sleep_until(deadline.unwrap_or_else(|| tokio::time::Instant::now() + FAR)), if once.is_some() => {

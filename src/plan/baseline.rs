@@ -1,4 +1,5 @@
-//! Where a plan starts: a fleet that holds all of a commit, or the daemon's own records.
+//! The fleet that plans, pull requests, explanations and offline scheduling start from: imagined from a tree, described by a
+//! hub's objects, or taken from a daemon's records.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -6,52 +7,90 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use rayon::prelude::*;
 
-use super::works::Ends;
+use super::works::FinalState;
 use crate::api::cluster::MemberCluster;
 use crate::api::placement::ApplyStrategyType;
+use crate::config::Configuration;
+use crate::core::identity;
+use crate::core::persist::SavedRecords;
 use crate::decide::decide;
 use crate::decide::evictions::Disruptions;
-use crate::decide::ocm::dated_taints;
+use crate::decide::ocm::{Ocm, dated_taints};
 use crate::decide::render::named;
 use crate::decide::state::{PlacementState, World, clusters, mark_leavers, ocm_facts};
 use crate::decide::strategies::Staged;
+use crate::model::cluster::Cluster;
 use crate::model::facts;
 use crate::model::id::{ClusterName, ObjectKey, PlacementKey};
 use crate::model::overrides::OverrideRef;
 use crate::model::records::{
     ApplyOutcome, Availability, BindingState, ClusterRecord, ManifestStatus, MassLeave, MemberKind, WorkStatus,
 };
-use crate::model::runs::ApprovalRules;
-use crate::model::tree::Tree;
+use crate::model::tree::{Placement, Tree};
 use crate::model::work::Desired;
 use crate::schedule::Fleet;
 use crate::schedule::eligibility::described;
+use crate::schedule::ocm::Key;
 
 /// What heartbeats in a tree are compared with: all of them are fresh. A daemon does not read them at all.
 const HEARTBEATS_AT: Timestamp = Timestamp::UNIX_EPOCH;
 
-/// Where a plan starts.
-#[derive(Clone, Debug)]
-pub struct Basis {
+/// A fleet and its placements, as plans, explanations and pull requests start from it. By default a fleet that holds nothing.
+#[derive(Clone, Debug, Default)]
+pub struct Baseline {
     /// The world, with the accepted tree.
-    pub(super) world: World,
+    pub(crate) world: World,
     /// The placements, by key.
-    pub(super) placements: BTreeMap<PlacementKey, PlacementState>,
+    pub(crate) placements: BTreeMap<PlacementKey, PlacementState>,
     /// Clusters are as they were seen; otherwise as their objects describe them.
     observed: bool,
 }
 
-impl Basis {
+impl Baseline {
     /// Takes what a daemon knows. Objects and snapshots are shared, records are copied: take it once for each plan.
     pub fn of(world: &World, placements: &BTreeMap<PlacementKey, PlacementState>) -> Self {
         Self { world: world.clone(), placements: placements.clone(), observed: true }
     }
 
+    /// Takes the records that a daemon left, and the tree of the commit that they say is accepted. Nothing is decided anew.
+    pub fn from_records(configuration: &Configuration, saved: SavedRecords, tree: Arc<Tree>, now: Timestamp) -> Self {
+        let mut ocm = Ocm::restore(saved.ocm);
+        observe(&mut ocm, &tree, &saved.clusters, now);
+        let world = World {
+            source: identity(configuration).into(),
+            clusters: clusters(&tree, &saved.clusters, now),
+            records: saved.clusters,
+            ocm,
+            tree,
+            ..World::default()
+        };
+        Self { world, placements: saved.placements, observed: true }
+    }
+
     /// Takes a tree that counts as rolled out to the last object, on clusters that all answer.
     pub fn rolled_out(tree: &Arc<Tree>, now: Timestamp) -> Self {
-        let world = imagined(tree, None, now);
-        let placements = rolled_out(&world, now);
+        let world = hypothetical(tree, &World::default(), now);
+        let decided = tree.placements.par_iter().map(|(key, placement)| {
+            let mut state = decide(PlacementState::begin(placement, now), &world, now).state;
+            settle(&mut state, &world, now);
+            (key.clone(), state)
+        });
+        let placements = decided.collect();
         Self { world, placements, observed: false }
+    }
+
+    /// Returns the fleet once a head is accepted and before any placement is decided: bindings are those from before, which
+    /// say who is kept, and the wishes are the head's.
+    pub(crate) fn accepting(&self, head: &Arc<Tree>, now: Timestamp) -> Self {
+        let state = |(key, placement): (&PlacementKey, &Placement)| {
+            let before = self.placements.get(key).cloned();
+            let mut state = before.unwrap_or_else(|| PlacementState::begin(placement, now));
+            state.record.spec = placement.spec.clone();
+            state.record.annotations.clone_from(&placement.annotations);
+            (key.clone(), state)
+        };
+        let placements = head.placements.iter().map(state).collect();
+        Self { world: self.world_after(head, now), placements, observed: self.observed }
     }
 
     /// Returns the accepted tree.
@@ -75,7 +114,7 @@ impl Basis {
     /// Returns the world once a head is accepted. Whoever leaves has left: a plan tells of the end.
     pub(super) fn world_after(&self, head: &Arc<Tree>, now: Timestamp) -> World {
         if !self.observed {
-            return imagined(head, Some(&self.world), now);
+            return hypothetical(head, &self.world, now);
         }
         let record = |(name, member): (&ClusterName, &MemberCluster)| {
             // One that no entry of `members:` names any more has left though the accepted tree names it.
@@ -95,7 +134,7 @@ impl Basis {
             source: self.world.source.clone(),
             held: self.world.held.clone(),
             approvals: self.world.approvals,
-            ..with_fleet(head, Some(&self.world), (fleet, records), &named(self.placements.values()), now)
+            ..with_fleet(head, &self.world, (fleet, records), &named(self.placements.values()), now)
         }
     }
 }
@@ -112,30 +151,56 @@ fn answering(name: &ClusterName, member: &MemberCluster, now: Timestamp) -> Clus
 }
 
 /// Returns the world in which every cluster of the tree answers, and OCM Placements go on from what they decided `before`.
-pub(crate) fn imagined(tree: &Arc<Tree>, before: Option<&World>, now: Timestamp) -> World {
+fn hypothetical(tree: &Arc<Tree>, before: &World, now: Timestamp) -> World {
     let record = |(name, member): (&ClusterName, &MemberCluster)| (name.clone(), answering(name, member, now));
     let records: BTreeMap<ClusterName, ClusterRecord> = tree.clusters.iter().map(record).collect();
     let fleet = tree.clusters.iter().map(|(name, member)| (name.clone(), described(member, HEARTBEATS_AT))).collect();
     with_fleet(tree, before, (fleet, records), &BTreeSet::new(), now)
 }
 
+/// Returns the fleet of a hub that exported its objects, as MemberClusters describe it; with `managed`, ManagedClusters without
+/// one too, which KubeFleet does not know.
+pub(super) fn exported(tree: &Tree, managed: bool, now: Timestamp) -> Fleet {
+    let members = tree.clusters.iter().filter(|(_, member)| managed || !member.only_managed);
+    let cluster = |member: &MemberCluster| {
+        let described = described(member, now);
+        if member.deleting {
+            Cluster { eligible: Err("it is being deleted".to_owned()), ..described }
+        } else {
+            described
+        }
+    };
+    members.map(|(name, member)| (name.clone(), cluster(member))).collect()
+}
+
+/// Shows OCM Placements a tree and its clusters. Returns whom that concerns.
+fn observe(
+    ocm: &mut Ocm,
+    tree: &Tree,
+    records: &BTreeMap<ClusterName, ClusterRecord>,
+    now: Timestamp,
+) -> BTreeSet<Key> {
+    let mut due = ocm.follow(tree);
+    for (name, member) in &tree.clusters {
+        due.extend(ocm.observe(name, ocm_facts(member, records.get(name), now)));
+    }
+    due
+}
+
 /// Returns the world of a tree with these clusters. OCM Placements and overrides go on from what was `before`, of which
 /// snapshots of overrides that are `named` stay.
 fn with_fleet(
     tree: &Arc<Tree>,
-    before: Option<&World>,
+    before: &World,
     (clusters, records): (Fleet, BTreeMap<ClusterName, ClusterRecord>),
     named: &BTreeSet<OverrideRef>,
     now: Timestamp,
 ) -> World {
     // First: placements that follow an OCM Placement take what it picked.
-    let mut ocm = before.map(|world| world.ocm.clone()).unwrap_or_default();
-    let mut due = ocm.follow(tree);
-    for (name, member) in &tree.clusters {
-        due.extend(ocm.observe(name, ocm_facts(member, records.get(name), now)));
-    }
+    let mut ocm = before.ocm.clone();
+    let due = observe(&mut ocm, tree, &records, now);
     ocm.decide_each(due, now);
-    let mut overrides = before.map(|world| world.overrides.clone()).unwrap_or_default();
+    let mut overrides = before.overrides.clone();
     // What the base's clusters are made with can be named.
     let newest = overrides.newest().map(|snapshot| snapshot.id.clone());
     let named = newest.chain(named.iter().cloned()).collect();
@@ -145,29 +210,13 @@ fn with_fleet(
         tree: Arc::clone(tree),
         clusters,
         records,
-        held: BTreeMap::new(),
-        kept: BTreeMap::new(),
-        heard: BTreeMap::new(),
-        ahead: BTreeMap::new(),
         ocm,
         disruptions: Disruptions::of(tree),
         overrides,
         staged: Staged::of(tree),
-        approvals: ApprovalRules::default(),
-        approvers: Vec::new(),
-        floor: before.map(|world| world.floor.clone()).unwrap_or_default(),
-        source_unread: false,
+        floor: before.floor.clone(),
+        ..World::default()
     }
-}
-
-/// Returns every placement of a tree as if the tree were rolled out.
-pub(crate) fn rolled_out(world: &World, now: Timestamp) -> BTreeMap<PlacementKey, PlacementState> {
-    let decided = world.tree.placements.par_iter().map(|(key, placement)| {
-        let mut state = decide(PlacementState::begin(placement, now), world, now).state;
-        settle(&mut state, world, now);
-        (key.clone(), state)
-    });
-    decided.collect()
 }
 
 /// Brings every picked cluster to the newest snapshot, applied and available; one whose objects cannot be made has nothing.
@@ -197,18 +246,18 @@ fn settle(state: &mut PlacementState, world: &World, now: Timestamp) {
             ..WorkStatus::default()
         })
     };
-    let Some(ends) = Ends::of(state, world) else { return };
+    let Some(last) = FinalState::of(state, world) else { return };
     // Most clusters have no overrides: they share one work instead of a copy for each.
-    let common = work(&ends.payload.desired);
+    let common = work(&last.payload.desired);
     for binding in state.bindings.values_mut().map(Arc::make_mut) {
         binding.state = BindingState::Bound;
         binding.snapshot = Some(newest.index);
         binding.apply_strategy = strategy.clone();
-        binding.overrides = ends.picked(&binding.cluster);
+        binding.overrides = last.picked(&binding.cluster);
         binding.started_at = Some(now);
         binding.generation = generation;
-        let work = match ends.objects(&binding.cluster, &binding.overrides) {
-            Ok(objects) if Arc::ptr_eq(&objects, &ends.payload.desired) => Arc::clone(&common),
+        let work = match last.objects(&binding.cluster, &binding.overrides) {
+            Ok(objects) if Arc::ptr_eq(&objects, &last.payload.desired) => Arc::clone(&common),
             Ok(objects) => work(&objects),
             // What cannot be made for a cluster was never delivered there, so it has no work.
             Err(_) => continue,

@@ -5,13 +5,12 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::{imagined, rolled_out};
+use super::Baseline;
 use crate::api::annotations::OCM_PLACEMENT;
 use crate::config::Configuration;
-use crate::core::identity;
 use crate::core::persist::SavedRecords;
 use crate::decide::ocm::{Ocm, key_named};
-use crate::decide::state::{self, PlacementState, World, clusters};
+use crate::decide::state::{PlacementState, World};
 use crate::model::explanation::{ClusterExplanation, Explained, Explanation, Query};
 use crate::model::id::{ClusterName, PlacementKey};
 use crate::model::tree::Tree;
@@ -102,29 +101,17 @@ pub fn from_trees(
     query: &Query,
     now: Timestamp,
 ) -> Result<Explained, Error> {
-    let before = base.map(|tree| {
-        let world = imagined(tree, None, now);
-        let placements = rolled_out(&world, now);
-        (world, placements)
-    });
-    let mut world = imagined(head, before.as_ref().map(|(world, _)| world), now);
+    let before = base.map(|tree| Baseline::rolled_out(tree, now));
+    let mut after = before.as_ref().unwrap_or(&Baseline::default()).accepting(head, now);
     let picker = head.placements.get(&query.key()).and_then(|placement| placement.annotations.get(OCM_PLACEMENT));
     if let Some(key) = key_named(picker.unwrap_or(&query.placement)) {
-        // `imagined` has decided it already: its own picks would count as those from before.
-        world.ocm.undecide(&key, before.as_ref().map(|(world, _)| &world.ocm));
+        // `accepting` has decided it already: its own picks would count as those from before.
+        after.world.ocm.undecide(&key, before.as_ref().map(|before| &before.world.ocm));
     }
-    let mut placements = before.as_ref().map(|(_, placements)| placements.clone()).unwrap_or_default();
-    // The base lends its bindings, which say who is kept; the wishes are the head's.
-    placements.retain(|key, _| head.placements.contains_key(key));
-    for (key, placement) in &head.placements {
-        let state = placements.entry(key.clone()).or_insert_with(|| PlacementState::begin(placement, now));
-        state.record.spec = placement.spec.clone();
-        state.record.annotations.clone_from(&placement.annotations);
-    }
-    let explanation = explain(&world, &placements, query, now)?;
+    let explanation = explain(&after.world, &after.placements, query, now)?;
     let changes = match before {
         None => None,
-        Some((world, placements)) => match explain(&world, &placements, query, now) {
+        Some(before) => match explain(&before.world, &before.placements, query, now) {
             Ok(before) => Some(differences(&before, &explanation)),
             Err(Error::Unknown { .. }) => Some(differences(&Explanation::default(), &explanation)),
             Err(error) => return Err(error),
@@ -144,16 +131,8 @@ pub fn from_records(
     query: &Query,
     now: Timestamp,
 ) -> Result<Explained, Error> {
-    let ocm = Ocm::restore(saved.ocm);
-    let mut world = World { source: identity(configuration).into(), records: saved.clusters, ocm, ..World::default() };
-    world.clusters = clusters(&tree, &world.records, now);
-    world.ocm.follow(&tree);
-    for (name, member) in &tree.clusters {
-        let facts = state::ocm_facts(member, world.records.get(name), now);
-        world.ocm.observe(name, facts);
-    }
-    world.tree = tree;
-    Ok(Explained { explanation: explain(&world, &saved.placements, query, now)?, changes: None })
+    let baseline = Baseline::from_records(configuration, saved, tree, now);
+    Ok(Explained { explanation: explain(&baseline.world, &baseline.placements, query, now)?, changes: None })
 }
 
 enum ExplainedPlacement<'a> {

@@ -39,16 +39,15 @@ use crate::model::plan::{
 use crate::model::records::{MassLeave, ResourceSnapshot};
 use crate::model::tree::{Skipped, Tree};
 use crate::schedule::ocm::Key;
-pub use baseline::Basis;
-pub(super) use baseline::{imagined, rolled_out};
-use works::{Outlook, Outlooks};
+pub use baseline::Baseline;
+use works::{Projection, Projections};
 
 /// Returns what the head would do: to an empty fleet, or to one that holds all of the base. `now` is not printed: what
 /// ends with time, such as scores, is evaluated at it.
 ///
 /// A cluster that the head no longer names keeps what it has. Secrets are shown; see [`Plan::hide_secrets`].
 pub fn plan(head: &Arc<Tree>, base: Option<&Arc<Tree>>, now: Timestamp) -> Plan {
-    let base = base.map(|tree| Basis::rolled_out(tree, now));
+    let base = base.map(|tree| Baseline::rolled_out(tree, now));
     planned(base.as_ref(), head, now)
 }
 
@@ -57,12 +56,12 @@ pub fn plan(head: &Arc<Tree>, base: Option<&Arc<Tree>>, now: Timestamp) -> Plan 
 /// head's doing.
 ///
 /// Clusters that the head brings are taken to answer. Secrets are shown; see [`Plan::hide_secrets`].
-pub fn plan_from(basis: &Basis, head: &Arc<Tree>, now: Timestamp) -> Plan {
-    planned(Some(basis), head, now)
+pub fn plan_from(baseline: &Baseline, head: &Arc<Tree>, now: Timestamp) -> Plan {
+    planned(Some(baseline), head, now)
 }
 
-fn planned(basis: Option<&Basis>, head: &Arc<Tree>, now: Timestamp) -> Plan {
-    Planned::of(basis, head, now).plan(basis)
+fn planned(baseline: Option<&Baseline>, head: &Arc<Tree>, now: Timestamp) -> Plan {
+    Planned::of(baseline.unwrap_or(&Baseline::default()), head, now).plan(baseline)
 }
 
 /// The fleet with the head accepted, and every placement decided.
@@ -73,30 +72,31 @@ struct Planned {
 }
 
 impl Planned {
-    fn of(basis: Option<&Basis>, head: &Arc<Tree>, now: Timestamp) -> Self {
-        let world = basis.map_or_else(|| imagined(head, None, now), |basis| basis.world_after(head, now));
-        let after = decided(basis, &world, now);
-        let leaving = basis.map(|basis| basis.mass_leave(head, now)).unwrap_or_default();
-        Self { world, after, leaving }
+    fn of(baseline: &Baseline, head: &Arc<Tree>, now: Timestamp) -> Self {
+        let world = baseline.world_after(head, now);
+        let after = decided(baseline, &world, now);
+        Self { world, after, leaving: baseline.mass_leave(head, now) }
     }
 
     /// Says what it comes to.
-    fn plan(&self, basis: Option<&Basis>) -> Plan {
+    fn plan(&self, baseline: Option<&Baseline>) -> Plan {
         let world = &self.world;
-        let outlooks = Outlooks::new(self.after.par_iter().map(|state| Outlook::new(state, world)).collect());
-        let placements =
-            outlooks.all.par_iter().map(|outlook| placement_plan(outlook, &outlooks, basis, &self.leaving));
+        let projections = Projections::new(self.after.par_iter().map(|state| Projection::new(state, world)).collect());
+        let placements = projections
+            .all
+            .par_iter()
+            .map(|projection| placement_plan(projection, &projections, baseline, &self.leaving));
         Plan {
             commit: world.tree.commit.clone(),
             placements: placements.collect(),
-            ocm_placements: ocm_plans(&world.ocm, basis.map(|basis| &basis.world.ocm)),
+            ocm_placements: ocm_plans(&world.ocm, baseline.map(|baseline| &baseline.world.ocm)),
             errors: Vec::new(),
             warnings: warnings(world, &self.after),
         }
     }
 }
 
-impl Basis {
+impl Baseline {
     /// Returns what is odd already.
     fn warnings(&self) -> Vec<InputError> {
         warnings(&self.world, self.placements.values())
@@ -118,13 +118,12 @@ fn warnings<'a>(world: &World, placements: impl IntoIterator<Item = &'a Placemen
 }
 
 /// Decides about every placement that base or head has.
-fn decided(basis: Option<&Basis>, world: &World, now: Timestamp) -> Vec<PlacementState> {
+fn decided(baseline: &Baseline, world: &World, now: Timestamp) -> Vec<PlacementState> {
     let head = &world.tree;
-    let known = basis.into_iter().flat_map(Basis::placements);
     // Both sides, and in one decision: what one placement gives up another may take over.
-    let keys: BTreeSet<PlacementKey> = head.placements.keys().chain(known).cloned().collect();
+    let keys: BTreeSet<PlacementKey> = head.placements.keys().chain(baseline.placements()).cloned().collect();
     let before = |key: &PlacementKey| {
-        let started = basis.and_then(|basis| basis.placements.get(key)).cloned();
+        let started = baseline.placements.get(key).cloned();
         started.or_else(|| Some(PlacementState::begin(head.placements.get(key)?, now)))
     };
     let decided = decide_each(&keys, &BTreeMap::new(), before, world, now);
@@ -158,17 +157,17 @@ fn ocm_plans(ocm: &Ocm, base: Option<&Ocm>) -> Vec<OcmPlan> {
 
 /// Says what becomes of a placement.
 fn placement_plan(
-    outlook: &Outlook<'_>,
-    outlooks: &Outlooks<'_>,
-    basis: Option<&Basis>,
+    projection: &Projection<'_>,
+    projections: &Projections<'_>,
+    baseline: Option<&Baseline>,
     leaving: &BTreeMap<ClusterName, MassLeave>,
 ) -> PlacementPlan {
-    let record = &outlook.state.record;
-    let old = basis.and_then(|basis| Some((basis.placements.get(&record.key)?, &basis.world)));
+    let record = &projection.state.record;
+    let old = baseline.and_then(|baseline| Some((baseline.placements.get(&record.key)?, &baseline.world)));
     let state = old.map(|(state, _)| state);
-    let origin = outlook.world.tree.placements.get(&record.key).map(|placement| &placement.origin);
-    let accepted = outlook.state.newest().filter(|_| !record.removed);
-    let policy = outlook.state.policy().filter(|_| !record.removed);
+    let origin = projection.world.tree.placements.get(&record.key).map(|placement| &placement.origin);
+    let accepted = projection.state.newest().filter(|_| !record.removed);
+    let policy = projection.state.policy().filter(|_| !record.removed);
     PlacementPlan {
         name: record.key.name.clone(),
         kind: record.key.kind(),
@@ -179,29 +178,29 @@ fn placement_plan(
         removed: record.removed,
         snapshot: accepted.map(|snapshot| SnapshotPlan::from(snapshot.as_ref())),
         decisions: policy.map(|policy| policy.target_clusters.clone()).unwrap_or_default(),
-        rollout: stages::rollout_plan(outlook.state, outlook.world),
-        works: outlook.works(outlooks),
-        deletions: old.map(|(old, world)| deletions(outlook, outlooks, old, world)).unwrap_or_default(),
-        deletion_guard: deletion_guard(outlook, state, leaving),
-        changes: basis.map(|_| Changes {
+        rollout: stages::rollout_plan(projection.state, projection.world),
+        works: projection.works(projections),
+        deletions: old.map(|(old, world)| deletions(projection, projections, old, world)).unwrap_or_default(),
+        deletion_guard: deletion_guard(projection, state, leaving),
+        changes: baseline.map(|_| Changes {
             resources: resource_changes(state.and_then(PlacementState::newest), accepted),
-            clusters: cluster_changes(state, outlook),
-            overridden: old.map(|(old, world)| outlook.overridden_otherwise(old, world)).unwrap_or_default(),
+            clusters: cluster_changes(state, projection),
+            overridden: old.map(|(old, world)| projection.overridden_otherwise(old, world)).unwrap_or_default(),
         }),
     }
 }
 
 /// Says why a person must look first: at clusters of the placement that leave with more than half of the fleet, at deletions.
 fn deletion_guard(
-    outlook: &Outlook<'_>,
+    projection: &Projection<'_>,
     old: Option<&PlacementState>,
     leaving: &BTreeMap<ClusterName, MassLeave>,
 ) -> Option<String> {
     let bound: BTreeSet<&ClusterName> =
         old.into_iter().flat_map(PlacementState::bindings).map(|binding| &binding.cluster).collect();
     let left: Vec<&MassLeave> = bound.into_iter().filter_map(|cluster| leaving.get(cluster)).collect();
-    let record = &outlook.state.record;
-    let is_guarded = is_guarded(record, outlook.world) && !only_reports(record);
+    let record = &projection.state.record;
+    let is_guarded = is_guarded(record, projection.world) && !only_reports(record);
     let leave = left.first().filter(|_| is_guarded).map(|with| guard::leave_words(**with, left.len()));
     let deletions = record.closed_gate().map(|gate| gate.reason.clone());
     leave.into_iter().chain(deletions).reduce(|all, more| format!("{all}; {more}"))
@@ -209,16 +208,21 @@ fn deletion_guard(
 
 /// Returns what goes from each cluster: what it holds and shall not hold any more. What another placement places there
 /// stays, under its new owner; a cluster that left the fleet keeps everything. What goes anyway is not told.
-fn deletions(outlook: &Outlook<'_>, outlooks: &Outlooks<'_>, old: &PlacementState, world: &World) -> Vec<DeletionPlan> {
+fn deletions(
+    projection: &Projection<'_>,
+    projections: &Projections<'_>,
+    old: &PlacementState,
+    world: &World,
+) -> Vec<DeletionPlan> {
     let mut deletions = Vec::new();
-    let mut before: Option<Outlook<'_>> = None;
+    let mut before: Option<Projection<'_>> = None;
     for (cluster, work) in &old.works {
-        let target = outlook.clusters.get(cluster);
-        if !outlook.world.clusters.contains(cluster.as_str()) || (target.is_some() && outlook.reports_only) {
+        let target = projection.clusters.get(cluster);
+        if !projection.world.clusters.contains(cluster.as_str()) || (target.is_some() && projection.reports_only) {
             continue;
         }
         // What a placement abandons where it leaves is not deleted.
-        if target.is_none() && outlook.state.record.abandons() {
+        if target.is_none() && projection.state.record.abandons() {
             continue;
         }
         // Where the objects cannot be made, what is there stays.
@@ -227,13 +231,13 @@ fn deletions(outlook: &Outlook<'_>, outlooks: &Outlooks<'_>, old: &PlacementStat
         }
         let stays = |key: &ObjectKey| {
             target.is_some_and(|target| target.keys.contains(key))
-                || outlooks.other_holder(outlook, cluster, key).is_some()
+                || projections.other_holder(projection, cluster, key).is_some()
         };
         // Of an unknown inventory what was seen is told: the daemon prunes it once it knows all.
         let mut gone: BTreeSet<&ObjectKey> = work.inventory.seen().iter().filter(|key| !stays(key)).collect();
         if !gone.is_empty() {
             // Only where something goes: it makes the objects of every cluster once more.
-            let before = before.get_or_insert_with(|| Outlook::new(old, world));
+            let before = before.get_or_insert_with(|| Projection::new(old, world));
             gone.retain(|key| before.keeps(cluster, key));
         }
         if gone.is_empty() {
@@ -265,8 +269,8 @@ fn resource_changes(old: Option<&Arc<ResourceSnapshot>>, new: Option<&Arc<Resour
     changes
 }
 
-fn cluster_changes(old: Option<&PlacementState>, outlook: &Outlook<'_>) -> ClusterChanges {
+fn cluster_changes(old: Option<&PlacementState>, projection: &Projection<'_>) -> ClusterChanges {
     let old: BTreeSet<ClusterName> = old.iter().flat_map(|state| works::picked(state)).cloned().collect();
-    let new: BTreeSet<ClusterName> = outlook.clusters.keys().cloned().collect();
+    let new: BTreeSet<ClusterName> = projection.clusters.keys().cloned().collect();
     ClusterChanges { gained: new.difference(&old).cloned().collect(), lost: old.difference(&new).cloned().collect() }
 }

@@ -10,12 +10,8 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::api::FieldError;
-use crate::api::cluster::MemberCluster;
-use crate::model::cluster::Cluster;
 use crate::model::manifest::{InputError, Manifest};
 use crate::model::tree::Tree;
-use crate::schedule::Fleet;
-use crate::schedule::eligibility::described;
 
 /// Returns the decisions about every placement of the objects: for KubeFleet's its policy snapshot with status, for OCM's its
 /// PlacementDecisions and the Placement with status.
@@ -28,21 +24,6 @@ pub fn schedule(tree: &Tree, now: Timestamp) -> Result<Vec<Value>, Vec<InputErro
     let mut objects = kubefleet::policy_snapshots(tree, &decided.clusters, now)?;
     objects.extend(decided.objects);
     Ok(objects)
-}
-
-/// Returns the fleet that MemberClusters describe; with `managed`, ManagedClusters without one too, which KubeFleet does not
-/// know.
-fn fleet(tree: &Tree, managed: bool, now: Timestamp) -> Fleet {
-    let members = tree.clusters.iter().filter(|(_, member)| managed || !member.only_managed);
-    let cluster = |member: &MemberCluster| {
-        let described = described(member, now);
-        if member.deleting {
-            Cluster { eligible: Err("it is being deleted".to_owned()), ..described }
-        } else {
-            described
-        }
-    };
-    members.map(|(name, member)| (name.clone(), cluster(member))).collect()
 }
 
 /// Says of an object what is wrong with it.

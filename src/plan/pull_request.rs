@@ -11,8 +11,8 @@ use similar::TextDiff;
 
 use super::simulate::scenario::{Scenario, simulate};
 use super::stops::stops;
-use super::works::Ends;
-use super::{Basis, Planned};
+use super::works::FinalState;
+use super::{Baseline, Planned};
 use crate::decide::state::{Payload, PlacementState, World};
 use crate::model::id::{ClusterName, CommitId, ObjectKey, PlacementKey};
 use crate::model::manifest::InputError;
@@ -74,9 +74,9 @@ pub struct Showing<'a> {
 
 /// Returns what there is to say about a pull request, from where the fleet stands. Nothing of it holds a value that must not be
 /// read; what people wrote is as they wrote it.
-pub fn pull_report(basis: &Basis, candidate: &Candidate, showing: &Showing<'_>, now: Timestamp) -> PullReport {
-    let planned = Planned::of(Some(basis), &candidate.tree, now);
-    let plan = planned.plan(Some(basis));
+pub fn pull_report(baseline: &Baseline, candidate: &Candidate, showing: &Showing<'_>, now: Timestamp) -> PullReport {
+    let planned = Planned::of(baseline, &candidate.tree, now);
+    let plan = planned.plan(Some(baseline));
     let changed: Vec<&PlacementPlan> = plan.placements.iter().filter(|placement| is_changed(placement)).collect();
     let mut report = PullReport {
         base: Some(candidate.base.clone()),
@@ -88,16 +88,16 @@ pub fn pull_report(basis: &Basis, candidate: &Candidate, showing: &Showing<'_>, 
     for placement in &changed {
         let key = PlacementKey { namespace: placement.namespace.clone(), name: placement.name.clone() };
         let Some(after) = planned.after.iter().find(|state| state.record.key == key) else { continue };
-        report.stops.extend(basis.placements.get(&key).and_then(|before| stops(before, after)));
-        let objects = differences.objects(basis.placements.get(&key), after, placement);
+        report.stops.extend(baseline.placements.get(&key).and_then(|before| stops(before, after)));
+        let objects = differences.objects(baseline.placements.get(&key), after, placement);
         report.overrides.extend(differences.overrides(after, &planned.world, placement, &objects));
         report.objects.extend(objects);
     }
-    report.notes = notes(basis, &candidate.tree, &planned.world, &changed);
-    report.timeline = timeline(basis.tree(), candidate, &changed);
+    report.notes = notes(baseline, &candidate.tree, &planned.world, &changed);
+    report.timeline = timeline(baseline.tree(), candidate, &changed);
     report.plan = plan;
     // What was odd before is nobody's news; lines move.
-    let known: BTreeSet<InputError> = basis.warnings().into_iter().map(without_line).collect();
+    let known: BTreeSet<InputError> = baseline.warnings().into_iter().map(without_line).collect();
     report.plan.warnings.retain(|warning| !known.contains(&without_line(warning.clone())));
     report
 }
@@ -163,17 +163,17 @@ impl Differences<'_> {
         plan: &PlacementPlan,
         objects: &[ObjectDiff],
     ) -> Vec<OverrideEffect> {
-        let Some(ends) = Ends::of(after, world).filter(|_| !after.record.removed) else { return Vec::new() };
+        let Some(last) = FinalState::of(after, world).filter(|_| !after.record.removed) else { return Vec::new() };
         let edited: BTreeSet<ObjectKey> = objects.iter().map(|object| object.id.key()).collect();
         let is_moved = |cluster: &ClusterName| {
             let changes = plan.changes.as_ref();
             changes.is_some_and(|c| c.overridden.contains(cluster) || c.clusters.gained.contains(cluster))
         };
-        let common = &ends.payload.desired;
+        let common = &last.payload.desired;
         let mut groups: BTreeMap<Vec<(Arc<ObjectKey>, String)>, Group> = BTreeMap::new();
         for work in plan.works.iter().take(OVERRIDDEN_CLUSTERS_MAX) {
             let cluster = &work.cluster_name;
-            let Ok(made) = ends.objects(cluster, &ends.picked(cluster)) else { continue };
+            let Ok(made) = last.objects(cluster, &last.picked(cluster)) else { continue };
             if Arc::ptr_eq(&made, common) {
                 continue;
             }
@@ -248,8 +248,8 @@ fn names(key: &PlacementKey, plan: &PlacementPlan) -> Vec<ObjectDiff> {
 }
 
 /// Returns what else is worth knowing before a merge.
-fn notes(basis: &Basis, head: &Tree, world: &World, changed: &[&PlacementPlan]) -> Vec<String> {
-    let base = basis.tree();
+fn notes(baseline: &Baseline, head: &Tree, world: &World, changed: &[&PlacementPlan]) -> Vec<String> {
+    let base = baseline.tree();
     let listed = |names: Vec<&ClusterName>| {
         let more = names.len().saturating_sub(NAMED_MAX);
         let mut listed = names.iter().take(NAMED_MAX).map(ToString::to_string).collect::<Vec<_>>().join(", ");
@@ -279,7 +279,7 @@ fn notes(basis: &Basis, head: &Tree, world: &World, changed: &[&PlacementPlan]) 
     }
     for placement in changed {
         let key = PlacementKey { namespace: placement.namespace.clone(), name: placement.name.clone() };
-        let Some(state) = basis.placements.get(&key) else { continue };
+        let Some(state) = baseline.placements.get(&key) else { continue };
         let newest = state.newest().map(|newest| newest.index);
         if state.bindings().any(|binding| !binding.deleting && binding.snapshot != newest) {
             notes.push(format!(

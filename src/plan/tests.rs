@@ -331,13 +331,13 @@ mod from_records {
     use crate::model::records::{BindingState, WorkStatus};
 
     /// Returns the records of a daemon that has rolled a tree out.
-    fn daemon(text: &str) -> Basis {
-        let basis = Basis::rolled_out(&tree(text), NOW);
-        Basis::of(&basis.world, &basis.placements)
+    fn daemon(text: &str) -> Baseline {
+        let baseline = Baseline::rolled_out(&tree(text), NOW);
+        Baseline::of(&baseline.world, &baseline.placements)
     }
 
-    fn state<'a>(basis: &'a mut Basis, name: &str) -> &'a mut PlacementState {
-        basis.placements.get_mut(&PlacementKey::cluster_scoped(name)).expect("the placement is there")
+    fn state<'a>(baseline: &'a mut Baseline, name: &str) -> &'a mut PlacementState {
+        baseline.placements.get_mut(&PlacementKey::cluster_scoped(name)).expect("the placement is there")
     }
 
     fn fleet(values: &str) -> String {
@@ -346,9 +346,9 @@ mod from_records {
 
     #[test]
     fn the_same_tree_changes_nothing() {
-        let basis = daemon(&fleet("1"));
-        for head in [Arc::clone(basis.tree()), tree(&fleet("1"))] {
-            let plan = plan_from(&basis, &head, NOW);
+        let baseline = daemon(&fleet("1"));
+        for head in [Arc::clone(baseline.tree()), tree(&fleet("1"))] {
+            let plan = plan_from(&baseline, &head, NOW);
             assert!(!plan.has_changes() && !plan.has_errors(), "{plan:?}");
             assert_eq!(of(&plan, "p").snapshot.as_ref().map(|s| s.index.as_str()), Some("0"));
         }
@@ -356,13 +356,13 @@ mod from_records {
 
     #[test]
     fn indexes_go_on_from_the_records() {
-        let basis = daemon(&fleet("1"));
-        let first = plan_from(&basis, &tree(&fleet("2")), NOW);
+        let baseline = daemon(&fleet("1"));
+        let first = plan_from(&baseline, &tree(&fleet("2")), NOW);
         let p = of(&first, "p");
         assert_eq!(p.snapshot.as_ref().map(|s| s.index.as_str()), Some("1"));
-        assert_eq!(names(&p.changes.as_ref().expect("there is a basis").resources.changed), ["ConfigMap web/m"]);
+        assert_eq!(names(&p.changes.as_ref().expect("there is a baseline").resources.changed), ["ConfigMap web/m"]);
         assert_eq!((p.deletions.len(), &p.deletion_guard), (0, &None));
-        let mut lost = basis.clone();
+        let mut lost = baseline.clone();
         let held = crate::deliver::inventory::Held { index: 7, commit: "".into(), digest: "".into() };
         lost.world.held.insert(PlacementKey::cluster_scoped("p"), held);
         lost.placements.clear();
@@ -372,24 +372,24 @@ mod from_records {
 
     #[test]
     fn a_rollout_on_its_way_counts_as_there() {
-        let mut basis = daemon(&fleet("1"));
-        let newer = plan_state(&basis, &fleet("2"));
-        basis.world.tree = tree(&fleet("2"));
-        basis.placements.insert(newer.record.key.clone(), newer);
+        let mut baseline = daemon(&fleet("1"));
+        let newer = plan_state(&baseline, &fleet("2"));
+        baseline.world.tree = tree(&fleet("2"));
+        baseline.placements.insert(newer.record.key.clone(), newer);
         // Neither cluster has moved: both hold snapshot 0, and what is compared with is snapshot 1.
-        let bound: Vec<_> = state(&mut basis, "p").bindings().map(|b| b.snapshot).collect();
+        let bound: Vec<_> = state(&mut baseline, "p").bindings().map(|b| b.snapshot).collect();
         assert!(bound.contains(&Some(0)), "{bound:?}");
-        let same = plan_from(&basis, &tree(&fleet("2")), NOW);
+        let same = plan_from(&baseline, &tree(&fleet("2")), NOW);
         assert!(!same.has_changes(), "{same:?}");
-        let next = plan_from(&basis, &tree(&fleet("3")), NOW);
+        let next = plan_from(&baseline, &tree(&fleet("3")), NOW);
         let p = of(&next, "p");
         assert_eq!(p.snapshot.as_ref().map(|s| s.index.as_str()), Some("2"));
-        assert_eq!(names(&p.changes.as_ref().expect("there is a basis").resources.changed), ["ConfigMap web/m"]);
+        assert_eq!(names(&p.changes.as_ref().expect("there is a baseline").resources.changed), ["ConfigMap web/m"]);
     }
 
-    fn plan_state(basis: &Basis, head: &str) -> PlacementState {
-        let world = basis.world_after(&tree(head), NOW);
-        decided(Some(basis), &world, NOW).pop().expect("there is a placement")
+    fn plan_state(baseline: &Baseline, head: &str) -> PlacementState {
+        let world = baseline.world_after(&tree(head), NOW);
+        decided(baseline, &world, NOW).pop().expect("there is a placement")
     }
 
     #[test]
@@ -397,9 +397,9 @@ mod from_records {
         let with = |maps: &[(&str, &str)]| {
             [cluster("a"), cluster("b"), namespace("web", maps), placement("p", "web", "")].concat()
         };
-        let mut basis = daemon(&with(&[("m", "1"), ("nn", "1"), ("o", "1")]));
+        let mut baseline = daemon(&with(&[("m", "1"), ("nn", "1"), ("o", "1")]));
         // b never got `o`, and holds `old`, whose deletion goes on already.
-        let works = &mut state(&mut basis, "p").works;
+        let works = &mut state(&mut baseline, "p").works;
         let status = WorkStatus::clone(&works[&ClusterName::from("b")]);
         let old =
             ObjectKey { kind: "ConfigMap".into(), namespace: "web".into(), name: "old".into(), ..ObjectKey::default() };
@@ -407,11 +407,11 @@ mod from_records {
         inventory.retain(|key| key.name != "o");
         inventory.insert(old);
         works.insert("b".into(), Arc::new(WorkStatus { inventory: inventory.into_iter().collect(), ..status }));
-        let plan = plan_from(&basis, &tree(&with(&[("m", "1"), ("nn", "1")])), NOW);
+        let plan = plan_from(&baseline, &tree(&with(&[("m", "1"), ("nn", "1")])), NOW);
         let p = of(&plan, "p");
         let gone: Vec<_> = p.deletions.iter().map(|d| (d.cluster_name.as_str(), names(&d.resources))).collect();
         assert_eq!(gone, [("a", vec!["ConfigMap web/o".to_owned()])]);
-        let removed = plan_from(&basis, &tree(&[cluster("a"), cluster("b")].concat()), NOW);
+        let removed = plan_from(&baseline, &tree(&[cluster("a"), cluster("b")].concat()), NOW);
         let p = of(&removed, "p");
         let reason = "the placement was removed: 8 objects on 2 clusters would be deleted, with Namespace web";
         assert_eq!((p.removed, p.deletion_guard.as_deref()), (true, Some(reason)));
@@ -420,10 +420,10 @@ mod from_records {
 
     #[test]
     fn a_removal_that_goes_on_is_not_the_heads() {
-        let mut basis = daemon(&fleet("1"));
+        let mut baseline = daemon(&fleet("1"));
         let head = tree(&[cluster("a"), cluster("b")].concat());
-        basis.world.tree = Arc::clone(&head);
-        let plan = plan_from(&basis, &head, NOW);
+        baseline.world.tree = Arc::clone(&head);
+        let plan = plan_from(&baseline, &head, NOW);
         assert!(plan.placements.is_empty() && !plan.has_changes(), "{plan:?}");
     }
 
@@ -440,9 +440,9 @@ mod from_records {
         let later = NOW + jiff::SignedDuration::from_hours(1);
         for silent in [false, true] {
             let from = |zone: &str| {
-                let mut basis = daemon(&labelled(zone));
-                basis.world.records.get_mut("b").expect("b is known").online = !silent;
-                basis
+                let mut baseline = daemon(&labelled(zone));
+                baseline.world.records.get_mut("b").expect("b is known").online = !silent;
+                baseline
             };
             let mut there = from("east");
             let same = plan_from(&there, &tree(&labelled("east")), later);
@@ -450,7 +450,7 @@ mod from_records {
             assert_eq!(of(&same, "p").works.len(), 1, "silent: {silent}");
             assert!(state(&mut there, "p").bindings().all(|b| b.state == BindingState::Bound));
             let moved = plan_from(&from("west"), &tree(&labelled("east")), later);
-            let changes = of(&moved, "p").changes.as_ref().expect("there is a basis");
+            let changes = of(&moved, "p").changes.as_ref().expect("there is a baseline");
             // Nothing new goes to a cluster that has been silent for long.
             let gained: &[&str] = if silent { &[] } else { &["b"] };
             assert_eq!(changes.clusters.gained, clusters(gained), "silent: {silent}");
@@ -459,13 +459,13 @@ mod from_records {
 
     #[test]
     fn what_cannot_be_read_is_never_deleted() {
-        let mut basis = daemon(&fleet("1"));
-        let p = state(&mut basis, "p");
+        let mut baseline = daemon(&fleet("1"));
+        let p = state(&mut baseline, "p");
         p.payloads.clear();
         p.selected = None;
         // The selection of the head fails, so that the old snapshot stays, which nobody can read.
         let broken = fleet("1").replace("kind: Namespace, name: web}]", "kind: Namespace, name: kube-system}]");
-        let plan = plan_from(&basis, &tree(&broken), NOW);
+        let plan = plan_from(&baseline, &tree(&broken), NOW);
         let p = of(&plan, "p");
         assert!(p.error.is_some() && p.deletions.is_empty() && p.deletion_guard.is_none(), "{p:?}");
         assert!(p.works.iter().all(|work| work.error.is_some()));

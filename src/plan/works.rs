@@ -40,15 +40,15 @@ impl Target {
     }
 }
 
-/// What makes clusters' objects of a placement's newest snapshot.
-pub(super) struct Ends<'a> {
+/// A placement once its newest snapshot is everywhere: it makes clusters' objects of it.
+pub(super) struct FinalState<'a> {
     /// The newest snapshot's objects, as clusters without overrides hold them.
     pub payload: Arc<Payload>,
     candidates: Candidates,
     world: &'a World,
 }
 
-impl<'a> Ends<'a> {
+impl<'a> FinalState<'a> {
     /// Looks for the newest snapshot and the overrides that concern it; `None` where there is none.
     pub fn of(state: &PlacementState, world: &'a World) -> Option<Self> {
         let payload = Arc::clone(state.payloads.get(&state.newest()?.index)?);
@@ -68,7 +68,7 @@ impl<'a> Ends<'a> {
 }
 
 /// A placement after its decision.
-pub(super) struct Outlook<'a> {
+pub(super) struct Projection<'a> {
     /// The placement.
     pub state: &'a PlacementState,
     /// The world it was decided in.
@@ -79,20 +79,20 @@ pub(super) struct Outlook<'a> {
     pub reports_only: bool,
 }
 
-impl<'a> Outlook<'a> {
+impl<'a> Projection<'a> {
     /// Looks at a placement's end: every picked cluster at the newest snapshot, whatever moves it there.
     pub fn new(state: &'a PlacementState, world: &'a World) -> Self {
         let strategy = state.record.spec.strategy.apply_strategy.as_ref();
-        let ends = Ends::of(state, world);
-        let common = ends.as_ref().map(|ends| Target::new(&ends.payload.desired)).unwrap_or_default();
+        let last = FinalState::of(state, world);
+        let common = last.as_ref().map(|last| Target::new(&last.payload.desired)).unwrap_or_default();
         let target = |cluster: &ClusterName| {
-            let Some(ends) = &ends else {
+            let Some(last) = &last else {
                 let error = "the payload of its newest snapshot cannot be read; it keeps what it has".to_owned();
                 return Target { error: Some(error), ..Target::default() };
             };
-            let overrides = ends.picked(cluster);
-            let target = match ends.objects(cluster, &overrides) {
-                Ok(objects) if Arc::ptr_eq(&objects, &ends.payload.desired) => common.clone(),
+            let overrides = last.picked(cluster);
+            let target = match last.objects(cluster, &overrides) {
+                Ok(objects) if Arc::ptr_eq(&objects, &last.payload.desired) => common.clone(),
                 Ok(objects) => Target::new(&objects),
                 Err(error) => Target { error: Some(error), ..Target::default() },
             };
@@ -108,10 +108,10 @@ impl<'a> Outlook<'a> {
 
     /// Returns the clusters that have the placement before and after, made with other overrides than they would have been.
     pub fn overridden_otherwise(&self, before: &PlacementState, world: &World) -> BTreeSet<ClusterName> {
-        let Some(ends) = Ends::of(before, world) else { return BTreeSet::new() };
+        let Some(last) = FinalState::of(before, world) else { return BTreeSet::new() };
         let had = picked(before).filter(|cluster| before.works.contains_key(*cluster));
         let is_other = |cluster: &&ClusterName| {
-            self.clusters.get(*cluster).is_some_and(|target| target.overrides != ends.picked(cluster))
+            self.clusters.get(*cluster).is_some_and(|target| target.overrides != last.picked(cluster))
         };
         had.filter(is_other).cloned().collect()
     }
@@ -122,11 +122,11 @@ impl<'a> Outlook<'a> {
     }
 
     /// Returns the works, by cluster; one that wants what an earlier placement has there says so.
-    pub fn works(&self, outlooks: &Outlooks<'_>) -> Vec<WorkPlan> {
+    pub fn works(&self, projections: &Projections<'_>) -> Vec<WorkPlan> {
         let work = |(cluster, target): (&ClusterName, &Target)| WorkPlan {
             cluster_name: cluster.clone(),
             manifests: Arc::clone(&target.manifests),
-            error: target.error.clone().or_else(|| outlooks.clash(self, cluster, target)),
+            error: target.error.clone().or_else(|| projections.clash(self, cluster, target)),
         };
         self.clusters.iter().map(work).collect()
     }
@@ -138,20 +138,20 @@ pub(super) fn picked(state: &PlacementState) -> impl Iterator<Item = &ClusterNam
 }
 
 /// All placements together.
-pub(super) struct Outlooks<'a> {
+pub(super) struct Projections<'a> {
     /// The placements, in order of their keys.
-    pub all: Vec<Outlook<'a>>,
+    pub all: Vec<Projection<'a>>,
     /// Objects that more than one placement places, on whichever clusters: positions in `all`, in order.
     shared: BTreeMap<ObjectKey, Vec<usize>>,
 }
 
-impl<'a> Outlooks<'a> {
+impl<'a> Projections<'a> {
     /// Finds what placements have in common.
-    pub fn new(all: Vec<Outlook<'a>>) -> Self {
+    pub fn new(all: Vec<Projection<'a>>) -> Self {
         let mut holders: BTreeMap<&ObjectKey, Vec<usize>> = BTreeMap::new();
-        for (position, outlook) in all.iter().enumerate().filter(|(_, outlook)| !outlook.reports_only) {
+        for (position, projection) in all.iter().enumerate().filter(|(_, projection)| !projection.reports_only) {
             let mut last: Option<&Arc<BTreeSet<ObjectKey>>> = None;
-            for target in outlook.clusters.values() {
+            for target in projection.clusters.values() {
                 // Clusters without overrides share one set: a thousand of them cost as much as one.
                 if last.replace(&target.keys).is_some_and(|seen| Arc::ptr_eq(seen, &target.keys)) {
                     continue;
@@ -171,22 +171,22 @@ impl<'a> Outlooks<'a> {
     }
 
     /// Returns another placement that places an object on a cluster, the first by key.
-    pub fn other_holder(&self, of: &Outlook<'_>, cluster: &ClusterName, key: &ObjectKey) -> Option<&Outlook<'a>> {
+    pub fn other_holder(&self, of: &Projection<'_>, cluster: &ClusterName, key: &ObjectKey) -> Option<&Projection<'a>> {
         // An object that one placement drops and another takes over is no shared one, so all are asked.
-        let places = |outlook: &&Outlook<'_>| {
-            !outlook.reports_only
-                && outlook.state.record.key != of.state.record.key
-                && outlook.clusters.get(cluster).is_some_and(|target| target.keys.contains(key))
+        let places = |projection: &&Projection<'_>| {
+            !projection.reports_only
+                && projection.state.record.key != of.state.record.key
+                && projection.clusters.get(cluster).is_some_and(|target| target.keys.contains(key))
         };
         self.all.iter().find(places)
     }
 
     /// Says what an earlier placement already has on a cluster.
-    fn clash(&self, outlook: &Outlook<'_>, cluster: &ClusterName, target: &Target) -> Option<String> {
-        if self.shared.is_empty() || outlook.reports_only {
+    fn clash(&self, projection: &Projection<'_>, cluster: &ClusterName, target: &Target) -> Option<String> {
+        if self.shared.is_empty() || projection.reports_only {
             return None;
         }
-        let own = &outlook.state.record.key;
+        let own = &projection.state.record.key;
         let holder = |key: &ObjectKey, positions: &[usize]| {
             let earlier =
                 // Both lists are in the order of keys: the first key keeps the object, and only later ones clash.

@@ -22,7 +22,7 @@ use crate::forge::Forge;
 use crate::http::Instruction;
 use crate::model::forge::{ForgeEvent, ForgeUser, Part, Pushed, ThreadNumber};
 use crate::model::id::CommitId;
-use crate::plan::Basis;
+use crate::plan::Baseline;
 use crate::store::{Store, write_batch};
 use crate::views::comments::style::CommandStyle;
 use crate::views::redact::MaskKey;
@@ -108,7 +108,7 @@ pub struct Handles {
     /// Who carries commands out.
     pub instructions: mpsc::UnboundedSender<Instruction>,
     /// Who hands out what plans start from.
-    pub bases: mpsc::UnboundedSender<oneshot::Sender<Basis>>,
+    pub baselines: mpsc::UnboundedSender<oneshot::Sender<Baseline>>,
     /// What webhooks say; absent where there are none.
     pub hints: Option<mpsc::Receiver<ForgeEvent>>,
     /// The repository's id, once it is known: deliveries for another are refused.

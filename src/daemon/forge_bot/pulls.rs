@@ -229,8 +229,8 @@ impl Console {
 
     /// Makes a plan beside everything else: a large one takes a second, and words about rollouts do not wait for it.
     fn make(&self, pull: Planned) {
-        let (sender, requests, bases) =
-            (self.pulls.sender.clone(), self.handles.requests.clone(), self.handles.bases.clone());
+        let (sender, requests, baselines) =
+            (self.pulls.sender.clone(), self.handles.requests.clone(), self.handles.baselines.clone());
         let (content, fetch) = (self.settings.plans.content, self.settings.fetches);
         let mask = self.settings.mask.clone();
         let limit = self.handles.forge.limits().comment_chars;
@@ -238,7 +238,7 @@ impl Console {
             let (reply, candidate) = oneshot::channel();
             let request = SourceRequest::Candidate { number: pull.number, head: pull.head.clone(), fetch, reply };
             let (ask, start) = oneshot::channel();
-            let is_asked = requests.send(request).is_ok() && bases.send(ask).is_ok();
+            let is_asked = requests.send(request).is_ok() && baselines.send(ask).is_ok();
             let ending = || "gitfleet is ending".to_owned();
             let made = match (candidate.await, start.await) {
                 (Ok(candidate), Ok(start)) if is_asked => {
@@ -292,16 +292,16 @@ type Said = (Option<CommitId>, (StatusState, String, String));
 /// Makes the words of a plan: pure, but for the time that charts are drawn from.
 fn made(
     candidate: Result<Candidate, CandidateError>,
-    basis: &crate::plan::Basis,
+    baseline: &crate::plan::Baseline,
     content: PlanContent,
     mask: &MaskKey,
     limit: usize,
 ) -> Result<Said, String> {
-    let base = basis.tree().commit.clone();
+    let base = baseline.tree().commit.clone();
     let report = match candidate {
         Ok(candidate) => {
             let showing = Showing { diffs: content == PlanContent::Diff, key: mask };
-            pull_report(basis, &candidate, &showing, clock::now())
+            pull_report(baseline, &candidate, &showing, clock::now())
         }
         Err(CandidateError::Refused(errors)) => PullReport::refused(base.clone(), None, errors),
         Err(CandidateError::Unreadable(why)) => return Err(why),

@@ -8,7 +8,7 @@ use crate::decide::{Decision, decide};
 use crate::model::id::ClusterName;
 use crate::model::records::BindingState;
 use crate::model::tree::Tree;
-use crate::plan::{imagined, rolled_out};
+use crate::plan::Baseline;
 
 const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 const FOLLOWS: &str = "gitfleet.io/placement: ns/ocm";
@@ -44,28 +44,28 @@ fn a_placement_follows_what_an_ocm_placement_decided() {
         ("one gone", commit(&["b", "c"], &any), &["b", "c"], None),
         ("no such Placement", commit(&["b", "c"], ""), &["b", "c"], Some("which the source does not have")),
     ];
-    let (mut state, mut before) = (None, None);
+    let (mut state, mut fleet) = (None, Baseline::default());
     for (name, tree, wanted, error) in steps {
-        let world = imagined(&tree, before.as_ref(), NOW);
-        let decided = again(state, &world).state;
+        fleet = fleet.accepting(&tree, NOW);
+        let decided = again(state, &fleet.world).state;
         assert_eq!(picked(&decided), wanted, "{name}");
         let said = decided.record.error.clone().unwrap_or_default();
         assert!(error.map_or(said.is_empty(), |error| said.contains(error)), "{name}: {said}");
-        (state, before) = (Some(decided), Some(world));
+        state = Some(decided);
     }
 }
 
 #[test]
 fn who_picks_may_have_nothing_to_say_yet() {
     let wrong = ocm_placement("ocm", "{tolerations: [{operator: Equal, value: v}]}");
-    let world = imagined(&commit(&["a"], &wrong), None, NOW);
-    let decided = again(None, &world).state;
+    let fleet = Baseline::default().accepting(&commit(&["a"], &wrong), NOW);
+    let decided = again(None, &fleet.world).state;
     assert_eq!(picked(&decided), Vec::<&str>::new());
     let said = decided.record.error.unwrap_or_default();
     assert!(said.contains("the OCM Placement ns/ocm picks no clusters") && said.contains("operator"), "{said}");
     // Nobody bound a set: that is a decision, of no cluster.
     let tree = commit(&["a"], &ocm_placement("ocm", "{clusterSets: [other]}"));
-    let decided = again(None, &imagined(&tree, None, NOW)).state;
+    let decided = again(None, &Baseline::default().accepting(&tree, NOW).world).state;
     let fulfilled = decided.policy().map(|policy| (policy.number_of_clusters, policy.fulfilled));
     assert_eq!((decided.record.error, fulfilled), (None, Some((Some(0), false))));
 }
@@ -85,14 +85,14 @@ fn who_is_evicted_is_replaced_at_once() {
     ];
     for (name, policy, wanted) in rows {
         let first = format!(", {}", policy.replace("member-name: b", "member-name: a"));
-        let base = imagined(&tree(&[("f.yaml", &fleet), ("p.yaml", &placement("p", "", &first))]), None, NOW);
-        let (key, state) = rolled_out(&base, NOW).pop_first().expect("there is a placement");
-        assert!(picked(&state).contains(&"a"), "{name}");
+        let base = Baseline::rolled_out(&tree(&[("f.yaml", &fleet), ("p.yaml", &placement("p", "", &first))]), NOW);
+        let (key, state) = base.placements.first_key_value().expect("there is a placement");
+        assert!(picked(state).contains(&"a"), "{name}");
         // The cluster is out of reach, as those are that people evict: no report will ever ask for a decision.
         let files = [placement("p", "", &format!(", {policy}")), eviction("go", "p", "a")].concat();
-        let mut world = imagined(&tree(&[("f.yaml", &fleet), ("p.yaml", &files)]), Some(&base), NOW);
+        let mut world = base.accepting(&tree(&[("f.yaml", &fleet), ("p.yaml", &files)]), NOW).world;
         world.records.get_mut(&ClusterName::from("a")).expect("it is of the fleet").online = false;
-        let decided = again(Some(state), &world);
+        let decided = again(Some(state.clone()), &world);
         let leaves: Vec<&str> = decided.state.bindings().filter(|b| b.deleting).map(|b| b.cluster.as_str()).collect();
         assert_eq!((leaves, picked(&decided.state)), (vec!["a"], wanted.to_vec()), "{name} ({key})");
         let removals: Vec<&str> = decided.orders.iter().filter(|o| o.remove).map(|o| o.cluster.as_str()).collect();

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+use super::super::baseline::exported;
 use super::complain;
 use crate::api::FieldError;
 use crate::api::annotations::OCM_PLACEMENT;
@@ -50,7 +51,7 @@ pub(super) fn policy_snapshots(
     let mut errors = Vec::new();
     let kept: Kept<PolicySnapshotObject> = Kept::read(tree, "SchedulingPolicySnapshot", &mut errors, snapshot_owner);
     let bindings: Kept<BindingObject> = Kept::read(tree, "ResourceBinding", &mut errors, binding_owner);
-    let (clusters, all) = (super::fleet(tree, false, now), super::fleet(tree, true, now));
+    let (clusters, all) = (exported(tree, false, now), exported(tree, true, now));
     let mut objects = Vec::new();
     for manifest in tree.inputs.iter().filter(|m| is_placement(m)) {
         let key = key(manifest);

@@ -12,9 +12,9 @@ fn report_of(base: &str, head: &str) -> PullReport {
     let key = MaskKey::new([1; 32]);
     let candidate =
         Candidate { base: "ba5eba5eba5e".into(), head: "4ead4ead4ead".into(), tree: tree(head), conflicts: Vec::new() };
-    let basis = Basis::rolled_out(&tree(base), NOW);
-    let basis = Basis::of(&basis.world, &basis.placements);
-    pull_report(&basis, &candidate, &Showing { diffs: true, key: &key }, NOW)
+    let baseline = Baseline::rolled_out(&tree(base), NOW);
+    let baseline = Baseline::of(&baseline.world, &baseline.placements);
+    pull_report(&baseline, &candidate, &Showing { diffs: true, key: &key }, NOW)
 }
 
 fn fleet(value: &str) -> String {
@@ -49,13 +49,13 @@ fn ux1a_5_a_merge_that_stops_a_rollout_says_so_first() {
     };
     let mut base = Tree::clone(&tree(&fleet("1")));
     base.commit = Some("ba5eba5eba5e".into());
-    let basis = Basis::rolled_out(&Arc::new(base), NOW);
-    let mut placements = basis.placements.clone();
+    let baseline = Baseline::rolled_out(&Arc::new(base), NOW);
+    let mut placements = baseline.placements.clone();
     let state = placements.values_mut().next().unwrap();
     let binding = Arc::make_mut(state.bindings.values_mut().next().unwrap());
     (binding.snapshot, binding.started_at) = (None, None);
-    let basis = Basis::of(&basis.world, &placements);
-    let of = |value| pull_report(&basis, &candidate(value), &Showing { diffs: true, key: &key }, NOW);
+    let baseline = Baseline::of(&baseline.world, &placements);
+    let of = |value| pull_report(&baseline, &candidate(value), &Showing { diffs: true, key: &key }, NOW);
     let said = "\n\n**Merging stops the running rollout of p (1 of 2 clusters have it) and begins again; 1 cluster never gets \
                 ba5eba5.**\n\n#### ";
     let text = comment(of("2"));
@@ -205,8 +205,8 @@ fn a_summary_shows_no_content() {
     let key = MaskKey::new([1; 32]);
     let candidate =
         Candidate { base: "b".into(), head: "h".into(), tree: tree(&fleet("2")), conflicts: vec!["a.yaml".to_owned()] };
-    let basis = Basis::rolled_out(&tree(&fleet("1")), NOW);
-    let report = pull_report(&basis, &candidate, &Showing { diffs: false, key: &key }, NOW);
+    let baseline = Baseline::rolled_out(&tree(&fleet("1")), NOW);
+    let report = pull_report(&baseline, &candidate, &Showing { diffs: false, key: &key }, NOW);
     let text = plan_comment(&report, COMMENT_CHARS_MAX);
     assert!(text.contains("changed `ConfigMap web/m`") && !text.contains("```diff"), "{text}");
     assert!(text.contains("taken from the head here: `a.yaml`"), "{text}");

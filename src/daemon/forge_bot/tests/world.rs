@@ -59,8 +59,8 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    fn basis(&self) -> Basis {
-        Basis::of(self.core.world(), self.core.placements())
+    fn baseline(&self) -> Baseline {
+        Baseline::of(self.core.world(), self.core.placements())
     }
 
     fn act(&mut self, effects: Vec<Effect>) {
@@ -408,7 +408,7 @@ type Life = (Console, mpsc::UnboundedSender<Message>, Option<mpsc::Sender<ForgeE
 fn life(fake: &Arc<Fake>, store: &Arc<MemoryStore>, daemon: &Arc<Mutex<Daemon>>, hooked: bool) -> Life {
     let (requests, asked) = std::sync::mpsc::channel();
     let (instructions, mut instructed) = mpsc::unbounded_channel();
-    let (bases, mut wanted) = mpsc::unbounded_channel::<oneshot::Sender<Basis>>();
+    let (baselines, mut wanted) = mpsc::unbounded_channel::<oneshot::Sender<Baseline>>();
     let (hint, hints) = mpsc::channel(HINTS_MAX);
     let git = Arc::clone(daemon);
     std::thread::spawn(move || asked.iter().for_each(|request| answer(request, &git)));
@@ -421,7 +421,7 @@ fn life(fake: &Arc<Fake>, store: &Arc<MemoryStore>, daemon: &Arc<Mutex<Daemon>>,
     let reconciler = Arc::clone(daemon);
     tokio::spawn(async move {
         while let Some(reply) = wanted.recv().await {
-            drop(reply.send(reconciler.lock().unwrap_or_else(PoisonError::into_inner).basis()));
+            drop(reply.send(reconciler.lock().unwrap_or_else(PoisonError::into_inner).baseline()));
         }
     });
     let settings = Settings {
@@ -445,7 +445,7 @@ fn life(fake: &Arc<Fake>, store: &Arc<MemoryStore>, daemon: &Arc<Mutex<Daemon>>,
         store: Arc::clone(store) as Arc<dyn Store>,
         requests,
         instructions,
-        bases,
+        baselines,
         hints: hooked.then_some(hints),
         repository: watch::channel(None).0,
     };
