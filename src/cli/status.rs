@@ -12,7 +12,7 @@ use super::output::{self, Terminal};
 use super::records::{RecordsSource, locate};
 use crate::clock;
 use crate::model::records::{SourceRecord, StoreRecord};
-use crate::status::fleet::fleet_warnings;
+use crate::status::fleet::fleet_states;
 use crate::status::rollout::rollout_state;
 use crate::store::saved::Records;
 use crate::views::tree::{StatusView, status_lines};
@@ -86,16 +86,12 @@ fn show(saved: &Records, terminal: Terminal) -> (String, Exit) {
     let (source, clusters, ocm) = (saved.source.as_ref().unwrap_or(&unseen), &saved.clusters, &saved.ocm);
     let view = StatusView { source, branch: None, placements: &placements, clusters, ocm, now: clock::now() };
     let text = output::render_lines(&status_lines(&view), terminal);
-    if let Some(complaint) = saved.store.as_ref().and_then(StoreRecord::complaint) {
-        // Nothing is decided until a person has adopted the store, whatever placements say.
-        return (format!("{complaint}\n\n{text}"), Exit::WaitingForPerson);
-    }
-    let worst = placements.iter().map(|view| Exit::from(&rollout_state(view))).fold(Exit::Done, Exit::and);
-    let refused = !source.refused.is_empty()
-        || source.failure.is_some()
-        || source.unrestored.is_some()
-        || source.held_rewrite.is_some()
-        || !fleet_warnings(clusters.values()).is_empty();
+    let states = placements.iter().map(rollout_state);
+    let states = fleet_states(saved.store.as_ref(), source, clusters.values(), states);
     // All placements may be at the accepted commit, and the commit that people wait for is refused or was not read.
-    (text, if refused { worst.and(Exit::NotAsWished) } else { worst })
+    let exit = states.iter().map(Exit::from).fold(Exit::Done, Exit::and);
+    match saved.store.as_ref().and_then(StoreRecord::complaint) {
+        Some(complaint) => (format!("{complaint}\n\n{text}"), exit),
+        None => (text, exit),
+    }
 }

@@ -11,8 +11,8 @@ use crate::model::id::{ClusterName, PlacementKey};
 use crate::model::journal::JournalKind;
 use crate::model::records::JournalEntry;
 use crate::model::work::WorkOrder;
-use crate::status::fleet::fleet_warnings;
-use crate::status::rollout::{Failure, PersonWait, RolloutState, rollout_state};
+use crate::status::fleet::{fleet_states, source_failure};
+use crate::status::rollout::{RolloutState, rollout_state};
 
 impl Core {
     /// Says once when a placement has come to rest, and where.
@@ -50,37 +50,14 @@ impl Core {
 
     /// Returns how the whole fleet stands: the worst of its placements, or of the source.
     pub fn standing(&self, now: Timestamp) -> RolloutState {
-        // Nothing is decided until then, so placements say nothing of now.
-        if let Some(complaint) = self.adoption_complaint() {
-            return RolloutState::WaitingForPerson(PersonWait::Store(complaint));
-        }
-        let mut worst = RolloutState::AllAtTarget;
-        for state in self.placements.values() {
-            worst = worst.or_worse(self.rollout_state(state, now));
-        }
-        worst = worst.or_worse(self.hub_standing());
-        let warnings = fleet_warnings(self.world.records.values());
-        if !warnings.is_empty() {
-            let texts: Vec<&str> = warnings.iter().map(|warning| warning.message.as_str()).collect();
-            worst = worst.or_worse(RolloutState::Unreachable(texts.join("; ")));
-        }
-        if let Some(reason) = &self.source.unrestored {
-            return worst.or_worse(RolloutState::Failed(Failure::Source(format!(
-                "the accepted commit cannot be read: {reason}"
-            ))));
-        }
-        if let Some(reason) = &self.source.failure {
-            return worst.or_worse(RolloutState::Failed(Failure::Source(reason.clone())));
-        }
-        if self.source.held_rewrite.is_some() {
-            let why = self.source.held_why.clone().unwrap_or_else(|| "history was rewritten".to_owned());
-            return worst.or_worse(RolloutState::Failed(Failure::Source(why)));
-        }
-        if !self.source.refused.is_empty() {
-            return worst.or_worse(RolloutState::Failed(Failure::Source("the newest commit is refused".to_owned())));
-        }
-        if self.world.tree.commit.is_none() || !self.queue.is_empty() || !self.reading.is_empty() {
-            return worst.or_worse(RolloutState::Progressing);
+        let placements = self.placements.values().map(|state| self.rollout_state(state, now));
+        let parts = placements.chain([self.hub_standing()]);
+        let worst = fleet_states(self.store.as_ref(), &self.source, self.world.records.values(), parts)
+            .into_iter()
+            .fold(RolloutState::AllAtTarget, RolloutState::or_worse);
+        let is_stopped = self.adoption_complaint().is_some() || source_failure(&self.source).is_some();
+        if !is_stopped && (self.world.tree.commit.is_none() || !self.queue.is_empty() || !self.reading.is_empty()) {
+            return RolloutState::Progressing;
         }
         worst
     }

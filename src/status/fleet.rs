@@ -1,10 +1,38 @@
-//! What is odd about the fleet itself: clusters that nothing reaches and clusters that have never answered.
+//! How the fleet itself stands, and what is odd about it: clusters that nothing reaches and clusters that have never answered.
 
 use std::collections::BTreeMap;
 
+use super::rollout::{Failure, PersonWait, RolloutState};
 use super::work::{counted, listing};
-use crate::model::records::{ClusterRecord, MemberKind};
+use crate::model::records::{ClusterRecord, MemberKind, SourceRecord, StoreRecord};
 use crate::model::warning::{Warning, WarningKind};
+
+/// Returns how the parts of the fleet stand: its placements, what else is delivered to, its clusters and its source. Where a store
+/// waits to be adopted it is that alone: nothing is decided until then, so placements say nothing of now.
+pub fn fleet_states<'a>(
+    store: Option<&StoreRecord>,
+    source: &SourceRecord,
+    clusters: impl Iterator<Item = &'a ClusterRecord>,
+    placements: impl Iterator<Item = RolloutState>,
+) -> Vec<RolloutState> {
+    if let Some(complaint) = store.and_then(StoreRecord::complaint) {
+        return vec![RolloutState::WaitingForPerson(PersonWait::Store(complaint))];
+    }
+    let warnings: Vec<String> = fleet_warnings(clusters).into_iter().map(|warning| warning.message).collect();
+    let unreached = (!warnings.is_empty()).then(|| RolloutState::Unreachable(warnings.join("; ")));
+    placements.chain(unreached).chain(source_failure(source)).collect()
+}
+
+/// Says why the source does not lead to the commit that people wish for: it cannot be read or followed, or is refused.
+pub fn source_failure(source: &SourceRecord) -> Option<RolloutState> {
+    let unrestored = source.unrestored.as_ref();
+    let why = unrestored.map(|reason| format!("the accepted commit cannot be read: {reason}"));
+    let why = why.or_else(|| source.failure.clone());
+    let rewrite = || source.held_why.clone().unwrap_or_else(|| "history was rewritten".to_owned());
+    let why = why.or_else(|| source.held_rewrite.is_some().then(rewrite));
+    let why = why.or_else(|| (!source.refused.is_empty()).then(|| "the newest commit is refused".to_owned()));
+    why.map(|why| RolloutState::Failed(Failure::Source(why)))
+}
 
 /// Returns what is odd about the clusters that git names, for everybody who says how the fleet stands.
 ///
