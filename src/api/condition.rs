@@ -28,6 +28,12 @@ impl ConditionStatus {
     }
 }
 
+impl From<bool> for ConditionStatus {
+    fn from(holds: bool) -> Self {
+        if holds { Self::True } else { Self::False }
+    }
+}
+
 /// One condition of an object's status.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -53,6 +59,19 @@ pub struct Condition {
 }
 
 impl Condition {
+    /// Makes a condition that was observed of a generation and came to be so at a time.
+    pub fn new(
+        type_: ConditionType,
+        status: impl Into<ConditionStatus>,
+        reason: Reason,
+        message: impl Into<String>,
+        observed_generation: i64,
+        last_transition_time: Timestamp,
+    ) -> Self {
+        let (status, message) = (status.into(), message.into());
+        Self { type_, status, reason, message, observed_generation, last_transition_time }
+    }
+
     /// Tells whether the condition holds for this very generation, which is the only way KubeFleet counts it.
     pub fn is(&self, status: ConditionStatus, generation: i64) -> bool {
         self.status == status && self.observed_generation == generation

@@ -47,17 +47,9 @@ pub fn binding_conditions(
         } else {
             now
         };
-        set_condition(
-            &mut conditions,
-            Condition {
-                type_: finding.type_,
-                status: if finding.holds { ConditionStatus::True } else { ConditionStatus::False },
-                reason: finding.reason,
-                message: finding.message,
-                observed_generation: binding.generation,
-                last_transition_time: begins,
-            },
-        );
+        let Finding { type_, holds, reason, message } = finding;
+        let generation = binding.generation;
+        set_condition(&mut conditions, Condition::new(type_, holds, reason, message, generation, begins));
     }
     in_chain_order(conditions)
 }

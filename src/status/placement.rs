@@ -336,19 +336,9 @@ fn not_found(view: &PlacementView) -> Vec<ClusterPlacementStatus> {
 }
 
 fn scheduled_condition(view: &PlacementView, policy: &PolicySnapshot, decision: &ClusterDecision) -> Condition {
-    let (status, reason) = if decision.selected {
-        (ConditionStatus::True, Reason::Scheduled)
-    } else {
-        (ConditionStatus::False, Reason::ScheduleFailed)
-    };
-    Condition {
-        type_: ConditionType::Scheduled,
-        status,
-        reason,
-        message: decision.reason.clone(),
-        observed_generation: view.record.generation,
-        last_transition_time: policy.created_at,
-    }
+    let reason = if decision.selected { Reason::Scheduled } else { Reason::ScheduleFailed };
+    let (message, generation) = (decision.reason.clone(), view.record.generation);
+    Condition::new(ConditionType::Scheduled, decision.selected, reason, message, generation, policy.created_at)
 }
 
 fn cluster_status(
@@ -390,13 +380,9 @@ fn cluster_status(
 fn cluster_chain(view: &PlacementView, cluster: &ClusterName, binding: Option<&Binding>) -> Vec<Condition> {
     // Unknown has no time in any record; that of the newest snapshot does not move by looking.
     let since = view.snapshot.map(|s| s.created_at).or(view.policy.map(|p| p.created_at)).unwrap_or_default();
-    let unknown = |link: &Link, message: String| Condition {
-        type_: link.type_.clone(),
-        status: ConditionStatus::Unknown,
-        reason: link.unknown.clone(),
-        message,
-        observed_generation: view.record.generation,
-        last_transition_time: since,
+    let unknown = |link: &Link, message: String| {
+        let (type_, reason) = (link.type_.clone(), link.unknown.clone());
+        Condition::new(type_, ConditionStatus::Unknown, reason, message, view.record.generation, since)
     };
     let Some(binding) = binding else {
         return vec![unknown(&ROLLOUT_STARTED, "picked; not bound yet".to_owned())];

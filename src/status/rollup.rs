@@ -97,14 +97,7 @@ impl RollUp<'_> {
         self.kept.insert(type_.clone());
         set_condition(
             &mut self.conditions,
-            Condition {
-                type_,
-                status,
-                reason,
-                message,
-                observed_generation: self.view.record.generation,
-                last_transition_time: self.view.now,
-            },
+            Condition::new(type_, status, reason, message, self.view.record.generation, self.view.now),
         );
     }
 

@@ -102,14 +102,8 @@ pub fn is_available(manifest: &ManifestStatus) -> bool {
 ///
 /// Source: KubeFleet, manifest conditions of a Work.
 pub fn manifest_conditions(manifest: &ManifestStatus, mode: Mode, since: Timestamp) -> Vec<Condition> {
-    let condition = |type_: ConditionType, holds: bool, reason: Reason, message: String| Condition {
-        type_,
-        status: if holds { ConditionStatus::True } else { ConditionStatus::False },
-        reason,
-        message,
-        observed_generation: 0,
-        last_transition_time: since,
-    };
+    let condition =
+        |type_, holds: bool, reason, message: String| Condition::new(type_, holds, reason, message, 0, since);
     let says =
         |otherwise: &str| if manifest.message.is_empty() { otherwise.to_owned() } else { manifest.message.clone() };
     let outcome = manifest.applied;
@@ -221,16 +215,10 @@ pub fn work_findings(work: &WorkStatus, mode: Mode) -> Vec<Finding> {
 /// Times come from the binding's conditions of the same type and status, which say the same; `now` where there is none.
 pub fn work_conditions(work: &WorkStatus, mode: Mode, binding: &[Condition], now: Timestamp) -> Vec<Condition> {
     let conditions = work_findings(work, mode).into_iter().map(|finding| {
-        let status = if finding.holds { ConditionStatus::True } else { ConditionStatus::False };
+        let status = finding.holds.into();
         let twin = binding.iter().find(|c| c.type_ == finding.type_ && c.status == status);
-        Condition {
-            type_: finding.type_,
-            status,
-            reason: finding.reason,
-            message: finding.message,
-            observed_generation: work.generation,
-            last_transition_time: twin.map_or(now, |c| c.last_transition_time),
-        }
+        let since = twin.map_or(now, |c| c.last_transition_time);
+        Condition::new(finding.type_, status, finding.reason, finding.message, work.generation, since)
     });
     conditions.collect()
 }

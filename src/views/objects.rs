@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::api::annotations;
-use crate::api::condition::{Condition, ConditionStatus};
+use crate::api::condition::Condition;
 use crate::api::table::PLACEMENT_GROUP;
 use crate::model::conditions::{ConditionType, Reason};
 use crate::model::facts::{NODE_COUNT, RESOURCE_PREFIX, resource_usage};
@@ -123,18 +123,11 @@ pub fn policy_snapshot_object(snapshot: &PolicySnapshot, latest: bool) -> Value 
     metadata.insert("labels".into(), labels.into());
     metadata.insert("annotations".into(), annotations.into());
     let picked = snapshot.target_clusters.iter().filter(|d| d.selected).count();
-    let scheduled = Condition {
-        type_: ConditionType::Scheduled,
-        status: if snapshot.fulfilled { ConditionStatus::True } else { ConditionStatus::False },
-        reason: if snapshot.fulfilled {
-            Reason::SchedulingPolicyFulfilled
-        } else {
-            Reason::SchedulingPolicyUnfulfilled
-        },
-        message: format!("{} picked", crate::status::work::counted(picked, "cluster")),
-        observed_generation: 1,
-        last_transition_time: snapshot.created_at,
-    };
+    let reason =
+        if snapshot.fulfilled { Reason::SchedulingPolicyFulfilled } else { Reason::SchedulingPolicyUnfulfilled };
+    let message = format!("{} picked", crate::status::work::counted(picked, "cluster"));
+    let at = snapshot.created_at;
+    let scheduled = Condition::new(ConditionType::Scheduled, snapshot.fulfilled, reason, message, 1, at);
     // Source: KubeFleet, whose hash is the bytes of the hexadecimal text and not those that it stands for.
     let hash = k8s_openapi::ByteString(snapshot.hash.as_str().as_bytes().to_vec());
     json!({
@@ -286,14 +279,7 @@ fn member_condition(
     (holds, holding, failing): (bool, Reason, Reason),
     message: &str,
 ) -> Condition {
-    Condition {
-        type_,
-        status: if holds { ConditionStatus::True } else { ConditionStatus::False },
-        reason: if holds { holding } else { failing },
-        message: message.into(),
-        observed_generation: 0,
-        last_transition_time: cluster.since,
-    }
+    Condition::new(type_, holds, if holds { holding } else { failing }, message, 0, cluster.since)
 }
 
 fn member_conditions(cluster: &ClusterRecord, joined: bool, join_words: &str) -> Vec<Condition> {

@@ -104,14 +104,7 @@ impl Says<'_> {
         at: Timestamp,
         message: impl Into<String>,
     ) -> Condition {
-        Condition {
-            type_,
-            status,
-            reason,
-            message: message.into(),
-            observed_generation: self.0.generation,
-            last_transition_time: at,
-        }
+        Condition::new(type_, status, reason, message, self.0.generation, at)
     }
 
     fn holds(&self, type_: ConditionType, reason: Reason, at: Timestamp, message: impl Into<String>) -> Condition {

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::groups::page_name;
 use super::{Candidates, Decisions, Evaluation, Hub, Key, Notice, OcmOutcome, OnMisconfigured, Request, groups, taint};
-use crate::api::condition::{Condition, ConditionStatus, set_condition};
+use crate::api::condition::{Condition, set_condition};
 use crate::model::conditions::{ConditionType, Reason};
 
 /// Characters of a ScoreUpdate event's text, the mark that it goes on not counted.
@@ -148,14 +148,8 @@ impl OcmOutcome {
     /// Source: Open Cluster Management, which sets no observedGeneration.
     pub fn status(&self, key: &Key, before: &[Condition], now: Timestamp) -> Status {
         let mut conditions = before.to_vec();
-        let condition = |type_: ConditionType, holds: bool, reason: Reason, message: String| Condition {
-            type_,
-            status: if holds { ConditionStatus::True } else { ConditionStatus::False },
-            reason,
-            message,
-            observed_generation: 0,
-            last_transition_time: now,
-        };
+        let condition =
+            |type_, holds: bool, reason, message: String| Condition::new(type_, holds, reason, message, 0, now);
         let misconfigured = match &self.misconfigured {
             Some(Notice { plugin, message }) => (true, Reason::Misconfigured, format!("{plugin}:{message}")),
             None => (false, Reason::Succeedconfigured, "Placement configurations check pass".to_owned()),

@@ -52,13 +52,8 @@ fn request(run: &RunRecord, stage: &StageRecord, before: bool, task: &TaskRecord
 }
 
 fn request_conditions(run: &RunRecord, stage: &StageRecord, task: &TaskRecord) -> Vec<Condition> {
-    let condition = |type_: ConditionType, status, reason: Reason, message: String, at| Condition {
-        type_,
-        status,
-        reason,
-        message,
-        observed_generation: 1,
-        last_transition_time: at,
+    let condition = |type_, status: ConditionStatus, reason, message: String, at| {
+        Condition::new(type_, status, reason, message, 1, at)
     };
     // Only of the gate at which the run was rejected: what was asked at others stays as it was answered.
     let is_its_end = matches!(stage.phase, StagePhase::WaitingBefore | StagePhase::Failed);
@@ -144,14 +139,9 @@ pub fn deletion_gate_object(record: &PlacementRecord) -> Option<Value> {
     let mut status = Map::new();
     if let Some(last) = gate.approvals.last() {
         let people: Vec<&str> = gate.approvals.iter().map(|approval| approval.by.name.as_str()).collect();
-        let condition = Condition {
-            type_: ConditionType::Approved,
-            status: ConditionStatus::Unknown,
-            reason: Reason::MoreApprovalsNeeded,
-            message: format!("approved by {}; more people must approve", people.join(", ")),
-            observed_generation: 0,
-            last_transition_time: last.at,
-        };
+        let message = format!("approved by {}; more people must approve", people.join(", "));
+        let (type_, reason) = (ConditionType::Approved, Reason::MoreApprovalsNeeded);
+        let condition = Condition::new(type_, ConditionStatus::Unknown, reason, message, 0, last.at);
         status.insert("conditions".into(), value(&[condition]));
     }
     Some(json!({
