@@ -15,6 +15,7 @@ use crate::model::id::ClusterName;
 use crate::model::runs::Channel;
 use crate::status::work::counted;
 use crate::store::embedded::EmbeddedStore;
+use crate::text::first_of;
 
 /// What ends the help of every command that tells something.
 const EXIT_CODES: &str = "Exit codes: 0 done, 1 refused: nothing has changed, 2 error, 64 wrong usage.";
@@ -130,7 +131,8 @@ impl AtGate {
     /// # Errors
     /// Neither the daemon nor its store can be told.
     pub fn run(&self, verb: Verb) -> anyhow::Result<Exit> {
-        let command = Command { stage: self.stage.clone(), digest: self.digest.clone(), ..blank(verb, &self.run) };
+        let command =
+            Command { stage: self.stage.clone(), digest: self.digest.clone(), ..Command::new(verb, &self.run) };
         let is_seen = self.yes || self.digest.is_some();
         // A rejection opens nothing, and who names a digest has seen the gate. A script is not asked.
         if verb != Verb::Approve || is_seen || !io::stdin().is_terminal() || !io::stderr().is_terminal() {
@@ -156,7 +158,7 @@ impl AtPlacement {
     /// # Errors
     /// Neither the daemon nor its store can be told.
     pub fn run(&self) -> anyhow::Result<Exit> {
-        self.tell.tell(blank(Verb::Pause, &self.placement))
+        self.tell.tell(Command::new(Verb::Pause, &self.placement))
     }
 }
 
@@ -166,7 +168,7 @@ impl Resume {
     /// # Errors
     /// Neither the daemon nor its store can be told.
     pub fn run(&self) -> anyhow::Result<Exit> {
-        self.tell.tell(blank(Verb::Resume, self.placement.as_deref().unwrap_or_default()))
+        self.tell.tell(Command::new(Verb::Resume, self.placement.as_deref().unwrap_or_default()))
     }
 }
 
@@ -176,7 +178,7 @@ impl Rollback {
     /// # Errors
     /// Neither the daemon nor its store can be told.
     pub fn run(&self) -> anyhow::Result<Exit> {
-        let command = Command { to: self.to, ..blank(Verb::Rollback, &self.name) };
+        let command = Command { to: self.to, ..Command::new(Verb::Rollback, &self.name) };
         let asks = !self.yes && io::stdin().is_terminal() && io::stderr().is_terminal();
         if !self.dry_run && !asks {
             return self.tell.tell(command);
@@ -210,20 +212,7 @@ impl Retry {
     /// # Errors
     /// Neither the daemon nor its store can be told.
     pub fn run(&self) -> anyhow::Result<Exit> {
-        self.tell.tell(blank(Verb::Retry, &self.name))
-    }
-}
-
-pub(super) fn blank(verb: Verb, target: &str) -> Command {
-    Command {
-        verb,
-        target: target.to_owned(),
-        stage: None,
-        to: None,
-        to_commit: None,
-        digest: None,
-        reason: None,
-        message: None,
+        self.tell.tell(Command::new(Verb::Retry, &self.name))
     }
 }
 
@@ -248,10 +237,7 @@ fn confirm(gate: &WaitingGate) -> anyhow::Result<bool> {
 
 /// Returns the first names of the clusters that something concerns.
 fn named(gate: &WaitingGate) -> String {
-    let clusters: Vec<&str> = gate.clusters.iter().take(CLUSTERS_SHOWN_MAX).map(ClusterName::as_str).collect();
-    let more = gate.clusters.len().checked_sub(CLUSTERS_SHOWN_MAX).filter(|more| *more > 0);
-    let more = more.map(|more| format!(" and {more} more")).unwrap_or_default();
-    format!("{}{more}", clusters.join(", "))
+    first_of(gate.clusters.iter().map(ClusterName::as_str), CLUSTERS_SHOWN_MAX)
 }
 
 fn answers_yes(question: &str) -> anyhow::Result<bool> {

@@ -12,7 +12,7 @@ use super::exit::Exit;
 use super::output;
 use super::records::load_configuration;
 use crate::cluster::bootstrap::{Admin, TokenSource};
-use crate::daemon::commit_reader::{self, read_folder};
+use crate::daemon::commit_reader::read_folder;
 use crate::plan::needs::Needs;
 use rbac::{Grant, Resource};
 
@@ -171,11 +171,10 @@ impl Bootstrap {
 fn needs(folder: &Path) -> anyhow::Result<Needs> {
     let tree = match read_folder(folder) {
         Ok(tree) => tree,
-        Err(commit_reader::Error::Refused(errors)) => {
-            let lines: Vec<String> = errors.iter().map(|error| format!("  {error}")).collect();
+        Err(error) => {
+            let lines: Vec<String> = error.refused()?.iter().map(|error| format!("  {error}")).collect();
             bail!("{} has errors, so nobody knows what is delivered:\n{}", folder.display(), lines.join("\n"))
         }
-        Err(commit_reader::Error::Git(error)) => return Err(error.into()),
     };
     Needs::of(&tree).map_err(|errors| {
         anyhow::anyhow!("nobody knows what all placements of {} deliver:\n  {}", folder.display(), errors.join("\n  "))

@@ -12,7 +12,7 @@ use super::plan_config::{PlanRequest, Wanted};
 use crate::clock;
 use crate::daemon::commit_reader::{self, Cache, read_candidate, read_commit, read_folder};
 use crate::git;
-use crate::model::id::CommitId;
+use crate::model::id::{ClusterName, CommitId};
 use crate::model::manifest::InputError;
 use crate::model::plan::{OcmPlan, PlacementPlan, Plan, Resource};
 use crate::model::runs::DELETION_GATE;
@@ -20,8 +20,9 @@ use crate::model::tree::Tree;
 use crate::plan::pull_request::{Showing, derived_key, pull_report};
 use crate::plan::{Baseline, plan};
 use crate::status::work::{counted, objects};
+use crate::text::first_of;
 use crate::views::pull_request::{COMMENT_CHARS_MAX, PullReport, plan_comment};
-use crate::views::tree::{Line, Style};
+use crate::views::tree::{Line, Style, refused_lines};
 
 /// Objects that are listed for one placement, and clusters that are named on one line, before the rest is only counted.
 const LISTED_MAX: usize = 20;
@@ -101,14 +102,10 @@ fn pull(args: &Args, asked: &PlanRequest) -> anyhow::Result<PullReport> {
     let (reader, _) = git::discover(&asked.repo)?;
     let (base, head) = (reader.resolve(revision)?, reader.resolve(asked.head.as_deref().unwrap_or("HEAD"))?);
     let mut cache = Cache::new();
-    let tree = match read_commit(&reader, &base, &mut cache) {
-        Ok(tree) => Arc::new(tree),
-        Err(error) => return Err(cannot_be_accepted("--base", revision, error)),
-    };
+    let tree = accepted(&reader, &base, &mut cache, "--base", revision)?;
     let candidate = match read_candidate(&reader, &base, &head, &cache) {
         Ok(candidate) => candidate,
-        Err(commit_reader::Error::Refused(errors)) => return Ok(PullReport::refused(Some(base), Some(head), errors)),
-        Err(commit_reader::Error::Git(error)) => return Err(error.into()),
+        Err(error) => return Ok(PullReport::refused(Some(base), Some(head), error.refused()?)),
     };
     // There is no daemon here, so none of its key.
     let key = derived_key(&[&tree, &candidate.tree]);
@@ -148,8 +145,7 @@ pub(super) fn read_revisions(
     if base.is_none() && head.is_none() {
         return match read_folder(repo) {
             Ok(tree) => Ok(Ok((None, Arc::new(tree)))),
-            Err(commit_reader::Error::Refused(errors)) => Ok(Err((None, errors))),
-            Err(commit_reader::Error::Git(error)) => Err(error.into()),
+            Err(error) => Ok(Err((None, error.refused()?))),
         };
     }
     let (reader, _) = git::discover(repo)?;
@@ -159,17 +155,13 @@ pub(super) fn read_revisions(
         None => None,
         Some(revision) => {
             let base = reader.resolve(revision)?;
-            match read_commit(&reader, &base, &mut cache) {
-                Ok(tree) => Some(Arc::new(tree)),
-                Err(error) => return Err(cannot_be_accepted("--base", revision, error)),
-            }
+            Some(accepted(&reader, &base, &mut cache, "--base", revision)?)
         }
     };
     match read_commit(&reader, &head, &mut cache) {
         // A head with errors is a finding. A base with errors could not be accepted, so nothing compares with it.
         Ok(tree) => Ok(Ok((base, Arc::new(tree)))),
-        Err(commit_reader::Error::Refused(errors)) => Ok(Err((Some(head), errors))),
-        Err(commit_reader::Error::Git(error)) => Err(error.into()),
+        Err(error) => Ok(Err((Some(head), error.refused()?))),
     }
 }
 
@@ -188,34 +180,39 @@ pub(super) fn read_later<'a>(
     let mut cache = Cache::new();
     let read = |revision: &str| {
         let commit = reader.resolve(revision)?;
-        let tree = read_commit(&reader, &commit, &mut cache);
-        Ok(Arc::new(tree.map_err(|error| cannot_be_accepted("--then", revision, error))?))
+        accepted(&reader, &commit, &mut cache, "--then", revision)
     };
     revisions.map(read).collect()
 }
 
-/// Says why a commit cannot be accepted.
-fn cannot_be_accepted(option: &str, revision: &str, error: commit_reader::Error) -> anyhow::Error {
-    match error {
-        commit_reader::Error::Refused(errors) => anyhow!(
+/// Reads a commit that counts as accepted, or says why it cannot be.
+fn accepted(
+    reader: &git::Reader,
+    commit: &CommitId,
+    cache: &mut Cache,
+    option: &str,
+    revision: &str,
+) -> anyhow::Result<Arc<Tree>> {
+    match read_commit(reader, commit, cache) {
+        Ok(tree) => Ok(Arc::new(tree)),
+        Err(commit_reader::Error::Refused(errors)) => Err(anyhow!(
             "{option} {revision} has {}, so it cannot be accepted; name a good commit. The first is {}",
             counted(errors.len(), "error"),
             errors.first().map(ToString::to_string).unwrap_or_default()
-        ),
-        commit_reader::Error::Git(error) => anyhow::Error::from(error).context(format!("reading {option} {revision}")),
+        )),
+        Err(commit_reader::Error::Git(error)) => {
+            Err(anyhow::Error::from(error).context(format!("reading {option} {revision}")))
+        }
     }
 }
 
 /// Returns the summary for people, errors first.
 fn plan_lines(plan: &Plan) -> Vec<Line> {
-    let mut lines = Vec::new();
     if !plan.errors.is_empty() {
-        let heading = format!("the tree is refused, it has {}:", counted(plan.errors.len(), "error"));
-        lines.push(line(Style::Bad, "✗ ").with(Style::Strong, heading));
-        lines.extend(plan.errors.iter().map(|error| line(Style::Bad, format!("    {error}"))));
-        return lines;
+        return refused_lines(&plan.errors);
     }
-    lines.extend(plan.warnings.iter().map(|warning| line(Style::Progressing, format!("! {warning}"))));
+    let warning = |warning: &InputError| line(Style::Progressing, format!("! {warning}"));
+    let mut lines: Vec<Line> = plan.warnings.iter().map(warning).collect();
     for placement in &plan.placements {
         lines.extend(placement_lines(placement));
         lines.push(Line::default());
@@ -235,13 +232,9 @@ fn ocm_lines(placement: &OcmPlan) -> Vec<Line> {
     lines.extend(placement.errors.iter().map(|error| line(Style::Bad, format!("  ✗ {error}"))));
     for group in &placement.groups {
         let name = if group.name.is_empty() { "clusters" } else { &group.name };
-        let names = group.clusters.iter().take(LISTED_MAX).map(ToString::to_string).collect::<Vec<_>>().join(", ");
-        let more = match group.clusters.len().checked_sub(LISTED_MAX).filter(|n| *n > 0) {
-            Some(rest) => format!(" and {rest} more"),
-            None => String::new(),
-        };
+        let names = first_of(group.clusters.iter().map(ClusterName::as_str), LISTED_MAX);
         let names = if names.is_empty() { "none".to_owned() } else { names };
-        lines.push(line(Style::Muted, format!("  {name:<9} ")).with(Style::Plain, format!("{names}{more}")));
+        lines.push(line(Style::Muted, format!("  {name:<9} ")).with(Style::Plain, names));
     }
     let moves = placement.changes.iter().flat_map(|changes| {
         let gained = changes.gained.iter().map(|cluster| line(Style::Ok, format!("  + {cluster}")));

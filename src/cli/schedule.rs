@@ -42,8 +42,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let now = args.now.unwrap_or_else(clock::now);
     let decided = match commit_reader::read_files(&args.files) {
         Ok(tree) => offline::schedule(&tree, now),
-        Err(commit_reader::Error::Refused(errors)) => Err(errors),
-        Err(commit_reader::Error::Git(error)) => return Err(error.into()),
+        Err(error) => Err(error.refused()?),
     };
     let objects = match decided {
         Ok(objects) => objects,

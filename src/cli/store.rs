@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 
-use super::commands::{Tell, blank};
+use super::commands::Tell;
 use super::exit::Exit;
 use super::records::{RecordsSource, load_configuration, locate};
 use super::{Daemon, output, run};
 use crate::clock;
 use crate::config;
 use crate::http::BACKUP_PATH;
-use crate::model::commands::Verb;
+use crate::model::commands::{Command, Verb};
 use crate::store::embedded::{DATABASE_FILE, EmbeddedStore};
 use crate::store::{self, Store as _, backup};
 
@@ -53,7 +53,7 @@ pub enum StoreCommand {
 /// Runs the command.
 pub fn run(command: &StoreCommand) -> anyhow::Result<Exit> {
     match command {
-        StoreCommand::Adopt { tell } => tell.tell(blank(Verb::Adopt, "")),
+        StoreCommand::Adopt { tell } => tell.tell(Command::new(Verb::Adopt, "")),
         StoreCommand::Backup { file, daemon } => write_backup(file, daemon),
         StoreCommand::Restore { file, config, force } => restore(file, config, *force),
     }

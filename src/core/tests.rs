@@ -142,7 +142,7 @@ impl Life {
     }
 
     fn roll_back(&mut self, target: &str, to: u64) {
-        let command = Command { to: Some(to), ..command(Verb::Rollback, target) };
+        let command = Command { to: Some(to), ..Command::new(Verb::Rollback, target) };
         let (batch, _) = self.core.execute(&command, &somebody(), self.now).expect("it is carried out");
         self.keep(batch);
     }
@@ -150,11 +150,6 @@ impl Life {
 
 fn p() -> PlacementKey {
     PlacementKey::cluster_scoped("p")
-}
-
-fn command(verb: Verb, target: &str) -> Command {
-    let target = target.to_owned();
-    Command { verb, target, stage: None, to: None, to_commit: None, digest: None, reason: None, message: None }
 }
 
 fn somebody() -> Person {
@@ -231,7 +226,7 @@ fn a_rewrite_that_a_person_accepts_and_the_store_refuses_is_not_accepted() {
     let mut life = Life::with(&[]);
     life.hear(SourceEvent::Rewritten(CommitId::new("b")));
     life.settle();
-    let (batch, _) = life.core.execute(&command(Verb::Resume, ""), &somebody(), life.now).expect("it may");
+    let (batch, _) = life.core.execute(&Command::new(Verb::Resume, ""), &somebody(), life.now).expect("it may");
     assert!(!batch.ops.is_empty());
     life.core.refused(batch, life.now);
     life.wait(STORE_RETRY);
@@ -258,7 +253,7 @@ fn a_rewrite_that_a_person_accepted_ends_with_the_next_news_of_the_source() {
         let mut life = Life::with(&[]);
         life.hear(SourceEvent::Rewritten(b.clone()));
         life.settle();
-        let (batch, _) = life.core.execute(&command(Verb::Resume, ""), &somebody(), life.now).expect("it may");
+        let (batch, _) = life.core.execute(&Command::new(Verb::Resume, ""), &somebody(), life.now).expect("it may");
         life.keep(batch);
         assert!(
             life.effects.iter().any(|effect| matches!(effect, Effect::AcceptRewrite(commit) if *commit == b)),

@@ -31,6 +31,19 @@ pub enum Error {
     Git(#[from] git::Error),
 }
 
+impl Error {
+    /// Returns what is wrong with the files.
+    ///
+    /// # Errors
+    /// They cannot be read at all.
+    pub fn refused(self) -> Result<Vec<InputError>, git::Error> {
+        match self {
+            Self::Refused(errors) => Ok(errors),
+            Self::Git(error) => Err(error),
+        }
+    }
+}
+
 fn count(errors: usize) -> String {
     if errors == 1 { "1 error".to_owned() } else { format!("{errors} errors") }
 }

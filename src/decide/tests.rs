@@ -278,16 +278,7 @@ impl Case {
         to: Option<u64>,
     ) -> Result<String, Refusal> {
         let (target, stage) = words.split_once(' ').map_or((words, None), |(run, stage)| (run, Some(stage.to_owned())));
-        let command = Command {
-            verb,
-            target: target.to_owned(),
-            stage,
-            to,
-            to_commit: None,
-            digest: digest.map(str::to_owned),
-            reason: None,
-            message: None,
-        };
+        let command = Command { stage, to, digest: digest.map(str::to_owned), ..Command::new(verb, target) };
         let person = Person::of(person, Channel::Api);
         let placements = BTreeMap::from([(self.state.record.key.clone(), self.state.clone())]);
         let aim = resolve(&placements, &command)?;

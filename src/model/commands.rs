@@ -44,6 +44,14 @@ pub struct Command {
     pub message: Option<String>,
 }
 
+impl Command {
+    /// Makes a command that says no more than what is to be done on what.
+    pub fn new(verb: Verb, target: impl Into<String>) -> Self {
+        let target = target.into();
+        Self { verb, target, stage: None, to: None, to_commit: None, digest: None, reason: None, message: None }
+    }
+}
+
 /// What can be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]

@@ -98,6 +98,11 @@ impl PlacementKey {
         Self { namespace: Some(namespace.into()), name: name.into() }
     }
 
+    /// Names the placement of a namespace as objects have it: empty where they have none.
+    pub fn of_namespace(namespace: &str, name: impl Into<String>) -> Self {
+        Self { namespace: Some(namespace.to_owned()).filter(|namespace| !namespace.is_empty()), name: name.into() }
+    }
+
     /// Tells whether a placement can be called so. What git holds is checked when it is read; what a member says may be anything.
     pub fn is_wellformed(&self) -> bool {
         is_dns_subdomain(&self.name) && self.namespace.as_deref().is_none_or(is_dns_label)

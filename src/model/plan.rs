@@ -6,7 +6,7 @@ mod snapshot;
 
 use serde::Serialize;
 
-use super::id::CommitId;
+use super::id::{CommitId, PlacementKey};
 use super::manifest::InputError;
 use super::ocm::DecidedGroup;
 use super::records::ClusterDecision;
@@ -118,6 +118,11 @@ pub struct PlacementPlan {
 }
 
 impl PlacementPlan {
+    /// Returns what names it.
+    pub fn key(&self) -> PlacementKey {
+        PlacementKey { namespace: self.namespace.clone(), name: self.name.clone() }
+    }
+
     /// Returns everything that is wrong with it, for people.
     pub fn errors(&self) -> impl Iterator<Item = String> {
         let works = self.works.iter().filter_map(|w| Some(format!("{}: {}", w.cluster_name, w.error.as_ref()?)));

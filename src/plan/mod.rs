@@ -137,10 +137,7 @@ fn ocm_plans(ocm: &Ocm, base: Option<&Ocm>) -> Vec<OcmPlan> {
             let old: BTreeSet<ClusterName> =
                 base.record(key).into_iter().flat_map(|record| record.clusters().cloned()).collect();
             let new: BTreeSet<ClusterName> = record.clusters().cloned().collect();
-            ClusterChanges {
-                gained: new.difference(&old).cloned().collect(),
-                lost: old.difference(&new).cloned().collect(),
-            }
+            ClusterChanges::between(&old, &new)
         });
         let satisfied = find_condition(&record.conditions, &ConditionType::PlacementSatisfied);
         OcmPlan {
@@ -272,5 +269,5 @@ fn resource_changes(old: Option<&Arc<ResourceSnapshot>>, new: Option<&Arc<Resour
 fn cluster_changes(old: Option<&PlacementState>, projection: &Projection<'_>) -> ClusterChanges {
     let old: BTreeSet<ClusterName> = old.iter().flat_map(|state| works::picked(state)).cloned().collect();
     let new: BTreeSet<ClusterName> = projection.clusters.keys().cloned().collect();
-    ClusterChanges { gained: new.difference(&old).cloned().collect(), lost: old.difference(&new).cloned().collect() }
+    ClusterChanges::between(&old, &new)
 }

@@ -19,6 +19,7 @@ use crate::model::manifest::InputError;
 use crate::model::plan::{PlacementPlan, Resource};
 use crate::model::tree::Tree;
 use crate::model::work::Desired;
+use crate::text::first_of;
 use crate::views::pull_request::{
     ObjectChange, ObjectDiff, OverrideEffect, PullReport, Timeline, concerned, is_changed,
 };
@@ -86,7 +87,7 @@ pub fn pull_report(baseline: &Baseline, candidate: &Candidate, showing: &Showing
     };
     let mut differences = Differences { showing, left: DIFFS_MAX };
     for placement in &changed {
-        let key = PlacementKey { namespace: placement.namespace.clone(), name: placement.name.clone() };
+        let key = placement.key();
         let Some(after) = planned.after.iter().find(|state| state.record.key == key) else { continue };
         report.stops.extend(baseline.placements.get(&key).and_then(|before| stops(before, after)));
         let objects = differences.objects(baseline.placements.get(&key), after, placement);
@@ -250,16 +251,8 @@ fn names(key: &PlacementKey, plan: &PlacementPlan) -> Vec<ObjectDiff> {
 /// Returns what else is worth knowing before a merge.
 fn notes(baseline: &Baseline, head: &Tree, world: &World, changed: &[&PlacementPlan]) -> Vec<String> {
     let base = baseline.tree();
-    let listed = |names: Vec<&ClusterName>| {
-        let more = names.len().saturating_sub(NAMED_MAX);
-        let mut listed = names.iter().take(NAMED_MAX).map(ToString::to_string).collect::<Vec<_>>().join(", ");
-        if more > 0 {
-            write!(listed, " and {more} more").expect("a String takes it");
-        }
-        (names.len(), listed)
-    };
     let mut notes = Vec::new();
-    let new = head.clusters.keys().filter(|name| !base.clusters.contains_key(*name)).collect();
+    let new: Vec<_> = head.clusters.keys().filter(|name| !base.clusters.contains_key(*name)).collect();
     let left = base.clusters.keys().filter(|name| !head.clusters.contains_key(*name)).collect();
     let silent: BTreeSet<&ClusterName> = changed.iter().flat_map(|placement| concerned(placement)).collect();
     let silent =
@@ -270,15 +263,15 @@ fn notes(baseline: &Baseline, head: &Tree, world: &World, changed: &[&PlacementP
         (silent, "not answering now: their turn comes when they do"),
     ];
     for (clusters, what) in kinds {
-        let (count, listed) = listed(clusters);
-        match count {
+        let listed = first_of(clusters.iter().map(|name| name.as_str()), NAMED_MAX);
+        match clusters.len() {
             0 => {}
             1 => notes.push(format!("1 cluster is {what}: {listed}")),
-            _ => notes.push(format!("{count} clusters are {what}: {listed}")),
+            count => notes.push(format!("{count} clusters are {what}: {listed}")),
         }
     }
     for placement in changed {
-        let key = PlacementKey { namespace: placement.namespace.clone(), name: placement.name.clone() };
+        let key = placement.key();
         let Some(state) = baseline.placements.get(&key) else { continue };
         let newest = state.newest().map(|newest| newest.index);
         if state.bindings().any(|binding| !binding.deleting && binding.snapshot != newest) {
@@ -304,11 +297,7 @@ fn timeline(base: &Arc<Tree>, candidate: &Candidate, changed: &[&PlacementPlan])
         let why = format!("{moves} moves of clusters are more than the {TIMELINE_MOVES_MAX} that are simulated");
         return Timeline::LeftOut(format!("{why}; run `gitfleet simulate`"));
     }
-    let key = |placement: &&PlacementPlan| PlacementKey {
-        namespace: placement.namespace.clone(),
-        name: placement.name.clone(),
-    };
-    let keys: BTreeSet<PlacementKey> = changed.iter().map(key).collect();
+    let keys: BTreeSet<PlacementKey> = changed.iter().map(|placement| placement.key()).collect();
     // Placements that do not change would only be rolled out with the base, which takes time.
     let narrowed = |tree: &Arc<Tree>| {
         let mut tree = Tree::clone(tree);

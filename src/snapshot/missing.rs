@@ -6,6 +6,7 @@ use crate::api::placement::{ResourceSelector, SelectionScope};
 use crate::model::manifest::Manifest;
 use crate::model::tree::{Placement, Tree};
 use crate::model::warning::{Warning, WarningKind};
+use crate::text::first_of;
 
 /// Pods that are named, before the rest is only counted.
 const NAMED_MAX: usize = 3;
@@ -47,15 +48,13 @@ fn pods<'a>(selection: &Selection<'a>, selector: &ResourceSelector) -> Vec<&'a M
 }
 
 fn pods_words(pods: &[&Manifest]) -> Option<Warning> {
-    let names: Vec<String> =
-        pods.iter().take(NAMED_MAX).map(|pod| format!("{} ({})", pod.id, pod.origin.path)).collect();
-    if names.is_empty() {
+    if pods.is_empty() {
         return None;
     }
-    let more = pods.len() - names.len();
-    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let names: Vec<String> = pods.iter().map(|pod| format!("{} ({})", pod.id, pod.origin.path)).collect();
+    let names = first_of(names.iter().map(String::as_str), NAMED_MAX);
     let verb = if pods.len() == 1 { "is" } else { "are" };
-    let message = format!("{}{more} {verb} not delivered: Pods never are, as on a KubeFleet hub", names.join(", "));
+    let message = format!("{names} {verb} not delivered: Pods never are, as on a KubeFleet hub");
     Some(Warning::new(WarningKind::PodsNotDelivered, message).hint("write a Deployment, a Job or the like"))
 }
 

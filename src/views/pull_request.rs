@@ -216,12 +216,7 @@ pub fn concerned(placement: &PlacementPlan) -> BTreeSet<&ClusterName> {
 
 /// Returns a placement's kind and name; not safe to print.
 fn name(placement: &PlacementPlan) -> String {
-    format!("{} {}", placement.kind, key(placement))
-}
-
-/// Returns the key of a plan's placement.
-fn key(placement: &PlacementPlan) -> PlacementKey {
-    PlacementKey { namespace: placement.namespace.clone(), name: placement.name.clone() }
+    format!("{} {}", placement.kind, placement.key())
 }
 
 /// Returns a list of names as code, the first of them, and how many more there are.

@@ -5,6 +5,7 @@ use serde::{Serialize, Serializer};
 
 use crate::model::id::{ClusterName, PlacementKey};
 use crate::model::manifest::InputError;
+use crate::model::runs::ClusterPhase;
 
 pub mod gantt;
 #[cfg(test)]
@@ -198,27 +199,10 @@ pub struct SimulatedCluster {
     /// When it was available, or failed, or was given to another snapshot; `null` where that did not happen.
     pub ended_at: Option<Offset>,
     /// What came of it.
-    pub outcome: ClusterOutcome,
+    pub outcome: ClusterPhase,
     /// Why it failed, for people.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub message: String,
-}
-
-/// What came of a cluster.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub enum ClusterOutcome {
-    /// Its turn did not come.
-    Pending,
-    /// Its turn came while it did not answer.
-    Deferred,
-    /// It is on its way.
-    Updating,
-    /// It is available at the snapshot, or free of it where it was to be removed.
-    Succeeded,
-    /// It failed, or was not available in time.
-    Failed,
-    /// It left, or another snapshot took it over.
-    Skipped,
 }
 
 /// Something that had to be done before clusters could move on.
@@ -398,7 +382,7 @@ fn gate_wait(gate: &SimulatedGate) -> Option<Wait> {
 }
 
 fn cluster_waits(cluster: &SimulatedCluster) -> impl Iterator<Item = Wait> {
-    let is_out = cluster.outcome == ClusterOutcome::Deferred;
+    let is_out = cluster.outcome == ClusterPhase::Deferred;
     // One that is deferred to the last has not returned, though the simulation ended.
     let returned = cluster.started_at.or(cluster.ended_at.filter(|_| !is_out));
     let deferred = cluster.deferred_at.map(|at| wait(WaitFor::OfflineCluster, Some(&cluster.name), at, returned));

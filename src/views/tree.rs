@@ -8,6 +8,7 @@ use super::table::age;
 use crate::api::condition::{Condition, ConditionStatus, find_condition};
 use crate::model::conditions::{ConditionType, Reason};
 use crate::model::id::{ClusterName, CommitId};
+use crate::model::manifest::InputError;
 use crate::model::ocm::OcmPlacementRecord;
 use crate::model::records::{Binding, ClusterDecision, ClusterRecord, DeletionGate, SourceRecord};
 use crate::model::runs::DELETION_GATE;
@@ -68,6 +69,14 @@ impl Line {
         self.spans.push(Span { style, text: text.into() });
         self
     }
+}
+
+/// Says that a tree is refused, and every reason.
+pub fn refused_lines(errors: &[InputError]) -> Vec<Line> {
+    let heading = format!("the tree is refused, it has {}:", counted(errors.len(), "error"));
+    let heading = Line::default().with(Style::Bad, "✗ ").with(Style::Strong, heading);
+    let error = |error: &InputError| Line::default().with(Style::Bad, format!("    {error}"));
+    std::iter::once(heading).chain(errors.iter().map(error)).collect()
 }
 
 /// Everything `gitfleet status` shows.

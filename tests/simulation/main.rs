@@ -569,16 +569,7 @@ const VERBS: [Verb; 8] =
 
 /// What a person says, with nothing beside.
 fn order(verb: Verb, target: &str) -> Command {
-    Command {
-        verb,
-        target: target.to_owned(),
-        stage: None,
-        to: None,
-        to_commit: None,
-        digest: None,
-        reason: None,
-        message: None,
-    }
+    Command::new(verb, target)
 }
 
 /// Runs a seed. Returns its trace.

@@ -15,7 +15,7 @@ fn staged(has_placement: bool) -> Arc<Tree> {
 }
 
 fn approve(life: &mut Life, target: &str, stage: &str) {
-    let command = Command { stage: Some(stage.to_owned()), ..command(Verb::Approve, target) };
+    let command = Command { stage: Some(stage.to_owned()), ..Command::new(Verb::Approve, target) };
     let (batch, _) = life.core.execute(&command, &somebody(), life.now).expect("it may");
     life.keep(batch);
 }

@@ -160,16 +160,12 @@ pub fn meaning(
 }
 
 fn command(verb: Verb, target: String, chat: &ChatCommand) -> Command {
-    Command {
-        verb,
-        target,
-        stage: None,
-        to: None,
-        to_commit: None,
-        digest: None,
-        reason: None,
-        message: chat.reason.clone(),
-    }
+    Command { message: chat.reason.clone(), ..Command::new(verb, target) }
+}
+
+/// Returns what a command names to mean a gate.
+pub(super) fn gate_target(key: &PlacementKey, progress: &Progress, gate: &GateProgress) -> String {
+    if gate.stage == DELETION_GATE { key.to_string() } else { progress.run.clone().unwrap_or_default() }
 }
 
 /// Returns the placements of a rollout that a command is about.
@@ -221,12 +217,10 @@ fn gates(
         .map(|(key, progress, gate)| {
             was_shown(rollout, key, gate, chat, said_at)
                 .map_err(|why| Answer { lines: vec![line(&(key, progress, gate))], ..Answer::of(why) })?;
-            let target =
-                if gate.stage == DELETION_GATE { key.to_string() } else { progress.run.clone().unwrap_or_default() };
             Ok(Meaning::Do(Command {
                 stage: Some(gate.stage.clone()),
                 digest: Some(gate.digest.to_string()),
-                ..command(verb, target, chat)
+                ..command(verb, gate_target(key, progress, gate), chat)
             }))
         })
         .collect()

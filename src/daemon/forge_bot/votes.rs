@@ -5,7 +5,7 @@
 use jiff::Timestamp;
 
 use super::Console;
-use super::comment_policy::{Answer, COMMENT_AGE_MAX};
+use super::comment_policy::{Answer, COMMENT_AGE_MAX, gate_target};
 use super::commit_rollout::{Asked, CommitRollout};
 use super::listen::ANSWERS_MAX;
 use super::origin::{is_as_written, is_unchanged, was_seen};
@@ -155,16 +155,11 @@ impl Console {
     async fn vote(&mut self, rollout: &CommitRollout, asked: &Asked, vote: Vote<'_>) -> Option<Result<(), Answer>> {
         let gates: Vec<_> = rollout.gates().collect();
         let (key, progress, gate) = gates.into_iter().find(|(key, _, gate)| asked.is_of(key, gate))?;
-        let is_deletion = gate.stage == DELETION_GATE;
         let command = Command {
-            verb: Verb::Approve,
-            target: if is_deletion { key.to_string() } else { progress.run.clone().unwrap_or_default() },
             stage: Some(gate.stage.clone()),
-            to: None,
-            to_commit: None,
             digest: Some(asked.digest.to_string()),
-            reason: None,
             message: Some(vote.how.to_owned()),
+            ..Command::new(Verb::Approve, gate_target(key, progress, gate))
         };
         let person = match self.person(rollout, vote.by, vote.url, true).await {
             Ok(person) => person,

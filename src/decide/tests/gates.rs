@@ -75,16 +75,7 @@ fn a_run_may_be_called_as_another_placement_is() {
     let placements = [&case.state, &other].map(|state| (state.record.key.clone(), state.clone()));
     let placements = BTreeMap::from(placements);
     let aim = |verb: Verb, stage: Option<&str>| {
-        let command = Command {
-            verb,
-            target: "p-0".to_owned(),
-            stage: stage.map(str::to_owned),
-            to: None,
-            to_commit: None,
-            digest: None,
-            reason: None,
-            message: None,
-        };
+        let command = Command { stage: stage.map(str::to_owned), ..Command::new(verb, "p-0") };
         resolve(&placements, &command).map(|aim| aim.placement.name).map_err(|refusal| refusal.reason)
     };
     assert_eq!(aim(Verb::Pause, None), Ok("p-0".to_owned()), "runs are not paused");

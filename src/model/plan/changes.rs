@@ -57,6 +57,11 @@ pub struct ClusterChanges {
 }
 
 impl ClusterChanges {
+    /// Compares the clusters from before with those from after.
+    pub fn between(old: &BTreeSet<ClusterName>, new: &BTreeSet<ClusterName>) -> Self {
+        Self { gained: new.difference(old).cloned().collect(), lost: old.difference(new).cloned().collect() }
+    }
+
     /// Tells whether the same clusters are picked.
     pub fn is_empty(&self) -> bool {
         self.gained.is_empty() && self.lost.is_empty()

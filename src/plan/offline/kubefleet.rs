@@ -54,7 +54,7 @@ pub(super) fn policy_snapshots(
     let (clusters, all) = (exported(tree, false, now), exported(tree, true, now));
     let mut objects = Vec::new();
     for manifest in tree.inputs.iter().filter(|m| is_placement(m)) {
-        let key = key(manifest);
+        let key = PlacementKey::of_namespace(&manifest.id.namespace, &manifest.id.name);
         let metadata: Metadata = metadata(manifest);
         if metadata.deletion_timestamp.is_some() {
             continue;
@@ -262,10 +262,7 @@ impl<'m, T: DeserializeOwned> Kept<'m, T> {
             });
             match read {
                 Ok((name, object)) => {
-                    let key = match manifest.id.namespace.as_str() {
-                        "" => PlacementKey::cluster_scoped(&name),
-                        namespace => PlacementKey::namespaced(namespace, &name),
-                    };
+                    let key = PlacementKey::of_namespace(&manifest.id.namespace, &name);
                     by_placement.entry(key).or_default().push((manifest, object));
                 }
                 Err(found) => errors.extend(found.into_iter().map(|error| complain(manifest, error))),
@@ -304,13 +301,6 @@ fn owner(metadata: &Metadata, snapshot: &str) -> Result<String, FieldError> {
 fn is_placement(manifest: &Manifest) -> bool {
     manifest.id.group == PLACEMENT_GROUP
         && matches!(manifest.id.kind.as_str(), "ClusterResourcePlacement" | "ResourcePlacement")
-}
-
-fn key(manifest: &Manifest) -> PlacementKey {
-    match manifest.id.namespace.as_str() {
-        "" => PlacementKey::cluster_scoped(&manifest.id.name),
-        namespace => PlacementKey::namespaced(namespace, &manifest.id.name),
-    }
 }
 
 fn metadata(manifest: &Manifest) -> Metadata {

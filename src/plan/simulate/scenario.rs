@@ -337,16 +337,7 @@ impl<'a> Driver<'a> {
     }
 
     fn approve(&mut self, gate: &OpenGate) -> Result<(), String> {
-        let command = Command {
-            verb: Verb::Approve,
-            target: gate.target(),
-            stage: Some(gate.stage.clone()),
-            to: None,
-            to_commit: None,
-            digest: None,
-            reason: None,
-            message: None,
-        };
+        let command = Command { stage: Some(gate.stage.clone()), ..Command::new(Verb::Approve, gate.target()) };
         let person = Person::of(PERSON, Channel::CommandLine);
         match self.simulation.execute(&command, &person) {
             None | Some(Ok(_)) => Ok(()),
@@ -363,7 +354,7 @@ impl<'a> Driver<'a> {
         let rests = self.simulation.core().is_some_and(|core| {
             let shown = core.placements().iter().filter(|(key, _)| self.watch.is_chosen(key));
             shown.map(|(_, state)| state).all(|state| {
-                let bindings: Vec<_> = state.bindings.values().cloned().collect();
+                let bindings = state.shared_bindings();
                 let standing = rollout_state(&state.view(&bindings, core.world(), now));
                 !matches!(standing, RolloutState::Progressing | RolloutState::WaitingForTime(_))
             })

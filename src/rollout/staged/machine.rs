@@ -11,9 +11,10 @@ use crate::model::runs::{
     ApprovalRules, ClusterPhase, Gate, RunCluster, RunPhase, RunRecord, StagePhase, StageRecord, request_name,
 };
 use crate::rollout::{Health, MaxFailures, Readiness};
+use crate::text::first_of;
 
 use super::gates::ask_again;
-use super::messages::{NAMED_CLUSTERS_MAX, clusters, list, succeeded};
+use super::messages::{NAMED_CLUSTERS_MAX, clusters, succeeded};
 use super::pass::{Pass, Place};
 use super::phases::enter_cluster;
 
@@ -130,7 +131,7 @@ pub fn advance(run: &mut RunRecord, situation: &Situation<'_>, now: Timestamp) -
     let place = pass.walk(run, may_go);
     let in_flight = stages_of(run).flat_map(|stage| &stage.clusters).filter(|c| c.phase == ClusterPhase::Updating);
     let in_flight: Vec<&str> = in_flight.map(|cluster| cluster.name.as_str()).collect();
-    let waits_for = || format!("waits for {}", list(in_flight.iter().copied(), NAMED_CLUSTERS_MAX));
+    let waits_for = || format!("waits for {}", first_of(in_flight.iter().copied(), NAMED_CLUSTERS_MAX));
     // Where several fit, a stop is shown before a halt, and a halt before a gate.
     let (phase, message) = match (place, halted) {
         (Place::Done, None) if in_flight.is_empty() => (RunPhase::Succeeded, succeeded(run)),
@@ -250,7 +251,7 @@ fn over_budget(run: &RunRecord, max_failures: MaxFailures) -> Option<String> {
         let failed: Vec<&str> = failed.map(|cluster| cluster.name.as_str()).collect();
         let allowed = max_failures.of(stage.clusters.len());
         (failed.len() > allowed).then(|| {
-            let named = list(failed.iter().copied(), NAMED_CLUSTERS_MAX);
+            let named = first_of(failed.iter().copied(), NAMED_CLUSTERS_MAX);
             format!("stage {}: {} failed ({named}), allowed: {allowed}", stage.name, clusters(failed.len()))
         })
     })

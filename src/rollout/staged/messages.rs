@@ -4,6 +4,7 @@ use jiff::Timestamp;
 
 use crate::api::staged::StageTaskType;
 use crate::model::runs::{ClusterPhase, Gate, RunCluster, RunRecord, StageRecord, request_name};
+use crate::text::first_of;
 
 use super::gates::tally;
 use super::machine::Situation;
@@ -17,16 +18,6 @@ pub(super) const DEFERRED: &str = "offline or suspended at its turn; it moves wh
 pub(super) const TAKEN: &str = "a newer run takes it";
 /// Why a cluster was not removed.
 pub(super) const HELD: &str = "the deletion gate is closed";
-
-/// Returns the first `max` names, comma-separated, and how many more there are.
-pub(super) fn list<'a>(names: impl Iterator<Item = &'a str>, max: usize) -> String {
-    let names: Vec<&str> = names.collect();
-    let first = names[..names.len().min(max)].join(", ");
-    match names.len().saturating_sub(max) {
-        0 => first,
-        more => format!("{first} and {more} more"),
-    }
-}
 
 /// Returns `1 cluster`, `2 clusters`.
 pub(super) fn clusters(count: usize) -> String {
@@ -47,7 +38,7 @@ pub(super) fn succeeded(run: &RunRecord) -> String {
     ];
     let said = kinds.iter().filter_map(|(phase, what)| {
         let these = in_phase(*phase);
-        let named = list(these.iter().copied(), NAMED_CLUSTERS_MAX);
+        let named = first_of(these.iter().copied(), NAMED_CLUSTERS_MAX);
         (!these.is_empty()).then(|| format!("{} {what} ({named})", clusters(these.len())))
     });
     let said: Vec<String> = said.collect();
@@ -138,5 +129,5 @@ pub(super) fn removals(stage: &StageRecord, situation: &Situation<'_>) -> Option
 }
 
 fn names(stage: &StageRecord, which: impl Fn(&RunCluster) -> bool) -> String {
-    list(stage.clusters.iter().filter(|c| which(c)).map(|cluster| cluster.name.as_str()), NAMED_CLUSTERS_MAX)
+    first_of(stage.clusters.iter().filter(|c| which(c)).map(|cluster| cluster.name.as_str()), NAMED_CLUSTERS_MAX)
 }

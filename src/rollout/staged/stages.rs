@@ -7,8 +7,7 @@ use crate::api::placement::IntOrPercent;
 use crate::api::staged::{Stage, StageTaskType, StagedUpdateStrategySpec};
 use crate::error::{Classify, ErrorClass};
 use crate::model::id::ClusterName;
-
-use super::messages::list;
+use crate::text::first_of;
 
 /// Clusters that an error names; the others are counted.
 ///
@@ -102,7 +101,7 @@ pub fn stages(
         let selected = || clusters.iter().filter(|(_, labels)| selector.is_some_and(|s| s.matches(labels)));
         if let Some(first) = selected().find_map(|(name, _)| stage_of.get(name)).copied() {
             let both = selected().map(|(name, _)| name).filter(|name| stage_of.get(name) == Some(&first));
-            let clusters = list(both.map(ClusterName::as_str), NAMED_CLUSTERS_MAX);
+            let clusters = first_of(both.map(ClusterName::as_str), NAMED_CLUSTERS_MAX);
             return Err(StageError::TwoStages { first: first.to_owned(), second: stage.name.clone(), clusters });
         }
         let mut members: Vec<(i64, &ClusterName)> =
@@ -121,7 +120,7 @@ pub fn stages(
     if left_out.is_empty() {
         return Ok(planned);
     }
-    let clusters = list(left_out.iter().copied(), NAMED_CLUSTERS_MAX);
+    let clusters = first_of(left_out.iter().copied(), NAMED_CLUSTERS_MAX);
     Err(StageError::NoStage { total: left_out.len(), clusters })
 }
 

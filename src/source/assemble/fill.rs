@@ -25,10 +25,7 @@ pub(super) fn fill(tree: &mut Tree, found: Vec<FoundObject<'_>>) {
             }
             Some(Checked::Other) => tree.inputs.push(item.manifest()),
             Some(Checked::Placement(spec)) => {
-                let key = match id.namespace.as_str() {
-                    "" => PlacementKey::cluster_scoped(&id.name),
-                    namespace => PlacementKey::namespaced(namespace, &id.name),
-                };
+                let key = PlacementKey::of_namespace(&id.namespace, &id.name);
                 let annotations = annotations(&item.document.object);
                 let spec = spec.as_ref().clone();
                 tree.inputs.push(item.manifest());

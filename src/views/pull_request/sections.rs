@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::blocks::{Block, Priority};
-use super::{ObjectChange, ObjectDiff, PullReport, Timeline, codes, errors, headline, is_changed, key, name};
+use super::{ObjectChange, ObjectDiff, PullReport, Timeline, codes, errors, headline, is_changed, name};
 use crate::api::staged::StageTaskType;
 use crate::model::id::ClusterName;
 use crate::model::plan::{GatePlan, OcmPlan, PlacementPlan, Resource, StagePlan};
@@ -137,7 +137,7 @@ fn named(clusters: &[&ClusterName]) -> String {
 }
 
 fn placement_blocks(report: &PullReport, placement: &PlacementPlan, blocks: &mut Vec<Block>) {
-    let key = key(placement);
+    let key = placement.key();
     let standing = if placement.removed { " is removed" } else { "" };
     blocks.push(Block::must(format!("#### {}{standing}\n\n", code(&name(placement)))));
     blocks.extend(cluster_block(placement));

@@ -82,7 +82,7 @@ fn placement(word: &str) -> PlacementPlan {
 
 fn report(word: &str) -> PullReport {
     let plan = placement(word);
-    let key = key(&plan);
+    let key = plan.key();
     let text = Some(format!(" kind: ConfigMap\n-  a: {word}\n+  a: {word}{word}\n"));
     let ocm = OcmPlan {
         namespace: word.to_owned(),

@@ -2,11 +2,11 @@
 //!
 //! Source: mermaid, syntax of `gantt`.
 
+use crate::model::runs::ClusterPhase;
 use std::fmt::Write as _;
 
 use super::{
-    ClusterOutcome, EventKind, GateType, Offset, Simulated, SimulatedCluster, SimulatedEvent, SimulatedGate,
-    SimulatedPlacement,
+    EventKind, GateType, Offset, Simulated, SimulatedCluster, SimulatedEvent, SimulatedGate, SimulatedPlacement,
 };
 
 /// Clusters of one section, before the rest is only counted: a chart of more cannot be read.
@@ -146,8 +146,8 @@ impl Chart<'_> {
         }
         let Some(start) = cluster.started_at else { return };
         let tags = match cluster.outcome {
-            ClusterOutcome::Succeeded | ClusterOutcome::Skipped => "done",
-            ClusterOutcome::Failed => "crit, done",
+            ClusterPhase::Succeeded | ClusterPhase::Skipped => "done",
+            ClusterPhase::Failed => "crit, done",
             _ => "active",
         };
         self.line(cluster.name.as_str(), tags, start, Some(cluster.ended_at.unwrap_or(self.end)));

@@ -3,6 +3,7 @@
 use super::gantt::gantt;
 use super::timeline::clock;
 use super::*;
+use crate::model::runs::ClusterPhase;
 
 fn cluster(name: &str, started_at: i64, ended_at: Option<i64>) -> SimulatedCluster {
     SimulatedCluster {
@@ -10,7 +11,7 @@ fn cluster(name: &str, started_at: i64, ended_at: Option<i64>) -> SimulatedClust
         deferred_at: None,
         started_at: Some(Offset(started_at)),
         ended_at: ended_at.map(Offset),
-        outcome: if ended_at.is_some() { ClusterOutcome::Succeeded } else { ClusterOutcome::Updating },
+        outcome: if ended_at.is_some() { ClusterPhase::Succeeded } else { ClusterPhase::Updating },
         message: String::new(),
     }
 }

@@ -5,7 +5,8 @@ use super::{
 };
 use crate::model::id::ClusterName;
 use crate::status::work::counted;
-use crate::views::tree::{Line, Style};
+use crate::text::first_of;
+use crate::views::tree::{Line, Style, refused_lines};
 
 /// Lines of one placement's timeline, before the rest is only counted.
 const LINES_MAX: usize = 200;
@@ -16,13 +17,10 @@ const LABEL_WIDTH: usize = 13;
 
 /// Returns the timeline of every placement, each with its summary.
 pub fn timeline_lines(simulated: &Simulated) -> Vec<Line> {
-    let mut lines = Vec::new();
     if !simulated.errors.is_empty() {
-        let heading = format!("the tree is refused, it has {}:", counted(simulated.errors.len(), "error"));
-        lines.push(Line::default().with(Style::Bad, "✗ ").with(Style::Strong, heading));
-        lines.extend(simulated.errors.iter().map(|error| Line::default().with(Style::Bad, format!("    {error}"))));
-        return lines;
+        return refused_lines(&simulated.errors);
     }
+    let mut lines = Vec::new();
     let changed = simulated.placements.iter().filter(|placement| !is_quiet(placement)).count();
     // All times count from it, so it needs no line.
     let first_push = |event: &SimulatedEvent| event.event == EventKind::Pushed && event.at == Offset::default();
@@ -178,7 +176,7 @@ impl TimelineGroup<'_> {
             E::RemovalBegan => verb("is to be freed of it", "are to be freed of it"),
             E::ClusterRemoved => verb("is free of it", "are free of it"),
         };
-        let names = || names(&self.clusters);
+        let names = || first_of(self.clusters.iter().copied(), NAMES_MAX);
         let mut words = match self.clusters.len() {
             0 => String::new(),
             1 => format!("{} {verb}", names()),
@@ -194,14 +192,6 @@ impl TimelineGroup<'_> {
     }
 }
 
-fn names(clusters: &[&str]) -> String {
-    let shown = clusters.iter().take(NAMES_MAX).copied().collect::<Vec<_>>().join(", ");
-    match clusters.len().saturating_sub(NAMES_MAX) {
-        0 => shown,
-        more => format!("{shown} and {more} more"),
-    }
-}
-
 fn summary_lines(placement: &SimulatedPlacement) -> Vec<Line> {
     let labelled = |label: &str, style: Style, text: String| {
         Line::default().with(Style::Muted, format!("  {label:LABEL_WIDTH$} ")).with(style, text)
@@ -214,7 +204,7 @@ fn summary_lines(placement: &SimulatedPlacement) -> Vec<Line> {
     let mut lines = vec![labelled("outcome", style, outcome_words(placement))];
     if let Some(at) = placement.failed_at {
         let touched: Vec<&str> = placement.touched_at_failure.iter().map(ClusterName::as_str).collect();
-        let names = if touched.is_empty() { "none".to_owned() } else { names(&touched) };
+        let names = if touched.is_empty() { "none".to_owned() } else { first_of(touched.into_iter(), NAMES_MAX) };
         let count = placement.touched_at_failure.len();
         let of = counted(placement.clusters_picked, "cluster");
         let text = format!("{count} of {of} when the failure was noticed at {}: {names}", clock(at));

@@ -12,8 +12,8 @@ use crate::model::runs::{ClusterPhase, RunCause, RunRecord, StageRecord, TaskRec
 use crate::status::placement::PlacementView;
 use crate::status::rollout::{Failure, RolloutState, rollout_state};
 use crate::views::simulation::{
-    ClusterOutcome, GateSide, GateType, Offset, Outcome, Simulated, SimulatedCluster, SimulatedGate,
-    SimulatedPlacement, SimulatedRun, SimulatedStage, longest_wait,
+    GateSide, GateType, Offset, Outcome, Simulated, SimulatedCluster, SimulatedGate, SimulatedPlacement, SimulatedRun,
+    SimulatedStage, longest_wait,
 };
 
 impl Watch {
@@ -40,7 +40,7 @@ impl Watch {
         state: Option<(&World, &PlacementState)>,
         now: Timestamp,
     ) -> SimulatedPlacement {
-        let bindings: Vec<_> = state.iter().flat_map(|(_, state)| state.bindings.values().cloned()).collect();
+        let bindings = state.map(|(_, state)| state.shared_bindings()).unwrap_or_default();
         let view = state.map(|(world, state)| state.view(&bindings, world, now));
         let (outcome, message) = match &view {
             Some(view) => ended(view, seen),
@@ -109,14 +109,7 @@ impl Watch {
             }
         };
         let cluster = |cluster: &crate::model::runs::RunCluster| {
-            let outcome = match cluster.phase {
-                ClusterPhase::Pending => ClusterOutcome::Pending,
-                ClusterPhase::Deferred => ClusterOutcome::Deferred,
-                ClusterPhase::Updating => ClusterOutcome::Updating,
-                ClusterPhase::Succeeded => ClusterOutcome::Succeeded,
-                ClusterPhase::Failed => ClusterOutcome::Failed,
-                ClusterPhase::Skipped => ClusterOutcome::Skipped,
-            };
+            let outcome = cluster.phase;
             let is_over =
                 matches!(cluster.phase, ClusterPhase::Succeeded | ClusterPhase::Failed | ClusterPhase::Skipped);
             SimulatedCluster {
@@ -125,7 +118,7 @@ impl Watch {
                 started_at: cluster.started_at.map(|at| self.offset(at)),
                 ended_at: is_over.then(|| self.offset(cluster.since)),
                 outcome,
-                message: if outcome == ClusterOutcome::Failed { cluster.message.clone() } else { String::new() },
+                message: if outcome == ClusterPhase::Failed { cluster.message.clone() } else { String::new() },
             }
         };
         let before = stage.before.iter().map(|task| gate(task, GateSide::Before));

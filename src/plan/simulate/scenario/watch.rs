@@ -21,9 +21,7 @@ use crate::model::tree::Tree;
 use crate::rollout;
 use crate::status::placement::is_right;
 use crate::status::work::{Mode, counted};
-use crate::views::simulation::{
-    ClusterOutcome, EventKind, GateType, Offset, SimulatedCluster, SimulatedEvent, SimulatedGate,
-};
+use crate::views::simulation::{EventKind, GateType, Offset, SimulatedCluster, SimulatedEvent, SimulatedGate};
 
 /// How a run stood when it was last looked at.
 #[derive(Debug, Default)]
@@ -400,9 +398,9 @@ impl Look<'_> {
                 let (failed, _) =
                     rollout::failed(conditions, binding.generation, complete, deadline, binding.started_at, self.now);
                 if is_available(binding) {
-                    self.end(position, ClusterOutcome::Succeeded, EventKind::ClusterSucceeded, String::new());
+                    self.end(position, ClusterPhase::Succeeded, EventKind::ClusterSucceeded, String::new());
                     seen.moves = None;
-                } else if failed && self.seen.moves[position].outcome == ClusterOutcome::Updating {
+                } else if failed && self.seen.moves[position].outcome == ClusterPhase::Updating {
                     let late = || {
                         format!(
                             "not available within {}",
@@ -413,7 +411,7 @@ impl Look<'_> {
                         c.is(ConditionStatus::False, binding.generation) && c.type_ != ConditionType::Available
                     });
                     let message = refused.map_or_else(late, |condition| condition.message.clone());
-                    self.end(position, ClusterOutcome::Failed, EventKind::ClusterFailed, message);
+                    self.end(position, ClusterPhase::Failed, EventKind::ClusterFailed, message);
                 }
             }
             self.seen.bindings.insert(name.clone(), seen);
@@ -422,9 +420,9 @@ impl Look<'_> {
 
     fn begin(&mut self, seen: &mut SeenBinding, cluster: &ClusterName, kind: EventKind) {
         if let Some(open) = seen.moves.map(|position| &mut self.seen.moves[position])
-            && open.outcome == ClusterOutcome::Updating
+            && open.outcome == ClusterPhase::Updating
         {
-            (open.outcome, open.ended_at) = (ClusterOutcome::Skipped, Some(self.at));
+            (open.outcome, open.ended_at) = (ClusterPhase::Skipped, Some(self.at));
         }
         seen.moves = Some(self.seen.moves.len());
         self.seen.moves.push(SimulatedCluster {
@@ -432,13 +430,13 @@ impl Look<'_> {
             deferred_at: None,
             started_at: Some(self.at),
             ended_at: None,
-            outcome: ClusterOutcome::Updating,
+            outcome: ClusterPhase::Updating,
             message: String::new(),
         });
         self.say(kind, None, None, Some(cluster), String::new());
     }
 
-    fn end(&mut self, position: usize, outcome: ClusterOutcome, kind: EventKind, message: String) {
+    fn end(&mut self, position: usize, outcome: ClusterPhase, kind: EventKind, message: String) {
         let moved = &mut self.seen.moves[position];
         (moved.outcome, moved.ended_at) = (outcome, Some(self.at));
         moved.message.clone_from(&message);
@@ -449,7 +447,7 @@ impl Look<'_> {
     fn binding_gone(&mut self, name: &str) {
         let Some(seen) = self.seen.bindings.remove(name) else { return };
         if let Some(position) = seen.moves {
-            self.end(position, ClusterOutcome::Succeeded, EventKind::ClusterRemoved, String::new());
+            self.end(position, ClusterPhase::Succeeded, EventKind::ClusterRemoved, String::new());
         }
     }
 

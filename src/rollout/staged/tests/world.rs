@@ -253,16 +253,8 @@ impl World {
 
 pub fn said(verb: Verb, person: &str, shown: Option<&str>) -> (Person, Command) {
     let person = Person::of(person, Channel::Api);
-    let command = Command {
-        verb,
-        target: "run".to_owned(),
-        stage: None,
-        to: None,
-        to_commit: None,
-        digest: shown.map(str::to_owned),
-        reason: Some("seen".to_owned()),
-        message: None,
-    };
+    let command =
+        Command { digest: shown.map(str::to_owned), reason: Some("seen".to_owned()), ..Command::new(verb, "run") };
     (person, command)
 }
 
