@@ -1,5 +1,5 @@
-//! A store that is new while members are not: an earlier one was lost, and with it what people had decided. Nothing begins then
-//! until a person says so.
+//! Adoption of a new store while members already hold inventories: an earlier store was lost, and with it the decisions of
+//! people. Nothing starts until a person adopts the store.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,22 +14,22 @@ use crate::model::records::{Binding, Kept, StoreRecord};
 use crate::store::Op;
 use crate::store::records::STORE_KEY;
 
-/// Whom the journal names where the configuration adopts.
+/// The actor that the journal names when the configuration adopts the store.
 const BY_CONFIGURATION: &str = "store.onEmpty: Adopt";
 
 impl Core {
-    /// Returns why nothing begins before a person has adopted the store; `None` where nothing waits for that.
+    /// Returns why nothing starts before a person has adopted the store; `None` if no adoption is pending.
     pub fn adoption_complaint(&self) -> Option<String> {
         self.store.as_ref().and_then(StoreRecord::complaint)
     }
 
-    /// Tells whether nothing begins before a person has adopted the store.
+    /// Tells whether nothing starts before a person has adopted the store.
     pub(super) fn waits_for_adoption(&self) -> bool {
         self.store.as_ref().is_some_and(StoreRecord::waits)
     }
 
-    /// Takes in how many inventories of this source a member holds. A store that is new, or has not seen the member since it
-    /// was, wrote none of them.
+    /// Records how many inventories of this source a member holds. A new store, or one that has not seen the member since its
+    /// restore, wrote none of them.
     pub(super) fn note_holder(
         &mut self,
         cluster: &ClusterName,
@@ -38,7 +38,7 @@ impl Core {
         now: Timestamp,
     ) {
         self.answered.insert(cluster.clone());
-        // In every other life the store knows what people decided, and a member that was away may have missed their last word.
+        // In every other process the store knows the decisions of people, and an offline member may have missed the last one.
         let is_asked =
             self.store.as_ref().is_none_or(|store| store.waits() || store.takes_over || store.unseen.contains(cluster));
         for (key, kept) in kept.into_iter().filter(|_| is_asked) {
@@ -58,7 +58,7 @@ impl Core {
             .store
             .as_ref()
             .is_none_or(|store| store.adopted.is_none() && (store.waits() || store.unseen.contains(cluster)));
-        // What one holds beyond a backup is in no record before something was decided with it.
+        // Before a first decision no record contains what a member holds beyond the backup.
         if let Some(store) = self.store.as_mut().filter(|store| store.adopted.is_none()) {
             store.unseen.remove(cluster);
         }
@@ -79,9 +79,10 @@ impl Core {
         }
     }
 
-    /// Takes in which snapshot of a placement a member holds. What is written down comes before what members are told, so one that
-    /// holds a newer snapshot than the store has was told so after the backup that the store was restored from. Where nobody has
-    /// looked since it was, so was one that holds a newer snapshot than the store says it was told.
+    /// Records which snapshot of a placement a member holds. A decision is stored before members receive its orders, so a
+    /// member with a newer snapshot than the store received it after the backup that the store was restored from. The same
+    /// holds for a member that was not checked since the restore and holds a newer snapshot than the store says it was ordered
+    /// to hold.
     pub(super) fn note_held(&mut self, cluster: &ClusterName, key: PlacementKey, held: Held, is_unseen: bool) {
         let is_of = |binding: &&Binding| binding.cluster == *cluster;
         if let Some(state) = self.placements.get(&key)
@@ -103,7 +104,7 @@ impl Core {
         }
     }
 
-    /// Writes down what the store says of itself, where that is new.
+    /// Writes the store's record into the batch if it changed.
     pub(super) fn write_store(&self, batch: &mut Batch) {
         if let Some(store) = self.store.as_ref().filter(|_| self.store != self.stored_store)
             && write_down(batch, STORE_KEY.to_owned(), store)
@@ -112,19 +113,19 @@ impl Core {
         }
     }
 
-    /// Something is decided: from now on the store is not new any more.
+    /// Marks the store as used: something is decided, so it is no longer new.
     pub(super) fn begin_store(&mut self, batch: &mut Batch, now: Timestamp) {
         let is_new = self.store.as_ref().is_none_or(|store| store.takes_over);
         let store = self.store.get_or_insert_with(|| StoreRecord::new(now));
-        // Who does not answer in time is asked when it answers: it may hold what an earlier store put there.
+        // A member that did not answer in time is checked when it answers: it may hold inventories of an earlier store.
         let unseen = self.members.keys().filter(|name| is_new && !self.answered.contains(*name));
         store.unseen.extend(unseen.cloned());
         let is_written = self.stored_store.as_ref().is_some_and(|stored| stored.adopted == store.adopted);
         batch.ops.extend(store.adoption_entry().filter(|_| !is_written).map(Op::Journal));
     }
 
-    /// What members keep of the placements that this batch decides about is taken over with it. The commit that cannot be read may
-    /// have members that the accepted one has not: until the source was looked at it is not the end of it.
+    /// Ends the takeover for the placements that this batch decides: their decisions include what members keep. The takeover
+    /// continues until the source was read, because a newer commit may have further members.
     pub(super) fn end_taking_over(&mut self, batch: &mut Batch) {
         let is_left = self.world.kept.keys().any(|key| self.placements.contains_key(key));
         let is_restored = |store: &&mut StoreRecord| store.adopted.is_some() && !is_left;
@@ -132,7 +133,7 @@ impl Core {
         let ahead: BTreeSet<&ClusterName> = self.world.ahead.values().flat_map(BTreeMap::keys).collect();
         let before = store.clone();
         store.takes_over &= self.world.source_unread;
-        // One that holds something newer stays unseen until a decision has undone its binding.
+        // A member that holds something newer stays unseen until a decision has undone its binding.
         store.unseen.retain(|cluster| !self.answered.contains(cluster) || ahead.contains(cluster));
         batch.took_over = (*store != before).then_some(before);
     }

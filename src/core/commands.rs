@@ -1,4 +1,4 @@
-//! What people ask and command.
+//! Commands and previews that people request.
 
 use jiff::Timestamp;
 use serde_json::json;
@@ -21,7 +21,7 @@ impl Core {
         preview(&self.placements, &self.world, command, person, now)
     }
 
-    /// Takes a person's command. Returns what is to be written down, and the answer for when it is: as with
+    /// Executes a person's command. Returns the batch to store, and the answer to send once it is stored. As with
     /// [`Core::decide`], the batch must come back before anything else is decided.
     ///
     /// # Errors
@@ -77,7 +77,7 @@ impl Core {
     }
 }
 
-/// Lets the accepted commit go on where the source was not read in this life.
+/// Lets the accepted commit continue although this process could not read the source.
 fn goes_on(person: &Person, now: Timestamp) -> (Batch, Done) {
     let entry = JournalEntry {
         at: now,

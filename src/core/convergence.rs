@@ -1,4 +1,4 @@
-//! How placements and the fleet stand, and what is said about it to people who watch the log.
+//! The state of placements and the fleet, and the log messages about them.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::status::fleet::{fleet_states, source_failure};
 use crate::status::rollout::{RolloutState, rollout_state};
 
 impl Core {
-    /// Says once when a placement has come to rest, and where.
+    /// Logs once that a placement has settled, and in which state.
     pub(super) fn announce(&mut self, key: &PlacementKey, now: Timestamp) {
         let Some(state) = self.placements.get(key) else { return };
         let standing = self.rollout_state(state, now);
@@ -48,7 +48,7 @@ impl Core {
         rollout_state(&state.view(&bindings, &self.world, now))
     }
 
-    /// Returns how the whole fleet stands: the worst of its placements, or of the source.
+    /// Returns the state of the whole fleet: the worst of its placements, or of the source.
     pub fn standing(&self, now: Timestamp) -> RolloutState {
         let placements = self.placements.values().map(|state| self.rollout_state(state, now));
         let parts = placements.chain([self.hub_standing()]);
@@ -67,8 +67,7 @@ impl Core {
         self.sent.values().flat_map(|sent| sent.values()).map(|sent| &sent.order)
     }
 
-    /// Tells whether a member that answers was told to keep a pause or hold, or to keep it no more, and has not said yet that it
-    /// does.
+    /// Tells whether an online member was ordered to keep a pause or hold, or to drop it, and has not confirmed that yet.
     fn is_keeping(&self) -> bool {
         let is_untold = |placement: &PlacementKey, order: &WorkOrder| {
             let reported = self.reports.get(placement).and_then(|reports| reports.get(&order.cluster));
@@ -84,20 +83,20 @@ impl Core {
         self.sent.iter().any(|(placement, sent)| sent.values().any(|sent| is_untold(placement, &sent.order)))
     }
 
-    /// Tells whether a member that answers has not said yet, in this life, what became of all that it was told.
+    /// Tells whether an online member has not yet reported, in this process, the result of all its orders.
     fn is_trying(&self) -> bool {
         let is_untried = |(cluster, sent): (&ClusterName, &Sent)| !sent.is_tried && self.world.is_online(cluster);
         self.sent.values().any(|sent| sent.iter().any(is_untried))
     }
 
-    /// Returns how things stand if nothing is left to wait for before the deadline of a single pass.
+    /// Returns the state if nothing is left to wait for before the deadline of a single pass.
     pub fn finished(&self, now: Timestamp, deadline: Timestamp) -> Option<RolloutState> {
         if self.source_look != SourceLook::Seen || !self.unseen.is_empty() {
             return None;
         }
         // Without the source OCM Placements stay queued: a pass would wait for them without end.
         let has_work = if self.world.source_unread { self.is_due() } else { !self.queue.is_empty() };
-        // A store that nobody has adopted writes one record only: the one that says so.
+        // A store that nobody has adopted writes only one record: its own.
         if has_work && (self.adoption_complaint().is_none() || self.store != self.stored_store) {
             return None;
         }
@@ -106,7 +105,7 @@ impl Core {
         }
         match self.standing(now) {
             RolloutState::Progressing => None,
-            // What an earlier life wrote down of failures may be over.
+            // Failures that an earlier process stored may be over.
             RolloutState::AllAtTarget | RolloutState::Failed(_) if self.is_trying() => None,
             RolloutState::WaitingForTime(Some(at)) if at < deadline => None,
             standing => Some(standing),
@@ -114,13 +113,13 @@ impl Core {
     }
 }
 
-/// Says what a journal entry says, for people who watch.
+/// Logs a journal entry.
 pub(super) fn tell(entry: &JournalEntry) {
     use JournalKind as K;
     let placement = entry.placement.as_ref().map(ToString::to_string).unwrap_or_default();
     let cluster = entry.cluster.as_ref().map(ToString::to_string);
     let sentence = match &entry.event {
-        // The rollout of a cluster says so itself; conditions are for those who ask.
+        // The log entry of the cluster's rollout covers these; conditions are for `get` and `describe`.
         K::PlacementRolloutStarted
         | K::PlacementOverriddenSucceeded
         | K::PlacementWorkSynchronized

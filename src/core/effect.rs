@@ -1,4 +1,4 @@
-//! What the core asks for: everything that is to be done outside of it, in types of its own.
+//! Effects: everything that the daemon has to do for the core. The core owns these types.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,64 +11,65 @@ use crate::model::records::{ResourceSnapshot, SourceRecord, WorkStatus};
 use crate::model::work::WorkOrder;
 use crate::status::decisions::Exports;
 
-/// Something to be done. Each may be done twice, or not at all where the process ends: the next life finds out by looking.
+/// Something to do. An effect may be executed twice, or not at all if the process ends: the next process finds out by reading
+/// the actual state.
 #[derive(Debug)]
 pub enum Effect {
-    /// Begin to talk to a member.
+    /// Start the task of a member.
     StartMember(ClusterName, MemberAccess),
-    /// Talk to a member no more.
+    /// Stop the task of a member.
     StopMember(ClusterName),
-    /// Tell a member.
+    /// Send a command to a member's task.
     Tell(ClusterName, MemberCommand),
     /// Read a snapshot's payload; [`SourceEvent::Payload`](super::event::SourceEvent::Payload) is the answer.
     ReadPayload(Arc<ResourceSnapshot>),
-    /// Let a tip of a rewritten history in.
+    /// Accept a tip whose history was rewritten.
     AcceptRewrite(CommitId),
-    /// Commits that need not be kept any more may go.
+    /// Release the commits that no longer need to be kept.
     Retain {
         /// The commits that records name, and the accepted one.
         named: BTreeSet<CommitId>,
-        /// The accepted one: of what was accepted since nothing is known here.
+        /// The accepted commit: the source keeps every commit that it accepted after this one.
         at: CommitId,
     },
-    /// Make the hub hold these decisions.
+    /// Write these decisions to the hub.
     Publish(Arc<Exports>),
-    /// Tell the console.
+    /// Send an update to the bot.
     Console(ForgeUpdate),
-    /// Count something that is over.
+    /// Count something that has finished.
     Measured(Measured),
 }
 
-/// What a member's task is to do.
+/// A command for a member's task.
 #[derive(Debug)]
 pub enum MemberCommand {
-    /// Hold this, instead of what was ordered for the placement before.
+    /// Deliver this order; it replaces the placement's earlier order.
     Order {
-        /// What.
+        /// The order.
         order: Arc<WorkOrder>,
-        /// What was last reported of the placement, before a restart.
+        /// The last report about the placement before a restart.
         reported: Option<Arc<WorkStatus>>,
     },
-    /// Leave what is there alone: the cluster left the fleet, or the placement left it completely.
+    /// Leave the objects alone: the cluster left the fleet, or the placement left the cluster completely.
     Forget(PlacementKey),
 }
 
-/// What people on the git host are to hear of.
+/// An update for the bot.
 #[derive(Clone, Debug)]
 pub enum ForgeUpdate {
-    /// How a placement stands.
+    /// The state of a placement.
     Placement(Box<PlacementUpdate>),
-    /// How the source stands.
+    /// The state of the source.
     Source(Box<SourceRecord>),
 }
 
-/// What the core says of a placement.
+/// The state of a placement, for the bot.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlacementUpdate {
     /// The placement.
     pub placement: PlacementKey,
-    /// Its ways, newest first; none where nothing of it is left.
+    /// Its progress towards each recent commit, newest first; empty if nothing of it is left.
     pub ways: Vec<Progress>,
-    /// The commit that gave it a reason to move, where this life saw it come.
+    /// The commit that may have caused a change, if this process saw it arrive.
     pub concerned_by: Option<CommitId>,
 }

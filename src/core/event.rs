@@ -1,4 +1,4 @@
-//! What the core is told: everything that happened outside of it, in types of its own.
+//! Events: everything that happens outside the core and that it handles. The core owns these types.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,85 +15,86 @@ use crate::status::decisions::Exports;
 /// Something that happened.
 #[derive(Debug)]
 pub enum Event {
-    /// The source said something.
+    /// An event of the source.
     Source(SourceEvent),
-    /// A member said something.
+    /// An event of a member.
     Member(MemberEvent),
-    /// The hub that decisions are exported to said something.
+    /// A report of the hub that decisions are exported to.
     Hub(HubReport),
 }
 
-/// What the source said.
+/// An event of the source.
 #[derive(Debug)]
 pub enum SourceEvent {
-    /// The commit that was accepted before a restart, read again; or why it cannot be read, which may be told more than once.
+    /// The commit that was accepted before a restart, read again, or why it cannot be read. The error may arrive more than
+    /// once.
     Restored(Result<Arc<Tree>, String>),
-    /// A commit is the tip and not the accepted one; it is read now.
+    /// A commit is the new tip; the poller reads it now.
     Seen(CommitId),
-    /// A commit is accepted: it is pinned and checked.
+    /// A commit is accepted: it is checked and pinned.
     Accepted(Arc<Tree>),
     /// A commit has errors and is not accepted.
     Refused(CommitId, Vec<InputError>),
     /// History was rewritten; the new tip waits for a person.
     Rewritten(CommitId),
-    /// This branch is followed, because it is checked out.
+    /// This branch is followed because it is checked out.
     Follows(String),
-    /// Another branch is checked out than the one that is followed; its tip waits for a person. With what happened, for people.
+    /// Another branch than the followed one is checked out; its tip waits for a person. The text says what happened.
     Switched(CommitId, String),
     /// The source cannot be read; nothing changes.
     Failed(String),
-    /// The tip is the accepted commit again, or still.
+    /// The tip is still, or again, the accepted commit.
     Unchanged,
-    /// The source can be read again, and its tip is where it was.
+    /// The source can be read again, and its tip has not moved.
     Readable,
-    /// Changes of a source on this machine are not heard of, and why; it is polled more often.
+    /// Changes of a source on this machine are not noticed, and why; it is polled more often.
     Unwatched(String),
     /// The payload of a snapshot, or why it cannot be read.
     Payload(Arc<ResourceSnapshot>, Result<Payload, String>),
 }
 
-/// What a member said.
+/// An event of a member.
 #[derive(Debug)]
 pub enum MemberEvent {
-    /// The member answers, and this is what it holds.
+    /// The member answers, with everything that it holds.
     Online {
         /// The member.
         cluster: ClusterName,
         /// Kubernetes version, where it has one.
         version: Option<String>,
-        /// Placements by what it holds of them completely.
+        /// The snapshot that it holds completely, by placement.
         holds: BTreeMap<PlacementKey, Option<Held>>,
-        /// What people decided of placements, as inventories keep it.
+        /// Decisions of people that its inventories keep, by placement.
         kept: BTreeMap<PlacementKey, Kept>,
-        /// Placements by what carries their label.
+        /// Objects that carry a placement's label, by placement.
         inventory: BTreeMap<PlacementKey, Inventory>,
     },
     /// The member does not answer.
     Offline {
         /// The member.
         cluster: ClusterName,
-        /// Why, for people.
+        /// The reason, as text for users.
         reason: String,
     },
-    /// The member's task ended by an error of gitfleet's own and was begun anew: it knows no orders.
+    /// The member's task ended because of an error in gitfleet and was restarted: it has no orders.
     Restarted {
         /// The member.
         cluster: ClusterName,
     },
-    /// What became of an order.
+    /// The result of an order.
     Work {
         /// The member.
         cluster: ClusterName,
         /// The placement.
         placement: PlacementKey,
-        /// What became of it; the task keeps it as well.
+        /// The result; the task keeps it as well.
         status: Arc<WorkStatus>,
     },
-    /// What the member's nodes and pods add up to has changed.
+    /// The sums over the member's nodes and pods changed.
     Facts {
         /// The member.
         cluster: ClusterName,
-        /// What is known now.
+        /// The current sums.
         facts: Box<Facts>,
     },
     /// The member's namespaces have changed, or cannot be listed. It says so before [`MemberEvent::Online`] for the first time, and
@@ -108,20 +109,20 @@ pub enum MemberEvent {
     Unwatched {
         /// The member.
         cluster: ClusterName,
-        /// Why, for people.
+        /// The reason, as text for users.
         reason: String,
     },
 }
 
-/// What the task says of the hub.
+/// The report of the hub's task.
 #[derive(Clone, Debug)]
 pub struct HubReport {
-    /// What was made so; `None` where it was not.
+    /// The decisions that the hub holds now; `None` if the write failed.
     pub done: Option<Arc<Exports>>,
-    /// Why the hub does not answer, for people.
+    /// Why the hub does not answer, as text for users.
     pub failure: Option<String>,
-    /// The failure may be over at the next try, which comes by itself.
+    /// The failure may be over at the next automatic try.
     pub is_passing: bool,
-    /// What is left as it was found, or was refused, for people.
+    /// Objects that were left alone or that the hub refused, as text for users.
     pub problems: Vec<String>,
 }

@@ -1,7 +1,7 @@
-//! What people command, whatever surface they do it on: one function finds what is meant, one carries it out. Both are pure.
+//! Executes people's commands from every channel: [`resolve`] finds the target, [`execute`] changes its records. Both are pure.
 //!
-//! A command changes records and nothing else; what follows from it is decided as ever. So it is written down before anything
-//! happens because of it, and a crash loses none.
+//! A command changes records only; the next decision acts on them. The store keeps the change before anything acts on it, so a
+//! crash loses no command.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -27,29 +27,29 @@ mod in_store;
 pub use gates::preview;
 pub use in_store::{Authority, accept_rewrite, execute_in_store, preview_in_store};
 
-/// What a command is about.
+/// The target of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandTarget {
     /// The placement.
     pub placement: PlacementKey,
-    /// The run, where one is named or under way.
+    /// The run, if one is named or active.
     pub run: Option<String>,
     /// The stage, or [`DELETION_GATE`].
     pub stage: Option<String>,
-    /// Which side of the stage; absent is the one that waits.
+    /// The side of the stage; absent means the one that waits.
     pub gate: Option<Gate>,
 }
 
 /// A placement after a command.
 #[derive(Debug)]
 pub struct Executed {
-    /// How it stands now.
+    /// Its state after the command.
     pub state: PlacementState,
     /// What happened.
     pub journal: Vec<JournalEntry>,
-    /// The answer.
+    /// The answer to the person.
     pub done: Done,
-    /// Of a rollback: the snapshot that is returned to.
+    /// The snapshot that a rollback returns to.
     pub goal: Option<u64>,
 }
 
@@ -57,8 +57,8 @@ fn refusal(reason: RefusalReason, message: impl Into<String>) -> Refusal {
     Refusal { reason, message: message.into() }
 }
 
-/// Finds what a command is about: a run by its name, a gate by its request's, or a placement. A placement stands for the run
-/// that is under way; its deletion gate is meant only where it is named.
+/// Finds the target of a command: a run by its name, a gate by the name of its request, or a placement. A placement stands for
+/// its active run; its deletion gate is the target only if named.
 ///
 /// # Errors
 /// Nothing has the name, or more than one thing has.
@@ -87,15 +87,15 @@ pub fn resolve(
             }
         }
     }
-    // A run of one placement may be called as another placement is: `web-1`. A pause is of placements; what may be meant
-    // otherwise is not done.
+    // A run of one placement may have the name of another placement: `web-1`. A pause applies to placements, so nothing is done
+    // if a run may be meant.
     let is_of_placements = matches!(command.verb, Verb::Pause | Verb::Resume);
     let is_of_run = command.stage.as_ref().is_some_and(|stage| stage != DELETION_GATE);
     let is_unclear = !is_of_run && !is_of_placements;
     if targets.is_empty() || is_of_placements || is_unclear {
         let of_name = placements.iter().filter(|(key, _)| key.name == named.name && is_in_place(key));
         let is_whole = matches!(command.verb, Verb::Retry | Verb::Rollback);
-        // A run that is called as its own placement: the whole of it is meant either way.
+        // A run with the name of its own placement: both names lead to the same target.
         let is_known = |key: &PlacementKey| is_whole && targets.iter().any(|target| target.placement == *key);
         let of_name = of_name.filter(|(key, _)| !is_known(key));
         let of_name: Vec<CommandTarget> = of_name.map(|(key, state)| target_in(key, state, command)).collect();
@@ -124,10 +124,10 @@ pub fn resolve(
 
 fn target_in(key: &PlacementKey, state: &PlacementState, command: &Command) -> CommandTarget {
     let active = state.runs.values().find(|run| run.frozen.is_some() && !run.phase.is_final());
-    // Of a placement that is removed nothing moves: its runs wait for it to come back.
+    // A removed placement moves nothing: its runs wait for it to come back.
     let active = active.filter(|_| !state.record.removed);
     let waiting = active.and_then(|run| run.stages.iter().find(|stage| is_waiting(stage.phase)));
-    // Nothing is opened by a guess: a yes needs its stage, and deletions are never what a bare name means.
+    // Never guess a gate: an approval names its stage, and a bare name never means deletions.
     let guessed = waiting.filter(|_| command.verb != Verb::Approve).map(|stage| stage.name.clone());
     let named = command.stage.clone().or(guessed);
     let is_deletion = named.as_deref() == Some(DELETION_GATE);
@@ -139,10 +139,10 @@ fn is_waiting(phase: StagePhase) -> bool {
     matches!(phase, StagePhase::WaitingBefore | StagePhase::WaitingAfter)
 }
 
-/// Carries out a command on the placement it is about.
+/// Executes a command on its target placement.
 ///
 /// # Errors
-/// Why it is not carried out; nothing has changed then.
+/// Why the command was not executed; nothing has changed then.
 pub fn execute(
     state: &PlacementState,
     world: &World,
@@ -181,7 +181,7 @@ pub fn execute(
     Ok(Executed { state: pass.state, journal: pass.journal, done: Done { message, at: now, gate }, goal })
 }
 
-/// Returns who may, as the configuration and the strategy of what is meant say.
+/// Returns the approval policy of the target, from the configuration and the strategy.
 fn policy<'a>(state: &'a PlacementState, world: &'a World, target: &'a CommandTarget) -> Policy<'a> {
     let run = target.run.as_ref().and_then(|name| state.runs.get(name));
     let of_run = || (run.and_then(|run| run.approvers.as_deref()), run.and_then(|run| run.approvers_before.as_deref()));
@@ -217,7 +217,7 @@ impl Execution<'_> {
         let Some(pause) = pass.state.record.paused.take() else {
             return Err(refusal(RefusalReason::NotPossible, format!("{key} is not paused")));
         };
-        // A deadline that ran while nothing was done about it is no verdict: what is on its way has as long again.
+        // A deadline does not count while the rollout is paused: clusters under way get the paused time back.
         let paused_for = self.now.duration_since(pause.at);
         for binding in pass.state.bindings.values_mut().map(Arc::make_mut) {
             binding.started_at = binding.started_at.and_then(|at| at.checked_add(paused_for).ok());
@@ -232,7 +232,7 @@ impl Execution<'_> {
         Ok(format!("resumed: {key} goes on"))
     }
 
-    /// Gives failed clusters another try, and a held snapshot another rollout.
+    /// Retries failed clusters, and rolls out a held snapshot again.
     fn retry(&self, pass: &mut Pass<'_>) -> Result<String, Refusal> {
         let key = &self.target.placement;
         let mut what = Vec::new();
@@ -256,7 +256,8 @@ impl Execution<'_> {
         for (rejected, by) in pass.ask_for_rejected() {
             what.push(format!("what {rejected} was to do is asked for again by {by}"));
         }
-        // Rejected without being held, because its snapshot had been everywhere before: nothing else begins it again.
+        // The run was rejected but its snapshot is not held, because it had succeeded everywhere before: only a retry restarts
+        // it.
         let rejected = pass.last_run().filter(|run| run.phase == RunPhase::Rejected && run.cause == RunCause::Snapshot);
         if let Some(rejected) = rejected.map(|run| run.name.clone()).filter(|_| what.is_empty()) {
             pass.state.record.last_automatic = None;
@@ -292,7 +293,7 @@ impl Execution<'_> {
         Ok(what.join("; "))
     }
 
-    /// Returns the snapshot that is named by its index or by its commit; the newest of several of one commit.
+    /// Returns the snapshot named by its index or by its commit; of several snapshots of a commit, the newest.
     fn wanted_snapshot(&self, state: &PlacementState) -> Result<Option<u64>, Refusal> {
         let Some(commit) = &self.command.to_commit else { return Ok(self.command.to) };
         let of_commit =
@@ -368,7 +369,8 @@ impl Execution<'_> {
         Ok((to, format!("rolling back {key} to {} by the run {name}", snapshot_words(pass, to))))
     }
 
-    /// What is held is rolled out again by a retry alone, and a rollback holds what it leaves: neither is where it may go.
+    /// Tells whether a rollback may return to a snapshot: not to a held one, which only a retry rolls out, and not to the one
+    /// it leaves.
     fn may_return(&self, pass: &Pass<'_>, current: Option<u64>, to: u64) -> Result<(), Refusal> {
         let (key, state) = (&self.target.placement, &pass.state);
         let is_held =
@@ -389,7 +391,7 @@ impl Execution<'_> {
     }
 }
 
-/// Names a snapshot with the commit it is of.
+/// Names a snapshot with its commit.
 fn snapshot_words(pass: &Pass<'_>, index: u64) -> String {
     let commit = pass.state.snapshots.get(&index).map(|snapshot| format!(" ({})", snapshot.commit.short()));
     format!("snapshot {index}{}", commit.unwrap_or_default())

@@ -1,4 +1,4 @@
-//! What is exported: records of decisions for other tools, and how the hub stands that holds them.
+//! Exports: decision records for other tools, and the state of the hub that holds them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,15 +19,14 @@ use crate::store::{Expected, Op, Result, records};
 /// The kind of an OCM Placement.
 const OCM_KIND: &str = "Placement";
 
-/// Returns the namespace of the hub that decisions are written to, where the configuration names one.
+/// Returns the hub namespace that decisions are written to, if the configuration names one.
 pub(super) fn namespace(configuration: &Configuration) -> Option<&str> {
     let decisions = configuration.decisions.as_ref()?;
     decisions.kubeconfig.is_some().then_some(decisions.namespace.as_str())
 }
 
 impl Core {
-    /// Returns what is exported once the decisions of a batch hold, and what to write for it. Unchanged exports are the same
-    /// `Arc`.
+    /// Returns the exports after the decisions of a batch, and the writes for them. Unchanged exports stay the same `Arc`.
     ///
     /// # Errors
     /// A record cannot be written as JSON, or is too large.
@@ -38,7 +37,7 @@ impl Core {
             let key = DecisionsKey::from(placement);
             let known = before.get(&key);
             if decision.finished {
-                // An empty page stays: without any page Argo CD would keep the Applications for ever.
+                // An empty page stays: without any page Argo CD would keep the Applications forever.
                 if known.is_some_and(|known| !known.removed) {
                     changed.insert(key.clone(), Arc::new(removed(key)));
                 }
@@ -62,7 +61,7 @@ impl Core {
         Ok((Arc::new(after), ops))
     }
 
-    /// Takes in what the hub's task says.
+    /// Handles a report of the hub's task.
     pub(super) fn hear_hub(&mut self, report: HubReport, now: Timestamp) {
         let Some(namespace) = namespace(&self.configuration) else { return };
         let online = report.failure.is_none();
@@ -73,7 +72,7 @@ impl Core {
         self.hub_report = Some(report);
     }
 
-    /// Writes down how the hub stands, where that is new.
+    /// Records the state of the hub if it changed.
     pub(super) fn write_hub(&self, batch: &mut Batch) {
         if let Some(hub) = self.hub.as_ref().filter(|_| self.hub != self.stored_hub)
             && write_down(batch, records::hub_key(&hub.namespace), hub)
@@ -82,28 +81,28 @@ impl Core {
         }
     }
 
-    /// Tells whether the hub failed for now and is tried again by itself, which a single pass waits for until its time is over.
+    /// Tells whether the hub failed and will be retried automatically; a single pass waits for that until its timeout.
     pub(super) fn is_hub_tried_again(&self) -> bool {
         let is_wanted = namespace(&self.configuration).is_some() && !self.exports.is_empty();
         is_wanted && self.hub_report.as_ref().is_some_and(|report| report.failure.is_some() && report.is_passing)
     }
 
-    /// Returns how the hub stands, for a single pass: it waits for a hub that is being written to.
+    /// Returns the state of the hub for a single pass, which waits while the hub is being written to.
     pub(super) fn hub_standing(&self) -> RolloutState {
         match &self.hub_report {
             _ if namespace(&self.configuration).is_none() || self.exports.is_empty() => RolloutState::AllAtTarget,
             Some(HubReport { failure: Some(failure), .. }) => {
                 RolloutState::Unreachable(format!("the hub of `decisions:`: {failure}"))
             }
-            // Unchanged exports are the same `Arc`, so identity tells whether the hub has the newest.
+            // Unchanged exports are the same `Arc`, so identity tells whether the hub has the newest exports.
             Some(HubReport { done: Some(done), .. }) if Arc::ptr_eq(done, &self.exports) => RolloutState::AllAtTarget,
             None | Some(_) => RolloutState::Progressing,
         }
     }
 }
 
-/// Takes up what a placement exports where that is new. Labels follow from which placements there are, so as long as none comes
-/// or goes they stay as they are.
+/// Updates the export of a placement if it changed. Labels depend on the set of placements only, so they change only when one
+/// is added or removed.
 fn take_new(changed: &mut Exports, known: Option<&Arc<DecisionsRecord>>, mut record: DecisionsRecord) {
     if let Some(known) = known {
         (record.label, record.problem) = (known.label.clone(), known.problem.clone());
@@ -113,12 +112,12 @@ fn take_new(changed: &mut Exports, known: Option<&Arc<DecisionsRecord>>, mut rec
     }
 }
 
-/// Returns what changes by what OCM Placements decided: of those that were decided now, and of those that are gone: a life that
-/// ended between forgetting one and exporting that leaves the export behind.
+/// Returns the exports that decisions of OCM Placements change: those decided now and those that are gone. A process that ended
+/// between the removal of a Placement and its export leaves such an export behind.
 fn changed_by_ocm(before: &Exports, ocm: &Ocm, decided: &BTreeSet<Key>) -> Exports {
     let mut changed = Exports::new();
     for placement in decided {
-        // One that was never decided has no page: an empty one would delete Applications.
+        // A Placement that was never decided has no page: an empty page would delete Applications.
         let Some(found) = ocm.record(placement).filter(|found| !found.groups.is_empty()) else { continue };
         let key = DecisionsKey {
             kind: OCM_KIND.to_owned(),
@@ -136,7 +135,7 @@ fn changed_by_ocm(before: &Exports, ocm: &Ocm, decided: &BTreeSet<Key>) -> Expor
     changed
 }
 
-/// Returns what an OCM Placement decided. It delivers nothing, so every cluster is reached as soon as it is picked.
+/// Returns the decision of an OCM Placement. It delivers nothing, so every picked cluster counts as reached.
 fn decided_by_ocm(record: &OcmPlacementRecord) -> ExportedBy {
     let pick = |cluster: &ClusterName| Pick { cluster: cluster.clone(), reason: String::new(), reached: true };
     let groups = record.groups.iter().map(|group| (group.name.clone(), group.clusters.iter().map(pick).collect()));

@@ -1,4 +1,4 @@
-//! What the console is told: how placements and the source stand, where that has changed.
+//! Updates for the bot: changed states of placements and of the source.
 
 use std::collections::BTreeMap;
 
@@ -10,17 +10,17 @@ use crate::model::progress::Progress;
 use crate::model::records::SourceRecord;
 use crate::status::progress::progress;
 
-/// What the console knows already.
+/// What the bot knows already.
 #[derive(Debug, Default)]
 pub(super) struct Listener {
     told: BTreeMap<PlacementKey, Vec<Progress>>,
     source: SourceRecord,
-    /// The commit that gave a placement a reason to move, until it turns out that it gave none.
+    /// The commit that may move a placement, until a decision shows that it does not.
     concerned: BTreeMap<PlacementKey, CommitId>,
 }
 
 impl Core {
-    /// Tells how a placement stands, where nobody knows yet.
+    /// Sends the state of a placement if it changed.
     pub(super) fn tell_placement(&mut self, key: &PlacementKey, now: Timestamp) {
         let Some(listener) = &mut self.listener else { return };
         let ways = self.placements.get(key).map_or_else(Vec::new, |state| {
@@ -43,10 +43,10 @@ impl Core {
         self.effects.push(Effect::Console(ForgeUpdate::Placement(Box::new(told))));
     }
 
-    /// Tells how the source stands, where nobody knows yet.
+    /// Sends the state of the source if it changed.
     pub(super) fn tell_source(&mut self) {
         let Some(listener) = &mut self.listener else { return };
-        // Until the source was looked at, its record is one of an earlier life.
+        // Before the first read of the source its record is from an earlier process.
         if self.source_look == SourceLook::Seen && listener.source != self.source {
             listener.source = self.source.clone();
             self.effects.push(Effect::Console(ForgeUpdate::Source(Box::new(self.source.clone()))));

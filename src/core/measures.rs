@@ -1,4 +1,4 @@
-//! Numbers about rollouts, kept at each change: nobody goes through all placements for them.
+//! Rollout metrics, updated at each change, so that no scrape has to visit all placements.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::model::runs::{RunPhase, RunRecord, StagePhase, StageRecord, TaskRecor
 use crate::status::rollout::RolloutState;
 use crate::status::staged_run::closed_gates;
 
-/// What a gate stands before.
+/// What a gate protects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum GateKind {
     /// An approval before a stage's first cluster.
@@ -27,7 +27,7 @@ pub enum GateKind {
     Deletion,
 }
 
-/// [`RolloutState`] without its words.
+/// [`RolloutState`] without its data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum StateKind {
     /// [`RolloutState::AllAtTarget`].
@@ -44,19 +44,19 @@ pub enum StateKind {
     Failed,
 }
 
-/// Something that took time and is over.
+/// A finished wait, with its duration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measured {
-    /// A commit's snapshot succeeded on all clusters of a placement, so long after the commit was seen.
+    /// The snapshot of a commit succeeded on all clusters of a placement, this long after the commit was seen.
     Available(SignedDuration),
-    /// Enough people approved at a gate, so long after it closed.
+    /// A gate got enough approvals, this long after it closed.
     Approved(GateKind, SignedDuration),
 }
 
-/// How often each of some things is there.
+/// The number of items of each kind.
 type Tally<K> = BTreeMap<K, usize>;
 
-/// What one placement adds.
+/// The contribution of one placement.
 #[derive(Clone, Debug, PartialEq)]
 struct Counted {
     state: StateKind,
@@ -64,7 +64,7 @@ struct Counted {
     runs: Vec<RunPhase>,
 }
 
-/// How placements stood when each was decided last, and what they wait at.
+/// The state of placements at their last decisions, and the gates they wait at.
 #[derive(Clone, Debug, Default)]
 pub struct Measures {
     counted: BTreeMap<PlacementKey, Counted>,
@@ -74,12 +74,12 @@ pub struct Measures {
 }
 
 impl Measures {
-    /// Returns how many placements stand like this.
+    /// Returns the number of placements in a state.
     pub fn placements(&self, state: StateKind) -> usize {
         self.states.get(&state).copied().unwrap_or_default()
     }
 
-    /// Returns how many gates of a kind are closed, and since when the oldest is.
+    /// Returns the number of closed gates of a kind, and since when the oldest is closed.
     pub fn gates(&self, kind: GateKind) -> (usize, Option<Timestamp>) {
         let mut of_kind = self.gates.range((kind, Timestamp::MIN)..=(kind, Timestamp::MAX)).peekable();
         let oldest = of_kind.peek().map(|((_, since), _)| *since);
@@ -91,7 +91,7 @@ impl Measures {
         self.runs.get(&phase).copied().unwrap_or_default()
     }
 
-    /// Counts a placement as it stands now, in the stead of how it stood.
+    /// Replaces the counted state of a placement.
     pub(super) fn count(&mut self, state: &PlacementState, stands: &RolloutState) {
         let runs = || state.runs.values();
         let counted = Counted {
@@ -109,7 +109,7 @@ impl Measures {
         self.counted.insert(state.record.key.clone(), counted);
     }
 
-    /// Counts a placement no more.
+    /// Removes a placement from the counts.
     pub(super) fn forget(&mut self, key: &PlacementKey) {
         let Some(counted) = self.counted.remove(key) else { return };
         less(&mut self.states, &counted.state);
@@ -146,8 +146,8 @@ fn kind(task: &TaskRecord, before: bool) -> GateKind {
     }
 }
 
-/// Returns the closed gates of a run. Each waits since its stage does: a request that nobody answered is asked anew, and waits
-/// no shorter for that.
+/// Returns the closed gates of a run. Each waits since its stage waits: a request that expired is asked again, and that does
+/// not shorten the wait.
 fn gates_of(run: &RunRecord) -> impl Iterator<Item = (GateKind, Timestamp)> {
     closed_gates(run).into_iter().map(|gate| (kind(gate.task, gate.before), gate.stage.since))
 }
@@ -187,17 +187,17 @@ fn approved_of(known: &StageRecord, stage: &StageRecord) -> Vec<Measured> {
 }
 
 impl Core {
-    /// Returns what is known of the source.
+    /// Returns the record of the source.
     pub fn source(&self) -> &SourceRecord {
         &self.source
     }
 
-    /// Returns the numbers about rollouts.
+    /// Returns the rollout metrics.
     pub fn measures(&self) -> &Measures {
         &self.measures
     }
 
-    /// Counts the placements that a life begins with.
+    /// Counts the placements that a process starts with.
     pub(super) fn count_all(&mut self, now: Timestamp) {
         let mut measures = Measures::default();
         for state in self.placements.values() {
@@ -211,7 +211,7 @@ impl Core {
         *self.seen_at.entry(commit.clone()).or_insert(now)
     }
 
-    /// Measures what ended between two states of a placement.
+    /// Measures the waits that ended between two states of a placement.
     pub(super) fn measure(&mut self, before: &PlacementState, after: &PlacementState, now: Timestamp) {
         self.effects.extend(approved(before, after).into_iter().map(Effect::Measured));
         let (known, succeeded) = (before.record.last_succeeded, after.record.last_succeeded);

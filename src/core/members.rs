@@ -1,4 +1,4 @@
-//! The members' side: who is talked to, what they say, what they are told, and what is known of each cluster.
+//! Members: which tasks run, their events and orders, and the records of clusters.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -23,12 +23,12 @@ use crate::rollout::Heard;
 use crate::status::fleet::fleet_warnings;
 use crate::store::records;
 
-/// Why a cluster has left that git still names.
+/// The reason for a cluster that left although git still names it.
 const UNLISTED: &str =
     "left the fleet: no entry of `members:` in the configuration names it any more; what it holds stays there";
 
 impl Core {
-    /// Begins and ends to talk to members as git and the configuration say.
+    /// Starts and stops member tasks as git and the configuration require.
     pub(super) fn note_members(&mut self, before: &Tree, now: Timestamp) {
         let tree = Arc::clone(&self.world.tree);
         // Folders say nothing of a namespace that git does not bring, so all of them change with what git brings.
@@ -52,11 +52,11 @@ impl Core {
             };
             let begin = || ClusterRecord::new(name.clone(), now);
             let record = self.world.records.entry(name.clone()).or_insert_with(begin);
-            // Whom no entry of `members:` names any more comes back with one.
+            // A cluster without an entry in `members:` comes back when it gets one.
             if record.left && (access.is_some() || record.kind == MemberKind::Unreachable) {
                 *record = begin();
             }
-            // Scheduling asks who reads the labels; overrides may read any of them.
+            // Scheduling finds the placements that read the labels; overrides may read any label.
             if record.labels != member.labels && !self.world.overrides.is_empty() {
                 self.queue.concerns_holders(name);
             }
@@ -64,7 +64,7 @@ impl Core {
             if !record.left {
                 record.kind = kind;
             }
-            // A folder has no nodes: what is known of them is from a time when an API server was behind the name.
+            // A folder has no nodes: stored facts are from a time when the name meant an API server.
             if kind == MemberKind::Directory {
                 record.properties.clear();
                 record.properties_unknown = None;
@@ -92,7 +92,7 @@ impl Core {
         self.tell_unreached();
     }
 
-    /// Says once which clusters no entry of `members:` reaches.
+    /// Warns once about clusters that no entry of `members:` reaches.
     fn tell_unreached(&mut self) {
         let warnings = fleet_warnings(self.world.records.values());
         let told = warnings.into_iter().find(|warning| warning.kind == WarningKind::NoAccess);
@@ -114,16 +114,16 @@ impl Core {
 
     fn stop_member(&mut self, name: &ClusterName) {
         self.unseen.remove(name);
-        // While `sent` still has it: that says which placements wait for its reports.
+        // Before `sent` is cleared: it names the placements that wait for the cluster's reports.
         self.await_reports(name);
-        // When it is talked to again, its task knows no orders.
+        // When its task starts again, it has no orders.
         self.sent.values_mut().for_each(|sent| drop(sent.remove(name)));
         if self.members.remove(name).is_some() {
             self.effects.push(Effect::StopMember(name.clone()));
         }
     }
 
-    /// Takes in what a member says.
+    /// Handles an event of a member.
     pub(super) fn hear_member(&mut self, event: MemberEvent, now: Timestamp) {
         match event {
             MemberEvent::Online { cluster, version, holds, kept, inventory } => {
@@ -134,7 +134,7 @@ impl Core {
                 let is_unseen = self.store.as_ref().is_some_and(|store| store.unseen.contains(&cluster));
                 self.note_holder(&cluster, holds.len(), kept, now);
                 tracing::info!(cluster = %cluster, version, "cluster answers");
-                // A first decision without its properties would place by what is not known yet.
+                // A first decision without the member's properties would place by incomplete data.
                 if self.world.records.get(&cluster).is_none_or(knows_facts) {
                     self.unseen.remove(&cluster);
                 }
@@ -156,7 +156,7 @@ impl Core {
                 self.await_reports(&cluster);
                 self.stand(&cluster, false, Some(reason), None, now);
             }
-            // A member that was stopped, or has nothing to do with the placement any more, may still have had its say.
+            // A report may arrive from a member that was stopped or that has left the placement.
             MemberEvent::Work { cluster, placement, status } => {
                 let sent = self.sent.get_mut(&placement).and_then(|sent| sent.get_mut(&cluster));
                 let Some(sent) = sent else { return };
@@ -186,14 +186,14 @@ impl Core {
         }
     }
 
-    /// What a cluster reported before is of before: how it is now is known when it reports again.
+    /// Marks earlier reports of a cluster as outdated until it reports again.
     fn await_reports(&mut self, cluster: &ClusterName) {
         for (key, _) in self.sent.iter().filter(|(_, sent)| sent.contains_key(cluster)) {
             self.world.heard.entry(key.clone()).or_default().insert(cluster.clone(), Heard::NotYet);
         }
     }
 
-    /// Keeps what is known of a member's nodes and pods. What was said before it stopped answering, or was stopped, is kept.
+    /// Stores the facts about a member's nodes and pods. Facts from before an outage or a stop stay.
     fn note_facts(&mut self, cluster: &ClusterName, facts: &Facts) {
         let Some(record) = self.world.records.get_mut(cluster).filter(|_| self.members.contains_key(cluster)) else {
             return;
@@ -247,8 +247,8 @@ impl Core {
         }
     }
 
-    /// What a member holds is known before anything is ordered of it. Where a placement leaves and its last objects went while nobody
-    /// looked, its removal is not complete before the inventory on the member is gone, too; `holds` names those that are there.
+    /// Records what a member holds before it gets orders. If a placement leaves and its last objects vanished unobserved, its
+    /// removal is complete only when the inventory on the member is gone too; `holds` names the inventories that exist.
     fn note_inventory(
         &mut self,
         cluster: &ClusterName,
@@ -256,7 +256,7 @@ impl Core {
         holds: &BTreeMap<PlacementKey, Option<Held>>,
     ) {
         for (key, inventory) in inventory {
-            // What was reported and is not written down yet is newer than what is.
+            // A report that is not stored yet is newer than the stored one.
             let reported = self.reports.get(&key).and_then(|reports| reports.get(cluster));
             let written = || self.placements.get(&key).and_then(|state| state.works.get(cluster));
             let known = reported.or_else(written);
@@ -292,12 +292,12 @@ impl Core {
         if let Some(version) = version {
             record.properties.insert(KUBERNETES_VERSION.to_owned(), version);
         }
-        // Seen once for all events that come together.
+        // Refreshed once for all events that arrive together.
         self.queue.clusters.insert(cluster.clone());
         self.queue.concerns_holders(cluster);
     }
 
-    /// Lets scheduling see clusters as they are now; whoever reads what changed is decided anew.
+    /// Updates the clusters that scheduling sees, and queues the placements that read a change.
     pub(super) fn refresh_clusters(&mut self, batch: &mut Batch, now: Timestamp) {
         let tree = Arc::clone(&self.world.tree);
         let stale = std::mem::take(&mut self.queue.clusters);
@@ -315,7 +315,7 @@ impl Core {
                 self.queue.changed(&change);
             }
         } else {
-            // A cluster came or went: any policy may pick it, or have lost it.
+            // A cluster joined or left: any policy may pick it, or may have lost it.
             self.world.clusters = clusters(&tree, &self.world.records, now);
             self.queue.placements.extend(self.placements.keys().cloned());
         }
@@ -335,7 +335,8 @@ impl Core {
         batch.refreshed = true;
     }
 
-    /// Tells members the orders of a decision that they do not have. `works` are what they hold, as it was decided with.
+    /// Sends members the orders of a decision that they do not have yet. `works` are the reports that the decision was made
+    /// with.
     pub(super) fn send(
         &mut self,
         placement: &PlacementKey,
@@ -349,16 +350,16 @@ impl Core {
             let known = sent.get(&order.cluster);
             let same = |known: &Sent| Arc::ptr_eq(&known.order, order) || same_order(&known.order, order);
             let is_told = known.is_some_and(same);
-            // What a member holds is known before anything is ordered of it: its first answer asks for a decision.
+            // The content of a member must be known before it gets orders: its first answer queues a decision.
             let may_be_told = self.members.contains_key(&order.cluster) && self.answered.contains(&order.cluster);
             if is_told || !may_be_told {
                 continue;
             }
-            // What was ordered in this life its task reports by itself.
+            // The member's task reports orders of this process by itself.
             let reported = if known.is_some() { None } else { self.reported(order, works) };
             let command = MemberCommand::Order { order: Arc::clone(order), reported };
             self.effects.push(Effect::Tell(order.cluster.clone(), command));
-            // Of the same generation nothing new need be said.
+            // Within one generation there is nothing new to report.
             let is_tried = known.is_some_and(|known| known.is_tried && known.order.generation == order.generation);
             new.push((order.cluster.clone(), Sent { order: Arc::clone(order), is_tried }));
         }
@@ -367,8 +368,8 @@ impl Core {
         }
     }
 
-    /// Returns what was last reported of an order, before a restart. A report of an earlier order says nothing of this one: what
-    /// was applied for it and not reported any more would look like drift, and be written again.
+    /// Returns the last report about an order before a restart. A report about an earlier order does not count: objects that it
+    /// applied and no longer reports would look like drift, and would be written again.
     fn reported(&self, order: &WorkOrder, works: &BTreeMap<ClusterName, Arc<WorkStatus>>) -> Option<Arc<WorkStatus>> {
         let newer = self.reports.get(&order.placement).and_then(|reports| reports.get(&order.cluster));
         let work = newer.or_else(|| works.get(&order.cluster));
@@ -376,27 +377,27 @@ impl Core {
     }
 }
 
-/// Returns what is heard of a placement when a life begins: nothing yet.
+/// Returns the initial state of reports about a placement: none received yet.
 pub(super) fn unheard(state: &PlacementState) -> BTreeMap<ClusterName, Heard> {
     state.bindings().map(|binding| (binding.cluster.clone(), Heard::NotYet)).collect()
 }
 
-/// Takes down whether a cluster answers. Returns whether that is new; it is so since `now` then.
+/// Records whether a cluster answers, since `now` if that changed. Returns whether it changed.
 fn stands(record: &mut ClusterRecord, online: bool, message: Option<String>, now: Timestamp) -> bool {
-    // Another reason for the same silence does not begin it anew.
+    // A different reason for the same outage does not restart the outage.
     let is_new = record.online != online || record.message.is_some() != message.is_some();
     if is_new {
         record.since = now;
     }
     (record.online, record.message) = (online, message);
-    // The next connection begins its watches anew.
+    // The next connection restarts its watches.
     record.unwatched = record.unwatched.take().filter(|_| online);
     record.answered |= online;
     is_new
 }
 
-/// Makes what an earlier life wrote of a cluster what this one knows: nobody has answered yet. One that answered when it was
-/// last looked at is not silent since it began to.
+/// Resets a stored cluster record for this process: the cluster has not answered yet. One that answered before counts as silent
+/// only from now on.
 pub(super) fn await_answer(record: &mut ClusterRecord, now: Timestamp) {
     if record.online {
         record.since = now;
@@ -406,7 +407,7 @@ pub(super) fn await_answer(record: &mut ClusterRecord, now: Timestamp) {
     record.unwatched = None;
 }
 
-/// Takes over what git says of a cluster.
+/// Copies what git says of a cluster.
 fn note_git(record: &mut ClusterRecord, member: &MemberCluster, now: Timestamp) {
     record.labels.clone_from(&member.labels);
     record.taints.clone_from(&member.spec.taints);
@@ -414,16 +415,16 @@ fn note_git(record: &mut ClusterRecord, member: &MemberCluster, now: Timestamp) 
     record.stated = facts::stated(member);
 }
 
-/// Tells whether the facts about a cluster are known, from a life before too, or cannot be.
+/// Tells whether the facts about a cluster are known, possibly from an earlier process, or cannot be known.
 fn knows_facts(record: &ClusterRecord) -> bool {
     record.kind != MemberKind::Live
         || record.properties.contains_key(facts::NODE_COUNT)
         || record.properties_unknown.is_some()
 }
 
-/// Tells whether two orders ask for the same; manifests are compared by identity, because they are shared.
+/// Tells whether two orders are the same; manifests are shared, so they are compared by identity.
 fn same_order(a: &WorkOrder, b: &WorkOrder) -> bool {
-    // Taken apart in full, so that a new field is not forgotten here.
+    // Destructured in full, so that the compiler finds a new field.
     let WorkOrder {
         placement: _,
         cluster: _,

@@ -1,11 +1,11 @@
-//! The core: what happened goes in, what is to be written down and what is to be done come out. Pure.
+//! The core: events go in, batches for the store and effects come out. Pure.
 //!
-//! It owns everything that decisions are made with, and nothing that does: no channel, no store, no clock. The daemon drives
-//! it with real members and a real store, the simulation with made ones, and both run these very functions.
+//! It owns all data of decisions and executes nothing: it has no channel, no store and no clock. The daemon drives it with real
+//! members and a real store, the simulation with simulated ones, and both run the same functions.
 //!
-//! The order of things is what keeps a crash harmless: [`Core::take_in`] what happened, [`Core::decide`] what is due, let the
-//! store keep the batch, and only then act on what [`Core::written`] answers. A life that ends between any two of these goes
-//! on from the store and from what members say.
+//! The order of calls makes a crash harmless: [`Core::take_in`] an event, [`Core::decide`] what is due, let the store keep the
+//! batch, and only then execute the effects of [`Core::written`]. A process that ends between any two of these calls continues
+//! from the store and from the reports of members.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -56,23 +56,23 @@ pub use event::{Event, HubReport, MemberEvent, SourceEvent};
 use queue::Queue;
 pub use source::{identity, source_name};
 
-/// How long the first decision waits for members that have neither answered nor failed.
+/// Longest wait of the first decision for members that have neither answered nor failed.
 const FIRST_LOOK_MAX: SignedDuration = SignedDuration::from_secs(15);
 /// Pause before a store that refused a batch is tried again.
 const STORE_RETRY: SignedDuration = SignedDuration::from_secs(2);
 /// Pause before a payload that could not be read is read again.
 const PAYLOAD_RETRY: SignedDuration = SignedDuration::from_secs(30);
 
-/// What was decided and is to be written down; handed back as soon as the store has answered.
+/// Decisions to store; handed back as soon as the store has answered.
 #[derive(Debug, Default)]
 pub struct Batch {
-    /// The steps, for one atomic batch of the store. None where nothing changes; then nothing needs to be written.
+    /// The operations, for one atomic batch of the store. Empty if nothing changes; then nothing needs to be written.
     pub ops: Vec<Op>,
-    /// How many decisions change a record.
+    /// The number of decisions that change a record.
     pub changed: u64,
-    /// How many decisions change nothing.
+    /// The number of decisions that change nothing.
     pub unchanged: u64,
-    /// How clusters stand was looked at.
+    /// The state of clusters was refreshed.
     pub refreshed: bool,
     source: Option<SourceRecord>,
     hub: Option<HubRecord>,
@@ -85,18 +85,18 @@ pub struct Batch {
     executed: Option<Box<PlacementState>>,
     store: Option<StoreRecord>,
     adopts: bool,
-    /// A person lets the accepted commit go on, though the source was not read.
+    /// A person lets the accepted commit continue although the source was not read.
     goes_on: bool,
-    /// What members keep, taken over by the decisions of this batch.
+    /// Decisions of people that members keep, taken over by this batch.
     kept: BTreeMap<PlacementKey, Kept>,
-    /// What the store said before this batch ended the taking over.
+    /// The store's record before this batch ended the takeover.
     took_over: Option<StoreRecord>,
     /// Clusters whose bindings the decisions of this batch undo, because they hold something newer.
     ahead: BTreeMap<PlacementKey, BTreeMap<ClusterName, u64>>,
     accepted_rewrite: Option<CommitId>,
 }
 
-/// An OCM Placement that was decided: how it stood before, and when time alone changes the answer.
+/// A decided OCM Placement: its record before, and when time alone changes the decision.
 #[derive(Debug)]
 struct Picked {
     key: Key,
@@ -105,90 +105,90 @@ struct Picked {
     wake_at: Option<Timestamp>,
 }
 
-/// What members said of placements.
+/// Reports of members.
 type Reports = BTreeMap<PlacementKey, BTreeMap<ClusterName, Arc<WorkStatus>>>;
 
-/// What a member was told.
+/// The last order to a member.
 #[derive(Debug)]
 struct Sent {
     order: Arc<WorkOrder>,
-    /// In this life it said that it has tried all of it: what is known of it is not from a life before.
+    /// The member has reported on all of it in this process: its report is not from an earlier process.
     is_tried: bool,
 }
 
-/// Whether the source was looked at in this life.
+/// Whether this process has read the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SourceLook {
-    /// It has neither answered nor failed yet.
+    /// The source has neither answered nor failed yet.
     Awaited,
-    /// It was silent for as long as is waited for.
+    /// The source did not answer within the time limit.
     Silent,
-    /// It answered or failed: what is known of it is not from a life before.
+    /// The source answered or failed: its state is not from an earlier process.
     Seen,
 }
 
-/// Everything that is decided with.
+/// All data of decisions.
 #[derive(Debug)]
 pub struct Core {
     configuration: Configuration,
     pub(super) world: World,
     pub(super) placements: BTreeMap<PlacementKey, PlacementState>,
     source: SourceRecord,
-    /// As the store has it.
+    /// As stored.
     stored_source: SourceRecord,
     members: BTreeMap<ClusterName, MemberAccess>,
-    /// What the store says of itself; `None` where nothing was decided with it yet.
+    /// The store's own record; `None` before the first decision.
     store: Option<StoreRecord>,
-    /// As the store has it.
+    /// As stored.
     stored_store: Option<StoreRecord>,
-    /// Members that have answered in this life.
+    /// Members that have answered this process.
     answered: BTreeSet<ClusterName>,
     /// Members that have neither answered nor failed yet.
     unseen: BTreeSet<ClusterName>,
-    /// What was said of clusters that no entry of `members:` reaches.
+    /// The warning about clusters that no entry of `members:` reaches.
     unreached: Option<Warning>,
-    /// What members were told last, by placement.
+    /// The last orders to members, by placement.
     sent: BTreeMap<PlacementKey, BTreeMap<ClusterName, Sent>>,
     queue: Queue,
-    /// What members said and no decision that is written down has taken in: it is not in the placements yet.
+    /// Reports that no stored decision includes yet: the placements do not have them.
     reports: Reports,
-    /// The clusters' records as the store has them.
+    /// The clusters' records as stored.
     stored_clusters: BTreeMap<ClusterName, ClusterRecord>,
     /// Numbers about rollouts.
     measures: Measures,
-    /// When commits were seen first that snapshots name, and the newest: as far as this life knows.
+    /// When this process first saw the commits that snapshots name, and the newest commit.
     seen_at: BTreeMap<CommitId, Timestamp>,
-    /// What was last said about where placements have come to rest.
+    /// The last log message about each settled placement.
     settled: BTreeMap<PlacementKey, String>,
-    /// Decisions as they are exported, as the store has them.
+    /// The exported decisions, as stored.
     exports: Arc<Exports>,
     hub: Option<HubRecord>,
-    /// As the store has it.
+    /// As stored.
     stored_hub: Option<HubRecord>,
-    /// How the hub stands; `None` where it has not answered yet.
+    /// The state of the hub; `None` before its first answer.
     hub_report: Option<HubReport>,
     /// Snapshots whose payload is being read.
     reading: BTreeSet<(PlacementKey, u64)>,
-    /// Something was decided in this life.
+    /// This process has decided something.
     has_decided: bool,
-    /// Commits that batches name which the store refused, or kept without saying so: the next life may begin with them.
+    /// Commits in batches that the store refused or may have kept: the next process may start with them.
     in_doubt: BTreeSet<CommitId>,
     /// The accepted commit when the source was last told which commits are to be kept.
     retained: Option<CommitId>,
     source_look: SourceLook,
-    /// A batch is with the store.
+    /// The store is writing a batch.
     outstanding: bool,
     effects: Vec<Effect>,
-    /// Who is told for the forge; absent without one.
+    /// Collects updates for the bot; absent without a forge.
     listener: Option<forge_updates::Listener>,
     started_at: Timestamp,
-    /// When this life began to look at its members: with its first commit.
+    /// When this process began to wait for its members: at its first commit.
     members_from: Timestamp,
 }
 
 impl Core {
-    /// Begins a life with what an earlier one wrote down. Nothing is decided before the source was read and every member was
-    /// looked at.
+    /// Starts from the records of an earlier process. Nothing is decided before the source was read and every member has
+    /// answered or failed.
     pub fn begin(configuration: Configuration, saved: SavedRecords, now: Timestamp) -> (Self, Vec<Effect>) {
         let stored_source = saved.source.unwrap_or_default();
         let source = source::begin(&configuration, &stored_source);
@@ -213,10 +213,10 @@ impl Core {
             ..World::default()
         };
         let exports = Arc::new(saved.exports);
-        // The hub is told at once: it may have been changed meanwhile.
+        // The hub gets the exports immediately: somebody may have changed it meanwhile.
         let effects = if exports.is_empty() { Vec::new() } else { vec![Effect::Publish(Arc::clone(&exports))] };
         let hub = exports::namespace(&configuration).and_then(|namespace| saved.hubs.get(namespace).cloned());
-        // One that was written before stores said anything of themselves.
+        // A store of an earlier version, which has no record of itself.
         let is_old = saved.store.is_none() && !saved.placements.is_empty();
         let stored_seen = source.seen.clone().zip(source.seen_at).into_iter().collect();
         let mut core = Self {
@@ -257,7 +257,7 @@ impl Core {
         (core, effects)
     }
 
-    /// Returns the accepted commit, as far as it is known without reading the source.
+    /// Returns the accepted commit, if it is known without reading the source.
     pub fn accepted(&self) -> Option<&CommitId> {
         self.source.accepted.as_ref()
     }
@@ -272,17 +272,17 @@ impl Core {
         self.source.accepted_rewrite.as_ref()
     }
 
-    /// Returns what decisions look at.
+    /// Returns the data that decisions read.
     pub fn world(&self) -> &World {
         &self.world
     }
 
-    /// Returns the placements as they are written down.
+    /// Returns the placements as stored.
     pub fn placements(&self) -> &BTreeMap<PlacementKey, PlacementState> {
         &self.placements
     }
 
-    /// Takes in what happened. Returns what is to be done at once; nothing of it depends on what is not written down yet.
+    /// Handles an event. Returns effects to execute immediately; they depend on nothing that is not stored yet.
     pub fn take_in(&mut self, event: Event, now: Timestamp) -> Vec<Effect> {
         match event {
             Event::Source(news) => {
@@ -295,7 +295,7 @@ impl Core {
         std::mem::take(&mut self.effects)
     }
 
-    /// Returns when [`Core::decide`] is to be called though nothing happens; an instant that has passed is now.
+    /// Returns when to call [`Core::decide`] without an event; an instant in the past means now.
     pub fn next_wake(&self) -> Option<Timestamp> {
         if self.is_due() && !self.queue.waits() && self.can_decide() {
             return Some(self.started_at);
@@ -310,17 +310,17 @@ impl Core {
         self.queue.placements.len()
     }
 
-    /// Nothing is decided before the source and every member were looked at: a newer commit may stop what the accepted one
-    /// would begin, and what a member holds is the inventory
-    /// that deletions are compared with, and the index that a lost store goes on from. The first decisions of a life wait for all
-    /// payloads as well: what one placement gives up may be what another is to take over, and orders alone say so to a member.
+    /// Tells whether decisions may be made: after the source and every member have answered or failed. A newer commit may stop
+    /// what the accepted one would start; members' inventories are the basis for deletions, and a lost store continues from
+    /// their indexes. The first decisions also wait for all payloads: only then can an object pass from one placement to
+    /// another without a deletion.
     fn can_decide(&self) -> bool {
         let knows_payloads = self.has_decided || self.reading.is_empty();
         let may_begin = self.unseen.is_empty() && self.source_look != SourceLook::Awaited && !self.waits_for_adoption();
         may_begin && knows_payloads && self.world.tree.commit.is_some() && !self.outstanding
     }
 
-    /// Tells whether something on the queue can be decided: a placement waits for its own payloads.
+    /// Tells whether something in the queue can be decided: a placement waits only for its own payloads.
     fn is_due(&self) -> bool {
         let is_due = |key: &PlacementKey| !self.is_reading(key);
         let is_ocm_due = !self.queue.ocm.is_empty() && !self.world.source_unread;
@@ -331,12 +331,12 @@ impl Core {
         !self.reading.is_empty() && self.reading.range((key.clone(), 0)..=(key.clone(), u64::MAX)).next().is_some()
     }
 
-    /// Decides what is due, on all cores. Returns what is to be written down, if there is anything to write or to act on; it
-    /// must come back through [`Core::written`] or [`Core::refused`] before anything else is decided.
+    /// Decides what is due, on all cores. Returns the batch to store and to act on, if there is one; it must come back through
+    /// [`Core::written`] or [`Core::refused`] before anything else is decided.
     pub fn decide(&mut self, now: Timestamp) -> Option<Batch> {
-        // First what is due: a cluster that has been silent for too long is refreshed, and so decided about, in this round.
+        // First, so that a cluster whose outage became too long is refreshed and decided in this round.
         self.queue.mark_due(now);
-        // While the store is left alone too: an instant that has passed would be waited for without end, and without a pause.
+        // Also during the pause of the store: a wake-up instant in the past would make the loop spin.
         if now >= self.started_at + FIRST_LOOK_MAX {
             self.give_up_source();
         }
@@ -367,7 +367,7 @@ impl Core {
             self.end_taking_over(&mut batch);
         }
         self.write_store(&mut batch);
-        // What is to be done at once may depend on no record, and goes out with an empty batch.
+        // Immediate effects depend on no record, so they go out with an empty batch.
         let is_idle = batch.ops.is_empty()
             && !batch.refreshed
             && batch.picked.is_empty()
@@ -377,8 +377,8 @@ impl Core {
         (!is_idle).then_some(batch)
     }
 
-    /// Decides about OCM Placements one after the other, each with what those before it picked; the placements that follow
-    /// them are decided in the same batch.
+    /// Decides OCM Placements one after the other, each with the picks of those before it; the placements that take clusters
+    /// from them are decided in the same batch.
     fn decide_ocm(&mut self, batch: &mut Batch, now: Timestamp) {
         let tree = Arc::clone(&self.world.tree);
         for key in self.world.ocm.in_order(std::mem::take(&mut self.queue.ocm)) {
@@ -405,7 +405,7 @@ impl Core {
     fn decide_placements(&mut self, batch: &mut Batch, now: Timestamp) {
         let all = std::mem::take(&mut self.queue.placements);
         let (waiting, due) = all.into_iter().partition(|key| self.is_reading(key));
-        // Each of them is due when the answer about its payload comes.
+        // Each of them is queued when its payload arrives.
         self.queue.placements = waiting;
         for (key, decision, difference) in self.decisions(&due, now) {
             match difference {
@@ -416,7 +416,7 @@ impl Core {
                 }
             }
             batch.ops.extend(decision.journal.iter().cloned().map(Op::Journal));
-            // The batch holds what it took in until the store has answered: refused, it gives that back.
+            // The batch keeps its inputs until the store has answered: a refusal gives them back.
             batch.ahead.extend(self.world.ahead.remove_entry(&key));
             batch.kept.extend(self.world.kept.remove_entry(&key));
             if let Some(reports) = self.reports.get(&key) {
@@ -438,8 +438,8 @@ impl Core {
         }
     }
 
-    /// Decides on all cores, with what each decision changes in the store. The order is that of the keys: deciding is pure, so
-    /// nothing depends on who is done first.
+    /// Decides on all cores and returns the store operations of each decision, in the order of the keys. Deciding is pure, so
+    /// the result does not depend on the threads.
     fn decisions(
         &self,
         due: &BTreeSet<PlacementKey>,
@@ -460,7 +460,7 @@ impl Core {
     }
 }
 
-/// Adds the write of a record that differs from what the store has of it.
+/// Adds the write of a record if it differs from the stored one.
 fn write_down<T: serde::Serialize>(batch: &mut Batch, key: String, record: &T) -> bool {
     match records::put(key, record, Expected::Any) {
         Ok(op) => {

@@ -24,7 +24,7 @@ use crate::store::{Expected, Op, Result, Store};
 /// The name of the one source's record.
 pub const SOURCE_NAME: &str = "source";
 
-/// Everything that a life begins with: what an earlier one wrote down.
+/// Everything that a process begins with: what an earlier one stored.
 #[derive(Debug, Default)]
 pub struct SavedRecords {
     /// What was known of the source.
@@ -41,7 +41,7 @@ pub struct SavedRecords {
     pub overrides: Overrides,
     /// What was exported.
     pub exports: Exports,
-    /// How hubs stood, by the namespace that is written to.
+    /// The state of hubs, by the namespace that is written to.
     pub hubs: BTreeMap<String, HubRecord>,
 }
 
@@ -67,7 +67,7 @@ impl SavedRecords {
     }
 }
 
-/// Lets a store that no daemon holds go on with what members hold, also before any daemon has looked at them.
+/// Lets a store that no daemon holds continue with what members hold, also before any daemon has looked at them.
 ///
 /// # Errors
 /// The store cannot be read or written. That there is nothing to adopt is no error: the answer says so.

@@ -1,4 +1,4 @@
-//! What is to be decided, because of what happened: who reads what changed, and who has something on a cluster.
+//! The work queue: which placements must be decided again after a change, by what they read and which clusters they use.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,14 +14,14 @@ use crate::schedule::ocm::Key;
 use crate::schedule::{FleetChange, Readers, Reads};
 use crate::snapshot::scheduled_policy;
 
-/// What is to be decided, and the indexes that say so.
+/// The work queue and its indexes.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     /// Placements.
     pub placements: BTreeSet<PlacementKey>,
     /// OCM Placements.
     pub ocm: BTreeSet<Key>,
-    /// Clusters that scheduling does not see yet as they are.
+    /// Clusters with changes that scheduling has not seen yet.
     pub clusters: BTreeSet<ClusterName>,
     readers: Readers,
     holders: BTreeMap<ClusterName, BTreeSet<PlacementKey>>,
@@ -30,7 +30,7 @@ pub(super) struct Queue {
     ocm_wakes: BTreeMap<Key, Timestamp>,
     silences: BTreeMap<ClusterName, Timestamp>,
     rereads: BTreeMap<PlacementKey, Timestamp>,
-    /// When the store, which refused something, is tried again.
+    /// When to retry the store after a refusal.
     retry_at: Option<Timestamp>,
 }
 
@@ -40,14 +40,14 @@ impl Queue {
         self.placements.is_empty() && self.ocm.is_empty() && self.clusters.is_empty()
     }
 
-    /// Returns when time alone puts something here.
+    /// Returns when time alone queues something.
     pub fn next_wake(&self) -> Option<Timestamp> {
         let clusters = self.silences.values();
         let wakes = self.wakes.values().chain(self.ocm_wakes.values()).chain(clusters).chain(self.rereads.values());
         wakes.copied().chain(self.retry_at).min()
     }
 
-    /// Puts here what is due.
+    /// Queues what is due.
     pub fn mark_due(&mut self, now: Timestamp) {
         self.placements.extend(take_due(&mut self.wakes, now));
         self.ocm.extend(take_due(&mut self.ocm_wakes, now));
@@ -65,7 +65,7 @@ impl Queue {
         take_due(&mut self.rereads, now)
     }
 
-    /// Puts back what was taken from here and could not be written down: it is still to be decided, and nothing is before then.
+    /// Queues again what the store refused; nothing else is decided before it.
     pub fn put_back(
         &mut self,
         placements: impl IntoIterator<Item = PlacementKey>,
@@ -77,37 +77,37 @@ impl Queue {
         self.retry_at = Some(retry_at);
     }
 
-    /// Tells whether the store refused something and is left alone for a moment.
+    /// Tells whether the store refused something and the retry pause is not over.
     pub fn waits(&self) -> bool {
         self.retry_at.is_some()
     }
 
-    /// Sets when a placement is decided though nothing happens.
+    /// Sets when to decide a placement without an event.
     pub fn wake(&mut self, key: &PlacementKey, at: Option<Timestamp>) {
         set(&mut self.wakes, key, at);
     }
 
-    /// Sets when an OCM Placement is decided though nothing happens.
+    /// Sets when to decide an OCM Placement without an event.
     pub fn wake_ocm(&mut self, key: &Key, at: Option<Timestamp>) {
         set(&mut self.ocm_wakes, key, at);
     }
 
-    /// Sets when a cluster that does not answer has been silent for too long.
+    /// Sets when a cluster's outage becomes too long.
     pub fn expect_silence(&mut self, cluster: &ClusterName, at: Option<Timestamp>) {
         set(&mut self.silences, cluster, at);
     }
 
-    /// Puts here the placements that read what changed of the fleet.
+    /// Queues the placements that read a changed part of the fleet.
     pub fn changed(&mut self, change: &FleetChange) {
         self.placements.extend(self.readers.affected(change));
     }
 
-    /// Puts here the placements that have something on a cluster: whether it answers is part of how they stand.
+    /// Queues the placements with something on a cluster: their state depends on whether it answers.
     pub fn concerns_holders(&mut self, cluster: &ClusterName) {
         self.placements.extend(self.holders.get(cluster).into_iter().flatten().cloned());
     }
 
-    /// Puts here the placements that take their clusters from an OCM Placement.
+    /// Queues the placements that take their clusters from an OCM Placement.
     pub fn concerns_followers(&mut self, tree: &Tree, key: &Key) {
         let name = key.to_string();
         let follows = |annotations: &BTreeMap<String, String>| annotations.get(OCM_PLACEMENT) == Some(&name);
@@ -115,22 +115,22 @@ impl Queue {
         self.placements.extend(followers.map(|(key, _)| key.clone()));
     }
 
-    /// Puts here the placements that a commit may decide anew: all of them where it changes payload or anything else that
-    /// they share, else those whose own document changed.
+    /// Queues the placements that a commit may change: all of them if it changes payload or another shared document, else those
+    /// whose own document changed.
     pub fn compare(&mut self, old: &Tree, new: &Tree) {
         let keys: BTreeSet<&PlacementKey> = old.placements.keys().chain(new.placements.keys()).collect();
-        // A selector may select whatever changed.
+        // A selector may select any changed object.
         let all = !same_payload(old, new);
         let changed = keys.into_iter().filter(|key| all || old.placements.get(*key) != new.placements.get(*key));
         self.placements.extend(changed.cloned());
     }
 
-    /// Takes down what a placement reads and where it is, after a decision.
+    /// Indexes what a placement reads and which clusters it uses, after a decision.
     pub fn note(&mut self, state: &PlacementState, staged: &Staged) {
         let key = &state.record.key;
         let policy = scheduled_policy(key, state.record.spec.policy.as_ref());
         let settled = state.record.error.is_none() && state.policy().is_some_and(|policy| policy.fulfilled);
-        // A run that its stages keep from beginning begins when the labels that they name change.
+        // A run that its stages refuse to start can start when the labels in their selectors change.
         let refused = state.runs.values().filter(|run| run.refused);
         let strategies = refused.filter_map(|run| staged.strategy(key, &run.strategy));
         let labels = strategies.flat_map(|strategy| stage_labels(&strategy.spec));
@@ -150,10 +150,10 @@ impl Queue {
         self.rereads.remove(key);
     }
 
-    /// Takes down where a placement is: on these clusters, in order.
+    /// Indexes the clusters of a placement, in order.
     fn hold(&mut self, key: &PlacementKey, clusters: &[&ClusterName]) {
         let before = self.held.entry(key.clone()).or_default();
-        // Most decisions leave a placement where it is: nothing is copied for them.
+        // Most decisions do not change the clusters of a placement: nothing is copied for them.
         if before.iter().eq(clusters.iter().copied()) {
             return;
         }
@@ -188,7 +188,7 @@ fn set<K: Ord + Clone>(wakes: &mut BTreeMap<K, Timestamp>, key: &K, at: Option<T
     }
 }
 
-/// Kinds whose documents concern only what names them, or clusters.
+/// Tells whether documents of a kind concern only clusters or the objects that they name.
 fn is_own_business(kind: &str) -> bool {
     matches!(
         kind,

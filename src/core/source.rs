@@ -1,4 +1,4 @@
-//! The source's side: what it says, and what an accepted commit changes.
+//! The source: its events, and what an accepted commit changes.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,17 +18,17 @@ use crate::model::tree::{Skipped, Tree};
 use crate::model::work::SourceName;
 use crate::store::records;
 
-/// What is said where the source could not be read since the start.
+/// The message while the source could not be read since the start.
 const NOTHING_NEW: &str =
     "; it was not read since gitfleet started, so nothing new begins until it is, or until `gitfleet resume` says so";
-/// Documents that are no objects named in the log for one commit; the rest is counted.
+/// Documents without an object that the log names for one commit; the rest is counted.
 const SKIPPED_NAMED_MAX: usize = 20;
 
 impl Core {
-    /// Takes in what the source says.
+    /// Handles an event of the source.
     pub(super) fn hear(&mut self, news: SourceEvent, now: Timestamp) {
         let Some(news) = self.hear_aside(news, now) else { return };
-        // What a person accepted is for the tip that was held then: whatever is said of a tip ends it.
+        // A person accepted the pending tip: any later event about a tip ends that.
         if !matches!(news, SourceEvent::Readable | SourceEvent::Failed(_)) {
             self.source.accepted_rewrite = None;
         }
@@ -36,7 +36,7 @@ impl Core {
         if matches!(news, SourceEvent::Failed(_)) {
             self.go_on_without_source();
         } else if std::mem::take(&mut self.world.source_unread) {
-            // What was held back while the source was unread is decided now.
+            // Decide now what waited while the source was unread.
             self.queue.placements.extend(self.placements.keys().cloned());
         }
         self.source_look = SourceLook::Seen;
@@ -48,7 +48,7 @@ impl Core {
             | SourceEvent::Follows(_) => {}
             SourceEvent::Accepted(tree) => self.accept(&tree, now),
             SourceEvent::Unchanged => {
-                // Where a bad or rewritten tip was held, it was taken back.
+                // A refused or rewritten tip was taken back.
                 self.source.seen.clone_from(&self.source.accepted);
                 self.source.seen_at = self.source.accepted_at;
                 self.source.refused.clear();
@@ -91,10 +91,10 @@ impl Core {
         }
     }
 
-    /// Takes in what is said of no tip; gives everything else back.
+    /// Handles events that concern no tip; returns the others.
     fn hear_aside(&mut self, news: SourceEvent, now: Timestamp) -> Option<SourceEvent> {
         match news {
-            // A newer commit may have been accepted while the one of an earlier life was read.
+            // A newer commit may have been accepted while the commit of an earlier process was read.
             SourceEvent::Restored(Ok(_)) if self.world.tree.commit.is_some() => {}
             SourceEvent::Restored(Ok(tree)) => self.accept(&tree, now),
             SourceEvent::Restored(Err(reason)) => {
@@ -126,14 +126,14 @@ impl Core {
         None
     }
 
-    /// Goes on with what was begun, where the source could not be read in this life: a newer commit may stop or correct what the
-    /// accepted one would begin.
+    /// Continues what has begun although this process could not read the source. Nothing new starts: a newer commit may stop or
+    /// correct what the accepted one would start.
     fn go_on_without_source(&mut self) {
-        // Once it was read in this life, a later failure holds nothing back.
+        // After a first read in this process a later failure holds nothing back.
         self.world.source_unread |= self.source_look == SourceLook::Awaited;
     }
 
-    /// A person lets the accepted commit go on for this life, though a newer one may stop or correct it.
+    /// Lets the accepted commit continue in this process on a person's command, although a newer commit may stop or correct it.
     pub(super) fn go_on_unread(&mut self) {
         if !std::mem::take(&mut self.world.source_unread) {
             return;
@@ -145,7 +145,7 @@ impl Core {
         }
     }
 
-    /// The source was silent for as long as is waited for.
+    /// Handles a source that did not answer within the time limit.
     pub(super) fn give_up_source(&mut self) {
         if self.source_look != SourceLook::Awaited {
             return;
@@ -157,14 +157,14 @@ impl Core {
         self.source.failure = Some(words);
     }
 
-    /// Writes down what is known of the source, where that is new.
+    /// Records what is known of the source if it changed.
     pub(super) fn write_source(&self, batch: &mut Batch) {
         if self.source != self.stored_source && write_down(batch, records::source_key(SOURCE_NAME), &self.source) {
             batch.source = Some(self.source.clone());
         }
     }
 
-    /// A decision may name a snapshot of an override: it is written down with it, or before.
+    /// Writes changed override snapshots: a decision may name one, so both are stored in one batch or the snapshot first.
     pub(super) fn write_overrides(&mut self, batch: &mut Batch) {
         batch.overrides = self.world.overrides.take_unwritten();
         for id in &batch.overrides {
@@ -177,7 +177,7 @@ impl Core {
         }
     }
 
-    /// Takes a commit for the newest.
+    /// Records a commit as the newest.
     fn see(&mut self, commit: CommitId, now: Timestamp) {
         let first = self.note_seen(&commit, now);
         let before = self.source.seen.replace(commit);
@@ -191,7 +191,7 @@ impl Core {
         }
     }
 
-    /// Brings a commit into force.
+    /// Makes a commit the accepted one.
     fn accept(&mut self, tree: &Arc<Tree>, now: Timestamp) {
         let commit = tree.commit.clone();
         let again = self.source.accepted == commit;
@@ -224,7 +224,7 @@ impl Core {
         let disruptions = std::mem::replace(&mut self.world.disruptions, Disruptions::of(tree));
         self.note_members(&before, now);
         for key in self.placements.keys().cloned().collect::<Vec<_>>() {
-            // What could not be read once may be there now.
+            // A payload that could not be read may be readable now.
             self.placements.get_mut(&key).into_iter().for_each(|state| state.unreadable.clear());
             self.load_payloads(&key);
         }
@@ -235,20 +235,20 @@ impl Core {
         self.queue.ocm.extend(wishes);
         if before.commit.is_none() {
             self.members_from = now;
-            // The first commit of this life: what was decided before may have been decided of another.
+            // The first commit of this process: earlier decisions may be about another commit.
             self.queue.placements.extend(self.placements.keys().cloned());
         } else {
             self.queue.compare(&before, tree);
             self.queue.placements.extend(self.world.disruptions.differing(&disruptions));
             self.note_concerned(tree.commit.as_ref());
         }
-        // What is with the store may name a commit that no record here names yet.
+        // The batch in the store may name a commit that no record here names yet.
         if !self.outstanding {
             self.retain();
         }
     }
 
-    /// Says which commits are to be kept. What was decided must be written down. The next life begins with the commit that the
+    /// Says which commits are to be kept. What was decided must be stored. The next process begins with the commit that the
     /// store names as accepted, and may decide about it: that is kept until the store has another.
     pub(super) fn retain(&mut self) {
         let Some(at) = self.world.tree.commit.clone() else { return };
@@ -261,8 +261,7 @@ impl Core {
         self.effects.push(Effect::Retain { named, at });
     }
 
-    /// Asks for the payload that a placement needs and that no selection gives: after a restart and for ways back, older
-    /// snapshots.
+    /// Requests payloads that no selection provides: after a restart, and of older snapshots for rollbacks.
     pub(super) fn load_payloads(&mut self, key: &PlacementKey) {
         let Some(state) = self.placements.get(key) else { return };
         let is_missing =
@@ -274,7 +273,7 @@ impl Core {
         }
     }
 
-    /// Asks again for payloads that could not be read a while ago, and are still needed.
+    /// Requests payloads again that could not be read earlier and are still needed.
     pub(super) fn read_again(&mut self, now: Timestamp) {
         for key in self.queue.take_rereads(now) {
             let Some(state) = self.placements.get(&key) else { continue };
@@ -301,12 +300,12 @@ impl Core {
                 self.queue.read_again(key, now + PAYLOAD_RETRY);
             }
         }
-        // Also where it could not be read: the rest of the placement does not wait for it.
+        // Even if it could not be read: the rest of the placement does not wait for it.
         self.queue.placements.insert(key.clone());
     }
 }
 
-/// Says which documents of a commit are not read, so that a manifest that became plain text by an accident is not missed.
+/// Logs the documents of a commit that are not read, so that nobody misses a manifest that became plain text by accident.
 fn tell_skipped(tree: &Tree) {
     let odd: Vec<_> = tree.skipped.iter().filter_map(Skipped::complaint).collect();
     for complaint in odd.iter().take(SKIPPED_NAMED_MAX) {
@@ -331,7 +330,7 @@ fn tell_skipped(tree: &Tree) {
     }
 }
 
-/// Returns what inventories name the source by: what the configuration calls it, else where it is and which part of it is read.
+/// Returns the name of the source in inventories: the configured name, else its location and the path that is read.
 pub fn identity(configuration: &Configuration) -> String {
     configuration.source.identity.clone().unwrap_or_else(|| derived(configuration))
 }
@@ -346,7 +345,7 @@ pub fn source_name(configuration: &Configuration, known: &SourceRecord) -> Sourc
     SourceName { name, formerly: Arc::new(formerly) }
 }
 
-/// Returns the record of the source that a life begins with: that of the store, where it is of this source.
+/// Returns the source record that a process starts with: the stored one, if it belongs to this source.
 pub(super) fn begin(configuration: &Configuration, known: &SourceRecord) -> SourceRecord {
     let name = source_name(configuration, known);
     let is_same = known.url == configuration.source.url || name.is(&known.identity);

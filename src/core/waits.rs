@@ -1,7 +1,7 @@
-//! Waits between two lives: what was measured goes on, whatever the clock of the machine was set to meanwhile. Pure.
+//! Waits across restarts: elapsed time stays elapsed, whatever clock changes happen meanwhile. Pure.
 //!
-//! Records say since when something waits. A life that begins with another clock moves these instants by as much as the clock
-//! was set, so that each wait has lasted as long as before. See docs/design/020.
+//! Records say since when something waits. A process that starts with a changed clock shifts these instants by the change, so
+//! that each wait keeps its elapsed time. See docs/design/020.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,22 +16,21 @@ use crate::model::runs::{Approval, RunRecord, StageRecord};
 use crate::store::records::{self, clock_key, cluster_key};
 use crate::store::{Expected, Op, Result};
 
-/// The smallest step of the clock that is taken for one: below it are roundings and a clock that is led slowly.
+/// The smallest clock step that counts: smaller ones are rounding or gradual corrections.
 pub const STEP_MIN: SignedDuration = SignedDuration::from_secs(2);
-/// The longest time between two lives that counts where the machine was started anew: nobody can tell then how much passed, and
-/// how far the clock was set.
+/// The longest downtime that counts after a reboot: nobody can tell how much time passed and how far the clock was set.
 pub const DOWN_MAX: SignedDuration = SignedDuration::from_hours(1);
 
-/// Returns how far instants of the life before are to be moved: by as much as the clock was set since, and not by the time that
-/// passed. Of a store that remembers no time instants that lie ahead are moved back to now.
+/// Returns how far to shift the stored instants: by the clock step since then, without the elapsed time. If the store remembers
+/// no clock reading, instants in the future are moved back to now.
 pub fn correction(seen: Option<&ClockReading>, now: &ClockReading, newest: Option<Timestamp>) -> SignedDuration {
     let step = match seen {
-        // The uptime tells how much has passed, whatever the clock was set to.
+        // The uptime measures the elapsed time, whatever the clock says.
         Some(seen) if seen.boot.is_some() && seen.boot == now.boot => {
             let passed = SignedDuration::try_from(now.up.saturating_sub(seen.up)).unwrap_or(SignedDuration::MAX);
             now.at.duration_since(seen.at) - passed
         }
-        // Nobody can tell how long the machine was off: what the clock shows is believed within bounds.
+        // Nobody can tell how long the machine was off: the clock is trusted within bounds.
         Some(seen) => {
             let shown = now.at.duration_since(seen.at);
             shown - shown.clamp(SignedDuration::ZERO, DOWN_MAX)
@@ -41,7 +40,7 @@ pub fn correction(seen: Option<&ClockReading>, now: &ClockReading, newest: Optio
     if step.abs() < STEP_MIN { SignedDuration::ZERO } else { step }
 }
 
-/// Returns the latest instant that something waits since.
+/// Returns the latest instant since which something waits.
 pub fn newest(saved: &SavedRecords) -> Option<Timestamp> {
     let of_clusters = saved.clusters.values().map(|cluster| cluster.since);
     let of_placements = saved.placements.values().flat_map(|state| {
@@ -56,7 +55,7 @@ pub fn newest(saved: &SavedRecords) -> Option<Timestamp> {
     of_clusters.chain(of_placements).max()
 }
 
-/// Moves every instant that something is measured from. Returns what is to be written down; it belongs into one batch with the
+/// Moves every instant that something is measured from. Returns what is to be stored; it belongs into one batch with the
 /// reading that it follows from.
 ///
 /// # Errors
@@ -85,7 +84,7 @@ pub fn shift(saved: &mut SavedRecords, by: SignedDuration) -> Result<Vec<Op>> {
     Ok(ops)
 }
 
-/// Returns the write that remembers a reading.
+/// Returns the write that stores a clock reading.
 ///
 /// # Errors
 /// As [`shift`].
@@ -93,7 +92,7 @@ pub fn remember(reading: &ClockReading) -> Result<Op> {
     records::put(clock_key(), reading, Expected::Any)
 }
 
-/// Returns what the journal says of a clock that was set.
+/// Returns the journal entry about a clock change.
 pub fn entry(at: Timestamp, by: &str, when: &str) -> JournalEntry {
     let facts = json!({"by": by, "when": when});
     JournalEntry { at, event: JournalKind::ClockCorrected, placement: None, cluster: None, facts }
@@ -163,12 +162,12 @@ fn optional(at: &mut Option<Timestamp>, by: SignedDuration) {
     }
 }
 
-/// Moves an instant. One that would leave what can be written stays.
+/// Shifts an instant. One that would leave the valid range stays.
 fn moved(at: &mut Timestamp, by: SignedDuration) {
     *at = at.checked_add(by).unwrap_or(*at);
 }
 
-/// Returns how far a clock was set, for people.
+/// Returns the size of a clock step, as text for users.
 pub fn words(step: SignedDuration) -> String {
     let way = if step.is_negative() { "back" } else { "ahead" };
     let seconds = Duration::from_secs(step.unsigned_abs().as_secs());

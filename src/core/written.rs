@@ -1,4 +1,4 @@
-//! What follows once the store has answered.
+//! What follows after the store has answered.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use crate::model::warning::WarningKind;
 use crate::store::Op;
 
 impl Core {
-    /// The store keeps the batch. Returns what follows from it.
+    /// Handles a batch that the store kept. Returns its effects.
     pub fn written(&mut self, batch: Batch, now: Timestamp) -> Vec<Effect> {
         self.outstanding = false;
-        // What was put back is decided with the next batch, and overwrites what is in doubt.
+        // The next batch decides what was queued again, and overwrites what is in doubt.
         if self.queue.placements.is_empty() && !self.queue.waits() {
             self.in_doubt.clear();
         }
@@ -26,7 +26,7 @@ impl Core {
         if batch.goes_on {
             self.go_on_unread();
         }
-        // A command is carried out on a copy: the core takes the record over once it is kept.
+        // A command changes a copy: the core takes it over once it is stored.
         if batch.adopts {
             self.store.clone_from(&batch.store);
         }
@@ -68,13 +68,13 @@ impl Core {
         std::mem::take(&mut self.effects)
     }
 
-    /// The store did not keep the batch, or did not say so. Everything in it is decided again after a pause.
+    /// Handles a batch that the store refused or may have kept. Everything in it is decided again after a pause.
     pub fn refused(&mut self, batch: Batch, now: Timestamp) {
         self.outstanding = false;
         let snapshots = batch.decided.iter().flat_map(|(_, decision)| decision.state.snapshots.values());
         let accepted = batch.source.iter().filter_map(|source| source.accepted.clone());
         self.in_doubt.extend(snapshots.map(|snapshot| snapshot.commit.clone()).chain(accepted));
-        // What members said meanwhile joins what the batch had taken.
+        // Reports that arrived meanwhile join those of the batch.
         for (key, kept) in batch.kept {
             self.world.kept.entry(key).or_default().join(kept);
         }
@@ -95,7 +95,7 @@ impl Core {
         self.queue.put_back(placements, ocm, now + STORE_RETRY);
     }
 
-    /// Forgets reports that are written down; what members said meanwhile is decided about next.
+    /// Forgets stored reports; reports that arrived meanwhile are decided next.
     fn forget_reports(&mut self, written: Reports) {
         for (placement, reports) in written {
             let Some(known) = self.reports.get_mut(&placement) else { continue };
@@ -106,7 +106,7 @@ impl Core {
         }
     }
 
-    /// Takes up what a decision says; its records are written.
+    /// Applies a stored decision.
     fn act(&mut self, key: &PlacementKey, decision: Decision, now: Timestamp) {
         let accepted = self.source.accepted.clone();
         let commit = accepted.as_ref().map(|commit| tracing::field::display(commit.short()));
@@ -125,7 +125,7 @@ impl Core {
             self.measure(before, &decision.state, now);
         }
         for warning in &decision.state.record.warnings {
-            // That a policy cannot be fulfilled is said with how the placement stands.
+            // The log message about the placement's state already covers unfulfilled policies.
             let is_told = known.as_ref().is_some_and(|known| known.record.warnings.contains(warning));
             if !is_told && warning.kind != WarningKind::PolicyUnfulfilled {
                 tracing::warn!("{warning}");
@@ -138,7 +138,7 @@ impl Core {
             self.world.heard.remove(key);
             self.settled.remove(key);
             self.measures.forget(key);
-            // A commit may have brought it back while its end was being written down.
+            // A commit may have brought the placement back while its end was being stored.
             if let Some(placement) = self.world.tree.placements.get(key) {
                 self.placements.insert(key.clone(), PlacementState::begin(placement, now));
                 self.queue.placements.insert(key.clone());
@@ -151,7 +151,7 @@ impl Core {
         state.unreadable = known.as_ref().map(|known| known.unreadable.clone()).unwrap_or_default();
         let in_use: BTreeSet<u64> = state.snapshots_in_use().map(|snapshot| snapshot.index).collect();
         for (index, payload) in known.into_iter().flat_map(|known| known.payloads) {
-            // It may have been read while the decision was being written down.
+            // The payload may have been read while the decision was being stored.
             if in_use.contains(&index) {
                 state.payloads.entry(index).or_insert(payload);
             }
@@ -164,7 +164,7 @@ impl Core {
 }
 
 impl Batch {
-    /// Takes what one decision changes.
+    /// Collects the writes of one decision.
     pub(super) fn take(&mut self, difference: Vec<Op>) {
         if difference.is_empty() {
             self.unchanged += 1;

@@ -1,4 +1,4 @@
-//! A run's next step: what it sees of its clusters, and what it moves.
+//! One step of a run: the observed state of its clusters, and the bindings it moves.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -26,7 +26,7 @@ const UNTOLD: Health = Health {
 };
 
 impl Pass<'_> {
-    /// Takes the run that is under way as far as it goes. Returns when time alone takes it further.
+    /// Advances the active run as far as possible. Returns when time alone takes it further.
     pub(super) fn advance_active(&mut self) -> Option<Timestamp> {
         let mut run = self.active_run().cloned()?;
         let (limits, max_failures) = match self.stage_limits() {
@@ -37,7 +37,7 @@ impl Pass<'_> {
             }
         };
         let seen = self.seen(&run, &limits, &BTreeSet::new());
-        // Without the payload nobody can be told what to hold.
+        // Without the payload no cluster can get an order.
         let is_unreadable = run.snapshot().is_some_and(|index| self.state.unreadable.contains(&index));
         let situation = Situation {
             clusters: &seen,
@@ -50,15 +50,15 @@ impl Pass<'_> {
         let step = advance(&mut run, &situation, self.now);
         let has_succeeded = before != run.phase && run.phase == RunPhase::Succeeded;
         self.take(run, &step);
-        // Not before the last gate: what still waits for an approval is nothing to roll back to.
+        // Only after the last gate: a snapshot that still waits for an approval is no rollback target.
         if has_succeeded {
             self.note_success();
         }
         step.wake_at
     }
 
-    /// Brings clusters that did not answer when their turn came to what their stage has reached: each run those that it answers
-    /// for. Returns when time alone takes one further.
+    /// Updates clusters that were offline at their turn to the snapshot of their stage; each run updates the clusters it
+    /// answers for. Returns when time alone takes one further.
     pub(super) fn catch_up(&mut self) -> Option<Timestamp> {
         if !self.state.runs.values().any(owes) {
             return None;
@@ -74,7 +74,7 @@ impl Pass<'_> {
                 stop: self.state.record.paused.is_some() || !is_current || is_unreadable,
                 max_failures,
                 rules: self.world.approvals,
-                // The gates of the stages that the run reached were opened for these clusters, too.
+                // The gates of the run's stages were opened for these clusters too.
                 asks_no_gate: true,
             };
             let step = catch_up(&mut run, &situation, self.now);
@@ -88,8 +88,8 @@ impl Pass<'_> {
         wake_at
     }
 
-    /// Returns the ended runs that answer for clusters or do not know yet that a newer one does, the newest first, each with its
-    /// clusters that are not its own any more.
+    /// Returns the ended runs that answer for clusters, or do not know yet that a newer run does, newest first; each with the
+    /// clusters that a newer run has taken.
     fn ended(&self) -> Vec<(RunRecord, BTreeSet<ClusterName>)> {
         let mut ended = Vec::new();
         for (run, own) in self.answering().into_iter().filter(|(run, _)| owes(run)) {
@@ -103,14 +103,14 @@ impl Pass<'_> {
         ended
     }
 
-    /// Returns the limits of runs: what cannot be tracked is available at once.
+    /// Returns the limits of runs: an object whose health cannot be tracked counts as available immediately.
     fn stage_limits(&self) -> Result<(Limits, MaxFailures), String> {
         let limits = Limits { unavailable_period: Duration::ZERO, ..self.limits()? };
         let max_failures = MaxFailures::read(&self.state.record.annotations).map_err(|error| error.to_string())?;
         Ok((limits, max_failures))
     }
 
-    /// Writes down how a run stands, and moves and removes what it says.
+    /// Records the state of a run, and moves and removes the bindings of its step.
     fn take(&mut self, run: RunRecord, step: &Step) {
         let started: BTreeSet<&ClusterName> = step.start.iter().collect();
         let overrides: BTreeMap<ClusterName, PickedOverrides> = run
@@ -146,15 +146,15 @@ impl Pass<'_> {
         self.state.runs.insert(run);
     }
 
-    /// Returns the names of the bindings that speak for clusters: picked, and not being removed.
+    /// Returns the binding names of clusters: of the picked bindings that are not being removed.
     fn speaking(&self, of: &[ClusterName]) -> BTreeMap<ClusterName, String> {
         let of: BTreeSet<&ClusterName> = of.iter().collect();
         let speaks = |b: &&Binding| !b.deleting && b.state != BindingState::Unscheduled && of.contains(&b.cluster);
-        // Of several the first in order of name.
+        // If a cluster has several, the first by name counts.
         self.state.bindings().filter(speaks).rev().map(|b| (b.cluster.clone(), b.name.clone())).collect()
     }
 
-    /// Returns what a run sees of its clusters. Those of `taken` are a newer run's.
+    /// Returns the observed state of a run's clusters. The clusters in `taken` belong to a newer run.
     fn seen(&self, run: &RunRecord, limits: &Limits, taken: &BTreeSet<ClusterName>) -> BTreeMap<ClusterName, Seen> {
         let Some(frozen) = &run.frozen else { return BTreeMap::new() };
         let mut bindings: Vec<&Binding> = self.state.bindings().collect();
@@ -181,11 +181,11 @@ impl Pass<'_> {
             let is_bound = speaking.is_some_and(|b| b.state == BindingState::Bound && b.snapshot.is_some());
             let is_ready = health.ready == Readiness::Ready;
             let seen = Seen {
-                // Who left with most of the fleet counts until a person has agreed.
+                // Clusters that left in a mass removal count until a person has agreed.
                 in_fleet: self.world.clusters.contains(cluster.name.as_str())
                     || binding.is_some_and(|binding| self.is_of_fleet(&binding.cluster)),
                 picked: speaking.is_some(),
-                // Compared with what was frozen: what git says otherwise since is for a follow-up run.
+                // Compared with the frozen order: later changes in git are for a follow-up run.
                 bound_to: speaking.is_some_and(|b| {
                     b.state == BindingState::Bound
                         && b.snapshot == Some(frozen.snapshot)
@@ -193,9 +193,9 @@ impl Pass<'_> {
                         && b.overrides == cluster.overrides
                 }),
                 taken: taken.contains(&cluster.name),
-                // What leaves a cluster must be known before it is removed there.
+                // A cluster must report what it holds before a removal.
                 online: answers
-                    // An older binding's removal goes first, and orders and reports are about it alone until then.
+                    // The removal of an older binding goes first: until then orders and reports concern only that binding.
                     && !of.iter().any(|b| b.deleting && speaking.is_some())
                     && (speaking.is_some() || of.iter().all(|b| b.deleting) || self.knows_inventory(&cluster.name)),
                 health,
@@ -209,7 +209,7 @@ impl Pass<'_> {
         clusters.map(see).collect()
     }
 
-    /// Remembers the snapshot that is available on every picked cluster, if there is one: a rollback goes there.
+    /// Records the snapshot that is available on every picked cluster, if there is one, as the rollback target.
     pub(super) fn note_success(&mut self) {
         let picked = || self.state.bindings().filter(|b| b.state != BindingState::Unscheduled);
         let Some(index) = picked().next().and_then(|binding| binding.snapshot) else { return };
@@ -227,11 +227,11 @@ impl Pass<'_> {
     }
 }
 
-/// Tells whether an ended run says of any of these clusters that it is still to do something there.
+/// Tells whether an ended run still has work to do on any of these clusters.
 fn expects_any(run: &RunRecord, of: impl Fn(&ClusterName) -> bool) -> bool {
     let expects = |phase: ClusterPhase| match phase {
         ClusterPhase::Deferred | ClusterPhase::Updating => true,
-        // Tried again after the run succeeded. What a run had not begun when it ended otherwise is never begun.
+        // A retry after the run succeeded. Clusters that had not started when a run ended in another way never start.
         ClusterPhase::Pending => run.phase == RunPhase::Succeeded,
         ClusterPhase::Succeeded | ClusterPhase::Failed | ClusterPhase::Skipped => false,
     };
@@ -239,7 +239,7 @@ fn expects_any(run: &RunRecord, of: impl Fn(&ClusterName) -> bool) -> bool {
     clusters.any(|cluster| expects(cluster.phase) && of(&cluster.name))
 }
 
-/// Says why a binding failed, in the member's own words where there are any.
+/// Returns why a binding failed, in the member's words if it gave any.
 fn why_failed(binding: &Binding) -> String {
     let refused = binding.conditions.iter().find(|c| c.is(ConditionStatus::False, binding.generation));
     refused.map_or_else(|| "it is not available in time".to_owned(), |condition| condition.message.clone())

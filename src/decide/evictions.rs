@@ -1,4 +1,4 @@
-//! Evictions and disruption budgets of a commit, and what becomes of evictions: pure.
+//! Evictions and disruption budgets of a commit, and the results of evictions: pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -47,7 +47,7 @@ impl Disruptions {
         disruptions
     }
 
-    /// Returns the placements whose evictions or budgets are not those of `other`.
+    /// Returns the placements whose evictions or budgets differ from `other`.
     pub fn differing<'a>(&'a self, other: &'a Self) -> impl Iterator<Item = PlacementKey> + 'a {
         let named = |disruptions: &'a Self| disruptions.evictions.keys().chain(disruptions.budgets.keys());
         let all: BTreeSet<&String> = named(self).chain(named(other)).collect();
@@ -58,11 +58,11 @@ impl Disruptions {
         all.into_iter().filter(is_other).map(PlacementKey::cluster_scoped)
     }
 
-    /// Evaluates the evictions of a placement that were not evaluated yet, one after the other in the order of names, and writes
-    /// down what became of each. Returns the bindings that are to be removed.
+    /// Evaluates new evictions of a placement one after the other, by name, and records each result. Returns the bindings to
+    /// remove.
     ///
-    /// An eviction is evaluated once; one that is gone from git is forgotten. `failed` tells of a cluster whether what is placed
-    /// there has failed.
+    /// An eviction is evaluated once, and forgotten when git removes it. `failed` tells whether the placement has failed on a
+    /// cluster.
     pub fn evaluate(
         &self,
         record: &mut PlacementRecord,
@@ -83,7 +83,7 @@ impl Disruptions {
             if record.evictions.contains_key(name) {
                 continue;
             }
-            // Anew for each: what the one before removed counts against the budget.
+            // Recomputed for each eviction: the bindings removed by earlier ones count against the budget.
             let all: Vec<Binding> = bindings.values().map(|binding| Binding::clone(binding)).collect();
             let target = all.iter().find(|binding| binding.cluster == *cluster);
             let verdict = evict(&EvictionRequest {
@@ -104,7 +104,7 @@ impl Disruptions {
         removed
     }
 
-    /// Tells whether a placement has evictions that nobody evaluated yet.
+    /// Tells whether a placement has evictions that were not evaluated yet.
     pub fn concerns(&self, key: &PlacementKey) -> bool {
         key.namespace.is_none() && self.evictions.contains_key(&key.name)
     }

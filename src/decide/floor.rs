@@ -1,5 +1,5 @@
-//! What a commit cannot take away from the rollout of itself: approvals that stood before its clusters, and what the
-//! configuration demands.
+//! The minimum of approvals that a commit cannot remove for its own rollout: approvals that its clusters required before, and
+//! those that the configuration demands.
 
 use std::collections::BTreeMap;
 
@@ -12,17 +12,17 @@ use crate::model::journal::JournalKind;
 use crate::model::records::{BindingState, Pause};
 use crate::model::runs::{RunCause, RunRecord, TaskRecord, WantedBy};
 
-/// Who pauses a placement that is no longer rolled out by stages.
+/// The actor of the pause when a placement no longer has stages.
 const ITSELF: &str = "gitfleet";
 
 impl Pass<'_> {
-    /// Adds approvals to a run that is about to begin: those that the configuration demands, and those that stood before a
-    /// cluster in its last run and that the strategy asks for no more. Of the latter a person is asked once.
+    /// Adds approvals to a run that is about to start: those that the configuration demands, and those that a cluster required
+    /// in its last run and the strategy no longer has. The latter are asked once.
     pub(super) fn keep_approvals(&mut self, run: &mut RunRecord, snapshot: u64) {
         let is_rollback = matches!(run.cause, RunCause::Rollback { .. });
         let before = self.approvals_before();
         let mut given = 0;
-        // Approvals add up along the stages: one before an earlier stage stands before this one's clusters as well.
+        // Approvals add up along the stages: an approval before an earlier stage also protects the clusters of this one.
         for stage in &mut run.stages {
             let own = approvals(&stage.before);
             let wanted = stage.clusters.iter().filter_map(|cluster| before.get(&cluster.name)).max();
@@ -31,7 +31,7 @@ impl Pass<'_> {
             let clusters = stage.clusters.iter().map(|cluster| cluster.name.as_str());
             let is_demanded = !passed && self.world.floor.asks_before(&stage.name, clusters);
             given += own;
-            // A stage that asks already asks once, and one without clusters has nothing to ask about.
+            // One approval per stage is enough, and a stage without clusters needs none.
             if own > 0 || stage.clusters.is_empty() || !(is_less || is_demanded) {
                 given += approvals(&stage.after);
                 continue;
@@ -49,7 +49,7 @@ impl Pass<'_> {
             let facts = json!({"run": run.name, "stage": stage.name, "wantedBy": wanted_by});
             self.note(JournalKind::ApprovalKept, None, facts);
         }
-        // From here on the run itself says what was asked before them.
+        // From now on the run itself records which approvals protected these clusters.
         let reached = run.stages.iter().flat_map(|stage| &stage.clusters);
         for cluster in reached {
             self.state.record.asked_before.remove(&cluster.name);
@@ -67,20 +67,20 @@ impl Pass<'_> {
         before
     }
 
-    /// Remembers the approvals of a run that git takes back.
+    /// Remembers the approvals of a run that git removes.
     pub(super) fn remember_approvals(&mut self, name: &str) {
         let Some(run) = self.state.runs.get(name).filter(|run| counts(run)) else { return };
         let asked: Vec<_> = asked(run).into_iter().filter(|(_, count)| *count > 0).collect();
         self.state.record.asked_before.extend(asked);
     }
 
-    /// A placement whose stages had approvals and that moves by itself now does so after a person has resumed it.
+    /// Pauses a placement that had stages with approvals and now rolls out automatically: a person has to resume it.
     pub(super) fn pause_without_stages(&mut self) {
         let asked = |run: &RunRecord| asked(run).values().any(|count| *count > 0);
         let was_asked = self.last_run().is_some_and(|run| counts(run) && asked(run));
         let record = &mut self.state.record;
         let was_asked = was_asked || !record.asked_before.is_empty();
-        // It pauses once: who resumes has agreed.
+        // It pauses once: resuming it counts as consent.
         record.asked_before.clear();
         if !was_asked || record.paused.is_some() {
             return;
@@ -90,7 +90,7 @@ impl Pass<'_> {
         self.note(JournalKind::ApprovalKept, None, json!({"paused": reason}));
     }
 
-    /// Says why a placement that moves by itself may not, where the configuration wants a person asked before one of its
+    /// Returns why a placement without stages may not roll out, if the configuration demands an approval for one of its
     /// clusters.
     pub(super) fn lacks_stages(&self) -> Option<String> {
         let mut picked = self.state.bindings().filter(|b| !b.deleting && b.state != BindingState::Unscheduled);
@@ -102,12 +102,12 @@ impl Pass<'_> {
     }
 }
 
-/// Tells whether a run says what a later one is measured by.
+/// Tells whether later runs are compared with a run.
 fn counts(run: &RunRecord) -> bool {
     run.frozen.is_some() && !matches!(run.cause, RunCause::Rollback { .. })
 }
 
-/// Returns how many approvals stand before each cluster of a run.
+/// Returns how many approvals protect each cluster of a run.
 fn asked(run: &RunRecord) -> BTreeMap<ClusterName, usize> {
     let (mut count, mut asked) = (0, BTreeMap::new());
     for stage in &run.stages {
@@ -118,8 +118,8 @@ fn asked(run: &RunRecord) -> BTreeMap<ClusterName, usize> {
     asked
 }
 
-/// Counts the approvals among tasks. One that the configuration demands is demanded of every run anyway, and one that the
-/// strategy no longer asks for is not asked for again once it was given.
+/// Counts the approvals among tasks. Approvals that the configuration demands are added to every run anyway, and an approval
+/// that the strategy no longer has is not asked again once given.
 fn approvals(tasks: &[TaskRecord]) -> usize {
     let counts = |task: &&TaskRecord| match task.wanted_by {
         WantedBy::Strategy => true,

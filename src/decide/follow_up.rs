@@ -1,4 +1,4 @@
-//! What ended runs leave to do: which of them answers for a cluster, and what a run of its own is to repair.
+//! What ended runs leave unfinished: which run answers for a cluster, and which clusters need a follow-up run.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,22 +9,23 @@ use crate::model::records::{Binding, BindingState};
 use crate::model::runs::{ClusterPhase, RunCause, RunPhase, RunRecord, StageRecord};
 use crate::rollout::staged::reached;
 
-/// Clusters that are not right and are nobody's to repair but those that ended runs name.
+/// Clusters that are not in their desired state and that only ended runs can repair.
 #[derive(Default)]
 struct Owed {
-    /// Offline at their turn: the run that deferred them brings them to its snapshot.
+    /// Offline at their turn: the run that deferred them updates them.
     to_come: BTreeSet<ClusterName>,
-    /// Offline when they were to be removed: the run that deferred them does that.
+    /// Offline when they were to be removed: the run that deferred the removal completes it.
     to_go: BTreeSet<ClusterName>,
-    /// Where a run that did not succeed brought clusters: they stay there until a person or another snapshot moves them on.
+    /// The snapshots that unsuccessful runs left on clusters: a cluster stays there until a person or another snapshot moves
+    /// it.
     stranded: BTreeMap<ClusterName, u64>,
-    /// Of follow-up runs that a person rejected: they stay as they are.
+    /// Clusters of follow-up runs that a person rejected: they stay as they are.
     rejected: BTreeSet<ClusterName>,
 }
 
 impl Pass<'_> {
-    /// Returns the runs that have begun, the newest first, each with the clusters that it answers for: those that it has reached
-    /// and no newer run has. What an older run says of a cluster is history.
+    /// Returns the runs that have started, newest first, each with the clusters it answers for: those it has reached and no
+    /// newer run has. An older run no longer determines the state of a cluster.
     pub(super) fn answering(&self) -> Vec<(&RunRecord, BTreeSet<&ClusterName>)> {
         let mut runs: Vec<&RunRecord> = self.state.runs.values().filter(|run| run.frozen.is_some()).collect();
         runs.sort_unstable_by_key(|run| Reverse(run.sequence));
@@ -38,8 +39,8 @@ impl Pass<'_> {
         runs.into_iter().map(own).collect()
     }
 
-    /// Tells whether clusters that an ended run still owes something are to get it: its snapshot is kept, and neither a rollback
-    /// nor anything else has moved them since.
+    /// Tells whether an ended run still updates its remaining clusters: its snapshot is kept, and neither a rollback nor
+    /// anything else has moved them since.
     pub(super) fn is_current(&self, run: &RunRecord) -> bool {
         let takes_back = |newer: &RunRecord| {
             let is_rollback = matches!(newer.cause, RunCause::Rollback { .. });
@@ -50,14 +51,14 @@ impl Pass<'_> {
             && !self.state.runs.values().any(takes_back)
     }
 
-    /// Returns the run that says what clusters are to hold which no run under way is about: the newest that succeeded and is
-    /// current. What was rejected or gave way since moves nobody on.
+    /// Returns the run that determines the snapshot of clusters without an active run: the newest successful and current one.
+    /// Later rejected or superseded runs do not count.
     fn followed_run(&self) -> Option<&RunRecord> {
         let succeeded = self.state.runs.values().filter(|run| run.phase == RunPhase::Succeeded);
         succeeded.filter(|run| self.is_current(run)).max_by_key(|run| run.sequence)
     }
 
-    /// Tells whether a snapshot was rolled out once: everywhere, or by a run that took it through all gates.
+    /// Tells whether a snapshot was rolled out once: everywhere, or by a run that passed all gates.
     pub(crate) fn has_succeeded(&self, index: u64) -> bool {
         let has = |run: &RunRecord| {
             let is_rollback = matches!(run.cause, RunCause::Rollback { .. });
@@ -66,8 +67,8 @@ impl Pass<'_> {
         self.state.record.last_succeeded == Some(index) || self.state.runs.values().any(has)
     }
 
-    /// Clusters that are not right though all runs have finished (they joined, or what they hold changed otherwise than by a
-    /// snapshot), and clusters that are no longer picked, get a run of their own through the same stages.
+    /// Starts a follow-up run through the same stages for clusters that all runs left wrong (they joined, or their desired
+    /// objects changed without a new snapshot), and for clusters that are no longer picked.
     pub(super) fn begin_follow_up(&mut self) {
         let all_final = self.state.runs.values().all(|run| run.phase.is_final());
         let Some(last) = self.followed_run().filter(|_| all_final) else { return };
@@ -82,10 +83,10 @@ impl Pass<'_> {
         self.begin_run(name, RunCause::FollowUp { of }, strategy, Some(index), None);
     }
 
-    /// Returns the name of the run that a follow-up run goes back to; of another run its own.
+    /// Returns the name of the run that a follow-up run descends from; for another run its own name.
     fn root(&self, run: &RunRecord) -> String {
         let followed = |run: &&RunRecord| match &run.cause {
-            // The name may be that of a newer run by now. Numbers that only fall also end the loop.
+            // A newer run may have the name by now. Sequences only decrease, so the loop ends.
             RunCause::FollowUp { of } => self.state.runs.get(of).filter(|of| of.sequence < run.sequence),
             _ => None,
         };
@@ -99,7 +100,8 @@ impl Pass<'_> {
         }
     }
 
-    /// Returns the rejected follow-up runs that nobody has asked for again and no full run has overtaken or is about to.
+    /// Returns the rejected follow-up runs that nobody has requested again and that no full run has replaced or is about to
+    /// replace.
     fn rejected_follow_ups(&self) -> Vec<&RunRecord> {
         let Some(index) = self.followed_run().map(RunRecord::snapshot) else { return Vec::new() };
         let is_follow_up = |run: &RunRecord| matches!(run.cause, RunCause::FollowUp { .. });
@@ -120,12 +122,12 @@ impl Pass<'_> {
         self.state.runs.values().filter(stands).collect()
     }
 
-    /// Asks again for what rejected follow-up runs were to do. Returns each with the run that does.
+    /// Requests again the work of rejected follow-up runs. Returns each with its new run.
     pub(crate) fn ask_for_rejected(&mut self) -> Vec<(String, String)> {
         let rejected: Vec<RunRecord> = self.rejected_follow_ups().into_iter().cloned().collect();
         let again = rejected.into_iter().map(|run| {
             let name = self.free_name(&self.root(&run));
-            // The name goes back to the first run, the cause to the rejected one, which by that is asked for again.
+            // The name comes from the first run, the cause from the rejected one, which marks it as requested again.
             let of = run.name.clone();
             self.begin_run(name.clone(), RunCause::FollowUp { of }, run.strategy.clone(), run.snapshot(), None);
             (run.name, name)
@@ -133,8 +135,8 @@ impl Pass<'_> {
         again.collect()
     }
 
-    /// Returns the clusters that a follow-up run is about: those that are not right, and all of a rejected one that it asks for
-    /// again, so that the same gates close.
+    /// Returns the clusters of a follow-up run: those in a wrong state, and all clusters of a rejected run that it repeats, so
+    /// that the same gates close.
     pub(super) fn follow_up_clusters(&self, of: &str, index: u64) -> BTreeSet<ClusterName> {
         let mut clusters = self.unfinished_clusters(index);
         let rejected = self.state.runs.get(of).filter(|run| run.phase == RunPhase::Rejected);
@@ -146,7 +148,7 @@ impl Pass<'_> {
     fn unfinished_clusters(&self, index: u64) -> BTreeSet<ClusterName> {
         let is_right = |binding: &Binding| binding.deleting || self.is_at(binding, index);
         let wrong: Vec<&Binding> = self.state.bindings().filter(|binding| !is_right(binding)).collect();
-        // Nearly always, and cheaper to tell than what runs owe.
+        // The usual case, and cheaper to compute than the unfinished work of runs.
         if wrong.is_empty() {
             return BTreeSet::new();
         }
@@ -155,7 +157,7 @@ impl Pass<'_> {
             _ if owed.rejected.contains(&binding.cluster) => false,
             BindingState::Unscheduled => !owed.to_go.contains(&binding.cluster),
             _ => {
-                // Only where that run left it: a cluster that was moved since is not stranded.
+                // Only if the run left the cluster there: a cluster that was moved since is not stranded.
                 let stranded = owed.stranded.get(&binding.cluster).filter(|at| **at != index).copied();
                 !owed.to_come.contains(&binding.cluster) && (stranded.is_none() || stranded != binding.snapshot)
             }
@@ -171,7 +173,7 @@ impl Pass<'_> {
                 deferred.map(|cluster| &cluster.name).filter(|name| own.contains(name)).cloned().collect()
             };
             match run.snapshot() {
-                // It brings them itself when they answer: its gates were opened for them.
+                // The run updates them itself when they answer: its gates were opened for them.
                 _ if run.phase == RunPhase::Succeeded && self.is_current(run) => {
                     owed.to_come.extend(run.stages.iter().flat_map(deferred));
                     owed.to_go.extend(run.deletion.iter().flat_map(deferred));
@@ -179,7 +181,7 @@ impl Pass<'_> {
                 Some(snapshot) if run.phase != RunPhase::Succeeded => {
                     owed.stranded.extend(own.into_iter().map(|cluster| (cluster.clone(), snapshot)));
                 }
-                // History: what its clusters lack is for a follow-up run.
+                // A run without effect on the present: a follow-up run updates its clusters.
                 _ => {}
             }
         }

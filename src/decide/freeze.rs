@@ -1,4 +1,4 @@
-//! What a staged update run is frozen to when it begins.
+//! The frozen content of a staged update run.
 
 use std::collections::BTreeSet;
 
@@ -11,10 +11,10 @@ use crate::model::records::{Binding, BindingState};
 use crate::model::runs::{Frozen, RunCause, RunRecord};
 
 impl Pass<'_> {
-    /// Freezes what a run moves to and computes its stages, if everything it depends on is settled.
+    /// Freezes the snapshot and the stages of a run, if everything they depend on has settled.
     ///
-    /// Source: KubeFleet's initialisation of update runs. There a run that comes before scheduling has settled fails for good;
-    /// here it waits, and one that is refused is tried again when what it reads changes.
+    /// Source: KubeFleet's initialisation of update runs. There a run that starts before scheduling has settled fails
+    /// permanently; here it waits, and a refused run is retried when its inputs change.
     pub(super) fn freeze(&mut self, run: &mut RunRecord) -> Result<(), Unready> {
         let record = &self.state.record;
         let strategy = self.world.staged.strategy(&record.key, &run.strategy).ok_or_else(|| {
@@ -51,7 +51,7 @@ impl Pass<'_> {
         }
         let policy = self.state.policy().expect("a settled policy is there");
         let policy_clusters = match policy.policy.as_ref().map(|p| p.placement_type) {
-            // Such a policy wants no number: what is picked is what was wanted.
+            // Such a policy has no desired number: the number of picked clusters is the desired one.
             None | Some(PlacementType::PickAll) => i32::try_from(to_update.len()).unwrap_or(i32::MAX),
             _ => i32::try_from(policy.target_clusters.iter().filter(|d| d.selected).count()).unwrap_or(i32::MAX),
         };
@@ -79,7 +79,8 @@ impl Pass<'_> {
         let Some(index) = run.wanted_snapshot.or(newest) else {
             return Err(Unready::Waits("waits until the placement has a snapshot".to_owned()));
         };
-        // A run that names no snapshot is no word about one that a person took back since, or before the store was lost.
+        // A run that names no snapshot does not bring back one that a person rolled back, or that was held before the store was
+        // lost.
         let hash = self.state.snapshots.get(&index).map(|snapshot| &snapshot.hash);
         let held =
             self.state.record.held.as_ref().filter(|held| run.wanted_snapshot.is_none() && Some(&held.hash) == hash);
@@ -108,7 +109,7 @@ impl Pass<'_> {
         Ok(index)
     }
 
-    /// Tells whether the placement as it stands was scheduled, and its policy is fulfilled.
+    /// Tells whether scheduling is up to date with the placement, and its policy is fulfilled.
     pub(super) fn policy_is_settled(&self) -> bool {
         let generation = self.state.record.generation;
         self.state.policy().is_some_and(|policy| policy.fulfilled && policy.observed_generation == generation)

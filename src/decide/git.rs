@@ -1,4 +1,4 @@
-//! What the accepted commit says of a placement and of the fleet.
+//! The accepted commit's data about a placement and the fleet.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::model::journal::JournalKind;
 use crate::model::records::{Binding, MassLeave};
 
 impl Pass<'_> {
-    /// Takes spec and annotations from the accepted commit.
+    /// Copies spec and annotations from the accepted commit.
     pub(super) fn follow_git(&mut self) {
         let record = &mut self.state.record;
         match self.world.tree.placements.get(&record.key) {
@@ -26,7 +26,7 @@ impl Pass<'_> {
                     let is_off = |annotations: &BTreeMap<String, String>| {
                         annotations.get(DELETION_GUARD).is_some_and(|value| value == "Off")
                     };
-                    // A placement that is seen for the first time has nothing to lose.
+                    // A new placement has nothing to lose.
                     if record.generation > 0 && is_off(&placement.annotations) != is_off(&record.annotations) {
                         record.guard_off_at = self.world.tree.commit.clone().filter(|_| is_off(&placement.annotations));
                     }
@@ -38,8 +38,8 @@ impl Pass<'_> {
         }
     }
 
-    /// A cluster that left the fleet keeps what it has: its binding goes, and nothing on it is touched. Where more than half of
-    /// the fleet left at once, bindings wait for a person. Returns the clusters that left.
+    /// Handles clusters that left the fleet: their bindings go, and nothing on them changes. If more than half of the fleet
+    /// left at once, bindings wait for a person. Returns the clusters that left.
     pub(super) fn leave(&mut self) -> Vec<ClusterName> {
         let left: Vec<Binding> = self.state.bindings().filter(|b| !self.is_of_fleet(&b.cluster)).cloned().collect();
         for binding in &left {
@@ -50,12 +50,12 @@ impl Pass<'_> {
         left.into_iter().map(|binding| binding.cluster).collect()
     }
 
-    /// Tells whether a cluster is of the fleet, or counts as such until a person has agreed that it left.
+    /// Tells whether a cluster belongs to the fleet; in a mass removal it does until a person has agreed.
     pub(super) fn is_of_fleet(&self, cluster: &ClusterName) -> bool {
         self.world.clusters.contains(cluster.as_str()) || self.mass_leave(cluster).is_some()
     }
 
-    /// Returns with whom a cluster left, where that waits for a person.
+    /// Returns the mass removal that a cluster is part of, while it waits for a person.
     fn mass_leave(&self, cluster: &ClusterName) -> Option<MassLeave> {
         let placement = &self.state.record;
         let record = self.world.records.get(cluster).filter(|record| record.left)?;
@@ -66,7 +66,7 @@ impl Pass<'_> {
         record.left_with.filter(|_| !gate.is_some_and(|gate| gate.leaving.contains(cluster)))
     }
 
-    /// Returns the clusters of this placement whose leaving waits for a person.
+    /// Returns the clusters of this placement whose removal waits for a person.
     pub(super) fn leaving(&self) -> BTreeMap<ClusterName, MassLeave> {
         let leaves = |b: &Binding| Some((b.cluster.clone(), self.mass_leave(&b.cluster)?));
         self.state.bindings().filter_map(leaves).collect()

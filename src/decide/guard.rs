@@ -1,4 +1,4 @@
-//! Which deletions wait for a person, and what clusters lose.
+//! The deletion guard: which deletions wait for a person, and what each cluster loses.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,10 +12,11 @@ use crate::model::id::{ClusterName, ObjectKey};
 use crate::model::records::{BindingState, DeletionGate, PlacementRecord};
 
 impl Pass<'_> {
-    /// Writes down the deletions that wait for a person, if any, on the way to the snapshots that clusters may come to. Returns the
-    /// clusters that hold something which they may not keep.
+    /// Records the deletions that wait for a person, if any, on the way to the `upcoming` snapshots. Returns the clusters that
+    /// hold something they may not keep.
     pub(super) fn guard(&mut self, upcoming: &BTreeSet<u64>) -> BTreeSet<ClusterName> {
-        // What only reports prunes nothing of a cluster that stays. One that leaves may hold what was applied before.
+        // A placement that only reports prunes nothing on a cluster that stays. A cluster that leaves may hold objects from an
+        // earlier strategy.
         let kept = if only_reports(&self.state.record) { BTreeMap::new() } else { self.kept(upcoming) };
         let gate = self.guarded(&kept);
         self.state.record.deletion_gate = gate.map(|gate| {
@@ -32,9 +33,9 @@ impl Pass<'_> {
             return None;
         }
         let leaving = self.leaving();
-        // What turned up on a cluster since its removal was decided.
+        // Objects that appeared on a cluster after its removal was decided.
         let mut turned_up: BTreeMap<ClusterName, BTreeSet<ObjectKey>> = self.turned_up();
-        // What is abandoned stays, whenever it turns up.
+        // Abandoned objects stay, whenever they appear.
         let abandoned = self.state.bindings().filter(|b| b.deleting && b.abandons);
         abandoned.for_each(|binding| drop(turned_up.remove(&binding.cluster)));
         if kept.is_empty() && leaving.is_empty() && turned_up.is_empty() && !self.leaves_a_cluster() {
@@ -42,24 +43,24 @@ impl Pass<'_> {
         }
         let record = &self.state.record;
         let mut members = BTreeMap::new();
-        // Before the other bindings: of a cluster that is picked again the removal is what deletes.
+        // First: on a cluster that is picked again the removal deletes objects.
         for (cluster, objects) in turned_up {
             let inventory = Cow::Owned(objects);
             members.insert(cluster, guard::GuardedMember::Known { inventory, desired: Cow::default(), leaves: true });
         }
         for binding in self.state.bindings().filter(|b| !b.deleting && !leaving.contains_key(&b.cluster)) {
-            // Nobody has said anything about it, so there is nothing to delete.
+            // Without a report there is nothing to delete.
             let Some(work) = self.state.works.get(&binding.cluster) else { continue };
             let leaves = binding.state == BindingState::Unscheduled;
             let member = work.inventory.known().map_or(guard::GuardedMember::Unknown { leaves }, |inventory| {
                 let desired = match (kept.get(&binding.cluster), self.state.claimed.get(&binding.cluster)) {
-                    // It leaves, so everything goes but what changes hands.
+                    // The cluster leaves: it loses everything except objects that are handed over.
                     (_, None) if leaves && !record.abandons() => Cow::default(),
                     (_, Some(claimed)) if leaves && !record.abandons() => Cow::Borrowed(claimed),
-                    // It stays, and loses what any snapshot lacks that it may come to.
+                    // The cluster stays, and loses what any of its upcoming snapshots lacks.
                     (Some(kept), None) => Cow::Borrowed(kept),
                     (Some(kept), Some(claimed)) => Cow::Owned(kept.union(claimed).cloned().collect()),
-                    // It stays and loses nothing, or it leaves and what it holds is abandoned.
+                    // The cluster stays and loses nothing, or leaves and its objects are abandoned.
                     (None, _) => Cow::Borrowed(inventory),
                 };
                 guard::GuardedMember::Known { inventory: Cow::Borrowed(inventory), desired, leaves }
@@ -67,8 +68,8 @@ impl Pass<'_> {
             members.entry(binding.cluster.clone()).or_insert(member);
         }
         let found = guarded(&record.key, record.removed, &members, &leaving)?;
-        // What was approved may be carried out in pieces: what is left of it needs no second approval. What is not wanted any
-        // more is not left.
+        // Approved deletions may be executed in parts: the remaining part needs no second approval. Objects that are no longer
+        // to be deleted are dropped from it.
         let approved = record.deletion_gate.as_ref().filter(|gate| gate.opened_at.is_some());
         let is_left_of = |gate: &&DeletionGate| {
             is_part_of(&found.deletions, &gate.deletions) && found.leaving.is_subset(&gate.leaving)
@@ -76,7 +77,7 @@ impl Pass<'_> {
         if let Some(gate) = approved.filter(is_left_of) {
             return Some(DeletionGate { deletions: found.deletions, leaving: found.leaving, ..gate.clone() });
         }
-        // The same deletions as before: approvals that were given of them still count.
+        // The same deletions as before: approvals given for them still count.
         let known = record.deletion_gate.as_ref().filter(|gate| gate.digest == found.digest);
         Some(known.cloned().unwrap_or_else(|| DeletionGate {
             digest: found.digest,
@@ -98,8 +99,8 @@ pub(crate) fn only_reports(record: &PlacementRecord) -> bool {
     !record.removed && strategy == Some(ApplyStrategyType::ReportDiff)
 }
 
-/// Tells whether deletions of a placement wait for a person. A guard that is switched off stands for the commit that does so, and
-/// for as long as a gate that it closed.
+/// Tells whether deletions of a placement wait for a person. A commit that switches the guard off is still guarded itself, and
+/// so is a gate that the guard closed before.
 pub(crate) fn is_guarded(record: &PlacementRecord, world: &World) -> bool {
     let is_off = record.annotations.get(DELETION_GUARD).is_some_and(|value| value == "Off");
     let is_new = record.guard_off_at.is_some() && record.guard_off_at == world.tree.commit;

@@ -1,7 +1,8 @@
-//! Placements that are decided together: what one gives up and another is to hold changes hands, and is no deletion. Pure.
+//! Hand-over between placements that are decided together: an object that one gives up and another claims changes owner without
+//! a deletion. Pure.
 //!
-//! A placement that is renamed is one that goes and one that comes. Decided each by itself, the one that goes would ask a person
-//! about deletions that nobody carries out, and hold on to the objects until then.
+//! A renamed placement is a removed one and a new one. Decided separately, the removed one would ask a person about deletions
+//! that nobody executes, and keep the objects until then.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,9 +16,9 @@ use crate::model::id::{ClusterName, ObjectId, ObjectKey, PlacementKey};
 use crate::model::records::BindingState;
 use crate::snapshot::left_out;
 
-/// Decides about the placements that are `due`, on all cores. `all` are those that are known, `before` says how one stands before
-/// its decision; one it does not answer is not decided about. Beside those that are due it answers those that give something
-/// up which another claims now, or claims no more.
+/// Decides the placements that are `due`, on all cores. `all` are the known ones; `before` returns the state of one before its
+/// decision, and a placement without such a state is not decided. The result also contains placements that give up something
+/// whose claim by another placement began or ended.
 pub fn decide_each(
     due: &BTreeSet<PlacementKey>,
     all: &BTreeMap<PlacementKey, PlacementState>,
@@ -26,7 +27,7 @@ pub fn decide_each(
     now: Timestamp,
 ) -> BTreeMap<PlacementKey, Decision> {
     let one = |key: &PlacementKey| Some((key.clone(), decide(before(key)?, world, now)));
-    // Handing one over to other threads costs more than it.
+    // Passing one decision to another thread costs more than the decision itself.
     let mut decided: BTreeMap<PlacementKey, Decision> =
         if due.len() == 1 { due.iter().filter_map(one).collect() } else { due.par_iter().filter_map(one).collect() };
     if world.source_unread {
@@ -34,7 +35,7 @@ pub fn decide_each(
     }
     let states: BTreeMap<&PlacementKey, &PlacementState> =
         all.iter().chain(decided.iter().map(|(key, decision)| (key, &decision.state))).collect();
-    // What was decided before and asks nobody needs no second look.
+    // A placement that has nothing to delete needs no second decision.
     let may_change = |key: &PlacementKey, state: &PlacementState| {
         decided.contains_key(key) || !state.claimed.is_empty() || state.record.closed_gate().is_some()
     };
@@ -47,7 +48,7 @@ pub fn decide_each(
         }
     }
     for (key, claimed) in again {
-        // From the same beginning: on top of the first decision everything would be moved twice.
+        // From the same initial state: applied to the first decision, every move would happen twice.
         if let Some(state) = before(&key) {
             decided.insert(key, decide(PlacementState { claimed, ..state }, world, now));
         }
@@ -55,10 +56,10 @@ pub fn decide_each(
     decided
 }
 
-/// Returns what a placement gives up, or would where a person agreed, as far as it is known: what members were seen to hold, and what
-/// was decided to go, though it cannot be listed at the moment.
+/// Returns the objects that a placement gives up, or would after an approval, as far as they are known: objects observed on
+/// members, and objects whose removal was decided although they cannot be listed now.
 fn given_up(state: &PlacementState) -> Claims {
-    // What was claimed before counts as well: it is there until the other placement takes it.
+    // Objects claimed before count as well: they exist until the other placement takes them.
     let mut given_up = state.claimed.clone();
     let leaving = || state.bindings().filter(|b| b.deleting || b.state == BindingState::Unscheduled);
     let held = leaving().filter_map(|b| Some((&b.cluster, state.works.get(&b.cluster)?.inventory.known()?)));
@@ -70,8 +71,8 @@ fn given_up(state: &PlacementState) -> Claims {
     given_up
 }
 
-/// Returns what of it other placements are to hold on the same clusters: those that are placed there and write there, as far as no
-/// override takes an object off the cluster.
+/// Returns which of these objects other placements will hold on the same clusters: placements that are bound there and write,
+/// unless an override removes the object from the cluster.
 fn claims(
     key: &PlacementKey,
     given_up: &Claims,
@@ -87,7 +88,7 @@ fn claims(
         let mut objects: BTreeMap<u64, BTreeSet<ObjectKey>> = BTreeMap::new();
         for binding in state.bindings().filter(|b| !b.deleting && b.state != BindingState::Unscheduled) {
             let Some(keys) = given_up.get(&binding.cluster) else { continue };
-            // Without the newest snapshot's content nobody can say what is picked for it: what is held by now counts.
+            // Without the newest snapshot's payload its overrides are unknown: the present content of the cluster counts.
             let now = candidates.as_ref().zip(world.clusters.get(binding.cluster.as_str()));
             let now = now.map(|(candidates, member)| candidates.pick(&binding.cluster, &member.labels));
             let held = binding.snapshot.map(|index| (index, binding.overrides.clone()));
@@ -116,7 +117,7 @@ fn ids_of(state: &PlacementState, snapshot: u64) -> impl Iterator<Item = &Object
 }
 
 impl PlacementState {
-    /// Returns what of an inventory a placement may take away: another placement holds the rest from now on.
+    /// Returns the part of an inventory that a placement may delete: another placement holds the rest from now on.
     pub fn unclaimed<'a>(
         &'a self,
         cluster: &'a ClusterName,

@@ -1,7 +1,7 @@
-//! The steps in order, for one placement: pure.
+//! Runs the steps in order for one placement: pure.
 //!
-//! The daemon, `plan` and the tests run this very function. It takes a placement as it stands and answers how it stands
-//! next and what its members shall hold; the daemon writes the difference down before anything follows from it.
+//! The daemon, `plan` and the tests run this same function. It takes the state of a placement and returns its next state and
+//! the orders for its members; the daemon stores the difference before it acts on the orders.
 
 mod advance;
 pub mod evictions;
@@ -47,16 +47,16 @@ use crate::snapshot::Candidates;
 use crate::status::binding::binding_conditions;
 use crate::status::rollup::placement_conditions;
 
-/// How a placement stands after a decision, and what follows from it.
+/// The state of a placement after a decision, and what follows from it.
 #[derive(Debug)]
 pub struct Decision {
     /// The placement as it stands now.
     pub state: PlacementState,
-    /// The placement is gone from git and nothing of it is left: its records go.
+    /// The placement is gone from git and nothing of it is left: its records are deleted.
     pub finished: bool,
-    /// What members shall hold, in their order; a member without an order keeps what it has.
+    /// The orders for members, in the order of the members; a member without an order keeps its objects.
     pub orders: Arc<Vec<Arc<WorkOrder>>>,
-    /// Members that have nothing to do with the placement any more.
+    /// Members that no longer have anything of the placement.
     pub forget: Vec<ClusterName>,
     /// What happened, for the journal.
     pub journal: Vec<JournalEntry>,
@@ -67,15 +67,15 @@ pub struct Decision {
 /// Decides about one placement.
 pub fn decide(state: PlacementState, world: &World, now: Timestamp) -> Decision {
     let mut pass = Pass::new(state, world, now);
-    // Before scheduling: a cluster that is picked again needs no second binding beside one that is done.
+    // Before scheduling: a cluster that is picked again needs no second binding beside a removed one.
     let mut forget = pass.drop_removed_bindings();
-    // Both only stop what would happen otherwise, so they wait for no source.
+    // Both only stop changes, so they do not wait for the source.
     pass.take_over();
     pass.unbind_clusters_ahead();
-    // The commit that cannot be read may stop or revert what the accepted one would begin.
+    // A commit that cannot be read may stop or revert what the accepted one would start.
     let followed = if world.source_unread { Followed::default() } else { pass.follow_commit() };
     pass.evaluate_bindings();
-    // Evaluated again, because what was told just now has a new generation, which no report speaks of.
+    // Evaluated again: a binding that just moved has a new generation, and no report covers it yet.
     let orders = pass.orders(&followed.losing);
     pass.conclude();
     forget.extend(followed.left);
@@ -83,18 +83,18 @@ pub fn decide(state: PlacementState, world: &World, now: Timestamp) -> Decision 
     Decision { finished, orders, state: pass.state, forget, journal: pass.journal, wake_at: followed.wake_at }
 }
 
-/// What followed from the accepted commit, beside how the placement stands now.
+/// The result of following the accepted commit, beside the new state of the placement.
 #[derive(Default)]
 struct Followed {
     /// Clusters that left the fleet: they keep what they have.
     left: Vec<ClusterName>,
-    /// Clusters that hold something which they may not keep.
+    /// Clusters that hold something they may not keep.
     losing: BTreeSet<ClusterName>,
     /// When time alone changes the answer.
     wake_at: Option<Timestamp>,
 }
 
-/// One placement as a decision changes it, and what the decision reads.
+/// The placement under decision, and the inputs of the decision.
 pub(super) struct Pass<'a> {
     pub(super) state: PlacementState,
     pub(super) world: &'a World,
@@ -113,7 +113,7 @@ impl<'a> Pass<'a> {
 }
 
 impl Pass<'_> {
-    /// Follows the accepted commit: what is begun, moved and removed.
+    /// Follows the accepted commit: starts, moves and removes bindings.
     fn follow_commit(&mut self) -> Followed {
         self.follow_git();
         let left = self.leave();
@@ -123,17 +123,17 @@ impl Pass<'_> {
             self.freeze_and_schedule();
         }
         self.load_newest_payload();
-        // The snapshot may be new, with a payload that the pass did not begin with.
+        // The snapshot may be new, with a payload that was not there when the pass started.
         self.find_candidates();
         self.evaluate_bindings();
         if self.evict() {
             self.reschedule();
         }
-        // The guard comes first: what it holds neither the rollout nor an order may remove.
+        // The guard comes first: neither the rollout nor an order may remove what it protects.
         let upcoming = self.upcoming_snapshots();
         let losing = self.guard(&upcoming);
         let wake_at = self.roll();
-        // A rollback or a run that began changes where clusters may come to, and with it what they may keep.
+        // A rollback or a run that started changes the upcoming snapshots, and so what clusters may keep.
         let new_upcoming = self.upcoming_snapshots();
         let losing = if new_upcoming == upcoming { losing } else { self.guard(&new_upcoming) };
         self.note_removals();
@@ -155,7 +155,7 @@ impl Pass<'_> {
     fn drop_removed_bindings(&mut self) -> Vec<ClusterName> {
         let done = |b: &Binding, works: &BTreeMap<ClusterName, Arc<WorkStatus>>| {
             let is_done =
-                // An older generation was reported before the removal, and a list that failed looks empty.
+                // A report of an older generation is from before the removal, and a failed list looks empty.
                 |w: &Arc<WorkStatus>| w.generation == b.generation && w.complete && w.inventory.is_known_empty();
             b.deleting && works.get(&b.cluster).is_some_and(is_done)
         };
@@ -173,13 +173,13 @@ impl Pass<'_> {
         self.state.selected = None;
         let kept = self.state.bindings.values_mut().filter(|b| b.state != BindingState::Unscheduled);
         for binding in kept.map(Arc::make_mut) {
-            // A placement that comes back to git goes on from there: its clusters are not bound anew.
+            // A placement that comes back to git continues from there: its clusters are not bound again.
             binding.previous_state = Some(binding.state);
             binding.state = BindingState::Unscheduled;
         }
     }
 
-    /// Schedules again, because somebody was evicted: nothing else may ever ask for it, where the cluster does not answer.
+    /// Schedules again after an eviction: if the cluster does not answer, no other event queues it.
     fn reschedule(&mut self) {
         if self.state.record.error.is_none()
             && let Err(error) = self.schedule()
@@ -198,7 +198,7 @@ impl Pass<'_> {
         for (name, binding) in bindings {
             let work = works.get(&binding.cluster);
             let online = records.get(&binding.cluster).is_some_and(ClusterRecord::answers);
-            // Both stand in order of names: one pass over both, and what is gone by now is skipped.
+            // Both are sorted by name: one pass over both skips what is gone.
             while known.next_if(|evaluated| evaluated.binding.name < *name).is_some() {}
             if !known.peek().is_some_and(|evaluated| evaluated.is_of(binding, work, online)) {
                 let conditions = binding_conditions(binding, work.map(AsRef::as_ref), online, self.now);
@@ -206,13 +206,13 @@ impl Pass<'_> {
                     Arc::make_mut(binding).conditions = conditions;
                 }
             }
-            // The binding as it is with its conditions: the next decision knows it by identity.
+            // With its new conditions: the next decision recognises the binding by identity.
             evaluated.push(Evaluated { binding: Arc::clone(binding), work: work.cloned(), online });
         }
         self.state.evaluated = Arc::new(evaluated);
     }
 
-    /// Writes down the placement's own status, and forgets payload nobody needs.
+    /// Records the placement's own status, and drops payloads that are no longer needed.
     fn conclude(&mut self) {
         let in_use: BTreeSet<u64> = self.state.snapshots_in_use().map(|s| s.index).collect();
         self.state.payloads.retain(|index, _| in_use.contains(index));

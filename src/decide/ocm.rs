@@ -1,7 +1,7 @@
-//! OCM Placements in the engine: what git asks for, what they read, and what they have decided. Pure.
+//! OCM Placements: their documents in git, their inputs and their decisions. Pure.
 //!
-//! They pick clusters and deliver nothing. A ClusterResourcePlacement may take its clusters from one, and Argo CD may read
-//! what they decide.
+//! They pick clusters and deliver nothing. A ClusterResourcePlacement may take its clusters from one, and Argo CD may read the
+//! decisions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -29,13 +29,13 @@ use crate::schedule::ocm::reads::Readers;
 use crate::schedule::ocm::{self, Change, Decisions, Hub, Key, OcmMember, OcmPolicy, OnMisconfigured, Request};
 use crate::yaml;
 
-/// The taint that stands for a cluster that does not answer.
+/// The taint that marks a cluster as unreachable.
 ///
 /// Source: OCM, the taint of its lease controller. There it has the effect `NoSelect`, which takes the placement off the
 /// cluster; here `NoSelectIfNew`: an outage must not become a deletion when the cluster returns.
 const UNREACHABLE: &str = "cluster.open-cluster-management.io/unreachable";
 
-/// Reasons of PlacementSatisfied that say that there is no cluster to pick from, whatever is asked for.
+/// Reasons of PlacementSatisfied that say that no cluster can be picked, whatever the Placement asks for.
 const NOTHING_TO_PICK_FROM: [Reason; 3] =
     [Reason::NoManagedClusterSetBindings, Reason::NoIntersection, Reason::AllManagedClusterSetsEmpty];
 
@@ -48,18 +48,18 @@ struct Wish {
     origin: Origin,
 }
 
-/// What a member adds to what git says of it.
+/// The data of a member beside its documents in git.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Facts {
-    /// Properties under KubeFleet's names: cpu and memory are taken from them.
+    /// Properties with KubeFleet's names; cpu and memory come from them.
     pub properties: BTreeMap<String, String>,
-    /// Its taints, each since when: see [`dated_taints`].
+    /// Its taints with their dates: see [`dated_taints`].
     pub taints: Vec<ManagedClusterTaint>,
-    /// Since when it has not answered, if that is long.
+    /// Since when it is unreachable, if that is long.
     pub silent_since: Option<Timestamp>,
 }
 
-/// The Placements of git, what they read, and what was decided about each.
+/// The Placements in git, their inputs, and their decisions.
 #[derive(Clone, Debug, Default)]
 pub struct Ocm {
     hub: Hub,
@@ -73,12 +73,12 @@ pub struct Ocm {
     scores: BTreeSet<(String, ClusterName)>,
 }
 
-/// What came of deciding about one Placement.
+/// The result of one Placement's decision.
 #[derive(Debug)]
 pub struct OcmDecision {
-    /// Which.
+    /// The Placement.
     pub key: Key,
-    /// How it stands now; `None` where it is gone.
+    /// The state now; `None` where it is gone.
     pub record: Option<OcmPlacementRecord>,
     /// What happened, for the journal.
     pub journal: Vec<JournalEntry>,
@@ -87,18 +87,18 @@ pub struct OcmDecision {
 }
 
 impl Ocm {
-    /// Takes up what was decided in an earlier life.
+    /// Restores the decisions of an earlier process.
     pub fn restore(records: impl IntoIterator<Item = OcmPlacementRecord>) -> Self {
         let mut ocm = Self::default();
         for record in records {
-            // Before anything is decided: what one picked counts for the balance of the others.
+            // Before any decision: the picks of one Placement count for the balance of the others.
             ocm.hold(&record);
             ocm.records.insert(key_of(&record), Arc::new(record));
         }
         ocm
     }
 
-    /// Returns how a Placement stands, if it was ever decided.
+    /// Returns the record of a Placement, if it was ever decided.
     pub fn record(&self, key: &Key) -> Option<&Arc<OcmPlacementRecord>> {
         self.records.get(key)
     }
@@ -113,9 +113,9 @@ impl Ocm {
         self.wishes.contains_key(key)
     }
 
-    /// Takes Placements and all they read from a commit. Returns the Placements that decide anew.
+    /// Updates the Placements and their inputs from a commit. Returns the Placements to decide again.
     pub fn follow(&mut self, tree: &Tree) -> BTreeSet<Key> {
-        // First: a new hub has neither sets nor scores, and the next two fill it.
+        // First: a new hub has neither sets nor scores, and the next two calls fill it.
         let mut dirty = self.follow_clusters(tree);
         dirty.extend(self.follow_sets(tree));
         dirty.extend(self.follow_scores(tree));
@@ -134,7 +134,7 @@ impl Ocm {
             self.wishes.insert(key.clone(), wish);
             dirty.insert(key);
         }
-        // One that left git while no daemon ran is known by its record alone.
+        // A Placement that left git while no daemon ran is known only by its record.
         let known: BTreeSet<Key> = self.wishes.keys().chain(self.records.keys()).cloned().collect();
         for key in known.difference(&seen) {
             self.readers.set(key, None);
@@ -144,7 +144,7 @@ impl Ocm {
         dirty
     }
 
-    /// Takes what is known of a member. Returns the Placements that decide anew.
+    /// Updates the facts of a member. Returns the Placements to decide again.
     pub fn observe(&mut self, name: &ClusterName, facts: Facts) -> BTreeSet<Key> {
         if self.facts.get(name).unwrap_or(&Facts::default()) == &facts {
             return BTreeSet::new();
@@ -159,7 +159,7 @@ impl Ocm {
         self.readers.affected(&self.hub, &change)
     }
 
-    /// Returns a cluster as git and its member describe it. A document of a tree can be read: it was checked.
+    /// Returns a cluster as git and its member describe it. Documents of a tree were checked, so they can be read.
     fn member(&self, name: &ClusterName) -> Option<OcmMember> {
         let (_, mut member) = OcmMember::read(&self.managed.get(name)?.object).ok()?;
         if let Some(facts) = self.facts.get(name) {
@@ -179,7 +179,7 @@ impl Ocm {
             let changed: Vec<ClusterName> = self.managed.iter().filter(is_new).map(|(name, _)| name.clone()).collect();
             return changed.iter().flat_map(|name| self.set_cluster(name)).collect();
         }
-        // Who joins or leaves moves everybody's slot: one new hub costs less than as many moves.
+        // A member that joins or leaves shifts all slots: building one new hub is cheaper than shifting each.
         let members = self.managed.keys().filter_map(|name| Some((name.clone(), self.member(name)?))).collect();
         self.hub = Hub::new(members);
         self.sets.clear();
@@ -239,7 +239,7 @@ impl Ocm {
         self.hub.set_decisions(&key_of(record), record.clusters().map(ClusterName::as_str));
     }
 
-    /// Decides about one Placement: how it stands next, with `decided` for those before it in the same pass.
+    /// Decides one Placement: returns its next state; `decided` holds the decisions made before it in the same pass.
     pub fn decide(&self, key: &Key, now: Timestamp) -> OcmDecision {
         let before = self.records.get(key);
         let Some(wish) = self.wishes.get(key) else {
@@ -249,7 +249,7 @@ impl Ocm {
         };
         let mut record = begin(key, wish, before.map(AsRef::as_ref), now);
         let mut decision = OcmDecision { key: key.clone(), record: None, journal: Vec::new(), wake_at: None };
-        // Not scheduled is not withdrawn: the decisions there are stay.
+        // A disabled Placement keeps its decisions.
         if !ocm::is_disabled(&wish.annotations) {
             match ocm::schedule(&self.request(key, wish, now)) {
                 Err(error) => record.error = Some(error.to_string()),
@@ -273,15 +273,16 @@ impl Ocm {
         decision
     }
 
-    /// Returns in which order Placements are decided: first those that are gone, whose clusters count for no other Placement's balance.
+    /// Returns the order in which Placements are decided: first the removed ones, whose clusters no longer count for the
+    /// balance of others.
     pub fn in_order(&self, keys: BTreeSet<Key>) -> Vec<Key> {
         let mut keys: Vec<Key> = keys.into_iter().collect();
         keys.sort_by_key(|key| self.is_wished(key));
         keys
     }
 
-    /// Decides about Placements in order, each with what those before it picked, and takes it up at once: for worlds that
-    /// nobody writes down.
+    /// Decides Placements in order, each with the picks of those before it, and applies each decision immediately: for worlds
+    /// that are never stored.
     pub fn decide_each(&mut self, keys: BTreeSet<Key>, now: Timestamp) {
         for key in self.in_order(keys) {
             let decision = self.decide(&key, now);
@@ -289,8 +290,8 @@ impl Ocm {
         }
     }
 
-    /// Returns what makes a Placement one that cannot be carried out, or leaves it without any cluster to pick from, with file
-    /// and field; nothing for one that is not wished.
+    /// Returns why a Placement cannot be evaluated, or why no cluster is left to pick from, with file and field; empty for a
+    /// Placement that git does not have.
     pub fn complaints(&self, key: &Key) -> Vec<InputError> {
         let Some(wish) = self.wishes.get(key) else { return Vec::new() };
         let complaint = |field: &str, message: String, hint: Option<String>| InputError {
@@ -314,7 +315,7 @@ impl Ocm {
         complaints
     }
 
-    /// Goes back to what a Placement had before it was decided, so that the decision can be explained as it was made.
+    /// Restores a Placement's record from before a decision, so that the decision can be explained as it was made.
     pub fn undecide(&mut self, key: &Key, before: Option<&Self>) {
         let record = before.and_then(|before| before.record(key));
         let clusters = record.into_iter().flat_map(|record| record.clusters().map(ClusterName::as_str));
@@ -324,7 +325,7 @@ impl Ocm {
     /// Explains a Placement.
     ///
     /// # Errors
-    /// Why it cannot be evaluated, for people.
+    /// The reason why it cannot be evaluated, as text for users.
     pub fn explain(&self, key: &Key, now: Timestamp) -> Result<Explanation, String> {
         let wish = self.wishes.get(key).ok_or("the source does not have it")?;
         ocm::explain(&self.request(key, wish, now)).map_err(|error| error.to_string())
@@ -334,12 +335,12 @@ impl Ocm {
         Request { key, policy: &wish.policy, hub: &self.hub, now, on_misconfigured: OnMisconfigured::Keep }
     }
 
-    /// Takes a decision up once it is written down: what it picked counts for the balance of others.
+    /// Applies a stored decision: its picks count for the balance of others.
     pub fn settle(&mut self, decision: OcmDecision) {
         self.hold_again(&decision.key, decision.record.map(Arc::new));
     }
 
-    /// Goes back to what a Placement had, because what it was to have could not be written down.
+    /// Restores a Placement's earlier record, because the new one could not be stored.
     pub fn hold_again(&mut self, key: &Key, record: Option<Arc<OcmPlacementRecord>>) {
         if let Some(record) = record {
             self.hold(&record);
@@ -412,10 +413,10 @@ fn entry(key: &Key, at: Timestamp, event: JournalKind, facts: serde_json::Value)
     JournalEntry { at, event, placement: None, cluster: None, facts }
 }
 
-/// Returns a cluster's taints with since when each is there: as git says, else since it was first seen, as `before` has it.
+/// Returns a cluster's taints with their dates: from git, else from when each was first seen, as `before` has it.
 ///
-/// Source: OCM, whose webhook dates a taint when it comes or changes its value or effect. A toleration for some seconds would
-/// have ended at once otherwise.
+/// Source: OCM, whose webhook dates a taint when it is added or when its value or effect changes. Without a date a toleration
+/// for some seconds would end immediately.
 pub fn dated_taints(
     before: &[ManagedClusterTaint],
     member: &MemberCluster,
@@ -440,7 +441,7 @@ fn enrich(member: &mut OcmMember, facts: &Facts) {
         taint.time_added = since(&facts.taints, taint);
     }
     if let Some(since) = facts.silent_since
-        // Where git has the taint, its effect is what somebody chose.
+        // If git has the taint, a person chose its effect.
         && !member.taints.iter().any(|taint| taint.key == UNREACHABLE)
     {
         member.taints.push(ManagedClusterTaint {
@@ -456,14 +457,14 @@ fn of_kind<'a>(tree: &'a Tree, kind: &'a str) -> impl Iterator<Item = &'a Manife
     tree.inputs.iter().filter(move |manifest| manifest.id.group == OCM_GROUP && manifest.id.kind == kind)
 }
 
-/// Reads a document whose spec may be left out. One of a tree can be read: it was checked.
+/// Reads a document whose spec may be absent. Documents of a tree were checked, so they can be read.
 fn read<S: DeserializeOwned>(manifest: &Manifest) -> Option<Object<S>> {
     let mut document = without_nulls(&manifest.object);
     document.as_object_mut()?.entry("spec").or_insert_with(|| json!({}));
     yaml::typed(&document).ok()
 }
 
-/// Tells whether two places hold the same document: the same position in the same content.
+/// Tells whether two origins are the same document: the same position in the same content.
 fn same_text(a: &Origin, b: &Origin) -> bool {
     a.blob == b.blob && a.ordinal == b.ordinal
 }

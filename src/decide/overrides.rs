@@ -1,4 +1,4 @@
-//! Snapshots of overrides, and the objects that were made with them: pure.
+//! Snapshots of overrides, and the objects rendered with them: pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -28,7 +28,7 @@ pub struct Overrides {
 }
 
 impl Overrides {
-    /// Takes over what was written down; which of them apply, a commit says.
+    /// Restores the stored snapshots; a commit determines which overrides apply.
     pub fn restore(records: impl IntoIterator<Item = OverrideSnapshot>) -> Self {
         let mut overrides = Self::default();
         for record in records {
@@ -38,8 +38,8 @@ impl Overrides {
         overrides
     }
 
-    /// Follows a commit: an override whose spec changed gets a snapshot, one that is gone is no candidate any more. Snapshots
-    /// that nobody names (`named`) go with their override, or when there are more than ten.
+    /// Follows a commit: an override whose spec changed gets a snapshot, a removed one no longer applies. Snapshots that
+    /// nothing names (`named`) are deleted with their override, or when there are more than ten.
     pub fn follow(&mut self, tree: &Tree, named: &BTreeSet<OverrideRef>, now: Timestamp) {
         let specs: BTreeMap<OverrideKey, OverrideSpec> = tree.inputs.iter().filter_map(spec).collect();
         self.present = specs.keys().cloned().collect();
@@ -76,7 +76,7 @@ impl Overrides {
         self.present.iter().filter_map(|key| self.snapshots.get(key)?.values().next_back())
     }
 
-    /// Returns a snapshot, of an override that is gone too.
+    /// Returns a snapshot, also of an override that is gone.
     pub fn get(&self, id: &OverrideRef) -> Option<&OverrideSnapshot> {
         self.snapshots.get(&id.key)?.get(&id.index).map(AsRef::as_ref)
     }
@@ -86,12 +86,12 @@ impl Overrides {
         self.present.is_empty()
     }
 
-    /// Takes what the store does not have as it is here, or has still though it is gone.
+    /// Takes the ids whose snapshots the store lacks, or still has although they are gone.
     pub fn take_unwritten(&mut self) -> BTreeSet<OverrideRef> {
         std::mem::take(&mut self.unwritten)
     }
 
-    /// Puts back what the store refused.
+    /// Puts back the ids that the store refused.
     pub fn refused(&mut self, ids: BTreeSet<OverrideRef>) {
         self.unwritten.extend(ids);
     }
@@ -109,38 +109,38 @@ fn spec(manifest: &Manifest) -> Option<(OverrideKey, OverrideSpec)> {
     Some((OverrideKey { namespace, name: manifest.id.name.clone() }, spec))
 }
 
-/// A cluster's objects after overrides; or why they cannot be made, for people.
+/// A cluster's objects after overrides, or why they cannot be rendered, as text for users.
 pub type Objects = Result<Arc<[Desired]>, String>;
 
-/// A cluster's objects, with the index of the snapshot and the overrides they were made of.
+/// A cluster's objects, with the snapshot index and the overrides they were rendered from.
 type Made = (u64, PickedOverrides, Objects);
 
-/// Objects that were made for clusters, so that no decision makes them again.
+/// Rendered objects of clusters, kept so that no decision renders them again.
 #[derive(Clone, Debug, Default)]
 pub struct Rendered(Arc<BTreeMap<ClusterName, Vec<Made>>>);
 
 impl Rendered {
-    /// Tells whether nothing was made for any cluster alone.
+    /// Tells whether no cluster has objects of its own.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Returns a cluster's objects of a snapshot and of what was picked, if they were made.
+    /// Returns a cluster's objects for a snapshot and its picked overrides, if they were rendered.
     pub fn get(&self, cluster: &ClusterName, snapshot: u64, picked: &PickedOverrides) -> Option<&Objects> {
         let made = self.0.get(cluster)?.iter().find(|(index, of, _)| *index == snapshot && of == picked);
         made.map(|(_, _, objects)| objects)
     }
 
-    /// Keeps what was made.
+    /// Keeps rendered objects.
     pub fn insert(&mut self, cluster: &ClusterName, snapshot: u64, picked: &PickedOverrides, objects: Objects) {
         let made = Arc::make_mut(&mut self.0).entry(cluster.clone()).or_default();
         made.push((snapshot, picked.clone(), objects));
     }
 
-    /// Forgets what is not needed: by cluster, snapshot and what was picked.
+    /// Drops rendered objects that are not needed: by cluster, snapshot and picked overrides.
     pub fn retain(&mut self, needed: impl Fn(&ClusterName, u64, &PickedOverrides) -> bool) {
         let is_needed = |cluster: &ClusterName, (index, picked, _): &Made| needed(cluster, *index, picked);
-        // Asked first: a change would copy the map for as long as another state shares it.
+        // Checked first: a change would copy the map while another state shares it.
         if self.0.iter().all(|(cluster, made)| made.iter().all(|one| is_needed(cluster, one))) {
             return;
         }

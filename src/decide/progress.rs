@@ -1,4 +1,4 @@
-//! What the journal says of a rollout: each step once.
+//! Journal entries about a rollout: each step once.
 
 use serde_json::json;
 
@@ -9,7 +9,7 @@ use crate::model::conditions::ConditionType;
 use crate::model::journal::JournalKind;
 use crate::model::records::BindingState;
 
-/// What the journal says when a condition of a placement becomes true, in the order of the chain.
+/// The journal entries for conditions of a placement that become true, in the order of the chain.
 ///
 /// Source: the events of KubeFleet's placement controller.
 const PROGRESS_EVENTS: [(ConditionType, JournalKind); 5] = [
@@ -21,8 +21,8 @@ const PROGRESS_EVENTS: [(ConditionType, JournalKind); 5] = [
 ];
 
 impl Pass<'_> {
-    /// Writes events of conditions that have become true: in their order, and each once for a rollout. One begins with a
-    /// snapshot, and where clusters join.
+    /// Writes entries for conditions that have become true: in order, and each once per rollout. A rollout starts with a
+    /// snapshot, and when clusters join.
     pub(super) fn note_progress(&mut self, before: &[Condition]) {
         let namespaced = self.state.record.key.namespace.is_some();
         let holds = |conditions: &[Condition], type_: &ConditionType| {
@@ -43,8 +43,8 @@ impl Pass<'_> {
         }
     }
 
-    /// Returns the snapshot that the conditions speak of: the one a rolling update is at, or the one that all clusters of an
-    /// External placement are told to hold. `None` while those are told to hold several.
+    /// Returns the snapshot that the conditions describe: the one of the rolling update, or the one that all clusters of an
+    /// External placement are ordered to hold. `None` while they are ordered to hold several.
     fn told_of(&self) -> Option<u64> {
         let record = &self.state.record;
         if record.spec.strategy.type_ != StrategyType::External {

@@ -1,4 +1,4 @@
-//! What clusters' objects become with overrides: pure.
+//! Renders clusters' objects with overrides: pure.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -15,15 +15,14 @@ pub fn candidates(world: &World, placement: &PlacementKey, payload: &Payload) ->
     Candidates::of(world.overrides.newest(), placement, &payload.manifests)
 }
 
-/// Makes a cluster's objects from a payload and what was picked for the cluster. What no override changes is shared with the
-/// payload.
+/// Renders a cluster's objects from a payload and its picked overrides. Unchanged objects are shared with the payload.
 ///
 /// # Errors
-/// Which override failed on which object, for people.
+/// Which override failed on which object, as text for users.
 pub fn render(world: &World, payload: &Payload, cluster: &ClusterName, picked: &PickedOverrides) -> Objects {
     let works = works_for_cluster(&payload.manifests, cluster, picked, |id| world.overrides.get(id))?;
     let Cow::Owned(works) = works else { return Ok(Arc::clone(&payload.desired)) };
-    // Overrides drop and change objects and never reorder them: one pass over both lists finds all.
+    // Overrides drop and change objects and never reorder them, so one pass over both lists is enough.
     let mut plain = payload.desired.iter();
     let made = works.iter().map(|manifest| {
         let same = plain.find(|desired| desired.id == manifest.id);

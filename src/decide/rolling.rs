@@ -1,4 +1,4 @@
-//! How the bindings of a placement move to the snapshot that a rolling update goes to, and how any binding moves and goes.
+//! Rolling updates: moves bindings to the target snapshot. Also the functions that move and remove any binding.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -50,7 +50,7 @@ impl Pass<'_> {
             return None;
         }
         let goal = self.goal()?;
-        // One that is held is gone back from for as long as it is.
+        // A held newest snapshot keeps the rollback target as goal.
         self.state.record.goal = Some(goal).filter(|_| self.state.record.held.is_some());
         let limits = match self.limits() {
             Ok(limits) => limits,
@@ -71,7 +71,7 @@ impl Pass<'_> {
         let moves = roll(&views, &limits);
         self.state.record.halted.clone_from(&moves.halted);
         let wake_at = moves.wait.and_then(|wait| self.now.checked_add(wait).ok());
-        // Not earlier: a pause hides neither that the rollout halted nor when time changes the answer.
+        // Not earlier: a pause hides neither a halt nor the next wake-up instant.
         if self.state.record.paused.is_some() {
             self.note_turns(&moves.stale.iter().chain(&moves.update).collect());
             return wake_at;
@@ -120,7 +120,7 @@ impl Pass<'_> {
     /// Moves and removes bindings as a rolling update says.
     fn carry_out(&mut self, moves: &Roll, goal: u64, is_held: impl Fn(&Binding) -> bool) {
         let strategy = self.state.record.spec.strategy.apply_strategy.clone().unwrap_or_default();
-        // Without the payload nobody can be told what to hold.
+        // Without the payload no cluster can get an order.
         let may_move = self.state.payloads.contains_key(&goal);
         for name in moves.update.iter().chain(&moves.bind).filter(|_| may_move) {
             let Some(cluster) = self.state.bindings.get(name).map(|binding| binding.cluster.clone()) else { continue };
@@ -138,17 +138,17 @@ impl Pass<'_> {
         }
     }
 
-    /// Moves the bindings of a placement that was removed: they go, unless a person paused it.
+    /// Removes the bindings of a removed placement, unless a person paused it.
     fn roll_removed(&mut self, is_held: impl Fn(&Binding) -> bool) {
         let may_go = |b: &Binding| self.state.record.paused.is_none() && !b.deleting && !is_held(b);
-        // Of one that does not answer nobody may have seen what it holds: the gate could not speak of it.
+        // A cluster that does not answer may hold objects that nobody has seen, so the gate could not list them.
         let is_known = |b: &Binding| self.world.is_online(&b.cluster) && self.knows_inventory(&b.cluster);
         let due = self.state.bindings().filter(|b| may_go(b) && is_known(b)).map(|b| b.name.clone());
         due.collect::<Vec<_>>().iter().for_each(|name| self.remove(name));
     }
 
-    /// Returns the snapshot that a rolling update goes to: the newest, or the one a rollback returned to. Where the newest is
-    /// held and nothing ever succeeded there is none.
+    /// Returns the target snapshot of a rolling update: the newest, or the target of a rollback. `None` if the newest is held
+    /// and nothing ever succeeded.
     fn goal(&self) -> Option<u64> {
         let record = &self.state.record;
         let kept = |goal: &u64| self.state.snapshots.contains_key(goal);
@@ -159,7 +159,7 @@ impl Pass<'_> {
         record.goal.filter(kept).or(otherwise)
     }
 
-    /// Returns the snapshots that clusters may come to: the newest, the one a rolling update is at, those of unfinished runs.
+    /// Returns the snapshots that clusters may get: the newest, the one of a rolling update, those of unfinished runs.
     pub(super) fn upcoming_snapshots(&self) -> BTreeSet<u64> {
         let record = &self.state.record;
         let runs = self.state.runs.values().filter(|run| !run.phase.is_final());
@@ -168,8 +168,8 @@ impl Pass<'_> {
         runs.filter_map(RunRecord::snapshot).chain(newest).chain(record.goal).collect()
     }
 
-    /// With `on-failure: Rollback` a rolling update that halted returns to the last snapshot that succeeded everywhere.
-    /// Returns whether it does.
+    /// With `on-failure: Rollback`, returns a halted rolling update to the last snapshot that succeeded everywhere. Returns
+    /// whether it did.
     fn return_to_last_success(&mut self, goal: u64) -> bool {
         let record = &self.state.record;
         let is_wished = record.annotations.get(ON_FAILURE).is_some_and(|value| value == "Rollback");
@@ -179,7 +179,7 @@ impl Pass<'_> {
         true
     }
 
-    /// Turns a rolling update back to an earlier snapshot; the newest is held.
+    /// Returns a rolling update to an earlier snapshot; the newest one is held.
     pub(crate) fn return_to(&mut self, to: u64, why: &str) {
         if let Some(newest) = self.state.newest().map(|newest| newest.index) {
             self.hold(newest, format!("was rolled back to snapshot {to}: {why}"));
@@ -188,7 +188,7 @@ impl Pass<'_> {
         self.note(JournalKind::RolledBack, None, json!({"to": to, "why": why}));
     }
 
-    /// Tells a cluster to hold a snapshot.
+    /// Assigns a snapshot to a cluster's binding.
     pub(super) fn bring(&mut self, name: &str, index: u64, strategy: ApplyStrategy, overrides: PickedOverrides) {
         let Some(binding) = self.state.bindings.get_mut(name).map(Arc::make_mut) else { return };
         let facts = json!({"binding": name, "from": binding.snapshot, "to": index});
@@ -213,7 +213,7 @@ impl Pass<'_> {
         self.note(JournalKind::RemovalStarted, Some(&cluster), json!({"binding": name}));
     }
 
-    /// Returns the bindings that failed at what they are to hold.
+    /// Returns the bindings whose clusters failed with their assigned snapshot.
     pub(crate) fn failed_bindings(&self) -> Vec<String> {
         let Ok(limits) = self.limits() else { return Vec::new() };
         let has_failed = |binding: &&Binding| {
@@ -226,7 +226,7 @@ impl Pass<'_> {
     }
 }
 
-/// Evaluates a binding by what its cluster said last, and since when it is heard.
+/// Evaluates a binding from its cluster's last report and since when the cluster reports again.
 pub(super) fn evaluate(
     binding: &Binding,
     work: Option<&WorkStatus>,

@@ -1,4 +1,4 @@
-//! The stages of a run as it is frozen, and what approvals of them are approvals of.
+//! The stages of a frozen run, and the digests that approvals name.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -19,7 +19,7 @@ use crate::model::runs::{
 use crate::rollout::staged::{PlannedStage, stages};
 
 impl Pass<'_> {
-    /// Returns the stages with the clusters that a run visits, and the clusters it removes the placement from.
+    /// Returns the stages with the clusters that a run visits, and the clusters from which it removes the placement.
     pub(super) fn planned(
         &self,
         run: &RunRecord,
@@ -30,7 +30,7 @@ impl Pass<'_> {
         if let RunCause::Rollback { of, .. } = &run.cause
             && let Some(bad) = self.state.runs.get(of)
         {
-            // By the stages that moved them, though labels may say otherwise by now. A rollback removes nothing.
+            // Uses the stages that moved them, although labels may differ by now. A rollback removes nothing.
             return Ok((self.touched(bad), BTreeSet::new()));
         }
         let labels = |binding: &&Binding| {
@@ -95,8 +95,8 @@ impl Pass<'_> {
         }
     }
 
-    /// Returns the overrides that a cluster's objects are made with. A rollback asks nobody, so it brings back those that passed
-    /// the gates with the snapshot, as long as they are kept; newer ones are a follow-up run's.
+    /// Returns the overrides for a cluster's objects. A rollback asks for no approval, so it uses the overrides that passed the
+    /// gates with the snapshot, as long as they are kept; newer ones are for a follow-up run.
     pub(super) fn overrides_of(&self, run: &RunRecord, cluster: &ClusterName, snapshot: u64) -> PickedOverrides {
         let is_kept = |picked: &&PickedOverrides| {
             picked.cluster.iter().chain(&picked.namespaced).all(|id| self.world.overrides.get(id).is_some())
@@ -113,8 +113,8 @@ impl Pass<'_> {
         then.cloned().unwrap_or_else(|| self.desired_overrides(cluster, snapshot))
     }
 
-    /// Tells whether a snapshot passed the gates of a stage once: it succeeded everywhere, or a run of it did, and had clusters
-    /// there. A stage without clusters asks nobody.
+    /// Tells whether a snapshot passed the gates of a stage once: it succeeded everywhere, or a run of it did and had clusters
+    /// in the stage. A stage without clusters has no gates.
     pub(super) fn has_passed(&self, snapshot: u64, stage: &str) -> bool {
         let runs = self.state.runs.values();
         let mut runs = runs.filter(|run| run.phase == RunPhase::Succeeded && run.snapshot() == Some(snapshot));
@@ -146,12 +146,12 @@ impl Pass<'_> {
         }
     }
 
-    /// Computes what approvals of each stage are approvals of: SHA-256 over the placement, the snapshot, how objects are applied,
-    /// what every cluster of the run is to hold, the stages in order, and the stage's own clusters.
+    /// Computes the digest of each stage that approvals name: SHA-256 over the placement, the snapshot, the apply strategy, the
+    /// desired content of every cluster of the run, the stages in order, and the stage's own clusters.
     pub(super) fn digest_stages(&mut self, run: &mut RunRecord) {
         let Some(frozen) = &run.frozen else { return };
         let mut common = format!("{}\n{}\n{}\n", run.placement, frozen.hash, json!(frozen.apply_strategy));
-        // Of all stages: who approves the first approves the content that the last will get.
+        // Of all stages: an approval of the first stage also covers the content of the last.
         for cluster in run.stages.iter().flat_map(|stage| &stage.clusters) {
             let works = self.works_digest(&cluster.name, frozen.snapshot, &cluster.overrides);
             writeln!(common, "{} {works}", cluster.name).expect("writing to a string cannot fail");
@@ -166,7 +166,7 @@ impl Pass<'_> {
         }
     }
 
-    /// Returns the stages of a run with the clusters it has moved, as a rollback visits them: those to be tried again, too.
+    /// Returns the stages of a run with the clusters it has moved, as a rollback visits them, including clusters to retry.
     pub(super) fn touched(&self, bad: &RunRecord) -> Vec<PlannedStage> {
         let is_there = |cluster: &RunCluster| {
             let mut bindings = self.state.bindings.values().filter(|binding| binding.cluster == cluster.name);
@@ -174,7 +174,7 @@ impl Pass<'_> {
         };
         let is_touched = |cluster: &&RunCluster| match cluster.phase {
             ClusterPhase::Updating | ClusterPhase::Succeeded | ClusterPhase::Failed => true,
-            // It failed and is to be tried again, or its turn never came: the binding tells.
+            // A failed cluster that waits for a retry, or one whose turn never came: the binding tells which.
             ClusterPhase::Pending => is_there(cluster),
             ClusterPhase::Deferred | ClusterPhase::Skipped => false,
         };

@@ -1,4 +1,4 @@
-//! Which staged update runs a placement has: written ones, those that begin by themselves, and what ends them.
+//! The staged update runs of a placement: written ones, automatic ones, and what ends them.
 
 use std::collections::BTreeMap;
 
@@ -16,22 +16,22 @@ use crate::model::records::{Binding, BindingState, HeldSnapshot};
 use crate::model::runs::{ClusterPhase, RunCause, RunPhase, RunRecord, StagePhase, StageRecord};
 use crate::rollout::staged::phases::end_run;
 
-/// Finished runs that are kept of a placement, beside those that git still has.
+/// Finished runs that are kept for a placement, beside those that git still has.
 const FINISHED_RUNS_MAX: usize = 10;
-/// Rounds of one decision: a run that ends may let the next begin, which may end at once. What is left goes on in the next
-/// decision.
+/// Rounds of one decision: an ended run may let the next one start, which may end immediately. The next decision continues what
+/// is left.
 const ROUNDS_MAX: usize = 8;
 
 impl Pass<'_> {
-    /// Brings the runs of an External placement forward, as far as they go now. Returns when time alone changes the answer.
+    /// Advances the runs of an External placement as far as possible. Returns when time alone changes the answer.
     pub(super) fn stage(&mut self) -> Option<Timestamp> {
         self.follow_written_runs();
-        // Runs that never come to rest are looked at again at once.
+        // Used if the rounds run out: decide again immediately.
         let mut wake_at = Some(self.now);
         for _ in 0..ROUNDS_MAX {
             let before = self.run_phases();
             self.begin_automatic_run();
-            // It begins only where no run is left: a new snapshot's own run brings these clusters along.
+            // Starts only if no run is left: the run of a new snapshot includes these clusters.
             self.begin_follow_up();
             self.freeze_next();
             let wakes = [self.advance_active(), self.catch_up()];
@@ -48,7 +48,7 @@ impl Pass<'_> {
         wake_at
     }
 
-    /// A placement that moves by itself has no runs: those under way end, and those that are written are refused.
+    /// Refuses runs of a placement that rolls out without stages: active ones end, written ones are refused.
     pub(super) fn refuse_runs(&mut self) {
         let why = "the placement is of strategy RollingUpdate, which moves by itself; set strategy.type External";
         self.follow_written_runs();
@@ -58,17 +58,17 @@ impl Pass<'_> {
         for (_, name, _) in begun.iter().filter(|(_, _, is_over)| !is_over) {
             self.end_run(name, RunPhase::Failed, why);
         }
-        // Before the runs become history: it asks what the last of them wanted.
+        // Before the runs become history: the call reads the approvals of the last one.
         self.pause_without_stages();
         if let Some((newest, ..)) = begun.iter().max() {
             self.leave_behind(*newest);
-            // Should stages be wanted again, the newest snapshot gets its run.
+            // If stages return, the newest snapshot gets a run.
             self.state.record.last_automatic = None;
         }
         let next = self.newest_run().map_or(0, |run| run.sequence + 1).max(self.state.record.runs_from);
         let pending = self.state.runs.some_mut(|run| run.phase == RunPhase::Pending);
         for (sequence, run) in (next..).zip(pending) {
-            // It has not begun: it is no history.
+            // A run that has not started is no history.
             if run.sequence < self.state.record.runs_from {
                 run.sequence = sequence;
             }
@@ -76,7 +76,7 @@ impl Pass<'_> {
         }
     }
 
-    /// Ends the runs of snapshots before one, and makes history of them.
+    /// Ends the runs of snapshots before one, and marks them as history.
     pub(super) fn leave_older_runs_behind(&mut self, snapshot: u64, why: &str) {
         let older = self.state.runs.values().filter(|run| run.snapshot().is_some_and(|index| index < snapshot));
         let older: Vec<(u64, String, bool)> =
@@ -89,13 +89,13 @@ impl Pass<'_> {
         }
     }
 
-    /// Makes history of the runs up to a sequence: clusters are not where those brought them, and are not to be taken back.
+    /// Marks the runs up to a sequence as history: clusters have left their snapshots and must not return to them.
     fn leave_behind(&mut self, sequence: u64) {
         let record = &mut self.state.record;
         record.runs_from = record.runs_from.max(sequence + 1);
     }
 
-    /// Takes over who may approve, from the accepted commit.
+    /// Copies the approvers from the accepted commit.
     fn note_approvers(&mut self) {
         let world = self.world;
         let key = self.state.record.key.clone();
@@ -110,7 +110,7 @@ impl Pass<'_> {
         self.state.runs.values().map(|run| (run.name.clone(), run.phase)).collect()
     }
 
-    /// Returns the run that moves clusters: frozen, and not finished. There is one at most.
+    /// Returns the active run: frozen and not finished. There is at most one.
     pub(crate) fn active_run(&self) -> Option<&RunRecord> {
         self.state.runs.values().find(|run| run.frozen.is_some() && !run.phase.is_final())
     }
@@ -119,7 +119,7 @@ impl Pass<'_> {
         self.state.runs.values().max_by_key(|run| run.sequence)
     }
 
-    /// Returns the run that says where clusters are to be, while none is under way.
+    /// Returns the run that determines the clusters' snapshots while none is active.
     pub(crate) fn last_run(&self) -> Option<&RunRecord> {
         self.newest_run().filter(|run| run.sequence >= self.state.record.runs_from)
     }
@@ -130,8 +130,8 @@ impl Pass<'_> {
         self.note(JournalKind::RunEnded, None, json!({"run": name, "phase": phase, "message": message}));
     }
 
-    /// Takes the runs of the source that name this placement. A document that was removed takes its run with it, as
-    /// KubeFleet does; clusters stay as they are. A document that names another snapshot or strategy is another run.
+    /// Follows the written runs of this placement. Removing a document removes its run, as in KubeFleet; clusters stay as they
+    /// are. A document that names another snapshot or strategy is another run.
     fn follow_written_runs(&mut self) {
         let key = self.state.record.key.clone();
         let written: BTreeMap<&String, &WrittenRun> = self.world.staged.runs(&key).collect();
@@ -144,7 +144,7 @@ impl Pass<'_> {
                 && run.frozen.is_some()
             {
                 self.leave_behind(run.sequence);
-                // Nobody else brings what it was to bring; to what a person rejected the answer stands.
+                // No other run delivers its snapshot; if a person rejected it, the rejection stays.
                 if self.last_run().is_none() && run.phase != RunPhase::Rejected {
                     self.state.record.last_automatic = None;
                 }
@@ -164,7 +164,7 @@ impl Pass<'_> {
                         run.generation += 1;
                     }
                 }
-                // A run under way that began by itself has the name, and nobody takes it away.
+                // An active automatic run has the name and keeps it.
                 Some(run) if !run.phase.is_final() && !matches!(run.cause, RunCause::Written { .. }) => {}
                 known => {
                     if let Some(moved) = known.filter(|run| run.frozen.is_some()).map(|run| run.sequence) {
@@ -213,7 +213,7 @@ impl Pass<'_> {
         self.state.runs.insert(run);
     }
 
-    /// Begins the written run anew that brought a snapshot which is held since. Returns its name, if there is one.
+    /// Restarts the written run whose snapshot is held. Returns its name, if there is one.
     pub(crate) fn begin_written_again(&mut self, index: u64) -> Option<String> {
         let is_it = |run: &&RunRecord| {
             matches!(run.cause, RunCause::Written { .. }) && run.phase.is_final() && run.snapshot() == Some(index)
@@ -224,14 +224,15 @@ impl Pass<'_> {
         Some(ended.name)
     }
 
-    /// Returns `name`, or the first of `name-2`, `name-3` and so on that no run has.
+    /// Returns `name`, or the first unused of `name-2`, `name-3` and so on.
     pub(super) fn free_name(&self, name: &str) -> String {
         let mut numbered = (2..).map(|number| format!("{name}-{number}"));
         let is_free = |name: &String| !self.state.runs.contains_key(name);
         Some(name.to_owned()).filter(is_free).or_else(|| numbered.find(is_free)).expect("numbers do not end")
     }
 
-    /// Every new snapshot of a placement that names a strategy gets a run; one that was rolled back or rejected does not.
+    /// Starts a run for each new snapshot of a placement that names a strategy, unless the snapshot was rolled back or
+    /// rejected.
     fn begin_automatic_run(&mut self) {
         let Some(strategy) = self.state.record.annotations.get(STAGED_UPDATE_STRATEGY).cloned() else { return };
         let is_waiting = |run: &RunRecord| run.cause == RunCause::Snapshot && run.phase == RunPhase::Pending;
@@ -245,21 +246,21 @@ impl Pass<'_> {
         if is_held || record.error.is_some() || record.last_automatic.is_some_and(|last| last >= index) {
             return;
         }
-        // Whoever joins later finds no run to follow: then it begins.
+        // A cluster that joins later needs a run to follow: without one the run starts now.
         if self.last_run().is_none() && self.is_right_everywhere(index) {
             return;
         }
         self.state.record.last_automatic = Some(index);
         let name = self.free_name(&format!("{}-{index}", self.state.record.key.name));
-        // Of several that wait only the newest is kept.
+        // Of several waiting runs only the newest is kept.
         let waiting = self.state.runs.values().filter(|run| is_waiting(run)).map(|run| run.name.clone()).collect();
         self.supersede(waiting, &name);
         self.begin_run(name, RunCause::Snapshot, strategy, Some(index), None);
     }
 
-    /// Tells whether a run ends where another begins: before its next cluster, and never one that a person wrote. It does where
-    /// it waits to begin and is older, or cannot go on. Else a snapshot's own run alone takes its place, unless the placement says
-    /// `Queue`.
+    /// Tells whether a run ends in favour of another: before its next cluster, and never if a person wrote it. A waiting older
+    /// run, or one that cannot continue, always does. Otherwise only the run of a snapshot replaces it, unless the placement
+    /// says `Queue`.
     fn gives_way(&self, run: &RunRecord, to: &RunRecord) -> bool {
         let is_written = |run: &RunRecord| matches!(run.cause, RunCause::Written { .. });
         let may_take = is_written(to) || to.cause == RunCause::Snapshot;
@@ -279,7 +280,7 @@ impl Pass<'_> {
         }
     }
 
-    /// Tells whether a binding is told to hold a snapshot as the placement wants it now.
+    /// Tells whether a binding is assigned a snapshot in the form that the placement wants now.
     pub(super) fn is_at(&self, binding: &Binding, index: u64) -> bool {
         let strategy = self.state.record.spec.strategy.apply_strategy.clone().unwrap_or_default();
         binding.state == BindingState::Bound
@@ -288,13 +289,13 @@ impl Pass<'_> {
             && binding.overrides == self.desired_overrides(&binding.cluster, index)
     }
 
-    /// Tells whether every picked cluster is told to hold a snapshot, and nothing is left to be removed.
+    /// Tells whether every picked cluster is assigned a snapshot, and no removal is left.
     fn is_right_everywhere(&self, index: u64) -> bool {
         self.state.bindings().all(|binding| !binding.deleting && self.is_at(binding, index))
     }
 
-    /// Pending runs that can begin do, where none is under way or the one that is gives way; it ends at that very moment, so
-    /// that a run which cannot begin stops nobody. Rollbacks come first.
+    /// Starts pending runs that can start, if none is active or the active one gives way. The active one ends only at that
+    /// moment, so a run that cannot start stops nobody. Rollbacks come first.
     fn freeze_next(&mut self) {
         let pending = self.state.runs.values().filter(|run| run.phase == RunPhase::Pending && run.frozen.is_none());
         let mut pending: Vec<(bool, u64, String)> = pending
@@ -319,7 +320,7 @@ impl Pass<'_> {
                 }
                 Err(Unready::Waits(why)) => (run.refused, run.message) = (false, why),
                 Err(Unready::Refused(why)) => {
-                    // Each decision tries again: the journal says each reason once.
+                    // Each decision tries again: the journal gets each reason once.
                     if !run.refused || run.message != why {
                         self.note(JournalKind::RunRefused, None, json!({"run": name, "message": why}));
                     }
@@ -333,19 +334,19 @@ impl Pass<'_> {
     fn roll_back_on_failure(&mut self) {
         let is_wished = self.state.record.annotations.get(ON_FAILURE).is_some_and(|value| value == "Rollback");
         let Some(run) = self.active_run().filter(|run| is_wished && run.phase == RunPhase::Halted) else { return };
-        // A rollback that fails halts for a person: where it could go back to has just failed.
+        // A failed rollback halts for a person: its target has just failed.
         if matches!(run.cause, RunCause::Rollback { .. }) {
             return;
         }
         let (name, snapshot) = (run.name.clone(), run.snapshot());
-        // The same content would be held and rolled out at once.
+        // The same content would be held and rolled out again immediately.
         let to = self.state.record.last_succeeded.filter(|to| !snapshot.is_some_and(|bad| self.are_alike(bad, *to)));
         if let Some(to) = to.filter(|to| self.state.snapshots.contains_key(to)) {
             self.begin_rollback(&name, to, None);
         }
     }
 
-    /// Ends a run and takes its clusters back to an earlier snapshot; its snapshot is held.
+    /// Ends a run and starts a rollback of its clusters to an earlier snapshot; its snapshot is held.
     pub(crate) fn begin_rollback(&mut self, of: &str, to: u64, by: Option<String>) -> String {
         let Some(bad) = self.state.runs.get(of) else { return String::new() };
         let (strategy, snapshot, is_over) = (bad.strategy.clone(), bad.snapshot(), bad.phase.is_final());
@@ -365,7 +366,8 @@ impl Pass<'_> {
         name
     }
 
-    /// A run that begins after runs which came later than it gets a number after theirs: where clusters are says the newest.
+    /// Gives a run that starts after later-created runs a number after theirs: the newest number determines the clusters'
+    /// snapshots.
     fn number_anew(&mut self, run: &mut RunRecord) {
         let newest = self.state.runs.values().filter(|other| other.frozen.is_some()).map(|other| other.sequence).max();
         if newest.is_some_and(|newest| newest > run.sequence) {
@@ -374,7 +376,7 @@ impl Pass<'_> {
         }
     }
 
-    /// Runs that wait come after one that goes before them: what they bring is newer, and stays.
+    /// Moves waiting runs after one that goes first: their snapshots are newer, and stay.
     fn line_up_after(&mut self, first: &str, sequence: u64) {
         let is_waiting = |run: &RunRecord| run.frozen.is_none() && !run.phase.is_final() && run.name != first;
         let waiting = self.state.runs.values().filter(|run| is_waiting(run));
@@ -387,8 +389,8 @@ impl Pass<'_> {
         }
     }
 
-    /// Sees to it that a snapshot is not rolled out again by itself. Where a newer one is held, that one stays held: who leaves the
-    /// snapshot that a rollback went to does not go forward by it.
+    /// Holds a snapshot, so that no automatic rollout delivers it again. A newer held snapshot stays held: leaving the target
+    /// of a rollback does not roll forward.
     pub(crate) fn hold(&mut self, index: u64, why: String) {
         if self.state.record.held.as_ref().is_some_and(|held| held.index > index) {
             return;
@@ -399,13 +401,13 @@ impl Pass<'_> {
         self.state.record.held = Some(held);
     }
 
-    /// Tells whether two snapshots bring the same content: who leaves the one does not go to the other.
+    /// Tells whether two snapshots have the same content: a rollback from one does not go to the other.
     pub(crate) fn are_alike(&self, one: u64, other: u64) -> bool {
         let hash = |index: u64| self.state.snapshots.get(&index).map(|snapshot| &snapshot.hash);
         one == other || hash(one).is_some_and(|one| Some(one) == hash(other))
     }
 
-    /// A different digest ends what was held, and the return to an earlier snapshot with it.
+    /// Ends a hold, and the rollback with it, when the content gets a different digest.
     pub(super) fn release_held(&mut self) {
         let newest = self.state.newest().map(|newest| newest.hash.clone());
         if self.state.record.held.as_ref().is_some_and(|held| Some(&held.hash) != newest.as_ref()) {
@@ -419,7 +421,7 @@ impl Pass<'_> {
             .state
             .runs
             .values()
-            // Written ones stay as long as their documents: one that is forgotten would begin anew.
+            // Written runs stay as long as their documents: a forgotten one would start again.
             .filter(|run| run.phase.is_final() && !matches!(run.cause, RunCause::Written { .. }));
         let mut finished: Vec<(u64, String)> = finished.map(|run| (run.sequence, run.name.clone())).collect();
         finished.sort();
@@ -432,14 +434,14 @@ impl Pass<'_> {
 
 /// Why a run does not begin yet.
 pub(super) enum Unready {
-    /// It will, by itself.
+    /// It will, automatically.
     Waits(String),
-    /// Something about it must change first.
+    /// Something about the run must change first.
     Refused(String),
 }
 
-/// Returns who may decide about the deletions of a placement, as its strategy says at the last commit that had it: that of the run
-/// under way, of the annotation, or of the newest run. Absent narrows nothing.
+/// Returns who may approve deletions of a placement, by its strategy at the last commit that had one: that of the active run,
+/// of the annotation, or of the newest run. Absent means no restriction.
 pub(super) fn deletion_approvers<'a>(state: &'a PlacementState, world: &'a World) -> Option<&'a str> {
     let record = &state.record;
     if record.spec.strategy.type_ != StrategyType::External {
@@ -455,7 +457,7 @@ pub(super) fn deletion_approvers<'a>(state: &'a PlacementState, world: &'a World
     }
 }
 
-/// Tells whether a run beside the newest snapshot's waits for clusters alone that do not answer: nobody knows for how long.
+/// Tells whether an older run waits only for offline clusters, possibly forever.
 fn waits_for_absent(run: &RunRecord) -> bool {
     use ClusterPhase::{Deferred, Skipped, Succeeded};
     let stage = run.stages.iter().find(|stage| !stage.phase.is_done());

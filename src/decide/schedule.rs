@@ -1,4 +1,4 @@
-//! Scheduling in a decision: which policy, whose decisions, and evictions.
+//! Scheduling within a decision: the policy, delegated decisions, and evictions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -24,7 +24,7 @@ struct Delegated<'a> {
 }
 
 impl<'a> Delegated<'a> {
-    /// Returns who picks for a placement; `None` where it has a policy of its own.
+    /// Returns the OCM Placement that picks for a placement; `None` if it has a policy of its own.
     ///
     /// # Errors
     /// The annotation names a Placement that git does not have, or that was never decided.
@@ -38,7 +38,7 @@ impl<'a> Delegated<'a> {
             ));
         };
         match world.ocm.record(&key) {
-            // Also one that is misconfigured by now: its last good decisions stand.
+            // Also for a Placement that is invalid by now: its last valid decisions stay.
             Some(record) if !record.groups.is_empty() => Ok(Some(Self { record })),
             Some(record) => {
                 let why = record.error.clone().or_else(|| record.misconfiguration().map(str::to_owned));
@@ -62,8 +62,8 @@ impl<'a> Delegated<'a> {
 }
 
 impl Pass<'_> {
-    /// Decides which clusters the placement goes to. While clusters that left in masses wait for a person it stays as it is:
-    /// what would take their place waits as well.
+    /// Schedules the placement. While a mass removal waits for a person nothing changes, so no replacement clusters are picked
+    /// either.
     pub(super) fn schedule(&mut self) -> Result<(), String> {
         if !self.leaving().is_empty() {
             return Ok(());
@@ -104,7 +104,7 @@ impl Pass<'_> {
             placement: key,
             index,
             hash,
-            // Beside the policy and not in it: another decision of the Placement is no new policy.
+            // Not part of the policy: another decision of the Placement is no new policy.
             number_of_clusters: match &delegated {
                 Some(decided) => i32::try_from(decided.record.clusters().count()).ok(),
                 None => policy.as_ref().and_then(|p| p.number_of_clusters),
@@ -115,7 +115,7 @@ impl Pass<'_> {
             target_clusters: outcome.decisions,
             created_at,
         };
-        // One that says nothing new stays shared.
+        // An unchanged one stays shared.
         if self.state.policies.get(&index).is_none_or(|known| **known != snapshot) {
             self.state.policies.insert(index, Arc::new(snapshot));
         }
@@ -125,13 +125,13 @@ impl Pass<'_> {
         Ok(())
     }
 
-    /// Takes over what scheduling changes of a binding.
+    /// Applies a scheduling change to a binding.
     fn rebind(&mut self, change: BindingChange) {
         let mut binding = change.binding;
         let event = match change.action {
             Action::Create => Some(JournalKind::ClusterPicked),
             Action::Unschedule => Some(JournalKind::ClusterDropped),
-            // What the cluster holds stays there, so nobody is told anything.
+            // The cluster keeps its objects, so it gets no order.
             Action::Leave => {
                 self.state.bindings.remove(&binding.name);
                 return;
@@ -141,8 +141,8 @@ impl Pass<'_> {
         if let Some(event) = event {
             self.note(event, Some(&binding.cluster), json!({"binding": binding.name}));
         }
-        // Nothing that was reported speaks of the new generation. Evaluated by when it was last moved, a cluster that is well
-        // would count as failed until it reports again, and be moved past the limits.
+        // No report covers the new generation. By the time of its last move, a healthy cluster would count as failed until its
+        // next report, and be updated beyond the limits.
         let known = self.state.bindings.get(&binding.name);
         if known.is_some_and(|known| known.generation != binding.generation) {
             binding.started_at = binding.started_at.map(|_| self.now);
@@ -150,7 +150,7 @@ impl Pass<'_> {
         self.state.bindings.insert(binding.name.clone(), Arc::new(binding));
     }
 
-    /// Carries out the evictions of git. Returns whether a cluster is left because of them.
+    /// Executes the evictions of git. Returns whether a cluster is left because of them.
     pub(super) fn evict(&mut self) -> bool {
         let Ok(limits) = self.limits() else { return false };
         let PlacementState { record, bindings, works, .. } = &mut self.state;
@@ -163,7 +163,7 @@ impl Pass<'_> {
         let removed = self.world.disruptions.evaluate(record, bindings, failed, self.now);
         for name in &removed {
             let Some(cluster) = self.state.bindings.get(name).map(|binding| binding.cluster.clone()) else { continue };
-            // A person asked for it by name: what is known to be there goes.
+            // A person named the cluster, so its known objects are removed.
             let goes = self.goes(&cluster);
             let Some(binding) = self.state.bindings.get_mut(name).map(Arc::make_mut) else { continue };
             binding.removes = goes;

@@ -1,4 +1,4 @@
-//! What a placement places: selected from the accepted commit, and frozen where it is new.
+//! Selection: the placement's objects in the accepted commit, frozen if they are new.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::model::tree::Placement;
 use crate::snapshot::{Frozen, Next, freeze, next_snapshot, not_selected, select};
 
 impl Pass<'_> {
-    /// Takes over what members keep of pauses and holds: the store that knew of them was lost, or is older.
+    /// Takes over pauses and holds that members keep: the store with them was lost, or is older.
     pub(super) fn take_over(&mut self) {
         let Some(Kept { paused, held }) = self.world.kept.get(&self.state.record.key).cloned() else { return };
         if let Some(pause) = paused.filter(|_| self.state.record.paused.is_none()) {
@@ -27,8 +27,8 @@ impl Pass<'_> {
         }
     }
 
-    /// Clusters that hold something newer than the store knows of were told so after the backup that it was restored from. They
-    /// keep it until they are bound anew: the old binding would send them back.
+    /// Unbinds clusters that hold a newer snapshot than the store knows: they received it after the backup that the store was
+    /// restored from. They keep it until they are bound again, because the old binding would roll them back.
     pub(super) fn unbind_clusters_ahead(&mut self) {
         let Some(ahead) = self.world.ahead.get(&self.state.record.key) else { return };
         let is_ahead = |b: &&mut Arc<Binding>| {
@@ -37,7 +37,7 @@ impl Pass<'_> {
         let mut found = Vec::new();
         for binding in self.state.bindings.values_mut().filter(is_ahead).map(Arc::make_mut) {
             found.push((binding.cluster.clone(), json!({"binding": binding.name, "from": binding.snapshot})));
-            // Scheduled at no snapshot gets no order, so nothing on the cluster changes.
+            // A scheduled binding without a snapshot gets no order, so nothing on the cluster changes.
             if binding.state == BindingState::Bound {
                 binding.state = BindingState::Scheduled;
             }
@@ -45,7 +45,7 @@ impl Pass<'_> {
             binding.overrides = PickedOverrides::default();
             binding.generation += 1;
         }
-        // A run of the backup would take the cluster back to its own snapshot.
+        // A run from the backup would return the cluster to its own snapshot.
         if let Some(newest) = ahead.values().max().filter(|_| !found.is_empty()) {
             self.leave_older_runs_behind(
                 *newest,
@@ -57,7 +57,7 @@ impl Pass<'_> {
         }
     }
 
-    /// Selects, freezes and schedules. An error concerns this placement alone: it keeps its last good state.
+    /// Selects, freezes and schedules. An error affects only this placement: it keeps its last good state.
     pub(super) fn freeze_and_schedule(&mut self) {
         let selected = self.selected();
         self.state.record.error = None;
@@ -75,7 +75,7 @@ impl Pass<'_> {
 
     fn selected(&mut self) -> Arc<Selected> {
         let (tree, generation) = (&self.world.tree, self.state.record.generation);
-        // Every report of a member asks for a decision, and nearly all of them follow the commit before.
+        // Every member report queues a decision, and nearly always the commit is unchanged.
         if let Some(known) = &self.state.selected
             && Arc::ptr_eq(&known.tree, tree)
             && known.generation == generation
@@ -103,7 +103,7 @@ impl Pass<'_> {
         selected
     }
 
-    /// Freezes a selection; its payload is the newest snapshot's where that is the same.
+    /// Freezes a selection; it shares the newest snapshot's payload if that is the same.
     fn frozen(&self, manifests: Vec<Manifest>) -> Result<(Frozen, Arc<Payload>), String> {
         let frozen = freeze(&manifests);
         let known = self.state.newest().filter(|newest| newest.hash == frozen.hash);
@@ -117,7 +117,7 @@ impl Pass<'_> {
     fn take_snapshot(&mut self, frozen: &Frozen, payload: &Arc<Payload>) {
         let key = self.state.record.key.clone();
         let mut existing: Vec<_> = self.state.snapshots.values().map(|s| (s.index, s.hash.clone())).collect();
-        // The highest index wins: the store may be new, or older than what members hold.
+        // The highest index wins: the store may be new, or older than the snapshots on members.
         if let Some(held) = self.world.held.get(&key)
             && existing.iter().all(|(index, _)| *index < held.index)
         {
@@ -125,7 +125,7 @@ impl Pass<'_> {
         }
         let index = match next_snapshot(&existing, &frozen.hash, self.state.record.spec.revision_history_limit) {
             Next::Keep(index) if self.state.snapshots.contains_key(&index) => index,
-            // Only members have it: the store was lost, or is older than they are.
+            // Only members have it: the store was lost, or is older.
             Next::Keep(index) => {
                 self.note(JournalKind::SnapshotFound, None, json!({"index": index}));
                 self.insert_snapshot(index, frozen);
@@ -133,7 +133,7 @@ impl Pass<'_> {
             }
             Next::Create { index, prune } => {
                 let mut in_use = self.state.snapshots_named();
-                // A rollback goes there, though nothing names it until then.
+                // A rollback target is needed although nothing names it until then.
                 in_use.extend(self.state.record.last_succeeded);
                 for old in prune.iter().filter(|old| !in_use.contains(old)) {
                     self.state.snapshots.remove(old);
@@ -161,11 +161,11 @@ impl Pass<'_> {
         self.state.snapshots.insert(index, Arc::new(snapshot));
     }
 
-    /// The newest payload is that of the selection wherever the hashes agree: after a restart nothing is read again.
+    /// Uses the selection as the newest payload if the hashes agree, so a restart reads nothing again.
     pub(super) fn load_newest_payload(&mut self) {
         let Some(selected) = self.state.selected.clone() else { return };
         let Ok((frozen, payload)) = selected.outcome.as_ref() else { return };
-        // Going back to earlier content makes a new snapshot, so several may have this hash.
+        // A return to earlier content makes a new snapshot, so several may have this hash.
         let same: Vec<u64> = self.state.snapshots.values().filter(|s| s.hash == frozen.hash).map(|s| s.index).collect();
         for index in same {
             self.state.payloads.entry(index).or_insert_with(|| Arc::clone(payload));

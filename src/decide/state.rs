@@ -1,4 +1,4 @@
-//! What the daemon knows: the view a decision is made from.
+//! The inputs of a decision.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -31,30 +31,29 @@ use crate::schedule::eligibility::SILENCE_MAX;
 use crate::snapshot;
 use crate::status::placement::PlacementView;
 
-/// After the longest silence an instant more: at its very end a cluster still counts.
+/// Added to the longest silence: at the exact limit a cluster still counts as reachable.
 const SILENCE_MARGIN: SignedDuration = SignedDuration::from_millis(1);
 
-/// What every decision may look at, beside its own placement.
+/// The inputs of every decision, beside the placement itself.
 #[derive(Clone, Debug, Default)]
 pub struct World {
     /// Identity of the source, written on inventories.
     pub source: SourceName,
     /// The accepted commit.
     pub tree: Arc<Tree>,
-    /// The fleet as scheduling sees it: the clusters that git names and that have not left.
+    /// The fleet for scheduling: the clusters that git names and that have not left.
     pub clusters: Fleet,
-    /// What is known of each cluster, those that left included.
+    /// The record of each cluster, including those that left.
     pub records: BTreeMap<ClusterName, ClusterRecord>,
-    /// The newest snapshot that any member holds of a placement: a lost store goes on from it.
+    /// The newest snapshot of a placement on any member: a lost store continues from it.
     pub held: BTreeMap<PlacementKey, Held>,
-    /// What members keep of pauses and holds and the store may not know, because it was lost or is older: taken over with the next
-    /// decision about a placement.
+    /// Pauses and holds that members keep and the store may not know, because it was lost or is older; the placement's next
+    /// decision takes them over.
     pub kept: BTreeMap<PlacementKey, Kept>,
-    /// Clusters that hold a newer snapshot than the store says they were told, because it is that of an older backup; by the
-    /// snapshot's index.
+    /// Clusters that hold a newer snapshot than a store restored from an older backup says, with the snapshot's index.
     pub ahead: BTreeMap<PlacementKey, BTreeMap<ClusterName, u64>>,
-    /// What is heard of placements from clusters whose last report was from an earlier life, or from before they ceased to
-    /// answer.
+    /// Reports about placements since the start of this process, or since the cluster answers again, for clusters whose last
+    /// report is older.
     pub heard: BTreeMap<PlacementKey, BTreeMap<ClusterName, Heard>>,
     /// OCM Placements, and what they decided.
     pub ocm: Ocm,
@@ -64,13 +63,13 @@ pub struct World {
     pub overrides: Overrides,
     /// Staged update strategies and runs of the accepted commit.
     pub staged: Staged,
-    /// How many people open a gate, and for how long a word counts.
+    /// How many approvals open a gate, and how long an approval is valid.
     pub approvals: ApprovalRules,
-    /// Who may approve by comment, as the configuration says; without any, the permission counts.
+    /// Who may approve by comment, from the configuration; if empty, the permission counts.
     pub approvers: Vec<String>,
-    /// What the configuration demands whatever commits say.
+    /// The minimum that the configuration demands, whatever commits say.
     pub floor: Floor,
-    /// The source could not be read since this life began: what was begun goes on, and nothing new begins.
+    /// This process could not read the source yet: started work continues, and nothing new starts.
     pub source_unread: bool,
 }
 
@@ -80,16 +79,16 @@ impl World {
         self.records.get(cluster).is_some_and(ClusterRecord::answers)
     }
 
-    /// Returns whether a cluster has reported about a placement again; `None` where it was heard all the time.
+    /// Returns whether a cluster has reported about a placement again; `None` if it never stopped.
     pub fn heard(&self, placement: &PlacementKey, cluster: &ClusterName) -> Option<Heard> {
         self.heard.get(placement)?.get(cluster).copied()
     }
 }
 
-/// Objects by cluster that change hands.
+/// Objects that are handed over, by cluster.
 pub type Claims = BTreeMap<ClusterName, BTreeSet<ObjectKey>>;
 
-/// Everything of one placement.
+/// All state of one placement.
 #[derive(Clone, Debug)]
 pub struct PlacementState {
     /// Its record.
@@ -110,18 +109,18 @@ pub struct PlacementState {
     pub rendered: Rendered,
     /// Snapshots whose payload cannot be read from git.
     pub unreadable: BTreeSet<u64>,
-    /// What the bindings' conditions were found from, in the order of the bindings.
+    /// The inputs of the bindings' conditions, in the order of the bindings.
     pub evaluated: Arc<Vec<Evaluated>>,
-    /// What members were to hold after the last decision, in their order: an order that says nothing new stays shared.
+    /// The orders of the last decision, in the order of members: an unchanged order stays shared.
     pub orders: Arc<Vec<Arc<WorkOrder>>>,
-    /// What it gives up and other placements are to hold from now on: it stays on the member until they took it.
+    /// Objects that it gives up and other placements claim: they stay on the member until those took them over.
     pub claimed: Claims,
     /// What the accepted commit selects; recomputed when the commit or the placement changes.
     pub selected: Option<Arc<Selected>>,
 }
 
 impl PlacementState {
-    /// Begins a placement that has no records yet.
+    /// Creates the state of a placement without records.
     pub fn new(record: PlacementRecord) -> Self {
         Self {
             record,
@@ -140,7 +139,7 @@ impl PlacementState {
         }
     }
 
-    /// Begins a placement of the tree that has no records yet.
+    /// Creates the state of a placement in the tree without records.
     pub fn begin(placement: &Placement, now: Timestamp) -> Self {
         Self::new(PlacementRecord {
             key: placement.key.clone(),
@@ -170,7 +169,7 @@ impl PlacementState {
         })
     }
 
-    /// Returns the placement as reports see it, with its `bindings` as a list.
+    /// Returns the placement's view for status functions, with its `bindings` as a list.
     pub fn view<'a>(&'a self, bindings: &'a [Arc<Binding>], world: &'a World, now: Timestamp) -> PlacementView<'a> {
         PlacementView {
             record: &self.record,
@@ -205,21 +204,20 @@ impl PlacementState {
         self.policies.last_key_value().map(|(_, policy)| policy.as_ref())
     }
 
-    /// Returns the index under which a policy is scheduled: that of the newest snapshot if it is of the same policy, else a
-    /// new one.
+    /// Returns the policy index for scheduling: that of the newest snapshot if the policy is the same, else a new one.
     pub fn policy_index(&self, policy: Option<&PlacementPolicy>) -> u64 {
         let hash = snapshot::policy_hash(policy);
         self.policy().map_or(0, |newest| if newest.hash == hash { newest.index } else { newest.index + 1 })
     }
 
-    /// Returns the indexes of the snapshots that something names: bindings, the goal, unfinished runs.
+    /// Returns the indexes of snapshots in use by bindings, the goal or unfinished runs.
     pub fn snapshots_named(&self) -> BTreeSet<u64> {
         let bindings = self.bindings().filter_map(|binding| binding.snapshot);
         let runs = self.runs.values().filter(|run| !run.phase.is_final()).filter_map(RunRecord::snapshot);
         bindings.chain(runs).chain(self.record.goal).collect()
     }
 
-    /// Returns the snapshots whose payload is needed: those that something names, and the newest.
+    /// Returns the snapshots whose payload is needed: those in use, and the newest.
     pub fn snapshots_in_use(&self) -> impl Iterator<Item = &Arc<ResourceSnapshot>> {
         let mut indexes: Vec<u64> = self.snapshots_named().into_iter().collect();
         indexes.extend(self.newest().map(|s| s.index));
@@ -229,7 +227,7 @@ impl PlacementState {
     }
 }
 
-/// A binding with its conditions, and what they follow from: as long as all of it is the same, so are they.
+/// A binding with its conditions, and their inputs: unchanged inputs mean unchanged conditions.
 #[derive(Clone, Debug)]
 pub struct Evaluated {
     /// The binding; compared by identity.
@@ -241,7 +239,7 @@ pub struct Evaluated {
 }
 
 impl Evaluated {
-    /// Tells whether this is what is to be evaluated.
+    /// Tells whether the conditions were computed from these inputs.
     pub fn is_of(&self, binding: &Arc<Binding>, work: Option<&Arc<WorkStatus>>, online: bool) -> bool {
         let same_work = match (&self.work, work) {
             (Some(known), Some(work)) => Arc::ptr_eq(known, work),
@@ -260,13 +258,13 @@ pub struct Selected {
     pub generation: i64,
     /// The selection, or why there is none; shared by the commits that do not change it.
     pub outcome: Arc<Result<(snapshot::Frozen, Arc<Payload>), String>>,
-    /// What is odd about it.
+    /// Warnings about it.
     pub warnings: Vec<Warning>,
 }
 
 impl Selected {
-    /// Tells whether this is the selection of these objects: the same places of the same blobs, in the same order. What
-    /// was frozen then need not be hashed again.
+    /// Tells whether this is the selection of these objects: the same positions of the same blobs, in the same order. Then the
+    /// frozen result is still valid and nothing is hashed again.
     pub fn is_of(&self, manifests: &[Manifest]) -> bool {
         self.outcome.as_ref().as_ref().is_ok_and(|(frozen, _)| {
             let same = |(known, new): (&SnapshotResource, &Manifest)| known.origin == new.origin && known.id == new.id;
@@ -275,20 +273,20 @@ impl Selected {
     }
 }
 
-/// A snapshot's objects, ready to be delivered: what envelopes hold stands in their stead, after the others.
+/// A snapshot's objects, ready for delivery: the objects in envelopes replace the envelopes, after the others.
 #[derive(Debug, Default)]
 pub struct Payload {
     /// The sanitised objects in snapshot order, then those of each envelope.
     pub manifests: Vec<Manifest>,
-    /// The same, as deliveries want them; shared by all clusters without overrides.
+    /// The same objects in the form for deliveries; shared by all clusters without overrides.
     pub desired: Arc<[Desired]>,
 }
 
 impl Payload {
-    /// Prepares a placement's objects that were frozen, with the digests that freezing made.
+    /// Prepares a placement's frozen objects with their digests.
     ///
     /// # Errors
-    /// An envelope that holds what it may not, for people.
+    /// An envelope that contains a forbidden object, as text for users.
     pub fn of(manifests: Vec<Manifest>, frozen: &snapshot::Frozen, placement: &PlacementKey) -> Result<Self, String> {
         let digests = frozen.resources.iter().map(|resource| resource.digest.clone());
         Self::with_digests(manifests, digests, placement)
@@ -309,7 +307,7 @@ impl Payload {
         placement: &PlacementKey,
     ) -> Result<Self, String> {
         let contents = snapshot::enveloped(&manifests, placement)?;
-        // Paired before envelopes are left out: there is a digest for each of them too.
+        // Paired before envelopes are removed: they have digests too.
         let plain = manifests.into_iter().zip(digests).filter(|(manifest, _)| !snapshot::is_envelope(manifest));
         let (mut manifests, digests): (Vec<Manifest>, Vec<Digest>) = plain.unzip();
         let plain = manifests.iter().zip(digests).map(|(manifest, digest)| desired_as(manifest, digest));
@@ -333,7 +331,7 @@ fn desired_as(manifest: &Manifest, digest: Digest) -> Desired {
     Desired { id: manifest.id.clone(), key: Arc::new(manifest.id.key()), object: Arc::clone(&manifest.object), digest }
 }
 
-/// Returns the clusters of the fleet: those that git names, without those that left though it does.
+/// Returns the clusters of the fleet: those that git names, without those that left.
 pub fn members<'a>(
     tree: &'a Tree,
     records: &'a BTreeMap<ClusterName, ClusterRecord>,
@@ -341,15 +339,15 @@ pub fn members<'a>(
     tree.clusters.iter().filter(|(name, _)| !records.get(*name).is_some_and(|record| record.left))
 }
 
-/// Returns the fleet as scheduling sees it.
+/// Returns the fleet for scheduling.
 pub fn clusters(tree: &Tree, records: &BTreeMap<ClusterName, ClusterRecord>, now: Timestamp) -> Fleet {
     let seen = |name: &ClusterName, member| cluster(tree, member, records.get(name), now);
     members(tree, records).map(|(name, member)| (name.clone(), seen(name, member))).collect()
 }
 
-/// Marks as left the clusters that a commit no longer names, and those that could be reached and that no entry of `members:`
-/// `is_listed` by any more; returns them. Where more than half of the fleet leaves at once they remember it: that is a moved
-/// folder or a wrong path more often than a wish.
+/// Marks clusters as left that a commit no longer names, and reachable ones without an entry in `members:` (`is_listed`);
+/// returns them. If more than half of the fleet leaves at once they are marked as a mass removal: a moved folder or a wrong
+/// path is a more likely cause than intent.
 pub fn mark_leavers(
     records: &mut BTreeMap<ClusterName, ClusterRecord>,
     tree: &Tree,
@@ -399,14 +397,14 @@ fn namespaces(tree: &Tree, record: &ClusterRecord) -> Option<BTreeSet<String>> {
     Some(namespaces)
 }
 
-/// Returns what is known of a cluster's properties: what was seen on it, over what git states.
+/// Returns a cluster's properties: observed ones over those in git.
 pub fn properties(member: &MemberCluster, record: Option<&ClusterRecord>) -> BTreeMap<String, String> {
     let mut properties = facts::stated(member);
     properties.extend(record.into_iter().flat_map(|record| record.properties.clone()));
     properties
 }
 
-/// Returns what OCM Placements see of a member beside what git says.
+/// Returns a member's facts for OCM Placements, beside its data in git.
 pub fn ocm_facts(member: &MemberCluster, record: Option<&ClusterRecord>, now: Timestamp) -> Facts {
     Facts {
         properties: properties(member, record),
@@ -415,12 +413,12 @@ pub fn ocm_facts(member: &MemberCluster, record: Option<&ClusterRecord>, now: Ti
     }
 }
 
-/// Returns since when a cluster has been silent, where that is too long for anything new to go there.
+/// Returns since when a cluster is unreachable, if that is too long to schedule anything new there.
 pub fn silent_since(record: &ClusterRecord, now: Timestamp) -> Option<Timestamp> {
     (!record.online && record.since + SILENCE_MAX < now).then_some(record.since)
 }
 
-/// Returns when the silence of a cluster becomes too long; `None` where it answers, or is silent for that long already.
+/// Returns when a cluster's outage becomes too long; `None` if it answers, or if it is too long already.
 pub fn silence_ends(record: &ClusterRecord, now: Timestamp) -> Option<Timestamp> {
     let end = record.since + SILENCE_MAX + SILENCE_MARGIN;
     (!record.online && !record.left && end > now).then_some(end)

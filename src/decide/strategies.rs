@@ -25,11 +25,11 @@ pub struct Staged {
 pub struct Strategy {
     /// Its stages.
     pub spec: StagedUpdateStrategySpec,
-    /// Who may approve, as its annotation says; absent narrows nothing.
+    /// Who may approve, by its annotation; absent means no restriction.
     pub approvers: Option<String>,
 }
 
-/// A ClusterStagedUpdateRun or StagedUpdateRun as it is written.
+/// A ClusterStagedUpdateRun or StagedUpdateRun in git.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WrittenRun {
     /// Its spec.
@@ -64,12 +64,12 @@ impl Staged {
         staged
     }
 
-    /// Returns the strategy of a name that a placement can use: in its namespace, or cluster-scoped.
+    /// Returns a strategy that a placement can use by its name: in its namespace, or cluster-scoped.
     pub fn strategy(&self, placement: &PlacementKey, name: &str) -> Option<&Strategy> {
         self.strategies.get(&(placement.namespace.clone(), name.to_owned()))
     }
 
-    /// Complains about runs that name a placement which the commit does not have.
+    /// Returns complaints about runs that name a placement which the commit does not have.
     pub fn orphans<'a>(&'a self, tree: &'a Tree) -> impl Iterator<Item = InputError> + 'a {
         let orphans = self.runs.iter().filter(|(placement, _)| !tree.placements.contains_key(placement));
         let named = orphans.flat_map(|(placement, runs)| runs.iter().map(move |(name, run)| (placement, name, run)));

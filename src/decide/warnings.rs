@@ -1,4 +1,4 @@
-//! What is odd about a placement as it was decided: nothing is refused for it, and `validate`, `plan` and `status` say it.
+//! Warnings about a decided placement: they refuse nothing; `validate`, `plan` and `status` show them.
 
 use super::Pass;
 use crate::api::annotations::STAGED_UPDATE_STRATEGY;
@@ -7,13 +7,13 @@ use crate::api::placement::{PlacementType, StrategyType};
 use crate::model::records::{PlacementRecord, PolicySnapshot};
 use crate::model::warning::{Warning, WarningKind};
 
-/// So many clusters that every limit that is not zero allows one of them.
+/// So many clusters that every nonzero percentage allows at least one.
 const CLUSTERS_MANY: usize = 1_000;
-/// Clusters of a policy that are named, before the rest is only counted.
+/// Clusters of a policy that a warning names; the rest is counted.
 const NAMED_MAX: usize = 5;
 
 impl Pass<'_> {
-    /// Writes down what is odd. Where nothing was selected in this life yet, what was said before stands.
+    /// Records the warnings. If this process has not selected anything yet, earlier warnings stay.
     pub(super) fn warn(&mut self) {
         let record = &self.state.record;
         if record.removed {
@@ -33,7 +33,7 @@ impl Pass<'_> {
     }
 }
 
-/// Returns what is odd about a placement, of what was written and what was scheduled: the one place that finds it.
+/// Returns the warnings about a placement, from its documents and its scheduling: the only place that finds them.
 fn found(
     record: &PlacementRecord,
     policy: Option<&PolicySnapshot>,
@@ -62,7 +62,7 @@ fn found(
     warnings
 }
 
-/// Says what of a policy is not fulfilled.
+/// Describes the unfulfilled part of a policy.
 fn unfulfilled(policy: &PolicySnapshot, near: impl Fn(&str) -> Option<String>) -> Warning {
     let picked = policy.target_clusters.iter().filter(|decision| decision.selected).count();
     let kind = policy.policy.as_ref().map(|policy| policy.placement_type);

@@ -1,4 +1,4 @@
-//! What each member shall hold: the snapshot of its binding, made with the overrides that were picked for it.
+//! The desired objects of each member: the snapshot of its binding, rendered with its overrides.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::model::records::{Binding, BindingState, Kept};
 use crate::model::work::{Desired, WorkOrder};
 
 impl Pass<'_> {
-    /// Finds the overrides that concern each payload, once for all clusters.
+    /// Finds the overrides for each payload, once for all clusters.
     pub(super) fn find_candidates(&mut self) {
         if self.world.overrides.is_empty() {
             return;
@@ -27,8 +27,8 @@ impl Pass<'_> {
         self.candidates = payloads.map(|(index, payload)| (*index, candidates(self.world, key, payload))).collect();
     }
 
-    /// Returns the overrides that a cluster's objects are to be made with at a snapshot, as overrides and labels stand now.
-    /// Without the snapshot's payload nobody can say; what is there then stays.
+    /// Returns the overrides for a cluster's objects at a snapshot, by the present overrides and labels. Without the snapshot's
+    /// payload they are unknown, and the present ones stay.
     pub(super) fn desired_overrides(&self, cluster: &ClusterName, snapshot: u64) -> PickedOverrides {
         if !self.state.payloads.contains_key(&snapshot) {
             let held = self.state.bindings().find(|b| b.cluster == *cluster && b.snapshot == Some(snapshot));
@@ -39,7 +39,7 @@ impl Pass<'_> {
         member.map(|(candidates, member)| candidates.pick(cluster, &member.labels)).unwrap_or_default()
     }
 
-    /// Returns a cluster's objects of a snapshot; `None` where the payload is missing.
+    /// Returns a cluster's objects for a snapshot; `None` without its payload.
     pub(super) fn objects(
         &mut self,
         cluster: &ClusterName,
@@ -54,22 +54,22 @@ impl Pass<'_> {
             return Some(known.clone());
         }
         let objects = render(self.world, payload, cluster, picked);
-        // A failure is kept as well, or each decision would try again to make what cannot be made.
+        // Failures are kept too, or each decision would repeat a rendering that cannot succeed.
         self.state.rendered.insert(cluster, snapshot, picked, objects.clone());
         Some(objects)
     }
 
-    /// Writes down, for each binding that overrides concern, whether its objects can be made with them.
+    /// Records, for each binding with overrides, whether its objects can be rendered.
     pub(super) fn evaluate_overrides(&mut self) {
         let is_concerned =
             |b: &&mut Arc<Binding>| !b.deleting && b.state != BindingState::Scheduled && !b.overrides.is_empty();
-        // Taken out for a moment, because `objects` keeps what it makes in the same state.
+        // Taken out temporarily, because `objects` stores its results in the same state.
         let mut bindings = std::mem::take(&mut self.state.bindings);
         for shared in bindings.values_mut().filter(is_concerned) {
             let binding = shared.as_ref();
             let objects = binding.snapshot.map(|snapshot| self.objects(&binding.cluster, snapshot, &binding.overrides));
             let (status, reason, message) = match objects.flatten() {
-                // Without the payload nobody can say, so what was said before stands.
+                // Without the payload the result is unknown, so the earlier one stays.
                 None => continue,
                 Some(Ok(_)) => {
                     let names = binding.overrides.cluster.iter().chain(&binding.overrides.namespaced);
@@ -95,22 +95,21 @@ impl Pass<'_> {
         self.state.bindings = bindings;
     }
 
-    /// Returns what a cluster is to hold as a digest: the snapshot's, or that of what overrides make of it.
+    /// Returns the digest of a cluster's desired content: the snapshot's, or that of its rendered objects.
     pub(super) fn works_digest(&self, cluster: &ClusterName, snapshot: u64, picked: &PickedOverrides) -> Digest {
         let hash = self.state.snapshots[&snapshot].hash.clone();
         let Some(payload) = self.state.payloads.get(&snapshot).filter(|_| !picked.is_empty()) else { return hash };
         let known = self.state.rendered.get(cluster, snapshot, picked).cloned();
         let text = match known.unwrap_or_else(|| render(self.world, payload, cluster, picked)) {
             Ok(objects) => objects.iter().map(|object| object.digest.as_str()).collect::<Vec<_>>().join("\n"),
-            // An approval of what cannot be made must not count for what a repaired override makes.
+            // An approval of a failed rendering must not count for a repaired override.
             Err(error) => error,
         };
         Digest::new(format!("{:x}", Sha256::digest(format!("{hash}\n{text}"))))
     }
 
-    /// Returns what each cluster that stays keeps of what it holds, where that is not all: what every snapshot has that it was
-    /// told to hold or may come to, after overrides. A snapshot without payload, or whose objects cannot be made, takes nothing
-    /// from anybody.
+    /// Returns which of its objects each staying cluster keeps, if not all: those in every snapshot that it was assigned or may
+    /// get, after overrides. A snapshot without payload, or one that cannot be rendered, removes nothing.
     pub(super) fn kept(&mut self, upcoming: &BTreeSet<u64>) -> BTreeMap<ClusterName, BTreeSet<ObjectKey>> {
         let payloads = self.state.payloads.iter();
         let common: BTreeMap<u64, BTreeSet<ObjectKey>> =
@@ -120,7 +119,7 @@ impl Pass<'_> {
         let mut all = BTreeMap::new();
         for binding in bindings.values().filter(|b| !b.deleting && b.state != BindingState::Unscheduled) {
             let cluster = &binding.cluster;
-            // Nothing is pruned of what is not known, so nothing of it is lost.
+            // Nothing is pruned from an unknown inventory, so nothing is lost.
             let Some(inventory) = held.get(cluster).and_then(|work| work.inventory.known()) else { continue };
             let told = binding.snapshot.filter(|_| binding.state == BindingState::Bound);
             let mut may_hold: Vec<_> = told.map(|index| (index, binding.overrides.clone())).into_iter().collect();
@@ -133,7 +132,7 @@ impl Pass<'_> {
             let mut lost: BTreeSet<&ObjectKey> = BTreeSet::new();
             for (index, picked) in may_hold {
                 if let Some(keys) = common.get(&index).filter(|_| picked.is_empty()) {
-                    // Nearly always, and cheaper to tell than what is lost.
+                    // The usual case, and cheaper to compute than the losses.
                     if inventory.is_subset(keys) {
                         continue;
                     }
@@ -152,17 +151,17 @@ impl Pass<'_> {
         all
     }
 
-    /// Tells whether a cluster is no longer picked and has not been told to remove what it holds.
+    /// Tells whether a cluster is no longer picked and has not been ordered to remove its objects.
     pub(super) fn leaves_a_cluster(&self) -> bool {
         self.state.bindings().any(|b| !b.deleting && b.state == BindingState::Unscheduled)
     }
 
-    /// Tells whether what a cluster holds is known: what nobody has said anything about there is nothing of.
+    /// Tells whether a cluster's content is known: without a report it has none.
     pub(super) fn knows_inventory(&self, cluster: &ClusterName) -> bool {
         self.state.works.get(cluster).is_none_or(|work| work.inventory.known().is_some())
     }
 
-    /// Returns what clusters hold that no decision about their removal knew of.
+    /// Returns objects on clusters that appeared after the decision about their removal.
     pub(super) fn turned_up(&self) -> BTreeMap<ClusterName, BTreeSet<ObjectKey>> {
         let more = |binding: &Binding| -> Option<(ClusterName, BTreeSet<ObjectKey>)> {
             let held = self.state.works.get(&binding.cluster)?.inventory.known()?;
@@ -173,8 +172,7 @@ impl Pass<'_> {
         self.state.bindings().filter(|binding| binding.deleting).filter_map(more).collect()
     }
 
-    /// Writes down what is removed with each binding that goes: what is known to be there and waits for nobody, as the guard has
-    /// just said.
+    /// Records what each leaving binding removes: known objects that wait for no approval, by the guard's last result.
     pub(super) fn note_removals(&mut self) {
         let turned_up = self.turned_up();
         let gate = self.state.record.closed_gate().map(|gate| gate.deletions.clone()).unwrap_or_default();
@@ -188,8 +186,8 @@ impl Pass<'_> {
         }
     }
 
-    /// Returns what may be pruned of a cluster's objects: what the decision knows of, and neither its order wants nor anybody
-    /// has to agree to.
+    /// Returns which objects of a cluster may be pruned: those that the decision knows, that its order does not contain and
+    /// that wait for no approval.
     fn pruned(
         &self,
         binding: &Binding,
@@ -198,15 +196,15 @@ impl Pass<'_> {
         losing: &BTreeSet<ClusterName>,
     ) -> BTreeSet<ObjectKey> {
         if binding.deleting {
-            // Not the inventory: what turned up after the guard was asked is in it, too.
+            // Not the inventory: it includes objects that appeared after the guard ran.
             let goes = binding.removes.difference(held);
             return self.state.unclaimed(&binding.cluster, goes).cloned().collect();
         }
-        // Nearly always nothing is left over, and cheaper to tell than what is.
+        // Usually nothing is left over, and that is cheaper to check than what is.
         if binding.state != BindingState::Unscheduled && !losing.contains(&binding.cluster) {
             return BTreeSet::new();
         }
-        // Without the source the guard is not asked about what turned up since.
+        // Without the source the guard does not see objects that appeared since.
         if self.world.source_unread {
             return BTreeSet::new();
         }
@@ -216,20 +214,20 @@ impl Pass<'_> {
         self.state.unclaimed(&binding.cluster, left_over).cloned().collect()
     }
 
-    /// Returns what goes with a binding that is removed now: what is known to be there, and changes hands to nobody.
+    /// Returns what a binding that leaves now removes: known objects that are not handed over.
     pub(super) fn goes(&self, cluster: &ClusterName) -> BTreeSet<ObjectKey> {
         let known = self.state.works.get(cluster).and_then(|work| work.inventory.known());
         self.state.unclaimed(cluster, known.into_iter().flatten()).cloned().collect()
     }
 
-    /// Returns what each member shall hold, in order of the members. A binding that is being removed comes before a newer one of
-    /// its cluster. An order that says nothing new is the one before. Clusters of `losing` hold something which they may not keep.
+    /// Returns the order of each member, sorted by member. A leaving binding comes before a newer one of its cluster. An
+    /// unchanged order is the same `Arc` as before. Clusters in `losing` hold something they may not keep.
     pub(super) fn orders(&mut self, losing: &BTreeSet<ClusterName>) -> Arc<Vec<Arc<WorkOrder>>> {
         let before = std::mem::take(&mut self.state.orders);
         let bindings = std::mem::take(&mut self.state.bindings);
         let kept = Kept::of(&self.state.record);
         let mut orders: Vec<Arc<WorkOrder>> = Vec::with_capacity(bindings.len());
-        // Nearly always the next binding's cluster is the next of those that have an order.
+        // Usually the next binding's cluster is the next one with an order.
         let mut guess = 0;
         for binding in bindings.values() {
             let is_of = |order: &&Arc<WorkOrder>| order.cluster == binding.cluster;
@@ -240,7 +238,7 @@ impl Pass<'_> {
         }
         self.state.bindings = bindings;
         orders.sort_by(|a, b| a.cluster.cmp(&b.cluster));
-        // One order for each cluster: that of the newer binding would apply what the removal still deletes.
+        // One order per cluster: the newer binding's order would apply what the removal still deletes.
         orders.dedup_by(|later, first| {
             let is_same = later.cluster == first.cluster;
             if is_same && !first.remove {
@@ -252,8 +250,8 @@ impl Pass<'_> {
         Arc::clone(&self.state.orders)
     }
 
-    /// Returns a binding's order; `None` where the payload is missing or cannot be made for its cluster, which then keeps what
-    /// it has.
+    /// Returns a binding's order; `None` if the payload is missing or cannot be rendered for its cluster, which then keeps its
+    /// objects.
     fn order(
         &mut self,
         binding: &Binding,
@@ -264,7 +262,7 @@ impl Pass<'_> {
         let snapshot = binding.snapshot.and_then(|index| self.state.snapshots.get(&index)).cloned();
         let manifests: Option<Arc<[Desired]>> = match (binding.deleting, &snapshot) {
             (true, _) => None,
-            // Nothing was told yet: the cluster keeps what it has.
+            // No snapshot assigned yet: the cluster keeps its objects.
             (false, None) => return None,
             (false, Some(snapshot)) => Some(self.objects(&binding.cluster, snapshot.index, &binding.overrides)?.ok()?),
         };
@@ -277,7 +275,7 @@ impl Pass<'_> {
         let says_this = |known: &&Arc<WorkOrder>| {
             let same_manifests = match &manifests {
                 None => known.manifests.is_empty(),
-                // By identity: payloads and rendered objects are shared, and comparing content would cost time.
+                // By identity: payloads and rendered objects are shared, and comparing content is expensive.
                 Some(manifests) => Arc::ptr_eq(manifests, &known.manifests),
             };
             same_manifests
@@ -313,7 +311,7 @@ impl Pass<'_> {
         }))
     }
 
-    /// Forgets clusters' objects that no binding is made of or comes to.
+    /// Drops rendered objects that no binding has or will get.
     pub(super) fn forget_rendered(&mut self) {
         if self.state.rendered.is_empty() {
             return;

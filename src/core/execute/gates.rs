@@ -1,4 +1,4 @@
-//! Gates: what waits for a person, and what a yes or a no does.
+//! Gates: which ones wait for a person, and what an approval or a rejection does.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -19,11 +19,11 @@ use crate::rollout::staged::{self, GateName};
 /// Characters of a digest that must be shown at least.
 const DIGEST_SHOWN_MIN: usize = 7;
 
-/// Says what an approval would open, and changes nothing. Without a stage that is the one gate of a run that waits: whoever
-/// asks shows it to a person, who then names it.
+/// Previews what an approval would open, and changes nothing. Without a stage it previews the run's waiting gate, so that a
+/// client can show it to a person, who then names it.
 ///
 /// # Errors
-/// Why nothing would be opened, in the words of the command itself.
+/// Why nothing would be opened, in the same words as the command.
 pub fn preview(
     placements: &BTreeMap<PlacementKey, PlacementState>,
     world: &World,
@@ -44,18 +44,18 @@ pub fn preview(
         target.stage = Some(gate.stage.clone());
     }
     let Some(gate) = waiting_gate(state, &target) else {
-        // Executed for the words of its refusal; what would have changed is dropped.
+        // Executed only for its refusal message; the changed state is dropped.
         return Err(execute(state, world, &target, command, person, now)
             .err()
             .unwrap_or_else(|| nothing_waits(command)));
     };
-    // Named in full, so that nothing but the gate itself can refuse it.
+    // With the full digest, so that only the gate itself can refuse the command.
     let named = Command { digest: Some(gate.digest.to_string()), ..command.clone() };
     execute(state, world, &target, &named, person, now)?;
     Ok(gate)
 }
 
-/// Says where a rollback would return to.
+/// Previews which snapshot a rollback would return to.
 fn rollback_preview(
     state: &PlacementState,
     world: &World,
@@ -78,8 +78,8 @@ fn rollback_preview(
     })
 }
 
-/// Refuses an approval that leaves open which gate it is for, or, where the configuration wants it, for which digest. What
-/// waits is in the answer, as lines to copy.
+/// Refuses an approval that does not name its gate or, if the configuration requires one, its digest. The answer lists the
+/// waiting gates as commands to copy.
 pub(super) fn check_specific(
     state: &PlacementState,
     world: &World,
@@ -111,14 +111,15 @@ fn nothing_waits(command: &Command) -> Refusal {
     refusal(RefusalReason::NotWaiting, format!("no approval is pending for {}", command.target))
 }
 
-/// Returns every gate that waits for a person where a command without a stage points: the run's, and the placement's deletions.
+/// Returns every gate that waits for a person and that a command without a stage may mean: the run's, and the placement's
+/// deletion gate.
 fn waiting_gates(state: &PlacementState, target: &CommandTarget) -> Vec<WaitingGate> {
     let of_run = waiting_gate(state, &CommandTarget { stage: None, ..target.clone() });
     let of_deletions = waiting_gate(state, &CommandTarget { stage: Some(DELETION_GATE.to_owned()), ..target.clone() });
     of_run.into_iter().chain(of_deletions).collect()
 }
 
-/// Returns the gate that is meant, if it waits for a person. Without a stage that is the run's.
+/// Returns the target gate if it waits for a person. Without a stage that is the run's gate.
 pub(super) fn waiting_gate(of: &PlacementState, target: &CommandTarget) -> Option<WaitingGate> {
     if target.stage.as_deref() == Some(DELETION_GATE) {
         let gate = of.record.closed_gate()?;
@@ -137,7 +138,7 @@ pub(super) fn waiting_gate(of: &PlacementState, target: &CommandTarget) -> Optio
     let next = if stage.phase == StagePhase::WaitingBefore {
         Some(stage)
     } else {
-        // Empty stages are skipped: what the gate holds back is the next one with clusters.
+        // Empty stages are skipped: the gate holds back the next stage with clusters.
         run.stages[at + 1..].iter().find(|stage| !stage.clusters.is_empty())
     };
     let clusters: Vec<ClusterName> = next.iter().flat_map(|s| &s.clusters).map(|c| c.name.clone()).collect();
@@ -164,7 +165,7 @@ fn short(digest: &Digest) -> String {
 }
 
 impl Execution<'_> {
-    /// Returns the run and the gate that are meant.
+    /// Returns the target run and gate.
     fn gate(&self, state: &PlacementState) -> Result<(RunRecord, GateName), Refusal> {
         let nothing = || {
             let message = format!("no approval is pending for {}", self.command.target);
@@ -203,7 +204,7 @@ impl Execution<'_> {
         let (snapshot, message) = (run.snapshot(), run.message.clone());
         let is_rollback = matches!(run.cause, RunCause::Rollback { .. });
         pass.state.runs.insert(run);
-        // Where a rollback would have gone is not what is held, but what it would have left.
+        // A rejected rollback does not hold the snapshot it would return to; the snapshot it would leave stays held.
         let is_new = |index: &u64| !is_rollback && !pass.has_succeeded(*index);
         let what = match snapshot.filter(is_new) {
             Some(index) => {
@@ -215,7 +216,7 @@ impl Execution<'_> {
         Ok(format!("rejected: {} ends, and {what} until `gitfleet retry {}`", at.run, self.target.placement))
     }
 
-    /// Approves or rejects the deletions that wait.
+    /// Approves or rejects the waiting deletions.
     pub(super) fn decide_deletions(&self, pass: &mut Pass<'_>) -> Result<String, Refusal> {
         let key = &self.target.placement;
         let rules = pass.world.approvals;
@@ -232,7 +233,7 @@ impl Execution<'_> {
             return Err(refusal(RefusalReason::DigestMismatch, message));
         }
         if self.command.verb == Verb::Reject {
-            // After a no everybody who approved has to look again.
+            // After a rejection everybody who approved has to approve again.
             gate.approvals.clear();
             return Ok(format!("the deletions of {key} stay held; revert the commit that wants them"));
         }

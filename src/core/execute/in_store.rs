@@ -1,4 +1,4 @@
-//! Commands on a store that no daemon has open: read, carried out, written.
+//! Commands on a store that no daemon has open: read, execute, write.
 
 use jiff::Timestamp;
 
@@ -13,14 +13,14 @@ use crate::model::records::SourceRecord;
 use crate::model::runs::ApprovalRules;
 use crate::store::{self, Expected, Op, Store, records};
 
-/// What the configuration says of who may what, for commands where no daemon runs.
+/// The configured rights, for commands without a running daemon.
 #[derive(Clone, Debug, Default)]
 pub struct Authority {
-    /// What it asks of an approval.
+    /// The approval rules.
     pub approvals: ApprovalRules,
     /// Who may approve by comment.
     pub approvers: Vec<String>,
-    /// What no commit lowers.
+    /// The minimum that no commit can lower.
     pub floor: Floor,
 }
 
@@ -41,7 +41,7 @@ impl Authority {
     }
 }
 
-/// Says what an approval would open, by the records of a store that no daemon holds.
+/// Previews an approval from the records of a store that no daemon has open.
 ///
 /// # Errors
 /// The store cannot be read.
@@ -55,10 +55,10 @@ pub fn preview_in_store(
     Ok(preview(&persist::load(store)?, &authority.world(), command, person, now))
 }
 
-/// Carries out a command on the records of a store that no daemon holds.
+/// Executes a command on the records of a store that no daemon has open.
 ///
 /// # Errors
-/// The store cannot be read or written. A command that is not carried out is no error: the answer says why.
+/// The store cannot be read or written. A refused command is no error: the answer says why.
 pub fn execute_in_store(
     store: &dyn Store,
     authority: &Authority,
@@ -94,10 +94,10 @@ pub fn execute_in_store(
     Ok(Ok(executed.done))
 }
 
-/// Accepts the rewritten history that the source holds back. Returns the commit that may follow the accepted one.
+/// Accepts the rewritten history that is pending. Returns the commit that may follow the accepted one.
 ///
 /// # Errors
-/// The command is not for the source, or nothing is held back.
+/// The command does not concern the source, or no rewrite is pending.
 pub fn accept_rewrite(
     source: &mut SourceRecord,
     command: &Command,

@@ -1,4 +1,4 @@
-//! One order under way on a member, and what came of it so far: pure.
+//! One active order on a member, and its progress: pure.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::model::work::WorkOrder;
 /// Pause before a deletion that was refused is tried again.
 const DELETE_RETRY: SignedDuration = SignedDuration::from_secs(30);
 
-/// One order under way.
+/// An active order.
 #[derive(Debug)]
 pub(super) struct Delivery {
     pub(super) order: Arc<WorkOrder>,
@@ -26,23 +26,23 @@ pub(super) struct Delivery {
     /// Something happened since the last plan.
     pub(super) stale: bool,
     pub(super) plan: Plan,
-    /// What is being done since the last plan.
+    /// What the steps of the last plan do.
     pub(super) doing: Doing,
     /// Something happened since the last report.
     pub(super) unreported: bool,
     pub(super) reported: Option<Arc<WorkStatus>>,
-    /// What was reported last before a restart or before the member ceased to answer; known until it is reported anew.
+    /// The last report before a restart or before the member stopped answering, until a new report replaces it.
     pub(super) inherited: Option<Arc<WorkStatus>>,
 }
 
-/// What the steps of a plan do.
+/// The kind of work that a plan does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Doing {
-    /// Nothing happened since the plan but its looks at what was told before: what it says of the work holds.
+    /// Only repeated checks of reported objects: the reported state of the work stays valid.
     Rechecks,
-    /// They look for the first time, and change nothing.
+    /// First checks, which change nothing.
     Reads,
-    /// They change objects, or something else happened meanwhile.
+    /// Steps that change objects, or something else happened since.
     Writes,
 }
 
@@ -59,20 +59,20 @@ impl Doing {
 }
 
 impl Delivery {
-    /// Something happened that the plan does not know of.
+    /// Records a change that the plan does not know.
     pub(super) fn touch(&mut self) {
         self.stale = true;
         self.doing = Doing::Writes;
     }
 
-    /// Tells whether what was reported complete, before a restart or before the member ceased to answer, was not looked at since.
+    /// Tells whether work that was reported complete, before a restart or an outage of the member, was not checked since.
     pub(super) fn is_unconfirmed(&self) -> bool {
         let stands = |work: &Arc<WorkStatus>| work.complete && work.generation == self.order.generation;
         let is_looking = self.stale || self.in_flight > 0 && self.doing == Doing::Reads;
         self.reported.is_none() && is_looking && self.inherited.as_ref().is_some_and(stands)
     }
 
-    /// Tells whether everything was done that the last plan knows of, or what was told holds until it is.
+    /// Tells whether every step of the last plan is done, or the reported state is valid until then.
     pub(super) fn is_done(&self) -> bool {
         self.plan.complete && (self.doing == Doing::Rechecks || (self.in_flight == 0 && !self.stale))
     }
@@ -90,15 +90,15 @@ impl Delivery {
             StepResult::Applied { key, attempt, live } => {
                 if attempt.outcome == ApplyOutcome::Applied {
                     self.note_baseline(&key, &attempt.manifest, live.map(|live| live.owned));
-                    // What an old look found was before this apply.
+                    // An earlier check described the object before this apply.
                     self.progress.drift_checks.remove(&key);
-                    // What began as another look has written: what was reported before does not hold any more.
+                    // A repeated check has written, so the earlier report is no longer valid.
                     self.doing = Doing::Writes;
                 }
                 self.progress.attempts.insert(key, attempt);
             }
             StepResult::Deleted { key: _, uid, gone } => {
-                // What is gone may come back under the same uid: a file is what its name says.
+                // A deleted object may come back with the same uid: the uid of a file is its name.
                 if !gone {
                     self.progress.deleted.insert(uid);
                 }
@@ -112,7 +112,8 @@ impl Delivery {
         None
     }
 
-    /// What was applied is what drift is told from. Of what the member's answer did not show nothing is known.
+    /// Records the applied state of an object as the baseline for drift. Without the object in the member's answer there is no
+    /// baseline.
     pub(super) fn note_baseline(&mut self, key: &Arc<ObjectKey>, manifest: &Digest, owned: Option<Digest>) {
         match owned {
             Some(owned) => {
@@ -123,8 +124,8 @@ impl Delivery {
         }
     }
 
-    /// What was found right and not written in this life is what drift is told from: the store is new, or the answer to our write
-    /// did not show the object.
+    /// Records a baseline for objects that were found right but not written in this process: the store is new, or the answer to
+    /// the write did not show the object.
     pub(super) fn note_baselines(&mut self, status: &WorkStatus) {
         let order = Arc::clone(&self.order);
         let told = order.manifests.iter().zip(&status.manifests);
@@ -138,12 +139,12 @@ impl Delivery {
     pub(super) fn give_up_until(&mut self, message: String, at: Timestamp) {
         self.plan.failure = Some(message);
         self.plan.wake_at = Some(at);
-        // Stale, it would be planned again at once, and tried without a pause.
+        // A stale delivery would be planned again immediately, and retried without a pause.
         self.stale = false;
     }
 }
 
-/// Tells whether an outcome is that of a try, and holds until the next.
+/// Tells whether an outcome is that of an attempt, and valid until the next one.
 fn stands(outcome: ApplyOutcome) -> bool {
     !matches!(
         outcome,
@@ -154,16 +155,16 @@ fn stands(outcome: ApplyOutcome) -> bool {
     )
 }
 
-/// Goes on from what was reported before a restart: what objects were like when they were last applied, and of the very order
-/// what was refused, which is refused until it is tried again.
+/// Returns the progress from a report before a restart: baselines of applied objects and, if the order is the same, its
+/// refusals, which stay until the next attempt.
 pub(super) fn go_on(order: &WorkOrder, reported: &WorkStatus) -> Progress {
-    // Mostly they stand where the order has them.
+    // Mostly they have the same positions as in the order.
     let key = |position: usize, id: &ObjectId| match order.manifests.get(position) {
         Some(desired) if desired.id == *id => Arc::clone(&desired.key),
         _ => Arc::new(id.key()),
     };
     let is_same = reported.complete && reported.generation == order.generation;
-    // What a member holds is reported before anything is told it: that says nothing of any object.
+    // A first report lists what the member holds before it gets orders; such a report says nothing about single objects.
     let mut progress = Progress { is_reported: !reported.manifests.is_empty(), ..Progress::default() };
     for (position, status) in reported.manifests.iter().enumerate() {
         let Some(manifest) = &status.manifest else { continue };

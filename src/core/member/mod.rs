@@ -1,7 +1,7 @@
-//! What is known of one member and what it is to do next: the state behind its task. Pure.
+//! The state of one member and its next steps: the state behind its task. Pure.
 //!
-//! [`Reconciler`] remembers what a member was seen to hold and asks the deliver functions for the next [`Task`]s; whoever carries them
-//! out hands the [`result`]s back.
+//! [`Reconciler`] remembers the observed objects of a member and asks the functions of `deliver` for the next [`Task`]s. The
+//! caller executes them and hands back the [`result`]s.
 
 mod delivery;
 mod namespaces;

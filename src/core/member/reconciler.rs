@@ -1,6 +1,6 @@
-//! What one member shall hold and is seen to hold, and what is to be done about it: pure.
+//! The desired and the observed state of one member, and the steps between them: pure.
 //!
-//! The member's task drives it with an API server or a folder, the simulation with a made-up member.
+//! The member's task drives it with an API server or a folder, the simulation with a simulated member.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,18 +22,18 @@ use crate::model::id::{ClusterName, ObjectKey, PlacementKey};
 use crate::model::records::{Availability, Glimpse, Inventory, WorkStatus};
 use crate::model::work::{SourceName, WorkOrder};
 
-/// A step to carry out on the member.
+/// A step to execute on the member.
 #[derive(Debug)]
 pub struct Task {
-    /// The order it is of.
+    /// The order that it belongs to.
     pub order: Arc<WorkOrder>,
-    /// What to do.
+    /// The step.
     pub step: Step,
-    /// The last attempt on the same object: failures and put-backs are counted on.
+    /// The last attempt on the same object: it carries the counts of failures and put-backs.
     pub before: Option<Box<Attempt>>,
 }
 
-/// The orders of one member and what is known of its objects.
+/// The orders of one member and its observed objects.
 #[derive(Debug)]
 pub struct Reconciler {
     pub(super) cluster: ClusterName,
@@ -41,9 +41,9 @@ pub struct Reconciler {
     pub(super) has_health: bool,
     deliveries: BTreeMap<PlacementKey, Delivery>,
     pub(super) live: Holdings,
-    /// Which kinds were listed completely.
+    /// The kinds that were listed completely.
     pub(super) lists: Lists,
-    /// Kinds whose watches are to be begun, or begun anew, with the version to watch them in.
+    /// Kinds whose watches must be started or restarted, with the version to watch them in.
     pub(super) unwatched: BTreeMap<String, Option<String>>,
     parents: BTreeMap<PlacementKey, Parent>,
     wanted: Wanted,
@@ -52,8 +52,8 @@ pub struct Reconciler {
 }
 
 impl Reconciler {
-    /// Begins without orders. `source` is the identity that inventories name ours by; without `has_health` what is written is
-    /// available at once.
+    /// Creates a reconciler without orders. `source` is the identity in gitfleet's inventories; without `has_health` written
+    /// objects count as available immediately.
     pub fn new(cluster: ClusterName, source: SourceName, has_health: bool) -> Self {
         Self {
             cluster,
@@ -70,7 +70,7 @@ impl Reconciler {
         }
     }
 
-    /// Begins a new connection: inventories are told anew with [`Reconciler::take_parent`], steps on their way are given up.
+    /// Starts a new connection: inventories arrive again through [`Reconciler::take_parent`], steps under way are given up.
     pub fn connect(&mut self) {
         self.parents.clear();
         self.lists.clear();
@@ -84,12 +84,12 @@ impl Reconciler {
             delivery.touch();
             delivery.in_flight = 0;
             delivery.inherited = delivery.reported.take().or(delivery.inherited.take());
-            // A restored backup brings deleted objects back under the same uids.
+            // A restored backup brings deleted objects back with the same uids.
             delivery.progress.deleted.clear();
         }
     }
 
-    /// Takes an inventory that was found. One that names no placement is not ours.
+    /// Records an inventory that was found. One that names no placement does not belong to gitfleet.
     pub fn take_parent(&mut self, parent: Parent) {
         let Some(placement) = parent.placement.clone() else { return };
         for kind in &parent.group_kinds {
@@ -102,12 +102,12 @@ impl Reconciler {
         self.parents.insert(placement, parent);
     }
 
-    /// Returns the orders under way.
+    /// Returns the active orders.
     pub fn orders(&self) -> impl Iterator<Item = &Arc<WorkOrder>> {
         self.deliveries.values().map(|delivery| &delivery.order)
     }
 
-    /// Says what the member holds.
+    /// Returns the event that says what the member holds.
     pub fn announce(&self, version: Option<String>) -> MemberEvent {
         let ours = || self.parents.iter().filter(|(_, parent)| self.source.is(&parent.source));
         let holds = ours().map(|(key, parent)| (key.clone(), parent.holds.clone())).collect();
@@ -130,14 +130,14 @@ impl Reconciler {
         }
     }
 
-    /// Returns the kinds that a placement may have objects of and that were not listed completely.
+    /// Returns the kinds that may have objects of a placement and were not listed completely.
     fn unlisted(&self, placement: &PlacementKey) -> Unlisted {
         let parent = self.parents.get(placement).into_iter().flat_map(|parent| &parent.group_kinds);
         let order = self.deliveries.get(placement).into_iter().flat_map(|delivery| kinds_of(&delivery.order));
         self.lists.unlisted(parent.cloned().chain(order.map(|(kind, _)| kind)))
     }
 
-    /// Sees to it that everything that an order is about is listed.
+    /// Requests lists of all kinds that an order concerns.
     fn expect(&mut self, order: &WorkOrder) {
         for (kind, version) in kinds_of(order) {
             if self.lists.expect(&kind) || version.is_some() && self.unwatched.contains_key(&kind) {
@@ -146,7 +146,7 @@ impl Reconciler {
         }
     }
 
-    /// Takes a command of the daemon.
+    /// Handles a command of the daemon.
     pub fn command(&mut self, command: MemberCommand) {
         match command {
             MemberCommand::Forget(placement) => {
@@ -161,7 +161,7 @@ impl Reconciler {
     fn take_order(&mut self, order: Arc<WorkOrder>, reported: Option<Arc<WorkStatus>>) {
         self.expect(&order);
         let before = self.deliveries.get(&order.placement).map(|delivery| Arc::clone(&delivery.order));
-        // Manifests are shared: the same ones want the same objects, so nobody else's turn has come.
+        // Manifests are shared: identical ones claim the same objects, so no other placement is affected.
         if !before.as_ref().is_some_and(|before| Arc::ptr_eq(&before.manifests, &order.manifests)) {
             if let Some(before) = before {
                 self.want(&before, false);
@@ -189,8 +189,8 @@ impl Reconciler {
         delivery.touch();
     }
 
-    /// Notes what an order wants, or does not want any more. Who wants an object decides who may write it: another placement's
-    /// turn may have come.
+    /// Records which objects an order claims or releases. Claims decide who may write an object, so another placement may be
+    /// next.
     fn want(&mut self, order: &WorkOrder, is_wanted: bool) {
         let placement = Arc::new(order.placement.clone());
         for desired in order.manifests.iter() {
@@ -204,18 +204,18 @@ impl Reconciler {
         }
     }
 
-    /// Plans what is stale. Returns the steps that begin now; what came of each is told with [`Reconciler::settle`]. An order waits
-    /// until everything that it is about was looked at, or could not be.
+    /// Plans the stale deliveries. Returns the steps to start now; report each result to [`Reconciler::settle`]. An order waits
+    /// until all its kinds are listed or their lists have failed.
     pub fn tasks(&mut self, now: Timestamp) -> Vec<Task> {
         let mut tasks = Vec::new();
         let due: Vec<PlacementKey> =
-            // One plan at a time: the next follows from what came of all its steps.
+            // One plan at a time: the next one depends on the results of all its steps.
             self.deliveries.iter().filter(|(_, d)| d.stale && d.in_flight == 0).map(|(key, _)| key.clone()).collect();
         for placement in due {
             let unlisted = self.unlisted(&placement);
             let Some(delivery) = self.deliveries.get_mut(&placement) else { continue };
             let order = Arc::clone(&delivery.order);
-            // To name all kinds of an order costs; nearly always no list is under way.
+            // Collecting all kinds of an order is expensive, and lists are rarely under way.
             if self.lists.any_pending() && kinds_of(&order).any(|(kind, _)| self.lists.is_pending(&kind)) {
                 continue;
             }
@@ -234,15 +234,15 @@ impl Reconciler {
         tasks
     }
 
-    /// Takes in what came of a step. Returns why the member does not answer, where that came of it.
+    /// Handles the result of a step. Returns why the member does not answer, if the step failed for that reason.
     pub fn settle(&mut self, placement: &PlacementKey, result: StepResult, now: Timestamp) -> Option<String> {
-        // A watch may tell of it late, and a plan made until then would apply it again.
+        // A watch may report it late, and a plan made until then would apply it again.
         if let StepResult::Applied { live: Some(live), .. } = &result {
             self.note_served(&live.id);
             self.see(live.clone());
         }
         if let StepResult::Deleted { key, uid, gone: true } = &result
-            // An object that was made anew under its name is another one.
+            // An object that was recreated under its name is another one.
             && self.live.get(key).is_some_and(|live| live.uid == *uid)
         {
             self.live.remove(key);
@@ -255,34 +255,35 @@ impl Reconciler {
         if let Some(delivery) = self.deliveries.get_mut(placement) {
             delivery.settle(result, now)
         } else if let StepResult::Offline(reason) = result {
-            // The order was forgotten meanwhile; that the member does not answer concerns the others.
+            // The order was forgotten meanwhile; the outage still concerns the other orders.
             Some(reason)
         } else {
             None
         }
     }
 
-    /// Returns when time alone changes what is to be done.
+    /// Returns when time alone changes the next steps.
     pub fn wake_at(&self) -> Option<Timestamp> {
-        // What is stale is planned as soon as its steps and lists are answered: an instant that has passed wakes nobody for it.
+        // A stale delivery is planned as soon as its steps and lists have ended, so an instant in the past must not wake the
+        // task for it.
         self.deliveries.values().filter(|d| !d.stale).filter_map(|d| d.plan.wake_at).min()
     }
 
-    /// Takes up what has fallen due.
+    /// Marks deliveries whose time has come.
     pub fn mark_due(&mut self, now: Timestamp) {
         for delivery in self.deliveries.values_mut() {
             delivery.stale |= delivery.plan.wake_at.is_some_and(|at| at <= now);
         }
     }
 
-    /// Returns the placements about which there is something to report, each with whether its work is still being carried out.
-    /// What was reported complete before a restart stands until it was looked at again.
+    /// Returns the placements with something to report, each with whether its work is still under way. Work that was reported
+    /// complete before a restart keeps that report until it was checked again.
     pub fn unreported(&self) -> impl Iterator<Item = (&PlacementKey, bool)> {
         let unreported = self.deliveries.iter().filter(|(_, d)| d.unreported && !d.is_unconfirmed());
         unreported.map(|(key, d)| (key, d.in_flight > 0 || d.stale))
     }
 
-    /// Returns the report about a placement; `None` where it is the one before.
+    /// Returns the report about a placement; `None` if it has not changed.
     pub fn report(&mut self, placement: &PlacementKey, now: Timestamp) -> Option<MemberEvent> {
         let status = self.status(placement, now)?;
         let delivery = self.deliveries.get_mut(placement)?;
@@ -297,7 +298,7 @@ impl Reconciler {
         Some(MemberEvent::Work { cluster: self.cluster.clone(), placement: placement.clone(), status })
     }
 
-    /// Returns what became of an order so far.
+    /// Returns the result of an order so far.
     fn status(&self, placement: &PlacementKey, now: Timestamp) -> Option<WorkStatus> {
         let delivery = self.deliveries.get(placement)?;
         let (parent, ours, unlisted) = (self.parents.get(placement), &delivery.applyset, self.unlisted(placement));
@@ -306,12 +307,12 @@ impl Reconciler {
         Some(delivery.status(&view, inventory, now))
     }
 
-    /// Looks again at every order.
+    /// Marks every order for a new plan.
     pub(super) fn mark_stale(&mut self) {
         self.deliveries.values_mut().for_each(Delivery::touch);
     }
 
-    /// Keeps what is known of an object: the newest where `by_version`, else what is told now.
+    /// Stores the observed state of an object: the newest version with `by_version`, else the latest observation.
     pub(super) fn remember(&mut self, mut live: LiveObject, by_version: bool) {
         if !self.has_health {
             live.availability = Availability::Available;
@@ -328,9 +329,9 @@ impl Reconciler {
         self.live.insert(key, live);
     }
 
-    /// Forgets an object that was deleted at a version of the member, unless something newer is known of it.
+    /// Forgets an object that was deleted at a resource version, unless a newer state of it is known.
     pub fn forget(&mut self, key: &ObjectKey, resource_version: u64) {
-        // Files have no versions: of them what is told last counts.
+        // Files have no versions: the latest observation counts.
         let stale = |live: &LiveObject| live.resource_version > resource_version && resource_version > 0;
         if self.live.get(key).is_some_and(|live| !stale(live))
             && let Some(live) = self.live.remove(key)
@@ -339,7 +340,7 @@ impl Reconciler {
         }
     }
 
-    /// Marks the deliveries that an object concerns: those it belongs to, belonged to, or is wanted by.
+    /// Marks the deliveries that an object concerns: its present and former owners, and the placements that want it.
     fn touch(&mut self, before: Option<&str>, after: Option<&str>, key: &ObjectKey) {
         let holders = before.into_iter().chain(after).filter_map(|id| self.placements.get(id));
         let wanting = self.wanted.by(key).iter().map(AsRef::as_ref);
@@ -351,15 +352,15 @@ impl Reconciler {
     }
 }
 
-/// Returns the kinds that an order is about, with the version its manifests are written in: what is to be there, what may be
-/// pruned, and what is held.
+/// Returns the kinds of an order, with the version of its manifests: of desired objects, of objects to prune, and of objects on
+/// the member.
 pub(super) fn kinds_of(order: &WorkOrder) -> impl Iterator<Item = (String, Option<&str>)> {
     let name = |key: &ObjectKey| kind_of(key);
     let wanted = order.manifests.iter().map(move |d| (name(&d.key), Some(d.id.version.as_str())));
     wanted.chain(order.prune.iter().chain(&order.held).map(move |key| (name(key), None)))
 }
 
-/// Returns the object an apply or comparison is about.
+/// Returns the object of an apply or a comparison.
 fn step_object<'a>(order: &'a WorkOrder, step: &Step) -> Option<&'a ObjectKey> {
     match step {
         Step::Apply { position, .. } | Step::Compare { position } | Step::ShowDrift { position, .. } => {

@@ -1,4 +1,4 @@
-//! What came of one step of a delivery, and what an attempt counts on from it.
+//! The result of one delivery step, and the counts that an attempt carries over.
 
 use std::sync::Arc;
 
@@ -12,71 +12,71 @@ use crate::model::id::{Digest, ObjectKey};
 use crate::model::records::{ApplyOutcome, Difference};
 use crate::model::work::Desired;
 
-/// What came of a step.
+/// The result of a step.
 #[derive(Debug)]
 pub enum StepResult {
-    /// The member does not answer; the step may or may not have been carried out.
+    /// The member does not answer; the step may or may not have been executed.
     Offline(String),
-    /// The inventory is as wished; `None` where it was removed.
+    /// The inventory was written; `None` if it was removed.
     Parent(Option<Parent>),
     /// The inventory could not be written.
     ParentFailed(String),
-    /// An object was tried.
+    /// An apply was tried.
     Applied {
-        /// Which.
+        /// The object.
         key: Arc<ObjectKey>,
-        /// What came of it.
+        /// The attempt.
         attempt: Box<Attempt>,
-        /// The object as the member answered.
+        /// The object in the member's answer.
         live: Option<LiveObject>,
     },
-    /// An object of ours was looked at.
+    /// An object of gitfleet was checked for drift.
     Drift {
-        /// Which.
+        /// The object.
         key: Arc<ObjectKey>,
         /// The manifest it was compared with.
         manifest: Digest,
-        /// How it stood.
+        /// Its version at the check.
         seen: ObservedVersion,
-        /// What was found, or why it could not be looked at, for people.
+        /// The result, or why the check failed, as text for users.
         found: Result<Found, String>,
     },
     /// A deletion was accepted, or the object was given up.
     Deleted {
-        /// Which.
+        /// The object.
         key: ObjectKey,
-        /// The uid that was named.
+        /// The uid in the request.
         uid: String,
-        /// It is gone already, or not ours any more.
+        /// It is already gone, or no longer belongs to gitfleet.
         gone: bool,
     },
     /// A deletion was refused.
     DeleteFailed {
-        /// Why, for people.
+        /// The reason, as text for users.
         message: String,
     },
 }
 
-/// What a member said about one object.
+/// A member's answer about one object.
 pub struct Answer {
     /// Whether it was applied.
     pub outcome: ApplyOutcome,
-    /// Why not, for people.
+    /// The reason if not, as text for users.
     pub message: String,
-    /// The object as it is now.
+    /// The object after the request.
     pub live: Option<LiveObject>,
-    /// What a comparison found.
+    /// The differences that a comparison found.
     pub differences: Vec<Difference>,
 }
 
 impl Answer {
-    /// Says that an object was not written, and why.
+    /// Creates the answer for an object that was not written.
     pub fn refused(outcome: ApplyOutcome, message: String) -> Self {
         Self { outcome, message, live: None, differences: Vec::new() }
     }
 }
 
-/// Turns an answer into an attempt, counting failures and put-backs on: pure.
+/// Turns an answer into an attempt and continues the counts of failures and put-backs: pure.
 pub fn tried(
     desired: &Desired,
     answer: Answer,
@@ -84,7 +84,7 @@ pub fn tried(
     before: Option<&Attempt>,
     now: Timestamp,
 ) -> StepResult {
-    // Failures are those of one manifest; put-backs are those of the object, whatever it was to hold.
+    // Failures count per manifest; put-backs count per object, whatever its manifest.
     let same = before.filter(|b| b.manifest == desired.digest);
     let failed = matches!(
         answer.outcome,
@@ -94,7 +94,7 @@ pub fn tried(
     );
     let mut put_backs = before.map(|b| b.put_backs.clone()).unwrap_or_default();
     put_backs.retain(|at| *at + crate::deliver::plan::PUT_BACK_WINDOW > now);
-    // A put-back that failed is no sign of somebody who changes the object again and again.
+    // A failed put-back is no sign that somebody changes the object again and again.
     if put_back && !failed {
         put_backs.push(now);
     }

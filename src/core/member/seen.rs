@@ -1,4 +1,4 @@
-//! What lists and watches say of a member's objects: pure.
+//! What lists and watches report of a member's objects: pure.
 
 use super::reconciler::{Reconciler, kinds_of};
 use crate::deliver::inventory::group_kind;
@@ -9,7 +9,7 @@ use crate::model::kinds::WatchedKind;
 use crate::model::records::Availability;
 
 impl Reconciler {
-    /// Returns the kinds whose watches are to be begun, or begun anew, with the version to watch them in.
+    /// Returns the kinds whose watches must be started or restarted, with the version to watch them in.
     pub fn take_unwatched(&mut self) -> Vec<(WatchedKind, Option<String>)> {
         std::mem::take(&mut self.unwatched).into_iter().map(|(kind, version)| (watched(&kind), version)).collect()
     }
@@ -19,7 +19,7 @@ impl Reconciler {
         self.lists.any_pending()
     }
 
-    /// The first lists that were not answered in time have failed, as far as anybody waits for them.
+    /// Marks first lists without an answer as failed, if an order waits for them.
     pub fn give_up_listing(&mut self, why: &str) {
         self.lists.give_up(why);
         self.mark_stale();
@@ -31,23 +31,23 @@ impl Reconciler {
         self.live.retain(|key| lists.covers(key));
     }
 
-    /// A list of a kind begins: what it does not name is gone, once it is complete.
+    /// Starts a list of a kind: once it is complete, objects that it does not name are gone.
     pub fn list_begun(&mut self, kind: &WatchedKind) {
         self.lists.begin(&name(kind));
     }
 
-    /// Takes in an object as a list names it, a watch tells of it, or an answer shows it.
+    /// Records an object from a list, a watch or an answer.
     ///
-    /// What a list names replaces what was known before the list, whatever the versions say: a member that was restored from a
-    /// backup counts them anew. Within one list and the watch that follows it versions say what is newer.
+    /// A list replaces earlier observations whatever their versions, because a member restored from a backup restarts its
+    /// versions. Within one list and the watch after it, the higher version is newer.
     pub fn see(&mut self, live: LiveObject) {
         let by_version = self.lists.note(&live.id.key());
-        // Before the object is remembered: it asks whether the definition was established already.
+        // Before the object is stored: the check needs to know whether the definition was established before.
         self.note_definition(&live);
         self.remember(live, by_version);
     }
 
-    /// A list is complete: what it does not name is gone.
+    /// Ends a list: objects that it did not name are gone.
     pub fn list_done(&mut self, kind: &WatchedKind) {
         let kind = name(kind);
         let Some(seen) = self.lists.complete(&kind) else { return };
@@ -55,7 +55,7 @@ impl Reconciler {
         self.mark_stale();
     }
 
-    /// A list failed. What was seen of the kind before stays, and is not known to be all. Returns whether the reason is a new one.
+    /// Records a failed list. Earlier observations stay, and count as incomplete. Returns whether the reason is new.
     pub fn list_failed(&mut self, kind: &WatchedKind, why: String) -> bool {
         let is_new = self.lists.fail(&name(kind), why);
         if is_new {
@@ -64,7 +64,7 @@ impl Reconciler {
         is_new
     }
 
-    /// The member serves no such kind, and said so completely: nothing of it is there.
+    /// Records that the member does not serve a kind, by a complete discovery: it has no object of that kind.
     pub fn kind_absent(&mut self, kind: &WatchedKind) {
         let kind = name(kind);
         self.lists.absent(&kind);
@@ -72,7 +72,7 @@ impl Reconciler {
         self.mark_stale();
     }
 
-    /// An object was written: its kind is served, whatever was said of it before.
+    /// Records that a kind is served, because an object of it was written.
     pub fn note_served(&mut self, id: &ObjectId) {
         let kind = group_kind(&id.group, &id.kind);
         if self.lists.is_absent(&kind) {
@@ -80,7 +80,7 @@ impl Reconciler {
         }
     }
 
-    /// A definition that is established brings its kind, which the member did not serve so far.
+    /// Records an established definition: its kind is served from now on.
     fn note_definition(&mut self, live: &LiveObject) {
         let is_definition = live.id.kind == "CustomResourceDefinition" && live.availability == Availability::Available;
         let is_known =
@@ -107,7 +107,7 @@ fn name(kind: &WatchedKind) -> String {
     group_kind(&kind.group, &kind.kind)
 }
 
-/// Reads a kind as inventories name it.
+/// Parses a kind as inventories name it.
 fn watched(name: &str) -> WatchedKind {
     let (kind, group) = name.split_once('.').unwrap_or((name, ""));
     WatchedKind { group: group.to_owned(), kind: kind.to_owned() }

@@ -1,4 +1,4 @@
-//! What a delivery looks like to the daemon: pure.
+//! The report about a delivery: pure.
 
 use std::collections::BTreeMap;
 
@@ -12,10 +12,10 @@ use crate::model::records::{ApplyOutcome, Availability, Difference, Inventory, M
 use crate::model::work::Desired;
 
 impl Delivery {
-    /// Returns what became of the order so far; `inventory` is what carries its placement's label.
+    /// Returns the result of the order so far; `inventory` holds the objects with its placement's label.
     ///
-    /// While a kind of it cannot be listed, work that was reported complete stays as it was reported: what is not seen is
-    /// neither gone nor failed.
+    /// While one of its kinds cannot be listed, work that was reported complete keeps that report: an object that cannot be
+    /// seen is neither gone nor failed.
     pub(super) fn status(&self, view: &MemberView<'_>, inventory: Inventory, now: Timestamp) -> WorkStatus {
         let before = self.reported.as_ref().or(self.inherited.as_ref());
         let is_unseen = !view.unlisted.is_empty();
@@ -51,12 +51,12 @@ fn manifest_status(delivery: &Delivery, desired: &Desired, view: &MemberView<'_>
     let verdict = verdict(&delivery.order, desired, view, &delivery.progress, now);
     let applied = match (compared, verdict.state) {
         (Some(compared), _) => compared.outcome,
-        // It was applied, and nobody has seen yet that it drifted.
+        // It was applied, and no drift was found yet.
         (None, State::Done | State::CheckDrift) => ApplyOutcome::Applied,
         (None, State::Refused(outcome)) => outcome,
         (None, State::Apply { .. } | State::Wait | State::Retry(_)) => attempt
             .map(|a| a.outcome)
-            // It was applied once and is to be applied again: that is pending.
+            // It was applied once and must be applied again, so it is pending.
             .filter(|outcome| *outcome != ApplyOutcome::Applied)
             .unwrap_or(if matches!(verdict.state, State::Retry(_)) {
                 ApplyOutcome::ManifestApplyFailed
@@ -79,8 +79,8 @@ fn manifest_status(delivery: &Delivery, desired: &Desired, view: &MemberView<'_>
     }
 }
 
-/// Says since when objects differ, and since when in just these fields: as was reported before, else from now on. What is not
-/// known to be right again keeps its dates.
+/// Dates the differences of objects, and of their present fields: as in the earlier report, else from now on. An object that is
+/// not known to be right again keeps its dates.
 fn date_differences(manifests: &mut [ManifestStatus], reported: &[ManifestStatus], complete: bool, now: Timestamp) {
     let dated = reported.iter().filter(|known| known.differs_since.is_some()).map(|known| (&known.id, known));
     let dated: BTreeMap<&ObjectId, &ManifestStatus> = dated.collect();
@@ -100,7 +100,7 @@ fn date_differences(manifests: &mut [ManifestStatus], reported: &[ManifestStatus
     }
 }
 
-/// Tells whether an outcome leaves open in what the object differs.
+/// Tells whether an outcome does not show how the object differs.
 fn is_unknown(outcome: ApplyOutcome) -> bool {
     matches!(
         outcome,
@@ -111,7 +111,7 @@ fn is_unknown(outcome: ApplyOutcome) -> bool {
     )
 }
 
-/// Returns what an object differs in: as its last look found, else its attempt.
+/// Returns the differences of an object: from its last check, else from its attempt.
 fn differences(delivery: &Delivery, desired: &Desired, applied: ApplyOutcome) -> Vec<Difference> {
     let progress = &delivery.progress;
     let is_ours = matches!(applied, ApplyOutcome::Applied | ApplyOutcome::FoundDrifts);
