@@ -1,4 +1,4 @@
-//! From a commit, or a folder as it stands, to a checked tree.
+//! Reads a commit or a folder into a checked tree.
 
 use std::collections::BTreeMap;
 use std::io::Read as _;
@@ -17,7 +17,7 @@ use crate::plan::pull_request::Candidate;
 use crate::snapshot;
 use crate::source::{self, Budget, Filter, IGNORE_FILE, ParsedBlob, Weight};
 
-/// Parsed files by blob: a commit costs what it changed.
+/// Parsed files by blob, so that a commit costs only what it changed.
 pub type Cache = BTreeMap<BlobId, Arc<ParsedBlob>>;
 
 /// Why there is no tree.
@@ -48,27 +48,26 @@ fn count(errors: usize) -> String {
     if errors == 1 { "1 error".to_owned() } else { format!("{errors} errors") }
 }
 
-/// Reads a commit. `cache` keeps what was parsed and forgets what the commit no longer has.
+/// Reads a commit. `cache` keeps parsed files and drops those that the commit no longer has.
 ///
 /// # Errors
-/// `Refused` with every error of the commit, `Git` where it cannot be read.
+/// `Refused` with every error of the commit, `Git` if it cannot be read.
 pub fn read_commit(reader: &Reader, commit: &CommitId, cache: &mut Cache) -> Result<Tree, Error> {
     let ignore = ignore_file(reader, commit)?;
     let filter = Filter::new(ignore.as_deref());
     let listing = reader.files(commit, &|path| filter.reads(path)).map_err(refused_if_large)?;
     let (selection, wanted) = chosen(listing.files, ignore.as_deref());
-    // A path that cannot be listed does not end the reading: people get all errors of a commit at once.
+    // A path that cannot be listed does not end the reading: users get all errors of a commit at once.
     let mut errors = listing.errors;
     let files = parsed(reader, wanted, cache, &source::COMMIT, &mut errors)?;
     *cache = files.iter().map(|(_, blob, parsed)| (blob.clone(), Arc::clone(parsed))).collect();
     assemble(Some(commit.clone()), &selection, files, errors)
 }
 
-/// A file with its blob and what it says.
+/// A file with its blob and its parsed content.
 type ParsedFile = (Arc<str>, BlobId, Arc<ParsedBlob>);
 
-/// Reads and parses what the cache does not have, on all cores, as far as the budget goes. A file that cannot be read is one
-/// more error.
+/// Reads and parses the files that the cache lacks, on all cores, within the budget. An unreadable file adds an error.
 fn parsed(
     reader: &Reader,
     wanted: Vec<(Arc<str>, BlobId)>,
@@ -76,7 +75,7 @@ fn parsed(
     budget: &Budget,
     errors: &mut Vec<InputError>,
 ) -> Result<Vec<ParsedFile>, Error> {
-    // A file that stands at several paths is read once.
+    // A file with several paths is read once.
     let missing: BTreeMap<BlobId, Arc<str>> = wanted
         .iter()
         .filter(|(_, blob)| !cache.contains_key(blob))
@@ -85,7 +84,7 @@ fn parsed(
     let (blobs, paths): (Vec<BlobId>, Vec<Arc<str>>) = missing.into_iter().unzip();
     let meter = budget.meter();
     let parse = |position: usize, content: Blob| {
-        // The budget is over for all cores: what they parse from here on is thrown away.
+        // The budget is exhausted for all cores: what they still parse is dropped.
         if meter.ran_over() {
             return Ok(Arc::default());
         }
@@ -94,7 +93,7 @@ fn parsed(
     };
     let fresh = reader.each_blob(&blobs, parse).map_err(refused_if_large)?;
     if meter.ran_over() {
-        // Before the files are read again: both together would hold more than the budget is there for.
+        // Before the files are read again: both together would exceed the budget.
         drop(fresh);
         errors.push(over_budget(reader, &wanted, cache, budget)?);
         return Err(Error::Refused(sorted(std::mem::take(errors))));
@@ -106,7 +105,7 @@ fn parsed(
             Err(error) => errors.push(*error),
         }
     }
-    // The meter counts values alone, and a file at two paths once: objects are counted here, path by path.
+    // The meter counts only values, and a file with two paths once: objects are counted here, path by path.
     let added = wanted.iter().filter_map(|(path, blob)| read.get(blob).map(|parsed| (path.clone(), parsed.weight)));
     if let Some(refusal) = budget.refusal(added) {
         errors.push(refusal);
@@ -116,8 +115,8 @@ fn parsed(
     Ok(wanted.into_iter().filter_map(|(path, blob)| known(&blob).map(|parsed| (path, blob, parsed))).collect())
 }
 
-/// Reads files again, one after the other and keeping none, and names the one with which they are too many: which of them
-/// met the end of the budget first was an accident.
+/// Reads files again one after the other, keeping none, and names the file that exceeds the budget: with parallel reads, which
+/// file exceeded it first was random.
 fn over_budget(
     reader: &Reader,
     wanted: &[(Arc<str>, BlobId)],
@@ -127,7 +126,7 @@ fn over_budget(
     let mut failure = None;
     let weight = |(path, blob): &(Arc<str>, BlobId)| match reader.blob(blob) {
         Ok(content) => Some((path.clone(), source::parse_blob(&content).weight)),
-        // It is an error of its own and was never parsed, so it took nothing of the budget.
+        // It has its own error and was never parsed, so it used no budget.
         Err(git::Error::BlobTooLarge { .. }) => Some((path.clone(), Weight::default())),
         Err(error) => {
             failure = Some(error);
@@ -142,7 +141,7 @@ fn over_budget(
     }
 }
 
-/// Makes a refusal of what is too large to be read: another attempt would end the same.
+/// Turns an object that is too large into a refusal: another attempt would fail the same way.
 fn refused_if_large(error: git::Error) -> Error {
     match error {
         git::Error::SourceTooLarge { .. } | git::Error::BlobTooLarge { .. } => {
@@ -152,13 +151,13 @@ fn refused_if_large(error: git::Error) -> Error {
     }
 }
 
-/// Makes a complaint of what no single file is to blame for.
+/// Creates an error that no single file causes.
 pub(super) fn about_the_whole(message: String) -> InputError {
     let hint = Some("take large files out, or add folders to .gitfleetignore".to_owned());
     InputError { path: ".".to_owned(), line: 0, object: None, field: None, message, hint }
 }
 
-/// Reads the file that names what is not read; one that is too large is a complaint, and then nothing is ignored.
+/// Reads the ignore file; one that is too large is an error, and then nothing is ignored.
 fn ignore_file(reader: &Reader, commit: &CommitId) -> Result<Option<Vec<u8>>, Error> {
     reader.file(commit, IGNORE_FILE).map_err(|error| match refused_if_large(error) {
         Error::Refused(errors) => Error::Refused(
@@ -168,28 +167,28 @@ fn ignore_file(reader: &Reader, commit: &CommitId) -> Result<Option<Vec<u8>>, Er
     })
 }
 
-/// Reads the tree as it would be if `head` were merged into `base`. Files are merged whole, by path and content.
+/// Reads the tree that a merge of `head` into `base` would have. Files are merged whole, by path and content.
 ///
-/// The cache is read only: what is accepted stays parsed however many pull requests are looked at.
+/// The cache is only read: the accepted commit stays parsed however many pull requests are planned.
 ///
 /// # Errors
 /// As [`read_commit`].
 pub fn read_candidate(reader: &Reader, base: &CommitId, head: &CommitId, cache: &Cache) -> Result<Candidate, Error> {
     let fork = reader.merge_base(base, head)?;
     let ignore_at = |commit: &CommitId| match ignore_file(reader, commit) {
-        // The folder may have come after the two parted.
+        // The folder may have been added after the two branches diverged.
         Err(Error::Git(git::Error::PathMissing { .. })) if *commit == fork => Ok(None),
         other => other,
     };
     let (before, wanted) = (ignore_at(&fork)?, ignore_at(head)?);
-    // As files are merged: where the pull request left it alone, the accepted commit's counts.
+    // Merged like a file: if the pull request did not change it, the accepted commit's version counts.
     let ignore = if before == wanted { ignore_at(base)? } else { wanted };
     let filter = Filter::new(ignore.as_deref());
     let listed = |commit: &CommitId| match reader.files(commit, &|path| filter.reads(path)) {
         Err(git::Error::PathMissing { .. }) if *commit == fork => Ok(git::Listing::default()),
         other => other.map_err(refused_if_large),
     };
-    // Nothing was accepted since the two parted: the head is the merge, and one listing is enough.
+    // Nothing was accepted since the branches diverged: the head is the merge, and one listing is enough.
     let merged = if fork == *base {
         git::Merged { listing: listed(head)?, conflicts: Vec::new() }
     } else {
@@ -203,12 +202,12 @@ pub fn read_candidate(reader: &Reader, base: &CommitId, head: &CommitId, cache: 
     Ok(Candidate { base, head, tree: Arc::new(tree), conflicts: merged.conflicts })
 }
 
-/// Everything there is to say about a folder, for `validate`.
+/// All findings about a folder, for `validate`.
 #[derive(Debug)]
 pub struct Survey {
     /// The tree, or every error in it.
     pub tree: Result<Tree, Vec<InputError>>,
-    /// Documents that are no Kubernetes objects, by path and line, also where the tree is refused.
+    /// Documents that are no Kubernetes objects, by path and line, even if the tree is refused.
     pub skipped: Vec<Skipped>,
 }
 
@@ -220,7 +219,7 @@ pub fn read_folder(dir: &Path) -> Result<Tree, Error> {
     survey(dir)?.tree.map_err(Error::Refused)
 }
 
-/// Reads a folder as [`read_folder`] does, and tells what was skipped, whatever is wrong with the rest.
+/// Reads a folder as [`read_folder`] does, and returns the skipped documents even if the tree is refused.
 ///
 /// # Errors
 /// The folder cannot be read.
@@ -229,7 +228,7 @@ pub fn survey(dir: &Path) -> Result<Survey, git::Error> {
     let ignore = match std::fs::read(&path) {
         Ok(content) => Some(content),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
-        // If it were skipped, it would make everything it excludes part of the plan.
+        // Without the ignore file everything it excludes would become part of the plan.
         Err(source) => return Err(git::Error::Disk { path, source }),
     };
     let filter = Filter::new(ignore.as_deref());
@@ -260,8 +259,8 @@ pub fn survey(dir: &Path) -> Result<Survey, git::Error> {
     Ok(Survey { tree, skipped })
 }
 
-/// Reads files that were named one by one, whatever their names; a folder stands for the files that would be read of it.
-/// `-` is the standard input.
+/// Reads files that the user named, whatever their names; a folder stands for the files in it that gitfleet reads. `-` is the
+/// standard input.
 ///
 /// # Errors
 /// As [`read_commit`]; `Git` names the first file that cannot be read.
@@ -288,7 +287,7 @@ pub fn read_files(paths: &[PathBuf]) -> Result<Tree, Error> {
         let content = if name == "-" { read_input() } else { std::fs::read(path) };
         let content = content.map_err(|source| git::Error::Disk { path: path.clone(), source })?;
         let parsed = source::parse_blob_within(&content, &meter);
-        // These files are in no repository: their names tell them apart as well as ids of blobs would.
+        // These files are in no repository: their names identify them as well as blob ids would.
         files.push((name.as_str().into(), BlobId::from(name.as_str()), Arc::new(parsed)));
     }
     assemble(None, &source::Selection::default(), files, errors)
@@ -299,7 +298,7 @@ fn read_input() -> std::io::Result<Vec<u8>> {
     std::io::stdin().read_to_end(&mut content).map(|_| content)
 }
 
-/// Returns which of the listed files are read, with path and blob.
+/// Returns the listed files that gitfleet reads, with path and blob.
 fn chosen(listed: Vec<git::File>, ignore: Option<&[u8]>) -> (source::Selection, Vec<(Arc<str>, BlobId)>) {
     let blobs: BTreeMap<Arc<str>, BlobId> = listed.into_iter().map(|file| (file.path, file.blob)).collect();
     let selection = source::select(blobs.keys().map(AsRef::as_ref), ignore);
@@ -316,7 +315,7 @@ fn assemble(
 ) -> Result<Tree, Error> {
     match source::assemble(commit, selection, files) {
         Ok(tree) if errors.is_empty() => Ok(tree),
-        // A tree that lacks what could not be read would look like a wish to delete it.
+        // A tree without the unreadable files would look like a request to delete their objects.
         Ok(_) => Err(Error::Refused(sorted(errors))),
         Err(more) => {
             errors.extend(more);
@@ -331,10 +330,10 @@ fn sorted(mut errors: Vec<InputError>) -> Vec<InputError> {
     errors
 }
 
-/// Reads a snapshot's payload again, as after a restart.
+/// Reads a snapshot's payload again, for example after a restart.
 ///
 /// # Errors
-/// For people: what could not be read. The clusters then keep what they have.
+/// What could not be read, as text for users. The clusters then keep their objects.
 pub fn read_payload(reader: &Reader, snapshot: &ResourceSnapshot) -> Result<Payload, String> {
     let mut blobs: Vec<BlobId> = snapshot.resources.iter().map(|r| r.origin.blob.clone()).collect();
     blobs.sort();
@@ -359,7 +358,7 @@ pub fn read_payload(reader: &Reader, snapshot: &ResourceSnapshot) -> Result<Payl
         let manifest =
             Manifest { id: resource.id.clone(), object: Arc::clone(&document.object), origin: resource.origin.clone() };
         let manifest = snapshot::sanitised(&manifest);
-        // The blob is the same by its id, but another version of gitfleet may read or sanitise it otherwise.
+        // The blob id is the same, but another version of gitfleet may read or sanitise it differently.
         (snapshot::object_digest(&manifest) == resource.digest).then_some(manifest)
     };
     let manifests = snapshot

@@ -1,7 +1,7 @@
-//! The hub's task: what the daemon exports last is what Argo CD finds there.
+//! The hub's task: writes the latest exports of the daemon to the hub, where Argo CD reads them.
 //!
-//! A task like a member's: it is told the latest, makes it so, heals what others change, and tries again while the hub does
-//! not answer. Deliveries never wait for it.
+//! It works like a member's task: it receives the latest exports, writes them, repairs changes by others, and retries while the
+//! hub does not answer. Deliveries never wait for it.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -27,21 +27,21 @@ mod pass;
 
 use pass::HubPass;
 
-/// Pause before a hub that did not answer is tried again, at first.
+/// First pause before an unreachable hub is retried.
 const RECONNECT_FIRST: Duration = Duration::from_secs(1);
 /// The longest such pause.
 const RECONNECT_MAX: Duration = Duration::from_mins(1);
-/// Pause before what was refused, or was there already, is tried again.
+/// Pause before a refused write, or one that met a foreign object, is retried.
 const RETRY: Duration = Duration::from_secs(30);
 
-/// Where the hub is.
+/// The hub's location and the objects on it.
 #[derive(Clone, Debug)]
 pub struct HubSettings {
     /// Its kubeconfig.
     pub kubeconfig: PathBuf,
     /// The context in it; `None` for the current one.
     pub context: Option<String>,
-    /// Programs that may be started to sign in.
+    /// Programs that may run to sign in.
     pub allow_exec: Vec<String>,
     /// The namespace of Argo CD.
     pub namespace: String,
@@ -51,12 +51,12 @@ pub struct HubSettings {
     pub source: SourceName,
 }
 
-/// Says why the hub cannot be worked with.
+/// Returns the report that the hub cannot be used.
 fn failed(error: &Error) -> HubReport {
     HubReport { done: None, failure: Some(failure_words(error)), is_passing: is_passing(error), problems: Vec::new() }
 }
 
-/// Tells whether an error may be over at the next try: the hub is busy, or did not answer.
+/// Tells whether the next try may succeed: the hub is busy, or did not answer.
 fn is_passing(error: &Error) -> bool {
     error.class() == ErrorClass::Transient
 }
@@ -74,7 +74,7 @@ impl Drop for HubTask {
 }
 
 impl HubTask {
-    /// Starts the task. It touches nothing before it is told what to make so.
+    /// Starts the task. It changes nothing before its first exports.
     pub fn start(settings: HubSettings, reports: mpsc::UnboundedSender<HubReport>, supervisor: Supervisor) -> Self {
         let (wanted, receiver) = watch::channel(None);
         let begin = move || {
@@ -84,7 +84,7 @@ impl HubTask {
         Self { wanted, task: tokio::spawn(async move { supervisor.repeat(Part::Hub, begin).await }) }
     }
 
-    /// Tells the latest; what was told before and not made so yet is skipped.
+    /// Sends the latest exports; earlier ones that were not written yet are skipped.
     pub fn tell(&self, exports: Arc<Exports>) {
         self.wanted.send_replace(Some(exports));
     }
@@ -98,16 +98,17 @@ struct Worker {
     settings: HubSettings,
     wanted: watch::Receiver<Option<Arc<Exports>>>,
     reports: mpsc::UnboundedSender<HubReport>,
-    /// What was logged already.
+    /// The problems that were logged.
     said: BTreeSet<String>,
     delay: ExponentialBackoff,
 }
 
 impl Worker {
     /// # Cancel safety
-    /// May be dropped at any point: every write is one step from one good state to the next, and the next life looks first.
+    /// May be dropped at any point: every write leads from one valid state to the next, and the next process reads the hub
+    /// first.
     async fn run(mut self) {
-        // The sender goes with the daemon, which ends this task anyway.
+        // The sender ends with the daemon, which ends this task anyway.
         while self.wanted.wait_for(Option::is_some).await.is_ok() {
             let error = self.session().await;
             let report = failed(&error);
@@ -136,16 +137,16 @@ impl Worker {
             }
             let HubPass { known, problems, again, failed_for_now, .. } = pass;
             self.say(&problems);
-            // What a person has to fix is named as a problem, and does not keep the rest from being done.
+            // Errors for a person to fix are reported as problems, and do not block the other writes.
             let done = (!again && !failed_for_now).then(|| Arc::clone(&exports));
             let pause = self.pause(again, failed_for_now);
             let retry_at = Instant::now() + pause;
-            // A person may fix a problem where no watch looks: a right that was missing, an OCM Placement.
+            // A person may fix a problem that no watch sees: a missing right, an OCM Placement.
             let retries = again || !problems.is_empty();
             // The daemon may have ended.
             let _ = self.reports.send(HubReport { done, failure: None, is_passing: false, problems });
             if watches.is_empty() {
-                // From here on: before, the first list would only tell what was just read.
+                // Started only now: an earlier first list would repeat what was just read.
                 watches.push(hub.watch(HubKind::PlacementDecision, None, sink.clone()));
                 watches.push(hub.watch(HubKind::ConfigMap, Some(&config_map), sink.clone()));
             }
@@ -165,7 +166,7 @@ impl Worker {
                     () = tokio::time::sleep_until(retry_at), if retries => break,
                 }
             }
-            // One look answers all that has piled up.
+            // One pass handles all pending changes.
             while let Ok(change) = changes.try_recv() {
                 if let Change::Failed(error) = change {
                     return error;
@@ -174,13 +175,13 @@ impl Worker {
         }
     }
 
-    /// Returns how long to wait before what was left undone is tried again: longer each time while the hub is busy.
+    /// Returns the pause before unfinished writes are retried: longer each time while the hub is busy.
     fn pause(&mut self, again: bool, failed_for_now: bool) -> Duration {
         if failed_for_now {
             return self.delay.next().unwrap_or(RECONNECT_MAX);
         }
         self.delay = delays();
-        // Somebody else was faster: what they wrote is there to be read by now.
+        // Another writer was faster: its write can be read by now.
         if again { RECONNECT_FIRST } else { RETRY }
     }
 
@@ -190,7 +191,7 @@ impl Worker {
                 tracing::warn!("{problem}");
             }
         }
-        // What is over and comes back is said again.
+        // A problem that ended and returns is logged again.
         self.said.retain(|said| problems.contains(said));
     }
 }

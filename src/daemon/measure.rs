@@ -1,4 +1,4 @@
-//! From the core's numbers to metrics.
+//! Copies the core's numbers into metrics.
 
 use std::collections::BTreeMap;
 
@@ -46,7 +46,7 @@ const GATES: [(Gate, GateKind); 4] = [
     (Gate::Deletion, GateKind::Deletion),
 ];
 
-/// Sets what stands in the core: a few numbers, however many placements there are.
+/// Sets the gauges from the core: a few numbers, however many placements there are.
 pub(super) fn set_gauges(metrics: &Metrics, core: &Core) {
     metrics.store_waits.set(i64::from(core.adoption_complaint().is_some()));
     metrics.queue_depth.set(count(core.queue_depth()));
@@ -62,7 +62,7 @@ pub(super) fn set_gauges(metrics: &Metrics, core: &Core) {
         metrics.gates.get_or_create(&labels).set(count(waiting));
         match oldest {
             Some(since) => drop(metrics.oldest_gate.get_or_create(&labels).set(since.as_second())),
-            // A gauge of zero would be a gate that waits since 1970.
+            // A gauge of zero would mean a gate that waits since 1970.
             None => drop(metrics.oldest_gate.remove(&labels)),
         }
     }
@@ -79,9 +79,9 @@ pub(super) fn set_members(metrics: &Metrics, records: &BTreeMap<ClusterName, Clu
     }
 }
 
-/// Counts something that is over.
+/// Counts a finished wait.
 pub(super) fn observe(metrics: &Metrics, measured: Measured) {
-    // A clock that was set between two lives gives no time below zero.
+    // A clock change between two processes must not give a negative duration.
     let seconds = |time: SignedDuration| time.as_secs_f64().max(0.0);
     match measured {
         Measured::Available(time) => metrics.available_seconds.observe(seconds(time)),

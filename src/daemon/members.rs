@@ -1,4 +1,4 @@
-//! Members' tasks, and what is done when one ends by an error of ours.
+//! Members' tasks, and their restart after an error in gitfleet.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::telemetry::metrics::{Metrics, Part};
 #[cfg(test)]
 mod tests;
 
-/// Label and namespace of the inventory, as the edges are told.
+/// Label and namespace of the inventory, for the adapters.
 const INVENTORY: Inventory = Inventory {
     namespace: NAMESPACE,
     id_label: ID_LABEL,
@@ -70,16 +70,16 @@ impl MemberTask {
         }
     }
 
-    /// Tells the member.
+    /// Sends the member a command.
     pub(super) fn tell(&self, command: MemberCommand) {
         // A task ends only when the daemon does.
         drop(self.commands.send(command));
     }
 }
 
-/// Lets a member's task live, and begins it anew after a pause where it ends by an error of ours: nobody else would, and the
-/// cluster would stand still without a word. The daemon hears that the cluster does not answer and why, and after the pause that
-/// the new task knows no orders.
+/// Runs a member's task, and restarts it after a pause if it ends because of an error in gitfleet: otherwise the cluster would
+/// stay as it is without any message. The daemon learns why the cluster does not answer, and after the pause that the new task
+/// has no orders.
 async fn supervise(
     name: ClusterName,
     source: SourceName,
@@ -91,19 +91,19 @@ async fn supervise(
 ) {
     loop {
         let (commands, orders) = mpsc::unbounded_channel();
-        // The target is made anew, too: nobody knows what the panic left of its connection.
+        // The target is recreated too: the panic may have left its connection in any state.
         let member = Member::new(name.clone(), source.clone(), target(), orders, events.clone(), Arc::clone(&metrics));
         let mut life = Box::pin(watcher.live(member.run()));
         let end = loop {
             tokio::select! {
                 biased;
                 end = &mut life => match end {
-                    // It ends by itself only where the daemon's side of its channels is gone.
+                    // It ends by itself only if the daemon closed its channels.
                     None => return,
                     Some(end) => break end,
                 },
                 command = inbox.recv() => match command {
-                    // What is not taken any more is ordered anew after the restart.
+                    // Orders that the old task cannot take are sent again after the restart.
                     Some(command) => drop(commands.send(command)),
                     None => return,
                 },
@@ -114,7 +114,7 @@ async fn supervise(
         drop(events.send(MemberEvent::Offline { cluster: name.clone(), reason: end.reason }));
         tokio::time::sleep(end.pause).await;
         watcher.begin_again();
-        // Everything is ordered anew, and then with what the fields were before.
+        // All orders are sent again, and then with their earlier reports.
         while inbox.try_recv().is_ok() {}
         drop(events.send(MemberEvent::Restarted { cluster: name.clone() }));
     }

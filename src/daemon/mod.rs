@@ -1,7 +1,7 @@
-//! The running daemon: everything that waits, talks and writes, around the deciding core.
+//! The running daemon: all waiting, communication and writing around the core.
 //!
-//! [`run`] is the event loop. [`source_poller`] watches git, [`member`] carries deliveries out, [`hub_writer`] exports
-//! decisions, [`forge_bot`] talks on the git host. They tell the core what happened (`core::event`) and do what it asks for
+//! [`run`] is the event loop. [`source_poller`] watches git, [`member`] executes deliveries, [`hub_writer`] exports decisions,
+//! [`forge_bot`] communicates on the forge. They send events to the core (`core::event`) and execute its effects
 //! (`core::effect`).
 
 pub mod commit_reader;

@@ -1,5 +1,4 @@
-//! The event loop: it carries what happened to the core, what is to be kept to the store, and what is to be done
-//! to members, source and hub. It decides nothing.
+//! The event loop: passes events to the core, batches to the store, and effects to members, source and hub. It decides nothing.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -33,16 +32,16 @@ use crate::telemetry::metrics::{ByDecision, ByOutcome, ByPoll, Decision as Decid
 
 use super::members::MemberTask;
 
-/// How long the loop sleeps where nothing is to happen by itself.
+/// The longest sleep of the loop if nothing is due.
 const FAR: Duration = Duration::from_hours(1);
 
-/// How the probes call the store.
+/// The name of the store in the probes.
 const STORE_PART: &str = "store";
 
-/// How often the time is written down while something waits for it.
+/// How often the time is stored while something waits for it.
 const REMEMBER_PAUSE: Duration = Duration::from_mins(5);
 
-/// How long the forge is waited for at the end: what was not said then is said by the next start.
+/// The longest wait for the forge at shutdown: the next start sends what is left.
 const LAST_WORDS_MAX: Duration = Duration::from_secs(5);
 
 /// Why the daemon cannot start.
@@ -57,37 +56,37 @@ pub enum Error {
     /// A file of the configuration cannot be read.
     #[error(transparent)]
     Configuration(#[from] crate::config::Error),
-    /// The forge cannot be talked with.
+    /// The forge cannot be used.
     #[error(transparent)]
     Forge(#[from] forge_bot::ConnectError),
 }
 
-/// What people ask of the daemon and tell it.
+/// Requests from people.
 #[derive(Debug)]
 pub struct Asked {
     /// Questions.
     pub questions: mpsc::UnboundedReceiver<Question>,
     /// Commands.
     pub instructions: mpsc::UnboundedReceiver<Instruction>,
-    /// Questions what an approval would open.
+    /// Requests to preview an approval.
     pub previews: mpsc::UnboundedReceiver<Preview>,
-    /// Where the console sends the commands of comments.
+    /// Where the bot sends the commands of comments.
     pub instruct: mpsc::UnboundedSender<Instruction>,
-    /// What webhooks say happened; absent where there are none.
+    /// Events from webhooks; absent without them.
     pub hints: Option<mpsc::Receiver<ForgeEvent>>,
     /// The repository's id on the forge, once it is known.
     pub repository: watch::Sender<Option<u64>>,
 }
 
-/// Everything the daemon does things with.
+/// The daemon's parts.
 pub struct Daemon {
     core: Core,
     store: Arc<dyn Store>,
     metrics: Arc<Metrics>,
     source: SourceName,
-    /// How far the clock was set in this life, as was said last.
+    /// The clock change of this process that was last logged.
     told_step: SignedDuration,
-    /// When the time was last written down.
+    /// When the time was last stored.
     remembered_at: tokio::time::Instant,
     members: BTreeMap<ClusterName, MemberTask>,
     member_events: mpsc::UnboundedSender<MemberEvent>,
@@ -106,7 +105,7 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// Reads the store, starts following the source.
+    /// Reads the store, and starts following the source.
     ///
     /// # Errors
     /// The store, the source's configuration or a secret cannot be used.
@@ -119,7 +118,7 @@ impl Daemon {
         supervisor: Supervisor,
     ) -> Result<Self, Error> {
         let mut saved = SavedRecords::read(store.as_ref())?;
-        // Before the core has the records: it measures waits from their instants, by the clock of this life.
+        // Before the core gets the records: it measures waits from their instants, by the clock of this process.
         resume_waits(&mut saved, store.as_ref())?;
         let source = identity(&configuration);
         let name = source_name(&configuration, &saved.source.clone().unwrap_or_default());
@@ -170,16 +169,16 @@ impl Daemon {
             supervisor,
         };
         daemon.metrics.started.set(clock::wall().as_second());
-        // Last: what follows from the start is told only when nothing can stop the start any more.
+        // Last: effects of the start run only when nothing can stop the start any more.
         daemon.act(effects);
         Ok(daemon)
     }
 
-    /// Runs until `stop` says so, or, with `once`, until nothing is left to happen or its deadline is over. Returns how things
-    /// stand then.
+    /// Runs until `stop` is set or, with `once`, until nothing is left to happen or its deadline has passed. Returns the state
+    /// then.
     ///
     /// # Cancel safety
-    /// May be dropped at any point: what was written down is acted on in the next life.
+    /// May be dropped at any point: the next process acts on what was stored.
     pub async fn run(mut self, stop: watch::Receiver<bool>, once: Option<Duration>) -> RolloutState {
         let standing = self.work(stop, once).await;
         if let Some(console) = &self.console {
@@ -191,10 +190,10 @@ impl Daemon {
     async fn work(&mut self, mut stop: watch::Receiver<bool>, once: Option<Duration>) -> RolloutState {
         let deadline = once.map(|timeout| tokio::time::Instant::now() + timeout);
         loop {
-            // While something waits the loop also wakes to write the time down (`remember_time`).
+            // While something waits, the loop also wakes up to store the time (`remember_time`).
             let pause = self.core.next_wake().map_or(FAR, |at| clock::until(at).min(REMEMBER_PAUSE));
             tokio::select! {
-                // In this order: the end of the process is heard however much else arrives.
+                // In this order, so that a stop is handled before any other event.
                 biased;
                 _ = stop.changed() => return self.core.standing(clock::now()),
                 Some(news) = self.news.recv() => self.hear(news),
@@ -237,9 +236,9 @@ impl Daemon {
         self.take_in(Event::Source(news));
     }
 
-    /// Explains a placement to whoever asks.
+    /// Answers a request to explain a placement.
     fn answer(&self, question: Question) {
-        // Whoever asked may have gone, and an answer costs.
+        // The client may be gone, and an answer is expensive.
         if !question.reply.is_closed() {
             let (world, placements) = (self.core.world(), self.core.placements());
             let answer = explain(world, placements, &question.query, clock::now());
@@ -247,14 +246,14 @@ impl Daemon {
         }
     }
 
-    /// Says what an approval would open to whoever asks.
+    /// Answers a request to preview an approval.
     fn preview(&self, preview: Preview) {
         let Preview { command, person, reply } = preview;
-        // Whoever asked may have gone.
+        // The client may be gone.
         drop(reply.send(self.core.preview(&command, &person, clock::now())));
     }
 
-    /// Carries out a command: its answer goes out when it is written down, and what follows from it is decided as ever.
+    /// Executes a command: the answer is sent when the change is stored, and the next decision acts on it.
     async fn execute(&mut self, instruction: Instruction) {
         let Instruction { command, person, reply } = instruction;
         let answer = match self.core.execute(&command, &person, clock::now()) {
@@ -272,23 +271,22 @@ impl Daemon {
                 tracing::warn!(person = person.name, verb = %command.verb, target = command.target, "refused: {refusal}");
             }
         }
-        // Whoever asked may have gone.
+        // The client may be gone.
         drop(reply.send(answer));
     }
 
-    /// Lets what is due be decided, writes it down, and acts.
+    /// Decides what is due, stores the batch, and executes its effects.
     async fn decide(&mut self) {
         measure::set_gauges(&self.metrics, &self.core);
         let started = std::time::Instant::now();
-        // A large fleet is decided for longer than a task may hold its thread: members' tasks move to other threads.
+        // Deciding a large fleet blocks its thread for too long: members' tasks move to other threads.
         let Some(batch) = tokio::task::block_in_place(|| self.core.decide(clock::now())) else { return };
         self.count(&batch, started.elapsed());
         self.keep(batch).await;
         measure::set_gauges(&self.metrics, &self.core);
     }
 
-    /// Writes a batch down and does what follows from it; what the store does not take is handed back. Returns whether it took
-    /// it.
+    /// Stores a batch and executes its effects; a refused batch goes back to the core. Returns whether the store kept it.
     async fn keep(&mut self, mut batch: Batch) -> bool {
         let is_kept = self.write(&mut batch).await;
         if is_kept {
@@ -301,21 +299,20 @@ impl Daemon {
         is_kept
     }
 
-    /// Writes a batch; says so where the store does not take it.
+    /// Stores a batch; logs a refusal.
     async fn write(&mut self, batch: &mut Batch) -> bool {
         let ops = std::mem::take(&mut batch.ops);
         ops.is_empty() || self.write_ops(ops).await
     }
 
-    /// While something waits for time, what has passed is written down now and then: a machine that is started anew goes on
-    /// from there.
+    /// Stores the elapsed time now and then while something waits for it: after a reboot the wait continues from there.
     async fn remember_time(&mut self) {
         if self.core.next_wake().is_some() && self.remembered_at.elapsed() >= REMEMBER_PAUSE {
             self.write_ops(Vec::new()).await;
         }
     }
 
-    /// Writes steps down, with the time they are of.
+    /// Stores operations, together with the current time.
     async fn write_ops(&mut self, mut ops: Vec<Op>) -> bool {
         let step = clock::was_set();
         if (step - self.told_step).abs() >= waits::STEP_MIN {
@@ -329,7 +326,7 @@ impl Daemon {
             ops.push(Op::Journal(waits::entry(clock::now(), &by, "in this life")));
         }
         self.remembered_at = tokio::time::Instant::now();
-        // With every batch: the next life measures from this reading how long the waits in its records went on.
+        // With every batch: from this reading the next process measures how long the waits in its records lasted.
         ops.extend(waits::remember(&clock::reading()));
         let store = Arc::clone(&self.store);
         let began = tokio::time::Instant::now();
@@ -357,7 +354,7 @@ impl Daemon {
         if batch.changed + batch.unchanged > 0 {
             self.metrics.pass_seconds.get_or_create(&ByOutcome { result: Outcome::Ok }).observe(took.as_secs_f64());
         }
-        // The count walks the records of all clusters, so only where one of them changed.
+        // Counting visits the records of all clusters, so it happens only if one of them changed.
         if batch.refreshed {
             measure::set_members(&self.metrics, &self.core.world().records);
         }
@@ -379,7 +376,7 @@ impl Daemon {
                 }
                 Effect::ReadPayload(snapshot) => {
                     if self.source_threads.payloads.send(Arc::clone(&snapshot)).is_err() {
-                        // The core asks for each payload once and waits: without an answer it would never ask again.
+                        // The core requests each payload once and waits: without an answer it would never ask again.
                         self.take_in(Event::Source(SourceEvent::Payload(
                             snapshot,
                             Err("the source is gone".to_owned()),
@@ -389,7 +386,7 @@ impl Daemon {
                 Effect::AcceptRewrite(commit) => {
                     drop(self.source_threads.requests.send(SourceRequest::AcceptRewrite(commit)));
                 }
-                // Without its thread the source is not followed any more, which is told elsewhere.
+                // Without its thread the source is not followed any more, which is reported elsewhere.
                 Effect::Retain { named, at } => {
                     drop(self.source_threads.requests.send(SourceRequest::Retain { named, at }));
                 }
@@ -409,7 +406,7 @@ impl Daemon {
     }
 }
 
-/// Lets waits go on where the life before left them, whatever the clock was set to since.
+/// Shifts stored waits, so that they continue whatever the clock was set to since.
 fn resume_waits(saved: &mut SavedRecords, store: &dyn Store) -> crate::store::Result<()> {
     let seen = records::load::<ClockReading>(store, &records::clock_key())?.map(|record| record.value);
     let now = clock::reading();
@@ -424,17 +421,17 @@ fn resume_waits(saved: &mut SavedRecords, store: &dyn Store) -> crate::store::Re
     );
     let mut ops = waits::shift(saved, step)?;
     ops.push(Op::Journal(waits::entry(now.at, &by, "since the last life")));
-    // In the same batch as what is moved: a crash between the two would have the next life move it again.
+    // In the same batch as the shifted records: a crash between two batches would make the next process shift them again.
     ops.push(waits::remember(&now)?);
     store.batch(ops).map(drop)
 }
 
-/// Returns the instant so long after another; the last there is where it would be later.
+/// Returns an instant plus a pause, limited to the latest valid instant.
 fn after(now: Timestamp, pause: Duration) -> Timestamp {
     now.checked_add(pause).unwrap_or(Timestamp::MAX)
 }
 
-/// Returns what came of a poll, where the news is of one.
+/// Returns the result of a poll, if the event comes from one.
 fn poll_result(news: &SourceEvent) -> Option<Poll> {
     match news {
         SourceEvent::Restored(_)
@@ -450,7 +447,7 @@ fn poll_result(news: &SourceEvent) -> Option<Poll> {
     }
 }
 
-/// Returns where the hub is, where the configuration names one.
+/// Returns the settings of the hub, if the configuration names one.
 fn hub_settings(configuration: &Configuration, source: &SourceName) -> Option<HubSettings> {
     let decisions = configuration.decisions.as_ref()?;
     let kubeconfig = decisions.kubeconfig.as_ref()?;
@@ -464,7 +461,7 @@ fn hub_settings(configuration: &Configuration, source: &SourceName) -> Option<Hu
     })
 }
 
-/// Returns the folder for mirrors and our own repositories.
+/// Returns the folder for mirrors and gitfleet's own repositories.
 pub fn state_dir(configuration: &Configuration) -> PathBuf {
     configuration.store.path.join("git")
 }

@@ -33,63 +33,63 @@ const POLL_BACKOFF_MAX: Duration = Duration::from_mins(5);
 /// How the names of pins start: one for each commit that a record names.
 const PIN_PREFIX: &str = "commit-";
 
-/// What the daemon asks of the source's thread.
+/// A request to the source's thread.
 pub enum SourceRequest {
-    /// End.
+    /// End the thread.
     End,
-    /// Look now.
+    /// Poll now.
     Poll,
-    /// Let a tip in though it does not descend from the accepted commit: a person said so.
+    /// Accept a tip that does not descend from the accepted commit: a person said so.
     AcceptRewrite(CommitId),
-    /// Commits that need not be kept any more may go.
+    /// Release the commits that need not be kept any more.
     Retain {
-        /// The commits that records name, as far as those accepted up to `at` were decided about.
+        /// The commits that records name, as of the decisions about commits up to `at`.
         named: BTreeSet<CommitId>,
-        /// The newest commit that whoever asks had heard of: what was accepted since is kept.
+        /// The newest commit that the requester knew: every later accepted commit is kept.
         at: CommitId,
     },
-    /// Read a pull request as its merge into the accepted commit would leave the tree.
+    /// Read the tree that a merge of a pull request into the accepted commit would have.
     Candidate {
         /// The pull request.
         number: u64,
-        /// The commit it ends with, as the forge says.
+        /// Its head commit, as the forge names it.
         head: CommitId,
-        /// Fetch it from the server. Otherwise the commit must be here: the branch of a repository that is read in place.
+        /// Fetch it from the server. Otherwise the commit must be local: in the branch of a repository that is read in place.
         fetch: bool,
-        /// Where the answer goes; nobody need wait for it.
+        /// Receives the answer; may be closed.
         reply: oneshot::Sender<Result<Candidate, CandidateError>>,
     },
-    /// The pull request is not looked at any more: what was fetched for it need not be kept.
+    /// The pull request is closed: drop what was fetched for it.
     Forget {
         /// The pull request.
         number: u64,
     },
-    /// Say which branch is followed, as far as that is known.
+    /// Name the followed branch, if known.
     Branch {
-        /// Where the answer goes: its short name; `None` where there is none, or nothing was read yet.
+        /// Receives the branch's short name; `None` if there is none, or nothing was read yet.
         reply: oneshot::Sender<Option<String>>,
     },
     /// List the commits that the branch gained between two tips; see [`Reader::landed`](git::Reader::landed).
     Landed {
-        /// The earlier tip; absent: the later one alone is listed.
+        /// The earlier tip; without it only the later one is listed.
         from: Option<CommitId>,
         /// The later tip.
         to: CommitId,
-        /// Where the answer goes: newest first, or why they cannot be read.
+        /// Receives the commits, newest first, or why they cannot be read.
         reply: oneshot::Sender<Result<Vec<git::Commit>, String>>,
     },
 }
 
-/// Why there is no tree of a pull request.
+/// Why a pull request has no tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CandidateError {
-    /// The merged files have errors: as a commit they would be refused whole.
+    /// The merged files have errors: as a commit they would be refused.
     Refused(Vec<InputError>),
-    /// It cannot be read, or has moved meanwhile; for people. Asking again may help.
+    /// It cannot be read, or has moved meanwhile; the reason as text for users. A retry may help.
     Unreadable(String),
 }
 
-/// How a source is followed.
+/// The settings of the poller.
 pub struct PollerSettings {
     /// Where it is.
     pub spec: SourceSpec,
@@ -105,7 +105,7 @@ pub struct PollerSettings {
     pub branch: Option<String>,
 }
 
-/// Returns which source a configuration names, with its token.
+/// Returns the source that a configuration names, with its token.
 ///
 /// # Errors
 /// The token's file cannot be read.
@@ -121,21 +121,21 @@ pub fn source_spec(configuration: &Configuration) -> Result<SourceSpec, config::
     })
 }
 
-/// Where the source's threads are asked.
+/// The handles of the source's threads.
 pub struct Followed {
     /// Ends the source's thread when it is dropped.
     _ending: Ending,
-    /// What needs the source itself, which may be far away.
+    /// Requests that need the source itself, which may be remote.
     pub requests: Sender<SourceRequest>,
-    /// Snapshots whose payload is to be read again; [`SourceEvent::Payload`] is the answer. What is read is on this machine, so nothing
-    /// waits for a server that does not answer.
+    /// Snapshots whose payload must be read again; [`SourceEvent::Payload`] is the answer. The data is local, so this never
+    /// waits for a server.
     pub payloads: Sender<Arc<ResourceSnapshot>>,
 }
 
-/// Starts following a source; its threads end when what is returned is dropped.
+/// Starts following a source; its threads end when the result is dropped.
 ///
-/// Waits for a place on this machine that is missing where a commit is accepted, which is what members hold; at a first start
-/// it is an error, as a wrong path would be.
+/// If a commit was accepted before, it waits for a missing local source, because members hold its objects; at a first start a
+/// missing source is an error, like a wrong path.
 ///
 /// # Errors
 /// The source's configuration cannot be used.
@@ -162,7 +162,7 @@ pub fn follow(
         following: None,
     };
     let run = move || {
-        // It goes with the thread: the end of the process waits for that.
+        // It ends with the thread: the shutdown waits for that.
         let _held = &alive;
         follower.run(&inbox);
     };
@@ -170,59 +170,59 @@ pub fn follow(
     Ok(Followed { _ending: ending, requests, payloads })
 }
 
-/// What payloads are read with, as of the last poll; why not, where the source is missing since the start.
+/// The reader for payloads, as of the last poll; or why there is none, if the source is missing since the start.
 type SharedReader = Arc<Mutex<Result<Reader, String>>>;
 
-/// What this life knows of the accepted commit.
+/// Whether this process has read the accepted commit.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Standing {
-    /// It was not read yet, or could not be: it is tried again with each poll.
+    /// Not read yet, or unreadable: each poll retries it.
     Unread,
-    /// It has errors, by the rules or the path of this life.
+    /// It has errors under the present rules or the present path.
     Refused,
     /// The daemon has its tree.
     Read,
 }
 
-/// A pull request that was refused.
+/// A refused pull request.
 struct RefusedPull {
     head: CommitId,
-    /// The accepted commit it was compared with.
+    /// The accepted commit it was merged with.
     base: CommitId,
     errors: Vec<InputError>,
 }
 
 struct Follower {
     source: Source,
-    /// Raised when the process ends.
+    /// Set when the process ends.
     stop: Arc<AtomicBool>,
     reader: SharedReader,
     cache: Cache,
     accepted: Option<CommitId>,
-    /// Pull requests that were read and refused: they are not read again until they or the accepted commit change.
+    /// Pull requests that were refused: they are not read again until they or the accepted commit change.
     refused: BTreeMap<u64, RefusedPull>,
     standing: Standing,
-    /// The commits that were accepted in this life, oldest first, without those before the last that the daemon has spoken of.
+    /// The commits accepted in this process, oldest first, from the last one that the daemon has confirmed.
     fresh: Vec<CommitId>,
     poll_interval: Duration,
     on_rewrite: HistoryRewrite,
     /// A tip that a person accepted.
     accepted_rewrite: Option<CommitId>,
-    /// The branch that is followed because it was checked out when it began to be.
+    /// The branch that is followed because it was checked out at the start.
     branch: Option<String>,
-    /// The engine knows which one, in this life.
+    /// The core has received the branch in this process.
     branch_told: bool,
     failures: u32,
-    /// A tip that was seen and could not be read or pinned: it is tried again with the next poll.
+    /// A tip that could not be read or pinned: the next poll retries it.
     unread: Option<CommitId>,
-    /// The last poll failed, and the daemon knows.
+    /// The last poll failed, and the daemon was notified.
     failing: bool,
     news: mpsc::UnboundedSender<SourceEvent>,
 }
 
 impl Follower {
-    /// Follows until nobody asks any more. Is begun again where it ended by an error of ours: a tip that was seen then and did
-    /// not be accepted is looked at again.
+    /// Follows the source until the requests end. It is restarted after an error in gitfleet, and then retries a tip that was
+    /// seen and not accepted.
     fn run(&mut self, inbox: &Receiver<SourceRequest>) {
         let seen = self.source.tip().map(|tip| tip.commit.clone());
         self.unread = self.unread.take().or(seen.filter(|seen| self.accepted.as_ref() != Some(seen)));
@@ -233,17 +233,17 @@ impl Follower {
                 Ok(SourceRequest::Poll) | Err(RecvTimeoutError::Timeout) => self.poll(),
                 Ok(SourceRequest::AcceptRewrite(commit)) => {
                     self.accepted_rewrite = Some(commit);
-                    // The branch may have moved on since: what a person accepted is not the tip then.
+                    // The branch may have moved since: then the commit that a person accepted is not the tip.
                     self.unread = self.source.tip().map(|tip| tip.commit.clone());
                     self.poll();
                 }
                 Ok(SourceRequest::Retain { named, at }) => self.retain(&named, &at),
-                // Who asked may have stopped waiting.
+                // The requester may have stopped waiting.
                 Ok(SourceRequest::Candidate { number, head, fetch, reply }) => {
                     drop(reply.send(self.candidate(number, &head, fetch)));
                 }
                 Ok(SourceRequest::Branch { reply }) => {
-                    // Whoever asked may have gone.
+                    // The requester may be gone.
                     drop(reply.send(self.source.tip().and_then(|tip| tip.branch.clone())));
                 }
                 Ok(SourceRequest::Forget { number }) => self.forget(number),
@@ -260,7 +260,7 @@ impl Follower {
     }
 
     fn pause(&self) -> Duration {
-        // An interval that is configured longer than the limit is not shortened by failures.
+        // Failures do not shorten an interval that is configured longer than the limit.
         self.poll_interval.saturating_mul(1 << self.failures.min(8)).min(POLL_BACKOFF_MAX.max(self.poll_interval))
     }
 
@@ -269,8 +269,7 @@ impl Follower {
         drop(self.news.send(news));
     }
 
-    /// Reads the accepted commit again, where that has not succeeded yet: what follows from it must not depend on what the tip
-    /// is today.
+    /// Reads the accepted commit again if that has not succeeded yet: decisions about it must not depend on today's tip.
     fn restore(&mut self) {
         let Some(accepted) = self.accepted.clone().filter(|_| self.standing == Standing::Unread) else { return };
         let _commit = tracing::error_span!("commit", commit = %accepted.short()).entered();
@@ -279,13 +278,13 @@ impl Follower {
                 self.standing = Standing::Read;
                 Ok(Arc::new(tree))
             }
-            // The content of a commit does not change: to read it with each poll would end the same each time.
+            // The content of a commit does not change: each further read would fail the same way.
             Err(commit_reader::Error::Refused(errors)) => {
                 self.standing = Standing::Refused;
                 let first = errors.first().map(|first| format!(", first of all {first}")).unwrap_or_default();
                 Err(format!("{}: {}{first}", accepted.short(), commit_reader::Error::Refused(errors)))
             }
-            // It stays unread: our copy may be damaged, and the next poll makes it anew.
+            // It stays unread: the local copy may be damaged, and the next poll clones it again.
             Err(commit_reader::Error::Git(error)) => {
                 self.source.doubt(&accepted, &error);
                 Err(format!("{}: {}", accepted.short(), error.in_full()))
@@ -294,7 +293,7 @@ impl Follower {
         self.tell(SourceEvent::Restored(restored));
     }
 
-    /// Reads a pull request merged into the accepted commit.
+    /// Reads the merge of a pull request into the accepted commit.
     fn candidate(&mut self, number: u64, head: &CommitId, fetch: bool) -> Result<Candidate, CandidateError> {
         let unreadable = |why: String| CandidateError::Unreadable(format!("pull request {number}: {why}"));
         let Some(accepted) = self.accepted.clone() else {
@@ -307,14 +306,14 @@ impl Follower {
         if fetch {
             let fetched = match self.source.fetch_pull(number, &self.stop) {
                 Ok(fetched) => fetched,
-                // The same head would be too large again: it is refused, or each look would fetch as far as the limit.
+                // The same head would be too large again: it is refused, or each poll would fetch up to the limit.
                 Err(error @ git::Error::FetchTooLarge { .. }) => {
                     let errors = vec![commit_reader::about_the_whole(error.to_string())];
                     return Err(self.refuse(number, head, &accepted, errors));
                 }
                 Err(error) => return Err(unreadable(error.in_full())),
             };
-            // The answer would be shown as the plan of the commit that was asked for.
+            // The answer would be shown as the plan of the requested commit.
             if fetched != *head {
                 let (now, asked) = (fetched.short(), head.short());
                 return Err(unreadable(format!("its head has moved to {now} and is {asked} no more; ask again")));
@@ -342,9 +341,9 @@ impl Follower {
 
     fn poll(&mut self) {
         self.look();
-        // A poll may have opened or cloned the repository anew: a reader from before may miss objects.
+        // A poll may have opened or cloned the repository again: a reader from before may miss objects.
         *self.reader.lock().unwrap_or_else(PoisonError::into_inner) = Ok(self.source.reader().clone());
-        // A tip that is the accepted commit and could not be read is read again as a tip.
+        // If the unread tip is the accepted commit, it is read again as a tip.
         if self.unread.is_none() || self.unread != self.accepted {
             self.restore();
         }
@@ -355,12 +354,12 @@ impl Follower {
             Ok(moved) => moved.map(|tip| tip.commit),
             Err(error) => {
                 self.failing = true;
-                // Only what may be over by itself is polled less and less often: what a person fixes is seen soon.
+                // Only temporary failures lengthen the interval: a person's fix is noticed soon.
                 self.failures += u32::from(error.class() == ErrorClass::Transient || self.failures == 0);
                 return self.tell(SourceEvent::Failed(error.in_full()));
             }
         };
-        // `poll` tells of a tip once: one that could not be read or pinned is not told again.
+        // `poll` reports a tip once: an unread one must be remembered here.
         let Some(tip) = moved.or_else(|| self.unread.take()) else {
             self.failures = 0;
             if std::mem::take(&mut self.failing) {
@@ -372,7 +371,7 @@ impl Follower {
         match self.consider(&tip) {
             Ok(()) => {
                 (self.failures, self.failing, self.unread) = (0, false, None);
-                // A person's word is for the tip that was held then, and for no later one.
+                // A person accepts the pending tip, and no later one.
                 self.accepted_rewrite = None;
             }
             Err(error) => {
@@ -387,12 +386,12 @@ impl Follower {
 
     /// Decides whether a new tip is accepted.
     fn consider(&mut self, tip: &CommitId) -> Result<(), git::Error> {
-        // Before all else: the tip of another branch may well descend from the accepted commit.
+        // First: the tip of another branch may well descend from the accepted commit.
         if let Some(words) = self.switched(tip) {
             self.tell(SourceEvent::Switched(tip.clone(), words));
             return Ok(());
         }
-        // After a start the tip mostly is the accepted commit: it is read as a new one until this life has its tree.
+        // After a start the tip is usually the accepted commit: it is read as a new one until this process has its tree.
         if self.accepted.as_ref() == Some(tip) && self.standing == Standing::Read {
             self.tell(SourceEvent::Unchanged);
             return Ok(());
@@ -413,7 +412,7 @@ impl Follower {
                     let (documents, first) = (tree.skipped.len(), format!("{}:{}", first.path, first.line));
                     tracing::info!(documents, first, "documents that are no Kubernetes objects are not read");
                 }
-                // Before anybody hears of the commit: records will name it, and git may collect what nothing refers to.
+                // Before the commit is announced: records will name it, and git may collect unreferenced commits.
                 self.source.reader().pin(&format!("{PIN_PREFIX}{tip}"), tip)?;
                 self.accepted = Some(tip.clone());
                 self.standing = Standing::Read;
@@ -421,7 +420,7 @@ impl Follower {
                 self.tell(SourceEvent::Accepted(Arc::new(tree)));
             }
             Err(commit_reader::Error::Refused(errors)) => {
-                // Else `restore` would read the same commit, and complain of it, after each poll.
+                // Otherwise `restore` would read the same commit, and report its errors, after each poll.
                 if self.accepted.as_ref() == Some(tip) {
                     self.standing = Standing::Refused;
                 }
@@ -432,9 +431,9 @@ impl Follower {
         Ok(())
     }
 
-    /// Drops the pins of commits that no record names, of those up to `at`: of later ones records may be on their way.
+    /// Drops the pins of commits up to `at` that no record names: records of later commits may not be stored yet.
     fn retain(&mut self, named: &BTreeSet<CommitId>, at: &CommitId) {
-        // A commit of an earlier life is not in the list: then none of this life was decided about yet.
+        // A commit of an earlier process is not in the list: then no commit of this process was decided yet.
         let heard = self.fresh.iter().position(|commit| commit == at).unwrap_or(0);
         self.fresh.drain(..heard);
         let is_kept = |commit: &CommitId| {

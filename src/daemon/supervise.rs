@@ -1,8 +1,8 @@
-//! What is done when a task or a thread of the daemon ends by an error of gitfleet's own: it is said in the log, in the probes
-//! and in a metric, and the task is begun again after a pause.
+//! Restarts tasks and threads of the daemon that end because of an error in gitfleet: after a pause, with a log message, a
+//! failed probe and a metric.
 //!
-//! Each begins again from what is written down, so a life that ends at any point costs no more than a restart of the daemon
-//! would. The engine's own loop is not begun again: the process ends with an error, and whoever runs it starts it.
+//! Each restarts from stored records, so that its end costs no more than a restart of the daemon. The event loop is not
+//! restarted: the process ends with an error, and its service manager restarts it.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,12 +17,12 @@ use crate::error::panic_words;
 use crate::telemetry::health::Health;
 use crate::telemetry::metrics::{ByPart, Metrics, Part};
 
-/// First pause before a task is begun again; doubles up to [`RESTART_MAX`].
+/// First pause before a task is restarted; doubles up to [`RESTART_MAX`].
 pub const RESTART_FIRST: Duration = Duration::from_secs(1);
-/// Longest such pause. A task that lived longer begins with the first again.
+/// Longest pause. After a task that ran longer than this, the pauses start again with the first.
 pub const RESTART_MAX: Duration = Duration::from_mins(5);
 
-/// Watches over all tasks and threads of a daemon.
+/// Supervises all tasks and threads of a daemon.
 #[derive(Clone, Debug)]
 pub struct Supervisor {
     health: Arc<Health>,
@@ -36,29 +36,29 @@ impl Supervisor {
         Arc::clone(&self.metrics)
     }
 
-    /// Begins to watch. What ends is reported in `health` and counted in `metrics`.
+    /// Creates a supervisor. It reports ended tasks in `health` and counts them in `metrics`.
     pub fn new(health: Arc<Health>, metrics: Arc<Metrics>) -> Self {
         Self { health, metrics, first: RESTART_FIRST }
     }
 
-    /// Begins to watch without pauses.
+    /// Creates a supervisor without pauses.
     #[cfg(test)]
     pub fn without_pauses() -> Self {
         Self { first: Duration::ZERO, ..Self::new(Arc::default(), Arc::default()) }
     }
 
-    /// Returns what the probes answer from.
+    /// Returns the health that the probes read.
     pub fn health(&self) -> &Arc<Health> {
         &self.health
     }
 
-    /// Returns who watches over one task. `name` tells it from others of its part.
+    /// Returns the watcher of one task. `name` distinguishes tasks of the same part.
     pub fn over(&self, part: Part, name: Option<&str>) -> Watcher {
         let words = name.map_or_else(|| part.as_str().to_owned(), |name| format!("{} {name}", part.as_str()));
         Watcher { supervisor: self.clone(), part, words, pause: self.first }
     }
 
-    /// Runs a task that needs nothing of its life before, over and over, until it ends as it should.
+    /// Runs a stateless task again and again until it returns without a panic.
     pub async fn repeat<Life: Future<Output = ()>>(&self, part: Part, mut begin: impl FnMut() -> Life) {
         let mut watcher = self.over(part, None);
         while let Some(end) = watcher.live(begin()).await {
@@ -67,7 +67,7 @@ impl Supervisor {
         }
     }
 
-    /// Starts a thread that is begun again where it panics.
+    /// Starts a thread that restarts after a panic.
     ///
     /// # Errors
     /// The system has no thread left.
@@ -87,7 +87,7 @@ impl Supervisor {
     }
 }
 
-/// Watches over one task.
+/// Supervises one task.
 #[derive(Debug)]
 pub struct Watcher {
     supervisor: Supervisor,
@@ -96,31 +96,31 @@ pub struct Watcher {
     pause: Duration,
 }
 
-/// How a life ended that should not have.
+/// The end of a task by a panic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct End {
-    /// Why, for people.
+    /// The reason, as text for users.
     pub reason: String,
-    /// How long to wait before the next.
+    /// The pause before the restart.
     pub pause: Duration,
 }
 
 impl Watcher {
-    /// Lets a task live. Returns how it ended where it panicked; `None` where it ended as it should.
+    /// Runs a task. Returns its end if it panicked; `None` if it returned.
     pub async fn live(&mut self, life: impl Future<Output = ()>) -> Option<End> {
         let born = Instant::now();
         let ended = AssertUnwindSafe(life).catch_unwind().await;
         ended.err().map(|panic| self.end(panic.as_ref(), born.elapsed()))
     }
 
-    /// Lets a task live that blocks; as [`Watcher::live`].
+    /// Runs a blocking task; as [`Watcher::live`].
     pub fn live_blocking(&mut self, life: impl FnOnce()) -> Option<End> {
         let born = Instant::now();
         let ended = catch_unwind(AssertUnwindSafe(life));
         ended.err().map(|panic| self.end(panic.as_ref(), born.elapsed()))
     }
 
-    /// Says that the task works again.
+    /// Reports that the task works again.
     pub fn begin_again(&self) {
         self.supervisor.health.begin_again(&self.words);
     }
@@ -129,7 +129,7 @@ impl Watcher {
         if lived > RESTART_MAX {
             self.pause = self.supervisor.first;
         }
-        // One cause may end the tasks of many members at once: they must not all connect again in the same second.
+        // One cause may end the tasks of many members: they must not all reconnect in the same second.
         let pause = clock::jittered(self.pause);
         self.pause = self.pause.saturating_mul(2).min(RESTART_MAX);
         let reason = format!(
@@ -138,7 +138,7 @@ impl Watcher {
             pause.as_secs_f64()
         );
         tracing::error!(part = self.words, reason, "a part of the daemon ended");
-        // One cluster's task is no reason to call the whole daemon not ready: the other clusters are served.
+        // The failure of one cluster's task does not make the whole daemon unready: it serves the other clusters.
         self.supervisor.health.fail(&self.words, self.part != Part::Member);
         self.supervisor.metrics.task_restarts.get_or_create(&ByPart { part: self.part }).inc();
         End { reason, pause }

@@ -1,7 +1,7 @@
-//! Looking again: what no watch tells of is compared anew after a while.
+//! Repeated checks: compares again after a while what no watch reports.
 //!
-//! Objects of a `ReportDiff` placement and objects that were not taken over do not carry our label, so no watch sees them. Of
-//! drift that is left alone a watch sees that the object changed, and only a comparison shows whether it is still drift.
+//! Objects of a `ReportDiff` placement and refused objects do not carry our label, so no watch sees them. For drift that is
+//! left alone a watch only reports that the object changed; only a comparison shows whether it still drifts.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -12,34 +12,34 @@ use crate::api::placement::ComparisonOption;
 use crate::model::records::ApplyOutcome;
 use crate::model::work::{Desired, WorkOrder};
 
-/// How long what was compared is taken to be so still, where nothing tells of changes.
+/// How long a comparison is valid if no watch reports changes.
 ///
-/// Source: KubeFleet, the longest pause between two looks at a Work.
+/// Source: KubeFleet, the longest pause between two checks of a Work.
 pub const RECHECK_INTERVAL: SignedDuration = SignedDuration::from_mins(15);
-/// Shortest pause between two looks at a drifted object that changes on and on.
+/// Shortest pause between two checks of a drifted object that keeps changing.
 pub const CHECK_PAUSE: SignedDuration = SignedDuration::from_secs(10);
 
-/// Decides about an object that somebody changed and that is left alone then: what was found when it was last looked at.
+/// Decides about an object that somebody changed and that is left alone in that case: by the result of its last check.
 ///
-/// Without a difference the change was taken back, and applying makes the fields ours again.
+/// Without a difference the change was reverted, and an apply makes the fields ours again.
 ///
-/// Source: KubeFleet, `whenToApply: IfNotDrifted`: compared first, and applied where nothing differs.
+/// Source: KubeFleet, `whenToApply: IfNotDrifted`: compares first, and applies if nothing differs.
 pub(super) fn drifted(desired: &Desired, live: &LiveObject, progress: &Progress, now: Timestamp) -> Verdict {
     let say = |state, message: &str, recheck_at| Verdict { state, message: message.to_owned(), recheck_at };
     let Some(look) = progress.drift_check(desired) else { return say(State::CheckDrift, "", None) };
     let changed_since = look.seen != ObservedVersion::of(live);
-    // While it stands as it was seen nothing new can be found: a watch tells of the next change.
+    // While the object is unchanged a check finds nothing new: a watch reports the next change.
     let next = changed_since.then(|| look.at + CHECK_PAUSE);
     match &look.found {
         Ok(found) if found.drifted => {
             let message = "it was changed on the member; whenToApply IfNotDrifted leaves it";
             say(State::Refused(ApplyOutcome::FoundDrifts), message, next)
         }
-        // What changed since then need not be one of our fields.
+        // The later change may concern fields that are not ours.
         Ok(_) if look.seen.owned == live.owned && look.at + CHECK_PAUSE > now => {
             say(State::Apply { put_back: false }, "", None)
         }
-        // Changed since then, or looked at too long ago: an apply by that answer might undo a change of somebody else.
+        // It changed since, or the check is too old: an apply might undo a change by somebody else.
         Ok(_) => say(State::CheckDrift, "", None),
         Err(why) => {
             let message = format!("it was changed on the member; in what cannot be seen: {why}");
@@ -49,19 +49,19 @@ pub(super) fn drifted(desired: &Desired, live: &LiveObject, progress: &Progress,
     }
 }
 
-/// Returns when an object that is as wished is due to be looked at again, and whether it was looked at before: under
-/// `FullComparison` what others add to it is reported, and no digest tells of that.
+/// Returns when an object in its desired state must be checked again, and whether it was checked before: `FullComparison`
+/// reports fields that others add, and no digest shows those.
 pub(super) fn full_check(order: &WorkOrder, desired: &Desired, progress: &Progress) -> Option<(Timestamp, bool)> {
     if order.strategy.comparison_option != ComparisonOption::FullComparison {
         return None;
     }
     let look = progress.drift_check(desired).map(|look| look.at);
-    // The apply itself compared all fields, so the first look is due as long after it as any other.
+    // The apply itself compared all fields, so the first check is due one interval after it.
     let known = look.or_else(|| progress.attempt(desired).map(|attempt| attempt.at));
     Some(known.map_or((Timestamp::MIN, false), |at| (at + RECHECK_INTERVAL, true)))
 }
 
-/// Returns the step that looks again at a refused object.
+/// Returns the step that checks a refused object again.
 pub(super) fn step(position: usize, order: &WorkOrder, outcome: ApplyOutcome, view: &MemberView<'_>) -> Option<Step> {
     let desired = &order.manifests[position];
     match outcome {
@@ -72,13 +72,13 @@ pub(super) fn step(position: usize, order: &WorkOrder, outcome: ApplyOutcome, vi
     }
 }
 
-/// Returns the look at a live object.
+/// Returns the step that compares a live object.
 pub(super) fn show_drift(position: usize, desired: &Desired, view: &MemberView<'_>) -> Option<Step> {
     view.live.get(&desired.key).map(|live| Step::ShowDrift { position, seen: ObservedVersion::of(live) })
 }
 
-/// Returns the comparisons of a `ReportDiff` order that are still to be made, or are due again: because they failed, or because
-/// nothing tells whether what they found is still so. Nothing else is done at all.
+/// Returns the comparisons of a `ReportDiff` order that are missing or due again: because they failed, or because no watch
+/// reports changes. Such an order has no other steps.
 pub(super) fn compare(order: &WorkOrder, progress: &Progress, now: Timestamp) -> Plan {
     let mut plan = Plan { complete: true, ..Plan::default() };
     let mut next: Option<Timestamp> = None;
@@ -94,7 +94,7 @@ pub(super) fn compare(order: &WorkOrder, progress: &Progress, now: Timestamp) ->
             next = Some(next.map_or(due, |next| next.min(due)));
         } else {
             plan.steps.push(Step::Compare { position });
-            // A comparison that was made stands until the next one; one that failed, or was never made, tells nothing.
+            // A successful comparison is valid until the next one; a failed or missing one has no result.
             plan.complete &= compared.is_some();
         }
     }

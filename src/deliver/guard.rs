@@ -1,7 +1,7 @@
-//! The deletion guard: how much may go before a person must look?
+//! The deletion guard: how much may be deleted without an approval.
 //!
-//! It compares the new works with the inventory, never with the previous commit: a first commit, an unrelated history or a
-//! lost store can neither trip nor fool it.
+//! It compares the new works with the inventory, never with the previous commit: a first commit, an unrelated history or a lost
+//! store neither triggers nor bypasses it.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,23 +12,23 @@ use sha2::{Digest as _, Sha256};
 use crate::model::id::{ClusterName, Digest, ObjectKey, PlacementKey};
 use crate::model::records::MassLeave;
 
-/// Kinds whose deletion takes data or whole trees of objects with it: (group, kind).
+/// Kinds whose deletion also deletes data or whole trees of objects: (group, kind).
 const PRECIOUS_KINDS: &[(&str, &str)] =
     &[("", "Namespace"), ("apiextensions.k8s.io", "CustomResourceDefinition"), ("", "PersistentVolumeClaim")];
 
-/// One member's side of a change.
+/// A member's present and desired objects.
 #[derive(Clone, Debug)]
 pub enum GuardedMember<'a> {
-    /// What it holds of the placement was seen completely.
+    /// The inventory is completely known.
     Known {
-        /// What it holds.
+        /// The present objects.
         inventory: Cow<'a, BTreeSet<ObjectKey>>,
-        /// What it shall hold; empty where the placement leaves it.
+        /// The desired objects; empty if the placement leaves the member.
         desired: Cow<'a, BTreeSet<ObjectKey>>,
         /// The placement leaves this member.
         leaves: bool,
     },
-    /// What it holds is not known: nothing is deleted there, and it makes no deletion elsewhere look small.
+    /// The inventory is unknown: nothing is deleted there, and the member makes no other deletion look small.
     Unknown {
         /// The placement leaves this member.
         leaves: bool,
@@ -36,7 +36,7 @@ pub enum GuardedMember<'a> {
 }
 
 impl GuardedMember<'_> {
-    /// Returns what it holds and what it shall hold, where that is known.
+    /// Returns the present and the desired objects, if known.
     fn known(&self) -> Option<(&BTreeSet<ObjectKey>, &BTreeSet<ObjectKey>)> {
         match self {
             Self::Known { inventory, desired, .. } => Some((inventory, desired)),
@@ -48,31 +48,31 @@ impl GuardedMember<'_> {
         matches!(self, Self::Known { leaves: true, .. } | Self::Unknown { leaves: true })
     }
 
-    /// Tells whether it counts among the members that hold something. What is not known counts where it leaves only: then it
-    /// cannot make the part that leaves look smaller.
+    /// Tells whether it counts among the members with objects. An unknown member counts only if the placement leaves it: then
+    /// it cannot make the leaving part look smaller.
     fn holds(&self) -> bool {
         self.known().map_or(self.leaves(), |(inventory, _)| !inventory.is_empty())
     }
 }
 
-/// What a person must approve.
+/// Deletions that need an approval.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Guarded {
-    /// Why, for people.
+    /// The reason, as text for users.
     pub reason: String,
-    /// What would go, by member.
+    /// The objects to delete, by member.
     pub deletions: BTreeMap<ClusterName, BTreeSet<ObjectKey>>,
-    /// Clusters whose bindings would go, because they left the fleet in masses.
+    /// Clusters whose bindings would go in a mass removal.
     pub leaving: BTreeSet<ClusterName>,
-    /// SHA-256 over placement, deletions and leaving clusters: an approval binds to it.
+    /// SHA-256 over placement, deletions and leaving clusters; an approval names it.
     pub digest: Digest,
 }
 
-/// Returns the deletions that need a person, or `None` where none do.
+/// Returns the deletions that need an approval, or `None`.
 ///
-/// They do when a Namespace, CustomResourceDefinition or PersistentVolumeClaim would go, when a placement becomes empty or is
-/// removed, when more than half of its objects would go, or when it leaves more than half of its members. So do the clusters of
-/// it that are `leaving` the fleet with more than half of all, though nothing on them is deleted.
+/// They need one if a Namespace, CustomResourceDefinition or PersistentVolumeClaim is deleted, if the placement becomes empty
+/// or is removed, if it loses more than half of its objects, or if it leaves more than half of its members. The same holds for
+/// its clusters that are `leaving` with more than half of the fleet, although nothing on them is deleted.
 pub fn guarded(
     placement: &PlacementKey,
     removed: bool,
@@ -92,7 +92,7 @@ pub fn guarded(
     if reasons.is_empty() {
         return None;
     }
-    // All of it is sorted: the same deletions have the same digest in whatever order members answered.
+    // Everything is sorted: the same deletions have the same digest in whatever order members answered.
     let mut text = format!("{placement}\n");
     for (cluster, keys) in &deletions {
         for key in keys {
@@ -110,7 +110,7 @@ pub fn guarded(
     })
 }
 
-/// Says that more than half of the fleet left, and how many of a placement's clusters with it.
+/// Describes a mass removal: how many clusters left the fleet, and how many of the placement's are among them.
 pub fn leave_words(MassLeave { left, of }: MassLeave, of_placement: usize) -> String {
     format!(
         "{left} of the {of} clusters of the fleet left it in one commit, {of_placement} of this placement among them"
@@ -139,9 +139,9 @@ fn reason(
     if left * 2 > holding.clone().count() {
         return Some(format!("the placement would leave {left} of {} clusters: {amount}", holding.count()));
     }
-    // Members that are left are evaluated above: here counts what those that stay would lose.
+    // Leaving members were evaluated above: this counts the losses of those that stay.
     let staying = holding.filter(|m| !m.leaves()).filter_map(GuardedMember::known);
-    // An object counts once and not once for each cluster: a large fleet must not make a large change look small.
+    // An object counts once and not once per cluster: a large fleet must not make a large change look small.
     let before: BTreeSet<_> = staying.clone().flat_map(|(inventory, _)| inventory).collect();
     let after: BTreeSet<_> = staying.flat_map(|(inventory, desired)| inventory.intersection(desired)).collect();
     let gone = before.len() - after.len();
@@ -151,7 +151,7 @@ fn reason(
     (gone * 2 > before.len()).then(|| format!("{gone} of {} objects of the placement would be deleted", before.len()))
 }
 
-/// Counts everything that goes, and names the first of what takes more with it.
+/// Counts the deletions, and names the first of a precious kind.
 fn amount(deletions: &BTreeMap<ClusterName, BTreeSet<ObjectKey>>, precious: &BTreeSet<&ObjectKey>) -> String {
     let counted = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
     let objects = counted(deletions.values().map(BTreeSet::len).sum(), "object");

@@ -1,6 +1,6 @@
-//! Is a live object available?
+//! The availability of a live object.
 //!
-//! Source: KubeFleet's availability predicates (reference, section 8.5), matched by exact group, version and kind.
+//! Source: KubeFleet's availability predicates, matched by exact group, version and kind.
 
 use serde_json::Value;
 
@@ -50,7 +50,7 @@ pub fn availability(id: &ObjectId, object: &Value) -> Availability {
 }
 
 fn number(object: &Value, pointer: &str) -> i64 {
-    // API servers leave counts of zero out of a status.
+    // API servers omit zero counts from a status.
     object.pointer(pointer).and_then(Value::as_i64).unwrap_or(0)
 }
 
@@ -59,7 +59,7 @@ fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
 }
 
 fn observed(object: &Value) -> bool {
-    // Until its controller has seen this generation, a status speaks of the one before.
+    // Until its controller has seen this generation, a status describes the earlier one.
     number(object, "/status/observedGeneration") == number(object, "/metadata/generation")
 }
 
@@ -92,7 +92,7 @@ fn daemon_set(object: &Value) -> bool {
 /// `None` for an ExternalName Service, which nothing tracks.
 fn service(object: &Value) -> Option<bool> {
     match text(object, "/spec/type") {
-        // A headless Service has `None` there, which counts.
+        // A headless Service has `None` there, which counts as an address.
         "ClusterIP" | "NodePort" | "" => Some(!text(object, "/spec/clusterIPs/0").is_empty()),
         "LoadBalancer" => Some(
             // Some providers give a load balancer an address, others only a name.
@@ -111,7 +111,7 @@ fn condition_is(object: &Value, type_: &str, status: &str) -> bool {
 }
 
 fn pod_disruption_budget(object: &Value) -> bool {
-    // A budget that allows no disruption is available, too: count and condition need only agree.
+    // A budget that allows no disruption is available too: only count and condition must agree.
     let allowed = number(object, "/status/disruptionsAllowed") > 0;
     observed(object) && condition_is(object, "DisruptionAllowed", if allowed { "True" } else { "False" })
 }

@@ -1,6 +1,6 @@
-//! What is remembered of a member's objects: how they stand there, and which placements want them.
+//! The observed objects of a member: their state, and which placements want them.
 //!
-//! A fleet has many of them, so identities are shared: with the orders, which all members share.
+//! A fleet has many of them, so identities are shared with the orders, which all members share.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -41,7 +41,7 @@ impl Holdings {
 
     /// Takes an object in, in the stead of what was known of it. `key` is its identity, shared where somebody has it.
     pub fn insert(&mut self, key: Arc<ObjectKey>, mut live: LiveObject) {
-        // One allocation for each identity: each report of an object brings an equal key of its own.
+        // One allocation per identity: each report of an object brings an equal key of its own.
         let key = self.objects.get_key_value(&key).map_or(key, |(known, _)| Arc::clone(known));
         if self.get(&key).is_none_or(|known| known.applyset != live.applyset) {
             self.unlabel(&key);
@@ -54,14 +54,14 @@ impl Holdings {
         self.objects.insert(key, Box::new(live));
     }
 
-    /// Forgets an object, and returns what was known of it.
+    /// Drops an object, and returns its state.
     pub fn remove(&mut self, key: &ObjectKey) -> Option<LiveObject> {
         // First, because the label of the object is read from `objects`.
         self.unlabel(key);
         self.objects.remove(key).map(|live| *live)
     }
 
-    /// Forgets the objects that are not wanted.
+    /// Drops the objects that are not wanted.
     pub fn retain(&mut self, is_wanted: impl Fn(&ObjectKey) -> bool) {
         self.objects.retain(|key, _| is_wanted(key));
         self.labelled.retain(|_, keys| {
@@ -101,12 +101,12 @@ impl Wanted {
         self.0.get(key).map_or(&[], AsRef::as_ref)
     }
 
-    /// Returns the identity of an object that is wanted, to be shared.
+    /// Returns the shared identity of a wanted object.
     pub fn key(&self, key: &ObjectKey) -> Option<&Arc<ObjectKey>> {
         self.0.get_key_value(key).map(|(key, _)| key)
     }
 
-    /// Notes that a placement wants an object.
+    /// Records that a placement wants an object.
     pub fn insert(&mut self, key: &Arc<ObjectKey>, placement: &Arc<PlacementKey>) {
         let placements = self.0.entry(Arc::clone(key)).or_default();
         if let Err(position) = placements.binary_search(placement) {
@@ -116,7 +116,7 @@ impl Wanted {
         }
     }
 
-    /// Notes that a placement does not want an object any more.
+    /// Records that a placement no longer wants an object.
     pub fn remove(&mut self, key: &ObjectKey, placement: &PlacementKey) {
         let Some(placements) = self.0.get_mut(key) else { return };
         *placements = placements.iter().filter(|other| other.as_ref() != placement).cloned().collect();

@@ -1,4 +1,4 @@
-//! What we put on a member, hence what we may remove: one ApplySet for each placement and member.
+//! The inventory: the objects that gitfleet put on a member, and hence may remove. One ApplySet per placement and member.
 //!
 //! Source: KEP-3659 (ApplySet): a parent object with `applyset.kubernetes.io/id`, a label on every part.
 
@@ -35,7 +35,7 @@ const NAMESPACES: &str = "applyset.kubernetes.io/additional-namespaces";
 pub fn parent_name(placement: &PlacementKey) -> String {
     match &placement.namespace {
         None => format!("crp.{}", placement.name),
-        // A namespace has no dots, so the first one after it ends it: no two placements share a name.
+        // A namespace contains no dots, so the first dot after it ends it: no two placements share a name.
         Some(namespace) => format!("rp.{namespace}.{}", placement.name),
     }
 }
@@ -44,26 +44,26 @@ pub fn parent_name(placement: &PlacementKey) -> String {
 ///
 /// Source: KEP-3659, `applyset-<base64(sha256(<name>.<namespace>.<kind>.<group>))>-v1`.
 pub fn applyset_id(placement: &PlacementKey) -> String {
-    // ConfigMaps are of the core group, whose name is empty: hence the last dot.
+    // ConfigMaps are in the core group, whose name is empty: hence the last dot.
     let identity = format!("{}.{NAMESPACE}.ConfigMap.", parent_name(placement));
     format!("applyset-{}-v1", URL_SAFE_NO_PAD.encode(Sha256::digest(identity)))
 }
 
-/// A parent as it stands, or shall stand, on a member.
+/// The parent object of an inventory, present or desired.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Parent {
     /// Identity of the source that owns it.
     pub source: String,
-    /// `None` where the annotation is missing or names nothing that can be a placement: the parent is not one of gitfleet's.
+    /// `None` if the annotation is missing or names no valid placement: the parent does not belong to gitfleet.
     pub placement: Option<PlacementKey>,
     /// `Kind` or `Kind.group` of all parts.
     pub group_kinds: BTreeSet<String>,
     /// Namespaces of all parts.
     pub namespaces: BTreeSet<String>,
-    /// What the member holds completely: index, commit and digest of the snapshot. `None` until a first one is. What is not taken
-    /// over, because it is somebody else's, does not count: a lost store goes on from here all the same.
+    /// The snapshot that the member holds completely: index, commit and digest. `None` until the first one. Objects that were
+    /// not taken over do not count: a lost store continues from here all the same.
     pub holds: Option<Held>,
-    /// What people decided of the placement.
+    /// Decisions of people about the placement.
     pub kept: Kept,
 }
 
@@ -100,13 +100,13 @@ impl Parent {
             holds: holds(),
             kept: Kept {
                 paused: annotation(PAUSED).map(read_pause),
-                // A hold that cannot be read names no snapshot, so there is nothing that it could hold.
+                // A hold that cannot be read names no snapshot, so it cannot hold one.
                 held: annotation(HELD).and_then(|held| serde_json::from_str(held).ok()),
             },
         }
     }
 
-    /// Writes the ConfigMap of a placement's parent, complete, for server-side apply.
+    /// Returns the complete ConfigMap of a placement's parent, for server-side apply.
     pub fn object(&self, placement: &PlacementKey) -> Value {
         let join = |set: &BTreeSet<String>| set.iter().cloned().collect::<Vec<_>>().join(",");
         let mut annotations = BTreeMap::from([
@@ -137,8 +137,8 @@ impl Parent {
         })
     }
 
-    /// Returns this parent widened to also cover an order's manifests: written before anything is applied, so that no
-    /// part can exist that the inventory does not cover.
+    /// Returns this parent widened to cover an order's manifests too. It is written before any apply, so that the inventory
+    /// covers every part.
     #[must_use]
     pub fn widened(&self, order: &WorkOrder) -> Self {
         let (source, kept) = (order.source.name.clone(), order.kept.clone());
@@ -153,7 +153,7 @@ impl Parent {
     }
 }
 
-/// Reads a pause. One that cannot be read is one all the same: somebody meant that nothing begins.
+/// Reads a pause. An unreadable one still counts as a pause: somebody wanted that nothing starts.
 fn read_pause(text: &str) -> Pause {
     serde_json::from_str(text).unwrap_or_else(|_| Pause {
         by: "an inventory whose words cannot be read".to_owned(),
@@ -167,10 +167,10 @@ pub fn group_kind(group: &str, kind: &str) -> String {
     if group.is_empty() { kind.to_owned() } else { format!("{kind}.{group}") }
 }
 
-/// Returns a manifest in the form in which API servers keep it: of a Secret, `stringData` is merged over `data`.
+/// Returns a manifest in the form in which API servers keep it: for a Secret, `stringData` is merged over `data`.
 ///
-/// Written as it stands, `stringData` would be ours and `data` nobody's: drift would not be seen, and a key taken out of git
-/// would stay on the member. A Secret that an API server would refuse anyway stays as it is.
+/// Unmerged, gitfleet would own `stringData` and nobody `data`: drift would not be detected, and a key removed in git would
+/// stay on the member. A Secret that an API server would refuse anyway stays as it is.
 ///
 /// Source: Kubernetes API reference, Secret: `stringData` is write-only and overwrites `data`.
 pub fn stored(object: &Value) -> Value {
@@ -180,7 +180,7 @@ pub fn stored(object: &Value) -> Value {
     let encoded: Option<Vec<(String, Value)>> =
         plain.iter().map(|(key, text)| Some((key.clone(), Value::from(STANDARD.encode(text.as_str()?))))).collect();
     let Some(encoded) = encoded else { return object };
-    // To an API server `data: null` is an absent map.
+    // An API server reads `data: null` as an absent map.
     let data = object.get("data").filter(|data| !data.is_null()).cloned().unwrap_or_else(|| json!({}));
     let Value::Object(mut data) = data else { return object };
     data.extend(encoded);
@@ -191,17 +191,17 @@ pub fn stored(object: &Value) -> Value {
     object
 }
 
-/// Returns the manifest as it is written to a member: with the ApplySet's label and the digest of the manifest.
+/// Returns the manifest to write to a member: with the ApplySet's label and the manifest's digest.
 ///
 /// # Errors
-/// Its labels or annotations are nothing that an entry can be added to, for people: without the label it would be nobody's.
+/// Its labels or annotations are no maps, as text for users: without the label the object would belong to no placement.
 pub fn labelled(object: &Value, placement: &PlacementKey, digest: &Digest) -> Result<Value, String> {
     if let Some((field, why)) = malformed_metadata(object) {
         return Err(format!("{field}: {why}"));
     }
     let mut object = stored(object);
     let metadata = &mut object["metadata"];
-    // Indexing adds the maps where they are missing, and panics on anything else, which was refused above.
+    // Indexing adds missing maps, and panics on other values, which were refused above.
     metadata["labels"][PART_OF_LABEL] = Value::from(applyset_id(placement));
     metadata["annotations"][SPEC_HASH] = Value::from(digest.as_str());
     Ok(object)

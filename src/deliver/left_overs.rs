@@ -1,4 +1,4 @@
-//! What a member holds of a placement and shall not hold any more.
+//! Left-overs: objects of a placement that a member must no longer hold.
 
 use std::collections::BTreeSet;
 
@@ -9,27 +9,27 @@ use super::waves::wave;
 use crate::model::id::ObjectKey;
 use crate::model::work::{Release, WorkOrder};
 
-/// What is not desired, and what becomes of it.
+/// The left-overs, and what happens to them.
 pub(super) struct LeftOvers {
     /// The deletions that are due now.
     pub(super) deletes: Vec<Step>,
-    /// Objects with our label that are not desired: held, or accepted for deletion and not gone yet.
+    /// Objects with our label that are not desired: held back, or with an accepted deletion that is not complete.
     pub(super) staying: Vec<ObjectKey>,
-    /// Some of them are on their way out.
+    /// Some of them are being deleted.
     pub(super) leaving: bool,
-    /// Some of them were not known when the order was decided: they are reported, and left alone until they are.
+    /// Some of them were unknown to the decision: they are reported, and left alone until a decision knows them.
     pub(super) undecided: bool,
 }
 
-/// Returns the objects of the inventory that are no longer desired: the last wave first. They stay where a manifest is
-/// `refused`: what was to come in their stead may be what did not.
+/// Returns the objects of the inventory that are no longer desired: the last wave first. They stay while a manifest is
+/// `refused`: it may be their replacement.
 pub(super) fn left_overs(order: &WorkOrder, view: &MemberView<'_>, progress: &Progress, refused: bool) -> LeftOvers {
     let desired: BTreeSet<&ObjectKey> = order.manifests.iter().map(|d| d.key.as_ref()).collect();
     let mut found = LeftOvers { deletes: Vec::new(), staying: Vec::new(), leaving: false, undecided: false };
     let mut due: Vec<(u16, &LiveObject)> = Vec::new();
     for (key, live) in view.live.labelled(view.ours).filter(|(key, _)| !desired.contains(key)) {
         found.staying.push(key.clone());
-        // Another placement takes it over; until it has, the inventory is what names it.
+        // Another placement takes it over; until then only this inventory names it.
         let taken = view.wanted.by(key).iter().any(|placement| **placement != order.placement);
         if taken && !order.held.contains(key) {
             continue;
@@ -37,32 +37,32 @@ pub(super) fn left_overs(order: &WorkOrder, view: &MemberView<'_>, progress: &Pr
         if refused || order.held.contains(key) {
             continue;
         }
-        // What somebody else deletes goes, whatever is decided about it.
+        // Somebody else deletes it already, whatever the decision says.
         if !order.prune.contains(key) && !live.terminating {
             found.undecided = true;
             continue;
         }
         found.leaving = true;
-        // Finalizers may keep it for long, so it is asked once; by uid, because a new object may have its name.
+        // Finalizers may keep it for long, so the request is sent once; by uid, because a new object may have its name.
         if !live.terminating && !progress.deleted.contains(&live.uid) {
             due.push((wave(&live.id.group, &live.id.kind), live));
         }
     }
-    // Earlier waves hold what later ones need: their Namespace, their definition, their ServiceAccount.
+    // Objects of later waves need those of earlier ones: their Namespace, their definition, their ServiceAccount.
     let last = due.iter().map(|(wave, _)| *wave).max();
     found.deletes =
         due.into_iter().filter(|(wave, _)| Some(*wave) == last).map(|(_, live)| take_away(order, live)).collect();
     found
 }
 
-/// Takes an object away from the placement: it is deleted, or given up where the placement abandons what it leaves, or where
-/// somebody else owns it, too.
+/// Returns the step that removes an object from the placement: a deletion, or a release if the placement abandons its objects
+/// or the object has another owner.
 fn take_away(order: &WorkOrder, live: &LiveObject) -> Step {
     let object = live.clone();
     if order.abandon {
         Step::Release { object, release: Release::Whole }
     } else if live.owner.is_some() {
-        // Deleting it would take it from its other owner, too.
+        // A deletion would also take it from its other owner.
         Step::Release { object, release: Release::Fields }
     } else {
         Step::Delete { object }

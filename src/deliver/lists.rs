@@ -1,23 +1,23 @@
-//! Which kinds of objects a member has listed completely: of any other nothing is concluded from what is not seen.
+//! Which kinds a member has listed completely: for any other kind a missing object means nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::inventory::group_kind;
 use crate::model::id::ObjectKey;
 
-/// Why a kind is not known whose first list has not been answered yet.
+/// The reason for a kind whose first list has not been answered yet.
 const PENDING: &str = "its objects are being listed";
 
-/// How far a kind is listed.
+/// The state of a kind's list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum ListState {
     /// The first list is under way.
     Pending,
-    /// A list was complete, and a watch tells what changes.
+    /// A list was complete, and a watch reports changes.
     Complete,
-    /// The member serves no such kind, so nothing of it is there.
+    /// The member does not serve the kind, so it has no such object.
     Absent,
-    /// The last list failed, for people.
+    /// The last list failed, as text for users.
     Failed(String),
 }
 
@@ -25,16 +25,16 @@ enum ListState {
 #[derive(Clone, Debug)]
 struct List {
     state: ListState,
-    /// While a list is under way, the first or a later one: the objects that it named, or that were written since it began.
+    /// While a list is under way, the first or a later one: its objects, and those written since it started.
     under_way: Option<BTreeSet<ObjectKey>>,
 }
 
-/// The kinds that are watched on a member, by `Kind.group` as inventories name them.
+/// The watched kinds of a member, by `Kind.group` as in inventories.
 #[derive(Clone, Debug, Default)]
 pub struct Lists(BTreeMap<String, List>);
 
 impl Lists {
-    /// Begins to list a kind. Returns whether that is new.
+    /// Adds a kind to list. Returns whether it is new.
     pub fn expect(&mut self, kind: &str) -> bool {
         if self.0.contains_key(kind) {
             return false;
@@ -43,7 +43,7 @@ impl Lists {
         true
     }
 
-    /// Forgets everything: a new connection lists anew.
+    /// Drops everything: a new connection lists again.
     pub fn clear(&mut self) {
         self.0.clear();
     }
@@ -53,30 +53,30 @@ impl Lists {
         self.0.contains_key(&kind_of(key))
     }
 
-    /// A list of a kind begins.
+    /// Starts a list of a kind.
     pub fn begin(&mut self, kind: &str) {
         if let Some(list) = self.0.get_mut(kind) {
             list.under_way = Some(BTreeSet::new());
         }
     }
 
-    /// Notes that an object is there: a list names it, or it was written. Returns whether it was noted since the list of its kind
-    /// began, or there is none under way: what is known of it is then of the same history of the member, and versions say which
-    /// is newer. Otherwise what was known may be of a history that a restored backup undid.
+    /// Records that an object exists: a list named it, or it was written. Returns whether its known state belongs to the
+    /// member's present history, so that versions can be compared: it was recorded since the list of its kind started, or no
+    /// list is under way. Otherwise the state may be from a history that a restored backup replaced.
     pub fn note(&mut self, key: &ObjectKey) -> bool {
         let under_way = self.0.get_mut(&kind_of(key)).and_then(|list| list.under_way.as_mut());
         under_way.is_none_or(|noted| !noted.insert(key.clone()))
     }
 
-    /// A list of a kind is complete. Returns the objects that are there; `None` where no list was under way.
+    /// Ends a list of a kind. Returns its objects; `None` if no list was under way.
     pub fn complete(&mut self, kind: &str) -> Option<BTreeSet<ObjectKey>> {
         let list = self.0.get_mut(kind)?;
         list.state = ListState::Complete;
         list.under_way.take()
     }
 
-    /// A list of a kind failed, for a reason that people read. What was seen of it stays, and is not known to be all. Returns
-    /// whether the reason is a new one.
+    /// Records a failed list, with a reason for users. Observed objects stay, and count as incomplete. Returns whether the
+    /// reason is new.
     pub fn fail(&mut self, kind: &str, why: String) -> bool {
         let failed = ListState::Failed(why);
         let is_new = self.0.get(kind).is_some_and(|list| list.state != failed);
@@ -84,22 +84,22 @@ impl Lists {
         is_new
     }
 
-    /// The member said, completely, which kinds it serves, and this one is not among them.
+    /// Records that the member does not serve a kind, by a complete discovery.
     pub fn absent(&mut self, kind: &str) {
         self.end(kind, ListState::Absent);
     }
 
     fn end(&mut self, kind: &str, state: ListState) {
         if let Some(list) = self.0.get_mut(kind) {
-            // What an unfinished list named is not all there is: nothing may be compared with it.
+            // An unfinished list is incomplete: nothing may be compared with it.
             *list = List { state, under_way: None };
         }
     }
 
-    /// The first lists that were not answered in time have failed, as far as anybody waits for them.
+    /// Marks first lists without an answer as failed, if an order waits for them.
     pub fn give_up(&mut self, why: &str) {
         for list in self.0.values_mut().filter(|list| list.state == ListState::Pending) {
-            // The list itself goes on, and `under_way` stays: an answer that comes late still counts.
+            // The list itself continues, and `under_way` stays: a late answer still counts.
             list.state = ListState::Failed(why.to_owned());
         }
     }
@@ -114,7 +114,7 @@ impl Lists {
         self.0.get(kind).is_some_and(|list| list.state == ListState::Pending)
     }
 
-    /// Tells whether the member serves no such kind, as far as is known.
+    /// Tells whether the member is known not to serve a kind.
     pub fn is_absent(&self, kind: &str) -> bool {
         self.0.get(kind).is_some_and(|list| list.state == ListState::Absent)
     }
@@ -126,7 +126,7 @@ impl Lists {
 
     /// Returns which of these kinds are not listed completely, and why.
     pub fn unlisted(&self, kinds: impl Iterator<Item = String>) -> Unlisted {
-        // Nearly always everything is.
+        // Nearly always all are listed.
         if self.0.values().all(|list| matches!(list.state, ListState::Complete | ListState::Absent)) {
             return Unlisted::default();
         }
@@ -155,7 +155,7 @@ impl Unlisted {
 
     /// Returns why an object's kind is not listed; `None` where it is.
     pub fn why(&self, key: &ObjectKey) -> Option<&str> {
-        // Naming a kind costs, and is asked for every object.
+        // Computing the kind's name is expensive, and this is called for every object.
         if self.0.is_empty() { None } else { self.0.get(&kind_of(key)).map(String::as_str) }
     }
 

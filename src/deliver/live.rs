@@ -1,4 +1,4 @@
-//! A live object, reduced to what deciding needs.
+//! A live object, reduced to the fields that decisions need.
 
 use std::sync::Arc;
 
@@ -11,23 +11,23 @@ use crate::api::FIELD_MANAGER;
 use crate::model::id::{Digest, ObjectId};
 use crate::model::records::Availability;
 
-/// What is remembered of an object that carries an ApplySet's label.
+/// The stored state of an object with an ApplySet's label.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LiveObject {
     /// Its identity, in the version it was watched in.
     pub id: ObjectId,
-    /// `metadata.uid`: deleting names it, so that a re-created object is never hit.
+    /// `metadata.uid`: deletions name it, so that they never hit a recreated object.
     pub uid: String,
-    /// `metadata.resourceVersion`: an event older than what is known is stale and is skipped. 0 for files.
+    /// `metadata.resourceVersion`: an event with a lower version is stale and skipped. 0 for files.
     pub resource_version: u64,
-    /// The ApplySet it belongs to; empty where it has no such label.
+    /// The ApplySet it belongs to; empty without such a label.
     pub applyset: Arc<str>,
     /// The digest of the manifest it was last applied from.
     pub manifest: Option<Digest>,
     /// Digest of the fields we own and their values: it differs from that of our last apply exactly when somebody else
     /// changed, took or removed one of them.
     pub owned: Digest,
-    /// Who else owns it by an owner reference, as `Kind name`: the one that controls it, else the first.
+    /// Its other owner by an owner reference, as `Kind name`: the controlling one, else the first.
     pub owner: Option<Arc<str>>,
     /// Being deleted.
     pub terminating: bool,
@@ -36,8 +36,8 @@ pub struct LiveObject {
 }
 
 impl LiveObject {
-    /// Reads a live object; `None` where it is not a named Kubernetes object. What lies in the namespace of the inventories is
-    /// never a part of a placement, whatever label it carries: taken for one it would be pruned, and all inventories with it.
+    /// Reads a live object; `None` if it is not a named Kubernetes object. An object in the namespace of the inventories is
+    /// never part of a placement, whatever label it carries: otherwise it would be pruned, and all inventories with it.
     pub fn read(object: &Value) -> Option<Self> {
         let id = ObjectId::of(object).filter(|id| !id.is_reserved())?;
         let metadata = object.get("metadata")?;
@@ -60,7 +60,8 @@ impl LiveObject {
     }
 }
 
-/// Returns who owns an object by an owner reference, as `Kind name`: the one that controls it, else the first. We set none.
+/// Returns the owner of an object by an owner reference, as `Kind name`: the controlling one, else the first. gitfleet sets
+/// none.
 pub fn foreign_owner(object: &Value) -> Option<String> {
     let owners = object.pointer("/metadata/ownerReferences")?.as_array()?;
     let owner = owners.iter().find(|owner| owner["controller"] == true).or(owners.first())?;
@@ -81,7 +82,7 @@ fn owned_digest(object: &Value) -> Digest {
         None => hasher.update(object.to_string()),
         Some(entries) => {
             for entry in entries {
-                // Server-side apply counts a manager's updates as another owner than its applies.
+                // Server-side apply treats a manager's updates as a different owner than its applies.
                 if entry["manager"] == FIELD_MANAGER
                     && entry["operation"] == "Apply"
                     && let Some(fields) = entry["fieldsV1"].as_object()

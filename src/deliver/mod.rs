@@ -1,8 +1,8 @@
-//! Room 5: what must change on this member?
+//! The deliver step: what must change on a member.
 //!
-//! Decides only: [`plan::plan`] answers with steps, a member's delivery carries them out and asks again. What we may remove
-//! is what carries our ApplySet's label, and nothing else ([`inventory`]); whether an object is as we left it is told by the
-//! fields we own ([`live`]); whether a commit deletes so much that a person must look is [`guard`]'s.
+//! It only decides: [`plan::plan`] returns steps, and a member's delivery executes them and plans again. gitfleet may remove
+//! only objects with its ApplySet's label ([`inventory`]). The fields that gitfleet owns tell whether somebody changed an
+//! object ([`live`]). [`guard`] decides whether deletions need an approval.
 
 pub mod drift;
 pub mod guard;

@@ -1,4 +1,4 @@
-//! What to do next on a member for one work: apply by waves, then prune, then record.
+//! Plans the next steps on a member for one work: apply by waves, then prune, then record.
 
 use std::sync::Arc;
 
@@ -21,17 +21,17 @@ use crate::model::work::{Desired, WorkOrder};
 pub const PUT_BACKS_MAX: usize = 3;
 /// The window in which put-backs are counted.
 pub const PUT_BACK_WINDOW: SignedDuration = SignedDuration::from_mins(10);
-/// Returns what to do now for an order.
+/// Returns the steps to start now for an order.
 ///
-/// The order of things is ApplySet's: widen the inventory, apply wave by wave, prune what is left over, narrow the inventory
-/// and record the snapshot last. A crash between any two leaves parts that the inventory covers. Nothing is pruned while a
-/// manifest is still to be applied or was refused: its predecessor may be what is left over.
+/// The order of steps is ApplySet's: widen the inventory, apply wave by wave, prune left-overs, narrow the inventory and record
+/// the snapshot last. After a crash between any two steps the inventory covers all parts. Nothing is pruned while a manifest
+/// waits for its apply or was refused: a left-over may be its predecessor.
 pub fn plan(order: &WorkOrder, view: &MemberView<'_>, progress: &Progress, now: Timestamp) -> Plan {
     kept::tell(delivery(order, view, progress, now), order, view)
 }
 
 fn delivery(order: &WorkOrder, view: &MemberView<'_>, progress: &Progress, now: Timestamp) -> Plan {
-    // What the placement applied before it only reported is removed all the same where it leaves.
+    // Objects that the placement applied before it only reported are still removed when it leaves.
     if order.strategy.type_ == ApplyStrategyType::ReportDiff && !order.remove {
         return drift::compare(order, progress, now);
     }
@@ -61,32 +61,32 @@ fn delivery(order: &WorkOrder, view: &MemberView<'_>, progress: &Progress, now: 
         (true, false) => return rest,
     };
     let wide = parent.widened(order);
-    // Only an apply brings to the member what its inventory may not name yet.
+    // Only an apply can create objects that the inventory does not name yet.
     let covered = view.parent == Some(&wide) || !steps.iter().any(|step| matches!(step, Step::Apply { .. }));
-    // The steps of one answer run at once, so applies wait until this write is answered.
+    // The steps of one plan run in parallel, so applies wait until this write is answered.
     let steps = if covered { steps } else { vec![Step::WriteParent(wide)] };
     Plan { rechecks: covered && rest.complete, steps, complete: covered && rest.complete, ..Plan::default() }
 }
 
-/// What is due by what the manifests' states say.
+/// The steps that follow from the states of the manifests.
 #[derive(Debug, Default)]
 struct Due {
-    /// The applies and looks of the first wave that has any.
+    /// The applies and checks of the first wave that has any.
     steps: Vec<Step>,
-    /// Looks at what was told before, and what was refused and is tried again: it is so until they say otherwise.
+    /// Repeated checks of reported objects, and retries of refused ones: the earlier state is valid until their results arrive.
     rechecks: Vec<Step>,
     /// Some manifest waits for another object.
     waits: bool,
-    /// Some manifest is refused as things are.
+    /// Some manifest is refused for now.
     refused: bool,
-    /// When the first refused apply is tried again.
+    /// When the first refused apply is retried.
     retry_at: Option<Timestamp>,
-    /// When the first thing is to be looked at again.
+    /// When the next check is due.
     recheck_at: Option<Timestamp>,
 }
 
 impl Due {
-    /// Takes a look down: for now, or for later.
+    /// Adds a repeated check: now, or later.
     fn recheck(&mut self, at: Timestamp, now: Timestamp, step: Option<Step>) {
         if at > now {
             self.recheck_at = Some(self.recheck_at.map_or(at, |known| known.min(at)));
@@ -103,7 +103,7 @@ fn due(order: &WorkOrder, view: &MemberView<'_>, progress: &Progress, now: Times
         order.manifests.iter().enumerate().map(|(n, d)| (wave(&d.id.group, &d.id.kind), n)).collect();
     waves.sort_unstable();
     for (wave, position) in waves {
-        // Only applies hold back later waves. What waits or is refused may do so for ever.
+        // Only applies hold back later waves. An object that waits or is refused may do so forever.
         if current.is_some_and(|current| wave > current) {
             break;
         }
@@ -119,7 +119,7 @@ fn due(order: &WorkOrder, view: &MemberView<'_>, progress: &Progress, now: Times
             State::Retry(at) => {
                 due.retry_at = Some(due.retry_at.map_or(at, |known| known.min(at)));
                 let probe = !is_ours(desired, view);
-                // What it needs of an earlier wave may be refused, too.
+                // An object of an earlier wave that it needs may be refused, too.
                 if at <= now && *retried.get_or_insert(wave) == wave {
                     due.rechecks.push(Step::Apply { position, put_back: false, probe });
                 }
@@ -132,7 +132,7 @@ fn due(order: &WorkOrder, view: &MemberView<'_>, progress: &Progress, now: Times
                 }
             }
             State::Done => match drift::full_check(order, desired, progress) {
-                // What an earlier comparison found stands until the next; the first one belongs to the delivery.
+                // The result of an earlier comparison is valid until the next; the first comparison belongs to the delivery.
                 Some((at, true)) => due.recheck(at, now, drift::show_drift(position, desired, view)),
                 Some((_, false)) => due.steps.extend(drift::show_drift(position, desired, view)),
                 None => {}
@@ -142,13 +142,13 @@ fn due(order: &WorkOrder, view: &MemberView<'_>, progress: &Progress, now: Times
     due
 }
 
-/// Returns what follows where nothing is to be applied or looked at for the first time.
+/// Returns the steps if nothing must be applied or checked for the first time.
 fn at_rest(order: &WorkOrder, view: &MemberView<'_>, progress: &Progress, parent: &Parent, due: &Due) -> Plan {
-    // What is left over is not known: nothing is pruned, and the inventory says neither that all is there nor that all is gone.
+    // The left-overs are unknown: nothing is pruned, and the inventory records neither completion nor removal.
     if !view.unlisted.is_empty() {
         return Plan { wake_at: due.retry_at, ..Plan::default() };
     }
-    // What was refused was tried, so the work is complete until the next try; what waits was not.
+    // A refused object was tried, so the work is complete until the retry; a waiting one was not tried.
     if due.waits || due.retry_at.is_some() {
         return Plan { complete: !due.waits, wake_at: due.retry_at, ..Plan::default() };
     }
@@ -156,14 +156,14 @@ fn at_rest(order: &WorkOrder, view: &MemberView<'_>, progress: &Progress, parent
     if !left.deletes.is_empty() {
         return Plan { steps: left.deletes, ..Plan::default() };
     }
-    // The report of these objects queues the placement; its next order names them as prunable, or holds them.
+    // The report of these objects queues the placement; its next order names them as prunable, or holds them back.
     if left.undecided {
         return Plan::default();
     }
     record(order, view, parent, &left)
 }
 
-/// Returns the state of one manifest: the one place that says whether it is applied, refused, left or put back.
+/// Returns the state of one manifest: the only place that decides whether it is applied, refused, left or put back.
 pub fn verdict(
     order: &WorkOrder,
     desired: &Desired,
@@ -187,10 +187,10 @@ pub fn verdict(
     let attempt = progress.attempt(desired);
     if let Some(attempt) = attempt {
         match attempt.outcome {
-            // Applied once says nothing of now: what is seen of the object decides below.
+            // An earlier apply does not describe the present: the observed object decides below.
             ApplyOutcome::Pending | ApplyOutcome::Applied => {}
             ApplyOutcome::NotTakenOver | ApplyOutcome::FailedToTakeOver => {
-                // No watch tells when its owner lets go of it, because it does not have our label.
+                // No watch reports when its owner releases it, because it does not have our label.
                 let recheck_at = Some(attempt.at + RECHECK_INTERVAL);
                 return Verdict { recheck_at, ..say(State::Refused(attempt.outcome), attempt.message.clone()) };
             }
@@ -198,7 +198,7 @@ pub fn verdict(
         }
     }
     let Some(live) = live else {
-        // Not seen is not missing: it may be another placement's, or drifted.
+        // An unseen object is not missing: it may belong to another placement, or have drifted.
         if let Some(why) = view.unlisted.why(&desired.key) {
             return say(State::Wait, format!("whether it is there is not known: {why}"));
         }
@@ -207,18 +207,18 @@ pub fn verdict(
         }
         return missing(attempt, progress.baseline(desired), now);
     };
-    // The API server would accept an apply, and the object would go all the same.
+    // The API server would accept an apply, and the object would still be deleted.
     if live.terminating {
         return say(State::Wait, "it is being deleted; it is applied again when it is gone".to_owned());
     }
-    // It has another content, or changes hands. That is no put-back, which would count towards contested.
+    // It has another content, or changes owner. That is no put-back, which would count towards contested.
     if *live.applyset != *view.ours || live.manifest.as_ref() != Some(&desired.digest) {
         return say(State::Apply { put_back: false }, String::new());
     }
     match progress.baseline(desired) {
         Some(baseline) if *baseline == live.owned => return say(State::Done, String::new()),
         None if is_as_applied(order, view, progress, attempt) => return say(State::Done, String::new()),
-        // Somebody may have changed it since an apply that nobody reported: drift could never be told from our own fields.
+        // Somebody may have changed it since an unreported apply: our own fields alone can never show drift.
         None if order.strategy.when_to_apply == WhenToApply::Always => {
             return say(State::Apply { put_back: false }, String::new());
         }
@@ -230,15 +230,16 @@ pub fn verdict(
     put_back(attempt, now)
 }
 
-/// Tells whether an object without a baseline is taken for what we applied: the API server's answer in this life did not show
-/// its fields, or the store is a new one and the inventory says that all of the order was delivered.
+/// Tells whether an object without a baseline counts as unchanged since our apply: the API server's answer in this process did
+/// not show its fields, or the store is new and the inventory says that the order was delivered completely.
 fn is_as_applied(order: &WorkOrder, view: &MemberView<'_>, progress: &Progress, attempt: Option<&Attempt>) -> bool {
     let is_held =
         || view.parent.and_then(|parent| parent.holds.as_ref()).is_some_and(|held| held.digest == order.digest);
     attempt.is_some_and(|attempt| attempt.outcome == ApplyOutcome::Applied) || !progress.is_reported && is_held()
 }
 
-/// Decides about an object that is not there: one we applied before, in an earlier life too, was taken away and is put back.
+/// Decides about a missing object: one that gitfleet applied before, possibly in an earlier process, was deleted and is put
+/// back.
 fn missing(attempt: Option<&Attempt>, baseline: Option<&Digest>, now: Timestamp) -> Verdict {
     if baseline.is_some() || attempt.is_some_and(|a| a.outcome == ApplyOutcome::Applied) {
         return put_back(attempt, now);
@@ -246,12 +247,12 @@ fn missing(attempt: Option<&Attempt>, baseline: Option<&Digest>, now: Timestamp)
     Verdict::new(State::Apply { put_back: false }, "")
 }
 
-/// Puts an object back, unless that was done too often: then somebody else wants it otherwise, and a person must look.
+/// Puts an object back, unless that happened too often: then somebody else wants another content, and a person must decide.
 fn put_back(attempt: Option<&Attempt>, now: Timestamp) -> Verdict {
     let mut recent = attempt.into_iter().flat_map(|a| &a.put_backs).filter(|at| **at + PUT_BACK_WINDOW > now);
     let first = recent.next();
     match first {
-        // They are in order of time: when the first leaves the window there is room for another.
+        // They are sorted by time: when the first leaves the window, another is allowed.
         Some(first) if 1 + recent.count() >= PUT_BACKS_MAX => {
             let due = *first + PUT_BACK_WINDOW;
             let message = format!(
@@ -264,7 +265,7 @@ fn put_back(attempt: Option<&Attempt>, now: Timestamp) -> Verdict {
     }
 }
 
-/// Says why an object that an owner reference gives to somebody else is left alone.
+/// Describes why an object with another owner is left alone.
 ///
 /// Source: KubeFleet, `allowCoOwnership`: an object with another owner is not taken over without it.
 pub fn owned_by_another(owner: &str) -> String {
@@ -273,9 +274,9 @@ pub fn owned_by_another(owner: &str) -> String {
     )
 }
 
-/// Returns who else the object belongs to, as a sentence, where it is not ours to apply.
+/// Returns a sentence that names the other placement an object belongs to, if gitfleet must not apply it here.
 ///
-/// The label on the member decides; where nobody has put it there yet, the first placement by name does.
+/// The label on the member decides; without one, the first placement by name does.
 fn claimed_by_another(
     order: &WorkOrder,
     desired: &Desired,
@@ -287,7 +288,7 @@ fn claimed_by_another(
         return None;
     }
     let others = || view.wanted.by(&desired.key).iter().map(Arc::as_ref).filter(|p| **p != order.placement);
-    // Where no placement of this member is meant by the label, the object changes hands.
+    // If the label names no placement of this member, the object changes owner.
     if let Some(holder) = holder
         && let Some(other) = others().find(|p| applyset_id(p) == holder)
     {
@@ -308,7 +309,7 @@ fn claimed_by_another(
 /// Returns the last steps: narrow the inventory and record the snapshot, or remove the inventory.
 fn record(order: &WorkOrder, view: &MemberView<'_>, parent: &Parent, left: &LeftOvers) -> Plan {
     if order.remove {
-        // Nothing but the inventory names what stays, so it goes last.
+        // Only the inventory names the staying objects, so it is removed last.
         if !left.staying.is_empty() {
             return Plan { complete: !left.leaving, ..Plan::default() };
         }
@@ -317,11 +318,11 @@ fn record(order: &WorkOrder, view: &MemberView<'_>, parent: &Parent, left: &Left
             None => Plan { complete: true, ..Plan::default() },
         };
     }
-    // Made anew instead of reduced: kinds and namespaces of which nothing is left drop out.
+    // Rebuilt instead of reduced: kinds and namespaces without objects drop out.
     let mut narrow =
         Parent { source: order.source.name.clone(), placement: Some(order.placement.clone()), ..Parent::default() }
             .widened(order);
-    // What a gate holds, or another placement is to take over, still has our label.
+    // An object that a gate protects, or that another placement will take over, still has our label.
     for key in &left.staying {
         narrow.group_kinds.insert(group_kind(&key.group, &key.kind));
         if !key.namespace.is_empty() {
@@ -329,13 +330,13 @@ fn record(order: &WorkOrder, view: &MemberView<'_>, parent: &Parent, left: &Left
         }
     }
     narrow.holds = Some(Held { index: order.snapshot, commit: order.commit.clone(), digest: order.digest.clone() });
-    // The commit alone is no reason to write: the same content under a newer commit changes nothing on a member.
+    // A new commit alone is no reason to write: the same content under a newer commit changes nothing on a member.
     let same_content =
         matches!((&parent.holds, &narrow.holds), (Some(a), Some(b)) if a.digest == b.digest && a.index == b.index);
     if same_content {
         narrow.holds.clone_from(&parent.holds);
     }
-    // A change of what is kept alone is written by [`kept::tell`], and makes no work incomplete.
+    // [`kept::tell`] writes a changed pause or hold, and that makes no work incomplete.
     if view.parent.is_some() && *parent == (Parent { kept: parent.kept.clone(), ..narrow.clone() }) {
         return Plan { complete: true, ..Plan::default() };
     }

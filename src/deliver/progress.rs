@@ -1,4 +1,4 @@
-//! What was tried so far on one member for one work.
+//! The progress of one work on one member: earlier attempts and their results.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,14 +11,14 @@ use crate::model::id::{Digest, ObjectKey};
 use crate::model::records::{ApplyOutcome, Difference, ManifestStatus};
 use crate::model::work::{Desired, WorkOrder};
 
-/// What became of the last try to apply an object.
+/// The last attempt to apply an object.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Attempt {
-    /// The manifest that was tried.
+    /// The manifest of the attempt.
     pub manifest: Digest,
-    /// What came of it.
+    /// The result.
     pub outcome: ApplyOutcome,
-    /// Why, for people.
+    /// The reason, as text for users.
     pub message: String,
     /// When.
     pub at: Timestamp,
@@ -31,7 +31,7 @@ pub struct Attempt {
 }
 
 impl Attempt {
-    /// Returns the try that was reported before a restart, due to be made again.
+    /// Returns the attempt that was reported before a restart, due for a retry.
     pub fn before(manifest: &Digest, reported: &ManifestStatus) -> Self {
         Self {
             manifest: manifest.clone(),
@@ -45,49 +45,49 @@ impl Attempt {
     }
 }
 
-/// What an object was like after a manifest was applied: drift is told from it.
+/// The state of an object after an apply: the reference for drift.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Baseline {
-    /// The manifest that was applied last.
+    /// The manifest of the last apply.
     pub manifest: Digest,
     /// Digest of the fields we own in the API server's answer.
     pub owned: Digest,
 }
 
-/// What was tried so far for one work.
+/// The progress of one work.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Progress {
-    /// Tries by object.
+    /// Attempts by object.
     pub attempts: BTreeMap<Arc<ObjectKey>, Box<Attempt>>,
     /// Objects whose deletion was accepted, by uid.
     pub deleted: BTreeSet<String>,
-    /// What objects were like when they were last applied, from before a restart as well.
+    /// Baselines by object, including those from before a restart.
     pub baselines: BTreeMap<Arc<ObjectKey>, Baseline>,
-    /// The last looks at objects of ours that are left as they are.
+    /// The last checks of gitfleet's objects that are left as they are.
     pub drift_checks: BTreeMap<Arc<ObjectKey>, DriftCheck>,
-    /// An earlier life reported the work: an object that its report does not name was applied, if at all, with no report of it.
+    /// An earlier process reported the work: an object missing in that report was applied, if at all, without a report.
     pub is_reported: bool,
 }
 
 impl Progress {
-    /// Returns the last try of a manifest; one of another content of the object is none.
+    /// Returns the last attempt with this manifest; `None` for another content of the object.
     pub fn attempt(&self, desired: &Desired) -> Option<&Attempt> {
         self.attempts.get(&desired.key).map(AsRef::as_ref).filter(|attempt| attempt.manifest == desired.digest)
     }
 
-    /// Returns the fields we owned when a manifest was applied last; of another content of the object nothing is known.
+    /// Returns the fields that gitfleet owned after the last apply of this manifest; `None` for another content of the object.
     pub fn baseline(&self, desired: &Desired) -> Option<&Digest> {
         self.baselines.get(&desired.key).filter(|known| known.manifest == desired.digest).map(|known| &known.owned)
     }
 
-    /// Returns the last look at an object since it was last applied; one that compared with another manifest is none.
+    /// Returns the last check of an object since its last apply; `None` if it compared another manifest.
     pub fn drift_check(&self, desired: &Desired) -> Option<&DriftCheck> {
         self.drift_checks.get(&desired.key).filter(|look| look.manifest == desired.digest)
     }
 
-    /// Forgets what a new generation of the order must try again: refusals, every comparison where it only compares, and
-    /// what it does not hold (brought back later, it is applied and not put back). What was applied stays known, or drift
-    /// could not be told from a change.
+    /// Drops what a new generation of the order must try again: refusals, every comparison if the order only compares, and
+    /// objects that it does not contain (if they return, they are applied and not put back). Baselines stay, or drift could not
+    /// be told from a change.
     pub fn begin_anew(&mut self, order: &WorkOrder) {
         let compares = order.strategy.type_ == ApplyStrategyType::ReportDiff;
         let held: BTreeSet<&ObjectKey> = order.manifests.iter().map(|desired| desired.key.as_ref()).collect();

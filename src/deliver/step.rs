@@ -1,4 +1,4 @@
-//! What a delivery may do next, and what that is decided with: the types that planning shares.
+//! The steps of a delivery and the inputs of planning: types that the planning modules share.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -15,18 +15,18 @@ pub const RETRY_FIRST: SignedDuration = SignedDuration::from_secs(1);
 /// Longest delay between retries of a refused apply.
 pub const RETRY_MAX: SignedDuration = SignedDuration::from_mins(5);
 
-/// One thing to do on a member. Steps of one answer are independent: they may run in any order and at once.
+/// One step on a member. The steps of one plan are independent: they may run in any order and in parallel.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
     /// Write the inventory.
     WriteParent(Parent),
-    /// Apply a manifest (by position in the order). `probe` asks first whether it is there and may be taken over.
+    /// Apply a manifest (by position in the order). With `probe`, first check whether the object exists and may be taken over.
     Apply {
         /// Position in `order.manifests`.
         position: usize,
-        /// Why: a put-back is counted, a change is not.
+        /// The reason: a put-back is counted, a change is not.
         put_back: bool,
-        /// Ask before writing, because it is not ours: the placement need not be allowed to take it over.
+        /// Check the object before the write, because it may belong to somebody else.
         probe: bool,
     },
     /// Compare a manifest (by position in the order) and write nothing.
@@ -34,21 +34,21 @@ pub enum Step {
         /// Position in `order.manifests`.
         position: usize,
     },
-    /// Look in what an object of ours differs (by position in the order); it is left as it is.
+    /// Compare an object of gitfleet with its manifest (by position in the order); it is left as it is.
     ShowDrift {
         /// Position in `order.manifests`.
         position: usize,
-        /// How the object stands.
+        /// The version of the object.
         seen: ObservedVersion,
     },
     /// Delete an object, if it still has this uid.
     Delete {
-        /// The object as it was watched.
+        /// The object as observed.
         object: LiveObject,
     },
-    /// Give an object up that stays, if it still has this uid.
+    /// Give up an object, which stays, if it still has this uid.
     Release {
-        /// The object as it was watched.
+        /// The object as observed.
         object: LiveObject,
         /// What stays of it.
         release: Release,
@@ -58,13 +58,13 @@ pub enum Step {
 }
 
 impl Step {
-    /// Tells whether the step changes an object on the member, rather than look at one.
+    /// Tells whether the step changes an object on the member.
     pub fn writes(&self) -> bool {
         !matches!(self, Self::Compare { .. } | Self::ShowDrift { .. })
     }
 }
 
-/// What a member holds, as far as delivery must know.
+/// The observed state of a member that planning needs.
 pub struct MemberView<'a> {
     /// Objects with an ApplySet label.
     pub live: &'a Holdings,
@@ -72,35 +72,35 @@ pub struct MemberView<'a> {
     pub wanted: &'a Wanted,
     /// The inventory of this placement, if there is one.
     pub parent: Option<&'a Parent>,
-    /// Kinds of this placement that were not listed completely: nothing is concluded from what is not seen of them.
+    /// Kinds of this placement that were not listed completely: a missing object of them means nothing.
     pub unlisted: &'a Unlisted,
     /// The value of the ApplySet label on this placement's objects: [`applyset_id`](super::inventory::applyset_id) costs a hash, and is asked for every object.
     pub ours: &'a str,
 }
 
-/// What to do now, and when to look again.
+/// The steps to start now, and when to plan again.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
-    /// What to do now; the next plan follows from what came of it.
+    /// The steps to start now; the next plan depends on their results.
     pub steps: Vec<Step>,
-    /// Nothing is left to do for this order: every manifest was tried, left-overs are gone, the inventory says so.
+    /// Nothing is left to do for this order: every manifest was tried, left-overs are gone, and the inventory says so.
     pub complete: bool,
-    /// The steps only look again at what was told before: until they say otherwise it is so.
+    /// The steps only repeat checks: the reported state is valid until their results arrive.
     pub rechecks: bool,
-    /// When time alone changes the answer: a retry is due, or something is to be looked at again.
+    /// When time alone changes the plan: a retry or a check becomes due.
     pub wake_at: Option<Timestamp>,
-    /// Why the work as a whole cannot go on, for people.
+    /// Why the work as a whole cannot continue, as text for users.
     pub failure: Option<String>,
 }
 
 /// The state of one manifest, and why.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
-    /// What it is.
+    /// The state.
     pub state: State,
-    /// Why, for people.
+    /// The reason, as text for users.
     pub message: String,
-    /// When to look whether it is still so, where time alone leads there.
+    /// When to check the state again, if no event reports a change.
     pub recheck_at: Option<Timestamp>,
 }
 
@@ -113,20 +113,20 @@ impl Verdict {
 /// The state of one manifest on the member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// As wished.
+    /// In its desired state.
     Done,
     /// To be applied now.
     Apply {
-        /// The content is as we applied it, but somebody changed it.
+        /// The content is as gitfleet applied it, but somebody changed it.
         put_back: bool,
     },
     /// Must wait for another object: its definition is not established, or its predecessor is terminating.
     Wait,
-    /// Refused, to be tried again at this time. Until that says otherwise it is refused.
+    /// Refused, with a retry at this time. Until then it counts as refused.
     Retry(Timestamp),
-    /// Somebody changed it and it is left alone then, unless a look shows that nothing differs.
+    /// Somebody changed it and it is left alone in that case, unless a check shows no difference.
     CheckDrift,
-    /// Will not be applied as things are.
+    /// Not applied under the present conditions.
     Refused(ApplyOutcome),
 }
 
@@ -140,7 +140,7 @@ pub fn retry_delay(failures: u32) -> SignedDuration {
     RETRY_FIRST.saturating_mul(1 << failures.saturating_sub(1).min(16)).min(RETRY_MAX)
 }
 
-/// What a live object was when it was looked at: digest of the fields we own, and resource version.
+/// The version of a live object at a check: digest of the fields gitfleet owns, and resource version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObservedVersion {
     /// Digest of the fields we own.
@@ -150,29 +150,29 @@ pub struct ObservedVersion {
 }
 
 impl ObservedVersion {
-    /// Returns how an object stands.
+    /// Returns the version of an object.
     pub fn of(live: &LiveObject) -> Self {
         Self { owned: live.owned.clone(), resource_version: live.resource_version }
     }
 }
 
-/// What a look found.
+/// The result of a check.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Found {
     /// A field of the manifest has another value.
     pub drifted: bool,
-    /// What differs, as the placement asks to compare.
+    /// The differences, in the scope that the placement asks for.
     pub differences: Vec<Difference>,
 }
 
-/// The last look at an object that is ours.
+/// The last check of an object that belongs to gitfleet.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DriftCheck {
     /// The manifest it was compared with.
     pub manifest: Digest,
-    /// What was looked at.
+    /// The version that was checked.
     pub seen: ObservedVersion,
-    /// What was found, or why it could not be looked at, for people.
+    /// The result, or why the check failed, as text for users.
     pub found: Result<Found, String>,
     /// When.
     pub at: Timestamp,

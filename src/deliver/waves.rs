@@ -1,16 +1,16 @@
-//! Apply order: which objects go out before which.
+//! Waves: the order in which objects are applied.
 
 use super::step::MemberView;
 use crate::model::kinds;
 use crate::model::records::Availability;
 use crate::model::work::{Desired, WorkOrder};
 
-/// The wave of everything without a place in the table: custom resources and extensions come last.
+/// The wave of every kind without a row in the table: custom resources and extensions come last.
 pub const LAST_WAVE: u16 = 999;
 
-/// Kinds by wave, in API groups that are built in.
+/// The wave of each built-in kind.
 ///
-/// Source: KubeFleet's work applier (reference, section 8.3), by kind instead of plural.
+/// Source: KubeFleet's work applier, by kind instead of plural.
 const WAVES: &[(&str, &str, u16)] = &[
     ("", "Namespace", 0),
     ("scheduling.k8s.io", "PriorityClass", 0),
@@ -53,11 +53,11 @@ pub fn wave(group: &str, kind: &str) -> u16 {
 
 /// Tells whether a manifest's kind is defined by a CRD of the same order that is not established yet.
 pub(super) fn definition_pending(order: &WorkOrder, desired: &Desired, view: &MemberView<'_>) -> bool {
-    // Most kinds are built in, and looking through the whole order for each object costs their product.
+    // Most kinds are built in, and searching the whole order for each object would be quadratic.
     if kinds::lookup(&desired.id.group, &desired.id.kind).is_some() {
         return false;
     }
-    // Of other definitions the API server knows: what it does not serve it refuses, and that is tried again.
+    // Other definitions are checked by the API server: it refuses unknown kinds, and the apply is retried.
     order
         .manifests
         .iter()

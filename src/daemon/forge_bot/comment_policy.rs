@@ -1,7 +1,7 @@
-//! What a comment means: whether it is a word that counts, and which commands of the engine it stands for. Pure.
+//! Decides whether a comment counts, and which commands it contains. Pure.
 //!
-//! The order of things is the order of the questions: is it a person's own, unedited and fresh word; does it hold commands; what
-//! are they about, as the author could see it. Who may what is asked later, of everybody alike.
+//! It checks in this order: is the comment its author's own, unedited and recent; does it contain commands; what do they refer
+//! to, given what the author could see. Rights are checked later, for every channel alike.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -14,21 +14,21 @@ use crate::model::id::PlacementKey;
 use crate::model::progress::{GateProgress, Progress, ProgressState};
 use crate::model::runs::DELETION_GATE;
 
-/// How much later than written a comment may be changed and still count as unchanged: hosts touch it themselves at first.
+/// How long after its creation a comment may change and still count as unedited: hosts update new comments themselves.
 const UNEDITED_MAX: SignedDuration = SignedDuration::from_secs(2);
-/// How old a comment may be when it is first read.
+/// The greatest age of a comment at its first reading.
 pub const COMMENT_AGE_MAX: SignedDuration = SignedDuration::from_hours(24);
-/// How long after a change of what is shown an approval that does not name the commit may have meant the former.
+/// How long after a change of the shown text an approval without a commit may refer to the earlier text.
 const SHOWN_CHANGE: SignedDuration = SignedDuration::from_secs(30);
 
-/// Why a command is not carried out, and what to write instead.
+/// Why a command is not executed, and what to write instead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// Why, for people; holds words of theirs.
+    /// The reason, as text for users; may contain their text.
     pub why: String,
     /// Lines to copy.
     pub lines: Vec<String>,
-    /// `why` is markdown already, and holds nobody's words.
+    /// `why` is markdown already, and contains no foreign text.
     pub is_safe: bool,
 }
 
@@ -39,14 +39,14 @@ impl Answer {
     }
 }
 
-/// What is to be done about a comment.
+/// The decision about a comment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CommentVerdict {
-    /// Nothing, and why.
+    /// Ignore it, for this reason.
     Ignore(&'static str),
-    /// Say why it is not done.
+    /// Answer why it is not executed.
     Answer(Answer),
-    /// These commands are meant.
+    /// It contains these commands.
     Commands(Vec<ChatCommand>),
 }
 
@@ -55,7 +55,7 @@ pub fn is_old(comment: &Comment, now: Timestamp) -> bool {
     now.duration_since(comment.created_at) > COMMENT_AGE_MAX
 }
 
-/// Says what a comment is, before anybody is asked about its author.
+/// Evaluates a comment before its author's rights are requested.
 pub fn verdict(comment: &Comment, me: &ForgeUser, short: bool, now: Timestamp) -> CommentVerdict {
     if comment.author.id == me.id {
         return CommentVerdict::Ignore("it is our own");
@@ -67,9 +67,9 @@ pub fn verdict(comment: &Comment, me: &ForgeUser, short: bool, now: Timestamp) -
         return CommentVerdict::Ignore("it is too old");
     }
     match parse(&comment.body, &me.login, short) {
-        // Before edits are evaluated: a comment without a command gets no answer, whoever edited it.
+        // Before the edit check: a comment without a command gets no answer, whoever edited it.
         Chat::Silence => CommentVerdict::Ignore("it holds no command"),
-        // Whoever may edit it is not who wrote it.
+        // Somebody else than the author may have edited it.
         _ if comment.updated_at.duration_since(comment.created_at) > UNEDITED_MAX => CommentVerdict::Answer(
             Answer::of("a comment that was edited is not carried out; write the command in a new one"),
         ),
@@ -78,21 +78,21 @@ pub fn verdict(comment: &Comment, me: &ForgeUser, short: bool, now: Timestamp) -
     }
 }
 
-/// What one command stands for.
+/// The meaning of one command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Meaning {
-    /// This is to be carried out.
+    /// Execute this command.
     Do(Command),
-    /// The comment is to be brought up to date.
+    /// Update the comment.
     Status,
-    /// The list of commands is to be shown.
+    /// Show the list of commands.
     Help,
 }
 
-/// Says what a command stands for in a rollout's conversation.
+/// Returns the meaning of a command in a rollout's conversation.
 ///
 /// # Errors
-/// Why it stands for nothing, and what to write instead.
+/// Why it has no meaning there, and what to write instead.
 pub fn meaning(
     rollout: &CommitRollout,
     thread: ThreadNumber,
@@ -115,7 +115,7 @@ pub fn meaning(
         );
         return Err(Answer::of(why));
     }
-    // Before placements are looked for: a commit that is held has moved none. No target means the commit itself.
+    // Before the search for placements: a pending commit has moved none. No target means the commit itself.
     if rollout.trouble == Some(Trouble::Rewritten) && chat.verb == ChatVerb::Resume {
         return Ok(vec![Meaning::Do(command(Verb::Resume, String::new(), chat))]);
     }
@@ -168,7 +168,7 @@ pub(super) fn gate_target(key: &PlacementKey, progress: &Progress, gate: &GatePr
     if gate.stage == DELETION_GATE { key.to_string() } else { progress.run.clone().unwrap_or_default() }
 }
 
-/// Returns the placements of a rollout that a command is about.
+/// Returns the placements of a rollout that a command refers to.
 fn placements<'a>(
     rollout: &'a CommitRollout,
     chat: &ChatCommand,
@@ -183,7 +183,7 @@ fn placements<'a>(
     Ok(found)
 }
 
-/// Returns the commands that open or close gates. Nothing is guessed: without a stage none is meant.
+/// Returns the commands that open or close gates. A command without a stage refers to no gate.
 fn gates(
     rollout: &CommitRollout,
     meant: &[(&PlacementKey, &Progress)],
@@ -199,7 +199,7 @@ fn gates(
     let line = |(key, _, gate): &(&PlacementKey, &Progress, &GateProgress)| line(rollout, key, gate, verb);
     let instead = |why: String| Err(Answer { lines: waiting.iter().map(line).collect(), ..Answer::of(why) });
     let of_stage: Vec<_> = match &chat.stage {
-        // Whoever means deletions says so.
+        // Deletions must be named.
         None if chat.all => waiting.iter().filter(|(_, _, gate)| gate.stage != DELETION_GATE).copied().collect(),
         None => return instead(format!("{verb} needs a stage; what waits:")),
         Some(stage) => waiting.iter().filter(|(_, _, gate)| gate.stage == *stage).copied().collect(),
@@ -226,8 +226,8 @@ fn gates(
         .collect()
 }
 
-/// Says whether a comment's author could see what the gate is about when they wrote. Whoever names the commit has looked, also
-/// where what waits has just changed.
+/// Tells whether a comment's author could see the gate's content at that time. An author who names the commit has seen it, even
+/// right after a change.
 fn was_shown(
     rollout: &CommitRollout,
     key: &PlacementKey,
@@ -246,12 +246,12 @@ fn was_shown(
     }
 }
 
-/// Returns the line that says yes or no to exactly this gate.
+/// Returns the command line that approves or rejects exactly this gate.
 pub fn line(rollout: &CommitRollout, key: &PlacementKey, gate: &GateProgress, verb: Verb) -> String {
     format!("/gitfleet {verb} {} placement={key} sha={}", gate.stage, rollout.commit.short())
 }
 
-/// Says why nothing is left of a rollout, where that is so.
+/// Returns why a rollout is over, if it is.
 fn over(rollout: &CommitRollout) -> Option<String> {
     let by = rollout.placements.values().find_map(superseded);
     if let Some(by) = by {

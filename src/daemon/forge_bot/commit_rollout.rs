@@ -1,7 +1,7 @@
-//! What a commit brought to the fleet, told where people talked about it: pure.
+//! The rollout of a commit as its conversation on the forge shows it: pure.
 //!
-//! A rollout is one commit's. It gathers how far each placement is that the commit changed, knows the conversation it is told in,
-//! and remembers what was shown there and since when: an approval counts for what its author could see.
+//! It collects the progress of each placement that the commit changed, knows its conversation, and remembers what was shown
+//! there since when: an approval counts for what its author could see.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,31 +15,31 @@ use crate::model::manifest::InputError;
 use crate::model::progress::{GateProgress, Progress, ProgressState};
 use crate::model::records::SourceRecord;
 
-/// CommitRollouts that are kept after their end: commands in their conversations are still answered.
+/// Ended rollouts that are kept: the bot still answers commands in their conversations.
 pub const ENDED_ROLLOUTS_MAX: usize = 50;
 /// Errors of a refused commit that a rollout keeps.
 const ERRORS_MAX: usize = 20;
 
-/// Where a rollout is told.
+/// The conversation of a rollout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Thread {
     /// The conversation.
     pub number: ThreadNumber,
-    /// It was opened for this rollout: no pull request brought the commit.
+    /// The bot opened it for this rollout: no pull request brought the commit.
     #[serde(default)]
     pub is_issue: bool,
 }
 
-/// Something about the commit itself, beside what it does to placements.
+/// A problem of the commit itself, beside its effects on placements.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", tag = "type")]
 pub enum Trouble {
     /// It has errors and is not accepted.
     Refused {
-        /// Some of them.
+        /// The first errors.
         errors: Vec<InputError>,
-        /// How many there are.
+        /// The number of all errors.
         count: usize,
     },
     /// It does not descend from the accepted commit and waits for a person.
@@ -54,9 +54,9 @@ pub struct Shown {
     pub placement: PlacementKey,
     /// The stage, or `deletion`.
     pub stage: String,
-    /// What an approval is an approval of.
+    /// The digest that was approved.
     pub digest: Digest,
-    /// Since when the gate waits, by our clock: another run, and the other side of the stage, ask for the same digest anew.
+    /// Since when the gate waits, by our clock: another run, and the other side of the stage, ask for the same digest again.
     #[serde(default)]
     pub since: Option<Timestamp>,
     /// Since when, by the forge's clock.
@@ -64,13 +64,14 @@ pub struct Shown {
 }
 
 impl Shown {
-    /// Tells whether this is what a gate of the same placement asks for now.
+    /// Tells whether a gate of the same placement asks for this digest now.
     pub fn is_of(&self, gate: &GateProgress) -> bool {
         (&self.stage, &self.digest, self.since) == (&gate.stage, &gate.digest, Some(gate.since))
     }
 }
 
-/// A comment of ours that asks for the approval of one gate: a reaction to it, or a review after it, is about this gate alone.
+/// A comment of gitfleet that asks for the approval of one gate: a reaction to it, or a review after it, counts only for this
+/// gate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Asked {
@@ -78,7 +79,7 @@ pub struct Asked {
     pub placement: PlacementKey,
     /// The stage, or `deletion`.
     pub stage: String,
-    /// What an approval is an approval of.
+    /// The digest that was approved.
     pub digest: Digest,
     /// Since when the gate waits, by our clock.
     pub since: Timestamp,
@@ -88,19 +89,19 @@ pub struct Asked {
     pub text: Digest,
     /// When it was written, by the forge's clock.
     pub at: Timestamp,
-    /// Accounts whose reaction was dealt with, and when it was given: one that is given anew counts anew.
+    /// Accounts whose reaction was handled, with its time: a repeated reaction counts again.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub heard: BTreeMap<u64, Timestamp>,
 }
 
 impl Asked {
-    /// Tells whether this is what a gate of a placement asks for now.
+    /// Tells whether a gate of a placement asks for this digest now.
     pub fn is_of(&self, placement: &PlacementKey, gate: &GateProgress) -> bool {
         (&self.placement, &self.stage, &self.digest, self.since) == (placement, &gate.stage, &gate.digest, gate.since)
     }
 }
 
-/// A commit and what became of it.
+/// A commit and its rollout.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CommitRollout {
@@ -109,45 +110,45 @@ pub struct CommitRollout {
     /// The accepted commit before it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<CommitId>,
-    /// The first line of its message; as its author wrote it, so never safe to print as it is.
+    /// The first line of its message, written by its author: escape it before printing.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub subject: String,
-    /// What is wrong with the commit itself.
+    /// The problem of the commit itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trouble: Option<Trouble>,
-    /// How far its placements are.
+    /// The progress of its placements.
     #[serde(default)]
     pub placements: BTreeMap<PlacementKey, Progress>,
-    /// Where it is told, once that is known.
+    /// Its conversation, once known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thread: Option<Thread>,
-    /// Other pull requests that came with it: they hold one line that names the thread.
+    /// Other pull requests in the same rollout: each gets one line that links to the thread.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub also: BTreeSet<ThreadNumber>,
-    /// How often the thread was looked for in vain.
+    /// The number of failed searches for the thread.
     #[serde(default)]
     pub lookups: u32,
     /// When it began.
     pub began_at: Timestamp,
-    /// What was shown.
+    /// The digests that were shown.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shown: Vec<Shown>,
-    /// Comments that ask for approvals of what waits.
+    /// Comments that ask for the approval of waiting gates.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub asked: Vec<Asked>,
-    /// Reviews that were dealt with.
+    /// Reviews that were handled.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub reviewed: BTreeSet<u64>,
-    /// The page of the comment it is told in.
+    /// The URL of its comment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
     /// Somebody asked for the list of commands.
     #[serde(default)]
     pub help: bool,
-    /// Up to when comments of each of its conversations were read, by the forge's clock.
+    /// The time up to which the comments of each conversation were read, by the forge's clock.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub read_until: BTreeMap<ThreadNumber, Timestamp>,
-    /// When nothing was left to happen.
+    /// When it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<Timestamp>,
 }
@@ -182,12 +183,12 @@ impl CommitRollout {
         })
     }
 
-    /// Tells whether nothing is left to happen.
+    /// Tells whether the rollout has ended.
     fn is_over(&self) -> bool {
         self.trouble.is_none() && self.placements.values().all(|progress| progress.state.is_final())
     }
 
-    /// Tells whether a gate waits that was not shown yet.
+    /// Tells whether a waiting gate was not shown yet.
     pub fn has_unshown(&self) -> bool {
         self.gates().any(|(placement, _, gate)| {
             let is_it = |known: &Shown| known.placement == *placement && known.is_of(gate);
@@ -195,7 +196,7 @@ impl CommitRollout {
         })
     }
 
-    /// Notes the comment that asks for a gate's approval, and forgets those of gates that wait no more.
+    /// Records the comment that asks for a gate's approval, and drops those of gates that no longer wait.
     pub fn note_asked(&mut self, asked: Asked) {
         let waiting: Vec<(PlacementKey, GateProgress)> =
             self.gates().map(|(key, _, gate)| (key.clone(), gate.clone())).collect();
@@ -203,7 +204,7 @@ impl CommitRollout {
         self.asked.push(asked);
     }
 
-    /// Notes that what the gates ask for could be seen from `from` on, by the forge's clock.
+    /// Records that the waiting digests were visible from `from` on, by the forge's clock.
     pub fn note_shown(&mut self, from: Timestamp) {
         let gates: Vec<Shown> = self
             .gates()
@@ -239,7 +240,7 @@ pub struct CommitRollouts {
 }
 
 impl CommitRollouts {
-    /// Begins with what an earlier life wrote down.
+    /// Restores the rollouts that an earlier process stored.
     pub fn restore(rollouts: impl IntoIterator<Item = CommitRollout>) -> Self {
         let by_commit = rollouts.into_iter().map(|rollout| (rollout.commit.clone(), rollout)).collect();
         Self { by_commit, ..Self::default() }
@@ -250,7 +251,7 @@ impl CommitRollouts {
         self.by_commit.get(commit)
     }
 
-    /// Returns a rollout to change; it is written down again.
+    /// Returns a rollout to change; it will be stored again.
     pub fn get_mut(&mut self, commit: &CommitId) -> Option<&mut CommitRollout> {
         self.changed.insert(commit.clone());
         self.by_commit.get_mut(commit)
@@ -261,7 +262,7 @@ impl CommitRollouts {
         self.by_commit.values()
     }
 
-    /// Returns the rollout that is told in a conversation, or that a conversation points to; the newest of several.
+    /// Returns the newest rollout of a conversation, or of one that links to it.
     pub fn told_in(&self, thread: ThreadNumber) -> Option<&CommitRollout> {
         let is_here = |rollout: &&CommitRollout| {
             rollout.thread.is_some_and(|t| t.number == thread) || rollout.also.contains(&thread)
@@ -269,19 +270,18 @@ impl CommitRollouts {
         self.iter().filter(is_here).max_by_key(|rollout| (rollout.ended_at.is_none(), rollout.began_at))
     }
 
-    /// Returns every conversation whose change a rollout carries: its own, and those of the rollouts it has taken the place of before
-    /// they were done.
+    /// Returns every conversation whose change a rollout contains: its own, and those of unfinished rollouts it superseded.
     pub fn carried(&self, rollout: &CommitRollout) -> BTreeSet<ThreadNumber> {
         let mut commits = vec![rollout.commit.clone()];
         let mut seen = BTreeSet::new();
         let mut threads = BTreeSet::new();
         while let Some(commit) = commits.pop() {
-            // Where a rewritten history brings a commit back, two can have taken each other's place.
+            // If a rewritten history restores a commit, two rollouts can have superseded each other.
             if !seen.insert(commit.clone()) {
                 continue;
             }
             if let Some(rollout) = self.get(&commit) {
-                // We opened the issue ourselves: it brought nothing, and nobody had a part in it.
+                // The bot opened the issue itself: nobody in it contributed to the commit.
                 threads.extend(rollout.thread.filter(|thread| !thread.is_issue).map(|thread| thread.number));
                 threads.extend(rollout.also.iter().copied());
             }
@@ -292,7 +292,7 @@ impl CommitRollouts {
         threads
     }
 
-    /// Takes in how the source stands.
+    /// Handles a new state of the source.
     pub fn take_source(&mut self, source: &SourceRecord, now: Timestamp) {
         if source.accepted != self.accepted {
             self.before = std::mem::replace(&mut self.accepted, source.accepted.clone());
@@ -320,7 +320,7 @@ impl CommitRollouts {
             .collect();
         for commit in over {
             if let Some(rollout) = self.get_mut(&commit) {
-                // A refused commit keeps its errors on record: it was never accepted.
+                // A refused commit keeps its errors in the record: it was never accepted.
                 if source.accepted.as_ref() == Some(&commit) {
                     rollout.trouble = None;
                 }
@@ -329,11 +329,11 @@ impl CommitRollouts {
         }
     }
 
-    /// Takes in how a placement stands.
+    /// Handles a new state of a placement.
     pub fn take(&mut self, told: &PlacementUpdate, now: Timestamp) {
         let mut current = BTreeSet::new();
         for (position, way) in told.ways.iter().enumerate() {
-            // Only where the placement goes now can be another commit's doing.
+            // Only the newest progress of the placement can come from another commit.
             let commit = if position == 0 { self.commit_of(told, way) } else { way.commit.clone() };
             let Some(commit) = commit else { continue };
             current.insert(commit.clone());
@@ -353,10 +353,10 @@ impl CommitRollouts {
             };
             way.state = match &newest {
                 Some(newest) => ProgressState::Superseded { by: newest.clone() },
-                // Nothing is left of the placement: what was asked for is carried out.
+                // Nothing is left of the placement: the removal is complete.
                 None => ProgressState::Done,
             };
-            // Nobody can open its gates any more: what waits now is told with the newer commit.
+            // Nobody can open its gates any more: waiting gates are shown with the newer commit.
             way.message = String::new();
             way.deletions = None;
             way.stages.iter_mut().for_each(|stage| stage.gate = None);
@@ -364,8 +364,8 @@ impl CommitRollouts {
         }
     }
 
-    /// Returns the commit a way is told with: the one that took the snapshot, unless that was done and a later commit moved
-    /// the placement again without a new snapshot: other clusters, other deletions.
+    /// Returns the commit that the progress belongs to: the one that created the snapshot. If that was rolled out and a later
+    /// commit moved the placement without a new snapshot (other clusters, other deletions), it belongs to the later commit.
     fn commit_of(&self, told: &PlacementUpdate, way: &Progress) -> Option<CommitId> {
         let is_told_of =
             |commit: &CommitId| self.get(commit).and_then(|rollout| rollout.placements.get(&told.placement));
@@ -375,11 +375,11 @@ impl CommitRollouts {
             known.is_some_and(|known| known.snapshot == way.snapshot && !known.state.is_final())
         };
         let Some(own) = &way.commit else {
-            // Once begun it goes on where it began.
+            // A rollout that has started continues with its commit.
             let open = self.iter().filter(is_begun);
             return open.map(|rollout| rollout.commit.clone()).last().or_else(|| moved.cloned());
         };
-        // A life that did not see the later commit come finds its rollout begun.
+        // A process that did not see the later commit arrive finds its rollout started.
         let begun = || self.iter().filter(is_begun).map(|rollout| &rollout.commit).find(|commit| *commit != own);
         let moved = moved.or_else(begun);
         let is_done = is_told_of(own).is_none_or(|known| known.state == ProgressState::Done);
@@ -395,10 +395,10 @@ impl CommitRollouts {
         let way = &Progress { commit: Some(commit.clone()), ..way.clone() };
         let known = self.get(commit).and_then(|rollout| rollout.placements.get(&told.placement));
         match known {
-            // What is over before anybody was told of it is no rollout.
+            // A change that ended before anybody was notified is no rollout.
             None if way.state.is_final() => return,
             Some(known) if known == way => return,
-            // What was done is done: that a cluster goes away later is no part of this rollout.
+            // The rollout succeeded: a cluster that leaves later is not part of it.
             Some(known) if known.state == ProgressState::Done => return,
             _ => {}
         }
@@ -407,7 +407,7 @@ impl CommitRollouts {
         self.settle(commit, now);
     }
 
-    /// Notes the end of a rollout, or that it goes on.
+    /// Records the end of a rollout, or that it continues.
     fn settle(&mut self, commit: &CommitId, now: Timestamp) {
         let Some(rollout) = self.get_mut(commit) else { return };
         match (rollout.is_over(), rollout.ended_at) {
@@ -419,7 +419,7 @@ impl CommitRollouts {
 
     fn begin(&mut self, commit: CommitId, now: Timestamp) -> &mut CommitRollout {
         let from = if self.accepted.as_ref() == Some(&commit) { self.before.clone() } else { self.accepted.clone() };
-        // What came while nobody watched begins where the last rollout ended.
+        // A commit that arrived while no daemon ran starts where the last rollout ended.
         let last = || self.iter().filter(|rollout| rollout.commit != commit).max_by_key(|rollout| rollout.began_at);
         let from = from.or_else(|| last().map(|rollout| rollout.commit.clone()));
         let rollout = self.by_commit.entry(commit.clone());
@@ -429,7 +429,7 @@ impl CommitRollouts {
         })
     }
 
-    /// Forgets the oldest rollouts that ended long enough ago for others to have taken their places. Returns their commits.
+    /// Drops the oldest ended rollouts beyond the limit. Returns their commits.
     pub fn forget(&mut self, now: Timestamp) -> Vec<CommitId> {
         let mut ended: Vec<(Timestamp, CommitId)> =
             self.iter().filter_map(|rollout| Some((rollout.ended_at?, rollout.commit.clone()))).collect();
@@ -445,7 +445,7 @@ impl CommitRollouts {
         gone
     }
 
-    /// Returns the rollouts that changed since the last call; `None` for those that are gone.
+    /// Returns the rollouts that changed since the last call; `None` for dropped ones.
     pub fn take_changed(&mut self) -> BTreeMap<CommitId, Option<CommitRollout>> {
         let changed = std::mem::take(&mut self.changed);
         changed.into_iter().map(|commit| (commit.clone(), self.by_commit.get(&commit).cloned())).collect()

@@ -1,4 +1,4 @@
-//! From the configuration to what the console needs: the forge, how we speak, and the key that hidden values are marked with.
+//! Creates the bot's dependencies from the configuration: the forge, the command style, and the key for marks of hidden values.
 
 use std::sync::Arc;
 
@@ -11,19 +11,19 @@ use crate::telemetry::metrics::{ByForgeCall, ForgeAnswer, ForgeMethod, Metrics};
 use crate::views::comments::style::CommandStyle;
 use crate::views::redact::MaskKey;
 
-/// Where the key is kept that hidden values are marked with: it must stay the same, or the marks in comments change.
+/// The store key of the mask key: the mask key must stay the same, or the marks in comments change.
 const MASK_KEY: &str = "forge/mask";
 
-/// A forge, and how it is talked with.
+/// A forge, and its settings.
 pub type Connected = (Arc<dyn Forge>, Settings);
 
-/// Why the forge cannot be talked with at all.
+/// Why the forge cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A file of the configuration cannot be read.
     #[error(transparent)]
     Configuration(#[from] config::Error),
-    /// What the configuration says of the forge cannot be used.
+    /// The forge's configuration cannot be used.
     #[error(transparent)]
     Forge(#[from] forge::Error),
     /// The records cannot be read or written.
@@ -34,7 +34,7 @@ pub enum Error {
     NoRandomness,
 }
 
-/// Returns what a host is.
+/// Returns the kind of a host.
 pub fn kind(type_: ForgeType) -> Kind {
     match type_ {
         ForgeType::Gitea => Kind::Gitea,
@@ -51,7 +51,7 @@ pub fn forge_settings(configuration: &Configuration) -> Result<Option<forge::Set
     let auth = match (&forge.app, &forge.token_file) {
         (Some(app), _) => Auth::App { id: app.id, pem: read_pem(&app.private_key_file)? },
         (None, Some(file)) => Auth::Token(read_secret(file)?),
-        // The check of the file made sure that there is one of the two.
+        // The check of the file made sure that one of the two is set.
         (None, None) => return Ok(None),
     };
     let (owner, name) = forge.owner_and_name();
@@ -59,10 +59,10 @@ pub fn forge_settings(configuration: &Configuration) -> Result<Option<forge::Set
     Ok(Some(forge::Settings { kind: kind(forge.type_), url: forge.url.clone(), owner, name, auth }))
 }
 
-/// Returns the forge and how it is talked with; `None` without one.
+/// Returns the forge and its settings; `None` without one.
 ///
 /// # Errors
-/// A secret cannot be read, or what is configured cannot be used.
+/// A secret cannot be read, or the configuration cannot be used.
 pub fn connect(
     configuration: &Configuration,
     source: &str,
@@ -83,9 +83,9 @@ pub fn connect(
         voice: CommandStyle {
             short: forge.short_commands,
             approvers,
-            // GitHub tells whether a comment was changed; elsewhere the delivery of its creation does.
+            // GitHub tells whether a comment was changed; on other hosts the delivery of its creation proves the text.
             comments_count: forge.type_ == ForgeType::Github || forge.webhook_secret_file.is_some(),
-            // Gitea takes no approving review of what is merged.
+            // Gitea accepts no approving review of a merged pull request.
             reviews_count: forge.type_ == ForgeType::Github,
         },
         approvers: approvals.approvers.clone(),
@@ -96,7 +96,7 @@ pub fn connect(
     Ok(Some((connected, settings)))
 }
 
-/// Returns what counts each request to the forge.
+/// Returns the meter that counts each request to the forge.
 fn meter(metrics: &Metrics) -> Meter {
     let calls = metrics.forge_calls.clone();
     Arc::new(move |method, called| {
@@ -117,7 +117,7 @@ fn meter(metrics: &Metrics) -> Meter {
     })
 }
 
-/// Returns the key of an earlier life, or a new one.
+/// Returns the key of an earlier process, or a new one.
 fn mask_key(store: &dyn Store) -> Result<MaskKey, Error> {
     if let Some(record) = load::<[u8; 32]>(store, MASK_KEY)? {
         return Ok(MaskKey::new(record.value));

@@ -1,5 +1,5 @@
-//! What signed deliveries told and nobody can read later: what a comment's text was when it was written, and who pushed. It is
-//! kept over restarts. Losing it opens nothing: what nobody vouches for does not count.
+//! Facts that only signed deliveries contain: the text of a comment at its creation, and who pushed. They are kept over
+//! restarts. Losing them opens nothing: a command without proof does not count.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,9 +16,9 @@ use crate::store::{Expected, Op, Result, Store};
 const COMMENTS: &str = "forge/delivered/";
 const PUSHES: &str = "forge/pushed/";
 
-/// Deliveries of comments that are kept; beyond, the oldest go.
+/// Kept deliveries of comments; the oldest are dropped first.
 const COMMENTS_MAX: usize = 10_000;
-/// Pushes that are kept; beyond, the oldest go.
+/// Kept pushes; the oldest are dropped first.
 const PUSHES_MAX: usize = 10_000;
 /// How long a push is kept: longer than most pull requests are open.
 const PUSH_KEPT: SignedDuration = SignedDuration::from_hours(24 * 90);
@@ -29,9 +29,9 @@ const PUSH_KEPT: SignedDuration = SignedDuration::from_hours(24 * 90);
 pub struct Delivered {
     /// The comment.
     pub id: u64,
-    /// Where it was written.
+    /// Its conversation.
     pub thread: ThreadNumber,
-    /// What it was.
+    /// Its text then.
     pub said: Said,
     /// When it was delivered.
     pub at: Timestamp,
@@ -50,7 +50,7 @@ enum Key {
     Push(CommitId, u64),
 }
 
-/// All of it.
+/// All kept deliveries.
 #[derive(Clone, Debug, Default)]
 pub struct Deliveries {
     comments: BTreeMap<u64, Delivered>,
@@ -59,7 +59,7 @@ pub struct Deliveries {
 }
 
 impl Deliveries {
-    /// Reads what an earlier life kept.
+    /// Reads the deliveries that an earlier process kept.
     ///
     /// # Errors
     /// A record that cannot be read is named.
@@ -74,28 +74,28 @@ impl Deliveries {
         })
     }
 
-    /// Returns how the creation of a comment was delivered.
+    /// Returns the delivery of a comment's creation.
     pub fn comment(&self, id: u64) -> Option<&Delivered> {
         self.comments.get(&id)
     }
 
-    /// Takes in the delivery of a comment's creation; only the first of a comment counts.
+    /// Records the delivery of a comment's creation; only the first one counts.
     pub fn take_comment(&mut self, thread: ThreadNumber, id: u64, said: Said, now: Timestamp) {
-        // Whoever has the webhook's secret could send another one later, with the text of an edit.
+        // Somebody with the webhook's secret could send another one later, with the edited text.
         if let Entry::Vacant(entry) = self.comments.entry(id) {
             entry.insert(Delivered { id, thread, said, at: now });
             self.changed.insert(Key::Comment(id));
         }
     }
 
-    /// Forgets a comment that was dealt with.
+    /// Drops a comment that was handled.
     pub fn drop_comment(&mut self, id: u64) {
         if self.comments.remove(&id).is_some() {
             self.changed.insert(Key::Comment(id));
         }
     }
 
-    /// Takes in a push.
+    /// Records a push.
     pub fn take_push(&mut self, pushed: Pushed, now: Timestamp) {
         let (commit, by) = (pushed.commit.clone(), pushed.by.id);
         if let Entry::Vacant(entry) = self.pushes.entry((commit.clone(), by)) {
@@ -110,7 +110,7 @@ impl Deliveries {
         pushes.filter(|pushed| commits.contains(&pushed.commit)).map(|pushed| &pushed.by)
     }
 
-    /// Forgets what is too old to matter, and the oldest of what is too much.
+    /// Drops what is too old, and the oldest beyond the limits.
     pub fn forget(&mut self, now: Timestamp) {
         let mut comments: Vec<_> = self.comments.values().map(|known| (known.at, known.id)).collect();
         comments.sort_unstable();

@@ -1,4 +1,4 @@
-//! Listens to comments: reads them, finds out about their authors, and hands commands to the daemon.
+//! Reads comments, checks their authors, and hands their commands to the daemon.
 
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::oneshot;
@@ -16,21 +16,21 @@ use crate::model::chat::{ChatCommand, ChatVerb};
 use crate::model::commands::{Command, Person, Refusal, Verb};
 use crate::model::forge::{Comment, Reaction, ThreadNumber};
 
-/// Answers in words within an hour, in one conversation: machines that answer each other must come to an end.
+/// Written answers per hour in one conversation: two bots that answer each other must stop.
 pub(super) const ANSWERS_MAX: usize = 10;
-/// The time in which they are counted, and in which one person gets one answer, which is edited.
+/// The window for this limit. Within it a person gets one answer, which is edited.
 const ANSWERS_WITHIN: SignedDuration = SignedDuration::from_hours(1);
-/// How long the delivery of a comment's creation may take: hosts queue them, and polling may be faster.
+/// The longest wait for the delivery of a comment's creation: hosts queue deliveries, so polling may be faster.
 const DELIVERY_PATIENCE: SignedDuration = SignedDuration::from_secs(30);
 
-/// Comments within that time, in one conversation, that get signs: each sign is a call, and goes before everything else.
+/// Comments per window in one conversation that get reactions: each reaction is a call, and goes before everything else.
 const SIGNS_MAX: usize = 100;
 
 fn is_recent(heard: &Heard, thread: ThreadNumber, now: Timestamp) -> bool {
     !heard.ignored && heard.thread == thread && now.duration_since(heard.at) < ANSWERS_WITHIN
 }
 
-/// What became of a comment.
+/// The result of handling a comment.
 struct Dealt {
     outcome: String,
     answer: Option<u64>,
@@ -45,20 +45,20 @@ impl Meaning {
     }
 }
 
-/// Why a changed comment commands nothing.
+/// Why a changed comment is not executed.
 const EDITED: &str = "a comment that was edited is not carried out; write the command in a new one";
 
-/// Whether a command counts as its author's.
+/// Whether a command is proven to be its author's.
 enum Vouched {
-    /// It does.
+    /// It is.
     Own,
     /// The delivery of its creation may still come.
     NotYet,
-    /// It does not.
+    /// It is not.
     Refused(Answer),
 }
 
-/// Says what to do instead of a command that nobody vouches for.
+/// Returns what to do instead of an unproven command.
 fn unknown_words(is_hooked: bool, asks_approval: bool) -> &'static str {
     match (is_hooked, asks_approval) {
         (true, _) => {
@@ -77,7 +77,7 @@ fn unknown_words(is_hooked: bool, asks_approval: bool) -> &'static str {
 }
 
 impl Console {
-    /// Reads one comment that a hint named.
+    /// Reads one comment that a webhook named.
     pub(super) async fn read_comment(&mut self, thread: ThreadNumber, id: u64) {
         if self.heard.get(&id).is_some_and(|heard| !heard.ignored) {
             self.awaited.remove(&id);
@@ -86,8 +86,8 @@ impl Console {
         match self.handles.forge.comment(id).await {
             Ok(comment) => {
                 (self.read_failures, self.read_after) = (0, None);
-                // What was deleted is nobody's word any more. Where it stands is the host's word, and not the hint's: whoever has
-                // the webhook's secret must not move a word from one conversation to another.
+                // A deleted comment does not count. The host says which conversation it belongs to, not the webhook: somebody
+                // with the webhook's secret must not move a command from one conversation to another.
                 match comment.filter(|comment| comment.thread == thread) {
                     Some(comment) => self.hear(thread, &comment).await,
                     None => drop(self.awaited.remove(&id)),
@@ -96,26 +96,26 @@ impl Console {
             Err(error) => {
                 self.awaited.remove(&id);
                 let _ = self.read::<()>(Err(error));
-                // The others get their turn: one comment that cannot be read silences nobody else.
+                // The others get their turn: one unreadable comment does not block them.
                 self.to_list.insert(thread);
             }
         }
     }
 
-    /// Reads what was written in a conversation since it was read last.
+    /// Reads the new comments of a conversation.
     pub(super) async fn list_comments(&mut self, thread: ThreadNumber) {
         let since = self.rollouts.told_in(thread).and_then(|rollout| rollout.read_until.get(&thread).copied());
         let Some(mut comments) = self.read(self.handles.forge.comments(thread, since).await) else { return };
-        // Before any is left out: those that were dealt with already need not be listed again either.
+        // Before any is skipped: handled comments need not be listed again either.
         let newest = comments.iter().map(|comment| comment.updated_at).max();
-        // Commands count in the order in which they were written, whatever order a host lists them in.
+        // Commands are executed in the order in which they were written, whatever order a host lists them in.
         comments.sort_by_key(|comment| comment.id);
         comments.retain(|comment| self.heard.get(&comment.id).is_none_or(|heard| heard.ignored));
         for comment in comments {
             self.hear(thread, &comment).await;
         }
         if self.awaited.values().any(|(of, _)| *of == thread) {
-            // A life that begins now must find them again.
+            // A process that starts now must find them again.
             return;
         }
         let commit = self.rollouts.told_in(thread).map(|rollout| rollout.commit.clone());
@@ -126,19 +126,20 @@ impl Console {
         }
     }
 
-    /// Deals with a comment as it was read just now, once.
+    /// Handles a comment that was just read, once.
     async fn hear(&mut self, thread: ThreadNumber, comment: &Comment) {
         let Some(me) = self.me.clone() else { return };
         let now = self.now();
         let body = text_digest(&comment.body);
         let was_ignored = self.heard.get(&comment.id).map(|heard| heard.body == body);
-        // Only what asked for nothing comes here again: with the same text it still asks for nothing.
+        // Only a comment without a command arrives here again: with the same text it still has none.
         if was_ignored == Some(true) {
             return;
         }
         let mut ignored = false;
         let dealt = match verdict(comment, &me, self.settings.voice.short, now) {
-            // What was no command when it was heard is none now, and need not be told again. Our own words and old ones never are.
+            // A comment that contained no command never becomes one, and need not be stored. The same holds for old comments
+            // and our own.
             CommentVerdict::Ignore(_)
                 if was_ignored.is_some() || comment.author.id == me.id || is_old(comment, now) =>
             {
@@ -168,8 +169,8 @@ impl Console {
         self.deliveries.drop_comment(id);
     }
 
-    /// Finds out whether commands stand in a text that is known to be its author's. Showing things and stopping need no proof:
-    /// whoever could forge that may do it in their own name.
+    /// Checks whether the text of a comment with commands is its author's. Commands that show or stop something need no proof:
+    /// somebody who can forge them may run them in their own name.
     async fn vouch(
         &mut self,
         thread: ThreadNumber,
@@ -207,7 +208,7 @@ impl Console {
         }
     }
 
-    /// Carries out the commands of a comment: all of them, or none.
+    /// Executes the commands of a comment: all of them, or none.
     async fn commands(
         &mut self,
         thread: ThreadNumber,
@@ -226,7 +227,7 @@ impl Console {
                 let why = "this pull request is not merged yet: nothing of it is rolled out, and nothing waits here";
                 return self.answer(thread, comment, &Answer::of(why), now);
             }
-            // A conversation about something else: other machines may have the same words.
+            // A conversation about something else: other bots may use the same words.
             return Dealt { outcome: "no rollout is told here".to_owned(), answer: None };
         };
         let mut meant = Vec::new();
@@ -242,7 +243,7 @@ impl Console {
         let commands: Vec<&Command> = meant.iter().filter_map(Meaning::command).collect();
         let mut done = Vec::new();
         if !commands.is_empty() {
-            // Who had a part in the change is asked for approvals only: it takes several calls for each pull request.
+            // Contributors matter only for approvals: finding them takes several calls per pull request.
             let person = match self
                 .person(&rollout, &comment.author, &comment.url, commands.iter().any(|c| c.verb == Verb::Approve))
                 .await
@@ -273,7 +274,7 @@ impl Console {
         Dealt { outcome: done.join("; "), answer: None }
     }
 
-    /// Has the comment of a rollout written again as things stand.
+    /// Requests an update of the rollout's comment.
     fn refresh(&mut self, rollout: &CommitRollout, help: bool, now: Timestamp) {
         let slot = Slot::Comment { id: self.rollout_slot(&rollout.commit) };
         self.outbox.doubt(&slot);
@@ -299,17 +300,17 @@ impl Console {
         self.outbox.say(Slot::Reaction { comment: comment.id, reaction }, Saying::Reaction, now);
     }
 
-    /// Tells whether so few comments of a conversation were dealt with of late that each may get its signs.
+    /// Tells whether few enough comments of a conversation were handled lately, so that each may get reactions.
     fn is_calm(&self, thread: ThreadNumber, now: Timestamp) -> bool {
         self.heard.values().filter(|heard| is_recent(heard, thread, now)).count() < SIGNS_MAX
     }
 
-    /// Says no: with a sign and in words, as long as that is no flood.
+    /// Refuses a command with a reaction and an answer, within the limits.
     fn answer(&mut self, thread: ThreadNumber, comment: &Comment, answer: &Answer, now: Timestamp) -> Dealt {
         if self.is_calm(thread, now) {
             self.react(comment, Reaction::Confused, now);
         }
-        // One answer a person and hour: the next takes its place.
+        // One answer per person and hour: the next edits it.
         let begun = |heard: &&Heard| heard.answer == Some(heard.id) && is_recent(heard, thread, now);
         let own = self.heard.values().filter(begun).find(|heard| heard.author == comment.author.id);
         let may = self.heard.values().filter(begun).count() < ANSWERS_MAX;

@@ -1,4 +1,4 @@
-//! What is to stand on the forge because of a rollout: which slots, which texts, how soon. The texts themselves are in
+//! Decides what the forge shows of a rollout: which slots, which texts, how soon. The texts themselves are in
 //! `views::comments`.
 
 use std::collections::BTreeSet;
@@ -20,47 +20,47 @@ use crate::views::comments::reply;
 use crate::views::comments::rollout::{RolloutReport, marker, rollout_comment};
 use crate::views::comments::statuses::{refused_status, statuses};
 
-/// How long a stage must move before a status says so: what is over sooner says its end alone. The placement's own status and
-/// the comment tell of it meanwhile, and who is waited for is told at once.
+/// How long a stage must move before it gets a status: a shorter move gets only its final status. Meanwhile the placement's own
+/// status and the comment show it. A wait for a person is shown immediately.
 const STAGE_PAUSE: SignedDuration = SignedDuration::from_mins(1);
 /// The least time between two texts of a status that differ in counts only.
 const COUNTS_PAUSE: SignedDuration = SignedDuration::from_mins(2);
-/// The least time between two edits of a comment, where nobody has to act and nothing is over.
+/// The least time between two edits of a comment, unless somebody has to act or the rollout ended.
 pub(super) const EDIT_PAUSE: SignedDuration = SignedDuration::from_secs(10);
-/// How long what was said is remembered where nothing else asks for it.
+/// How long a written slot is remembered if nothing else needs it.
 const SAID_KEPT: SignedDuration = SignedDuration::from_hours(24 * 30);
 /// Characters of a marker's id: 64 bits, so that a million comments do not collide by accident.
 const MARK_CHARS: usize = 16;
 
 impl Console {
-    /// Returns the id of a comment's marker. It follows from what the comment is for alone, so that a life that lost its records
-    /// finds its comments again.
+    /// Returns the id of a comment's marker. It depends only on the comment's purpose, so that a process without records finds
+    /// its comments again.
     pub(super) fn mark(&self, parts: &[&str]) -> String {
         let hash = parts.iter().fold(Sha256::new().chain_update(&self.settings.source), |hash, part| {
-            // With its length: otherwise other parts, joined, could give the same id.
+            // With its length: otherwise different parts could join to the same id.
             hash.chain_update((part.len() as u64).to_be_bytes()).chain_update(part)
         });
         format!("{:x}", hash.finalize())[..MARK_CHARS].to_owned()
     }
 
-    /// Returns the marker of the comment that tells a commit's rollout.
+    /// Returns the marker of the comment about a commit's rollout.
     pub(super) fn rollout_slot(&self, commit: &CommitId) -> String {
         self.mark(&["rollout", commit.as_str()])
     }
 
-    /// Returns the marker of the comment that holds a pull request's plan.
+    /// Returns the marker of the comment with a pull request's plan.
     pub(super) fn plan_slot(&self, number: ThreadNumber) -> String {
         self.mark(&["plan", &number.to_string()])
     }
 
-    /// Says everything that follows from a rollout as it stands; what stands already is not said again.
+    /// Puts every status and comment of a rollout into the outbox; unchanged ones are not written again.
     pub(super) fn show_rollout(&mut self, rollout: &CommitRollout, now: Timestamp) {
         self.tell_statuses(rollout, now);
         let Some(thread) = rollout.thread else { return self.seek_thread(rollout, now) };
         let slot = Slot::Comment { id: self.rollout_slot(&rollout.commit) };
         let body = self.body(rollout);
         if rollout.has_unshown() {
-            // Another gate may read the same, and its approval counts from when it is shown.
+            // Another gate may have the same text, and its approval counts from when it is shown.
             self.outbox.doubt(&slot);
         }
         let written = self.outbox.entry(&slot).and_then(|entry| entry.written_at);
@@ -104,7 +104,7 @@ impl Console {
         }
         for progress in rollout.placements.values() {
             let mut all = statuses(progress, chars, url).into_iter();
-            // The first is the placement's own: it tells of a stage whose own status still waits.
+            // The first is the placement's own: it covers a stage whose own status still waits.
             if let Some(status) = all.next() {
                 let due = self.when(&rollout.commit, &status, SignedDuration::ZERO, now);
                 self.say_status(&rollout.commit, status, due);
@@ -126,7 +126,7 @@ impl Console {
         self.outbox.say(slot, Saying::Status(status), due);
     }
 
-    /// Returns when a status is due: an end at once, a beginning after a pause, counts now and then.
+    /// Returns when a status is due: a final one immediately, a first one after a pause, counts now and then.
     fn when(&self, commit: &CommitId, status: &CommitStatus, pause: SignedDuration, now: Timestamp) -> Timestamp {
         if status.state != StatusState::Pending {
             return now;
@@ -135,32 +135,32 @@ impl Console {
         let entry = self.outbox.entry(&slot);
         match entry.and_then(|entry| entry.written_at) {
             None => now + pause,
-            // Pending still, with other words.
+            // Still pending, with another text.
             Some(_) if pause.is_zero() && status.description.contains("waiting") => now,
             Some(at) => (at + COUNTS_PAUSE).max(now),
         }
     }
 
-    /// Tells people that they are needed, in a comment of its own for each need: an edit sends no mail.
+    /// Notifies people that they have to act, in a separate comment for each need: an edit sends no mail.
     fn tell_needs(&mut self, rollout: &CommitRollout, thread: ThreadNumber, now: Timestamp) {
         let many = rollout.placements.len() > 1;
         for progress in rollout.placements.values() {
             let waits = needs(progress).iter().any(|need| matches!(need, Need::Gate { .. }));
             for need in needs(progress) {
                 let id = match need {
-                    // The line to copy is refused as long as the rollout's comment does not show what it is about.
+                    // A command to copy would be refused until the rollout's comment shows its digest.
                     Need::Gate { .. } if rollout.has_unshown() => continue,
                     Need::Gate { gate, .. } if self.settings.notify.contains(&Notify::Approval) => {
                         self.gate_slot(&rollout.commit, &progress.placement, gate)
                     }
-                    // Whoever is asked for an approval sees the failure, too.
+                    // A person who is asked for an approval sees the failure, too.
                     Need::Failure { .. } if self.settings.notify.contains(&Notify::Failure) && !waits => {
                         let what = format!("failed {}", progress.run.as_deref().unwrap_or_default());
                         self.mark(&["notice", rollout.commit.as_str(), &progress.placement.to_string(), &what])
                     }
                     _ => continue,
                 };
-                // Once for each need: what it says later is said in the rollout's comment.
+                // One comment per need: later changes appear in the rollout's comment.
                 let slot = Slot::Comment { id };
                 if self.outbox.entry(&slot).is_none() {
                     let body = notice(&rollout.commit, progress, need, many, &self.settings.voice);
@@ -170,14 +170,14 @@ impl Console {
         }
     }
 
-    /// Returns the marker of the comment that asks for a gate's approval: another each time that the gate waits anew.
+    /// Returns the marker of the comment that asks for a gate's approval: a new one each time the gate waits again.
     pub(super) fn gate_slot(&self, commit: &CommitId, placement: &PlacementKey, gate: &GateProgress) -> String {
         let (key, since) = (placement.to_string(), gate.since.as_nanosecond().to_string());
         self.mark(&["gate", commit.as_str(), &key, &gate.stage, gate.digest.as_str(), &since])
     }
 
-    /// Forgets what was said long ago and will not be said again: answers, signs, notices. What tells a rollout or holds a plan is
-    /// kept as long as those are.
+    /// Drops old slots that will not be written again: answers, reactions, notices. Slots of rollouts and plans stay as long as
+    /// those do.
     pub(super) fn tidy(&mut self, now: Timestamp) {
         let rollouts = self.rollouts.iter().map(|rollout| self.rollout_slot(&rollout.commit));
         let plans = self.pulls.numbers().map(|number| self.plan_slot(number));
@@ -186,7 +186,7 @@ impl Console {
             let entry = self.outbox.entry(slot).filter(|entry| entry.wanted.is_none());
             entry.and_then(|entry| entry.written_at).is_some_and(|at| now.duration_since(at) > SAID_KEPT)
         };
-        // Statuses are forgotten with their rollout (`forget_rollout`).
+        // Statuses are dropped with their rollout (`forget_rollout`).
         let old =
             self.outbox.slots(|slot| !matches!(slot, Slot::Status { .. }) && !kept.contains(slot) && is_old(slot));
         for slot in &old {
@@ -194,7 +194,7 @@ impl Console {
         }
     }
 
-    /// Forgets what is known of what a rollout said. It stays on the forge.
+    /// Drops the slots of a rollout. Its texts stay on the forge.
     pub(super) fn forget_rollout(&mut self, commit: &CommitId) {
         let of_commit = |slot: &Slot| matches!(slot, Slot::Status { commit: of, .. } if of == commit);
         for slot in self.outbox.slots(of_commit) {
@@ -205,7 +205,7 @@ impl Console {
     }
 }
 
-/// Returns title and text of the issue of a commit that no pull request brought.
+/// Returns title and text of the issue for a commit that no pull request brought.
 pub(super) fn issue(
     commit: &CommitId,
     subject: &str,
@@ -218,7 +218,7 @@ pub(super) fn issue(
     (reply::issue_title(commit, subject), body)
 }
 
-/// Returns the answer to a command that is not carried out.
+/// Returns the answer to a command that is not executed.
 pub(super) fn reply(login: &str, answer: &Answer) -> String {
     if answer.is_safe {
         return reply::mistaken(login, &answer.why);
@@ -228,7 +228,7 @@ pub(super) fn reply(login: &str, answer: &Answer) -> String {
     format!("❌ {}: not done: {}\n{lines}", code(login), prose(&answer.why))
 }
 
-/// Returns what takes a plan's place where a pull request goes elsewhere now.
+/// Returns the text that replaces a plan when the pull request gets another base branch.
 pub(super) fn not_planned(base: &str) -> String {
     format!("This pull request goes into {} now, which is not rolled out: there is no plan for it.\n", code(base))
 }

@@ -1,9 +1,8 @@
-//! The console: all talk with the forge, in one task, one call at a time.
+//! The forge bot: all communication with the forge, in one task, one call at a time.
 //!
-//! The core tells it how placements and the source stand, webhooks hint that something happened, and where nobody hints it looks
-//! by itself: both ways lead to the same end. What is to be said goes through an [`outbox`], what people say is evaluated
-//! (`comment_policy.rs`) and handed to the daemon like every other command. The daemon never waits for it: a forge that is down delays words,
-//! no rollout.
+//! The core sends it the state of placements and the source. Webhooks send hints; without them the bot polls, with the same
+//! result. Texts go through an [`outbox`]. Comments are evaluated (`comment_policy.rs`), and their commands go to the daemon
+//! like all others. The daemon never waits for the bot: a forge that is down delays texts, but no rollout.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -55,57 +54,57 @@ use pulls::Pulls;
 use records::{Heard, SavedRecords};
 pub use task::ConsoleTask;
 
-/// The longest the task sleeps where nothing is due.
+/// The longest sleep of the task if nothing is due.
 const FAR: SignedDuration = SignedDuration::from_hours(1);
 /// Pause after a read that failed; it doubles with each that follows.
 const READ_RETRY_FIRST: SignedDuration = SignedDuration::from_secs(2);
 /// The longest pause after reads that failed.
 const READ_RETRY_MAX: SignedDuration = SignedDuration::from_mins(2);
-/// How much more rarely the forge is asked for news while webhooks bring them.
+/// How much more rarely the bot polls while webhooks arrive.
 const HOOKED_POLL_FACTOR: u32 = 10;
-/// The longest pause between two looks while webhooks bring news.
+/// The longest poll interval while webhooks arrive.
 const HOOKED_POLL_MAX: Duration = Duration::from_mins(5);
-/// How long webhooks count as alive after their last word.
+/// How long webhooks count as working after the last one.
 const HOOKED_FOR: SignedDuration = SignedDuration::from_hours(1);
-/// Pause before a rollout's conversation is looked for again where looking failed.
+/// Pause before the search for a rollout's conversation is repeated after a failure.
 const FIND_AGAIN: SignedDuration = SignedDuration::from_secs(30);
-/// How often what nobody asks for any more is forgotten.
+/// How often unused slots are dropped.
 const TIDY_EVERY: SignedDuration = SignedDuration::from_hours(1);
-/// Comments that wait to be read; hints beyond are dropped, and looking finds them.
+/// Comments that wait to be read; further hints are dropped, and polling finds those comments.
 const HINTS_MAX: usize = 1000;
 
-/// How the forge is talked with.
+/// The settings of the bot.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Identity of our source: what we write is marked with it.
+    /// Identity of our source, which marks our comments.
     pub source: String,
-    /// How often the forge is asked for news where no webhook brings them.
+    /// How often the forge is polled without webhooks.
     pub poll_interval: Duration,
     /// When a new comment is written.
     pub notify: BTreeSet<Notify>,
-    /// What is said of pull requests.
+    /// Which pull requests get plans.
     pub plans: Plans,
-    /// How we speak.
+    /// How commands are written.
     pub voice: CommandStyle,
-    /// Who may approve by the configuration: its teams are asked about.
+    /// Configured approvers: the bot asks for the members of their teams.
     pub approvers: Vec<String>,
-    /// What counts as a part in a change: who had one does not approve it.
+    /// What counts as contributing to a change: contributors do not approve it.
     pub parts: BTreeSet<Part>,
-    /// What marks hidden values in plans.
+    /// The key for marks of hidden values in plans.
     pub mask: MaskKey,
     /// Pull requests can be fetched from the source.
     pub fetches: bool,
 }
 
-/// What the console needs of others.
+/// The bot's handles to other parts.
 pub struct Handles {
     /// The forge.
     pub forge: Arc<dyn Forge>,
-    /// Where its records are. Nobody else writes below [`FORGE_PREFIX`](crate::store::records::FORGE_PREFIX).
+    /// The store of its records. Nobody else writes below [`FORGE_PREFIX`](crate::store::records::FORGE_PREFIX).
     pub store: Arc<dyn Store>,
     /// The source's thread.
     pub requests: Sender<SourceRequest>,
-    /// Who carries commands out.
+    /// Executes commands.
     pub instructions: mpsc::UnboundedSender<Instruction>,
     /// Who hands out what plans start from.
     pub baselines: mpsc::UnboundedSender<oneshot::Sender<Baseline>>,
@@ -121,7 +120,7 @@ enum Message {
 }
 
 struct Console {
-    /// Reads the time.
+    /// Returns the current time.
     clock: fn() -> Timestamp,
     settings: Settings,
     handles: Handles,
@@ -131,37 +130,37 @@ struct Console {
     pulls: Pulls,
     heard: BTreeMap<u64, Heard>,
     deliveries: Deliveries,
-    /// Commands nobody vouches for yet, with their conversations, and until when the delivery of their creation may come.
+    /// Unproven commands with their conversations, and until when the delivery of their creation may arrive.
     awaited: BTreeMap<u64, (ThreadNumber, Timestamp)>,
     /// Comments to be read, with their conversations.
     to_read: VecDeque<(ThreadNumber, u64)>,
-    /// Who we are, once the forge said.
+    /// Our own account, once the forge answered.
     me: Option<ForgeUser>,
-    /// The branch that is followed, once git said.
+    /// The followed branch, once git answered.
     branch: Option<String>,
     /// The accepted commit.
     accepted: Option<CommitId>,
-    /// Nothing is read before.
+    /// No read before this instant.
     read_after: Option<Timestamp>,
     read_failures: u32,
-    /// When the forge is asked for news next.
+    /// When to poll the forge next.
     look_at: Timestamp,
-    /// When a webhook last brought something.
+    /// When a webhook last arrived.
     hooked_at: Option<Timestamp>,
-    /// Conversations whose comments are to be listed.
+    /// Conversations whose comments must be listed.
     to_list: BTreeSet<ThreadNumber>,
-    /// CommitRollouts whose reactions and reviews are to be read.
+    /// Rollouts whose reactions and reviews must be read.
     to_count: BTreeSet<CommitId>,
-    /// When what nobody asks for any more is forgotten next.
+    /// When unused slots are dropped next.
     tidy_at: Timestamp,
-    /// CommitRollouts whose thread is to be looked for, and when.
+    /// Rollouts whose thread must be found, and when.
     to_find: BTreeMap<CommitId, Timestamp>,
     finishing: Option<oneshot::Sender<()>>,
-    /// What was logged of failures, and when: a lasting one is said once an hour.
+    /// Logged failures, and when: a lasting failure is logged once an hour.
     said: BTreeMap<String, Timestamp>,
 }
 
-/// Waits for a webhook; for ever where there are none.
+/// Waits for a webhook; forever without them.
 async fn next_hint(hints: &mut Option<mpsc::Receiver<ForgeEvent>>) -> Option<ForgeEvent> {
     match hints {
         Some(hints) => hints.recv().await,
@@ -211,7 +210,7 @@ impl Console {
     }
 
     /// # Cancel safety
-    /// May be dropped at any point: what was begun is written down before, and the next life asks what came of it.
+    /// May be dropped at any point: a write is stored before it starts, and the next process asks for its result.
     async fn run(&mut self) {
         loop {
             if self.turn().await {
@@ -230,7 +229,7 @@ impl Console {
         }
     }
 
-    /// Begins anew with what is written down; only what is not told again is kept of the life before.
+    /// Restarts from the stored records; it keeps only the state of the earlier run that nobody sends again.
     fn begin_again(self, saved: SavedRecords) -> Self {
         let Self { settings, handles, inbox, clock, accepted, finishing, .. } = self;
         Self { accepted, finishing, ..Self::begin(settings, handles, saved, inbox, clock) }
@@ -240,7 +239,7 @@ impl Console {
         (self.clock)()
     }
 
-    /// Takes in what happened, writes it down, and does the one thing that is due first. Returns whether there was one.
+    /// Handles what happened, stores it, and does the first thing that is due. Returns whether there was one.
     async fn turn(&mut self) -> bool {
         while let Ok(message) = self.inbox.try_recv() {
             self.take(message);
@@ -258,7 +257,7 @@ impl Console {
         if self.is_done()
             && let Some(finished) = self.finishing.take()
         {
-            // Whoever waited may have gone.
+            // The receiver may be gone.
             let _ = finished.send(());
         }
         false
@@ -279,16 +278,16 @@ impl Console {
         }
     }
 
-    /// Takes in a hint: what happened is read later. What cannot be read later is noted.
+    /// Handles a hint: the event itself is read later. What cannot be read later is recorded.
     fn hint(&mut self, event: ForgeEvent) {
         let now = self.now();
         self.hooked_at = Some(now);
         match event {
             ForgeEvent::Push { branch, pushed } => {
                 self.note_push(pushed, now);
-                // Until git has said which branch is followed a push to any may be meant.
+                // Until git has named the followed branch, a push to any branch may concern it.
                 if self.branch.as_ref().is_none_or(|followed| *followed == branch) {
-                    // Without its thread the source is not followed any more, which is told elsewhere.
+                    // Without its thread the source is not followed any more, which is reported elsewhere.
                     drop(self.handles.requests.send(SourceRequest::Poll));
                 }
             }
@@ -296,7 +295,7 @@ impl Console {
                 self.note_push(pushed, now);
                 self.pulls.look_at(number);
             }
-            // Each of our own edits comes back as news.
+            // Each of our own edits arrives as an event.
             ForgeEvent::Comment { id, said: None, .. } if self.outbox.is_own(id) => {}
             ForgeEvent::Comment { thread, id, said } => {
                 if let Some(said) = said.filter(|_| !self.heard.contains_key(&id)) {
@@ -315,7 +314,7 @@ impl Console {
         }
     }
 
-    /// Says what changed rollouts are to say, and writes down what changed. What cannot be written down is not acted on: the
+    /// Puts the texts of changed rollouts into the outbox, and stores what changed. What could not be stored has no effect: the
     /// loop comes here again.
     async fn keep(&mut self) {
         let now = self.now();
@@ -328,7 +327,7 @@ impl Console {
             self.deliveries.forget(now);
         }
         let mut ops = Vec::new();
-        // First: what a rollout says goes to the outbox, whose records are written in the same batch.
+        // First: a rollout's texts go to the outbox, whose records are stored in the same batch.
         for (commit, rollout) in self.rollouts.take_changed() {
             ops.push(records::rollout_op(&commit, rollout.as_ref()));
             if let Some(rollout) = rollout {
@@ -342,13 +341,13 @@ impl Console {
         self.write(ops).await;
     }
 
-    /// Writes down; a store that refuses is tried again until it takes it, because nothing may be said that it does not know.
+    /// Stores records, and retries until the store accepts them: nothing may be sent that the store does not know.
     async fn write(&mut self, ops: Vec<crate::store::Result<crate::store::Op>>) {
         let mut known = Vec::new();
         for op in ops {
             match op {
                 Ok(op) => known.push(op),
-                // It never will be: to wait for it would silence everything else.
+                // It never will be stored: waiting for it would block everything else.
                 Err(error) => tracing::error!(%error, "a record of the forge cannot be written down"),
             }
         }
@@ -368,7 +367,7 @@ impl Console {
         }
     }
 
-    /// Does the one thing that is due first. Returns whether there was one.
+    /// Does the first thing that is due. Returns whether there was one.
     async fn act(&mut self) -> bool {
         let now = self.now();
         if let Next::Write(write) = self.outbox.next(now)
@@ -378,11 +377,11 @@ impl Console {
             self.send(*write).instrument(tracing::error_span!("message", commit)).await;
             return true;
         }
-        // Only reads wait: writes have pauses of their own, and a status may go out where a read failed.
+        // Only reads wait: writes have their own pauses, and a status may be written after a failed read.
         if self.read_after.is_some_and(|at| at > now) {
             return false;
         }
-        // Before any comment is read: our own are told from those of people by who we are.
+        // Before any comment is read: the account's name tells our comments from others.
         if self.me.is_none() {
             return self.introduce().await;
         }
@@ -390,7 +389,7 @@ impl Console {
             self.read_comment(thread, id).await;
             return true;
         }
-        // The delivery of its creation did not come in time: it is evaluated without.
+        // The delivery of its creation did not arrive in time: it is evaluated without.
         if let Some((id, (thread, _))) = self.awaited.iter().find(|(_, (_, until))| *until <= now) {
             let (thread, id) = (*thread, *id);
             self.read_comment(thread, id).await;
@@ -398,7 +397,7 @@ impl Console {
         }
         if let Some((commit, _)) = self.to_find.iter().find(|(_, at)| **at <= now) {
             let commit = commit.clone();
-            // Where it cannot be found out, such as on a host without issues, the others get their turn first.
+            // If the search fails, for example on a host without issues, the others get their turn first.
             self.to_find.insert(commit.clone(), now + FIND_AGAIN);
             self.find_thread(&commit).await;
             return true;
@@ -418,7 +417,8 @@ impl Console {
         self.pulls_act(now).await
     }
 
-    /// Statuses can be written before we know who we are; comments not, because ours could not be found again.
+    /// Tells whether a write is possible: statuses always, comments only once our account is known, because we could not find
+    /// them again otherwise.
     fn is_known(&self, write: &outbox::Write) -> bool {
         self.me.is_some() || !matches!(write.slot, outbox::Slot::Comment { .. })
     }
@@ -427,7 +427,7 @@ impl Console {
         let now = self.now();
         let said = match self.outbox.next(now) {
             Next::At(at) => Some(at),
-            // A comment that is due waits until we know who we are, and for that the reads below wake.
+            // A due comment waits until our account is known; the reads below wake up for that.
             Next::Write(_) | Next::Nothing => None,
         };
         // Nothing can be planned before the accepted commit is known.
@@ -437,12 +437,12 @@ impl Console {
         let has_reading =
             !self.to_read.is_empty() || !self.to_list.is_empty() || !self.to_count.is_empty() || self.me.is_none();
         let read = read.filter(|_| !has_reading).or(Some(now));
-        // What failed is not tried again before its pause is over.
+        // Failed reads are not repeated before their pause is over.
         let read = read.max(self.read_after);
         said.into_iter().chain(read).min().unwrap_or(now + FAR)
     }
 
-    /// Tells whether nothing is left to be said that can be said now.
+    /// Tells whether nothing is left to write that can be written now.
     fn is_done(&self) -> bool {
         self.outbox.waiting() == 0 && self.to_find.is_empty() && !self.pulls.is_busy()
     }

@@ -1,8 +1,8 @@
-//! Whose text a comment's is, and whether a comment of ours still says what we wrote: pure.
+//! Whose text a comment has, and whether a comment of gitfleet still has our text: pure.
 //!
-//! Whoever may push may change the comments of others on both hosts, and the author's name stays. A clock of whole seconds does
-//! not show a change within the second in which the comment was written, however often it is read. So a text counts as its
-//! author's where the host's signed delivery of its creation had the same text, or where the host says that it was never changed.
+//! On both hosts an account with push rights may change the comments of others, and the author's name stays. Timestamps of
+//! whole seconds do not show a change within the second of creation. So a text counts as its author's if the signed delivery of
+//! its creation had the same text, or if the host says that it was never changed.
 
 use jiff::Timestamp;
 
@@ -11,19 +11,19 @@ use crate::forge::webhook::text_digest;
 use crate::model::forge::{Comment, ForgeUser, History, Said, ThreadNumber};
 use crate::model::id::Digest;
 
-/// Whose text a comment's is.
+/// The author of a comment's text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// Its author's.
+    /// The comment's author.
     Own,
     /// Somebody changed it, perhaps its author.
     Changed,
-    /// Nobody can tell.
+    /// Unknown.
     Unknown,
 }
 
-/// Says whose text a comment's is. `delivered` is where its creation was told to stand, and what it was; `history` is what the
-/// host said after the comment was read.
+/// Determines the author of a comment's text. `delivered` holds the conversation and the text at creation; `history` is the
+/// host's answer after the comment was read.
 pub fn origin(comment: &Comment, delivered: Option<(ThreadNumber, &Said)>, history: History) -> Origin {
     let is_other = |(thread, said): (ThreadNumber, &Said)| {
         (thread, said.author, &said.body) != (comment.thread, comment.author.id, &text_digest(&comment.body))
@@ -36,23 +36,23 @@ pub fn origin(comment: &Comment, delivered: Option<(ThreadNumber, &Said)>, histo
     }
 }
 
-/// Tells whether a comment that asks for an approval is ours and says what we wrote.
+/// Tells whether a comment that asks for an approval belongs to gitfleet and still has our text.
 pub fn is_as_written(asked: &Asked, comment: &Comment, me: &ForgeUser) -> bool {
     (comment.author.id, comment.id, &shown_digest(&comment.body)) == (me.id, asked.comment, &asked.text)
 }
 
-/// Returns what the text of a comment of ours is known by: hosts may keep other ends of lines than we sent, and none at the end.
+/// Returns the digest of a comment's text: hosts may change line ends, and drop those at the end.
 pub fn shown_digest(text: &str) -> Digest {
     text_digest(text.replace("\r\n", "\n").trim_end())
 }
 
-/// Tells whether nobody changed the comment since we wrote it and changed it back: then whoever reacted saw our words. A change
-/// within the second of our writing shows in no clock, so nothing counts that was given in that second ([`was_seen`]).
+/// Tells whether nobody edited the comment after us: then a person who reacted saw our text. An edit within the second of our
+/// writing does not show in a timestamp, so nothing from that second counts ([`was_seen`]).
 pub fn is_unchanged(asked: &Asked, comment: &Comment) -> bool {
     comment.updated_at == asked.at
 }
 
-/// Tells whether something was given after a comment could be seen.
+/// Tells whether a reaction or review was given after the comment was visible.
 pub fn was_seen(asked: &Asked, given_at: Timestamp) -> bool {
     given_at.as_second() > asked.at.as_second()
 }

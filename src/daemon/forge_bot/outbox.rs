@@ -1,11 +1,11 @@
-//! What is to stand on the forge, and what stands there: pure.
+//! The outbox: the desired and the known state of each slot on the forge. Pure.
 //!
-//! Each thing that can be said has a slot of its own: a status its commit and context, a comment its marker. Saying something is
-//! setting what the slot is to hold; what is said again before it was written replaces it, so that of many changes the forge
-//! sees the last. A slot is kept until it is released, so nothing that stands there is written again after a restart.
+//! Each text has a slot: a status its commit and context, a comment its marker. Writing a text sets the desired content of its
+//! slot; a newer text replaces one that was not sent yet, so the forge gets only the last of many changes. A slot is kept until
+//! it is released, so a restart does not send its content again.
 //!
-//! A write whose answer was lost may have been carried out. Such a slot is unsure: before it is written again, the forge is asked
-//! what stands there.
+//! A write without an answer may have been executed. Such a slot is unsure: before the next write the bot reads it from the
+//! forge.
 
 use std::collections::BTreeMap;
 
@@ -22,12 +22,12 @@ use crate::model::id::{CommitId, Digest};
 const RETRY_FIRST: SignedDuration = SignedDuration::from_secs(1);
 /// The longest pause after failures.
 const RETRY_MAX: SignedDuration = SignedDuration::from_mins(2);
-/// Pause after a refusal that a person has to fix: a token, a scope, a conversation that is locked.
+/// Pause after a refusal that a person has to fix: a token, a scope, a locked conversation.
 const DENIED_PAUSE: SignedDuration = SignedDuration::from_mins(10);
-/// Things that may wait to be said; a forge that is down for days must not fill the memory.
+/// The greatest number of waiting texts; a forge that is down for days must not fill the memory.
 const WAITING_MAX: usize = 10_000;
 
-/// Where something stands.
+/// A place on the forge.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", tag = "type")]
 pub enum Slot {
@@ -35,17 +35,17 @@ pub enum Slot {
     Reaction {
         /// The comment.
         comment: u64,
-        /// Which.
+        /// The reaction.
         reaction: Reaction,
     },
-    /// One row in a commit's list.
+    /// A status of a commit.
     Status {
         /// The commit.
         commit: CommitId,
-        /// The row.
+        /// Its context.
         context: String,
     },
-    /// A comment of ours, by its marker.
+    /// A comment of gitfleet, by its marker.
     Comment {
         /// The marker's id.
         id: String,
@@ -63,7 +63,7 @@ impl Slot {
     }
 }
 
-/// Something to say.
+/// The content of a slot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", tag = "type")]
 pub enum Saying {
@@ -73,7 +73,7 @@ pub enum Saying {
     Status(CommitStatus),
     /// A comment.
     Comment {
-        /// Where.
+        /// Its conversation.
         thread: ThreadNumber,
         /// Its text, without the marker.
         body: String,
@@ -81,7 +81,7 @@ pub enum Saying {
 }
 
 impl Saying {
-    /// Returns what it is compared by: a status that says the same with another link is the same.
+    /// Returns the digest for comparison: it ignores the link of a status.
     fn digest(&self) -> Digest {
         let hash = match self {
             Self::Reaction => Sha256::new(),
@@ -92,39 +92,39 @@ impl Saying {
     }
 }
 
-/// What is known of a slot.
+/// The state of a slot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Entry {
     /// The slot.
     pub slot: Slot,
-    /// What it is to hold, until that is written.
+    /// The desired content, until it is written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wanted: Option<Saying>,
-    /// When that may be written; later where several changes are to become one.
+    /// When it may be written; later if several changes shall become one.
     pub due: Timestamp,
-    /// What stands there, by its digest.
+    /// The digest of the written content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stands: Option<Digest>,
     /// The comment, once it is written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub comment: Option<u64>,
-    /// How often it was written: an older text never takes a newer one's place.
+    /// The number of writes: an older text never replaces a newer one.
     #[serde(default)]
     pub sequence: u64,
     /// When it was last written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub written_at: Option<Timestamp>,
-    /// A write was begun and nobody knows what came of it.
+    /// A write was started and its result is unknown.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unsure: bool,
-    /// Not written before, whatever it is to hold: a person has to fix something.
+    /// No write before this instant: a person has to fix something.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub denied_until: Option<Timestamp>,
 }
 
 impl Entry {
-    /// Returns when what it is to hold may be written.
+    /// Returns when the desired content may be written.
     fn due(&self) -> Timestamp {
         self.denied_until.map_or(self.due, |until| until.max(self.due))
     }
@@ -135,25 +135,25 @@ impl Entry {
 pub struct Write {
     /// The slot.
     pub slot: Slot,
-    /// What is written.
+    /// The content to write.
     pub saying: Saying,
     /// The comment that is edited; absent writes a new one.
     pub comment: Option<u64>,
-    /// The sequence the text carries.
+    /// The sequence number in the text.
     pub sequence: u64,
-    /// The forge must be asked first what stands there.
+    /// The forge must be read first.
     pub unsure: bool,
 }
 
-/// What came of a write.
+/// The result of a write.
 #[derive(Debug)]
 pub enum SendOutcome {
-    /// It stands there.
+    /// The content was written.
     Stands {
-        /// The comment that holds it.
+        /// The comment.
         comment: Option<u64>,
     },
-    /// The comment that was to be edited is gone: somebody deleted it.
+    /// The comment to edit is gone: somebody deleted it.
     Gone,
     /// It failed.
     Failed(Error),
@@ -162,29 +162,29 @@ pub enum SendOutcome {
 /// What happens next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// This is due.
+    /// Write this.
     Write(Box<Write>),
     /// Nothing before this instant.
     At(Timestamp),
-    /// Nothing, until something is said.
+    /// Nothing, until the next text.
     Nothing,
 }
 
-/// Everything that is to be said and that stands.
+/// All slots.
 #[derive(Clone, Debug)]
 pub struct Outbox {
     entries: BTreeMap<Slot, Entry>,
     write_pause: SignedDuration,
-    /// Nothing is written before: the forge does not answer, or asked for a pause.
+    /// No write before this instant: the forge does not answer, or asked for a pause.
     not_before: Option<Timestamp>,
     failures: u32,
     last_write: Option<Timestamp>,
-    /// Slots whose record must be written down.
+    /// Slots whose record must be stored.
     changed: Vec<Slot>,
 }
 
 impl Outbox {
-    /// Begins with what an earlier life wrote down.
+    /// Restores the slots that an earlier process stored.
     pub fn restore(entries: impl IntoIterator<Item = Entry>, limits: Limits) -> Self {
         Self {
             entries: entries.into_iter().map(|entry| (entry.slot.clone(), entry)).collect(),
@@ -196,23 +196,23 @@ impl Outbox {
         }
     }
 
-    /// Returns what is known of a slot.
+    /// Returns the state of a slot.
     pub fn entry(&self, slot: &Slot) -> Option<&Entry> {
         self.entries.get(slot)
     }
 
-    /// Tells whether a comment is known to be one of ours.
+    /// Tells whether a comment is known to be one of gitfleet.
     pub fn is_own(&self, comment: u64) -> bool {
         self.entries.values().any(|entry| entry.comment == Some(comment))
     }
 
-    /// Returns how many things wait to be said.
+    /// Returns the number of waiting texts.
     pub fn waiting(&self) -> usize {
         self.entries.values().filter(|entry| entry.wanted.is_some()).count()
     }
 
-    /// Says something, at `due` at the latest; says nothing where it stands there already. What was to be said there is
-    /// replaced, and its time kept where that is earlier.
+    /// Sets the desired content of a slot, to be written at `due` at the latest; does nothing if it was written already. It
+    /// replaces a waiting content and keeps its due time if that is earlier.
     pub fn say(&mut self, slot: Slot, saying: Saying, due: Timestamp) {
         let digest = saying.digest();
         let Some(entry) = self.entries.get_mut(&slot) else {
@@ -236,7 +236,7 @@ impl Outbox {
             return;
         };
         if entry.stands.as_ref() == Some(&digest) && !entry.unsure {
-            // It changed and changed back before it was written: there is nothing to write.
+            // The content changed and changed back before it was written: there is nothing to write.
             if entry.wanted.take().is_some() {
                 self.changed.push(slot);
             }
@@ -250,21 +250,21 @@ impl Outbox {
         self.changed.push(slot);
     }
 
-    /// Has a comment written again though it says the same: a person asked for it, or it may be gone.
+    /// Marks a comment to be written again although its text is the same: a person asked for it, or it may be gone.
     pub fn doubt(&mut self, slot: &Slot) {
         if let Some(entry) = self.entries.get_mut(slot) {
             entry.stands = None;
         }
     }
 
-    /// Forgets a slot. What stands on the forge stays there.
+    /// Drops a slot. Its content on the forge stays.
     pub fn release(&mut self, slot: &Slot) {
         if self.entries.remove(slot).is_some() {
             self.changed.push(slot.clone());
         }
     }
 
-    /// Says what is due: people's commands are answered first, then what the commits' lists say, then comments.
+    /// Returns the next write: answers to commands first, then statuses, then comments.
     pub fn next(&self, now: Timestamp) -> Next {
         let paced = self.last_write.map(|at| at + self.write_pause);
         let earliest = self.not_before.into_iter().chain(paced).max().filter(|at| *at > now);
@@ -272,7 +272,7 @@ impl Outbox {
         if let Some(at) = earliest {
             return if waiting().next().is_some() { Next::At(at) } else { Next::Nothing };
         }
-        // The map is in the order of the variants of `Slot`, and that is the order that is promised.
+        // The map has the order of the variants of `Slot`, which is the promised order.
         if let Some(entry) = waiting().find(|entry| entry.due() <= now)
             && let Some(saying) = entry.wanted.clone()
         {
@@ -287,17 +287,17 @@ impl Outbox {
         waiting().map(Entry::due).min().map_or(Next::Nothing, Next::At)
     }
 
-    /// Has nothing written before this instant: the forge wants a pause.
+    /// Stops all writes until an instant: the forge asked for a pause.
     pub fn pause_until(&mut self, at: Timestamp) {
         self.not_before = self.not_before.max(Some(at));
     }
 
-    /// Notes that a write begins. What is noted must be written down before it does: else a life that ends in the middle would
-    /// say it twice.
+    /// Records the start of a write. The record must be stored first: a process that ends during the write would repeat it
+    /// otherwise.
     pub fn begins(&mut self, write: &Write, now: Timestamp) {
         self.last_write = Some(now);
         let Some(entry) = self.entries.get_mut(&write.slot) else { return };
-        // An edit may be repeated: it makes no second comment. So may a reaction.
+        // Edits and reactions may be repeated: they create no second comment.
         let makes = write.comment.is_none() && !matches!(write.slot, Slot::Reaction { .. });
         if makes && !entry.unsure {
             entry.unsure = true;
@@ -305,7 +305,7 @@ impl Outbox {
         }
     }
 
-    /// Takes in what came of a write.
+    /// Handles the result of a write.
     pub fn ended(&mut self, write: &Write, outcome: SendOutcome, now: Timestamp) {
         let Some(entry) = self.entries.get_mut(&write.slot) else { return };
         self.changed.push(write.slot.clone());
@@ -318,21 +318,22 @@ impl Outbox {
                 entry.sequence = write.sequence;
                 entry.stands = Some(write.saying.digest());
                 entry.written_at = Some(now);
-                // Something newer may have been said while the host was asked: that stays due.
+                // A newer content may have arrived during the write: it stays due.
                 if entry.wanted.as_ref() == Some(&write.saying) {
                     entry.wanted = None;
                 }
-                // A comment is dealt with once, and a reaction may be repeated: nothing of it need be remembered.
+                // A comment is handled once, and a reaction may be repeated: no record is needed.
                 if entry.wanted.is_none() && matches!(write.slot, Slot::Reaction { .. }) {
                     self.entries.remove(&write.slot);
                 }
             }
             SendOutcome::Gone => {
                 entry.comment = None;
-                // Perhaps it stands elsewhere: a comment that carries the marker is found again.
+                // It may be in another place: a comment with the marker will be found.
                 entry.unsure = true;
             }
-            // What cannot be seen may be seen again, when the token is repaired; a sign on a comment that is gone cannot.
+            // An invisible conversation may become visible when the token is repaired; a deleted comment does not come back for
+            // its reaction.
             SendOutcome::Failed(Error::NotFound { .. }) if !matches!(write.slot, Slot::Reaction { .. }) => {
                 entry.unsure = write.unsure;
                 entry.denied_until = Some(now + DENIED_PAUSE);
@@ -340,11 +341,11 @@ impl Outbox {
             SendOutcome::Failed(error) => match error.class() {
                 ErrorClass::Transient => {
                     if let Error::RateLimited { wait, .. } = error {
-                        // It was refused, so it was not carried out.
+                        // It was refused, so it was not executed.
                         entry.unsure = write.unsure;
                         self.not_before = now.checked_add(wait).ok();
                     } else {
-                        // It stays unsure: the host may have carried out what it did not answer.
+                        // It stays unsure: the host may have executed it without an answer.
                         self.failures += 1;
                         let pause = RETRY_FIRST.saturating_mul(1 << self.failures.min(10).saturating_sub(1));
                         self.not_before = Some(now + pause.min(RETRY_MAX));
@@ -358,7 +359,7 @@ impl Outbox {
                 ErrorClass::Conflict | ErrorClass::Invalid | ErrorClass::Bug => {
                     entry.unsure = false;
                     entry.wanted = None;
-                    // As if it stood there: the same words are not sent again, others are.
+                    // Treated as written: the same text is not sent again, others are.
                     entry.stands = Some(write.saying.digest());
                     if matches!(write.slot, Slot::Reaction { .. }) {
                         self.entries.remove(&write.slot);
@@ -368,19 +369,19 @@ impl Outbox {
         }
     }
 
-    /// Returns the records that changed since the last call: `None` for those that are gone.
+    /// Returns the records that changed since the last call: `None` for dropped slots.
     pub fn take_changed(&mut self) -> BTreeMap<Slot, Option<Entry>> {
         let changed = std::mem::take(&mut self.changed);
         changed.into_iter().map(|slot| (slot.clone(), self.entries.get(&slot).cloned())).collect()
     }
 
-    /// Returns every slot that `is` true of.
+    /// Returns every slot that matches.
     pub fn slots(&self, is: impl Fn(&Slot) -> bool) -> Vec<Slot> {
         self.entries.keys().filter(|slot| is(slot)).cloned().collect()
     }
 }
 
-/// Tells whether a commit's list says already what is to be said.
+/// Tells whether a commit already has a status.
 pub fn says_already(statuses: &[CommitStatus], wanted: &CommitStatus) -> bool {
     let words = |status: &CommitStatus| (status.state, status.description.clone());
     statuses.iter().find(|status| status.context == wanted.context).is_some_and(|found| words(found) == words(wanted))

@@ -1,4 +1,4 @@
-//! Who somebody is that says yes, no or go: what they may do here, which teams they are in, and what part they had in the change.
+//! Rights of a comment's author: permission, teams, and contribution to the change.
 
 use std::collections::BTreeSet;
 
@@ -11,12 +11,11 @@ use crate::model::forge::{Credentials, ForgeUser, Part, Permission, PullRequest}
 use crate::model::id::CommitId;
 use crate::model::runs::Channel;
 
-/// Teams one strategy may name and be asked about.
+/// Teams that one strategy may name.
 const TEAMS_MAX: usize = 10;
 
 impl Console {
-    /// Finds out about the author, now: what they may do, which teams they are in, whether the change is their own. What cannot
-    /// be found out counts as no.
+    /// Requests the author's permission, teams and contribution, now. What cannot be determined counts against the author.
     pub(super) async fn person(
         &self,
         rollout: &CommitRollout,
@@ -32,13 +31,13 @@ impl Console {
         };
         let forge = &self.handles.forge;
         let permission = match forge.permission(&author.login).await {
-            // Where approvers are named, our account need not be one that may ask. Nobody has a permission then.
+            // With configured approvers our account need not be allowed to ask. Then nobody has a permission.
             Err(Error::Forbidden { .. }) if !self.settings.approvers.is_empty() => Permission::None,
             answer => answer.map_err(|error| cannot("what you may do here", &error))?,
         };
         let mut teams = BTreeSet::new();
         for team in self.teams(rollout) {
-            // Who cannot be asked about is in no team: other words may still let them.
+            // An author who cannot be looked up is in no team: other rules may still admit them.
             match forge.is_team_member(&team, &author.login).await {
                 Ok(true) => drop(teams.insert(team)),
                 Ok(false) => {}
@@ -47,7 +46,7 @@ impl Console {
         }
         let mut took_part = None;
         if evaluates {
-            // Without a pull request only deliveries tell who brought the change: whoever pushed it.
+            // Without a pull request only deliveries tell who brought the change: the accounts that pushed it.
             let direct =
                 rollout.thread.is_some_and(|thread| thread.is_issue) && self.settings.parts.contains(&Part::Pushed);
             if direct && self.deliveries.pushers(&[rollout.commit.clone()].into()).any(|user| user.id == author.id) {
@@ -78,7 +77,7 @@ impl Console {
         Ok(Person { credentials: Some(credentials), ..Person::of(author.login.clone(), Channel::Comment) })
     }
 
-    /// Returns the first part that somebody had in a pull request, of those that the configuration names.
+    /// Returns the author's first contribution to a pull request among those that the configuration names.
     async fn part(&self, pull: &PullRequest, who: &ForgeUser) -> crate::forge::Result<Option<Part>> {
         let parts = &self.settings.parts;
         let is_who = |user: &ForgeUser| user.id == who.id;
@@ -89,14 +88,14 @@ impl Console {
             return Ok(known.map(|(part, _)| part));
         }
         let commits = self.handles.forge.commits(pull).await?;
-        // What a host does not tell of pushes, its deliveries may have told.
+        // Deliveries may name pushes that the host's API does not.
         let ends: BTreeSet<CommitId> = commits.all.iter().cloned().chain([pull.head.clone()]).collect();
         let is_pusher = commits.pushers.iter().chain(self.deliveries.pushers(&ends)).any(is_who);
         let found = [(Part::Authored, commits.authors.iter().any(is_who)), (Part::Pushed, is_pusher)];
         Ok(found.into_iter().find(|(part, is_it)| *is_it && parts.contains(part)).map(|(part, _)| part))
     }
 
-    /// Returns the teams that are named as approvers, by the configuration or by a strategy whose gate waits.
+    /// Returns the teams named as approvers by the configuration or by a strategy with a waiting gate.
     fn teams(&self, rollout: &CommitRollout) -> BTreeSet<String> {
         let narrowed = rollout.gates().filter_map(|(_, _, gate)| gate.approvers.as_deref());
         let entries = narrowed.flat_map(|all| all.split(',')).chain(self.settings.approvers.iter().map(String::as_str));

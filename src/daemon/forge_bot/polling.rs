@@ -1,4 +1,4 @@
-//! Looking for news that nobody brought, and what a failure to read means for the reads after it.
+//! Polling without webhooks, and the pause after a failed read.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -6,7 +6,7 @@ use super::{Console, FAR, HOOKED_FOR, HOOKED_POLL_FACTOR, HOOKED_POLL_MAX, READ_
 use crate::forge::Error;
 
 impl Console {
-    /// Asks who we are, which repository it is and which branch is followed.
+    /// Asks for our account, the repository's id and the followed branch.
     pub(super) async fn introduce(&mut self) -> bool {
         if let Some(id) = self.read(self.handles.forge.repository_id().await)
             && let Some(me) = self.read(self.handles.forge.whoami().await)
@@ -18,11 +18,11 @@ impl Console {
         true
     }
 
-    /// Looks for news that no webhook brought.
+    /// Polls for what no webhook reported.
     pub(super) async fn look(&mut self, now: Timestamp) {
         let hooked = self.hooked_at.is_some_and(|at| now.duration_since(at) < HOOKED_FOR);
         let pause = if hooked {
-            // Webhooks never make it more often than the configuration asks for.
+            // Webhooks never make polling more frequent than configured.
             (self.settings.poll_interval * HOOKED_POLL_FACTOR).min(HOOKED_POLL_MAX).max(self.settings.poll_interval)
         } else {
             self.settings.poll_interval
@@ -35,7 +35,7 @@ impl Console {
         self.list_pulls().await;
     }
 
-    /// Takes in what came of a read. A failure is logged and pauses all reading.
+    /// Handles the result of a read. A failure is logged and pauses all reads.
     pub(super) fn read<T>(&mut self, answer: crate::forge::Result<T>) -> Option<T> {
         match answer {
             Ok(value) => {
@@ -51,7 +51,7 @@ impl Console {
                     _ => pause.min(READ_RETRY_MAX),
                 };
                 self.read_after = now.checked_add(pause).ok();
-                // The pause that a host wants is from all calls.
+                // The pause that a host asks for applies to all calls.
                 if let (Error::RateLimited { .. }, Some(at)) = (&error, self.read_after) {
                     self.outbox.pause_until(at);
                 }

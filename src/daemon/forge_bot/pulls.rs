@@ -1,4 +1,4 @@
-//! Open pull requests: what each would do to the fleet, said on it and kept up to date as it and the branch move.
+//! Open pull requests: writes a plan on each, and updates it when it or the branch moves.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,28 +18,28 @@ use crate::views::comments::statuses::PLAN_CONTEXT;
 use crate::views::pull_request::{PullReport, plan_comment, summary};
 use crate::views::redact::MaskKey;
 
-/// Open pull requests that are planned for, those with the largest numbers; more make a forge and a daemon slow.
+/// Open pull requests with plans, those with the largest numbers; more would slow down forge and daemon.
 const PULLS_MAX: usize = 100;
-/// Pause before plans are made again after the branch moved: often it moves again.
+/// Pause before plans are updated after the branch moved: often it moves again.
 const BASE_MOVED_PAUSE: SignedDuration = SignedDuration::from_secs(2);
-/// Pause before a plan that could not be made is made again.
+/// Pause before a failed plan is retried.
 const AGAIN_PAUSE: SignedDuration = SignedDuration::from_secs(15);
 
-/// A plan that was made, or was not.
+/// A finished plan, or its failure.
 pub(super) struct Made {
     number: ThreadNumber,
     head: CommitId,
     base: Option<CommitId>,
-    /// Status and comment; or why there are none, which is tried again.
+    /// Status and comment; or why there are none, which is retried.
     said: Result<(StatusState, String, String), String>,
 }
 
 /// The open pull requests into the branch.
 pub(super) struct Pulls {
     known: BTreeMap<ThreadNumber, Planned>,
-    /// When a plan is to be made.
+    /// When a plan is due.
     due: BTreeMap<ThreadNumber, Timestamp>,
-    /// To be read from the forge.
+    /// Pull requests to read from the forge.
     to_read: BTreeSet<ThreadNumber>,
     making: Option<ThreadNumber>,
     made: mpsc::UnboundedReceiver<Made>,
@@ -63,23 +63,23 @@ impl Pulls {
         }
     }
 
-    /// Has a pull request read from the forge.
+    /// Requests a pull request from the forge.
     pub fn look_at(&mut self, number: ThreadNumber) {
         self.to_read.insert(number);
     }
 
-    /// Has every plan made again: the branch moved.
+    /// Marks every plan as due: the branch moved.
     pub fn base_moved(&mut self, now: Timestamp) {
         let again = self.known.keys().map(|number| (*number, now + BASE_MOVED_PAUSE));
         self.due.extend(again.collect::<Vec<_>>());
     }
 
-    /// Has one plan made again: somebody asked.
+    /// Marks one plan as due: somebody asked for it.
     pub fn again(&mut self, number: ThreadNumber, now: Timestamp) {
         self.due.insert(number, now);
     }
 
-    /// Returns the pull requests that are planned for.
+    /// Returns the pull requests with plans.
     pub fn numbers(&self) -> impl Iterator<Item = ThreadNumber> {
         self.known.keys().copied()
     }
@@ -99,17 +99,17 @@ impl Pulls {
         self.due.values().min().copied().filter(|_| self.making.is_none())
     }
 
-    /// Returns a plan that was made since.
+    /// Returns a plan that has finished.
     pub fn finished(&mut self) -> Option<Made> {
         self.waiting.take().or_else(|| self.made.try_recv().ok())
     }
 
-    /// Waits for a plan to be made.
+    /// Waits for a plan to finish.
     ///
     /// # Cancel safety
-    /// Nothing is lost: what came is kept for [`Self::finished`].
+    /// Nothing is lost: a finished plan is kept for [`Self::finished`].
     pub async fn wait(&mut self) {
-        // We hold a sender ourselves: it never ends.
+        // This side holds a sender itself, so the channel never ends.
         self.waiting = self.made.recv().await;
     }
 
@@ -119,7 +119,7 @@ impl Pulls {
         changed.into_iter().map(|number| (number, self.known.get(&number).cloned())).collect()
     }
 
-    /// Takes in a pull request as it is. Returns whether it is new or has moved.
+    /// Records the state of a pull request. Returns whether it is new or has moved.
     fn see(&mut self, pull: &PullRequest, now: Timestamp) {
         let known = self.known.get(&pull.number);
         if known.is_some_and(|known| known.head == pull.head) {
@@ -142,7 +142,7 @@ impl Pulls {
 }
 
 impl Console {
-    /// Asks for the open pull requests.
+    /// Requests the list of open pull requests.
     pub(super) async fn list_pulls(&mut self) {
         let now = self.now();
         let Some(branch) = self.followed().await else { return };
@@ -151,11 +151,11 @@ impl Console {
         for pull in open.iter().filter(|pull| self.plans_for(pull)).cloned().collect::<Vec<_>>() {
             self.pulls.see(&pull, now);
         }
-        // What is not listed was closed, merged or aimed at another branch: only reading it says which.
+        // A missing pull request was closed, merged or got another base: only reading it tells which.
         let listed: BTreeSet<ThreadNumber> = open.iter().map(|pull| pull.number).collect();
         let gone: Vec<ThreadNumber> = self.pulls.known.keys().filter(|n| !listed.contains(n)).copied().collect();
         self.pulls.to_read.extend(gone);
-        // What was planned for another accepted commit, in a life before, is planned again.
+        // A plan against another accepted commit, of an earlier process, is made again.
         let accepted = self.accepted.clone();
         let old = self.pulls.known.values().filter(|pull| accepted.is_some() && pull.base != accepted);
         let old: Vec<ThreadNumber> = old.map(|pull| pull.number).collect();
@@ -168,7 +168,7 @@ impl Console {
         pull.is_open && (self.settings.plans.forks || !pull.is_fork) && self.branch.as_ref() == Some(&pull.base)
     }
 
-    /// Returns the branch that is followed, where git knows by now.
+    /// Returns the followed branch, if git knows it by now.
     async fn followed(&mut self) -> Option<String> {
         if self.branch.is_none() {
             let (reply, answer) = oneshot::channel();
@@ -178,13 +178,13 @@ impl Console {
         self.branch.clone()
     }
 
-    /// Does what is due about pull requests: reads one, or has one planned. Returns whether anything was.
+    /// Handles what is due about pull requests: reads one, or starts a plan. Returns whether there was something.
     pub(super) async fn pulls_act(&mut self, now: Timestamp) -> bool {
         if let Some(number) = self.pulls.to_read.pop_first() {
             self.read_pull(number, now).await;
             return true;
         }
-        // One at a time: memory is bounded for the tree of one pull request beside those of two commits.
+        // One at a time: memory is limited to one pull request's tree beside those of two commits.
         if self.pulls.making.is_some() || self.accepted.is_none() {
             return false;
         }
@@ -199,13 +199,13 @@ impl Console {
     }
 
     async fn read_pull(&mut self, number: ThreadNumber, now: Timestamp) {
-        // Whether it goes into that branch cannot be told yet; the next look lists it again.
+        // Its base is not known to be the followed branch yet; the next poll lists it again.
         if self.followed().await.is_none() {
             return;
         }
         let answer = self.handles.forge.pull(number).await;
         if answer.is_err() {
-            // `read` begins a pause below, and after it this one is asked for again.
+            // `read` starts a pause below, and after it this one is requested again.
             self.pulls.to_read.insert(number);
         }
         let Some(pull) = self.read(answer) else { return };
@@ -227,7 +227,7 @@ impl Console {
         }
     }
 
-    /// Makes a plan beside everything else: a large one takes a second, and words about rollouts do not wait for it.
+    /// Makes a plan in parallel: a large one takes a second, and texts about rollouts do not wait for it.
     fn make(&self, pull: Planned) {
         let (sender, requests, baselines) =
             (self.pulls.sender.clone(), self.handles.requests.clone(), self.handles.baselines.clone());
@@ -242,7 +242,7 @@ impl Console {
             let ending = || "gitfleet is ending".to_owned();
             let made = match (candidate.await, start.await) {
                 (Ok(candidate), Ok(start)) if is_asked => {
-                    // What is imagined is not logged: whoever watches would take it for what happens.
+                    // A hypothetical decision is not logged: readers of the log would take it for a real one.
                     let silent = tracing::subscriber::NoSubscriber::new();
                     let made = move || made(candidate, &start, content, &mask, limit);
                     let made = move || tracing::subscriber::with_default(silent, made);
@@ -254,16 +254,16 @@ impl Console {
                 Ok((base, said)) => (base, Ok(said)),
                 Err(why) => (None, Err(why)),
             };
-            // The console may have ended.
+            // The bot may have ended.
             drop(sender.send(Made { number: pull.number, head: pull.head, base, said }));
         });
     }
 
-    /// Says a plan that was made.
+    /// Puts a finished plan into the outbox.
     pub(super) fn planned(&mut self, made: Made) {
         let now = self.now();
         self.pulls.making = None;
-        // It moved or closed meanwhile: another plan is due, or none.
+        // The pull request moved or closed meanwhile: another plan is due, or none.
         let Some(known) = self.pulls.known.get_mut(&made.number).filter(|known| known.head == made.head) else {
             return;
         };
@@ -289,7 +289,7 @@ impl Console {
 
 type Said = (Option<CommitId>, (StatusState, String, String));
 
-/// Makes the words of a plan: pure, but for the time that charts are drawn from.
+/// Plans a candidate and renders its status and comment: pure, except that it reads the time.
 fn made(
     candidate: Result<Candidate, CandidateError>,
     baseline: &crate::plan::Baseline,

@@ -1,4 +1,4 @@
-//! The console's records: what it said, which rollouts it tells, which comments it heard, which pull requests it planned.
+//! The bot's records: its slots, its rollouts, the comments it handled, the pull requests it planned.
 
 use std::collections::BTreeMap;
 
@@ -18,61 +18,61 @@ const ROLLOUT: &str = "forge/story/";
 const HEARD: &str = "forge/heard/";
 const PULL: &str = "forge/pull/";
 
-/// How long a heard comment is remembered: longer than a comment may be old when it is first read.
+/// How long a handled comment is remembered: longer than the greatest age of a comment at its first reading.
 const HEARD_KEPT: SignedDuration = SignedDuration::from_hours(24 * 30);
 
-/// Comments that are remembered; beyond, the oldest are forgotten. A forgotten one is evaluated anew, and counts no easier.
+/// Remembered comments; the oldest are dropped first. A dropped one is evaluated again, under the same rules.
 const HEARD_MAX: usize = 20_000;
 
-/// A comment that was dealt with: it is never dealt with again.
+/// A comment that was handled: it is never handled again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Heard {
     /// The comment.
     pub id: u64,
-    /// Where.
+    /// Its conversation.
     pub thread: ThreadNumber,
     /// The author's id.
     pub author: u64,
-    /// When it was dealt with.
+    /// When it was handled.
     pub at: Timestamp,
     /// SHA-256 of its text as it was read.
     pub body: Digest,
-    /// What came of it, for people.
+    /// The result, as text for users.
     pub outcome: String,
-    /// It was no command: it is remembered so that a later change of its text makes it none.
+    /// It contained no command: it is remembered so that a later edit cannot add one.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub ignored: bool,
-    /// The comment whose answer in words is this one's too; absent where there is none.
+    /// The comment whose written answer also covers this one; absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<u64>,
 }
 
-/// A pull request that is planned for.
+/// A pull request with a plan.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Planned {
     /// Its number.
     pub number: ThreadNumber,
-    /// The commit it ends with.
+    /// Its head commit.
     pub head: CommitId,
-    /// The accepted commit that the plan starts from; absent where none was made yet.
+    /// The accepted commit of its plan; absent before the first plan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base: Option<CommitId>,
 }
 
-/// What an earlier life wrote down.
+/// The stored records of an earlier process.
 #[derive(Debug, Default)]
 pub struct SavedRecords {
-    /// What was and is to be said.
+    /// The slots.
     pub outbox: Vec<Entry>,
     /// The rollouts.
     pub rollouts: Vec<CommitRollout>,
-    /// Comments that were dealt with, by id.
+    /// Handled comments, by id.
     pub heard: BTreeMap<u64, Heard>,
     /// Open pull requests.
     pub pulls: BTreeMap<ThreadNumber, Planned>,
-    /// What deliveries told.
+    /// The kept deliveries.
     pub deliveries: Deliveries,
 }
 
@@ -100,27 +100,27 @@ fn kept<T: Serialize>(key: String, value: Option<&T>) -> Result<Op> {
     }
 }
 
-/// Returns the write of an outbox's entry; of none the deletion.
+/// Returns the write of a slot, or its deletion for `None`.
 pub fn outbox_op(slot: &super::outbox::Slot, entry: Option<&Entry>) -> Result<Op> {
     kept(format!("{OUTBOX}{}", slot.key()), entry)
 }
 
-/// Returns the write of a rollout; of none the deletion.
+/// Returns the write of a rollout, or its deletion for `None`.
 pub fn rollout_op(commit: &CommitId, rollout: Option<&CommitRollout>) -> Result<Op> {
     kept(format!("{ROLLOUT}{commit}"), rollout)
 }
 
-/// Returns the write of a pull request; of none the deletion.
+/// Returns the write of a pull request, or its deletion for `None`.
 pub fn pull_op(number: ThreadNumber, pull: Option<&Planned>) -> Result<Op> {
     kept(format!("{PULL}{number}"), pull)
 }
 
-/// Returns the write of a heard comment.
+/// Returns the write of a handled comment.
 pub fn heard_op(heard: &Heard) -> Result<Op> {
     kept(format!("{HEARD}{}", heard.id), Some(heard))
 }
 
-/// Drops comments that were heard so long ago that they would not be taken any more, and returns the deletions.
+/// Drops comments that are too old to be handled again, and returns the deletions.
 pub fn forget_heard(heard: &mut BTreeMap<u64, Heard>, now: Timestamp) -> Vec<Op> {
     let mut by_age: Vec<(Timestamp, u64)> = heard.values().map(|h| (h.at, h.id)).collect();
     by_age.sort_unstable();

@@ -1,4 +1,4 @@
-//! Carries out what is due to be said: one call, or one look and one call where nobody knows what came of the last.
+//! Sends what is due: one call, or a read and a call if the result of the last call is unknown.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::model::id::CommitId;
 use crate::views::comments::rollout::{marker, marker_id};
 
 impl Console {
-    /// Says one thing. That it begins is written down first.
+    /// Sends one content. Its start is stored first.
     pub(super) async fn send(&mut self, write: Write) {
         let now = self.now();
         self.outbox.begins(&write, now);
@@ -41,10 +41,10 @@ impl Console {
                 Ok(()) => SendOutcome::Stands { comment: None },
                 Err(error) => SendOutcome::Failed(error),
             },
-            // A slot holds what it is for; a record that says otherwise says nothing.
+            // A slot holds content of its own kind; another record has no effect.
             _ => SendOutcome::Stands { comment: write.comment },
         };
-        // The pause that a host asks for is from all calls: reads wait for it, too.
+        // The pause that a host asks for applies to all calls, so reads wait too.
         if let SendOutcome::Failed(Error::RateLimited { wait, .. }) = &outcome {
             self.read_after =
                 self.read_after.max(SignedDuration::try_from(*wait).ok().and_then(|w| now.checked_add(w).ok()));
@@ -56,12 +56,12 @@ impl Console {
                 tracing::warn!(slot = write.slot.key(), "a comment of ours was deleted; it is written again");
             }
         }
-        // The call may have taken long: pauses are counted from its end.
+        // The call may have taken long: pauses count from its end.
         let now = self.now();
         self.outbox.ended(&write, outcome, now);
     }
 
-    /// Returns the commit that a slot speaks of, where it is one commit's.
+    /// Returns the commit of a slot, if it belongs to one commit.
     pub(super) fn commit_of<'a>(&'a self, slot: &'a Slot) -> Option<&'a CommitId> {
         match slot {
             Slot::Status { commit, .. } => Some(commit),
@@ -81,7 +81,7 @@ impl Console {
         if write.unsure
             && let Some(found) = self.find_comment(id, thread).await?
         {
-            // A host's answer to an edit may still have the time from before it.
+            // A host's answer to an edit may still have the time from before the edit.
             return match forge.update_comment(found.id, text).await? {
                 Some(updated) => forge.comment(updated.id).await,
                 None => Ok(None),
@@ -90,7 +90,7 @@ impl Console {
         forge.create_comment(thread, text).await.map(Some)
     }
 
-    /// Looks for the comment that carries a marker. Anybody can write one, so only our own count.
+    /// Searches for the comment with a marker. Anybody can write a marker, so only our own comments count.
     async fn find_comment(&self, id: &str, thread: ThreadNumber) -> Result<Option<Comment>> {
         let me = self.me.as_ref().map(|me| me.id);
         let comments = self.handles.forge.comments(thread, None).await?;
@@ -105,7 +105,7 @@ impl Console {
         self.handles.forge.set_status(commit, status).await
     }
 
-    /// Notes what a comment of ours shows, and since when, by the forge's clock.
+    /// Records the content of a comment of gitfleet, and since when it is visible, by the forge's clock.
     fn note_comment(&mut self, id: &str, comment: &Comment, text: &str) {
         self.note_asked(id, comment, text);
         let told = self.rollouts.iter().find(|rollout| self.rollout_slot(&rollout.commit) == id);
@@ -117,7 +117,7 @@ impl Console {
         }
     }
 
-    /// Notes that a comment of ours asks for a gate's approval, and what it says.
+    /// Records that a comment of gitfleet asks for a gate's approval, with its text.
     fn note_asked(&mut self, id: &str, comment: &Comment, text: &str) {
         let asks = self.rollouts.iter().find_map(|rollout| {
             let mut gates = rollout.gates();
@@ -141,7 +141,7 @@ impl Console {
         }
     }
 
-    /// Returns an error that says so where a conversation is unknown.
+    /// Returns the error for an unknown conversation.
     pub(super) fn unknown(what: &str) -> Error {
         Error::NotFound { what: what.to_owned() }
     }

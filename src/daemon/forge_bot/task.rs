@@ -1,4 +1,4 @@
-//! The console's running task, and how it is begun again.
+//! The bot's task and its restarts.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::core::ForgeUpdate;
 use crate::daemon::supervise::{Supervisor, Watcher};
 use crate::telemetry::metrics::Part;
 
-/// Pause before records that could not be read are read again.
+/// Pause before unreadable records are read again.
 const RECORDS_RETRY: Duration = Duration::from_secs(30);
 
 /// The running task; ends when dropped.
@@ -38,18 +38,18 @@ impl ConsoleTask {
         let console = Console::begin(settings, handles, saved, inbox, clock::wall);
         let watcher = supervisor.over(Part::Console, None);
         let mut last = supervisor.over(Part::Console, None);
-        // Where it cannot even be begun again it stays reported as missing.
+        // If even its restart fails it stays reported as failed.
         let task = async move { drop(last.live(supervise(console, watcher)).await) };
         Ok(Self { messages, task: tokio::spawn(task) })
     }
 
-    /// Tells it something.
+    /// Sends the bot an update.
     pub fn tell(&self, update: ForgeUpdate) {
-        // It ends only with us.
+        // The channel ends only with this process.
         drop(self.messages.send(Message::Update(update)));
     }
 
-    /// Waits until nothing is left to say, or so long.
+    /// Waits until nothing is left to write, but not longer than `patience`.
     pub async fn finish(&self, patience: Duration) {
         let (done, finished) = oneshot::channel();
         drop(self.messages.send(Message::Finish(done)));
@@ -59,7 +59,7 @@ impl ConsoleTask {
     }
 }
 
-/// Lets the console live, and begins it again from its records where it ends by an error of ours.
+/// Runs the bot, and restarts it from its records if it ends because of an error in gitfleet.
 pub(super) async fn supervise(mut console: Console, mut watcher: Watcher) {
     while let Some(end) = watcher.live(console.run()).await {
         tokio::time::sleep(end.pause).await;

@@ -1,4 +1,4 @@
-//! Where a rollout is told: on the pull request that brought its commit, else on an issue of its own.
+//! The conversation of a rollout: the pull request of its commit, else an issue of its own.
 
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::oneshot;
@@ -11,14 +11,14 @@ use crate::model::forge::ThreadNumber;
 use crate::model::id::CommitId;
 use crate::views::comments::rollout::marker_id;
 
-/// Pauses before the pull request of a commit is looked for again: hosts know a moment later than the branch moves.
+/// Pauses before the next search for a commit's pull request: hosts know it only some time after the branch moved.
 const LOOK_AGAIN: [SignedDuration; 3] =
     [SignedDuration::from_secs(2), SignedDuration::from_secs(8), SignedDuration::from_secs(20)];
-/// Commits of one rollout whose pull requests are asked for.
+/// Commits of one rollout whose pull requests are requested.
 const COMMITS_ASKED_MAX: usize = 100;
 
 impl Console {
-    /// Looks for the conversation of a rollout.
+    /// Searches for the conversation of a rollout.
     pub(super) async fn find_thread(&mut self, commit: &CommitId) {
         let now = self.now();
         let Some(rollout) = self.rollouts.get(commit).filter(|rollout| rollout.thread.is_none()).cloned() else {
@@ -28,7 +28,7 @@ impl Console {
         let landed = self.landed(&rollout).await;
         let mut pulls = Vec::new();
         for landed in landed.iter().map(|landed| &landed.commit).take(COMMITS_ASKED_MAX) {
-            // Some of the answers are not enough: an issue would be opened for a change whose pull request is known.
+            // A partial answer is not enough: an issue would be opened for a change with a known pull request.
             let Some(found) = self.read(self.handles.forge.pulls_of_commit(landed).await) else { return };
             pulls.extend(found.into_iter().filter(|number| !pulls.contains(number)).collect::<Vec<_>>());
         }
@@ -60,7 +60,7 @@ impl Console {
         }
     }
 
-    /// Returns the commits that came with a rollout's, newest first; the commit alone where git cannot say.
+    /// Returns the commits of a rollout, newest first; the commit alone if git cannot list them.
     async fn landed(&self, rollout: &CommitRollout) -> Vec<git::Commit> {
         let (reply, answer) = oneshot::channel();
         let request = SourceRequest::Landed { from: rollout.from.clone(), to: rollout.commit.clone(), reply };
@@ -77,7 +77,7 @@ impl Console {
         if landed.is_empty() { alone() } else { landed }
     }
 
-    /// Opens the issue of a commit that no pull request brought, unless a life before did.
+    /// Opens the issue for a commit that no pull request brought, unless an earlier process did.
     async fn open_issue(&mut self, commit: &CommitId, subject: String) {
         let id = self.rollout_slot(commit);
         let Some(issues) = self.read(self.handles.forge.own_issues().await) else { return };
@@ -93,14 +93,14 @@ impl Console {
         self.settle_thread(commit, Thread { number, is_issue: true }, subject, &[]);
     }
 
-    /// Has the threads of new rollouts looked for.
+    /// Schedules the search for the threads of new rollouts.
     pub(super) fn seek_thread(&mut self, rollout: &CommitRollout, now: Timestamp) {
         if rollout.thread.is_none() && !self.to_find.contains_key(&rollout.commit) {
             self.to_find.insert(rollout.commit.clone(), now);
         }
     }
 
-    /// Returns the conversations in which somebody may be speaking: of rollouts that go on, and the newest that are over.
+    /// Returns the conversations to read: of active rollouts, and of the newest ended ones.
     pub(super) fn spoken_in(&self) -> Vec<ThreadNumber> {
         const ENDED_MAX: usize = 5;
         let mut ended: Vec<&CommitRollout> =

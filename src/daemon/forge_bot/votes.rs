@@ -1,6 +1,5 @@
-//! Approvals without a command: a reaction to the comment of ours that asks for one, and an approving review. Neither has a text
-//! that somebody else could change, and the host says whose it is. Both count for the digest that the comment was written for, and
-//! only as long as the comment says what we wrote.
+//! Approvals without a command: a reaction to the comment that asks for one, and an approving review. Nobody else can edit
+//! them, and the host names their author. Both count for the digest of that comment, and only while it has our text.
 
 use jiff::Timestamp;
 
@@ -18,29 +17,29 @@ use crate::model::runs::DELETION_GATE;
 
 /// The reaction that approves.
 pub(super) const APPROVING: Reaction = Reaction::Rocket;
-/// People whose reactions or reviews are looked into at a time; the others come next time.
+/// People whose reactions or reviews are evaluated at a time; the others follow next time.
 const VOTERS_MAX: usize = 20;
 
-/// What came of reading the reactions to a comment.
+/// The result of reading the reactions to a comment.
 enum VoteOutcome {
-    /// The comment says what we wrote.
+    /// The comment has our text.
     Stands,
-    /// It does not, or it cannot be read.
+    /// Its text changed, or it cannot be read.
     Changed,
-    /// One of them approved.
+    /// A reaction approved the gate.
     Approved,
 }
 
-/// Somebody's yes.
+/// An approval.
 struct Vote<'a> {
     by: &'a ForgeUser,
-    /// Where it stands.
+    /// Its URL.
     url: &'a str,
     how: &'static str,
 }
 
 impl Console {
-    /// Reads who approves what waits in a rollout, otherwise than by a command.
+    /// Reads reactions and reviews that approve waiting gates of a rollout.
     pub(super) async fn count_votes(&mut self, commit: &CommitId) {
         let Some(rollout) = self.rollouts.get(commit).cloned() else { return };
         let is_waiting = |asked: &&Asked| rollout.gates().any(|(key, _, gate)| asked.is_of(key, gate));
@@ -50,7 +49,7 @@ impl Console {
             match self.count_reactions(&rollout, &asked).await {
                 VoteOutcome::Stands => standing.push(asked),
                 VoteOutcome::Changed => {}
-                // What waits now may be something else: the others are read next time.
+                // The next waiting gate may be another: the others are read next time.
                 VoteOutcome::Approved => return,
             }
         }
@@ -63,9 +62,9 @@ impl Console {
     /// Reads the reactions to the comment that asks for one gate.
     async fn count_reactions(&mut self, rollout: &CommitRollout, asked: &Asked) -> VoteOutcome {
         let (now, Some(me)) = (self.now(), self.me.clone()) else { return VoteOutcome::Changed };
-        // The comment is read after the reactions: what it says then, it said when they were given.
+        // The comment is read after the reactions: its text then is the text they were given for.
         let given = match self.handles.forge.reactions(asked.comment, APPROVING).await {
-            // The comment was deleted, and with it what people saw: reviews do not count for it either.
+            // The comment was deleted, so nobody can see its text: reviews do not count for it either.
             Err(Error::NotFound { .. }) => return VoteOutcome::Changed,
             answer => answer,
         };
@@ -80,7 +79,7 @@ impl Console {
         let mut given: Vec<_> = given.into_iter().filter(|given| counts(&given.by, given.at)).collect();
         given.truncate(VOTERS_MAX);
         let mut stands = is_as_written(asked, &comment, &me);
-        // Its time moved: only a host that keeps every edit can say that there was none.
+        // Its timestamp moved: only a host that keeps every edit can prove that there was none.
         if stands && !is_unchanged(asked, &comment) {
             stands = self.read(self.handles.forge.history(&comment).await) == Some(History::Untouched);
         }
@@ -98,7 +97,7 @@ impl Console {
                 if let Some(rollout) = self.rollouts.get_mut(&rollout.commit)
                     && let Some(known) = rollout.asked.iter_mut().find(|known| known.comment == asked.comment)
                 {
-                    // Also where it was refused: the same reaction is not evaluated again with each look.
+                    // Also after a refusal: the same reaction is not evaluated with each poll.
                     known.heard.insert(given.by.id, given.at);
                 }
                 match said {
@@ -110,8 +109,8 @@ impl Console {
         VoteOutcome::Stands
     }
 
-    /// Reads the reviews that came after the comment that asks for a gate of a run. A review names no stage: it counts where one
-    /// gate waits, and never for deletions.
+    /// Reads the reviews after the comment that asks for a run's gate. A review names no stage: it counts if one gate waits,
+    /// and never for deletions.
     async fn count_reviews(&mut self, rollout: &CommitRollout, thread: ThreadNumber, asked: &Asked) {
         let (now, Some(me)) = (self.now(), self.me.clone()) else { return };
         let Some(given) = self.read(self.handles.forge.approvals(thread).await) else { return };
@@ -151,7 +150,7 @@ impl Console {
         }
     }
 
-    /// Hands an approval on; `None` where it is to be tried again.
+    /// Submits an approval; `None` if it must be retried.
     async fn vote(&mut self, rollout: &CommitRollout, asked: &Asked, vote: Vote<'_>) -> Option<Result<(), Answer>> {
         let gates: Vec<_> = rollout.gates().collect();
         let (key, progress, gate) = gates.into_iter().find(|(key, _, gate)| asked.is_of(key, gate))?;
@@ -163,7 +162,7 @@ impl Console {
         };
         let person = match self.person(rollout, vote.by, vote.url, true).await {
             Ok(person) => person,
-            // Said already, to the log: it may be known next time.
+            // Logged already; it may succeed next time.
             Err(answer) => {
                 tracing::warn!(person = vote.by.login, why = answer.why, "an approval does not count yet");
                 return None;
@@ -174,7 +173,7 @@ impl Console {
         Some(outcome.map(drop).map_err(|refusal| Answer::of(refusal.message)))
     }
 
-    /// Says why an approval does not count: once to each, and to few.
+    /// Answers why an approval does not count: once per person, within the limits.
     fn answer_vote(&mut self, rollout: &CommitRollout, by: &ForgeUser, answer: &Answer) {
         let Some(thread) = rollout.thread else { return };
         let answered = rollout.asked.iter().map(|asked| asked.heard.len()).sum::<usize>() + rollout.reviewed.len();
@@ -189,7 +188,7 @@ impl Console {
     }
 }
 
-/// Tells whether something was given after a comment could be seen, and not too long ago.
+/// Tells whether a reaction or review came after the comment was visible, and is not too old.
 fn is_timely(asked: &Asked, at: Timestamp, now: Timestamp) -> bool {
     was_seen(asked, at) && now.duration_since(at) <= COMMENT_AGE_MAX
 }

@@ -1,4 +1,4 @@
-//! One look at the hub, and the writes that follow from it.
+//! One pass: reads the hub and makes the necessary writes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,16 +14,16 @@ use crate::model::decisions::{DecisionsRecord, Page, PageWrite};
 use crate::status::decision_pages::{page_name, page_of, page_writes, retiring_writes};
 use crate::status::decisions::{Exports, reads};
 
-/// The label that marks objects as ours, with [`MANAGER`] as value.
+/// The label that marks our objects, with [`MANAGER`] as value.
 const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
-/// Who manages what carries [`MANAGED_BY`].
+/// The value of [`MANAGED_BY`].
 const MANAGER: &str = "gitfleet";
-/// What makes the ApplicationSet controller run at once; it removes it when done.
+/// The annotation that makes the ApplicationSet controller run immediately; the controller removes it afterwards.
 ///
 /// Source: Argo CD.
 const REFRESH: &str = "argocd.argoproj.io/application-set-refresh";
 
-/// The versions that were read or written last: what the watch says of them is no news.
+/// The versions last read or written: a watch event with one of them is no change.
 #[derive(Default)]
 pub(super) struct KnownObjects {
     versions: BTreeMap<(HubKind, String), String>,
@@ -41,25 +41,25 @@ impl KnownObjects {
                 let number = |text: &str| text.parse::<u64>().ok();
                 let known = self.versions.get(&(*kind, name.clone()));
                 known.is_none_or(|known| {
-                    // A watch may tell late of what our own write replaced.
-                    // Where versions are no numbers, any other one is news.
+                    // A watch may report late what our own write replaced. If versions are no numbers, any other version is a
+                    // change.
                     known != version && number(known).zip(number(version)).is_none_or(|(k, v)| v > k)
                 })
             }
-            // What we deleted was forgotten with the deletion: that it is gone is no news.
+            // Our own deletions removed the version, so their events are no change.
             Change::Gone { kind, name } => self.versions.contains_key(&(*kind, name.clone())),
             Change::Failed(_) => true,
         }
     }
 }
 
-/// One look at the hub and the writes that follow from it.
+/// One pass over the hub.
 pub(super) struct HubPass<'a> {
     hub: &'a Hub,
     settings: &'a HubSettings,
     pub known: KnownObjects,
     pub problems: Vec<String>,
-    /// Somebody else was faster: look again.
+    /// Another writer was faster: read again.
     pub again: bool,
     /// A write failed that may succeed at the next try.
     pub failed_for_now: bool,
@@ -81,7 +81,7 @@ impl<'a> HubPass<'a> {
     }
 
     /// # Errors
-    /// The hub as a whole cannot be worked with now.
+    /// Writes the exports. Fails if the hub as a whole cannot be used now.
     pub(super) async fn make_so(&mut self, exports: &Exports) -> Result<(), Error> {
         let objects = self.hub.list(HubKind::PlacementDecision).await?;
         for object in &objects {
@@ -91,7 +91,7 @@ impl<'a> HubPass<'a> {
         let sets = self.application_sets().await?;
         let mut by_label: BTreeMap<&str, Vec<&Value>> = BTreeMap::new();
         for object in &objects {
-            // By name and by label: Argo CD reads what has our label, and a write of ours meets what has our name.
+            // By name and by label: Argo CD reads pages with our label, and our writes hit pages with our name.
             let page = page_of(name(object)).map(|(label, _)| label);
             let labels: BTreeSet<&str> = page.into_iter().chain(label(object, PLACEMENT_LABEL)).collect();
             for label in labels {
@@ -120,7 +120,7 @@ impl<'a> HubPass<'a> {
         Ok(())
     }
 
-    /// Brings the pages of one placement up to date.
+    /// Updates the pages of one placement.
     async fn one(
         &mut self,
         record: &DecisionsRecord,
@@ -129,7 +129,7 @@ impl<'a> HubPass<'a> {
         placements: &BTreeSet<String>,
         sets: Option<&[Value]>,
     ) -> Result<(), Error> {
-        // Two writers would list every cluster twice, so nothing of this placement is written.
+        // Two writers would list every cluster twice, so this placement is not written.
         if let Some(other) = found.iter().find(|object| !self.is_ours(object)) {
             let of = other.pointer("/metadata/annotations").and_then(|a| a.get(SOURCE)).and_then(Value::as_str);
             let owner = of.map_or_else(String::new, |source| format!(" (its source is {source})"));
@@ -159,7 +159,7 @@ impl<'a> HubPass<'a> {
                 pages.values().map(|object| (name(object).to_owned(), labels(object))).collect();
             let named: Vec<(&str, BTreeMap<String, String>)> =
                 named.iter().map(|(name, labels)| (name.as_str(), labels.clone())).collect();
-            // Where that cannot be seen, somebody may read them: without any page Argo CD keeps every Application.
+            // If nobody can tell, assume that somebody reads them: without any page Argo CD keeps every Application.
             let is_read = sets.is_none_or(|sets| sets.iter().any(|set| reads(set, &self.settings.config_map, &named)));
             retiring_writes(&existing, is_read)
         } else {
@@ -173,8 +173,8 @@ impl<'a> HubPass<'a> {
                 if error.is_offline() {
                     return Err(error);
                 }
-                // The rest waits: the order of the writes is what keeps clusters from vanishing.
-                // Somebody deleted or made a page since the list was read: the writes are to be planned anew.
+                // The other writes wait: their order keeps clusters from vanishing. Somebody created or deleted a page since
+                // the list was read, so the writes must be planned again.
                 self.again |= matches!(error, Error::Refused { code: 404 | 409, .. });
                 self.failed_for_now |= is_passing(&error);
                 self.problems.push(format!("{}: {error}", record.key));
@@ -200,7 +200,7 @@ impl<'a> HubPass<'a> {
                 self.hub.create(kind, &name, json!({"metadata": metadata})).await?
             }
             PageWrite::Status { clusters, .. } => {
-                // Texts only: older versions of Argo CD end at anything else.
+                // Only strings: older versions of Argo CD crash on anything else.
                 let decisions: Vec<Value> =
                     clusters.iter().map(|cluster| json!({"clusterName": cluster, "reason": ""})).collect();
                 self.hub.patch_status(kind, &name, &json!({"decisions": decisions})).await?
@@ -229,7 +229,7 @@ impl<'a> HubPass<'a> {
         label(object, MANAGED_BY) == Some(MANAGER) && source.is_some_and(|source| self.settings.source.is(source))
     }
 
-    /// Returns the OCM Placements there whose controller is at work.
+    /// Returns the OCM Placements on the hub with an active controller.
     async fn placements(&mut self) -> Result<BTreeSet<String>, Error> {
         let live = |object: &&Value| {
             let annotations = object.pointer("/metadata/annotations");
@@ -238,9 +238,9 @@ impl<'a> HubPass<'a> {
         match self.hub.list(HubKind::Placement).await {
             Ok(objects) => Ok(objects.iter().filter(live).map(|object| name(object).to_owned()).collect()),
             Err(error) if error.is_not_found() => Ok(BTreeSet::new()),
-            // What a controller there would delete is not written at a guess.
+            // The controller would delete pages that were written on a guess.
             Err(error) if error.is_offline() || is_passing(&error) => Err(error),
-            // The right to list them is optional: without it such a Placement is not noticed.
+            // The right to list them is optional: without it such a Placement is not detected.
             Err(error) => {
                 tracing::debug!(%error, "whether OCM Placements live on the hub cannot be seen");
                 Ok(BTreeSet::new())
@@ -248,7 +248,7 @@ impl<'a> HubPass<'a> {
         }
     }
 
-    /// Returns the ApplicationSets; `None` where they cannot be seen, which only makes Argo CD slower.
+    /// Returns the ApplicationSets; `None` if they cannot be read, which only delays Argo CD.
     async fn application_sets(&mut self) -> Result<Option<Vec<Value>>, Error> {
         match self.hub.list(HubKind::ApplicationSet).await {
             Ok(sets) => Ok(Some(sets)),
@@ -261,7 +261,7 @@ impl<'a> HubPass<'a> {
     }
 
     /// Writes the ConfigMap, all keys at once and after the pages: a part of it could delete Applications, and without it
-    /// nobody reads pages that are not complete yet.
+    /// nobody reads incomplete pages.
     async fn config_map(&mut self) -> Result<(), Error> {
         let wanted = json!({
             "apiVersion": format!("{OCM_GROUP}/v1beta1"), "kind": "placementdecisions",
@@ -270,7 +270,7 @@ impl<'a> HubPass<'a> {
         let (kind, name) = (HubKind::ConfigMap, self.settings.config_map.as_str());
         let found = self.hub.get(kind, name).await;
         let written = match &found {
-            // Whoever made it: it says what Argo CD needs.
+            // Whoever created it: it contains what Argo CD needs.
             Ok(Some(object)) if object.get("data") == Some(&wanted) => {
                 self.known.note(kind, object);
                 return Ok(());
@@ -302,7 +302,7 @@ impl<'a> HubPass<'a> {
         Ok(())
     }
 
-    /// Lets the ApplicationSets that read a changed page run at once; they look every few minutes only.
+    /// Makes the ApplicationSets that read a changed page run immediately; otherwise they run every few minutes.
     async fn refresh(&mut self, sets: &[Value]) -> Result<(), Error> {
         let changed: Vec<(&str, BTreeMap<String, String>)> =
             self.changed.iter().map(|(name, labels)| (name.as_str(), labels.clone())).collect();
@@ -344,7 +344,7 @@ fn page(number: u32, value: &str, object: &Value) -> Page {
         number,
         visible: label(object, PLACEMENT_LABEL) == Some(value),
         group,
-        // `None` where it has no status: one has to be written, also for a page without clusters.
+        // `None` without a status: one must be written, also for a page without clusters.
         clusters: list.map(|items| items.iter().map(cluster).collect()),
     }
 }

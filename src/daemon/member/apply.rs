@@ -1,4 +1,4 @@
-//! One step of a delivery, carried out on a member.
+//! Executes one delivery step on a member.
 
 use std::sync::Arc;
 
@@ -22,15 +22,15 @@ use crate::model::work::{Desired, WorkOrder};
 /// HTTP status of a conflict: another manager owns a field.
 const CONFLICT: u16 = 409;
 
-/// Carries a step out. `before` is the last attempt on the same object: failures and put-backs are counted on.
+/// Executes a step. `before` is the last attempt on the same object and carries its counts of failures and put-backs.
 ///
 /// # Cancel safety
-/// May be dropped: a request may have been sent, and the next plan finds out by looking.
+/// May be dropped: a request may have been sent, and the next plan finds out by reading the object.
 pub async fn perform(target: &dyn Target, order: &WorkOrder, step: Step, before: Option<Box<Attempt>>) -> StepResult {
     match step {
         Step::WriteParent(parent) => {
             let object = parent.object(&order.placement);
-            // By force: one field that somebody edited would be a conflict, and end all deliveries of the placement.
+            // By force: otherwise one field that somebody edited would be a conflict and end all deliveries of the placement.
             match target.apply(&object, ApplyOptions { force: true, dry_run: false }).await {
                 Ok(_) => StepResult::Parent(Some(parent)),
                 Err(error) if error.is_offline() => StepResult::Offline(error.to_string()),
@@ -99,7 +99,7 @@ async fn apply(target: &dyn Target, order: &WorkOrder, desired: &Desired, probe:
     }
     let force = match order.strategy.type_ {
         ApplyStrategyType::ServerSideApply => order.strategy.server_side_apply_config.is_some_and(|c| c.force),
-        // A client-side apply overwrites what others set: a conflict would refuse what KubeFleet applies.
+        // A client-side apply overwrites foreign changes: a conflict would refuse what KubeFleet applies.
         ApplyStrategyType::ClientSideApply | ApplyStrategyType::ReportDiff => true,
     };
     let object = match labelled(&desired.object, &order.placement, &desired.digest) {
@@ -118,8 +118,8 @@ async fn apply(target: &dyn Target, order: &WorkOrder, desired: &Desired, probe:
     }
 }
 
-/// Returns what an API server said of an object, without what may repeat a Secret's data: complaints about a field quote its
-/// value. A conflict names fields and managers only.
+/// Returns an API server's error without text that may contain a Secret's data: complaints about a field quote its value. A
+/// conflict names only fields and managers.
 fn words(desired: &Desired, error: &Error) -> String {
     match error {
         Error::Refused { object, code, reason, .. } if is_secret(desired) && *code != CONFLICT => {
@@ -136,11 +136,11 @@ fn is_secret(desired: &Desired) -> bool {
     desired.id.group.is_empty() && desired.id.kind == "Secret"
 }
 
-/// Looks in what an object of ours differs.
+/// Reads how an object of gitfleet differs from its manifest.
 async fn show_drift(target: &dyn Target, order: &WorkOrder, desired: &Desired, seen: ObservedVersion) -> StepResult {
     let found = match target.get(&desired.id).await {
         Ok(Some(live)) => found(target, order, desired, &live).await,
-        // The watch tells the same.
+        // The watch reports the same.
         Ok(None) => Ok(Found { drifted: true, differences: vec![missing_object()] }),
         Err(error) => Err(error),
     };
@@ -151,14 +151,14 @@ async fn show_drift(target: &dyn Target, order: &WorkOrder, desired: &Desired, s
     StepResult::Drift { key: Arc::clone(&desired.key), manifest: desired.digest.clone(), seen, found }
 }
 
-/// Compares an object of ours. Whether it drifted is evaluated by the fields of the manifest alone, whatever is to be shown: what an
-/// API server fills in is no drift.
+/// Compares an object of gitfleet. Only the fields of the manifest decide whether it drifted: values that an API server fills
+/// in are no drift.
 async fn found(target: &dyn Target, order: &WorkOrder, desired: &Desired, live: &Value) -> Result<Found, Error> {
     let is_full = order.strategy.comparison_option == ComparisonOption::FullComparison;
     let mut found = Found::default();
-    // A full comparison also shows what the API server filled in: it cannot say whether the object drifted.
+    // A full comparison also shows values that the API server filled in: it cannot tell whether the object drifted.
     if !is_full || order.strategy.when_to_apply == WhenToApply::IfNotDrifted {
-        // By force: a field that another manager took would be an error, and is a difference.
+        // By force: a field that another manager took must be a difference, not an error.
         let merged = target.apply(&stored(&desired.object), ApplyOptions { force: true, dry_run: true }).await?;
         found.differences = differences(&merged, live, ComparisonOption::PartialComparison, is_secret(desired));
         found.drifted = !found.differences.is_empty();
@@ -169,7 +169,7 @@ async fn found(target: &dyn Target, order: &WorkOrder, desired: &Desired, live: 
     Ok(found)
 }
 
-/// Returns what an applied object has otherwise than its manifest, where the placement asks for a full comparison.
+/// Returns the differences between an applied object and its manifest, if the placement asks for a full comparison.
 ///
 /// Source: KubeFleet, `comparisonOption: FullComparison` compares again after an apply.
 fn added(order: &WorkOrder, desired: &Desired, live: &Value) -> Vec<Difference> {
@@ -179,7 +179,7 @@ fn added(order: &WorkOrder, desired: &Desired, live: &Value) -> Vec<Difference> 
     differences(&stored(&desired.object), live, ComparisonOption::FullComparison, is_secret(desired))
 }
 
-/// Looks at an object that is not ours before writing; returns the refusal to take it over, if any.
+/// Reads a foreign object before the write; returns the refusal to take it over, if any.
 async fn probe_take_over(target: &dyn Target, order: &WorkOrder, desired: &Desired) -> Result<Option<Answer>, Error> {
     let live = match target.get(&desired.id).await {
         Ok(None) => return Ok(None),
@@ -190,11 +190,11 @@ async fn probe_take_over(target: &dyn Target, order: &WorkOrder, desired: &Desir
         }
     };
     let label = live.pointer("/metadata/labels").and_then(|labels| labels.get(PART_OF_LABEL)?.as_str());
-    // It is ours: an earlier apply landed, and neither its answer nor a watch event has arrived yet.
+    // It belongs to gitfleet: an earlier apply succeeded, and neither its answer nor a watch event has arrived yet.
     if label == Some(&applyset_id(&order.placement)) {
         return Ok(None);
     }
-    // In KubeFleet's order: what has another owner fails for that, whether it differs or not.
+    // In KubeFleet's order: an object with another owner fails for that reason, whether it differs or not.
     if let Some(owner) = foreign_owner(&live).filter(|_| !order.strategy.allow_co_ownership) {
         return Ok(Some(Answer::refused(ApplyOutcome::FailedToTakeOver, owned_by_another(&owner))));
     }
@@ -221,7 +221,7 @@ async fn probe_take_over(target: &dyn Target, order: &WorkOrder, desired: &Desir
     }))
 }
 
-/// Compares as `ReportDiff` asks: with a dry run, so that defaults are no differences.
+/// Compares for `ReportDiff`: with a dry run, so that defaults are no differences.
 async fn compare(target: &dyn Target, order: &WorkOrder, desired: &Desired) -> Result<Answer, Error> {
     let failed = |error: Error| {
         if error.is_offline() {
@@ -265,7 +265,7 @@ async fn compare_with(
 
 fn conclude(desired: &Desired, answer: Result<Answer, Error>, put_back: bool, before: Option<&Attempt>) -> StepResult {
     match answer {
-        // Whatever concerns this object alone is an answer by now: what is left is a member that does not answer.
+        // Errors about this object alone were answers above: the remaining ones mean that the member does not answer.
         Err(error) => StepResult::Offline(error.to_string()),
         Ok(answer) => tried(desired, answer, put_back, before, clock::now()),
     }

@@ -1,4 +1,4 @@
-//! Counts what is written on members.
+//! Counts the writes on members.
 
 use std::sync::Arc;
 
@@ -12,14 +12,14 @@ use crate::model::id::ObjectId;
 use crate::model::work::Release;
 use crate::telemetry::metrics::{ByWrite, Metrics, Verb, WriteOutcome};
 
-/// A member whose writes are counted in the daemon's metrics; dry runs change nothing and do not count.
+/// A member target that counts writes in the daemon's metrics; dry runs change nothing and do not count.
 pub struct Counted {
     target: Arc<dyn Target>,
     metrics: Arc<Metrics>,
 }
 
 impl Counted {
-    /// Counts the writes on `target`.
+    /// Wraps `target`.
     pub fn new(target: Arc<dyn Target>, metrics: Arc<Metrics>) -> Self {
         Self { target, metrics }
     }

@@ -1,7 +1,7 @@
-//! One member's delivery: a task that keeps what the member holds in step with what it shall hold.
+//! One member's task: brings the member's objects to their desired state.
 //!
-//! It remembers what it sees, asks `deliver::plan` what to do, does it, and reports. A member that does not answer holds
-//! nobody else back: each has its own task, connection and limits.
+//! It records what it observes, asks `deliver::plan` for steps, executes them, and reports. A member that does not answer
+//! blocks no other: each has its own task, connection and limits.
 
 pub mod apply;
 mod counted;
@@ -35,17 +35,17 @@ use counted::Counted;
 
 /// Shortest pause between two reports of one member.
 const REPORT_INTERVAL: Duration = Duration::from_millis(50);
-/// Pause between two reports of a work that is being carried out: a report costs what the work holds, here, in the decision
-/// and in the store, and nothing is decided by a part of it.
+/// Pause between two reports of an active work: the cost of a report grows with the work, in the task, the decision and the
+/// store, and a partial report changes no decision.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
-/// How long nothing may be heard of the first lists of a member before the kinds without an answer count as unknown.
+/// How long the first lists of a member may stay silent before the kinds without an answer count as unknown.
 const LIST_TIMEOUT: Duration = Duration::from_mins(1);
-/// First pause before a member that did not answer is tried again; doubles up to [`RECONNECT_MAX`].
+/// First pause before an unreachable member is retried; doubles up to [`RECONNECT_MAX`].
 const RECONNECT_FIRST: Duration = Duration::from_secs(1);
 /// Longest such pause.
 const RECONNECT_MAX: Duration = Duration::from_secs(30);
-/// How long a member must have been served before the pauses begin with the first again: one that answers and fails at once
-/// would be connected to and listed again and again.
+/// How long a connection must last before the pauses start again with the first: a member that answers and fails immediately
+/// would be listed again and again.
 const STEADY_AFTER: Duration = Duration::from_mins(1);
 
 /// The task of one member.
@@ -56,7 +56,7 @@ pub struct Member {
     commands: mpsc::UnboundedReceiver<MemberCommand>,
     events: mpsc::UnboundedSender<MemberEvent>,
     reconciler: Reconciler,
-    /// Not before this instant, where the work is still being carried out.
+    /// No report of an active work before this instant.
     next_progress: BTreeMap<PlacementKey, Instant>,
     watches: BTreeMap<WatchedKind, WatchHandle>,
     facts: Option<WatchHandle>,
@@ -69,7 +69,7 @@ pub struct Member {
 type Work = FuturesUnordered<BoxFuture<'static, (PlacementKey, StepResult)>>;
 
 impl Member {
-    /// Makes the task of a member; [`Member::run`] is its life.
+    /// Creates the task of a member; [`Member::run`] runs it.
     pub fn new(
         cluster: ClusterName,
         source: SourceName,
@@ -101,7 +101,7 @@ impl Member {
     /// Connects, delivers, and connects again when the member stops answering, until the daemon drops its side.
     ///
     /// # Cancel safety
-    /// May be dropped at any point: every step is idempotent and the next life finds out what was done by looking.
+    /// May be dropped at any point: every step is idempotent, and the next process reads the result from the member.
     pub async fn run(mut self) {
         let delays = || clock::delays(RECONNECT_FIRST, RECONNECT_MAX);
         let mut delay = delays();
@@ -124,7 +124,7 @@ impl Member {
                 Err(error) => self.offline = Some(error.to_string()),
             }
             let reason = self.offline.take().unwrap_or_default();
-            // They are of the connection that ended: the next one lists everything anew.
+            // They belong to the ended connection: the next one lists everything again.
             self.watches.clear();
             self.facts = None;
             self.namespaces = None;
@@ -137,7 +137,7 @@ impl Member {
                 tokio::select! {
                     () = &mut pause => break,
                     command = self.commands.recv() => match command {
-                        // The next connection begins with the newest orders, and lists their kinds.
+                        // The next connection starts with the newest orders, and lists their kinds.
                         Some(command) => self.reconciler.command(command),
                         None => return,
                     },
@@ -146,13 +146,13 @@ impl Member {
         }
     }
 
-    /// Connects and looks: afterwards everything that carries a label of ours is known, or is known not to be.
+    /// Connects and lists: afterwards all objects with a label of gitfleet are known, or their kinds are known to be unlisted.
     async fn connect(&mut self) -> Result<Option<String>, cluster::Error> {
         let version = self.target.connect().await?;
-        // What watches of the connection before still had to say is older than the lists to come.
+        // Remaining events of the earlier connection are older than the next lists.
         while self.observations.try_recv().is_ok() {}
         self.reconciler.connect();
-        // Before the watches begin: inventories name kinds to list that no order is about any more.
+        // Before the watches start: inventories name kinds to list that no order contains any more.
         for parent in self.target.parents().await?.iter().map(Parent::read) {
             self.reconciler.take_parent(parent);
         }
@@ -172,7 +172,7 @@ impl Member {
                 return Err(cluster::Error::Unreachable { cluster: self.cluster.to_string(), reason });
             }
         }
-        // What only an earlier connection listed may be gone: no watch of this one would say so.
+        // Objects that only an earlier connection listed may be gone: no watch of this one would report that.
         self.reconciler.forget_unlisted();
         Ok(version)
     }
@@ -201,14 +201,14 @@ impl Member {
                 Some(observation) = self.observations.recv() => self.observe(observation),
                 () = tokio::time::sleep_until(wake) => self.reconciler.mark_due(clock::now()),
             }
-            // Whatever else is ready is taken before anything is planned: a plan costs what the order holds.
+            // Everything that is ready is handled before planning: the cost of a plan grows with its order.
             while let Ok(command) = self.commands.try_recv() {
                 self.reconciler.command(command);
             }
             while let Ok(observation) = self.observations.try_recv() {
                 self.observe(observation);
             }
-            // Steps under way are dropped with `work`: what they did is found by looking at the next connection.
+            // Dropping `work` drops the steps under way: the next connection reads their results from the member.
             if self.offline.is_some() {
                 return Some(());
             }
@@ -219,7 +219,7 @@ impl Member {
         }
     }
 
-    /// Returns when to wake up by itself: a report that waits, or the first retry that falls due.
+    /// Returns the next wake-up time: for a waiting report, or for the first retry.
     fn wake_at(&self, next_report: Instant) -> Instant {
         let far = Duration::from_hours(1);
         let retry = Instant::now() + self.reconciler.wake_at().map_or(far, clock::until);
@@ -227,13 +227,13 @@ impl Member {
         reports.fold(retry, Instant::min)
     }
 
-    /// Returns when to report about a placement: soon where the work has come to rest.
+    /// Returns when to report about a placement: soon if the work has settled.
     fn report_at(&self, placement: &PlacementKey, is_busy: bool, soonest: Instant) -> Instant {
         let next_progress = self.next_progress.get(placement).filter(|_| is_busy);
         next_progress.map_or(soonest, |at| soonest.max(*at))
     }
 
-    /// Plans what is stale and starts the steps.
+    /// Plans stale deliveries and starts the steps.
     fn start_steps(&mut self, work: &mut Work) {
         self.watch_expected();
         for Task { order, step, before } in self.reconciler.tasks(clock::now()) {
@@ -247,7 +247,7 @@ impl Member {
         }
     }
 
-    /// Begins the watches that are missing, and begins anew those that have something to look for again.
+    /// Starts missing watches, and restarts those with something to look for again.
     fn watch_expected(&mut self) {
         for (kind, version) in self.reconciler.take_unwatched() {
             let handle = self.target.watch(&kind, version.as_deref(), self.sink.clone());
@@ -255,7 +255,7 @@ impl Member {
         }
     }
 
-    /// Takes in what came of a step.
+    /// Handles the result of a step.
     fn settle(&mut self, placement: &PlacementKey, result: StepResult) {
         if matches!(&result, StepResult::Drift { found: Ok(found), .. } if found.drifted) {
             self.count(Drift::Reported);
@@ -269,7 +269,7 @@ impl Member {
         self.metrics.drift.get_or_create(&ByDrift { result }).inc();
     }
 
-    /// Tells the daemon what changed since the last report.
+    /// Sends the daemon what changed since the last report.
     fn report(&mut self) {
         let now = clock::now();
         let instant = Instant::now();

@@ -1,4 +1,4 @@
-//! What a member is seen to hold.
+//! Handles what watches observe on a member.
 
 use std::panic::resume_unwind;
 
@@ -8,7 +8,7 @@ use crate::core::MemberEvent;
 use crate::deliver::live::LiveObject;
 
 impl Member {
-    /// Takes in what a watch saw.
+    /// Handles an observation of a watch.
     pub(super) fn observe(&mut self, observation: Observation) {
         match observation {
             Observation::ListStarted(kind) => self.reconciler.list_begun(&kind),
@@ -30,14 +30,14 @@ impl Member {
             Observation::Unwatched(reason) => {
                 drop(self.events.send(MemberEvent::Unwatched { cluster: self.cluster.clone(), reason }));
             }
-            // Its panic is this task's: both are begun again together.
+            // Its panic ends this task too: both restart together.
             Observation::Panicked(words) => resume_unwind(Box::new(words)),
             Observation::FactsFailed(error) => self.offline = Some(error.to_string()),
             Observation::Failed(kind, error) if error.is_offline() => {
                 tracing::debug!(kind = kind.kind, %error, "a watch failed");
                 self.offline = Some(error.to_string());
             }
-            // Its definition is gone, and its objects with it: that is an empty list, and no unknown one.
+            // Its definition is gone, and its objects with it: an empty list, not an unknown one.
             Observation::Failed(kind, Error::UnknownKind { .. }) => {
                 tracing::debug!(kind = kind.kind, "the cluster serves no such kind");
                 self.reconciler.kind_absent(&kind);

@@ -7,19 +7,19 @@ use std::time::Duration;
 
 use super::SourceRequest;
 
-/// How long the end of the process waits for the source's thread; a read that blocks in the kernel may take longer.
+/// The longest wait for the source's thread at shutdown; a read that blocks in the kernel may take longer.
 const END_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// Ends the source's thread and waits for it: a fetch or a ref that is written stops where nothing is left half done.
+/// Ends the source's thread and waits for it: a fetch or the write of a ref stops at a point where nothing is left half done.
 pub(super) struct Ending {
     stop: Arc<AtomicBool>,
     requests: Sender<SourceRequest>,
-    /// Its other end goes with the thread.
+    /// The thread holds the other end.
     ended: Receiver<()>,
 }
 
 impl Ending {
-    /// Returns it, the flag it raises, and what must go with the thread.
+    /// Returns it with its stop flag and the value that the thread must hold.
     pub fn of(requests: Sender<SourceRequest>) -> (Self, Arc<AtomicBool>, Sender<()>) {
         let stop = Arc::new(AtomicBool::new(false));
         let (alive, ended) = channel();
@@ -29,9 +29,9 @@ impl Ending {
 
 impl Drop for Ending {
     fn drop(&mut self) {
-        // The flag first: a fetch under way looks at it, and the request is read only after the fetch.
+        // The flag first: a running fetch checks it, and the request is read only after the fetch.
         self.stop.store(true, Ordering::Relaxed);
-        // It may have ended before.
+        // The thread may have ended before.
         drop(self.requests.send(SourceRequest::End));
         if self.ended.recv_timeout(END_TIME_MAX) == Err(RecvTimeoutError::Timeout) {
             tracing::warn!(

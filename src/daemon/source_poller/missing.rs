@@ -1,4 +1,4 @@
-//! A source that is not there when the daemon starts: the daemon waits for it, and everything else goes on.
+//! A source that is missing when the daemon starts: the daemon waits for it, and everything else continues.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,10 +12,10 @@ use super::{Cache, CandidateError, Follower, PollerSettings, SharedReader, Sourc
 use crate::core::SourceEvent;
 use crate::git::{self, Source};
 
-/// How often a source on this machine is polled that cannot be watched.
+/// How often a local source is polled that cannot be watched.
 const POLL_UNWATCHED: Duration = Duration::from_secs(1);
 
-/// Opens the source; answers why not, where it is missing and may be waited for: an earlier life read it.
+/// Opens the source. Returns why not if it is missing but an earlier process read it, so that waiting makes sense.
 ///
 /// # Errors
 /// It cannot be used, or is missing at a first start.
@@ -27,25 +27,25 @@ pub(super) fn open(settings: &PollerSettings, state_dir: &Path) -> Result<Result
     }
 }
 
-/// The source's thread from its beginning.
+/// The source's thread from its start.
 pub(super) struct Opening {
-    /// What the start found; taken when it was told.
+    /// The result of opening; taken when it was reported.
     pub opened: Option<Result<Source, String>>,
     pub settings: PollerSettings,
     pub state_dir: PathBuf,
-    /// Raised when the process ends.
+    /// Set when the process ends.
     pub stop: Arc<AtomicBool>,
     pub reader: SharedReader,
     pub requests: Sender<SourceRequest>,
     pub news: mpsc::UnboundedSender<SourceEvent>,
-    /// Why it is missing, as was told last.
+    /// The reason that was last reported.
     pub told: Option<String>,
-    /// The source once it is there, and the watch of it.
+    /// The source once it exists, and its watch.
     pub following: Option<(Box<Follower>, Option<git::Watch>)>,
 }
 
 impl Opening {
-    /// Follows the source, once it is there, until nobody asks any more.
+    /// Follows the source, once it exists, until the requests end.
     pub fn run(&mut self, inbox: &Receiver<SourceRequest>) {
         let mut opened = self.opened.take();
         while self.following.is_none() {
@@ -58,29 +58,28 @@ impl Opening {
                 return;
             }
         }
-        // It stays in `self`: the thread that is begun again after a panic goes on with the same source.
+        // It stays in `self`: after a panic the restarted thread continues with the same source.
         if let Some((follower, _)) = &mut self.following {
             follower.run(inbox);
         }
     }
 
-    /// Says why it is missing, where that is new. The accepted commit cannot be read either.
+    /// Reports why the source is missing if the reason changed. The accepted commit cannot be read either.
     fn fail(&mut self, why: String) {
         if self.told.as_ref() == Some(&why) {
             return;
         }
         *self.reader.lock().unwrap_or_else(PoisonError::into_inner) = Err(why.clone());
         self.told = Some(why.clone());
-        // Whoever asked may have gone.
+        // The receiver may be gone.
         drop(self.news.send(SourceEvent::Restored(Err(why.clone()))));
         drop(self.news.send(SourceEvent::Failed(why)));
     }
 
-    /// Waits until the source is to be looked for again; answers whether nobody asks any more.
+    /// Waits until the next search for the source; returns whether the requests have ended.
     fn wait(&self, inbox: &Receiver<SourceRequest>) -> bool {
         let missing = || "the source is missing since the start".to_owned();
-        // Whoever asked may have gone.
-        // What is not there cannot be watched, and to look for it costs next to nothing.
+        // The requester may be gone. A missing source cannot be watched, and a search for it costs next to nothing.
         match inbox.recv_timeout(POLL_UNWATCHED.min(self.settings.poll_interval)) {
             Ok(SourceRequest::End) | Err(RecvTimeoutError::Disconnected) => return true,
             Ok(SourceRequest::Candidate { reply, .. }) => drop(reply.send(Err(CandidateError::Unreadable(missing())))),
@@ -102,9 +101,9 @@ impl Opening {
         let watch = git::watch(&source, move || drop(wake.send(SourceRequest::Poll)));
         let mut poll_interval = settings.poll_interval;
         let watch = watch.unwrap_or_else(|error| {
-            // Only a source on this machine is watched, and a look at its refs costs next to nothing.
+            // Only a local source is watched, and reading its refs costs next to nothing.
             poll_interval = poll_interval.min(POLL_UNWATCHED);
-            // Whoever asked is there.
+            // The receiver exists.
             drop(self.news.send(SourceEvent::Unwatched(match error {
                 git::Error::Watch { reason, .. } => reason,
                 other => other.in_full(),

@@ -13,7 +13,7 @@ use crate::decide::state::Payload;
 use crate::model::records::ResourceSnapshot;
 use crate::telemetry::metrics::Part;
 
-/// Reads payloads in a thread of its own: a fetch may take minutes, and a rollback does not wait for it.
+/// Reads payloads in a separate thread: a fetch may take minutes, and a rollback must not wait for it.
 pub(super) fn answer_payloads(
     reader: SharedReader,
     news: mpsc::UnboundedSender<SourceEvent>,
@@ -30,8 +30,8 @@ pub(super) fn answer_payloads(
     payloads
 }
 
-/// Returns the life of the thread that answers with payloads. One whose reading ended by an error of ours counts as one that
-/// cannot be read: whoever asked waits for an answer.
+/// Returns the main function of the payload thread. After an error in gitfleet it answers that the payload cannot be read,
+/// because the requester waits for an answer.
 pub(super) fn payload_answers(
     inbox: Receiver<Arc<ResourceSnapshot>>,
     news: mpsc::UnboundedSender<SourceEvent>,

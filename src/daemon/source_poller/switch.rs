@@ -5,7 +5,7 @@ use crate::core::SourceEvent;
 use crate::model::id::CommitId;
 
 impl Follower {
-    /// Says that another branch is checked out than the one that is followed, unless a person let its tip in.
+    /// Describes the switch if another branch than the followed one is checked out, unless a person accepted its tip.
     pub(super) fn switched(&mut self, tip: &CommitId) -> Option<String> {
         if !self.source.follows_checkout() {
             return None;
@@ -16,7 +16,7 @@ impl Follower {
                 let now = now.map_or_else(|| "no branch".to_owned(), |now| format!("the branch {now}"));
                 return Some(format!("{now} is checked out, and {followed} was followed"));
             }
-            // A branch that a person accepted replaces the one before: the core must learn of it.
+            // A branch that a person accepted replaces the earlier one: the core must learn of it.
             followed => self.branch_told &= *followed == now,
         }
         self.branch = now;
