@@ -1,23 +1,23 @@
-//! Looking things up in the order they stand in.
+//! Lookups in sorted order.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Range;
 use std::iter::Peekable;
 use std::ops::Bound;
 
-/// Looks keys up in a sorted map: one after the other where they come in its order, else from its root.
+/// A cursor over a sorted map: finds keys one after the other if they come in its order, else from the root.
 ///
-/// Bindings stand in the order of their names, which begin with those of their clusters, so nearly always the next binding's
-/// cluster is the next of what is known of clusters. Any other order costs time and changes no answer.
+/// Bindings are sorted by their names, which start with the cluster's name, so usually the next binding's cluster is the next
+/// key of a map by cluster. Any other order costs time and changes no result.
 pub struct Along<'a, K, V> {
     map: &'a BTreeMap<K, V>,
     ahead: Peekable<Range<'a, K, V>>,
-    /// The key before those ahead; none while all are.
+    /// The key before the cursor; none at the start.
     behind: Option<&'a K>,
 }
 
 impl<'a, K: Ord, V> Along<'a, K, V> {
-    /// Begins at the first key.
+    /// Starts at the first key.
     pub fn new(map: &'a BTreeMap<K, V>) -> Self {
         Self { map, ahead: map.range(..).peekable(), behind: None }
     }
@@ -26,7 +26,7 @@ impl<'a, K: Ord, V> Along<'a, K, V> {
     pub fn get(&mut self, key: &K) -> Option<&'a V> {
         if self.behind.is_none_or(|behind| behind < key) {
             for _ in 0..STEPS_MAX {
-                // A larger key next, or none, means that the map does not have this one.
+                // A larger next key, or none, means that the map does not have this one.
                 let (next, value) = self.ahead.peek().copied().filter(|(next, _)| *next <= key)?;
                 self.behind = Some(next);
                 self.ahead.next();
@@ -42,7 +42,7 @@ impl<'a, K: Ord, V> Along<'a, K, V> {
     }
 }
 
-/// Keys that are skipped before the map is asked from its root.
+/// Keys to skip before a lookup from the root.
 const STEPS_MAX: usize = 4;
 
 #[cfg(test)]

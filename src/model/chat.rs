@@ -1,26 +1,26 @@
-//! Commands as people write them into comments: what was asked for, before anybody knows what it means for which rollout.
+//! Commands in comments, before they are resolved to a rollout.
 
-/// Characters of a commit that a person must write at least.
+/// The least number of characters of a commit id in a command.
 pub const SHA_CHARS_MIN: usize = 7;
 
 /// One command line of a comment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChatCommand {
-    /// What.
+    /// The command.
     pub verb: ChatVerb,
     /// The stage, or `deletion`.
     pub stage: Option<String>,
-    /// `sha=`: the commit that is meant, or the beginning of it, in lower case.
+    /// `sha=`: the commit, or a prefix of its id, in lower case.
     pub sha: Option<String>,
     /// `placement=` or `fleet=`: the placement, as `NAME` or `NAMESPACE/NAME`.
     pub placement: Option<String>,
-    /// `to=` of `rollback`: the commit to return to, or the beginning of it.
+    /// `to=` of `rollback`: the target commit, or a prefix of its id.
     pub to: Option<String>,
     /// `cluster=` of `retry`.
     pub cluster: Option<String>,
-    /// `--all`: every gate that waits.
+    /// `--all`: every waiting gate.
     pub all: bool,
-    /// What follows ` -- `.
+    /// The text after ` -- `.
     pub reason: Option<String>,
 }
 
@@ -31,34 +31,34 @@ impl ChatCommand {
     }
 }
 
-/// What can be asked for.
+/// The commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ChatVerb {
     /// Approve a gate.
     Approve,
-    /// Say no at a gate.
+    /// Reject a gate.
     Reject,
     /// Start nothing new.
     Pause,
-    /// Go on.
+    /// Continue.
     Resume,
     /// Return to an earlier snapshot.
     Rollback,
     /// Try again.
     Retry,
-    /// Bring the comment up to date now.
+    /// Update the comment now.
     Status,
     /// List the commands.
     Help,
 }
 
-/// What a comment asks for.
+/// The commands in a comment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Chat {
-    /// Nothing: no line is a command of ours.
+    /// None: no line is a command of gitfleet.
     Silence,
     /// These commands, in order; all or none.
     Commands(Vec<ChatCommand>),
-    /// Something of ours that cannot be done as it is written; why, and what to write instead, safe to print.
+    /// An invalid command; why, and what to write instead, safe to print.
     Mistake(String),
 }

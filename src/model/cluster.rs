@@ -1,21 +1,21 @@
-//! A member cluster as scheduling sees it.
+//! A member cluster for scheduling.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::api::cluster::{MemberCluster, Taint};
 
-/// What is known of a member cluster when a placement is scheduled.
+/// The data of a member cluster that scheduling reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cluster {
     /// Labels, with `kubernetes-fleet.io/member-name`.
     pub labels: BTreeMap<String, String>,
     /// Taints.
     pub taints: Vec<Taint>,
-    /// Whether new placements may go there; otherwise why not, for people.
+    /// Whether new placements may go there; otherwise the reason, as text for users.
     pub eligible: Result<(), String>,
     /// Property names with their values, as Kubernetes quantities; `resources.kubernetes-fleet.io/` names included.
     pub properties: BTreeMap<String, String>,
-    /// The namespaces it has, where somebody collects them; namespaced placements go only where their namespace is.
+    /// Its namespaces, if they are collected; namespaced placements go only to clusters with their namespace.
     pub namespaces: Option<BTreeSet<String>>,
 }
 
@@ -32,7 +32,7 @@ impl Default for Cluster {
 }
 
 impl From<&MemberCluster> for Cluster {
-    /// Takes labels and taints; the cluster counts as joined and healthy, without properties: those are observed.
+    /// Copies labels and taints; the cluster counts as joined and healthy. It has no properties yet: those are observed.
     fn from(member: &MemberCluster) -> Self {
         Self { labels: member.labels.clone(), taints: member.spec.taints.clone(), ..Self::default() }
     }

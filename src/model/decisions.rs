@@ -1,4 +1,4 @@
-//! Exported decisions: which clusters a placement has, as other tools read it, and the objects on a hub that hold them.
+//! Exported decisions: the clusters of a placement for other tools, and the objects on a hub that hold them.
 
 use std::fmt;
 
@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use super::id::{ClusterName, PlacementKey};
 
-/// Names what decides: a ClusterResourcePlacement, a ResourcePlacement or an OCM Placement. The order is that of clashes.
+/// The key of an exported decision: a ClusterResourcePlacement, a ResourcePlacement or an OCM Placement. If names clash, the
+/// first in order wins.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DecisionsKey {
@@ -41,7 +42,7 @@ impl fmt::Display for DecisionsKey {
 pub struct ExportedCluster {
     /// The cluster.
     pub cluster_name: ClusterName,
-    /// Why, for people.
+    /// The reason, as text for users.
     pub reason: String,
 }
 
@@ -49,26 +50,26 @@ pub struct ExportedCluster {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ExportedGroup {
-    /// Its name; empty for the group of all that no other has.
+    /// Its name; empty for the group of the remaining clusters.
     pub name: String,
     /// Its clusters by name; no cluster is in two groups.
     pub clusters: Vec<ExportedCluster>,
 }
 
-/// What a placement exports.
+/// The export of a placement.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DecisionsRecord {
     /// The placement.
     #[serde(flatten)]
     pub key: DecisionsKey,
-    /// The value of the placement label on its PlacementDecisions; `None` where it has none, and `problem` says why.
+    /// The value of the placement label on its PlacementDecisions; `None` if it has none, and `problem` says why.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
-    /// Why no PlacementDecisions carry its decisions, for people.
+    /// Why no PlacementDecisions contain its decisions, as text for users.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
-    /// Gone from git and from every cluster: known to have no cluster, which is not the same as not being known.
+    /// Gone from git and from every cluster: a decision without clusters, which differs from no decision.
     #[serde(default)]
     pub removed: bool,
     /// Its groups in order; at least one.
@@ -76,12 +77,12 @@ pub struct DecisionsRecord {
 }
 
 impl DecisionsRecord {
-    /// Finds the placement that a reader names; kind and namespace may be left out.
+    /// Finds the placement that a reader names; kind and namespace are optional.
     ///
-    /// Of several, the one that has the label is meant, as on the hub.
+    /// If several match, the one with the label is found, as on the hub.
     ///
     /// # Errors
-    /// For people: no such placement was decided. Never an empty list, which would delete Applications.
+    /// No such placement was decided, as text for users. Never an empty list, which would delete Applications.
     pub fn find<'a>(
         records: impl IntoIterator<Item = &'a Self>,
         kind: Option<&str>,
@@ -102,38 +103,38 @@ impl DecisionsRecord {
     }
 }
 
-/// How the cluster stands that decisions are written to.
+/// The state of the hub that decisions are written to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HubRecord {
-    /// The namespace that is written to.
+    /// The namespace of the decisions.
     pub namespace: String,
     /// Whether it answers.
     pub online: bool,
-    /// Why it does not, for people.
+    /// Why it does not answer, as text for users.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// What is left as it was found there, or could not be written, for people.
+    /// Objects that were left alone or could not be written, as text for users.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<String>,
-    /// Since when it stands so.
+    /// Since when it is in this state.
     pub since: Timestamp,
 }
 
-/// A PlacementDecision of ours as it stands on the hub: one page of a placement's decisions.
+/// A PlacementDecision of gitfleet on the hub: one page of a placement's decisions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Page {
     /// The number in its name.
     pub number: u32,
     /// Whether it carries the placement label, so that readers see it.
     pub visible: bool,
-    /// Index and name of its group, as labels say it; `None` where they are missing or no number.
+    /// Index and name of its group, from its labels; `None` if they are missing or no number.
     pub group: Option<(u32, String)>,
-    /// Its clusters as they stand; `None` where it has no list of them.
+    /// Its clusters; `None` if it has no list of them.
     pub clusters: Option<Vec<String>>,
 }
 
-/// One write to a hub. Each is atomic; between two of them anybody may read.
+/// One write to a hub. Each is atomic; readers may read between any two.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PageWrite {
     /// Create the page without the labels that readers select by, and without clusters.
@@ -148,7 +149,7 @@ pub enum PageWrite {
         /// All of them, by name.
         clusters: Vec<String>,
     },
-    /// Set its labels: readers see it from here on.
+    /// Set its labels: from now on readers see it.
     Label {
         /// The page.
         number: u32,

@@ -1,4 +1,4 @@
-//! How a member's object differs from its manifest, field by field, for people and for drift.
+//! Compares a member's object with its manifest, field by field, for users and for drift.
 
 mod walk;
 
@@ -18,7 +18,7 @@ pub const VALUE_CHARS_MAX: usize = 256;
 /// Path of the single difference of an object the member does not have.
 pub const WHOLE_OBJECT_PATH: &str = "/";
 
-/// Fields of `metadata` that say nothing about what was wished: identity, bookkeeping of the server, ownership.
+/// Fields of `metadata` without desired content: identity, bookkeeping of the server, ownership.
 const METADATA_IGNORED: [&str; 13] = [
     "name",
     "namespace",
@@ -35,31 +35,30 @@ const METADATA_IGNORED: [&str; 13] = [
     "creationTimestamp",
 ];
 
-/// A label or annotation whose key contains one of these belongs to the machinery.
+/// A label or annotation whose key contains one of these belongs to Kubernetes or gitfleet.
 const KEYS_IGNORED: [&str; 4] = ["kubernetes.io/", "k8s.io/", "kubernetes-fleet.io/", "gitfleet.io/"];
 
-/// Where pod templates stand, whose `creationTimestamp` the server writes as null.
+/// Paths of pod templates, whose `creationTimestamp` the server writes as null.
 const TEMPLATES: [&str; 3] = ["/spec/template", "/spec/jobTemplate", "/spec/jobTemplate/spec/template"];
 
-/// Stands before a secret value while it is compared.
+/// Marks a secret value during the comparison.
 const HIDDEN: &str = "\u{0}secret ";
 
-/// Fields that tell the items of a list apart, the most telling first: mounts repeat their volume's name, ports may have
-/// no name.
+/// Fields that identify the items of a list, the best first: mounts repeat their volume's name, ports may have no name.
 ///
 /// Source: `x-kubernetes-list-map-keys` of the built-in kinds.
 const LIST_KEYS: [&str; 9] =
     ["mountPath", "devicePath", "containerPort", "name", "port", "key", "ip", "topologyKey", "type"];
 
-/// Returns where a member's object differs from its manifest, at most [`DIFFERENCES_MAX`], in order of path.
+/// Returns the differences between a member's object and its manifest, at most [`DIFFERENCES_MAX`], sorted by path.
 ///
-/// `PartialComparison` looks at the fields of the manifest only, so what defaulting and other managers add is no
-/// difference; `FullComparison` reports those too. Lists whose items carry a telling key are compared by it, others by
-/// position. Paths are JSON pointers with the manifest's positions, or the member's for what only the member has. Absent,
-/// null and empty are the same. Values of a Secret's `data` and `stringData` (`secret`), and others that
-/// [`super::secrets`] knows, never appear: a marker names key and side.
+/// `PartialComparison` compares only the fields of the manifest, so defaults and fields of other managers are no difference;
+/// `FullComparison` reports those too. Lists whose items have an identifying key are compared by it, others by position. Paths
+/// are JSON pointers with the manifest's positions, or the member's for additional items. Absent, null and empty are equal.
+/// Values of a Secret's `data` and `stringData` (`secret`), and others that [`super::secrets`] knows, never appear: a marker
+/// names key and side.
 ///
-/// Source: KubeFleet's drift detection, for what is ignored and limited.
+/// Source: KubeFleet's drift detection, for ignored fields and limits.
 ///
 /// # Example
 ///
@@ -78,7 +77,7 @@ pub fn differences(manifest: &Value, live: &Value, comparison: ComparisonOption,
     let mut walk = Walk { full: comparison == ComparisonOption::FullComparison, secret, found: Vec::new() };
     let (mut manifest, mut live) = (prepared(manifest, secret), prepared(live, secret));
     if !secret {
-        // Each value is compared as ever and cannot be shown any more.
+        // Each value is still compared but can no longer be shown.
         for object in [&mut manifest, &mut live] {
             for_each_secret(object, &mut |value, _| *value = Value::String(format!("{HIDDEN}{value}")));
         }
@@ -87,7 +86,7 @@ pub fn differences(manifest: &Value, live: &Value, comparison: ComparisonOption,
     walk.found
 }
 
-/// Returns the difference that stands for an object the member does not have at all.
+/// Returns the difference for an object that the member does not have.
 pub fn missing_object() -> Difference {
     Difference {
         path: WHOLE_OBJECT_PATH.to_owned(),
@@ -96,7 +95,8 @@ pub fn missing_object() -> Difference {
     }
 }
 
-/// Returns the object without what is never compared, and a Secret's `stringData` folded into `data` as the server does.
+/// Returns the object without fields that are never compared, and with a Secret's `stringData` merged into `data` as the server
+/// does.
 fn prepared(object: &Value, secret: bool) -> Value {
     let mut object = object.clone();
     if let Some(fields) = object.as_object_mut() {

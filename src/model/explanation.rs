@@ -1,29 +1,29 @@
-//! Why clusters were picked and others not: what `gitfleet explain` shows.
+//! Why clusters were picked or not: the output of `gitfleet explain`.
 
 use serde::{Deserialize, Serialize};
 
 use super::id::{ClusterName, PlacementKey};
 
-/// Which placement is to be explained.
+/// The placement to explain.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Query {
     /// `NAME`, or `NAMESPACE/NAME`.
     pub placement: String,
-    /// The kind, where the name alone could mean two.
+    /// The kind, if the name is ambiguous.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
 }
 
 impl Query {
-    /// Returns the key that the name is of, as a ClusterResourcePlacement or ResourcePlacement.
+    /// Returns the key with this name, for a ClusterResourcePlacement or ResourcePlacement.
     pub fn key(&self) -> PlacementKey {
         let Ok(key) = self.placement.parse();
         key
     }
 }
 
-/// How one placement's clusters came to be picked, cluster by cluster.
+/// Why each cluster was picked or not.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Explanation {
@@ -34,11 +34,11 @@ pub struct Explanation {
     pub namespace: String,
     /// Name.
     pub name: String,
-    /// What is asked for, as a short sentence: `PickN 3`, `every cluster that passes`.
+    /// The desired clusters, as a short sentence: `PickN 3`, `every cluster that passes`.
     pub wanted: String,
-    /// Whether the policy got the clusters it asks for.
+    /// Whether the policy got enough clusters.
     pub fulfilled: bool,
-    /// What came of it, for people.
+    /// The result, as text for users.
     pub message: String,
     /// Every cluster of the fleet: picked ones first, each part by rank and then by name.
     pub clusters: Vec<ClusterExplanation>,
@@ -52,37 +52,37 @@ pub struct ClusterExplanation {
     pub cluster_name: ClusterName,
     /// Whether the placement has it.
     pub picked: bool,
-    /// It was picked by an earlier evaluation and is kept without being evaluated again.
+    /// An earlier evaluation picked it; it is kept without a new evaluation.
     #[serde(default)]
     pub kept: bool,
-    /// The first filter that said no, or to a cluster that is kept would say no now; absent for a cluster that passes all.
+    /// The first filter that rejected it, or would reject a kept cluster now; absent for a cluster that passes all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rejected: Option<Refusal>,
-    /// The terms of its score, in the order of the policy; empty where nothing is scored.
+    /// The terms of its score, in the order of the policy; empty without scoring.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub scores: Vec<ScoreTerm>,
-    /// Its place among the clusters that passed, from 1; absent where nothing is ranked.
+    /// Its place among the clusters that passed, from 1; absent without ranking.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rank: Option<usize>,
-    /// What decided between it and its neighbour of equal score: `larger name first`.
+    /// The rule that decided between it and its neighbour of equal score: `larger name first`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tie_break: Option<String>,
     /// The whole as a sentence: `picked: rank 2 of 5`, `available-cpu 3 is below 4`.
     pub reason: String,
 }
 
-/// A filter that said no.
+/// A rejection by a filter.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Refusal {
     /// The filter by its name in the original: `ClusterAffinity`, `TaintToleration`, `Predicate`.
     pub filter: String,
-    /// What was looked at: a label, a property, a taint, the heartbeat.
+    /// What the filter checked: a label, a property, a taint, the heartbeat.
     pub subject: String,
-    /// What the cluster has; absent where it has nothing of the kind.
+    /// The cluster's value; absent if it has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed: Option<String>,
-    /// What was asked for: `>= 4`, `In [east, west]`.
+    /// The required value: `>= 4`, `In [east, west]`.
     pub wanted: String,
 }
 
@@ -92,17 +92,17 @@ pub struct Refusal {
 pub struct ScoreTerm {
     /// The term: `topology spread on zone`, `preferred[0] available-cpu descending`, `Balance`, `AddOn/default/cpuratio`.
     pub name: String,
-    /// Its weight, where it has one.
+    /// Its weight, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weight: Option<i64>,
-    /// What the cluster has, where a value is looked at.
+    /// The cluster's value, if the term reads one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed: Option<String>,
-    /// What it adds to the score, the weight included.
+    /// Its contribution to the score, with its weight.
     pub score: i64,
 }
 
-/// A cluster that came or went between two explanations.
+/// A cluster that was added or dropped between two explanations.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Moved {
@@ -112,14 +112,14 @@ pub struct Moved {
     pub text: String,
 }
 
-/// What `gitfleet explain` prints.
+/// The output of `gitfleet explain`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Explained {
-    /// How it stands.
+    /// The present decision.
     #[serde(flatten)]
     pub explanation: Explanation,
-    /// With two commits: which clusters came and went.
+    /// With two commits: the clusters that were added or dropped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub changes: Option<Vec<Moved>>,
 }

@@ -1,4 +1,4 @@
-//! What git hosts know, in types of our own: what the adapter reads and writes, and what the others pass on.
+//! Types for git hosts: the forge adapter reads and writes them, and other modules use them.
 
 mod events;
 
@@ -9,47 +9,47 @@ use super::id::CommitId;
 
 pub use events::*;
 
-/// Number of a pull request or an issue; both are counted together.
+/// Number of a pull request or an issue; both share one sequence.
 pub type ThreadNumber = u64;
 
-/// A person or machine with an account.
+/// An account of a person or a bot.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ForgeUser {
-    /// Stays when the account is renamed: accounts are compared by it.
+    /// Constant when the account is renamed: accounts are compared by it.
     pub id: u64,
-    /// The name, for people. Compared without regard to case.
+    /// The name, as text for users. Compared without regard to case.
     pub login: String,
-    /// The host says that it is a machine; Gitea never does.
+    /// The host marks it as a bot; Gitea never does.
     #[serde(default)]
     pub is_bot: bool,
 }
 
-/// How something stands, as commit statuses say it.
+/// The state of a commit status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum StatusState {
-    /// Not over.
+    /// Not finished.
     Pending,
-    /// Over, and as wished.
+    /// Finished with success.
     Success,
-    /// Over, and not as wished.
+    /// Finished without success.
     Failure,
-    /// It cannot be told, or it is our own fault.
+    /// Unknown, or an error in gitfleet.
     Error,
 }
 
-/// What is said of a commit under one context.
+/// The status of a commit in one context.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CommitStatus {
-    /// What it is about: `gitfleet/<placement>/<stage>`. One row of a commit's list.
+    /// Its context: `gitfleet/<placement>/<stage>`.
     pub context: String,
-    /// How it stands.
+    /// Its state.
     pub state: StatusState,
-    /// Why, in a line.
+    /// Its text, one line.
     pub description: String,
-    /// Where more is said.
+    /// The URL with details.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target_url: Option<String>,
 }
@@ -64,11 +64,11 @@ pub struct PullRequest {
     pub title: String,
     /// Who opened it.
     pub author: ForgeUser,
-    /// The branch it is to be merged into.
+    /// Its base branch.
     pub base: String,
-    /// The commit it ends with.
+    /// Its head commit.
     pub head: CommitId,
-    /// The branch it comes from.
+    /// Its head branch.
     pub head_ref: String,
     /// It comes from another repository, or from one that is gone.
     pub is_fork: bool,
@@ -77,17 +77,17 @@ pub struct PullRequest {
     /// The merge, once there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub merged: Option<Merge>,
-    /// Its page.
+    /// Its URL.
     pub url: String,
 }
 
-/// A pull request's way into its base.
+/// The merge of a pull request into its base.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Merge {
-    /// The last commit it brought.
+    /// The merge commit, or the last commit of the merge.
     pub commit: CommitId,
-    /// Who merged it, where the host says.
+    /// Who merged it, if the host says so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<ForgeUser>,
 }
@@ -98,7 +98,7 @@ pub struct Merge {
 pub struct Comment {
     /// Its id, unique in the repository's host.
     pub id: u64,
-    /// Where it stands, as far as the host says.
+    /// Its conversation, if the host says so.
     pub thread: ThreadNumber,
     /// Who wrote it; an edit by somebody else does not change this.
     pub author: ForgeUser,
@@ -108,14 +108,14 @@ pub struct Comment {
     pub created_at: Timestamp,
     /// When it was last changed, by the host's clock.
     pub updated_at: Timestamp,
-    /// It was written through an app in somebody's name.
+    /// An app wrote it in somebody's name.
     #[serde(default)]
     pub via_app: bool,
-    /// Its place on its page.
+    /// Its URL.
     pub url: String,
 }
 
-/// What an account may do with the repository, weakest first.
+/// The permission of an account on the repository, weakest first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Permission {
@@ -128,17 +128,17 @@ pub enum Permission {
     Triage,
     /// Push.
     Write,
-    /// Run the repository without its dangerous settings; GitHub only.
+    /// Manage the repository without its dangerous settings; GitHub only.
     Maintain,
     /// Everything.
     Admin,
 }
 
-/// An answer without words.
+/// A reaction to a comment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Reaction {
-    /// Understood, and being done.
+    /// Accepted, in progress.
     Eyes,
     /// Done.
     Rocket,

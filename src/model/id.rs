@@ -1,4 +1,4 @@
-//! Names and identities, parsed once at the border and trusted afterwards.
+//! Names and identities: parsed once at the input, valid afterwards.
 
 use std::fmt;
 use std::str::FromStr;
@@ -54,7 +54,7 @@ macro_rules! text_id {
 }
 
 text_id!(
-    /// The name of a member cluster, as its `MemberCluster` object says it.
+    /// The name of a member cluster, from its `MemberCluster` object.
     ClusterName
 );
 text_id!(
@@ -71,7 +71,7 @@ text_id!(
 );
 
 impl CommitId {
-    /// Returns the first seven characters, for people.
+    /// Returns the first seven characters, as text for users.
     pub fn short(&self) -> &str {
         self.0.get(..7).unwrap_or(&self.0)
     }
@@ -108,7 +108,7 @@ impl PlacementKey {
         is_dns_subdomain(&self.name) && self.namespace.as_deref().is_none_or(is_dns_label)
     }
 
-    /// Returns the kind that this key names.
+    /// Returns the kind of the placement.
     pub fn kind(&self) -> &'static str {
         if self.namespace.is_some() { "ResourcePlacement" } else { "ClusterResourcePlacement" }
     }
@@ -147,7 +147,7 @@ impl<'de> Deserialize<'de> for PlacementKey {
     }
 }
 
-/// Identifies one object as KubeFleet's `ResourceIdentifier` does: with the version it was written in.
+/// Identifies one object like KubeFleet's `ResourceIdentifier`: with the version of its manifest.
 ///
 /// The order is group, version, kind, namespace, name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -183,13 +183,13 @@ impl ObjectId {
         }
     }
 
-    /// Tells whether it is gitfleet's own on every member: the namespace of the inventories, or something in it.
+    /// Tells whether the object belongs to gitfleet on every member: the namespace of the inventories, or something in it.
     pub fn is_reserved(&self) -> bool {
         is_reserved(&self.group, &self.kind, &self.namespace, &self.name)
     }
 
-    /// Reads the identity that an object claims, unchecked: what a member sends is what is there. What comes from git gets its
-    /// identity from [`crate::api::identity::identify`]. `None` where `apiVersion`, `kind` or `metadata.name` is missing.
+    /// Reads the identity of an object without checks, for objects from members. Objects from git get theirs from
+    /// [`crate::api::identity::identify`]. `None` if `apiVersion`, `kind` or `metadata.name` is missing.
     pub fn of(object: &serde_json::Value) -> Option<Self> {
         let api_version = object.get("apiVersion")?.as_str()?;
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
@@ -210,7 +210,7 @@ impl fmt::Display for ObjectId {
     }
 }
 
-/// Identifies one object on a cluster, whatever version it is written in.
+/// Identifies one object on a cluster, whatever version its manifest has.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ObjectKey {
@@ -227,7 +227,7 @@ pub struct ObjectKey {
 }
 
 impl ObjectKey {
-    /// Tells whether it is gitfleet's own on every member: the namespace of the inventories, or something in it.
+    /// Tells whether the object belongs to gitfleet on every member: the namespace of the inventories, or something in it.
     pub fn is_reserved(&self) -> bool {
         is_reserved(&self.group, &self.kind, &self.namespace, &self.name)
     }

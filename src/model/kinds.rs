@@ -1,6 +1,6 @@
-//! Which kinds are built into Kubernetes, and where their objects live.
+//! The kinds that are built into Kubernetes, and their scope.
 //!
-//! Taken from the types of k8s-openapi, so that nothing has to be asked of a cluster before it can be decided.
+//! Generated from the types of k8s-openapi, so that decisions need no discovery.
 
 use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope, Resource};
 
@@ -17,11 +17,11 @@ pub struct BuiltIn {
     pub kind: &'static str,
     /// The name in URLs, such as `deployments`.
     pub plural: &'static str,
-    /// Whether its objects live in namespaces.
+    /// Its scope.
     pub scope: Scope,
 }
 
-/// A kind to watch. The version is the one its manifests are written in; `None` lets the member choose.
+/// A kind to watch. The version is that of its manifests; `None` lets the member choose.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct WatchedKind {
     /// API group; empty for the core group.
@@ -109,7 +109,7 @@ pub fn lookup(group: &str, kind: &str) -> Option<&'static BuiltIn> {
 
 /// Returns the name of a kind in URLs.
 ///
-/// Kinds that are not built in are guessed as kubectl guesses them; a caller that has the CRD or discovery knows better.
+/// For other kinds it guesses like kubectl; callers with the CRD or discovery know better.
 pub fn plural(group: &str, version: &str, kind: &str) -> String {
     let same_version = BUILT_IN.iter().find(|k| k.kind == kind && k.group == group && k.version == version);
     match same_version.or_else(|| lookup(group, kind)) {

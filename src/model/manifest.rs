@@ -1,4 +1,4 @@
-//! A document of the source, as it is passed on.
+//! A document of the source.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::id::{BlobId, ObjectId};
 use crate::text::one_line;
 
-/// Where a document stands in the source.
+/// The position of a document in the source.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Origin {
     /// Path from the root of the source's subtree.
@@ -21,7 +21,7 @@ pub struct Origin {
     pub ordinal: u32,
 }
 
-/// One Kubernetes object of the source with its identity and its place.
+/// One Kubernetes object of the source with its identity and origin.
 ///
 /// `id` always agrees with `object`.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,7 +30,7 @@ pub struct Manifest {
     pub id: ObjectId,
     /// The object; shared, because snapshots, works and caches all hold it.
     pub object: Arc<Value>,
-    /// Where it was read.
+    /// Its origin.
     pub origin: Origin,
 }
 
@@ -46,9 +46,9 @@ impl Manifest {
     }
 }
 
-/// Returns what no API server takes of an object's labels and annotations: the field, and what is wrong with it.
+/// Returns what an API server would refuse in an object's labels and annotations: the field and the problem.
 ///
-/// Both are maps of texts. A null is skipped, as API servers do; values are not repeated, because they may be secrets.
+/// Both are maps of strings. A null is skipped, as API servers do; values are not repeated, because they may be secrets.
 pub fn malformed_metadata(object: &Value) -> Option<(&'static str, String)> {
     let metadata = object.get("metadata").filter(|metadata| !metadata.is_null())?;
     if !metadata.is_object() {
@@ -67,12 +67,12 @@ pub fn malformed_metadata(object: &Value) -> Option<(&'static str, String)> {
     })
 }
 
-/// One complaint about the source, for people.
+/// One error in the source, as text for users.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct InputError {
     /// Path from the root of the source's subtree.
     pub path: String,
-    /// One-based line; 0 where the complaint is about the file as a whole.
+    /// One-based line; 0 if the error concerns the whole file.
     pub line: u32,
     /// The object it concerns, as kubectl would name it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -89,7 +89,7 @@ pub struct InputError {
 
 impl std::fmt::Display for InputError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // File names and what stands in files are a stranger's: none of it begins a line of ours.
+        // File names and contents come from others: none of them may start a log line.
         f.write_str(&one_line(&self.path))?;
         if self.line > 0 {
             write!(f, ":{}", self.line)?;

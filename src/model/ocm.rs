@@ -1,4 +1,4 @@
-//! What the store keeps of an OCM Placement: what it asks for, and which clusters it has.
+//! The record of an OCM Placement: its spec and its decisions.
 
 use std::collections::BTreeMap;
 
@@ -15,14 +15,14 @@ use crate::model::conditions::ConditionType;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DecidedGroup {
-    /// As the strategy names it; empty for what no named group has.
+    /// Its name in the strategy; empty for the group of the remaining clusters.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub name: String,
     /// Its clusters, by name.
     pub clusters: Vec<ClusterName>,
 }
 
-/// An OCM Placement of git with what was decided last.
+/// An OCM Placement in git with its last decision.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OcmPlacementRecord {
@@ -41,16 +41,16 @@ pub struct OcmPlacementRecord {
     pub origin: Origin,
     /// When it was first seen.
     pub created_at: Timestamp,
-    /// The decisions, by group. None at all: it was never decided.
+    /// The decisions, by group. Empty if it was never decided.
     #[serde(default)]
     pub groups: Vec<DecidedGroup>,
     /// PlacementSatisfied and PlacementMisconfigured.
     #[serde(default)]
     pub conditions: Vec<Condition>,
-    /// What is to be known and changes nothing, such as expired scores.
+    /// A warning that changes nothing, such as expired scores.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub warning: Option<String>,
-    /// Why it was not evaluated: it keeps what it has.
+    /// Why it was not evaluated: it keeps its clusters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -61,14 +61,14 @@ impl OcmPlacementRecord {
         self.groups.iter().flat_map(|group| &group.clusters)
     }
 
-    /// Returns what is wrong with it, for people.
+    /// Returns its misconfiguration, as text for users.
     pub fn misconfiguration(&self) -> Option<&str> {
         let wrong =
             |c: &&Condition| c.type_ == ConditionType::PlacementMisconfigured && c.status == ConditionStatus::True;
         self.conditions.iter().find(wrong).map(|c| c.message.as_str())
     }
 
-    /// Tells whether it got as many clusters as it asks for.
+    /// Tells whether it got as many clusters as it wants.
     pub fn is_satisfied(&self) -> bool {
         self.conditions
             .iter()

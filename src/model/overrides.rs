@@ -1,4 +1,4 @@
-//! Overrides as they were frozen, and which of them one cluster's objects are made with.
+//! Snapshots of overrides, and the overrides for one cluster's objects.
 
 use std::collections::BTreeMap;
 
@@ -37,7 +37,7 @@ impl OverrideRef {
     }
 }
 
-/// What an override says.
+/// The spec of an override.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum OverrideSpec {
@@ -47,25 +47,25 @@ pub enum OverrideSpec {
     Namespaced(ResourceOverrideSpec),
 }
 
-/// An override as it was at one time. Immutable.
+/// A snapshot of an override. Immutable.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OverrideSnapshot {
-    /// Which snapshot of which override.
+    /// Override and index of the snapshot.
     #[serde(flatten)]
     pub id: OverrideRef,
     /// Digest of the spec.
     pub hash: Digest,
-    /// What it says.
+    /// The spec.
     pub spec: OverrideSpec,
     /// The commit that first had it.
     pub commit: CommitId,
-    /// When it was taken.
+    /// When it was created.
     pub created_at: Timestamp,
 }
 
-/// What one cluster's objects are made with, beside the snapshot. The objects follow from this and the snapshot alone: a
-/// cluster that is relabelled, or an override that changes, makes another value here, which rolls out like content.
+/// The overrides for one cluster's objects. The objects depend only on this and the snapshot: a relabelled cluster or a changed
+/// override results in another value, which rolls out like content.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PickedOverrides {
@@ -75,13 +75,13 @@ pub struct PickedOverrides {
     /// Snapshots of ResourceOverrides with a rule for the cluster, in the order they apply; after the others.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub namespaced: Vec<OverrideRef>,
-    /// The cluster's labels that decide between their rules or stand in their values, as they were when this was picked.
+    /// The cluster's labels that select their rules or appear in their values, at the time of the pick.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
 }
 
 impl PickedOverrides {
-    /// Tells whether no override concerns the cluster.
+    /// Tells whether no override applies to the cluster.
     pub fn is_empty(&self) -> bool {
         self.cluster.is_empty() && self.namespaced.is_empty()
     }

@@ -1,4 +1,4 @@
-//! What a plan says. The field names are a contract with scripts: added to, never changed.
+//! The contents of a plan. The field names are a contract with scripts: added to, never changed.
 
 mod changes;
 mod rollout;
@@ -15,38 +15,38 @@ pub use changes::*;
 pub use rollout::*;
 pub use snapshot::*;
 
-/// What a tree would do to the fleet.
+/// The effects of a tree on the fleet.
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Plan {
-    /// The commit; `null` for a folder as it stands.
+    /// The commit; `null` for a folder.
     pub commit: Option<CommitId>,
-    /// Each placement, those that the base had and the head has no more included, by key.
+    /// All placements, including those that only the base has, by key.
     pub placements: Vec<PlacementPlan>,
-    /// The OCM Placements of the head, by namespace and name; absent where there are none.
+    /// The OCM Placements of the head, by namespace and name; absent if there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ocm_placements: Vec<OcmPlan>,
     /// Why the tree is refused; there are no placements then.
     pub errors: Vec<InputError>,
-    /// What is written and does nothing: runs of placements that the head does not have, documents that are no objects.
+    /// Documents without effect: runs of placements that the head does not have, documents that are no objects.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<InputError>,
 }
 
 impl Plan {
-    /// Says that a tree is refused.
+    /// Creates the plan of a refused tree.
     pub fn refused(commit: Option<CommitId>, errors: Vec<InputError>) -> Self {
         Self { commit, errors, ..Self::default() }
     }
 
-    /// Tells whether anything is wrong: with the tree, a placement, its rollout or what one cluster gets.
+    /// Tells whether anything is wrong: with the tree, a placement, its rollout or the objects of one cluster.
     pub fn has_errors(&self) -> bool {
         !self.errors.is_empty()
             || self.placements.iter().any(|placement| placement.errors().next().is_some())
             || self.ocm_placements.iter().any(|placement| !placement.errors.is_empty())
     }
 
-    /// Tells whether head differs from base in what the fleet is to hold; `false` without a base.
+    /// Tells whether head and base differ in the desired content of the fleet; `false` without a base.
     pub fn has_changes(&self) -> bool {
         self.placements.iter().any(|placement| {
             placement.removed
@@ -56,7 +56,7 @@ impl Plan {
     }
 }
 
-/// What an OCM Placement decides.
+/// The decision of an OCM Placement.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OcmPlan {
@@ -64,19 +64,19 @@ pub struct OcmPlan {
     pub namespace: String,
     /// `metadata.name`.
     pub name: String,
-    /// The decisions, by group in order.
+    /// The decisions, by group.
     pub groups: Vec<DecidedGroup>,
     /// PlacementSatisfied, as a sentence.
     pub message: String,
-    /// What makes it misconfigured, or leaves it without any cluster to pick from.
+    /// Errors that make it misconfigured, or leave no cluster to pick from.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub errors: Vec<InputError>,
-    /// The clusters that come and go, compared with the base.
+    /// The clusters added and dropped, compared with the base.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub changes: Option<ClusterChanges>,
 }
 
-/// What becomes of one placement.
+/// The effects on one placement.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PlacementPlan {
@@ -87,29 +87,29 @@ pub struct PlacementPlan {
     /// The namespace of a ResourcePlacement.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
-    /// The file it stands in, at the head.
+    /// Its file, at the head.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    /// The line it starts at.
+    /// Its line.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub line: Option<u32>,
-    /// Why it cannot be selected for or scheduled; it keeps its last good state.
+    /// Why selection or scheduling fails; the placement keeps its last good state.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     /// The base has it, the head does not.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub removed: bool,
-    /// The newest snapshot at the end; `null` where there is none.
+    /// The newest snapshot at the end; `null` if there is none.
     pub snapshot: Option<SnapshotPlan>,
     /// The clusters, picked ones first.
     pub decisions: Vec<ClusterDecision>,
-    /// How it gets there.
+    /// The rollout.
     pub rollout: RolloutPlan,
-    /// What each picked cluster holds at the end.
+    /// The final objects of each picked cluster.
     pub works: Vec<WorkPlan>,
-    /// What goes from each cluster; known with a base only.
+    /// The objects deleted on each cluster; known only with a base.
     pub deletions: Vec<DeletionPlan>,
-    /// Why a person must approve the deletions first.
+    /// Why the deletions need an approval.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deletion_guard: Option<String>,
     /// The difference from the base.

@@ -1,27 +1,27 @@
-//! What the configuration demands of every commit: a floor that no repository content lowers.
+//! The minimum that the configuration demands of every commit, and that no commit can lower.
 
 use super::glob::glob_matches;
 
-/// The floor. The default demands nothing.
+/// The minimum. The default demands nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Floor {
     /// Large deletions wait for a person, whatever annotations say.
     pub deletion_guard: bool,
-    /// Patterns of stages before which a person is asked.
+    /// Patterns of stages that need an approval.
     pub stages: Vec<String>,
-    /// Patterns of clusters before which a person is asked: they are moved by stages only.
+    /// Patterns of clusters that need an approval: only stages may move them.
     pub clusters: Vec<String>,
-    /// An approval names the digest of what was looked at.
+    /// An approval must name the digest.
     pub digest: bool,
 }
 
 impl Floor {
-    /// Tells whether a person is asked before a stage with these clusters.
+    /// Tells whether a stage with these clusters needs an approval.
     pub fn asks_before<'a>(&self, stage: &str, mut clusters: impl Iterator<Item = &'a str>) -> bool {
         self.stages.iter().any(|pattern| glob_matches(pattern, stage)) || clusters.any(|cluster| self.asks_for(cluster))
     }
 
-    /// Tells whether a person is asked before a cluster is moved.
+    /// Tells whether a cluster needs an approval before it moves.
     pub fn asks_for(&self, cluster: &str) -> bool {
         self.clusters.iter().any(|pattern| glob_matches(pattern, cluster))
     }

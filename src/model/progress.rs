@@ -1,38 +1,38 @@
-//! How far a placement is on its way to a snapshot, reduced to what people are told on a forge.
+//! The progress of a placement towards a snapshot, reduced to what a forge shows.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::id::{ClusterName, CommitId, Digest, PlacementKey};
 
-/// A placement's way to one snapshot.
+/// The progress of a placement towards one snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Progress {
     /// The placement.
     pub placement: PlacementKey,
-    /// The snapshot's index; absent where the placement is removed and only deletions are left.
+    /// The snapshot's index; absent if the placement is removed and only deletions are left.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot: Option<u64>,
-    /// The commit the snapshot was taken at; absent with it.
+    /// The snapshot's commit; absent without a snapshot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commit: Option<CommitId>,
-    /// The run that goes there, as commands name it; absent where there is none.
+    /// The run towards it, by its name in commands; absent without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<String>,
-    /// How it stands.
+    /// Its state.
     pub state: ProgressState,
-    /// Why, for people; as clusters and people put it, so never safe to print as it is.
+    /// The reason, as text for users; may contain foreign text, so escape it before printing.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
-    /// Clusters that are there.
+    /// Clusters with the snapshot.
     pub done: usize,
     /// Clusters in all.
     pub total: usize,
-    /// The stages, in order; none where there is no run.
+    /// The stages, in order; empty without a run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stages: Vec<StageProgress>,
-    /// Without stages: clusters that failed, are on their way or do not answer; the worst first, a limited number.
+    /// Without stages: clusters that failed, that move or that do not answer; the worst first, a limited number.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub clusters: Vec<ClusterProgress>,
     /// Deletions that wait for a person.
@@ -40,7 +40,7 @@ pub struct Progress {
     pub deletions: Option<GateProgress>,
 }
 
-/// How something stands on its way.
+/// A state of progress.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", tag = "type")]
 pub enum ProgressState {
@@ -48,41 +48,41 @@ pub enum ProgressState {
     Queued,
     /// Clusters move.
     Moving,
-    /// A person is waited for.
+    /// It waits for a person.
     WaitingForPerson,
-    /// Time, or clusters that do not answer, are waited for.
+    /// It waits for time, or for clusters that do not answer.
     Waiting,
     /// A person paused it, or stopped it.
     Paused,
-    /// Everything is where it should be.
+    /// It has reached its goal.
     Done,
     /// It has no clusters, or was skipped.
     Skipped,
-    /// Too many clusters failed, or it cannot go on; a person or a new commit is needed.
+    /// Too many clusters failed, or it cannot continue; it needs a person or a new commit.
     Failed,
-    /// It cannot be carried out for a reason that is no cluster's: a mistake in the placement, an unreadable payload.
+    /// It cannot start, and no cluster is the cause: a mistake in the placement, an unreadable payload.
     Error,
-    /// A person said no.
+    /// A person rejected it.
     Rejected,
-    /// A newer commit has taken its place.
+    /// A newer commit superseded it.
     Superseded {
         /// The newer commit.
         by: CommitId,
     },
-    /// It was taken back.
+    /// It was rolled back.
     RolledBack {
-        /// The commit that was returned to.
+        /// The target commit.
         to: CommitId,
     },
 }
 
 impl ProgressState {
-    /// Tells whether nothing more happens of itself or by a person's word.
+    /// Tells whether neither time nor a person can change the state.
     pub fn is_final(&self) -> bool {
         matches!(self, Self::Done | Self::Skipped | Self::Rejected | Self::Superseded { .. } | Self::RolledBack { .. })
     }
 
-    /// Tells whether somebody must act for it to go on.
+    /// Tells whether somebody must act for it to continue.
     pub fn needs_person(&self) -> bool {
         matches!(self, Self::WaitingForPerson | Self::Failed | Self::Error)
     }
@@ -94,9 +94,9 @@ impl ProgressState {
 pub struct StageProgress {
     /// Its name.
     pub name: String,
-    /// How it stands.
+    /// Its state.
     pub state: ProgressState,
-    /// Why, for people; not safe to print as it is.
+    /// The reason, as text for users; escape it before printing.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
     /// Clusters that are done.
@@ -115,7 +115,7 @@ pub struct StageProgress {
     /// Who approved, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub approved_by: Vec<String>,
-    /// Clusters that failed, are on their way, or do not answer; the worst first, a limited number.
+    /// Clusters that failed, that move or that do not answer; the worst first, a limited number.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub clusters: Vec<ClusterProgress>,
 }
@@ -124,9 +124,9 @@ pub struct StageProgress {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GateProgress {
-    /// What commands name as the stage: its name, or `deletion`.
+    /// Its name in commands: that of its stage, or `deletion`.
     pub stage: String,
-    /// What an approval is an approval of.
+    /// The digest that approvals name.
     pub digest: Digest,
     /// Since when it waits.
     pub since: Timestamp,
@@ -134,23 +134,23 @@ pub struct GateProgress {
     pub given: u32,
     /// Approvals in all.
     pub required: u32,
-    /// Who may approve, as the strategy's annotation says; absent: whoever the configuration lets.
+    /// Who may approve, by the strategy's annotation; absent: everybody whom the configuration allows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approvers: Option<String>,
-    /// Of deletions: why they are guarded, and what goes from where; a limited number of lines, not safe to print.
+    /// For deletions: the guard's reason, and the objects by cluster; a limited number of lines, escape them before printing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub what: Vec<String>,
 }
 
-/// One cluster that is worth a line.
+/// One cluster with a line of its own.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterProgress {
     /// Its name.
     pub name: ClusterName,
-    /// How it stands.
+    /// Its state.
     pub state: ProgressState,
-    /// What blocks it, in its own words; not safe to print as it is.
+    /// What blocks it, in the cluster's words; escape it before printing.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
 }

@@ -1,4 +1,4 @@
-//! What the store keeps. Records are small: payload stays in git, at the commit a snapshot names.
+//! The records in the store. They are small: payload stays in git, at the snapshot's commit.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,7 +29,7 @@ pub use source::SourceRecord;
 pub use store::{Adoption, KEPT_WORDS_MAX, Kept, StoreRecord};
 pub use work::{ApplyOutcome, Availability, Difference, ManifestStatus, WorkStatus};
 
-/// One object of a resource snapshot: its identity and where its payload stands in git.
+/// One object of a resource snapshot: its identity and the origin of its payload in git.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SnapshotResource {
@@ -56,9 +56,9 @@ pub struct ResourceSnapshot {
     pub hash: Digest,
     /// The objects, in snapshot order.
     pub resources: Vec<SnapshotResource>,
-    /// How many objects each of its parts holds: the first is the master, the others its sub-snapshots.
+    /// The number of objects in each of its parts: the first is the master, the others its sub-snapshots.
     pub parts: Vec<usize>,
-    /// When it was taken.
+    /// When it was created.
     pub created_at: Timestamp,
 }
 
@@ -85,7 +85,7 @@ pub struct ClusterDecision {
     /// Its scores, where it was scored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster_score: Option<ClusterScore>,
-    /// Why, for people.
+    /// The reason, as text for users.
     pub reason: String,
 }
 
@@ -99,7 +99,7 @@ pub struct ClusterScore {
     pub priority_score: i32,
 }
 
-/// A policy as it was scheduled, with what came of it.
+/// A scheduled policy, with its result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PolicySnapshot {
@@ -119,7 +119,7 @@ pub struct PolicySnapshot {
     pub fulfilled: bool,
     /// The decisions in KubeFleet's order.
     pub target_clusters: Vec<ClusterDecision>,
-    /// When it was taken.
+    /// When it was created.
     pub created_at: Timestamp,
 }
 
@@ -130,7 +130,7 @@ impl PolicySnapshot {
     }
 }
 
-/// How far a binding is.
+/// The state of a binding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum BindingState {
     /// Picked; nothing delivered yet.
@@ -151,7 +151,7 @@ pub struct Binding {
     pub placement: PlacementKey,
     /// The cluster.
     pub cluster: ClusterName,
-    /// How far it is.
+    /// Its state.
     pub state: BindingState,
     /// The state to restore if an unscheduled binding is picked again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -160,16 +160,16 @@ pub struct Binding {
     pub policy_index: u64,
     /// The decision that picked it.
     pub decision: ClusterDecision,
-    /// The resource snapshot (by index) it is to hold; `None` until its turn came.
+    /// The resource snapshot (by index) it is assigned; `None` before its turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot: Option<u64>,
-    /// The strategy its objects are applied with; rolls out like content.
+    /// The apply strategy of its objects; rolls out like content.
     #[serde(default)]
     pub apply_strategy: ApplyStrategy,
-    /// The overrides its objects are made with; they roll out like content.
+    /// The overrides of its objects; they roll out like content.
     #[serde(default, skip_serializing_if = "PickedOverrides::is_empty")]
     pub overrides: PickedOverrides,
-    /// When it was last set to `snapshot`: its progress deadline counts from here.
+    /// When `snapshot` was last assigned: the progress deadline counts from here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_at: Option<Timestamp>,
     /// Grows with every change of the above.
@@ -177,18 +177,18 @@ pub struct Binding {
     /// RolloutStarted, Overridden, WorkSynchronized, Applied, Available, DiffReported.
     #[serde(default)]
     pub conditions: Vec<Condition>,
-    /// Being removed: its objects are being pruned; the record goes when they are gone.
+    /// Being removed: its objects are being pruned; then the record is deleted.
     #[serde(default)]
     pub deleting: bool,
-    /// The objects that the decisions about its removal knew of: what else turns up goes through the deletion guard first.
+    /// The objects that the decisions about its removal knew: objects that appear later go through the deletion guard first.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub removes: BTreeSet<ObjectKey>,
-    /// What it is removed with was to be abandoned then: it stays, whatever the placement says since.
+    /// The placement abandoned its objects at the removal: they stay, whatever the placement says since.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub abandons: bool,
 }
 
-/// What a placement's record keeps beside its snapshots and bindings.
+/// The record of a placement, beside its snapshots and bindings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PlacementRecord {
@@ -204,59 +204,58 @@ pub struct PlacementRecord {
     pub origin: Option<Origin>,
     /// When it was first seen.
     pub created_at: Timestamp,
-    /// The conditions of section 9 of the reference.
+    /// Its conditions; see [`ConditionType`](crate::model::conditions::ConditionType).
     #[serde(default)]
     pub conditions: Vec<Condition>,
-    /// An error that concerns this placement alone; it keeps its last good state.
+    /// An error of only this placement; it keeps its last good state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// What is odd about it and refuses nothing.
+    /// Its warnings; they refuse nothing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<Warning>,
     /// The deletion gate, where one is closed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deletion_gate: Option<DeletionGate>,
-    /// Snapshots that clusters hold or go to and whose payload could not be read from git: clusters keep what they have, and it
-    /// is tried again.
+    /// Snapshots of clusters whose payload could not be read from git: the clusters keep their objects, and reading is retried.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub unreadable: BTreeSet<u64>,
-    /// The commit that switched the deletion guard off: with it the guard still stands, with the next it does not.
+    /// The commit that switched the deletion guard off: it is still guarded itself, the next one is not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guard_off_at: Option<CommitId>,
-    /// Approvals that stood before clusters in runs that git has no longer, and that no newer run has asked for.
+    /// Approvals that protected clusters in runs that git no longer has, and that no newer run has asked for.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub asked_before: BTreeMap<ClusterName, usize>,
     /// Gone from git; its objects are being removed, or wait for the deletion gate.
     #[serde(default)]
     pub removed: bool,
-    /// Why the rollout halted (`max-failures`), for people.
+    /// Why the rollout halted (`max-failures`), as text for users.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub halted: Option<String>,
     /// Nothing new is started: a person paused it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<Pause>,
-    /// A snapshot that is not rolled out again until a person retries it or another digest comes.
+    /// A snapshot that is not rolled out again until a person retries it or the content gets another digest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held: Option<HeldSnapshot>,
-    /// `RollingUpdate`: the snapshot to be at, where that is not the newest.
+    /// `RollingUpdate`: the target snapshot, if it is not the newest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub goal: Option<u64>,
     /// The last snapshot that succeeded everywhere.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_succeeded: Option<u64>,
-    /// The last snapshot that got a run by itself.
+    /// The last snapshot with an automatic run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_automatic: Option<u64>,
-    /// Runs with a smaller sequence are history: the placement was moved otherwise since, and nothing follows from them.
+    /// Runs with a smaller sequence are history: the placement was moved in another way since, so they have no effect any more.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub runs_from: u64,
-    /// The snapshot whose rollout the journal speaks of, and how many of a rollout's events it has told.
+    /// The snapshot whose rollout the journal describes, and how many of its events were written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub told: Option<(u64, usize)>,
-    /// How often a rollout was superseded before it finished, since the last that did.
+    /// The number of superseded rollouts since the last completed one.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub superseded: u32,
-    /// What became of the evictions of this placement that git has, by name.
+    /// The results of this placement's evictions in git, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub evictions: BTreeMap<String, EvictionRecord>,
 }
@@ -278,7 +277,7 @@ impl PlacementRecord {
     }
 }
 
-/// A person's word that nothing new is started.
+/// A person's pause: nothing new starts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Pause {
@@ -286,7 +285,7 @@ pub struct Pause {
     pub by: String,
     /// When.
     pub at: Timestamp,
-    /// Why, as the person put it.
+    /// The reason, in the person's words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
@@ -299,17 +298,17 @@ pub struct HeldSnapshot {
     pub index: u64,
     /// Its hash: another snapshot of the same content is held as well.
     pub hash: Digest,
-    /// Why, for people.
+    /// The reason, as text for users.
     pub why: String,
     /// Since when.
     pub since: Timestamp,
 }
 
-/// A ClusterResourcePlacementEviction that was evaluated, which happens once.
+/// An evaluated ClusterResourcePlacementEviction; each is evaluated once.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EvictionRecord {
-    /// The cluster the placement was to leave.
+    /// The cluster to leave.
     pub cluster: ClusterName,
     /// Valid and Executed.
     pub conditions: Vec<Condition>,
@@ -321,33 +320,33 @@ pub struct EvictionRecord {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DeletionGate {
-    /// SHA-256 over what would be deleted: approving binds to it.
+    /// SHA-256 over the deletions: an approval names it.
     pub digest: Digest,
-    /// Why it is guarded, for people.
+    /// The guard's reason, as text for users.
     pub reason: String,
-    /// What would be deleted, by cluster.
+    /// The objects to delete, by cluster.
     pub deletions: BTreeMap<ClusterName, BTreeSet<ObjectKey>>,
-    /// Clusters that left the fleet in masses: their bindings go, and nothing on them is deleted.
+    /// Clusters of a mass removal: their bindings go, and nothing on them is deleted.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub leaving: BTreeSet<ClusterName>,
     /// When it closed.
     pub since: Timestamp,
-    /// Who may open it, as the strategy's annotation says; absent narrows nothing.
+    /// Who may open it, by the strategy's annotation; absent means no restriction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approvers: Option<String>,
-    /// The same before the change that wants the deletions, where a rollout of it is under way.
+    /// The same before the change that causes the deletions, if a rollout of it is active.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approvers_before: Option<String>,
     /// Who approved so far.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub approvals: Vec<Approval>,
-    /// When enough people had approved. It stays open for what is left of these deletions.
+    /// When it got enough approvals. It stays open for the rest of these deletions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub opened_at: Option<Timestamp>,
 }
 
 impl DeletionGate {
-    /// Returns what waits, for people.
+    /// Returns the kind of waiting deletions, as text for users.
     pub fn what(&self) -> &'static str {
         match (self.deletions.is_empty(), self.leaving.is_empty()) {
             (_, true) => "deletions",

@@ -1,6 +1,6 @@
-//! Staged update runs as the store keeps them: what was frozen when a run began, and how far it is.
+//! The records of staged update runs: the frozen inputs of a run, and its progress.
 //!
-//! How a run moves from one phase to the next is decided in `rollout`; what KubeFleet's API shows of it is made in `report`.
+//! `rollout` decides how a run moves between phases; `views` renders it for KubeFleet's API.
 
 use std::time::Duration;
 
@@ -19,70 +19,70 @@ mod shared;
 
 pub use shared::Runs;
 
-/// The name of the stage that removes what is no longer picked.
+/// The name of the stage that removes objects from clusters that are no longer picked.
 ///
 /// Source: KubeFleet.
 pub const DELETION_STAGE: &str = "kubernetes-fleet.io/deleteStage";
 
-/// The name by which the deletion gate of a placement is approved, where commands and tables name stages.
+/// The name of a placement's deletion gate in commands and tables, in place of a stage.
 pub const DELETION_GATE: &str = "deletion";
-/// After which time a cluster that was told to move and is not available is called stuck.
+/// After this time a cluster that was told to move and is not available is called stuck.
 ///
 /// Source: KubeFleet's update run controller.
 pub const STUCK_AFTER: Duration = Duration::from_mins(5);
 
-/// Where a run comes from.
+/// The cause of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", tag = "type")]
 pub enum RunCause {
     /// A document of the source.
     Written {
-        /// Where it stands.
+        /// Its position.
         origin: Origin,
     },
     /// A new snapshot of a placement whose annotation names a strategy.
     Snapshot,
-    /// Clusters that are not right though a run has finished: joiners, changed overrides, clusters to be cleaned up.
+    /// Clusters in a wrong state after a finished run: joined clusters, changed overrides, clusters to be cleaned up.
     FollowUp {
         /// The run it follows.
         of: String,
     },
-    /// A return to an earlier snapshot.
+    /// A rollback to an earlier snapshot.
     Rollback {
-        /// The run that is taken back.
+        /// The run that is rolled back.
         of: String,
-        /// Who wanted it; absent where the placement's annotation did.
+        /// Who requested it; absent if the placement's annotation did.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         by: Option<String>,
     },
 }
 
-/// How far a run is.
+/// The phase of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum RunPhase {
-    /// Not prepared: the policy is not settled, another run is under way, or something about it is wrong.
+    /// Not prepared: the policy has not settled, another run is active, or the run is invalid.
     Pending,
-    /// Prepared, and `state: Initialize` was written out.
+    /// Prepared, and its document says `state: Initialize`.
     Initialized,
     /// A stage moves its clusters, or the deletion stage removes some.
     Updating,
     /// A gate is closed.
     Waiting,
-    /// More clusters of a stage failed than may.
+    /// More clusters of a stage failed than allowed.
     Halted,
-    /// Stopped, while clusters are still on their way.
+    /// Stopped, while clusters still move.
     Stopping,
-    /// Stopped, and nothing is on its way.
+    /// Stopped, and nothing moves.
     Stopped,
     /// All stages are done.
     Succeeded,
-    /// It cannot go on: its placement or what it was frozen from is gone.
+    /// It cannot continue: its placement or its snapshot is gone.
     Failed,
     /// A newer snapshot has a run of its own.
     Superseded,
-    /// A rollback took its clusters over.
+    /// A rollback moves its clusters.
     RolledBack,
-    /// A person said no.
+    /// A person rejected it.
     Rejected,
 }
 
@@ -93,7 +93,7 @@ impl RunPhase {
     }
 }
 
-/// How far a stage is.
+/// The phase of a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum StagePhase {
     /// Its turn has not come.
@@ -106,7 +106,7 @@ pub enum StagePhase {
     WaitingAfter,
     /// Done.
     Succeeded,
-    /// It has no clusters: done at once, without its tasks.
+    /// It has no clusters: done immediately, without its tasks.
     Skipped,
     /// The run ended in it.
     Failed,
@@ -118,18 +118,18 @@ impl StagePhase {
         matches!(self, Self::Succeeded | Self::Skipped)
     }
 
-    /// Tells whether its clusters may be moved, or were.
+    /// Tells whether its clusters may move, or have moved.
     pub fn is_reached(self) -> bool {
         !matches!(self, Self::Pending | Self::WaitingBefore)
     }
 }
 
-/// How far a cluster is in a run.
+/// The phase of a cluster in a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum ClusterPhase {
     /// Its turn has not come.
     Pending,
-    /// Its turn came while it did not answer: moved when it returns.
+    /// It did not answer at its turn: it moves when it returns.
     Deferred,
     /// Told to move.
     Updating,
@@ -141,65 +141,65 @@ pub enum ClusterPhase {
     Skipped,
 }
 
-/// A run and how far it is.
+/// A run and its progress.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RunRecord {
     /// Its name; it is in the placement's namespace, if that has one.
     pub name: String,
-    /// The placement that moves.
+    /// The placement.
     pub placement: PlacementKey,
-    /// Where it comes from.
+    /// Its cause.
     pub cause: RunCause,
-    /// The strategy it moves by.
+    /// Its strategy.
     pub strategy: String,
-    /// The snapshot it was told to move to; absent takes the newest when it begins.
+    /// The requested snapshot; absent takes the newest when the run starts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wanted_snapshot: Option<u64>,
-    /// Who may approve, as the strategy's annotation said at the last accepted commit; absent narrows nothing.
+    /// Who may approve, by the strategy's annotation at the last accepted commit; absent means no restriction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approvers: Option<String>,
-    /// Who might approve in the run before, where that is another list: both count.
+    /// The approvers of the run before, if they differ: both lists count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approvers_before: Option<String>,
-    /// Whether its document lets it go; absent runs.
+    /// The state in its document; absent means `Run`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<RunState>,
     /// Grows with every change of its document.
     pub generation: i64,
     /// When it was first seen.
     pub created_at: Timestamp,
-    /// Grows by one with every run of the placement: of two runs the one with the larger number is the newer.
+    /// Grows by one with every run of the placement: the run with the larger number is newer.
     pub sequence: u64,
-    /// How far it is.
+    /// Its phase.
     pub phase: RunPhase,
     /// Since when.
     pub since: Timestamp,
-    /// Why, for people.
+    /// The reason, as text for users.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
-    /// `Pending` only: it was refused, and is tried again when what it reads changes. `message` says why.
+    /// `Pending` only: it was refused, and is retried when its inputs change. `message` says why.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub refused: bool,
-    /// What was frozen when it began; absent while `Pending`.
+    /// The frozen inputs; absent while `Pending`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub frozen: Option<Frozen>,
     /// Its stages, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stages: Vec<StageRecord>,
-    /// The stage after the last: clusters that are no longer picked. Without clusters it does nothing.
+    /// The stage after the last: clusters that are no longer picked. Without clusters it is skipped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deletion: Option<StageRecord>,
 }
 
 impl RunRecord {
-    /// Returns the snapshot it moves to, as far as that is known.
+    /// Returns its snapshot, if known.
     pub fn snapshot(&self) -> Option<u64> {
         self.frozen.as_ref().map(|frozen| frozen.snapshot).or(self.wanted_snapshot)
     }
 }
 
-/// What a run moves to, as it was when the run began.
+/// The frozen inputs of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Frozen {
@@ -209,9 +209,9 @@ pub struct Frozen {
     pub hash: Digest,
     /// Index of the policy snapshot.
     pub policy: u64,
-    /// Clusters the policy was for; -1 where every fitting cluster is picked.
+    /// The number of clusters that the policy wanted; -1 if it picks every fitting cluster.
     pub policy_clusters: i32,
-    /// How objects are applied.
+    /// The apply strategy.
     pub apply_strategy: ApplyStrategy,
     /// The strategy.
     pub strategy: StagedUpdateStrategySpec,
@@ -225,28 +225,28 @@ pub struct Frozen {
 pub struct StageRecord {
     /// Its name; [`DELETION_STAGE`] for the last.
     pub name: String,
-    /// Clusters that may be on their way at once.
+    /// Clusters that may move at the same time.
     pub max_concurrency: usize,
-    /// How far it is.
+    /// Its phase.
     pub phase: StagePhase,
-    /// Since when. Of `WaitingAfter` it is the instant from which a `TimedWait` counts.
+    /// Since when it is in this phase. In `WaitingAfter` a `TimedWait` counts from this instant.
     pub since: Timestamp,
-    /// When its first cluster was told to move or found right, or it was skipped.
+    /// When its first cluster was told to move or was already right, or the stage was skipped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_at: Option<Timestamp>,
-    /// When it was done, or the run ended in it.
+    /// When it succeeded, or the run ended in it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<Timestamp>,
-    /// SHA-256 over placement, snapshot, rendered works by cluster, the list of stages and this stage's clusters: what an
-    /// approval of this stage is an approval of.
+    /// SHA-256 over placement, snapshot, rendered works by cluster, the list of stages and this stage's clusters: approvals of
+    /// this stage name it.
     pub digest: Digest,
-    /// What must be done before its first cluster moves.
+    /// The tasks before its first cluster moves.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub before: Vec<TaskRecord>,
-    /// What must be done before the next stage begins.
+    /// The tasks before the next stage starts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub after: Vec<TaskRecord>,
-    /// Its clusters, in the order they move.
+    /// Its clusters, in update order.
     pub clusters: Vec<RunCluster>,
 }
 
@@ -257,16 +257,16 @@ pub struct TaskRecord {
     /// What it waits for.
     #[serde(rename = "type")]
     pub type_: StageTaskType,
-    /// Who wants it.
+    /// Who requires it.
     #[serde(default, skip_serializing_if = "WantedBy::is_strategy")]
     pub wanted_by: WantedBy,
-    /// How long a `TimedWait` waits.
+    /// The duration of a `TimedWait`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wait: Option<Duration>,
     /// Since when the run waits here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asked_at: Option<Timestamp>,
-    /// When it was done: the time had passed, or enough people had approved. Never taken back.
+    /// When it was done: the time had passed, or it had enough approvals. Never reverted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub done_at: Option<Timestamp>,
     /// Who approved so far.
@@ -274,7 +274,7 @@ pub struct TaskRecord {
     pub approvals: Vec<Approval>,
 }
 
-/// Who wants a task.
+/// Who requires a task.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum WantedBy {
     /// The strategy.
@@ -282,48 +282,48 @@ pub enum WantedBy {
     Strategy,
     /// The configuration, whatever the strategy says.
     Configuration,
-    /// The run before: a change that takes an approval away is asked about once more.
+    /// The run before: a change that removes an approval must get it once more.
     RunBefore,
 }
 
 impl WantedBy {
-    /// Tells whether the strategy itself wants it.
+    /// Tells whether the strategy itself requires it.
     pub fn is_strategy(&self) -> bool {
         *self == Self::Strategy
     }
 }
 
-/// One person's yes to exactly one digest.
+/// One person's approval of exactly one digest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Approval {
-    /// Who said it, and where.
+    /// Who approved, and through which channel.
     #[serde(flatten)]
     pub by: Person,
     /// When.
     pub at: Timestamp,
-    /// What it is for.
+    /// The approved digest.
     pub digest: Digest,
-    /// Why, as the person put it.
+    /// The reason code, from the person.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// More, as the person put it.
+    /// The message, from the person.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }
 
 impl Approval {
-    /// Tells whether the same person speaks: of two accounts on the forge the id counts, else the name.
+    /// Tells whether the same person approved: two accounts on the forge are compared by id, others by name.
     pub fn is_by(&self, person: &Person) -> bool {
         match (&self.by.credentials, &person.credentials) {
             (Some(one), Some(other)) => one.id == other.id,
-            // A token and an account of one name may be one person, whose two words must not open a gate for two.
+            // A token and an account with one name may be one person, and two approvals of one person must not count twice.
             _ => self.by.name.eq_ignore_ascii_case(&person.name),
         }
     }
 }
 
-/// Which side of a stage a gate is on.
+/// The side of a stage that a gate is on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Gate {
     /// Before its first cluster moves.
@@ -343,14 +343,14 @@ pub fn request_name(run: &str, stage: &str, gate: Gate) -> String {
     format!("{run}-{side}-{stage}")
 }
 
-/// What a gate asks for, as the configuration says.
+/// The configured rules for approvals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ApprovalRules {
     /// How many people must approve, at least 1.
     pub required: u32,
-    /// How long a person's word counts.
+    /// How long an approval is valid.
     pub expire_after: Duration,
-    /// What somebody who approves by comment may do with the repository at least.
+    /// The least permission on the repository for approvals by comment.
     pub min_permission: Permission,
     /// Whether somebody who opened or merged a change may approve it.
     pub self_approval: bool,
@@ -367,10 +367,10 @@ impl Default for ApprovalRules {
     }
 }
 
-/// Where a person said something.
+/// The channel of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Channel {
-    /// `gitfleet approve` and its like on the machine of the store, while no daemon ran.
+    /// `gitfleet approve` and similar commands on the machine of the store, while no daemon runs.
     CommandLine,
     /// The daemon's API.
     Api,
@@ -384,17 +384,17 @@ pub enum Channel {
 pub struct RunCluster {
     /// The cluster.
     pub name: ClusterName,
-    /// How far it is.
+    /// Its phase.
     pub phase: ClusterPhase,
-    /// Since when.
+    /// Since when it is in this phase.
     pub since: Timestamp,
     /// When it was told to move.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_at: Option<Timestamp>,
-    /// The overrides its objects are made with, picked when the run began.
+    /// The overrides of its objects, picked when the run started.
     #[serde(default, skip_serializing_if = "PickedOverrides::is_empty")]
     pub overrides: PickedOverrides,
-    /// Why it failed, waits or was skipped, for people.
+    /// Why it failed, waits or was skipped, as text for users.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
 }

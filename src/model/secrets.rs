@@ -1,17 +1,18 @@
-//! Which values of an object are secret. One rule for comments, records and plans:
+//! The secret values of an object. One rule for comments, records and plans:
 //!
 //! | where | what |
 //! |---|---|
 //! | Secret (v1) | every value of `data` and `stringData` |
-//! | ConfigMap (v1) | values of `data` and `binaryData` whose key speaks of a secret |
-//! | anywhere | `value` of an entry of a list `env` whose name speaks of a secret |
-//! | anywhere | the annotation in which kubectl keeps the object as it was applied, which repeats all of the above |
+//! | ConfigMap (v1) | values of `data` and `binaryData` whose key names a secret |
+//! | anywhere | `value` of an entry of a list `env` whose name names a secret |
+//! | anywhere | the annotation in which kubectl keeps the applied object, which repeats all of the above |
 //!
-//! An object inside another, such as in an envelope, is evaluated the same. What SOPS or a SealedSecret has encrypted is not secret.
+//! An object inside another, such as in an envelope, follows the same rule. Values encrypted by SOPS or a SealedSecret are not
+//! secret.
 
 use serde_json::{Map, Value};
 
-/// Words of names that speak of a secret, in lower case and in the singular.
+/// Words that mark a name as secret, in lower case and in the singular.
 const WORDS: [&str; 13] = [
     "pass",
     "password",
@@ -27,7 +28,7 @@ const WORDS: [&str; 13] = [
     "cert",
     "certificate",
 ];
-/// Ends of words that are written together, such as `dbpassword` and `apikey`. `key` alone is not among them: `monkey`.
+/// Ends of words without a separator, such as `dbpassword` and `apikey`. `key` alone is not among them: `monkey`.
 const ENDS: [&str; 12] = [
     "password",
     "passwd",
@@ -42,18 +43,18 @@ const ENDS: [&str; 12] = [
     "signingkey",
     "sshkey",
 ];
-/// The word that counts only as it is: `key1` numbers the keys of a map.
+/// This word counts only without a number: `key1` numbers the keys of a map.
 const UNNUMBERED: &str = "key";
-/// Where kubectl keeps an object as it was applied.
+/// The annotation in which kubectl keeps the applied object.
 ///
 /// Source: kubectl, client-side apply.
 pub const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
-/// How a value begins that SOPS has encrypted, and the field that says so.
+/// The prefix of values that SOPS has encrypted, and the field that proves it.
 ///
 /// Source: SOPS, its format of encrypted files.
 const SOPS: (&str, &str) = ("sops", "ENC[");
 
-/// Visits every secret value of an object, and tells whether it is base64. What takes a value's place must be no map and no list.
+/// Visits every secret value of an object, and tells whether it is base64. The replacement must be no map and no list.
 pub fn for_each_secret(object: &mut Value, visit: &mut dyn FnMut(&mut Value, bool)) {
     match object {
         Value::Array(list) => list.iter_mut().for_each(|one| for_each_secret(one, visit)),
@@ -76,19 +77,19 @@ fn in_map(map: &mut Map<String, Value>, visit: &mut dyn FnMut(&mut Value, bool))
         match map.get_mut(*field) {
             Some(Value::Object(entries)) => {
                 for (_, value) in entries.iter_mut().filter(|(name, _)| hides_all || speaks_of_secrets(name)) {
-                    // Anybody may write `ENC[`: only beside the field that SOPS adds it tells of encryption.
+                    // Anybody may write `ENC[`: it proves encryption only beside the field that SOPS adds.
                     let is_encrypted = encrypted && value.as_str().is_some_and(|text| text.starts_with(SOPS.1));
                     if !is_encrypted && !value.is_null() {
                         visit(value, *is_base64);
                     }
                 }
             }
-            // No map: nobody knows what it is.
+            // No map: its meaning is unknown.
             Some(other) if hides_all && !other.is_null() => visit(other, *is_base64),
             _ => {}
         }
     }
-    // In every map: pod templates, and objects in envelopes, have annotations and variables of their own.
+    // In every map: pod templates, and objects in envelopes, have their own annotations and variables.
     for (name, value) in map.iter_mut() {
         match (name.as_str(), value) {
             ("annotations", Value::Object(annotations)) => {
@@ -105,22 +106,22 @@ fn in_map(map: &mut Map<String, Value>, visit: &mut dyn FnMut(&mut Value, bool))
             _ => {}
         }
     }
-    // What was visited is a text by now, and has nothing below it.
+    // A visited value is a string by now, without children.
     map.iter_mut().for_each(|(_, value)| for_each_secret(value, visit));
 }
 
-/// Tells whether a name says that its value is secret: by its words, so that `monkey` and `key1` are not, and `apiKey` is.
+/// Tells whether a name marks its value as secret: by its words, so that `monkey` and `key1` do not, and `apiKey` does.
 pub fn speaks_of_secrets(name: &str) -> bool {
     words(name).iter().any(|word| {
         let bare = word.trim_end_matches(|c: char| c.is_ascii_digit());
         let singular = bare.strip_suffix('s').unwrap_or(bare);
         let is_word = |text: &str| WORDS.contains(&text) && (text != UNNUMBERED || bare.len() == word.len());
-        // `pass` ends with an s of its own, so a word is looked up as it is, too.
+        // `pass` ends with an s of its own, so the unchanged word is looked up too.
         is_word(bare) || is_word(singular) || ENDS.iter().any(|end| bare.ends_with(end) || singular.ends_with(end))
     })
 }
 
-/// Splits a name where its writer did: at signs, before a capital, and before the last of several capitals.
+/// Splits a name into words: at signs, before a capital, and before the last of several capitals.
 fn words(name: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let letters: Vec<char> = name.chars().collect();

@@ -1,24 +1,24 @@
-//! Enums of constant texts: condition types, reasons, kinds of journal entries.
+//! Enums of constant strings: condition types, reasons, kinds of journal entries.
 
 use std::fmt;
 use std::marker::PhantomData;
 
 use serde::de::Visitor;
 
-/// A text that gitfleet writes, with what it means.
+/// A string that gitfleet writes, with its meaning.
 #[derive(Clone, Debug)]
 pub struct Known<T> {
-    /// The text.
+    /// The string.
     pub value: T,
-    /// What it is written on.
+    /// The type or section it belongs to.
     pub section: &'static str,
-    /// What it says and when.
+    /// Its meaning, and when it is written.
     pub meaning: &'static str,
-    /// The facts that go with it, by name.
+    /// The names of the facts in its entries.
     pub fields: &'static [&'static str],
 }
 
-/// Reads such a text without a copy of it.
+/// Deserializes such a string without a copy.
 pub(crate) struct AsText<T>(PhantomData<T>);
 
 impl<T> AsText<T> {
@@ -39,8 +39,8 @@ impl<T: for<'a> From<&'a str>> Visitor<'_> for AsText<T> {
     }
 }
 
-/// Declares an enum whose variants are written as they are spelled. A text that no variant spells is kept as `Other`: records of
-/// another version are read and written without loss.
+/// Declares an enum whose variants serialize as their names. An unknown string is kept as `Other`, so that records of another
+/// version are read and written without loss.
 macro_rules! text_enum {
     (
         $(#[$attribute:meta])*
@@ -54,12 +54,12 @@ macro_rules! text_enum {
         #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
         pub enum $name {
             $($($(#[doc = $meaning])+ $variant,)+)+
-            /// A text of another version.
+            /// A string of another version.
             Other(Box<str>),
         }
 
         impl $name {
-            /// Every variant with what it means, in the order of their declaration.
+            /// Every variant with its meaning, in the order of declaration.
             pub const ALL: &'static [$crate::model::texts::Known<Self>] = &[$($(
                 $crate::model::texts::Known {
                     value: Self::$variant,
@@ -69,7 +69,7 @@ macro_rules! text_enum {
                 },
             )+)+];
 
-            /// Returns the text as it is written.
+            /// Returns the string.
             pub fn as_str(&self) -> &str {
                 match self {
                     $($(Self::$variant => stringify!($variant),)+)+

@@ -1,4 +1,4 @@
-//! A commit as decisions see it: parsed, checked and indexed.
+//! The tree of a commit: parsed, checked and indexed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
@@ -13,15 +13,15 @@ use crate::api::placement::PlacementSpec;
 pub struct Placement {
     /// Its name.
     pub key: PlacementKey,
-    /// `spec`, as written; defaults are filled in by the API types.
+    /// `spec`, as in the document; the API types fill in defaults.
     pub spec: PlacementSpec,
-    /// `metadata.annotations`: gitfleet's extensions are annotations.
+    /// `metadata.annotations`, which hold gitfleet's extensions.
     pub annotations: BTreeMap<String, String>,
-    /// Where it stands.
+    /// Its position.
     pub origin: Origin,
 }
 
-/// Whether a kind lives in namespaces.
+/// Whether the objects of a kind have a namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// Objects have a namespace.
@@ -30,19 +30,20 @@ pub enum Scope {
     Cluster,
 }
 
-/// Why a document is not read: it is no Kubernetes object.
+/// Why a document is skipped: it is no Kubernetes object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum NoObject {
     /// A mapping with neither apiVersion nor kind, such as a file of values.
     Untyped,
     /// A list.
     List,
-    /// A text, a number or another scalar: often a manifest that is indented with tabs or has lost its line breaks.
+    /// A string, a number or another scalar: often a manifest that is indented with tabs or has lost its line breaks.
     Scalar,
 }
 
 impl NoObject {
-    /// Tells whether it may be meant: a file of values lies in many trees, a text that was to be a manifest is a mistake.
+    /// Tells whether it may be a mistake: many trees contain a file of values, but a string that should be a manifest is a
+    /// mistake.
     pub fn is_odd(self) -> bool {
         self != Self::Untyped
     }
@@ -58,19 +59,19 @@ impl std::fmt::Display for NoObject {
     }
 }
 
-/// A document that is not read.
+/// A skipped document.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Skipped {
     /// Path from the root of the source's subtree.
     pub path: String,
     /// One-based line where the document starts.
     pub line: u32,
-    /// Why.
+    /// The reason.
     pub why: NoObject,
 }
 
 impl Skipped {
-    /// Says so as a complaint about the source, where it may be a mistake.
+    /// Returns it as an error in the source, if it may be a mistake.
     pub fn complaint(&self) -> Option<InputError> {
         self.why.is_odd().then(|| InputError {
             path: self.path.clone(),
@@ -83,10 +84,10 @@ impl Skipped {
     }
 }
 
-/// Everything a commit says, checked. A commit with any error never becomes a `Tree`.
+/// The checked content of a commit. A commit with any error never becomes a `Tree`.
 #[derive(Clone, Debug, Default)]
 pub struct Tree {
-    /// The commit; `None` for a folder read as it stands.
+    /// The commit; `None` for a folder.
     pub commit: Option<CommitId>,
     /// The payload: every manifest that is not one of our own kinds, ordered by identity.
     pub manifests: Vec<Manifest>,
@@ -96,12 +97,12 @@ pub struct Tree {
     pub clusters: BTreeMap<ClusterName, MemberCluster>,
     /// Scope of each (group, kind) known from built-in kinds, CRDs of the tree and the documents themselves.
     pub scopes: BTreeMap<(String, String), Scope>,
-    /// Documents of our own kinds (placements, strategies, runs, overrides, OCM kinds), MemberClusters apart: checked;
-    /// read again where they are used.
+    /// Documents of gitfleet's own kinds (placements, strategies, runs, overrides, OCM kinds) without MemberClusters: checked
+    /// here, and deserialized again by their users.
     pub inputs: Vec<Manifest>,
     /// Documents that are not Kubernetes objects, by path and line: named by `validate`, odd ones in plans and logs too.
     pub skipped: Vec<Skipped>,
-    /// What is odd in the files and refuses nothing, by path and line: keys that are read as other than they are written.
+    /// Warnings about files, by path and line: keys that are read differently from how they are written.
     pub warnings: Vec<InputError>,
     by_namespace: BTreeMap<String, Vec<usize>>,
     by_kind: BTreeMap<(String, String), Vec<usize>>,
@@ -130,7 +131,7 @@ impl Tree {
         self.at(self.by_kind.get(&(group.to_owned(), kind.to_owned())))
     }
 
-    /// Returns what stands in a namespace (without the Namespace object), in order of identity.
+    /// Returns the objects in a namespace (without the Namespace object), in order of identity.
     pub fn in_namespace(&self, namespace: &str) -> impl Iterator<Item = &Manifest> {
         self.at(self.by_namespace.get(namespace))
     }

@@ -1,10 +1,10 @@
-//! What is odd, refuses nothing, and must not stay silent.
+//! Warnings: problems that refuse nothing and must be visible.
 
 use serde::{Deserialize, Serialize};
 
 use super::manifest::InputError;
 
-/// What a warning is about.
+/// The kind of a warning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum WarningKind {
@@ -16,9 +16,9 @@ pub enum WarningKind {
     PolicyUnfulfilled,
     /// `maxUnavailable: 0`.
     NoUpdateStarts,
-    /// Pods stand where a placement selects.
+    /// A placement selects Pods.
     PodsNotDelivered,
-    /// A selector names what is not there, or all of them select nothing.
+    /// A selector names a missing object, or all selectors select nothing.
     NothingSelected,
     /// Nothing moves the clusters of an External placement.
     NoRun,
@@ -28,12 +28,12 @@ pub enum WarningKind {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Warning {
-    /// What it is about.
+    /// Its kind.
     pub kind: WarningKind,
     /// The field of the placement, as a JSON path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub field: Option<String>,
-    /// What is odd, for people.
+    /// The problem, as text for users.
     pub message: String,
     /// What to do about it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -41,26 +41,26 @@ pub struct Warning {
 }
 
 impl Warning {
-    /// Says what is odd.
+    /// Creates a warning.
     pub fn new(kind: WarningKind, message: impl Into<String>) -> Self {
         Self { kind, field: None, message: message.into(), hint: None }
     }
 
-    /// Adds the field it is about.
+    /// Adds the field.
     #[must_use]
     pub fn at(mut self, field: impl Into<String>) -> Self {
         self.field = Some(field.into());
         self
     }
 
-    /// Adds what to do about it.
+    /// Adds the hint.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    /// Makes a complaint about the source of it.
+    /// Turns it into an error in the source.
     pub fn of(&self, path: &str, line: u32, object: String) -> InputError {
         let Self { field, message, hint, .. } = self.clone();
         InputError { path: path.to_owned(), line, object: Some(object), field, message, hint }

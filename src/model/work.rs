@@ -1,4 +1,4 @@
-//! What one member shall hold of one placement, as the daemon hands it to a member's delivery.
+//! Work orders: the desired objects of one placement on one member, from the daemon to the member's delivery.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,25 +9,25 @@ use super::id::{ClusterName, CommitId, Digest, ObjectId, ObjectKey, PlacementKey
 use super::records::Kept;
 use crate::api::placement::ApplyStrategy;
 
-/// One manifest of a work, ready to be delivered.
+/// One manifest of a work, ready for delivery.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Desired {
     /// The object.
     pub id: ObjectId,
     /// `id` without the version, kept because every lookup uses it; shared by the tasks of all members.
     pub key: Arc<ObjectKey>,
-    /// The sanitised object after overrides, without anything of gitfleet's own.
+    /// The sanitised object after overrides, without gitfleet's own labels and annotations.
     pub object: Arc<Value>,
     /// SHA-256 of `object`.
     pub digest: Digest,
 }
 
-/// What inventories name a source by.
+/// The name of a source in inventories.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SourceName {
-    /// What is written.
+    /// The present name.
     pub name: String,
-    /// What it was before the source moved: such inventories are its own, and are written anew.
+    /// Its earlier names: inventories with one of them belong to the source, and are rewritten.
     pub formerly: Arc<BTreeSet<String>>,
 }
 
@@ -44,25 +44,25 @@ impl<T: Into<String>> From<T> for SourceName {
     }
 }
 
-/// What becomes of an object that is given up and stays.
+/// How an object is given up, which stays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Release {
-    /// Our label and what else names us go; it stays as it is.
+    /// Our label and our other marks are removed; the rest stays.
     Whole,
-    /// Our fields go as well; what others applied stays.
+    /// Our fields are removed too; fields of others stay.
     Fields,
 }
 
-/// What one member shall hold of one placement.
+/// The desired objects of one placement on one member.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WorkOrder {
     /// The placement.
     pub placement: PlacementKey,
     /// The member.
     pub cluster: ClusterName,
-    /// The binding's generation: reports name it.
+    /// The binding's generation; reports repeat it.
     pub generation: i64,
-    /// Identity of the source, written on the inventory: two sources never share one.
+    /// Identity of the source, written on the inventory: two sources never share an inventory.
     pub source: SourceName,
     /// The resource snapshot's index.
     pub snapshot: u64,
@@ -70,19 +70,19 @@ pub struct WorkOrder {
     pub commit: CommitId,
     /// The resource snapshot's hash.
     pub digest: Digest,
-    /// How objects are applied.
+    /// The apply strategy.
     pub strategy: ApplyStrategy,
-    /// The manifests in apply order; empty where everything is to go.
+    /// The manifests in apply order; empty if everything is removed.
     pub manifests: Arc<[Desired]>,
-    /// Deletions that wait for a person.
+    /// Deletions that wait for an approval.
     pub held: BTreeSet<ObjectKey>,
-    /// What may be pruned: the objects that the decision knew of, and let go. Whatever else turns up is reported and decided
-    /// about first.
+    /// Objects that may be pruned: those that the decision knew and released. Objects that appear later are reported and
+    /// decided first.
     pub prune: BTreeSet<ObjectKey>,
-    /// What people decided of the placement, which its inventory keeps.
+    /// Decisions of people about the placement, which its inventory keeps.
     pub kept: Kept,
-    /// The placement leaves this member: after the last object the inventory goes too.
+    /// The placement leaves this member: after the last object the inventory is removed too.
     pub remove: bool,
-    /// It leaves, and its objects stay: they are given up, not deleted.
+    /// The placement leaves and abandons its objects: they are given up, not deleted.
     pub abandon: bool,
 }

@@ -1,6 +1,6 @@
-//! Conditions of a binding: how far one placement is on one cluster.
+//! Conditions of a binding: the progress of one placement on one cluster.
 //!
-//! Our one [`WorkStatus`] stands for all the Works of the placement on that cluster.
+//! gitfleet's one [`WorkStatus`] replaces all KubeFleet Works of the placement on that cluster.
 
 use jiff::Timestamp;
 
@@ -10,20 +10,21 @@ use crate::api::placement::ApplyStrategyType;
 use crate::model::conditions::{ConditionType, Reason};
 use crate::model::records::{Availability, Binding, BindingState, Inventory, WorkStatus};
 
-/// Conditions that speak of content on the member. They start anew with every generation: an `Available` that stayed true
-/// across two generations would let the wait for untrackable objects count from the older one.
+/// Conditions about content on the member. They restart with every generation: an `Available` that stayed true across two
+/// generations would let the wait for untrackable objects count from the older one.
 const CONTENT_TYPES: [ConditionType; 3] =
     [ConditionType::Applied, ConditionType::Available, ConditionType::DiffReported];
 
 /// Returns the binding's conditions, in the order of the chain; the chain ends at the first that does not hold.
 ///
-/// - RolloutStarted: what the rollout wrote for this generation stands; otherwise it follows from the state.
-/// - Overridden: a failure or success written for this generation stands; otherwise no override was specified.
-/// - WorkSynchronized: false where the work as a whole failed.
-/// - Applied, Available, or DiffReported: rolled up from the objects, once every step of this generation was carried out.
+/// - RolloutStarted: the value that the rollout wrote for this generation; otherwise it follows from the state.
+/// - Overridden: the value written for this generation; otherwise no override was specified.
+/// - WorkSynchronized: false if the work as a whole failed.
+/// - Applied, Available, or DiffReported: rolled up from the objects, once every step of this generation was executed.
 ///
-/// A binding being deleted keeps what it has. Transition times are kept where the status stays; Available begins when the
-/// objects became available. `member_online` only changes the wording: an offline cluster keeps what was last seen.
+/// A binding that is being deleted keeps its conditions. A transition time changes only with the status; Available starts when
+/// the objects became available. `member_online` only changes the wording: an offline cluster keeps its last observed
+/// conditions.
 ///
 /// Source: KubeFleet's work generator.
 pub fn binding_conditions(
@@ -54,7 +55,7 @@ pub fn binding_conditions(
     in_chain_order(conditions)
 }
 
-/// Returns the work that speaks of the binding's target and whose every step was carried out.
+/// Returns the work if it belongs to the binding's present generation and every step of it was executed.
 pub fn settled_work<'a>(binding: &Binding, work: Option<&'a WorkStatus>) -> Option<&'a WorkStatus> {
     work.filter(|w| w.generation == binding.generation && w.complete)
 }
@@ -69,7 +70,7 @@ fn in_chain_order(mut conditions: Vec<Condition>) -> Vec<Condition> {
     conditions
 }
 
-/// Returns what another step wrote for this very generation.
+/// Returns the condition that another step wrote for this generation.
 fn written<'a>(binding: &'a Binding, type_: &ConditionType) -> Option<&'a Condition> {
     find_condition(&binding.conditions, type_)
         .filter(|c| c.observed_generation == binding.generation && c.status != ConditionStatus::Unknown)
@@ -175,7 +176,7 @@ fn in_progress(current: Option<&WorkStatus>, mode: Mode, online: bool) -> Findin
     Finding { type_, holds: false, reason, message }
 }
 
-/// Lifts the Work's findings to the binding's words.
+/// Turns the findings of a Work into the binding's conditions.
 fn rolled_up(work: &WorkStatus, mode: Mode, online: bool) -> Vec<Finding> {
     let untrackable = work.manifests.iter().any(|m| m.availability == Some(Availability::NotTrackable));
     let lift = |mut finding: Finding| {

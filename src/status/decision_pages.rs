@@ -1,19 +1,18 @@
 //! Exported decisions as pages on a hub, and the order of writes in which no cluster ever vanishes.
 //!
-//! Argo CD reads all pages of a placement at once, at any moment, and deletes the Application of a cluster that it does not
-//! find. Each write is atomic, several are not. Hence: a cluster keeps its page as long as its group keeps that page; what
-//! is added is written before what is removed; a page is seen only when it is complete; the last page is emptied, never
-//! deleted. A cluster that must change pages stands in both for a moment: a second Application of one name is an error that
-//! changes nothing, a missing one is deleted.
+//! Argo CD reads all pages of a placement together, at any moment, and deletes the Application of a missing cluster. Each write
+//! is atomic, several are not. Hence a cluster keeps its page while its group keeps that page; additions are written before
+//! removals; a page becomes visible only when it is complete; the last page is emptied, never deleted. A cluster that changes
+//! pages is on both for a moment: a second Application of one name is an error that changes nothing, a missing one is deleted.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::api::ocm::PAGE_CLUSTERS_MAX;
 use crate::model::decisions::{ExportedGroup, Page, PageWrite};
 
-/// What stands between a placement's name and a page's number.
+/// The text between a placement's name and a page's number.
 ///
-/// Source: OCM's controller names its objects so.
+/// Source: OCM's controller names its objects this way.
 const INFIX: &str = "-decision-";
 
 /// Returns the name of a page: `<label>-decision-<number>`.
@@ -21,24 +20,24 @@ pub fn page_name(label: &str, number: u32) -> String {
     format!("{label}{INFIX}{number}")
 }
 
-/// Returns the label value and the number that a page's name is made of; `None` for other names.
+/// Returns the label value and the number in a page's name; `None` for other names.
 pub fn page_of(name: &str) -> Option<(&str, u32)> {
     let (label, number) = name.rsplit_once(INFIX)?;
     let parsed: u32 = number.parse().ok()?;
     (parsed > 0 && parsed.to_string() == number).then_some((label, parsed))
 }
 
-/// One page as it shall stand.
+/// The desired state of one page.
 #[derive(Debug, Default)]
 struct Layout {
     group: usize,
     clusters: BTreeSet<String>,
 }
 
-/// Returns the writes that bring a placement's pages to its groups, in the order in which they must be made.
+/// Returns the writes that bring a placement's pages to its groups, in the order in which they must be executed.
 ///
-/// Between any two of them: a cluster that was seen before and is wanted is seen; if anything was seen and anything is
-/// wanted, something is seen; a page is there. With one group no cluster is seen twice, unless it was before.
+/// Between any two of them: a visible cluster that is still wanted stays visible; if anything was visible and anything is
+/// wanted, something is visible; a page exists. With one group no cluster is visible twice, unless it was before.
 pub fn page_writes(existing: &[Page], groups: &[ExportedGroup]) -> Vec<PageWrite> {
     let one_empty = [ExportedGroup::default()];
     let groups = if groups.is_empty() { &one_empty } else { groups };
@@ -57,8 +56,8 @@ pub fn page_writes(existing: &[Page], groups: &[ExportedGroup]) -> Vec<PageWrite
     writes
 }
 
-/// Returns the writes for a placement that is gone: its clusters are taken out. While somebody reads its pages one of them
-/// stays, empty: without any page Argo CD would report an error and keep every Application.
+/// Returns the writes that remove the clusters of a placement that is gone. While somebody reads its pages one of them stays,
+/// empty: without any page Argo CD would report an error and keep every Application.
 pub fn retiring_writes(existing: &[Page], is_read: bool) -> Vec<PageWrite> {
     let kept = existing.iter().filter(|page| is_read && page.visible).map(|page| page.number).min();
     let mut writes = Vec::new();
@@ -76,14 +75,14 @@ fn group_label(group: usize, groups: &[ExportedGroup]) -> (u32, String) {
     (u32::try_from(group).unwrap_or(u32::MAX), groups[group].name.clone())
 }
 
-/// Decides which page holds which cluster: where it is already, as far as groups and the size of a page allow.
+/// Assigns clusters to pages: to their present page, as far as groups and the size of a page allow.
 fn lay_out(existing: &[Page], groups: &[ExportedGroup]) -> BTreeMap<u32, Layout> {
     let home: BTreeMap<&str, usize> = groups
         .iter()
         .enumerate()
         .flat_map(|(index, group)| group.clusters.iter().map(move |cluster| (cluster.cluster_name.as_str(), index)))
         .collect();
-    // What is seen already stays where it is seen.
+    // A visible cluster stays on its visible page.
     let mut pages: Vec<&Page> = existing.iter().collect();
     pages.sort_by_key(|page| (!page.visible, page.number));
     let mut layout: BTreeMap<u32, Layout> = BTreeMap::new();
@@ -131,8 +130,8 @@ fn lay_out(existing: &[Page], groups: &[ExportedGroup]) -> BTreeMap<u32, Layout>
     layout
 }
 
-/// Returns the group that most of a page's clusters belong to; of equals its own, then the first. Groups are numbered anew
-/// with every decision: so a page that keeps its clusters changes its labels, and no cluster moves.
+/// Returns the group that most of a page's clusters belong to; in a tie the page's own group, then the first. Every decision
+/// numbers the groups again, so a page that keeps its clusters changes its labels, and no cluster moves.
 fn serves(page: &Page, home: &BTreeMap<&str, usize>) -> Option<usize> {
     let mut counts: BTreeMap<usize, usize> = BTreeMap::new();
     for cluster in page.clusters.iter().flatten() {
@@ -145,7 +144,7 @@ fn serves(page: &Page, home: &BTreeMap<&str, usize>) -> Option<usize> {
     counts.into_iter().max_by_key(rank).map(|(group, _)| group)
 }
 
-/// Writes for pages that nobody sees yet: they are filled first and shown then, those with clusters before empty ones.
+/// Returns the writes for invisible pages: they are filled first and shown then, those with clusters before empty ones.
 fn unseen_pages(
     known: &BTreeMap<u32, &Page>,
     layout: &BTreeMap<u32, Layout>,
@@ -172,8 +171,8 @@ fn unseen_pages(
     writes
 }
 
-/// Writes for pages that are seen. A page gives up a wanted cluster only when the page it goes to shows it; where pages wait
-/// for each other, one of them takes its new clusters first and gives up the old ones later.
+/// Returns the writes for visible pages. A page gives up a wanted cluster only when the new page shows it; if pages wait for
+/// each other, one of them takes its new clusters first and gives up the old ones later.
 fn seen_pages(known: &BTreeMap<u32, &Page>, layout: &BTreeMap<u32, Layout>) -> Vec<PageWrite> {
     let target: BTreeMap<&str, u32> =
         layout.iter().flat_map(|(number, page)| page.clusters.iter().map(|c| (c.as_str(), *number))).collect();

@@ -1,4 +1,4 @@
-//! Exported decisions: which clusters a placement has, as Argo CD and other tools are told.
+//! Exported decisions: the clusters of a placement, for Argo CD and other tools.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use crate::model::id::ClusterName;
 /// Source: Kubernetes, "Labels and Selectors".
 pub const LABEL_VALUE_MAX: usize = 63;
 
-/// The value of [`DECISIONS`] that exports a cluster only when its rollout has reached it.
+/// The value of [`DECISIONS`] that exports a cluster only after its rollout has reached it.
 const ROLLED_OUT: &str = "rolled-out";
 
-/// What every placement exports.
+/// The exports of all placements.
 pub type Exports = BTreeMap<DecisionsKey, Arc<DecisionsRecord>>;
 
 /// A picked cluster.
@@ -26,28 +26,28 @@ pub type Exports = BTreeMap<DecisionsKey, Arc<DecisionsRecord>>;
 pub struct Pick {
     /// The cluster.
     pub cluster: ClusterName,
-    /// Why, for people.
+    /// The reason, as text for users.
     pub reason: String,
-    /// Whether the rollout has reached it: it is bound to the newest snapshot, which is available there (or compared, where
-    /// the placement only compares).
+    /// Whether the rollout has reached it: the cluster is bound to the newest snapshot, which is available there (or compared,
+    /// if the placement only compares).
     pub reached: bool,
 }
 
-/// What was decided about a placement, whoever decided it.
+/// The decision about a placement, by either scheduler.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Decided {
     /// The placement's annotations.
     pub annotations: BTreeMap<String, String>,
-    /// Name and picked clusters of each decision group, in order; one without a name where there are no groups.
+    /// Name and picked clusters of each decision group, in order; one group without a name if there are none.
     pub groups: Vec<(String, Vec<Pick>)>,
-    /// Clusters that are no longer picked, whose deletions wait for a person.
+    /// Clusters that are no longer picked and whose deletions wait for a person.
     pub held: BTreeSet<ClusterName>,
 }
 
-/// Returns what was decided about a ClusterResourcePlacement or ResourcePlacement; `None` where nothing was decided yet,
-/// which is not the same as no cluster.
+/// Returns the decision about a ClusterResourcePlacement or ResourcePlacement; `None` if there is none yet, which differs from
+/// a decision without clusters.
 ///
-/// A placement that is gone from git picks nothing any more. What its deletion gate holds is held.
+/// A placement that is gone from git picks nothing any more. Clusters that its deletion gate protects are held.
 pub fn decided(view: &PlacementView) -> Option<Decided> {
     view.policy?;
     let pick = |(decision, binding): (&crate::model::records::ClusterDecision, Option<_>)| Pick {
@@ -64,11 +64,11 @@ pub fn decided(view: &PlacementView) -> Option<Decided> {
     })
 }
 
-/// Returns what a placement exports, without its label: clusters by name inside each group, none twice.
+/// Returns the export of a placement, without its label: clusters by name inside each group, without duplicates.
 ///
-/// With `gitfleet.io/decisions: rolled-out` a cluster is listed once the rollout has reached it. What was listed `before`
-/// stays as long as it is picked, also while a newer snapshot is on its way to it, and as long as a person has not let its
-/// deletions go on: its Applications would be deleted otherwise.
+/// With `gitfleet.io/decisions: rolled-out` a cluster is exported once the rollout has reached it. A cluster in `before` stays
+/// while it is picked, even if a newer snapshot is on its way to it, and until a person has approved its deletions: its
+/// Applications would be deleted otherwise.
 pub fn record(key: DecisionsKey, decided: &Decided, before: Option<&DecisionsRecord>) -> DecisionsRecord {
     let before: &[ExportedGroup] = before.map_or(&[], |record| record.groups.as_slice());
     let was_listed =
@@ -106,13 +106,14 @@ pub fn record(key: DecisionsKey, decided: &Decided, before: Option<&DecisionsRec
     DecisionsRecord { key, label: None, problem: None, removed: false, groups }
 }
 
-/// Returns what a placement that is gone from everywhere exports: known to have no cluster.
+/// Returns the export of a placement that is gone from everywhere: a decision without clusters.
 pub fn removed(key: DecisionsKey) -> DecisionsRecord {
     DecisionsRecord { key, label: None, problem: None, removed: true, groups: vec![ExportedGroup::default()] }
 }
 
-/// Gives each placement its label value, which is its name: the first by kind, namespace and name has it, those that are
-/// gone after the others. Who gets none is told why. Names are never cut: cut names would meet.
+/// Assigns each placement its label value, which is its name: if several have one name, the first by kind, namespace and name
+/// gets it, placements that are gone last. The others get a reason instead. Names are never truncated: truncated names would
+/// collide.
 pub fn assign_labels(exports: &mut Exports) {
     let mut owners: BTreeMap<&str, &DecisionsKey> = BTreeMap::new();
     for wanted in [false, true] {
@@ -153,7 +154,7 @@ fn label(key: &DecisionsKey, owner: &DecisionsKey) -> (Option<String>, Option<St
 /// Tells whether an ApplicationSet reads pages with these labels and names through a ConfigMap, in a generator or in a
 /// child of a matrix or merge generator.
 ///
-/// A selector that cannot be read counts as matching: what is refreshed in vain costs nothing.
+/// An unreadable selector counts as matching: an unnecessary refresh costs nothing.
 pub fn reads(application_set: &Value, config_map: &str, pages: &[(&str, BTreeMap<String, String>)]) -> bool {
     let generators = application_set.pointer("/spec/generators");
     generators.and_then(Value::as_array).into_iter().flatten().any(|g| generator_reads(g, config_map, pages))

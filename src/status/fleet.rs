@@ -36,8 +36,8 @@ pub fn source_failure(source: &SourceRecord) -> Option<RolloutState> {
 
 /// Returns what is odd about the clusters that git names, for everybody who says how the fleet stands.
 ///
-/// It does not matter whether a placement wants them: which would, nobody can tell of a cluster that was never seen. One that is
-/// left alone on purpose is suspended.
+/// They do not depend on whether a placement wants the cluster: nobody can tell for a cluster that was never seen. Suspend a
+/// cluster to leave it alone on purpose.
 pub fn fleet_warnings<'a>(clusters: impl Iterator<Item = &'a ClusterRecord>) -> Vec<Warning> {
     let (mut unreached, mut silent) = (Vec::new(), BTreeMap::<&str, Vec<String>>::new());
     for cluster in clusters.filter(|cluster| !cluster.left && !cluster.is_suspended()) {
@@ -64,7 +64,7 @@ pub fn fleet_warnings<'a>(clusters: impl Iterator<Item = &'a ClusterRecord>) -> 
     warnings
 }
 
-/// Says on which clusters changes by hand are not heard of, and why. It makes nobody wait: what is delivered arrives.
+/// Describes on which clusters changes by hand are not noticed, and why. Nothing waits for them: deliveries arrive.
 pub fn unwatched_words<'a>(clusters: impl Iterator<Item = &'a ClusterRecord>) -> Vec<String> {
     let mut unwatched = BTreeMap::<&str, Vec<String>>::new();
     for cluster in clusters.filter(|cluster| cluster.answers()) {

@@ -1,9 +1,8 @@
-//! How things stand: conditions and rollout states from records.
+//! The status step: conditions and rollout states from records.
 //!
-//! It goes upwards: [`work`] (objects on a member), [`binding`] (a placement on one cluster), [`placement`] and [`rollup`] (the
-//! placement), [`staged_run`] (its staged update runs), [`rollout`] (whether anything is left to wait for), [`fleet`] (clusters).
-//! [`progress`] reduces a placement to what people on the git host are told, [`decisions`] and [`decision_pages`] to what other
-//! tools read of it.
+//! From the bottom up: [`work`] (objects on a member), [`binding`] (a placement on one cluster), [`placement`] and [`rollup`]
+//! (the placement), [`staged_run`] (its staged update runs), [`rollout`] (what it still waits for), [`fleet`] (clusters).
+//! [`progress`] reduces a placement to what the forge shows, [`decisions`] and [`decision_pages`] to what other tools read.
 
 pub mod binding;
 pub mod decision_pages;

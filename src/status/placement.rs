@@ -1,9 +1,9 @@
-//! Status of a placement: what KubeFleet's API promises, and what only gitfleet knows.
+//! The status of a placement: the fields of KubeFleet's API, and gitfleet's own.
 //!
-//! KubeFleet's condition types carry the placement's kind as prefix. Beside them stand, only while they apply, types of our
-//! own, always `True`: see [`crate::model::conditions::ConditionType`].
+//! KubeFleet's condition types carry the placement's kind as prefix. gitfleet adds types of its own, which exist only while
+//! they apply and are always `True`: see [`crate::model::conditions::ConditionType`].
 //!
-//! That a snapshot was superseded before a cluster finished it is said in the messages of RolloutStarted.
+//! The messages of RolloutStarted name a snapshot that was superseded before a cluster finished it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -24,9 +24,9 @@ use crate::model::records::{
 };
 use crate::model::runs::Runs;
 
-/// Everything the status of one placement follows from.
+/// All inputs of the status of one placement.
 ///
-/// The bindings' conditions are up to date ([`super::binding::binding_conditions`]): they are copied, not computed again.
+/// The bindings' conditions must be up to date ([`super::binding::binding_conditions`]): they are copied, not computed again.
 #[derive(Clone, Copy, Debug)]
 pub struct PlacementView<'a> {
     /// The placement.
@@ -35,7 +35,7 @@ pub struct PlacementView<'a> {
     pub policy: Option<&'a PolicySnapshot>,
     /// Its latest resource snapshot.
     pub snapshot: Option<&'a ResourceSnapshot>,
-    /// Resource snapshots that clusters may hold, by index.
+    /// Kept resource snapshots, by index.
     pub history: &'a BTreeMap<u64, Arc<ResourceSnapshot>>,
     /// All its bindings.
     pub bindings: &'a [Arc<Binding>],
@@ -43,7 +43,7 @@ pub struct PlacementView<'a> {
     pub works: &'a BTreeMap<ClusterName, Arc<WorkStatus>>,
     /// Its staged update runs, by name.
     pub runs: &'a Runs,
-    /// The fleet; clusters of the placement suffice.
+    /// The records of its clusters; may contain further ones.
     pub clusters: &'a BTreeMap<ClusterName, ClusterRecord>,
     /// The moment of the view.
     pub now: Timestamp,
@@ -55,13 +55,13 @@ impl<'a> PlacementView<'a> {
         self.bindings.iter().map(AsRef::as_ref)
     }
 
-    /// Returns the picked clusters in decision order, each with the binding that speaks for it: of the latest policy
-    /// snapshot and not being deleted.
+    /// Returns the picked clusters in decision order, each with its present binding: of the latest policy snapshot and not
+    /// being deleted.
     pub fn picked(&self) -> Vec<(&'a ClusterDecision, Option<&'a Binding>)> {
         let Some(policy) = self.policy else { return Vec::new() };
         let speaks = |b: &&Binding| b.policy_index == policy.index && !b.deleting;
         let mut speaking: Vec<&Binding> = self.bindings().filter(speaks).collect();
-        // Of several the first.
+        // If a cluster has several, the first one counts.
         speaking.sort_by(|a, b| a.cluster.cmp(&b.cluster));
         speaking.dedup_by(|later, first| later.cluster == first.cluster);
         // Decisions mostly name clusters in the same order.
@@ -76,12 +76,12 @@ impl<'a> PlacementView<'a> {
         self.selected().map(|decision| (decision, of(decision))).collect()
     }
 
-    /// Returns the bindings that do not speak for a picked cluster: what they delivered is to go.
+    /// Returns the bindings without a picked cluster: their objects must be removed.
     pub fn leftovers(&self) -> Vec<&'a Binding> {
         self.leftovers_of(&self.picked())
     }
 
-    /// Returns the [`PlacementView::leftovers`], where [`PlacementView::picked`] was asked already.
+    /// Returns the [`PlacementView::leftovers`] for a known result of [`PlacementView::picked`].
     pub fn leftovers_of(&self, picked: &[(&ClusterDecision, Option<&Binding>)]) -> Vec<&'a Binding> {
         let speaking = || picked.iter().filter_map(|(_, b)| Some(b.as_ref()?.name.as_str()));
         if speaking().count() == self.bindings.len() {
@@ -101,12 +101,12 @@ impl<'a> PlacementView<'a> {
         self.snapshot.map(|s| s.index)
     }
 
-    /// Returns the index of the resource snapshot that clusters are to hold: the newest, unless it was rolled back.
+    /// Returns the index of the desired resource snapshot: the newest, unless it was rolled back.
     pub fn goal(&self) -> Option<u64> {
         self.record.goal.filter(|_| !self.is_external()).or(self.newest())
     }
 
-    /// Tells whether a binding holds the newest snapshot, available or compared.
+    /// Tells whether a binding's cluster has the newest snapshot, available or compared.
     pub fn is_up_to_date(&self, binding: &Binding) -> bool {
         binding.snapshot.is_some() && binding.snapshot == self.newest() && is_right(binding, self.mode())
     }
@@ -121,14 +121,14 @@ impl<'a> PlacementView<'a> {
         self.record.spec.strategy.apply_strategy.as_ref().map_or(Mode::Apply, Mode::of)
     }
 
-    /// Returns the index of the resource snapshot that is shown for a cluster with a binding: the newest, reached or not; for
-    /// External the one it is to hold.
+    /// Returns the snapshot index to show for a cluster with a binding: the newest, reached or not; for External the one it is
+    /// assigned.
     pub fn shown_index(&self, binding: Option<&Binding>) -> Option<u64> {
         let held = binding.and_then(|b| b.snapshot);
         if self.is_external() { held.filter(|index| self.snapshot_at(*index).is_some()) } else { self.newest() }
     }
 
-    /// Tells whether a rolling update has not told a binding the newest snapshot.
+    /// Tells whether a rolling update has not yet assigned the newest snapshot to a binding.
     fn is_outdated(&self, binding: &Binding) -> bool {
         !self.is_external() && binding.snapshot != self.newest()
     }
@@ -148,7 +148,7 @@ impl<'a> PlacementView<'a> {
         self.policy.is_some_and(|p| p.observed_generation >= self.record.generation)
     }
 
-    /// Returns the resource snapshot of an index, where it is still kept.
+    /// Returns the resource snapshot of an index, if it is still kept.
     pub fn snapshot_at(&self, index: u64) -> Option<&'a ResourceSnapshot> {
         self.snapshot.filter(|s| s.index == index).or_else(|| Some(&**self.history.get(&index)?))
     }
@@ -158,13 +158,13 @@ impl<'a> PlacementView<'a> {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PlacementStatus {
-    /// What is placed.
+    /// The placed objects.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub selected_resources: Vec<ObjectId>,
-    /// The index of the resource snapshot this speaks of; empty where there is none or clusters differ.
+    /// The index of the observed resource snapshot; empty if there is none or clusters differ.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub observed_resource_index: String,
-    /// One entry for each picked cluster, then one without a name for each cluster that was wanted and not found.
+    /// One entry for each picked cluster, then one without a name for each missing cluster.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub placement_statuses: Vec<ClusterPlacementStatus>,
     /// The placement's conditions, in chain order.
@@ -175,10 +175,10 @@ pub struct PlacementStatus {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterPlacementStatus {
-    /// The cluster; empty for one that was wanted and not found.
+    /// The cluster; empty for a missing one.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub cluster_name: String,
-    /// For RollingUpdate the latest index, reached or not; for External the index the cluster is to hold.
+    /// For RollingUpdate the latest index, reached or not; for External the index the cluster is assigned.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub observed_resource_index: String,
     /// Snapshots of the ResourceOverrides that its objects are made with.
@@ -196,7 +196,7 @@ pub struct ClusterPlacementStatus {
     /// Objects that differ, at most 100.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub diffed_placements: Vec<DiffedObject>,
-    /// Scheduled and the chain as far as it got, without prefix.
+    /// Scheduled and the chain as far as it holds, without prefix.
     pub conditions: Vec<Condition>,
 }
 
@@ -214,13 +214,13 @@ pub struct NamespacedName {
 pub struct Link {
     /// The type, without prefix.
     pub type_: ConditionType,
-    /// The reason where it cannot be told yet.
+    /// The reason while it is unknown.
     pub unknown: Reason,
-    /// The placement's reason where some cluster does not hold it.
+    /// The placement's reason if it is false on some cluster.
     pub failed: Reason,
-    /// The placement's reason where every cluster holds it.
+    /// The placement's reason if it is true on every cluster.
     pub holds: Reason,
-    /// What clusters in these states do, for people: unknown, failed, holding.
+    /// The state of clusters, as text for users: unknown, false, true.
     pub words: [&'static str; 3],
 }
 
@@ -282,10 +282,10 @@ pub fn chain(mode: Mode) -> &'static [Link] {
 
 /// Returns the status of a placement.
 ///
-/// Transition times of the placement's own conditions are kept from `record.conditions`; those of clusters come from the
-/// bindings, so that an unchanged fleet gives an unchanged status at any time.
+/// Transition times of the placement's own conditions come from `record.conditions`, those of clusters from the bindings, so
+/// that an unchanged fleet has an unchanged status at any time.
 ///
-/// Source: KubeFleet's placement controller; the messages and the types of the table above are ours.
+/// Source: KubeFleet's placement controller; the messages and the types of the table above belong to gitfleet.
 pub fn placement_status(view: &PlacementView) -> PlacementStatus {
     let is_told = view.is_scheduled() || (view.record.error.is_some() && view.policy.is_some());
     let picked = if is_told { view.picked() } else { Vec::new() };
@@ -312,7 +312,7 @@ pub fn identities(snapshot: &ResourceSnapshot) -> Vec<ObjectId> {
     snapshot.resources.iter().map(|r| r.id.clone()).collect()
 }
 
-/// Returns how many clusters the policy wanted beyond those it found.
+/// Returns how many clusters the policy wants beyond those it found.
 fn missing_count(policy: &PolicySnapshot) -> usize {
     let selected = policy.target_clusters.iter().filter(|d| d.selected).count();
     let wanted = match &policy.policy {
@@ -376,9 +376,9 @@ fn cluster_status(
     status
 }
 
-/// Returns the chain's conditions of one cluster, up to the first that does not hold.
+/// Returns the chain's conditions of one cluster, up to the first that is not true.
 fn cluster_chain(view: &PlacementView, cluster: &ClusterName, binding: Option<&Binding>) -> Vec<Condition> {
-    // Unknown has no time in any record; that of the newest snapshot does not move by looking.
+    // No record has a time for Unknown; the time of the newest snapshot does not change with each call.
     let since = view.snapshot.map(|s| s.created_at).or(view.policy.map(|p| p.created_at)).unwrap_or_default();
     let unknown = |link: &Link, message: String| {
         let (type_, reason) = (link.type_.clone(), link.unknown.clone());
@@ -400,8 +400,8 @@ fn cluster_chain(view: &PlacementView, cluster: &ClusterName, binding: Option<&B
     said(view, Some(binding)).map(condition).collect()
 }
 
-/// Returns the links of the chain as far as they are told of a cluster, which is up to the first that does not hold, each
-/// with what its binding says of it; `None` where that cannot be told.
+/// Returns the links of a cluster's chain up to the first that is not true, each with its binding's condition; `None` if that
+/// is unknown.
 pub fn said<'a>(
     view: &PlacementView,
     binding: Option<&'a Binding>,
@@ -428,7 +428,7 @@ pub fn said<'a>(
     })
 }
 
-/// Says why a cluster is not at the newest snapshot.
+/// Describes why a cluster does not have the newest snapshot.
 pub fn waiting_words(view: &PlacementView, binding: &Binding) -> String {
     let newest = view.snapshot.map_or_else(|| "the first snapshot".to_owned(), |s| format!("snapshot {}", s.index));
     let mut words = match binding.snapshot {
@@ -452,13 +452,13 @@ pub fn waiting_words(view: &PlacementView, binding: &Binding) -> String {
     words
 }
 
-/// Tells whether a binding's last link holds at its own generation: its snapshot is there and available, or compared.
+/// Tells whether a binding's last link is true at its own generation: its snapshot is available, or compared.
 pub fn is_right(binding: &Binding, mode: Mode) -> bool {
     let last = if mode == Mode::Apply { ConditionType::Available } else { ConditionType::DiffReported };
     find_condition(&binding.conditions, &last).is_some_and(|c| c.is(ConditionStatus::True, binding.generation))
 }
 
-/// Returns the parenthesis that says why a cluster does not answer.
+/// Returns the parenthesis with the reason why a cluster does not answer.
 pub fn why(cluster: &ClusterRecord) -> String {
     cluster.message.as_ref().map(|m| format!(" ({m})")).unwrap_or_default()
 }

@@ -1,7 +1,7 @@
-//! How a placement stands on its way to each commit that people wait for.
+//! The progress of a placement towards each recent commit.
 //!
-//! A way belongs to a commit: what is told of it stands with the pull request that brought the commit. A return to an earlier
-//! snapshot is therefore told as the end of the way that is taken back, and not as a second way to the earlier commit.
+//! A [`Progress`] belongs to a commit and is shown on the pull request that brought the commit. A rollback is therefore shown
+//! as the end of the progress that it reverts, and not as a second progress towards the earlier commit.
 
 use std::collections::BTreeMap;
 
@@ -16,19 +16,18 @@ use crate::model::runs::{Approval, ApprovalRules, DELETION_GATE, RunCause, RunPh
 
 mod stages;
 
-/// Ways that are over and still told of, for one placement.
+/// Ended progresses of one placement that are still shown.
 pub const ENDED_WAYS_MAX: usize = 4;
-/// Clusters that one stage, or a placement without stages, has lines for.
+/// The greatest number of cluster lines of one stage, or of a placement without stages.
 pub const CLUSTERS_MAX: usize = 20;
-/// Clusters that a deletion gate has lines for.
+/// The greatest number of cluster lines of a deletion gate.
 pub const DELETION_LINES_MAX: usize = 20;
 
-/// Returns how a placement stands on its way to each recent commit, the newest first: every way that is not over, the way to
-/// the newest snapshot, and the last [`ENDED_WAYS_MAX`] others. Of a placement that is gone from git there is one, without a
-/// commit.
+/// Returns the progress of a placement towards each recent commit, newest first: every unfinished one, the one towards the
+/// newest snapshot, and the last [`ENDED_WAYS_MAX`] others. A placement that is gone from git has one, without a commit.
 ///
-/// Says nothing of a placement without a snapshot. Of `RollingUpdate` nothing is recorded of an earlier snapshot but whether it
-/// succeeded: one that was rolled back is told as superseded once there is a newer one, so what was told as final stays.
+/// A placement without a snapshot has none. For `RollingUpdate` the records only say whether an earlier snapshot succeeded: a
+/// snapshot that was rolled back is shown as superseded once there is a newer one, so a final state stays final.
 pub fn progress(view: &PlacementView, rules: ApprovalRules) -> Vec<Progress> {
     if view.record.removed {
         return vec![removal(view, rules)];
@@ -81,14 +80,14 @@ fn way(view: &PlacementView, snapshot: &ResourceSnapshot, state: ProgressState) 
     Progress { snapshot: Some(snapshot.index), commit: Some(snapshot.commit.clone()), ..blank(view, state) }
 }
 
-/// Returns the way out of a placement that git does not have any more.
+/// Returns the progress of removing a placement that git does not have any more.
 fn removal(view: &PlacementView, rules: ApprovalRules) -> Progress {
     let (state, message) = whole(view);
     let deletions = deletions(view, rules);
     Progress { message, total: view.bindings.len(), deletions, ..blank(view, state) }
 }
 
-/// Returns how the placement as a whole stands, and why: the state of its rollout in the words of the git host.
+/// Returns the state of the placement as a whole, with its reason: its rollout state in the forge's terms.
 fn whole(view: &PlacementView) -> (ProgressState, String) {
     match rollout_state(view) {
         RolloutState::AllAtTarget => (ProgressState::Done, String::new()),
@@ -99,13 +98,13 @@ fn whole(view: &PlacementView) -> (ProgressState, String) {
         }
         RolloutState::Unreachable(words) => unreachable(&words),
         RolloutState::Failed(Failure::Invalid(words)) => (ProgressState::Error, words),
-        // Statuses are short, and their state says already that it failed.
+        // Statuses are short, and their state already says that it failed.
         RolloutState::Failed(Failure::Halted(words)) => (ProgressState::Failed, words),
         RolloutState::Failed(failure) => (ProgressState::Failed, failure.to_string()),
     }
 }
 
-/// Says what a person must do; the commands stand with the gate, and below the comment.
+/// Describes what a person must do; the commands are in the gate's section, and below the comment.
 fn waiting(view: &PlacementView, wait: &PersonWait) -> (ProgressState, String) {
     match wait {
         PersonWait::Deletions(_) => (ProgressState::WaitingForPerson, "deletions wait for approval".to_owned()),
@@ -126,7 +125,7 @@ fn paused_words(view: &PlacementView) -> String {
     format!("paused by {}{reason}", pause.by)
 }
 
-/// Returns the way to the newest snapshot where no run goes it.
+/// Returns the progress towards the newest snapshot without a run.
 fn rolling(view: &PlacementView, newest: &ResourceSnapshot) -> Progress {
     let (state, message) = whole(view);
     let mut progress = Progress { message, ..way(view, newest, state) };
@@ -178,8 +177,8 @@ fn worst(mut lines: Vec<(u8, ClusterProgress)>) -> Vec<ClusterProgress> {
     lines.into_iter().take(CLUSTERS_MAX).map(|(_, line)| line).collect()
 }
 
-/// Returns what became of earlier snapshots of a rolling update, back to the last that succeeded. Of those before it nobody
-/// knows whether they had succeeded before they were passed.
+/// Returns the results of earlier snapshots of a rolling update, back to the last that succeeded. Whether older ones succeeded
+/// before they were replaced is not recorded.
 fn earlier_snapshots(view: &PlacementView, newest: &ResourceSnapshot) -> Vec<Progress> {
     let mut next = &newest.commit;
     let mut ways = Vec::new();
@@ -199,7 +198,7 @@ fn earlier_snapshots(view: &PlacementView, newest: &ResourceSnapshot) -> Vec<Pro
     ways
 }
 
-/// Returns the ways that runs went or go: of each commit by its newest run.
+/// Returns the progress of runs: for each commit that of its newest run.
 fn staged_ways(view: &PlacementView, rules: ApprovalRules) -> Vec<Progress> {
     let mut runs: Vec<&RunRecord> = view.runs.values().collect();
     runs.sort_by_key(|run| std::cmp::Reverse(run.sequence));
@@ -220,7 +219,7 @@ fn is_return(run: &RunRecord) -> bool {
     matches!(run.cause, RunCause::Rollback { .. })
 }
 
-/// Tells how runs stand.
+/// Builds the progress of runs.
 struct Teller<'a> {
     view: &'a PlacementView<'a>,
     rules: ApprovalRules,
@@ -249,10 +248,10 @@ impl Teller<'_> {
         }
     }
 
-    /// Returns the run that took a run's clusters back, the last where that was taken back itself, and where it leads.
+    /// Returns the run that rolled back a run, the last one if a rollback was itself rolled back, and its target.
     fn last_return(&self, run: &RunRecord) -> Option<(&RunRecord, &ResourceSnapshot)> {
         let mut found: Option<&RunRecord> = None;
-        // Of runs the newer take back the older: one look, from old to new, follows the chain.
+        // Newer runs roll back older ones: one pass, from old to new, follows the chain.
         for back in self.runs.iter().rev() {
             let is_next = |of: &String| *of == found.map_or(&*run.name, |found| &*found.name);
             if matches!(&back.cause, RunCause::Rollback { of, .. } if is_next(of)) {
@@ -263,7 +262,7 @@ impl Teller<'_> {
         Some((back, self.view.snapshot_at(back.snapshot()?)?))
     }
 
-    /// Tells of a way that is taken back: by the run that does it while that is under way, then again by its own.
+    /// Describes a rollout that is rolled back: through the rollback run while that is active, then again through its own run.
     fn returning<'r>(
         &self,
         run: &'r RunRecord,
@@ -285,7 +284,7 @@ impl Teller<'_> {
         (back, state, format!("rolling back to {}{words}", to.commit.short()))
     }
 
-    /// Returns how a run stands, and why.
+    /// Returns the state of a run, with its reason.
     fn state(&self, run: &RunRecord, snapshot: &ResourceSnapshot) -> (ProgressState, String) {
         use ProgressState as S;
         let view = self.view;
@@ -333,8 +332,8 @@ impl Teller<'_> {
         }
     }
 
-    /// Returns the commit that took a run's place: of the next run to another snapshot, else the newest. The next, so that what
-    /// was told once stays true.
+    /// Returns the commit that superseded a run: that of the next run to another snapshot, else the newest. The next one, so
+    /// that an earlier answer stays true.
     fn newer(&self, run: &RunRecord, snapshot: &ResourceSnapshot) -> CommitId {
         let later = self.runs.iter().rev().filter(|later| later.sequence > run.sequence && !is_return(later));
         let mut commits = later.filter_map(|later| Some(&self.view.snapshot_at(later.snapshot()?)?.commit));
@@ -371,7 +370,7 @@ fn deletions(view: &PlacementView, rules: ApprovalRules) -> Option<GateProgress>
     })
 }
 
-/// Tells whether a person's word is not too old.
+/// Tells whether an approval is still valid.
 fn counts(approval: &Approval, rules: ApprovalRules, view: &PlacementView) -> bool {
     let age = view.now.duration_since(approval.at);
     jiff::SignedDuration::try_from(rules.expire_after).is_ok_and(|limit| age < limit)

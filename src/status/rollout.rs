@@ -1,4 +1,4 @@
-//! Whether a placement is where it should be, and if not, what it waits for.
+//! Whether a placement has reached its goal, and if not, what it waits for.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -20,15 +20,15 @@ pub use state::{Failure, PersonWait, RolloutState};
 /// Seconds after which untrackable objects count as available; KubeFleet's default.
 const UNAVAILABLE_PERIOD_DEFAULT_SECONDS: i32 = 60;
 
-/// How far one cluster is. The texts say which cluster it is, and why.
+/// The state of one cluster. The texts name the cluster and the reason.
 pub(super) enum ClusterState {
-    /// It is as it should be.
+    /// At its goal.
     Right,
-    /// It is on its way, or about to be.
+    /// It moves, or is about to.
     Moving,
     /// It waits for its turn.
     Queued,
-    /// It will not get there by itself.
+    /// It will not reach its goal by itself.
     Failed(String),
     /// It does not answer.
     Offline(String),
@@ -36,45 +36,45 @@ pub(super) enum ClusterState {
     AwaitsRun,
 }
 
-/// What the answers depend on where no run speaks for all clusters.
+/// The inputs of the evaluation when no run covers all clusters.
 struct Situation<'a> {
     view: &'a PlacementView<'a>,
     clusters: Vec<ClusterState>,
-    /// Until when the next cluster waits for time alone.
+    /// The end of the wait, if the next cluster waits only for time.
     until: Option<Timestamp>,
 }
 
-/// Returns how the rollout of a placement stands: the one evaluation that everything shown of it follows.
+/// Returns the rollout state of a placement: the only evaluation, on which every view is based.
 pub fn rollout_state(view: &PlacementView) -> RolloutState {
     let record = view.record;
     let is_wanted = !record.removed && record.error.is_none();
-    // What clusters are picked for is about to change.
+    // The picked clusters are about to change.
     if is_wanted && !view.is_scheduled() {
         return RolloutState::Progressing;
     }
-    // No cluster moves to a payload that cannot be read, and it is no cluster's fault.
+    // No cluster moves to an unreadable payload, and no cluster is the cause.
     if let Some(first) = record.unreadable.first().filter(|_| !record.removed) {
         return RolloutState::Failed(Failure::Payload(*first));
     }
     if let Some(by_run) = (is_wanted && view.is_external()).then(|| staged::by_run(view)).flatten() {
-        // A run speaks for all its clusters, and not for deletions: these a person can approve while it waits.
+        // A run covers all its clusters, but not deletions: a person can approve those while it waits.
         return match deletions_wait(view) {
             Some(deletions) => by_run.or_worse(RolloutState::WaitingForPerson(deletions)),
             None => by_run,
         };
     }
     let situation = Situation { view, clusters: cluster_states(view), until: time_gate(view) };
-    // What moves may still change everything else.
+    // A moving cluster may still change everything else.
     let answer = situation.moving();
     // A failure goes before a wait: nobody would look for it otherwise.
     let answer = answer.or_else(|| situation.failed());
-    // Being at the snapshot before the held one is no success.
+    // Clusters at the snapshot before the held one are no success.
     let answer = answer.or_else(|| situation.held());
-    // What a person can do now goes before what nobody can hurry.
+    // What a person can do now goes before what nobody can speed up.
     let answer = answer.or_else(|| situation.waiting_for_person());
     let answer = answer.or_else(|| situation.unreachable());
     let answer = answer.or_else(|| situation.waiting_for_time());
-    // Everything that fits is there: only now it matters that this is too little.
+    // All clusters that fit are reached: only now it matters that they are too few.
     let answer = answer.or_else(|| situation.unfulfilled());
     answer.unwrap_or(RolloutState::AllAtTarget)
 }
@@ -88,7 +88,7 @@ impl Situation<'_> {
         self.any(|cluster| matches!(cluster, ClusterState::Queued))
     }
 
-    /// Names clusters with what each says; `None` where there are none.
+    /// Names the clusters in a state with their texts; `None` if there are none.
     fn named(&self, pick: fn(&ClusterState) -> Option<&String>) -> Option<String> {
         let mut texts = self.clusters.iter().filter_map(pick).cloned().peekable();
         texts.peek()?;
@@ -97,7 +97,7 @@ impl Situation<'_> {
 
     fn moving(&self) -> Option<RolloutState> {
         let record = self.view.record;
-        // After a lost store nothing may be known that clusters could go back to.
+        // After a lost store there may be no known rollback target.
         let has_goal = record.goal.is_some() || staged::held(self.view).is_none();
         let takes_turns = self.until.is_none() && record.halted.is_none() && record.paused.is_none() && has_goal;
         let moves = self.any(|cluster| matches!(cluster, ClusterState::Moving)) || (takes_turns && self.is_queued());
@@ -118,7 +118,7 @@ impl Situation<'_> {
 
     fn waiting_for_person(&self) -> Option<RolloutState> {
         let needs_run = self.any(|cluster| matches!(cluster, ClusterState::AwaitsRun));
-        // A run that a person begins while the placement is paused does not go either.
+        // A run that a person starts while the placement is paused does not move either.
         let paused = || staged::paused(self.view).filter(|_| self.is_queued() || needs_run);
         let no_run = || needs_run.then_some(PersonWait::NoRun);
         deletions_wait(self.view).or_else(paused).or_else(no_run).map(RolloutState::WaitingForPerson)
@@ -139,7 +139,7 @@ impl Situation<'_> {
     }
 }
 
-/// Returns what a closed deletion gate waits for.
+/// Returns the wait at a closed deletion gate.
 fn deletions_wait(view: &PlacementView) -> Option<PersonWait> {
     let gate = view.record.closed_gate()?;
     let line = format!("gitfleet approve {} {DELETION_GATE}", view.record.key);
@@ -177,7 +177,7 @@ fn offline(cluster: &ClusterRecord) -> ClusterState {
     ClusterState::Offline(format!("{}{}", cluster.name, why(cluster)))
 }
 
-/// Returns how far a cluster is that the placement is bound to.
+/// Returns the state of a cluster with a binding.
 pub(super) fn bound_state(view: &PlacementView, binding: &Binding) -> ClusterState {
     let mode = view.mode();
     let at_target =
@@ -193,14 +193,14 @@ pub(super) fn bound_state(view: &PlacementView, binding: &Binding) -> ClusterSta
     match (at_target, failure) {
         (true, Some(failure)) => ClusterState::Failed(failure),
         (true, None) => ClusterState::Moving,
-        // An older snapshot that is still on its way may yet finish and free its share of the budget.
+        // An older snapshot that is still moving may finish and free its share of the budget.
         (false, None) if started => ClusterState::Moving,
         (false, _) if view.is_external() => ClusterState::AwaitsRun,
         (false, _) => ClusterState::Queued,
     }
 }
 
-/// Says why a started cluster will not get there by itself.
+/// Describes why a started cluster will not reach its goal by itself.
 fn failure(view: &PlacementView, binding: &Binding) -> Option<String> {
     let cluster = &binding.cluster;
     let refused = |c: &&Condition| {
@@ -222,13 +222,13 @@ fn failure(view: &PlacementView, binding: &Binding) -> Option<String> {
     late.then(|| format!("{cluster}: not done within {deadline:#}"))
 }
 
-/// An unreadable deadline is an error of the rollout; here it is as if absent.
+/// An unreadable deadline is an error of the rollout; here it counts as absent.
 fn progress_deadline(view: &PlacementView) -> SignedDuration {
     let deadline = annotations::progress_deadline(&view.record.annotations).unwrap_or(PROGRESS_DEADLINE_DEFAULT);
     SignedDuration::try_from(deadline).unwrap_or(SignedDuration::MAX)
 }
 
-/// Returns when the first cluster that is available without being trackable counts as available.
+/// Returns when the first cluster with untrackable objects counts as available.
 fn time_gate(view: &PlacementView) -> Option<Timestamp> {
     let limits = view.record.spec.strategy.rolling_update.as_ref();
     let seconds = limits.and_then(|l| l.unavailable_period_seconds).unwrap_or(UNAVAILABLE_PERIOD_DEFAULT_SECONDS);

@@ -1,4 +1,4 @@
-//! Roll-up of clusters into the conditions of their placement.
+//! Rolls up clusters into the conditions of their placement.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use crate::model::conditions::{ConditionType, Reason};
 use crate::model::id::ClusterName;
 use crate::model::records::{Binding, ClusterDecision};
 
-/// Types of our own, in the order they are shown.
+/// gitfleet's own types, in display order.
 const OWN_TYPES: [ConditionType; 5] = [
     ConditionType::Stalled,
     ConditionType::Halted,
@@ -22,7 +22,7 @@ const OWN_TYPES: [ConditionType; 5] = [
 /// Hexadecimal digits of a digest that a message shows; enough to tell gates apart.
 const DIGEST_SHOWN: usize = 12;
 
-/// A picked cluster with the binding that speaks for it.
+/// A picked cluster with its present binding.
 type Picked<'a> = (&'a ClusterDecision, Option<&'a Binding>);
 
 struct RollUp<'a> {
@@ -32,14 +32,14 @@ struct RollUp<'a> {
     kept: BTreeSet<ConditionType>,
 }
 
-/// What the roll-up takes from a cluster: how far the chain of conditions holds there.
+/// The contribution of a cluster: how far its chain of conditions is true.
 struct ClusterLinks<'a> {
     cluster: &'a ClusterName,
-    /// The snapshot that is shown for it.
+    /// The snapshot shown for it.
     shown: Option<u64>,
-    /// Of each link of the chain, in order.
+    /// The status of each link of the chain, in order.
     links: [ConditionStatus; LINKS_MAX],
-    /// Overrides made its objects.
+    /// Overrides changed its objects.
     overridden: bool,
 }
 
@@ -59,10 +59,10 @@ impl<'a> ClusterLinks<'a> {
     }
 }
 
-/// Returns the placement's conditions: Scheduled, the chain as far as every cluster got, and our own.
+/// Returns the placement's conditions: Scheduled, the chain as far as every cluster got, and gitfleet's own.
 ///
-/// In the chain, one cluster that cannot be told makes the placement's condition Unknown, else one that fails makes it
-/// False; both end the chain. While scheduling is pending the rest of the chain stays as it was, with its old generation.
+/// One cluster with an unknown link makes the placement's condition Unknown, else one with a false link makes it False; both
+/// end the chain. While scheduling is pending the rest of the chain stays as it was, with its old generation.
 pub fn placement_conditions(view: &PlacementView) -> Vec<Condition> {
     let (picked, conditions) = (view.picked(), view.record.conditions.clone());
     let mut roll = RollUp { view, picked, conditions, kept: BTreeSet::new() };
@@ -82,7 +82,7 @@ pub fn placement_conditions(view: &PlacementView) -> Vec<Condition> {
     roll.in_order()
 }
 
-/// Returns the index of the snapshot that is shown for all of these clusters; `None` where they differ.
+/// Returns the index of the snapshot shown for all of these clusters; `None` if they differ.
 pub fn common_index(view: &PlacementView, picked: &[Picked]) -> Option<u64> {
     common(picked.iter().map(|(_, binding)| view.shown_index(*binding)))
 }
@@ -105,7 +105,7 @@ impl RollUp<'_> {
         type_.on_placement(self.view.record.key.namespace.is_some())
     }
 
-    /// Sets Scheduled and tells whether nothing later can be said yet.
+    /// Sets Scheduled and tells whether the rest is still undetermined.
     fn scheduled(&mut self) -> bool {
         let type_ = self.prefixed(&ConditionType::Scheduled);
         let view = self.view;
@@ -155,7 +155,7 @@ impl RollUp<'_> {
         }
     }
 
-    /// Sets RolloutStarted to Unknown where only update runs can bring the clusters together, and tells so.
+    /// Sets RolloutStarted to Unknown if only update runs can bring the clusters to one snapshot; returns whether it did.
     fn is_external_open(&mut self, clusters: &[ClusterLinks]) -> bool {
         let message = if clusters.iter().all(|c| c.shown.is_none()) {
             "no cluster holds a snapshot yet: a staged update run moves them"
@@ -217,7 +217,7 @@ impl RollUp<'_> {
 
     fn in_order(mut self) -> Vec<Condition> {
         self.conditions.retain(|c| self.kept.contains(&c.type_));
-        // The chain first: its types are not among our own.
+        // The chain first: its types are not among gitfleet's own.
         let place = |c: &Condition| (OWN_TYPES.iter().position(|t| *t == c.type_), c.type_.chain_position());
         self.conditions.sort_by_key(place);
         self.conditions

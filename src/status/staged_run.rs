@@ -1,4 +1,4 @@
-//! Where a staged run stands: its stage, its gates and the clusters that are stuck; and in which words people are told.
+//! The state of a staged run: its stage, its gates and its stuck clusters; and the texts about them.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -9,12 +9,12 @@ use crate::model::runs::{
     ClusterPhase, RunCluster, RunPhase, RunRecord, Runs, STUCK_AFTER, StagePhase, StageRecord, TaskRecord,
 };
 
-/// A task that is not done, of the stage whose turn it is.
+/// An unfinished task of the current stage.
 #[derive(Clone, Copy, Debug)]
 pub struct ClosedGate<'a> {
     /// The stage.
     pub stage: &'a StageRecord,
-    /// Whether it stands before the stage's first cluster, or after its last.
+    /// Whether it protects the stage's first cluster, or follows its last.
     pub before: bool,
     /// The task.
     pub task: &'a TaskRecord,
@@ -27,7 +27,7 @@ impl ClosedGate<'_> {
         Some(self.stage.since.checked_add(wait).unwrap_or(Timestamp::MAX))
     }
 
-    /// Returns since when it is waited for.
+    /// Returns since when the run waits for it.
     pub fn since(&self) -> Timestamp {
         self.task.asked_at.unwrap_or(self.stage.since)
     }
@@ -38,7 +38,7 @@ impl ClosedGate<'_> {
     }
 }
 
-/// Returns the stage whose turn it is: the first that is not done, the deletion stage last.
+/// Returns the current stage: the first unfinished one, the deletion stage last.
 pub fn current_stage(run: &RunRecord) -> Option<&StageRecord> {
     run.stages.iter().chain(&run.deletion).find(|stage| !stage.phase.is_done())
 }
@@ -55,12 +55,12 @@ pub fn closed_gates(run: &RunRecord) -> Vec<ClosedGate<'_>> {
     closed.map(|task| ClosedGate { stage, before, task }).collect()
 }
 
-/// Returns the run that moves a placement's clusters now: the first that has begun, else the first that is to begin.
+/// Returns the run that moves a placement's clusters now: the first that has started, else the first that will.
 pub fn active_run(runs: &Runs) -> Option<&RunRecord> {
     runs.values().filter(|run| !run.phase.is_final()).min_by_key(|run| (run.phase == RunPhase::Pending, run.sequence))
 }
 
-/// Returns the clusters that have been on their way for longer than [`STUCK_AFTER`], and since when the first has.
+/// Returns the clusters that have been moving for longer than [`STUCK_AFTER`], and since when the first has.
 pub fn stuck_clusters(run: &RunRecord, now: Timestamp) -> Option<(Timestamp, Vec<&RunCluster>)> {
     let stage = current_stage(run)?;
     let end = |cluster: &RunCluster| cluster.started_at.and_then(|at| at.checked_add(STUCK_AFTER).ok());
@@ -71,12 +71,12 @@ pub fn stuck_clusters(run: &RunRecord, now: Timestamp) -> Option<(Timestamp, Vec
     Some((since, stuck))
 }
 
-/// Returns the name by which commands know something in a placement's namespace.
+/// Returns the name that commands use for something in a placement's namespace.
 pub fn command_name(placement: &PlacementKey, name: &str) -> String {
     placement.namespace.as_ref().map_or_else(|| name.to_owned(), |namespace| format!("{namespace}/{name}"))
 }
 
-/// Says how a run that did not succeed ended.
+/// Describes how an unsuccessful run ended.
 pub fn end_words(run: &RunRecord) -> String {
     said(
         run,
@@ -89,7 +89,7 @@ pub fn end_words(run: &RunRecord) -> String {
     )
 }
 
-/// Says how far the clusters of a stage are.
+/// Describes the progress of a stage's clusters.
 pub fn clusters_words(stage: &StageRecord) -> String {
     let count = |phase| stage.clusters.iter().filter(|cluster| cluster.phase == phase).count();
     let mut words = format!("{} of {} done", count(ClusterPhase::Succeeded), counted(stage.clusters.len(), "cluster"));
@@ -105,7 +105,7 @@ pub fn clusters_words(stage: &StageRecord) -> String {
     words
 }
 
-/// Returns the run's own words, or others where it has none.
+/// Returns the run's message, or `otherwise` if it has none.
 pub fn said(run: &RunRecord, otherwise: &str) -> String {
     if run.message.is_empty() { otherwise.to_owned() } else { run.message.clone() }
 }

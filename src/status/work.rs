@@ -1,5 +1,5 @@
-//! What became of the objects of one placement on one member: conditions of manifests and of the Work, and the lists of
-//! what failed, drifted or differs.
+//! The status of one placement's objects on one member: conditions of manifests and of the Work, and the lists of failed,
+//! drifted and differing objects.
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -13,18 +13,18 @@ use crate::model::records::{ApplyOutcome, Availability, Difference, ManifestStat
 /// Entries of each list of failed, drifted and differing objects at most, as the API limits them.
 pub const LISTED_OBJECTS_MAX: usize = 100;
 
-/// Objects that a message names before it only counts.
+/// Objects that a message names; the rest is counted.
 pub const NAMED_OBJECTS_MAX: usize = 3;
 
-/// Characters of an object's own complaint that a message repeats.
+/// Characters of an object's own message that a message repeats.
 const COMPLAINT_CHARS_MAX: usize = 160;
 
 /// Whether a binding writes or only compares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// Objects are applied: Applied and Available are told.
+    /// Objects are applied: the conditions are Applied and Available.
     Apply,
-    /// `ReportDiff`: DiffReported is told instead.
+    /// `ReportDiff`: the condition is DiffReported.
     ReportDiff,
 }
 
@@ -35,7 +35,7 @@ impl Mode {
     }
 }
 
-/// An object that is not as wished, with the condition that says so.
+/// An object that is not in its desired state, with the condition that says so.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FailedObject {
     /// The object.
@@ -52,27 +52,27 @@ pub struct DriftedObject {
     /// The object.
     #[serde(flatten)]
     pub id: ObjectId,
-    /// When just these fields were first seen.
+    /// When exactly these fields were first observed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observation_time: Option<Timestamp>,
-    /// When the object was first seen to drift.
+    /// When the object was first observed to drift.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first_drifted_observed_time: Option<Timestamp>,
     /// The fields.
     pub observed_drifts: Vec<Difference>,
 }
 
-/// An object that differs and is not ours to put right.
+/// An object that differs and that gitfleet must not change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DiffedObject {
     /// The object.
     #[serde(flatten)]
     pub id: ObjectId,
-    /// When just these fields were first seen.
+    /// When exactly these fields were first observed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observation_time: Option<Timestamp>,
-    /// When the object was first seen to differ.
+    /// When the object was first observed to differ.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first_diffed_observed_time: Option<Timestamp>,
     /// The fields.
@@ -84,20 +84,20 @@ pub fn is_applied(manifest: &ManifestStatus) -> bool {
     manifest.applied == ApplyOutcome::Applied
 }
 
-/// Tells whether an object was compared under `ReportDiff`, whatever came out.
+/// Tells whether an object was compared under `ReportDiff`, with any result.
 pub fn is_compared(manifest: &ManifestStatus) -> bool {
     matches!(manifest.applied, ApplyOutcome::NoDiffFound | ApplyOutcome::FoundDiff)
 }
 
-/// Tells whether an applied object counts as available; one whose kind shows no availability does.
+/// Tells whether an applied object counts as available; an object of an untrackable kind does.
 pub fn is_available(manifest: &ManifestStatus) -> bool {
     matches!(manifest.availability, Some(Availability::Available | Availability::NotTrackable))
 }
 
 /// Returns the conditions of one object: Applied and Available, or DiffReported.
 ///
-/// Available is absent until the object is applied; under `ReportDiff` every earlier failure is `FailedToReportDiff`, and
-/// an object not looked at yet has no condition. `since` is when it came to be so. The observed generation is 0: records do
+/// Available is absent until the object is applied; under `ReportDiff` every earlier failure is `FailedToReportDiff`, and an
+/// object that was not checked yet has no condition. `since` is the transition time. The observed generation is 0: records do
 /// not keep the generation of the object on the member.
 ///
 /// Source: KubeFleet, manifest conditions of a Work.
@@ -141,7 +141,7 @@ pub fn manifest_conditions(manifest: &ManifestStatus, mode: Mode, since: Timesta
     conditions
 }
 
-/// Returns what an outcome means, for people.
+/// Returns the meaning of an outcome, as text for users.
 fn plain_words(outcome: ApplyOutcome) -> &'static str {
     match outcome {
         ApplyOutcome::Pending => "the object is about to be applied",
@@ -158,7 +158,7 @@ fn plain_words(outcome: ApplyOutcome) -> &'static str {
     }
 }
 
-/// One fact of a roll-up, before it becomes a condition with a generation and a time.
+/// One result of a roll-up, before it becomes a condition with a generation and a time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// The condition type.
@@ -167,12 +167,12 @@ pub struct Finding {
     pub holds: bool,
     /// The reason, as the API spells it.
     pub reason: Reason,
-    /// For people.
+    /// The message, as text for users.
     pub message: String,
 }
 
-/// Returns what the manifests add up to as the Work's Applied and Available, or DiffReported. No manifests are all applied
-/// and all available.
+/// Rolls up the manifests into the Work's Applied and Available, or DiffReported. A Work without manifests is applied and
+/// available.
 ///
 /// Source: KubeFleet, conditions of a Work.
 pub fn work_findings(work: &WorkStatus, mode: Mode) -> Vec<Finding> {
@@ -212,7 +212,7 @@ pub fn work_findings(work: &WorkStatus, mode: Mode) -> Vec<Finding> {
 
 /// Returns the conditions of the Work, observed at the Work's generation.
 ///
-/// Times come from the binding's conditions of the same type and status, which say the same; `now` where there is none.
+/// Times come from the binding's conditions of the same type and status, which have the same meaning; `now` without one.
 pub fn work_conditions(work: &WorkStatus, mode: Mode, binding: &[Condition], now: Timestamp) -> Vec<Condition> {
     let conditions = work_findings(work, mode).into_iter().map(|finding| {
         let status = finding.holds.into();
@@ -234,8 +234,8 @@ pub fn failed_objects(work: &WorkStatus, mode: Mode, since: Timestamp) -> Vec<Fa
     failed.take(LISTED_OBJECTS_MAX).collect()
 }
 
-/// Returns the objects that drifted: applied ones that differ, and those left alone because they do. Sorted before the cut
-/// where there are more than [`LISTED_OBJECTS_MAX`].
+/// Returns the drifted objects: applied ones that differ, and those left alone because they do. Sorted before the cut to
+/// [`LISTED_OBJECTS_MAX`].
 pub fn drifted_objects(work: &WorkStatus) -> Vec<DriftedObject> {
     let drifted = |m: &&ManifestStatus| matches!(m.applied, ApplyOutcome::Applied | ApplyOutcome::FoundDrifts);
     listed(work.manifests.iter().filter(drifted))
@@ -248,8 +248,8 @@ pub fn drifted_objects(work: &WorkStatus) -> Vec<DriftedObject> {
         .collect()
 }
 
-/// Returns the objects that differ without being drift: those of `ReportDiff`, and those not taken over because they
-/// differ. Sorted before the cut where there are more than [`LISTED_OBJECTS_MAX`].
+/// Returns the objects that differ without drift: those of `ReportDiff`, and those not taken over because they differ. Sorted
+/// before the cut to [`LISTED_OBJECTS_MAX`].
 pub fn diffed_objects(work: &WorkStatus) -> Vec<DiffedObject> {
     let diffed = |m: &&ManifestStatus| matches!(m.applied, ApplyOutcome::FoundDiff | ApplyOutcome::FailedToTakeOver);
     listed(work.manifests.iter().filter(diffed))
@@ -281,7 +281,7 @@ pub fn counted(count: usize, noun: &str) -> String {
     if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
 }
 
-/// Names the first [`NAMED_OBJECTS_MAX`] objects with what is wrong, and counts the others.
+/// Names the first [`NAMED_OBJECTS_MAX`] objects with their complaints, and counts the others.
 pub fn named<'a>(manifests: impl Iterator<Item = &'a ManifestStatus>) -> String {
     listing(manifests.map(|manifest| format!("{} ({})", manifest.id, complaint(manifest))))
 }
@@ -297,7 +297,7 @@ pub fn listing(texts: impl Iterator<Item = String>) -> String {
     shown.join(", ")
 }
 
-/// Returns why an object is not as wished, in one line.
+/// Returns one line about why an object is not in its desired state.
 pub fn complaint(manifest: &ManifestStatus) -> String {
     let reason = match (manifest.applied, manifest.availability) {
         (ApplyOutcome::Applied, Some(Availability::ManifestNotAvailableYet)) => {

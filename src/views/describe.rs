@@ -1,4 +1,4 @@
-//! One object with everything it says, and what happened to it.
+//! One object with all its fields, and its events.
 
 use jiff::Timestamp;
 use serde_json::{Map, Value};
@@ -7,7 +7,7 @@ use super::table::{Table, age};
 use super::tree::{Line, Style};
 use crate::model::records::JournalEntry;
 
-/// Events that are shown, the newest ones; `export journal` has all that are kept.
+/// The newest events that are shown; `export journal` has all stored ones.
 pub const EVENTS_SHOWN_MAX: usize = 50;
 
 /// Words that kubectl writes in capitals.
@@ -82,7 +82,7 @@ fn entry_lines(fields: &Map<String, Value>, depth: usize, lines: &mut Vec<Line>)
     let from = lines.len();
     field_lines(fields, depth + 1, lines);
     if let Some(span) = lines.get_mut(from).and_then(|line| line.spans.first_mut()) {
-        // The line is one level deeper than that, so a blank stands there.
+        // The line is indented one level deeper, so a blank is at that position.
         span.text.replace_range(depth * 2..=depth * 2, "-");
     }
 }
@@ -100,8 +100,8 @@ fn plain(value: &Value) -> String {
     super::table::text(Some(value))
 }
 
-/// Returns a field's name as kubectl shows it: words with capitals. Names with a slash or a dot are kept: they are keys of
-/// people.
+/// Returns a field's name as kubectl shows it: words with capitals. Names with a slash or a dot are kept: users chose those
+/// keys.
 fn label(key: &str) -> String {
     if key.contains(['/', '.', '-', '_']) {
         return key.to_owned();
@@ -110,7 +110,7 @@ fn label(key: &str) -> String {
     let mut before = ' ';
     for c in key.chars() {
         match words.last_mut() {
-            // Only a capital after a small letter begins a word: `UID` stays one.
+            // Only a capital after a small letter starts a word: `UID` stays one word.
             Some(word) if !(c.is_uppercase() && before.is_lowercase()) => word.push(c),
             _ => words.push(c.to_uppercase().collect()),
         }
@@ -136,7 +136,7 @@ pub fn events_table(entries: &[&JournalEntry], now: Timestamp) -> Table {
     table
 }
 
-/// Says what an entry says: its own message where it has one, else its facts by name.
+/// Returns the text of an entry: its message if it has one, else its facts by name.
 fn message(entry: &JournalEntry) -> String {
     let cluster = entry.cluster.iter().map(|cluster| format!("cluster {cluster}"));
     let facts = entry.facts.as_object();

@@ -1,14 +1,14 @@
-//! What `gitfleet explain` shows: why clusters were picked and others not.
+//! The output of `gitfleet explain`: why clusters were picked or not.
 
 use super::table::Table;
 use super::tree::{Line, Style};
 use crate::model::explanation::{ClusterExplanation, Explanation, Moved, Refusal, ScoreTerm};
 use crate::status::work::counted;
 
-/// Clusters that the table of a placement shows before the rest is only counted; `-o wide` shows all.
+/// Clusters in the table of a placement; the rest is counted. `-o wide` shows all.
 pub const EXPLAINED_MAX: usize = 60;
 
-/// Returns the heading: what was asked for, and what came of it.
+/// Returns the heading: the desired clusters, and the result.
 pub fn heading(explanation: &Explanation) -> Vec<Line> {
     let Explanation { kind, namespace, name, wanted, fulfilled, message, clusters } = explanation;
     let namespace = if namespace.is_empty() { String::new() } else { format!("{namespace}/") };
@@ -22,12 +22,12 @@ pub fn heading(explanation: &Explanation) -> Vec<Line> {
     ]
 }
 
-/// Returns one row for each cluster, in the order of the explanation; `wide` shows the terms of the scores, too, what broke
-/// ties, and every cluster.
+/// Returns one row per cluster, in the order of the explanation; `wide` also shows the score terms, the tie breaks, and every
+/// cluster.
 pub fn table(explanation: &Explanation, wide: bool) -> Table {
     let mut headers: Vec<String> = ["CLUSTER", "PICKED", "RANK", "SCORE"].map(str::to_owned).to_vec();
     let terms: Vec<&str> = if wide { term_names(explanation) } else { Vec::new() };
-    // As they are named: labels and scores tell upper from lower case.
+    // Unchanged names: labels and scores are case-sensitive.
     headers.extend(terms.iter().map(|name| (*name).to_owned()));
     headers.push("WHY".to_owned());
     let shown = if wide { usize::MAX } else { EXPLAINED_MAX };
@@ -40,7 +40,7 @@ pub fn table(explanation: &Explanation, wide: bool) -> Table {
         ];
         let score = |name: &&str| cluster.scores.iter().find(|term| term.name == **name);
         row.extend(terms.iter().map(|name| score(name).map(|term| term.score.to_string()).unwrap_or_default()));
-        // The column PICKED says the rest.
+        // The column PICKED shows the rest.
         let prefix = if cluster.picked { "picked: " } else { "not picked: " };
         let reason = cluster.reason.strip_prefix(prefix).unwrap_or(&cluster.reason);
         let tie_break = cluster.tie_break.as_ref().filter(|_| wide);
@@ -64,8 +64,8 @@ fn total(cluster: &ClusterExplanation) -> Option<i64> {
     (!cluster.scores.is_empty()).then(|| cluster.scores.iter().map(|term| term.score).sum())
 }
 
-/// Returns everything about one cluster: the filter that said no with what it compared, or each term of the score, the rank and
-/// what broke a tie.
+/// Returns the details of one cluster: the filter that rejected it with the compared values, or each score term, the rank and
+/// the tie break.
 pub fn cluster_lines(cluster: &ClusterExplanation) -> Vec<Line> {
     let style = if cluster.picked { Style::Ok } else { Style::Muted };
     let mark = if cluster.picked { "✓ " } else { "· " };
@@ -111,7 +111,7 @@ fn fact(name: &str, value: &str) -> Line {
     Line::default().with(Style::Muted, format!("    {name:<11}")).with(Style::Plain, value)
 }
 
-/// Returns what moved between two commits, a line for each cluster.
+/// Returns the clusters that changed between two commits, one line each.
 pub fn moved_lines(changes: &[Moved]) -> Vec<Line> {
     if changes.is_empty() {
         return vec![Line::default().with(Style::Muted, "no cluster moves from base to head")];

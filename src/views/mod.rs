@@ -1,8 +1,8 @@
-//! How people and scripts are shown what is known: tables, trees, objects, comments, timelines.
+//! Output for users and scripts: tables, trees, objects, comments, timelines.
 //!
-//! [`objects`] and [`runs`] are the records as the Kubernetes API has them; [`table`], [`tree`] and [`describe`] show them on
-//! a terminal, [`comments`] and [`pull_request`] on the git host, [`simulation`] shows what `simulate` found. Nothing here
-//! decides anything.
+//! [`objects`] and [`runs`] convert records to Kubernetes API objects; [`table`], [`tree`] and [`describe`] print them on a
+//! terminal, [`comments`] and [`pull_request`] render texts for the git host, [`simulation`] prints the result of `simulate`.
+//! Nothing here decides anything.
 
 pub mod comments;
 pub mod describe;

@@ -1,4 +1,4 @@
-//! Records as the objects KubeFleet's API has for them, for `get -o json|yaml` and for tables.
+//! Records as objects of KubeFleet's API, for `get -o json|yaml` and for tables.
 //!
 //! Payload stays in git: resource snapshots and works list identities, with commit, file and line as annotations.
 
@@ -48,7 +48,7 @@ pub fn placement_object(view: &PlacementView) -> Value {
 
 /// Returns the master resource snapshot and its sub-snapshots, as KubeFleet splits and names them.
 ///
-/// `latest` is whether no newer snapshot of the placement exists. The count of enveloped objects is that of envelopes.
+/// `latest` tells whether no newer snapshot of the placement exists. The count of enveloped objects is the count of envelopes.
 pub fn resource_snapshot_objects(snapshot: &ResourceSnapshot, latest: bool) -> Vec<Value> {
     let key = &snapshot.placement;
     let whole = [snapshot.resources.len()];
@@ -89,7 +89,7 @@ pub fn resource_snapshot_objects(snapshot: &ResourceSnapshot, latest: bool) -> V
     objects
 }
 
-/// Returns the evictions of a placement that were evaluated, with their conditions.
+/// Returns the evaluated evictions of a placement, with their conditions.
 pub fn eviction_objects(record: &PlacementRecord) -> Vec<Value> {
     let object = |(name, eviction): (&String, &EvictionRecord)| {
         json!({
@@ -103,7 +103,7 @@ pub fn eviction_objects(record: &PlacementRecord) -> Vec<Value> {
     record.evictions.iter().map(object).collect()
 }
 
-/// Returns the policy snapshot with the decisions that came of it.
+/// Returns the policy snapshot with its decisions.
 pub fn policy_snapshot_object(snapshot: &PolicySnapshot, latest: bool) -> Value {
     let key = &snapshot.placement;
     let mut annotations = Map::new();
@@ -177,8 +177,8 @@ pub fn binding_object(binding: &Binding, work: Option<&WorkStatus>) -> Value {
     })
 }
 
-/// Returns the names of the override snapshots that a cluster's objects are made with, as bindings and runs list them:
-/// those of ResourceOverrides and those of ClusterResourceOverrides; null where there is none.
+/// Returns the names of the override snapshots for a cluster's objects, as in bindings and runs: those of ResourceOverrides and
+/// those of ClusterResourceOverrides; null if there are none.
 pub(super) fn override_lists(picked: &PickedOverrides) -> (Value, Value) {
     let named = |id: &OverrideRef| json!({"name": id.name(), "namespace": id.key.namespace});
     let list = |ids: Vec<Value>| if ids.is_empty() { Value::Null } else { ids.into() };
@@ -186,7 +186,7 @@ pub(super) fn override_lists(picked: &PickedOverrides) -> (Value, Value) {
     (list(namespaced), list(picked.cluster.iter().map(|id| id.name().into()).collect()))
 }
 
-/// Returns the Work of a binding: KubeFleet's names, the objects' identities and what became of each.
+/// Returns the Work of a binding: KubeFleet's names, the objects' identities and the result of each.
 pub fn work_object(binding: &Binding, work: &WorkStatus, now: Timestamp) -> Value {
     let key = &binding.placement;
     let mode = Mode::of(&binding.apply_strategy);
@@ -202,7 +202,7 @@ pub fn work_object(binding: &Binding, work: &WorkStatus, now: Timestamp) -> Valu
     metadata.insert("labels".into(), labels.into());
     let since = work.available_since.or(binding.started_at).unwrap_or(now);
     let manifests = work.manifests.iter().enumerate().map(|(ordinal, manifest)| {
-        // What was not taken over differs from the manifest; only what was ours can drift.
+        // An object that was not taken over differs from the manifest; only gitfleet's objects can drift.
         let differs = match (mode, manifest.applied) {
             (Mode::ReportDiff, _) | (_, ApplyOutcome::FailedToTakeOver) => {
                 json!({"diffDetails": {"observedDiffs": manifest.differences}})
@@ -236,7 +236,7 @@ pub fn work_object(binding: &Binding, work: &WorkStatus, now: Timestamp) -> Valu
 
 /// Returns the member cluster with joined and health conditions and its properties.
 ///
-/// A cluster is joined when a `members:` entry reaches it, it has answered once and has not left; healthy while it answers.
+/// A cluster is joined if a `members:` entry names it, it has answered once and has not left; it is healthy while it answers.
 pub fn member_cluster_object(cluster: &ClusterRecord, now: Timestamp) -> Value {
     use crate::model::records::MemberKind;
     let is_reached = cluster.kind != MemberKind::Unreachable;
@@ -247,7 +247,7 @@ pub fn member_cluster_object(cluster: &ClusterRecord, now: Timestamp) -> Value {
         (false, false) if is_reached => "the cluster has never answered",
         (false, false) => "no entry of `members` in the configuration names the cluster",
     };
-    // There are no heartbeats: an open connection says at any moment that the member answers.
+    // There are no heartbeats: an open connection proves that the member answers.
     let seen = if cluster.online { now } else { cluster.since };
     let known = cluster.known_properties();
     // Source: KubeFleet, which shows resources as `resourceUsage`.
@@ -308,7 +308,7 @@ fn member_agent(cluster: &ClusterRecord, joined: bool, join_words: &str, seen: T
         [member_condition(cluster, T::Joined, member, join_words), member_condition(cluster, T::Healthy, healthy, why)];
     let mut agent = json!({"type": "MemberAgent", "conditions": conditions, "lastReceivedHeartbeat": seen});
     if !cluster.has_answered() {
-        // It was never seen.
+        // It was never observed.
         agent.as_object_mut().into_iter().for_each(|agent| drop(agent.remove("lastReceivedHeartbeat")));
     }
     agent

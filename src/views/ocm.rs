@@ -13,7 +13,7 @@ const API_VERSION: &str = "cluster.open-cluster-management.io/v1beta1";
 pub fn placement_object(record: &OcmPlacementRecord) -> Value {
     let mut before = 0;
     let groups = record.groups.iter().enumerate().map(|(index, group)| {
-        // Source: OCM, where no cluster at all is one empty page: readers find a list that is empty, and not none.
+        // Source: OCM, where a decision without clusters is one empty page: readers find an empty list instead of none.
         let pages = group.clusters.len().div_ceil(PAGE_CLUSTERS_MAX).max(1);
         let names: Vec<String> =
             (before..before + pages).map(|position| page_name(&record.name, page_number(position))).collect();
@@ -45,7 +45,7 @@ pub fn placement_object(record: &OcmPlacementRecord) -> Value {
     })
 }
 
-/// Returns the PlacementDecisions: pages of at most 100 clusters for each group, numbered on over all groups.
+/// Returns the PlacementDecisions: pages of at most 100 clusters per group, numbered across all groups.
 pub fn decision_objects(record: &OcmPlacementRecord) -> Vec<Value> {
     let mut objects = Vec::new();
     for (index, group) in record.groups.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! What a pull request would do to the fleet, as a comment on it and as its commit status.
+//! The effects of a pull request on the fleet, as a comment on it and as its commit status.
 
 mod blocks;
 mod sections;
@@ -15,35 +15,35 @@ use crate::model::plan::{PlacementPlan, Plan};
 use crate::status::work::counted;
 use blocks::fit;
 
-/// Characters of a status' description that every host takes.
+/// The length of a status description that every host accepts.
 ///
 /// Source: GitHub, commit statuses.
 const DESCRIPTION_CHARS_MAX: usize = 140;
 
-/// What there is to say about a pull request. Objects are masked already; everything else is as people wrote it.
+/// The report about a pull request. Objects are masked already; other texts are unescaped.
 #[derive(Clone, Debug, Default)]
 pub struct PullReport {
     /// The accepted commit; absent for a folder.
     pub base: Option<CommitId>,
-    /// The commit the pull request ends with.
+    /// The head commit of the pull request.
     pub head: Option<CommitId>,
     /// The plan of their merge, or why it is refused.
     pub plan: Plan,
     /// The running rollouts that the merge stops, a sentence each.
     pub stops: Vec<String>,
-    /// Objects that differ, by placement and identity.
+    /// Changed objects, by placement and identity.
     pub objects: Vec<ObjectDiff>,
-    /// What overrides make of it, where that differs from what most clusters get.
+    /// Effects of overrides that differ from the objects of most clusters.
     pub overrides: Vec<OverrideEffect>,
-    /// How long it may take.
+    /// The predicted duration.
     pub timeline: Timeline,
-    /// Paths that both sides changed, and not to the same.
+    /// Paths that both sides changed in different ways.
     pub conflicts: Vec<String>,
-    /// What else is worth knowing, a sentence each.
+    /// Further notes, a sentence each.
     pub notes: Vec<String>,
 }
 
-/// How an object differs.
+/// The kind of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ObjectChange {
     /// Only the head has it.
@@ -65,31 +65,31 @@ impl ObjectChange {
     }
 }
 
-/// One object that differs.
+/// One changed object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObjectDiff {
-    /// The placement that places it.
+    /// The placement that selects it.
     pub placement: PlacementKey,
     /// The object.
     pub id: ObjectId,
-    /// How it differs.
+    /// The kind of the change.
     pub change: ObjectChange,
-    /// The difference, of masked objects; absent where it is not to be shown.
+    /// The diff of the masked objects; absent if it must not be shown.
     pub text: Option<String>,
 }
 
-/// What clusters get in place of what most get.
+/// The objects of some clusters where they differ from those of most.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OverrideEffect {
     /// The placement.
     pub placement: PlacementKey,
-    /// The clusters that get the same.
+    /// The clusters with this effect.
     pub clusters: Vec<ClusterName>,
-    /// The difference from the common form, of masked objects; absent where it is not to be shown.
+    /// The diff from the common form, of masked objects; absent if it must not be shown.
     pub text: Option<String>,
 }
 
-/// A prediction of how long it takes.
+/// A prediction of the rollout's duration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Timeline {
     /// There is nothing to predict.
@@ -99,32 +99,32 @@ pub enum Timeline {
     Chart {
         /// The chart.
         chart: String,
-        /// How long each approval is taken to come after it is asked for, for people.
+        /// The assumed time between a request and its approval, as text for users.
         approvals_after: String,
     },
-    /// Why there is none, for people.
+    /// Why there is none, as text for users.
     LeftOut(String),
 }
 
 impl PullReport {
-    /// Says that the merge has errors and would be refused whole.
+    /// Creates the report of a merge that has errors and would be refused.
     pub fn refused(base: Option<CommitId>, head: Option<CommitId>, errors: Vec<InputError>) -> Self {
         Self { plan: Plan::refused(head.clone(), errors), base, head, ..Self::default() }
     }
 }
 
-/// Characters of a comment: hosts take 65,536, and what is added around it needs room.
+/// Characters of a comment: hosts accept 65,536, and the text around it needs room.
 pub const COMMENT_CHARS_MAX: usize = 60_000;
 
-/// Returns the comment, in at most `limit` characters: what it says is shortened from its least important end, and what must be
-/// read stays. It holds no command, and nothing of what others wrote does anything in it.
+/// Returns the comment, in at most `limit` characters: the least important parts are shortened first, and important ones stay.
+/// It contains no command, and foreign text in it has no effect.
 pub fn plan_comment(report: &PullReport, limit: usize) -> String {
     let cut = "_More is left out here, because it does not fit into a comment._\n";
     fit(sections::sections(report), limit, cut)
 }
 
-/// Returns what the commit status of the head says. What the files say wrong is a failure with file and line; a rollout never
-/// has a part in it, so it may be required for the merge.
+/// Returns the commit status of the head. Errors in the files are a failure with file and line; a rollout never changes the
+/// status, so it may be required for the merge.
 pub fn summary(report: &PullReport) -> (StatusState, String) {
     let mut errors = errors(&report.plan);
     let (state, text) = match errors.next() {
@@ -132,14 +132,14 @@ pub fn summary(report: &PullReport) -> (StatusState, String) {
         Some(first) => {
             let more = errors.count();
             let more = if more > 0 { format!(" (and {more} more)") } else { String::new() };
-            // The first error is shortened, so that the count after it stays.
+            // The first error is truncated, so that the count after it stays.
             (StatusState::Failure, format!("{}{more}", shorten(&first, DESCRIPTION_CHARS_MAX - more.len())))
         }
     };
     (state, shorten(&text, DESCRIPTION_CHARS_MAX))
 }
 
-/// Returns everything that is wrong, with file and line where they are known; not safe to print.
+/// Returns all errors, with file and line if known; escape them before printing.
 fn errors(plan: &Plan) -> impl Iterator<Item = String> {
     let files = plan.errors.iter().map(ToString::to_string);
     let placements = plan.placements.iter().flat_map(|placement| {
@@ -154,7 +154,7 @@ fn errors(plan: &Plan) -> impl Iterator<Item = String> {
     files.chain(placements).chain(ocm)
 }
 
-/// Returns the most important figures in a line.
+/// Returns the most important numbers in a line.
 fn headline(report: &PullReport) -> String {
     let plan = &report.plan;
     if !plan.errors.is_empty() {
@@ -181,7 +181,7 @@ fn headline(report: &PullReport) -> String {
     let verb = if objects == 1 { "needs" } else { "need" };
     match guarded.count() {
         0 => {}
-        // What leaves the fleet keeps its objects, and asks all the same.
+        // Clusters that leave the fleet keep their objects, and still need an approval.
         held if objects == 0 => parts.push(format!("{} to approve", counted(held, "departure"))),
         _ => parts.push(format!(
             "{} on {} {verb} approval",
@@ -195,31 +195,31 @@ fn headline(report: &PullReport) -> String {
     parts.join(", ")
 }
 
-/// Tells whether the merge does anything to a placement.
+/// Tells whether the merge changes a placement.
 pub fn is_changed(placement: &PlacementPlan) -> bool {
     placement.removed
         || !placement.deletions.is_empty()
         || placement.changes.as_ref().is_some_and(|changes| !changes.is_empty())
 }
 
-/// Returns the clusters on which something changes.
+/// Returns the clusters with changes.
 pub fn concerned(placement: &PlacementPlan) -> BTreeSet<&ClusterName> {
     let mut clusters: BTreeSet<&ClusterName> = placement.deletions.iter().map(|d| &d.cluster_name).collect();
     let Some(changes) = &placement.changes else { return clusters };
     clusters.extend(changes.clusters.gained.iter().chain(&changes.clusters.lost).chain(&changes.overridden));
-    // Other content reaches every cluster, other overrides only those that have them.
+    // A changed snapshot reaches every cluster, changed overrides only their clusters.
     if !changes.resources.is_empty() {
         clusters.extend(placement.works.iter().map(|work| &work.cluster_name));
     }
     clusters
 }
 
-/// Returns a placement's kind and name; not safe to print.
+/// Returns a placement's kind and name; escape it before printing.
 fn name(placement: &PlacementPlan) -> String {
     format!("{} {}", placement.kind, placement.key())
 }
 
-/// Returns a list of names as code, the first of them, and how many more there are.
+/// Returns a list of the first names as code, and the count of the others.
 fn codes<'a>(names: impl ExactSizeIterator<Item = &'a str>, max: usize) -> String {
     let more = names.len().saturating_sub(max);
     let mut parts: Vec<String> = names.take(max).map(code).collect();

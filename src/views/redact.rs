@@ -1,8 +1,8 @@
-//! Hides values in objects that are shown where anybody may read and nothing is forgotten: comments on a git host stand in mails
-//! and in the history of their edits. Which values that are: [`crate::model::secrets`].
+//! Hides secret values in objects for public places: comments on a git host are copied into mails and into their edit history.
+//! [`crate::model::secrets`] decides which values are secret.
 //!
-//! A hidden value is a marker that says neither the value nor how long it is. Equal values have equal markers, so that a change
-//! is seen; a marker is made with a key, so that no guess can be checked without it.
+//! A marker replaces a hidden value and reveals neither the value nor its length. Equal values have equal markers, so that a
+//! change is visible; the marker depends on a key, so that nobody can check guesses without it.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -15,7 +15,7 @@ use crate::model::secrets::for_each_secret;
 /// Hexadecimal digits of a marker: 48 bits, so that a million values do not collide by accident.
 const MARKER_DIGITS: usize = 12;
 
-/// What markers are made with. Whoever has it can check guesses.
+/// The key of markers. Somebody who has it can check guesses.
 #[derive(Clone)]
 pub struct MaskKey([u8; 32]);
 
@@ -26,7 +26,7 @@ impl std::fmt::Debug for MaskKey {
 }
 
 impl MaskKey {
-    /// Takes 32 bytes that nobody can guess and that stay the same, or markers change from one text to the next.
+    /// Takes 32 random bytes that never change, or markers would change from one text to the next.
     pub fn new(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
@@ -40,14 +40,14 @@ impl MaskKey {
     }
 }
 
-/// Returns an object with everything hidden that must not be read.
+/// Returns an object with all secret values hidden.
 pub fn masked(object: &Value, key: &MaskKey) -> Value {
     let mut object = object.clone();
     for_each_secret(&mut object, &mut |value, is_base64| replace(value, is_base64, key));
     object
 }
 
-/// Puts the marker in a value's place. The same bytes have the same marker however they are written.
+/// Replaces a value by its marker. The same bytes have the same marker in any encoding.
 fn replace(value: &mut Value, is_base64: bool, key: &MaskKey) {
     let bytes = match &*value {
         Value::String(text) => {

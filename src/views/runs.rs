@@ -1,7 +1,7 @@
-//! Staged update runs as the objects KubeFleet's API has for them: conditions from phases.
+//! Staged update runs as objects of KubeFleet's API: conditions from phases.
 //!
-//! Phases are what the store keeps; conditions, reasons and approval requests are made here each time they are shown.
-//! Reasons are KubeFleet's. Where it knows no such state they are ours: `UpdateRunHalted`, `ClusterUpdatingDeferred`,
+//! The store keeps phases; this module derives conditions, reasons and approval requests from them at each call. Reasons are
+//! KubeFleet's. gitfleet adds those for states that KubeFleet does not have: `UpdateRunHalted`, `ClusterUpdatingDeferred`,
 //! `ClusterUpdatingSkipped`.
 
 use jiff::Timestamp;
@@ -24,14 +24,14 @@ mod requests;
 
 pub use requests::{approval_request_objects, deletion_gate_object};
 
-/// Returns the side of a stage that tasks stand on.
+/// Returns the side of a stage.
 fn side(before: bool) -> Gate {
     if before { Gate::Before } else { Gate::After }
 }
 
-/// Returns the run as KubeFleet's API has it, with conditions for every phase.
+/// Returns the run as an object of KubeFleet's API, with conditions for every phase.
 ///
-/// Of `now` only `UpdateRunStuck` depends.
+/// Only `UpdateRunStuck` depends on `now`.
 ///
 /// Source: KubeFleet, update run status; the differences are in the module's documentation.
 pub fn run_object(run: &RunRecord, now: Timestamp) -> Value {
@@ -92,7 +92,7 @@ fn go_duration(duration: std::time::Duration) -> String {
     }
 }
 
-/// Makes conditions that were observed at the run's generation.
+/// Creates conditions with the run's generation as observed generation.
 struct Says<'a>(&'a RunRecord);
 
 impl Says<'_> {
@@ -140,7 +140,7 @@ fn run_conditions(run: &RunRecord, now: Timestamp) -> Vec<Condition> {
             progress(False, Reason::UpdateRunStopped, said(run, "stopped, and goes on when its state says Run"));
         }
         RunPhase::Succeeded => progress(False, Reason::UpdateRunSucceeded, said(run, "every stage is done")),
-        // KubeFleet knows one reason for an end without success: the message says which it was.
+        // KubeFleet has one reason for every end without success: the message says which one it was.
         RunPhase::Failed | RunPhase::Superseded | RunPhase::RolledBack | RunPhase::Rejected => {
             progress(False, Reason::UpdateRunFailed, end_words(run));
         }
@@ -151,7 +151,7 @@ fn run_conditions(run: &RunRecord, now: Timestamp) -> Vec<Condition> {
         let stage = current_stage(run).map(|stage| stage.name.as_str()).unwrap_or_default();
         let names = listing(stuck.iter().map(|cluster| cluster.name.to_string()));
         let message = format!("stage {stage}: on their way for more than 5 minutes: {names}");
-        // In place of the other one: a list has one condition of each type. `Initialized` is the first and stays.
+        // It replaces the other one: a list has one condition of each type. `Initialized` is the first and stays.
         conditions.truncate(1);
         conditions.push(says.fails(ConditionType::Progressing, Reason::UpdateRunStuck, since, message));
     }
@@ -248,7 +248,7 @@ fn stage_conditions(run: &RunRecord, stage: &StageRecord) -> Vec<Condition> {
     let is_under_way =
         matches!(stage.phase, StagePhase::WaitingBefore | StagePhase::Updating | StagePhase::WaitingAfter);
     match (stage.phase, run.phase) {
-        // The run goes first: while it stands still, its stage's own phase does not tell that.
+        // The run goes first: its stage's own phase does not show that the run is stopping.
         (_, RunPhase::Stopping) if is_under_way => {
             progressing(Unknown, Reason::StageUpdatingStopping, run.since, clusters_words(stage))
         }

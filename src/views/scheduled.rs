@@ -1,4 +1,4 @@
-//! What `gitfleet schedule` shows to people: a row for each cluster, and which placements did not get what they ask for.
+//! The output of `gitfleet schedule`: a row per cluster, and the placements with too few clusters.
 
 use std::collections::BTreeMap;
 
@@ -10,12 +10,12 @@ use crate::api::scheduling::PARENT_LABEL;
 use crate::model::conditions::ConditionType;
 use crate::status::work::counted;
 
-/// Rows of one placement that the table shows before the rest is only counted; `-o wide` shows all.
+/// Rows of one placement in the table; the rest is counted. `-o wide` shows all.
 const ROWS_MAX: usize = 50;
 
-/// What was decided about one placement.
+/// The decision about one placement.
 pub struct Scheduled<'a> {
-    /// The policy snapshot, or the OCM Placement: what holds the conditions.
+    /// The policy snapshot, or the OCM Placement: the object with the conditions.
     object: &'a Value,
     /// The decision group of each cluster that an OCM Placement has.
     groups: BTreeMap<String, String>,
@@ -55,7 +55,7 @@ impl<'a> Scheduled<'a> {
         }
     }
 
-    /// Says in words why the placement did not get the clusters it asks for; `None` where it did.
+    /// Describes why the placement got too few clusters; `None` if it got enough.
     pub fn shortfall(&self) -> Option<String> {
         let words = self.complaint()?;
         Some(format!("{} {}: {words}", self.kind(), self.name()))
@@ -69,7 +69,7 @@ impl<'a> Scheduled<'a> {
                 .find(|condition| condition["type"] == type_.as_str() && condition["status"] == status)?;
             Some(text(found.get("message")))
         };
-        // A misconfigured Placement says of itself that no cluster matches, too, which explains nothing.
+        // A misconfigured Placement also reports that no cluster matches, which explains nothing.
         let misconfigured = with(ConditionType::PlacementMisconfigured, "True");
         // Source: OCM, whose message begins with a plugin's name and a colon. The name may be empty.
         let misconfigured = misconfigured.map(|message| message.trim_start_matches(':').to_owned());
@@ -98,7 +98,7 @@ impl<'a> Scheduled<'a> {
         rows
     }
 
-    /// The clusters that passed the filters of an OCM Placement, as it ranked them.
+    /// Returns the clusters that passed the filters of an OCM Placement, in the order of their ranks.
     fn ranked(&self) -> Vec<[String; 4]> {
         let scores = list(self.object, "/status/scores").iter();
         let mut scores: Vec<(i64, String)> =
@@ -116,8 +116,8 @@ impl<'a> Scheduled<'a> {
     }
 }
 
-/// Returns one row for each cluster: picked ones, and those that were not with the reason. Of a placement without any cluster
-/// the row says why. `wide` shows the kind of the placement, too, and every cluster.
+/// Returns one row per cluster: picked ones, and the others with the reason. A placement without clusters gets one row with the
+/// reason. `wide` also shows the kind of the placement, and every cluster.
 pub fn table(objects: &[Value], wide: bool) -> Table {
     let mut table = Table::default();
     table.headers.push("PLACEMENT".to_owned());

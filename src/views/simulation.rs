@@ -1,5 +1,5 @@
-//! What a simulated rollout came to, as `gitfleet simulate` shows it: JSON here, a timeline in [`timeline`], a chart in
-//! [`gantt`]. All of it follows from these values alone.
+//! The result of `gitfleet simulate`: JSON here, a timeline in [`timeline`], a chart in [`gantt`]. All three depend only on
+//! these values.
 
 use serde::{Serialize, Serializer};
 
@@ -17,13 +17,13 @@ pub mod timeline;
 pub struct Offset(pub i64);
 
 impl Offset {
-    /// Returns how long it is from another time to this one.
+    /// Returns the duration from an earlier time.
     #[must_use]
     pub fn since(self, earlier: Self) -> Self {
         Self(self.0 - earlier.0)
     }
 
-    /// Returns the time as a person reads a duration: at most two units, `0s` below a tenth of a second.
+    /// Returns the time as a duration for users: at most two units, `0s` below a tenth of a second.
     pub fn words(self) -> String {
         let tenths = (self.0 + 50) / 100;
         let seconds = tenths / 10;
@@ -56,11 +56,11 @@ impl Serialize for Offset {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Simulated {
-    /// When it was given up, at the latest.
+    /// The time limit of the simulation.
     pub until: Offset,
-    /// When nothing more was left to happen, or it was given up.
+    /// When nothing more could happen, or the limit was reached.
     pub ended_at: Offset,
-    /// The placements that were asked for, by name.
+    /// The requested placements, by name.
     pub placements: Vec<SimulatedPlacement>,
     /// What happened, in order.
     pub events: Vec<SimulatedEvent>,
@@ -69,7 +69,7 @@ pub struct Simulated {
 }
 
 impl Simulated {
-    /// Returns what a refused tree comes to.
+    /// Returns the result for a refused tree.
     pub fn refused(errors: Vec<InputError>) -> Self {
         Self { errors, ..Self::default() }
     }
@@ -90,27 +90,27 @@ pub struct SimulatedPlacement {
     pub snapshot: Option<u64>,
     /// How it ended.
     pub outcome: Outcome,
-    /// Why, or who is waited for; empty where it is done.
+    /// The reason, or what it waits for; empty if it is done.
     pub message: String,
-    /// When its first cluster was told to move; `null` where none was.
+    /// When its first cluster was told to move; `null` if none was.
     pub started_at: Option<Offset>,
-    /// When something last happened to it; `null` where nothing did.
+    /// When something last happened to it; `null` if nothing did.
     pub ended_at: Option<Offset>,
     /// Clusters that were picked for it at the end.
     pub clusters_picked: usize,
-    /// Its staged update runs, in the order they were made.
+    /// Its staged update runs, in order of creation.
     pub runs: Vec<SimulatedRun>,
     /// Moves of clusters outside runs: those of a rolling update, and removals. A cluster may move more than once.
     pub clusters: Vec<SimulatedCluster>,
     /// Gates of the placement as a whole: deletions that wait for a person.
     pub gates: Vec<SimulatedGate>,
-    /// What took longest; absent where nothing was waited for.
+    /// Its longest wait; absent if there was none.
     pub longest_wait: Option<Wait>,
-    /// When a cluster failed, the rollout halted or a rollback began, for the first time.
+    /// When a cluster failed, the rollout halted or a rollback started, for the first time.
     pub failed_at: Option<Offset>,
     /// The clusters that had been told to move by then, by name.
     pub touched_at_failure: Vec<ClusterName>,
-    /// Clusters that were told to move and not available yet, the most at one instant.
+    /// The greatest number of clusters at one instant that were told to move and not available yet.
     pub max_unavailable: usize,
 }
 
@@ -121,22 +121,22 @@ impl SimulatedPlacement {
     }
 }
 
-/// How a placement ended.
+/// The outcome of a placement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub enum Outcome {
-    /// Every picked cluster holds what was pushed.
+    /// Every picked cluster has the pushed content.
     Done,
-    /// A person is waited for.
+    /// It waits for a person.
     WaitsForPerson,
-    /// Clusters are waited for that do not answer.
+    /// It waits for clusters that do not answer.
     Offline,
-    /// It was still on its way when the simulation ended.
+    /// It was still in progress when the simulation ended.
     NotFinished,
-    /// More clusters failed than may.
+    /// More clusters failed than allowed.
     Halted,
-    /// It returned to an earlier snapshot.
+    /// It was rolled back to an earlier snapshot.
     RolledBack,
-    /// It cannot go on.
+    /// It cannot continue.
     Failed,
 }
 
@@ -146,22 +146,22 @@ pub enum Outcome {
 pub struct SimulatedRun {
     /// Its name.
     pub name: String,
-    /// The strategy it moves by.
+    /// Its strategy.
     pub strategy: String,
-    /// The snapshot it moves to, where that is known.
+    /// Its snapshot, if known.
     pub snapshot: Option<u64>,
-    /// How far it came: a phase, as in docs/rollouts.md.
+    /// Its last phase, as in docs/rollouts.md.
     pub phase: String,
-    /// Why, for people.
+    /// The reason, as text for users.
     pub message: String,
-    /// The run that it takes back, for a rollback.
+    /// The run that it rolls back, for a rollback.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rollback_of: Option<String>,
     /// When it was prepared; `null` where it was not.
     pub started_at: Option<Offset>,
     /// When it ended; `null` where it did not.
     pub ended_at: Option<Offset>,
-    /// Its stages in order; the stage that removes comes last, where it has clusters.
+    /// Its stages in order; the deletion stage comes last, if it has clusters.
     pub stages: Vec<SimulatedStage>,
 }
 
@@ -171,9 +171,9 @@ pub struct SimulatedRun {
 pub struct SimulatedStage {
     /// Its name.
     pub name: String,
-    /// How far it came: a phase, as in docs/rollouts.md.
+    /// Its last phase, as in docs/rollouts.md.
     pub phase: String,
-    /// Clusters that may be on their way at once.
+    /// Clusters that may move at the same time.
     pub max_concurrency: usize,
     /// When its first cluster was told to move; `null` where none was.
     pub started_at: Option<Offset>,
@@ -181,11 +181,11 @@ pub struct SimulatedStage {
     pub ended_at: Option<Offset>,
     /// Its clusters in order.
     pub clusters: Vec<SimulatedCluster>,
-    /// What had to be done before its first cluster moved, and after its last.
+    /// Its gates, before its first cluster and after its last.
     pub gates: Vec<SimulatedGate>,
 }
 
-/// One cluster on its way.
+/// The move of one cluster.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SimulatedCluster {
@@ -196,7 +196,7 @@ pub struct SimulatedCluster {
     pub deferred_at: Option<Offset>,
     /// When it was told to move; `null` where it was not.
     pub started_at: Option<Offset>,
-    /// When it was available, or failed, or was given to another snapshot; `null` where that did not happen.
+    /// When it was available, or failed, or got another snapshot; `null` if that did not happen.
     pub ended_at: Option<Offset>,
     /// What came of it.
     pub outcome: ClusterPhase,
@@ -215,29 +215,29 @@ pub struct SimulatedGate {
     /// Before or after the clusters of its stage; absent for deletions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub when: Option<GateSide>,
-    /// Who may open it, as the strategy says; absent where it does not.
+    /// Who may open it, by the strategy; absent if it does not say so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub approvers: Option<String>,
-    /// When it was reached; `null` where it was not.
+    /// When a rollout reached it; `null` if none did.
     pub asked_at: Option<Offset>,
     /// When it opened; `null` where it did not.
     pub opened_at: Option<Offset>,
-    /// How long it was waited for; `null` where it did not open.
+    /// How long the rollout waited; `null` if it did not open.
     pub waited: Option<Offset>,
 }
 
 /// What a gate waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub enum GateType {
-    /// A person.
+    /// An approval.
     Approval,
-    /// Time.
+    /// A timer.
     TimedWait,
-    /// A person who approves deletions.
+    /// An approval of deletions.
     Deletion,
 }
 
-/// Where a gate stands.
+/// The side of a stage that a gate is on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum GateSide {
@@ -247,11 +247,11 @@ pub enum GateSide {
     After,
 }
 
-/// What a rollout waited for.
+/// A wait of a rollout.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Wait {
-    /// What was waited for.
+    /// The kind of the wait.
     #[serde(rename = "for")]
     pub for_: WaitFor,
     /// The run, where one waited.
@@ -260,18 +260,18 @@ pub struct Wait {
     /// The stage, where one waited.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stage: Option<String>,
-    /// The cluster that was waited for.
+    /// The cluster, if it waited for one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cluster: Option<ClusterName>,
     /// When the wait began.
     pub started_at: Offset,
     /// When it was over; `null` where it was not.
     pub ended_at: Option<Offset>,
-    /// How long it was; `null` where it was not over.
+    /// How long it was; `null` if it did not end.
     pub seconds: Option<Offset>,
 }
 
-/// What is waited for.
+/// The kind of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum WaitFor {
@@ -279,13 +279,13 @@ pub enum WaitFor {
     Cluster,
     /// A cluster that does not answer.
     OfflineCluster,
-    /// The time that a strategy waits.
+    /// A timer of the strategy.
     Time,
     /// A person.
     Person,
 }
 
-/// One thing that happened.
+/// One event.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SimulatedEvent {
@@ -305,17 +305,17 @@ pub struct SimulatedEvent {
     /// The cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cluster: Option<ClusterName>,
-    /// More, for people.
+    /// More, as text for users.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub message: String,
 }
 
-/// What happened.
+/// The kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub enum EventKind {
     /// The commit was pushed.
     Pushed,
-    /// A cluster answers no more.
+    /// A cluster stopped answering.
     ClusterOffline,
     /// A cluster answers again.
     ClusterOnline,
@@ -333,25 +333,25 @@ pub enum EventKind {
     ClusterDeferred,
     /// A cluster was skipped.
     ClusterSkipped,
-    /// A cluster is being freed of the placement.
+    /// The removal from a cluster started.
     RemovalBegan,
-    /// A cluster is free of the placement.
+    /// The removal from a cluster is complete.
     ClusterRemoved,
     /// A gate waits.
     GateAsked,
     /// A gate is open.
     GateOpened,
-    /// An approval that was asked for opened nothing.
+    /// A requested approval opened nothing.
     ApprovalRefused,
-    /// More clusters failed than may.
+    /// More clusters failed than allowed.
     Halted,
-    /// A return to an earlier snapshot began.
+    /// A rollback to an earlier snapshot started.
     RollbackBegan,
     /// A run ended.
     RunEnded,
 }
 
-/// Returns what a placement waited for longest. A wait that does not end is longer than any other; of several the first.
+/// Returns the longest wait of a placement. A wait that does not end is longer than any other; in a tie the first one counts.
 pub fn longest_wait(placement: &SimulatedPlacement) -> Option<Wait> {
     let of_runs = placement.runs.iter().flat_map(|run| {
         run.stages.iter().flat_map(|stage| {

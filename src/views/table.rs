@@ -1,13 +1,13 @@
-//! Tables with the columns the KubeFleet kinds print, read from the objects of [`super::objects`].
+//! Tables with the print columns of KubeFleet's kinds, read from the objects of [`super::objects`].
 //!
-//! Columns are paths into objects, as `additionalPrinterColumns` are, so the same table comes from records and from what
-//! the daemon's API answered.
+//! Columns are paths into objects, like `additionalPrinterColumns`, so records and answers of the daemon's API give the same
+//! table.
 
 use crate::model::conditions::ConditionType;
 use jiff::Timestamp;
 use serde_json::Value;
 
-/// What a table lists.
+/// The kind of objects in a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TableKind {
     /// ClusterResourcePlacement and ResourcePlacement.
@@ -32,7 +32,7 @@ pub enum TableKind {
     Approvals,
 }
 
-/// Headers and rows of text, not laid out yet.
+/// Headers and rows of text, without layout.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Table {
     /// One for each column.
@@ -41,23 +41,23 @@ pub struct Table {
     pub rows: Vec<Vec<String>>,
 }
 
-/// Where a cell comes from.
+/// The source of a cell.
 enum Cell {
     /// A JSON pointer.
     At(&'static str),
     /// A JSON pointer to a time, shown as age.
     Age(&'static str),
-    /// The status of the condition of a type; of a placement, the type that has its kind as prefix.
+    /// The status of a condition type; for a placement, the type with its kind as prefix.
     Status(ConditionType),
     /// The reason of such a condition.
     Reason(ConditionType),
-    /// How long the list at a JSON pointer is.
+    /// The length of the list at a JSON pointer.
     Count(&'static str),
     /// The observed generation of such a condition.
     Generation(ConditionType),
-    /// The name, with the kind in front where a listing mixes kinds.
+    /// The name, with the kind in front if a listing mixes kinds.
     Name,
-    /// The name alone, as commands take it.
+    /// The name alone, as in commands.
     BareName,
 }
 
@@ -80,7 +80,8 @@ static PLACEMENT_COLUMNS: [TableColumn; 10] = [
     ("AGE", CREATED, false),
 ];
 
-/// Source: print columns of KubeFleet's and OCM's CRDs; Works and PlacementDecisions have none there, so theirs are ours.
+/// Source: print columns of KubeFleet's and OCM's CRDs; Works and PlacementDecisions have none there, so theirs belong to
+/// gitfleet.
 fn columns(kind: TableKind) -> &'static [TableColumn] {
     match kind {
         TableKind::Placements => &PLACEMENT_COLUMNS,
@@ -148,7 +149,7 @@ fn columns(kind: TableKind) -> &'static [TableColumn] {
 
 /// Returns the table of objects, in their order, with a namespace column where one of them has a namespace.
 ///
-/// What an object does not have is an empty cell, as with kubectl.
+/// A missing field is an empty cell, as with kubectl.
 pub fn table(kind: TableKind, objects: &[Value], wide: bool, now: Timestamp) -> Table {
     let namespaced = objects.iter().any(|o| o.pointer("/metadata/namespace").is_some());
     let mixed = objects.iter().any(|o| o.get("kind") != objects[0].get("kind"));
@@ -203,7 +204,7 @@ fn cell_text(cell: &Cell, object: &Value, mixed: bool, now: Timestamp) -> String
     }
 }
 
-/// Returns a value as a cell shows it: nothing for what is not there.
+/// Returns a value as the text of a cell: empty for a missing one.
 pub(super) fn text(value: Option<&Value>) -> String {
     match value {
         None | Some(Value::Null) => String::new(),
@@ -212,7 +213,7 @@ pub(super) fn text(value: Option<&Value>) -> String {
     }
 }
 
-/// Returns an age as kubectl shows it: two units while the first is small, one later.
+/// Returns an age as kubectl prints it: two units while the first is small, else one.
 ///
 /// Source: `duration.HumanDuration` of k8s.io/apimachinery.
 pub fn age(then: Timestamp, now: Timestamp) -> String {

@@ -20,25 +20,25 @@ use crate::status::work::{Mode, NAMED_OBJECTS_MAX, counted, listing};
 
 mod staged;
 
-/// Errors of a refused commit that are shown before the rest is only counted; `validate` shows all.
+/// Errors of a refused commit that are shown; the rest is counted. `validate` shows all.
 pub const REFUSED_ERRORS_MAX: usize = 20;
 
 /// How long `status` names a cluster that left the fleet.
 pub const LEFT_SHOWN_MAX: SignedDuration = SignedDuration::from_hours(24);
 
-/// Digits of a digest that are shown; enough to name a gate.
+/// Shown digits of a digest; enough to name a gate.
 const DIGEST_SHOWN: usize = 12;
 
-/// What a piece of text means; the terminal makes colours of it.
+/// The meaning of a piece of text; the terminal turns it into colours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
     /// Nothing in particular.
     Plain,
     /// A heading.
     Strong,
-    /// As it should be.
+    /// In the desired state.
     Ok,
-    /// On its way, or waiting.
+    /// In progress, or waiting.
     Progressing,
     /// Wrong.
     Bad,
@@ -49,7 +49,7 @@ pub enum Style {
 /// A piece of text with its meaning.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// What it means.
+    /// Its meaning.
     pub style: Style,
     /// The text.
     pub text: String,
@@ -86,9 +86,9 @@ pub struct StatusView<'a> {
     pub source: &'a SourceRecord,
     /// The branch that is followed, where one is configured.
     pub branch: Option<&'a str>,
-    /// The placements, in the order they are shown.
+    /// The placements, in display order.
     pub placements: &'a [PlacementView<'a>],
-    /// Clusters, those that left included.
+    /// Clusters, including those that left.
     pub clusters: &'a BTreeMap<ClusterName, ClusterRecord>,
     /// OCM Placements, by namespace and name.
     pub ocm: &'a [OcmPlacementRecord],
@@ -96,7 +96,7 @@ pub struct StatusView<'a> {
     pub now: Timestamp,
 }
 
-/// Returns the tree, line by line: what is wrong with the source first, then each placement with its clusters.
+/// Returns the tree, line by line: problems of the source first, then each placement with its clusters.
 pub fn status_lines(view: &StatusView) -> Vec<Line> {
     let warnings = fleet_warnings(view.clusters.values());
     let mut lines: Vec<Line> =
@@ -119,7 +119,7 @@ pub fn status_lines(view: &StatusView) -> Vec<Line> {
     lines
 }
 
-/// Says how an OCM Placement stands: its clusters, and what is wrong with it.
+/// Describes an OCM Placement: its clusters, and its errors.
 fn ocm_lines(record: &OcmPlacementRecord) -> Vec<Line> {
     let satisfied = find_condition(&record.conditions, &ConditionType::PlacementSatisfied);
     let (style, mark) = if record.is_satisfied() { (Style::Ok, "✓ ") } else { (Style::Progressing, "! ") };
@@ -193,7 +193,7 @@ fn source_lines(view: &StatusView) -> Vec<Line> {
     lines
 }
 
-/// Names the clusters that left lately, by why: nothing else says so, because their bindings are gone.
+/// Names the clusters that left recently, by reason: no other line names them, because their bindings are gone.
 fn left_lines(view: &StatusView) -> Vec<Line> {
     let is_new = |c: &&ClusterRecord| c.left && view.now.duration_since(c.since) < LEFT_SHOWN_MAX;
     let mut left: BTreeMap<&str, Vec<&ClusterRecord>> = BTreeMap::new();
@@ -208,7 +208,7 @@ fn left_lines(view: &StatusView) -> Vec<Line> {
     left.into_iter().map(words).map(|words| Line::default().with(Style::Muted, words)).collect()
 }
 
-/// Lines with what branches off below them.
+/// Lines with their branches.
 struct Node {
     lines: Vec<Line>,
     children: Vec<Node>,
@@ -219,7 +219,7 @@ impl Node {
         Self { lines, children: Vec::new() }
     }
 
-    /// Returns the whole of it, with the branches drawn.
+    /// Returns all lines, with the branches drawn.
     fn drawn(self) -> Vec<Line> {
         let mut lines = self.lines;
         let last = self.children.len();
@@ -254,7 +254,7 @@ fn placement_lines(view: &PlacementView, approvers: Option<&str>) -> Vec<Line> {
     Node { lines: vec![heading], children }.drawn()
 }
 
-/// Says what a person did, or must know, of the placement as a whole.
+/// Describes commands of people about the placement as a whole, and what they must know of it.
 fn note_lines(view: &PlacementView) -> Vec<Line> {
     let record = view.record;
     let mut lines = Vec::new();
@@ -294,12 +294,12 @@ fn heading(view: &PlacementView, done: usize, total: usize) -> Line {
             let words = match until {
                 None => "waits".to_owned(),
                 Some(until) if until > view.now => format!("waits {} more", age(view.now, until)),
-                // The decision that goes on from it is still to come.
+                // The decision that continues the rollout is still to come.
                 Some(_) => "the wait is over".to_owned(),
             };
             (Style::Progressing, "↻", words)
         }
-        // What is said below is not said twice.
+        // The branches already say it.
         RolloutState::WaitingForPerson(_) if is_told_below => {
             (Style::Progressing, "!", "waits for a person".to_owned())
         }
@@ -317,7 +317,7 @@ fn heading(view: &PlacementView, done: usize, total: usize) -> Line {
         .with(style, words)
 }
 
-/// Tells whether the branches say what a heading would: the placement's notes and gate, or the run.
+/// Tells whether the branches contain what a heading would say: the placement's notes and gate, or the run.
 fn is_told_below(state: &RolloutState) -> bool {
     use {Failure as F, PersonWait as P};
     match state {
@@ -380,7 +380,7 @@ fn cluster_lines(
     lines
 }
 
-/// Names the objects that keep a cluster from being as wished, and counts those that drifted or differ.
+/// Names the objects that keep a cluster from its desired state, and counts those that drifted or differ.
 fn object_lines(view: &PlacementView, binding: &Binding) -> Vec<Line> {
     let mut lines = Vec::new();
     let lists = binding_lists(binding, view.work(&binding.cluster));
@@ -403,7 +403,7 @@ fn object_lines(view: &PlacementView, binding: &Binding) -> Vec<Line> {
     lines
 }
 
-/// Returns how a picked cluster stands, in one phrase.
+/// Returns the state of a picked cluster, in one phrase.
 fn picked_state(
     view: &PlacementView,
     decision: &ClusterDecision,
@@ -420,7 +420,7 @@ fn picked_state(
     cluster_state(view, &decision.cluster_name, binding)
 }
 
-/// Returns how a cluster stands that was told to move, in one phrase.
+/// Returns the state of a cluster that was told to move, in one phrase.
 fn cluster_state(view: &PlacementView, cluster: &ClusterName, binding: &Binding) -> (Style, &'static str, String) {
     let offline = view.offline(cluster);
     let since = |condition: &Condition| age(condition.last_transition_time, view.now);
@@ -439,14 +439,14 @@ fn cluster_state(view: &PlacementView, cluster: &ClusterName, binding: &Binding)
                 c.reason,
                 Reason::ApplyInProgress | Reason::DiffReportInProgress | Reason::NotAllWorkAreAvailable
             );
-            // Objects are listed below the cluster: the phrase keeps the count only.
+            // Objects are listed below the cluster: the phrase keeps only the count.
             let count = c.message.split(": ").next().unwrap_or_default();
             let words = if moving || c.type_ == ConditionType::Applied { count.to_owned() } else { c.message.clone() };
             if moving { (Style::Progressing, "↻", words) } else { (Style::Bad, "✗", words) }
         }
     };
     if let Some(offline) = offline {
-        // The condition's own words say it already.
+        // The condition's message already says it.
         if words.contains("the cluster is offline") {
             return (Style::Muted, "?", words);
         }
@@ -456,11 +456,11 @@ fn cluster_state(view: &PlacementView, cluster: &ClusterName, binding: &Binding)
     (style, glyph, words)
 }
 
-/// Returns the condition that tells how far a binding is: the first of the chain that does not hold, or the last.
+/// Returns the condition that shows a binding's progress: the first of the chain that is not true, or the last.
 fn standing(binding: &Binding, mode: Mode) -> Option<&Condition> {
     let mut standing = None;
     for link in chain(mode) {
-        // One of an older generation speaks of what the cluster was to hold before.
+        // A condition of an older generation describes the earlier target.
         let current = |c: &&Condition| c.observed_generation == binding.generation;
         let condition = find_condition(&binding.conditions, &link.type_).filter(current)?;
         standing = Some(condition);
@@ -471,9 +471,9 @@ fn standing(binding: &Binding, mode: Mode) -> Option<&Condition> {
     standing
 }
 
-/// Returns the line of a binding that no longer speaks for a picked cluster.
+/// Returns the line of a binding without a picked cluster.
 fn leftover_line(view: &PlacementView, binding: &Binding, width: usize) -> Vec<Line> {
-    // Where more than half of the fleet left at once, bindings stay until a person has agreed.
+    // In a mass removal, bindings stay until a person has agreed.
     let gone = view.clusters.get(&binding.cluster).is_none_or(|c| c.left);
     let held = view.work(&binding.cluster).map_or(0, |w| w.held_deletions.len());
     let words = match (gone, view.offline(&binding.cluster)) {

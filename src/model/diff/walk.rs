@@ -1,4 +1,4 @@
-//! The walk through a manifest and a live object, field by field.
+//! Walks through a manifest and a live object, field by field.
 
 use crate::model::records::Difference;
 use serde_json::{Map, Value};
@@ -34,11 +34,11 @@ impl Walk {
     }
 
     pub(super) fn lists(&mut self, path: &mut String, hub: &[Value], member: &[Value]) {
-        // One key for both sides: with two different ones no item would find its twin.
+        // One key for both sides: with two different ones no item would find its counterpart.
         let Some((hub_keys, member_keys)) =
             LIST_KEYS.iter().find_map(|key| Some((by_key(hub, key)?, by_key(member, key)?)))
         else {
-            // Without keys an item more is a change of the list itself, so it counts in a partial comparison as well.
+            // Without keys an additional item changes the list itself, so it counts in a partial comparison as well.
             let full = self.full;
             for position in 0..hub.len().max(member.len()) {
                 self.full = full || position >= hub.len();
@@ -61,7 +61,7 @@ impl Walk {
     pub(super) fn below(&mut self, path: &mut String, key: &str, hub: Option<&Value>, member: Option<&Value>) {
         let length = path.len();
         path.push('/');
-        // `~` first, because the escape of `/` has one.
+        // `~` first, because the escape of `/` contains one.
         path.push_str(&key.replace('~', "~0").replace('/', "~1"));
         self.compare(path, hub, member);
         path.truncate(length);
@@ -103,7 +103,7 @@ pub(super) fn same(hub: Option<&Value>, member: Option<&Value>) -> bool {
     };
     match (hub, member) {
         (Some(Value::Number(a)), Some(Value::Number(b))) => {
-            // JSON keeps 1 and 1.0 apart; to an API server they are one number.
+            // JSON distinguishes 1 and 1.0; an API server does not.
             a == b || ((a.is_f64() || b.is_f64()) && a.as_f64() == b.as_f64())
         }
         (Some(a), Some(b)) if a == b => true,
@@ -111,7 +111,7 @@ pub(super) fn same(hub: Option<&Value>, member: Option<&Value>) -> bool {
     }
 }
 
-/// Returns a value with everything secret in it taken away.
+/// Returns a value without its secrets.
 pub(super) fn without_hidden(value: &Value) -> Value {
     match value {
         Value::String(text) if text.starts_with(HIDDEN) => "(redacted)".into(),

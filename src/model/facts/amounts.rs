@@ -1,4 +1,4 @@
-//! Cpu and memory: of one node, of one pod as Kubernetes counts it, and of many together.
+//! Cpu and memory: of one node, of one pod by Kubernetes' rules, and of many together.
 
 use std::ops::{AddAssign, SubAssign};
 
@@ -69,7 +69,7 @@ fn scaled(mut number: u128, base: u128, suffixes: &[&str]) -> String {
     format!("{number}{}", suffixes[power])
 }
 
-/// A quantity in billionths. What is none, or below zero, counts as zero, as it cannot come from an API server.
+/// A quantity in billionths. Invalid and negative values count as zero; an API server never sends them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Quantity(i128);
 
@@ -87,7 +87,7 @@ struct Resources {
     memory: Option<Quantity>,
 }
 
-/// The same, with what is not named counted as zero.
+/// The same, with missing resources as zero.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sum {
     cpu: i128,
@@ -120,7 +120,7 @@ impl From<Resources> for Sum {
     }
 }
 
-/// What matters of a node's `status`.
+/// The relevant fields of a node's `status`.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct NodeStatus {
     #[serde(default)]
@@ -130,18 +130,18 @@ pub struct NodeStatus {
 }
 
 impl NodeStatus {
-    /// Returns what the node has.
+    /// Returns the node's capacity.
     pub(super) fn capacity(&self) -> Amounts {
         Sum::from(self.capacity).amounts()
     }
 
-    /// Returns what pods on it may ask for.
+    /// Returns the amounts that pods on it may request.
     pub(super) fn allocatable(&self) -> Amounts {
         Sum::from(self.allocatable).amounts()
     }
 }
 
-/// What matters of a pod's `status`.
+/// The relevant fields of a pod's `status`.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct PodStatus {
     #[serde(default)]
@@ -149,13 +149,13 @@ pub struct PodStatus {
 }
 
 impl PodStatus {
-    /// Tells whether the pod has come to its end and holds nothing any more.
+    /// Tells whether the pod has ended and holds no resources any more.
     pub(super) fn is_finished(&self) -> bool {
         matches!(self.phase.as_str(), "Succeeded" | "Failed")
     }
 }
 
-/// What matters of a pod's `spec`.
+/// The relevant fields of a pod's `spec`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodSpec {
@@ -180,16 +180,16 @@ struct Requirements {
 }
 
 impl PodSpec {
-    /// Tells whether the pod is on a node.
+    /// Tells whether the pod is bound to a node.
     pub(super) fn is_bound(&self) -> bool {
         !self.node_name.is_empty()
     }
 
-    /// Returns what the pod asks a node for.
+    /// Returns the pod's request.
     ///
-    /// Init containers run one after the other, before the containers; those with restart policy `Always` (sidecars) stay
-    /// from their turn on. So a pod needs the larger of what runs in the end, and of each init container together with
-    /// the sidecars before it. Requests of the pod as a whole stand for those of its containers; overhead comes on top.
+    /// Init containers run one after the other, before the containers; those with restart policy `Always` (sidecars) keep
+    /// running from then on. So the request is the larger of the final sum, and of each init container together with the
+    /// sidecars before it. Requests of the pod as a whole replace those of its containers; overhead is added.
     ///
     /// Source: Kubernetes component-helpers, `resource.PodRequests`, for `spec` alone: while a pod is being resized in place
     /// its new requests count, not the larger of old and new.

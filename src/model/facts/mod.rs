@@ -1,7 +1,7 @@
-//! Facts about a member cluster: how many nodes it has, how much cpu and memory, and how much of it pods have asked for.
+//! Facts about a member cluster: the number of nodes, their cpu and memory, and how much of it pods have requested.
 //!
-//! Pure: watches feed a [`Tally`] with what they see of nodes and pods, and it gives the sums at any time without
-//! looking at any of them again. A node or pod costs an identity and its amounts, whatever its size as an object.
+//! Pure: watches feed a [`Tally`] with nodes and pods, and it returns the sums at any time without visiting them again. A node
+//! or pod costs an identity and its amounts, whatever its size as an object.
 
 mod amounts;
 mod tally;
@@ -18,43 +18,43 @@ pub use tally::Tally;
 use crate::api::annotations;
 use crate::api::cluster::MemberCluster;
 
-/// Name of the property for the number of nodes, unready and cordoned ones included.
+/// The property with the number of nodes, including unready and cordoned ones.
 pub const NODE_COUNT: &str = "kubernetes-fleet.io/node-count";
-/// The same number under the name that KubeFleet's Azure provider gives it.
+/// The same number with the name of KubeFleet's Azure provider.
 pub const NODE_COUNT_AZURE: &str = "kubernetes.azure.com/node-count";
-/// Name of the property for the version of the API server.
+/// The property with the version of the API server.
 pub const KUBERNETES_VERSION: &str = "k8s.io/k8s-version";
-/// How the names of properties about cpu and memory begin: `total-cpu`, `available-memory` and so on follow.
+/// The prefix of properties about cpu and memory: `total-cpu`, `available-memory` and so on follow.
 pub const RESOURCE_PREFIX: &str = "resources.kubernetes-fleet.io/";
-/// Properties that git may state of one cluster; further ones, in the order of their names, are not taken.
+/// The greatest number of properties in git for one cluster; further ones, sorted by name, are ignored.
 pub const STATED_MAX: usize = 256;
 
-/// The parts of a cluster's resources: as `status.resourceUsage` calls them, and as the properties do.
+/// The parts of a cluster's resources: their names in `status.resourceUsage`, and in the properties.
 pub const PARTS: [(&str, &str); 3] =
     [("capacity", "total"), ("allocatable", "allocatable"), ("available", "available")];
 
-/// What is known of a cluster's nodes and pods.
+/// The facts about a cluster's nodes and pods.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facts {
-    /// The nodes, or why they are not known, for people.
+    /// The nodes, or why they are unknown, as text for users.
     pub nodes: Result<NodeFacts, String>,
-    /// What pods on nodes ask for, or why it is not known, for people.
+    /// The requests of pods on nodes, or why they are unknown, as text for users.
     pub requested: Result<Totals, String>,
 }
 
-/// What the nodes of a cluster say together.
+/// The sums over the nodes of a cluster.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NodeFacts {
-    /// How many there are.
+    /// The number of nodes.
     pub count: usize,
-    /// What they have.
+    /// Their capacity.
     pub capacity: Totals,
-    /// What pods may ask for.
+    /// The amounts that pods may request.
     pub allocatable: Totals,
 }
 
 impl Facts {
-    /// Returns what is left for pods, by cpu and by memory never below zero; `None` where nodes or pods are not known.
+    /// Returns the amounts left for pods, never negative; `None` if nodes or pods are unknown.
     pub fn available(&self) -> Option<Totals> {
         let (nodes, requested) = (self.nodes.as_ref().ok()?, self.requested.as_ref().ok()?);
         Some(Totals {
@@ -63,9 +63,9 @@ impl Facts {
         })
     }
 
-    /// Returns the properties; what is not known has none.
+    /// Returns the properties; unknown values are left out.
     ///
-    /// Source: KubeFleet's property names (reference, section 11). Quantities are written as Kubernetes writes them.
+    /// Source: KubeFleet's property names. Quantities have Kubernetes' canonical form.
     pub fn properties(&self) -> BTreeMap<String, String> {
         let mut properties = BTreeMap::new();
         let nodes = self.nodes.as_ref().ok();
@@ -81,7 +81,7 @@ impl Facts {
         properties
     }
 
-    /// Returns why properties are missing, for people; `None` where none is.
+    /// Returns why properties are missing, as text for users; `None` if none is.
     pub fn complaint(&self) -> Option<String> {
         match (&self.nodes, &self.requested) {
             (Ok(_), Ok(_)) => None,
@@ -91,9 +91,10 @@ impl Facts {
     }
 }
 
-/// Splits the properties about resources by part (`capacity`, `allocatable`, `available`) and resource (`cpu`, ...).
+/// Groups the properties about resources by part (`capacity`, `allocatable`, `available`) and resource (`cpu`, ...).
 ///
-/// So stands `status.resourceUsage` of a MemberCluster, and `status.capacity` and `status.allocatable` of a ManagedCluster.
+/// This is the form of `status.resourceUsage` of a MemberCluster, and of `status.capacity` and `status.allocatable` of a
+/// ManagedCluster.
 pub fn resource_usage(properties: &BTreeMap<String, String>) -> BTreeMap<&'static str, BTreeMap<String, String>> {
     let mut usage: BTreeMap<&'static str, BTreeMap<String, String>> = BTreeMap::new();
     for (name, quantity) in properties {
@@ -106,7 +107,7 @@ pub fn resource_usage(properties: &BTreeMap<String, String>) -> BTreeMap<&'stati
     usage
 }
 
-/// Returns what git says of a cluster's properties: its status, and over it the annotation. At most [`STATED_MAX`].
+/// Returns a cluster's properties in git: those of its status, overridden by the annotation. At most [`STATED_MAX`].
 pub fn stated(member: &MemberCluster) -> BTreeMap<String, String> {
     let text = |value: &Value| match value {
         Value::String(text) => Some(text.clone()),

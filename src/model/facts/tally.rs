@@ -1,4 +1,4 @@
-//! Sums over the nodes and pods of a member, kept as watches change them.
+//! Sums over the nodes and pods of a member, updated with each watch event.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use sha2::{Digest as _, Sha256};
 use super::NodeFacts;
 use super::amounts::{Amounts, NodeStatus, PodSpec, PodStatus, Totals};
 
-/// What identifies a node or pod here: the first half of its uid's SHA-256, 16 bytes for any uid.
+/// The identity of a node or pod: the first half of its uid's SHA-256, 16 bytes for any uid.
 type Identity = [u8; 16];
 
 fn identity(uid: &str) -> Identity {
@@ -31,21 +31,21 @@ impl<const N: usize> Default for Sums<N> {
 }
 
 impl<const N: usize> Sums<N> {
-    /// Takes what an object has now instead of what it had; without amounts it is gone.
+    /// Replaces the amounts of an object; without amounts it is gone.
     fn set(&mut self, identity: Identity, amounts: Option<[Amounts; N]>) {
         let before = match amounts {
             Some(amounts) => self.held.insert(identity, amounts),
             None => self.held.remove(&identity),
         };
         for (position, total) in self.totals.iter_mut().enumerate() {
-            // Never below zero: what is taken away here was added before.
+            // Never negative: the subtracted amounts were added before.
             *total -= before.map(|before| before[position]).unwrap_or_default();
             *total += amounts.map(|amounts| amounts[position]).unwrap_or_default();
         }
     }
 }
 
-/// Objects of one kind as a watch shows them: a list replaces what was known when it is complete.
+/// Objects of one kind from a watch: a complete list replaces the earlier objects.
 #[derive(Debug, Default)]
 struct WatchedKind<const N: usize> {
     known: Option<Sums<N>>,
@@ -55,16 +55,16 @@ struct WatchedKind<const N: usize> {
 impl<const N: usize> WatchedKind<N> {
     fn set(&mut self, uid: &str, amounts: Option<[Amounts; N]>) {
         let identity = identity(uid);
-        // While a list is under way the old sums count still, so an event is for both.
+        // While a list is under way the old sums are still valid, so an event changes both.
         for sums in self.known.as_mut().into_iter().chain(&mut self.listing) {
             sums.set(identity, amounts);
         }
     }
 }
 
-/// What a cluster's nodes and pods add up to, kept up to date one event at a time.
+/// The sums over a cluster's nodes and pods, updated one event at a time.
 ///
-/// The same event twice changes nothing, and what was added is what a deletion takes away.
+/// A repeated event changes nothing, and a deletion subtracts exactly what was added.
 #[derive(Debug, Default)]
 pub struct Tally {
     nodes: WatchedKind<2>,
@@ -72,64 +72,64 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Begins a list of nodes: what it does not name is gone when it is complete.
+    /// Starts a list of nodes: nodes that it does not name are gone when it is complete.
     pub fn list_nodes(&mut self) {
         self.nodes.listing = Some(Sums::default());
     }
 
-    /// The list of nodes is complete.
+    /// Ends the list of nodes.
     pub fn nodes_listed(&mut self) {
         self.nodes.known = self.nodes.listing.take();
     }
 
-    /// Takes a node as it is now; unready and cordoned nodes count like others.
+    /// Sets a node; unready and cordoned nodes count too.
     pub fn set_node(&mut self, uid: &str, status: &NodeStatus) {
         self.nodes.set(uid, Some([status.capacity(), status.allocatable()]));
     }
 
-    /// A node is gone.
+    /// Removes a node.
     pub fn delete_node(&mut self, uid: &str) {
         self.nodes.set(uid, None);
     }
 
-    /// Nodes cannot be seen any more.
+    /// Drops all nodes, because they cannot be observed any more.
     pub fn forget_nodes(&mut self) {
         self.nodes = WatchedKind::default();
     }
 
-    /// Begins a list of pods: what it does not name is gone when it is complete.
+    /// Starts a list of pods: pods that it does not name are gone when it is complete.
     pub fn list_pods(&mut self) {
         self.pods.listing = Some(Sums::default());
     }
 
-    /// The list of pods is complete.
+    /// Ends the list of pods.
     pub fn pods_listed(&mut self) {
         self.pods.known = self.pods.listing.take();
     }
 
-    /// Takes a pod as it is now; only one that is on a node and not finished counts.
+    /// Sets a pod; only one that is on a node and not finished counts.
     pub fn set_pod(&mut self, uid: &str, spec: &PodSpec, status: &PodStatus) {
         self.pods.set(uid, (spec.is_bound() && !status.is_finished()).then(|| [spec.request()]));
     }
 
-    /// A pod is gone.
+    /// Removes a pod.
     pub fn delete_pod(&mut self, uid: &str) {
         self.pods.set(uid, None);
     }
 
-    /// Pods cannot be seen any more.
+    /// Drops all pods, because they cannot be observed any more.
     pub fn forget_pods(&mut self) {
         self.pods = WatchedKind::default();
     }
 
-    /// Returns what the nodes add up to; `None` before their first list is complete.
+    /// Returns the sums over the nodes; `None` before their first list is complete.
     pub fn nodes(&self) -> Option<NodeFacts> {
         let sums = self.nodes.known.as_ref()?;
         let [capacity, allocatable] = sums.totals;
         Some(NodeFacts { count: sums.held.len(), capacity, allocatable })
     }
 
-    /// Returns what pods ask for together; `None` before their first list is complete.
+    /// Returns the sum of the pods' requests; `None` before their first list is complete.
     pub fn requested(&self) -> Option<Totals> {
         self.pods.known.as_ref().map(|sums| sums.totals[0])
     }

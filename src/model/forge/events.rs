@@ -1,4 +1,4 @@
-//! What happens on git hosts: edits, reactions, approvals, pushes.
+//! Events on git hosts: edits, reactions, approvals, pushes.
 
 use std::collections::BTreeSet;
 
@@ -8,18 +8,18 @@ use serde::{Deserialize, Serialize};
 use super::{ForgeUser, Permission, ThreadNumber};
 use crate::model::id::{CommitId, Digest};
 
-/// Whether a comment's text was changed since it was written, as far as its host tells.
+/// Whether a comment was edited, as far as its host tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum History {
-    /// Never: it is the text that its author wrote.
+    /// Never: it has its author's text.
     Untouched,
-    /// Somebody did, its author or another.
+    /// Somebody edited it, its author or another.
     Edited,
-    /// The host does not tell us.
+    /// The host does not tell.
     Untold,
 }
 
-/// A reaction that somebody gave to a comment. Nobody can give one in another's name.
+/// A reaction to a comment. Nobody can react in another's name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reacted {
     /// Who.
@@ -28,22 +28,22 @@ pub struct Reacted {
     pub at: Timestamp,
 }
 
-/// A review that approves a pull request; its text means nothing to us.
+/// A review that approves a pull request; its text is ignored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Approval {
     /// Its id.
     pub id: u64,
     /// Who.
     pub by: ForgeUser,
-    /// The commit that was looked at.
+    /// The reviewed commit.
     pub commit: CommitId,
     /// When it was submitted, by the host's clock.
     pub at: Timestamp,
-    /// Its place on its page.
+    /// Its URL.
     pub url: String,
 }
 
-/// What somebody had to do with a change.
+/// How somebody contributed to a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Part {
     /// Opened the pull request.
@@ -57,7 +57,7 @@ pub enum Part {
 }
 
 impl Part {
-    /// Says what was done with a pull request, after the name of who did it.
+    /// Returns the contribution as a phrase that follows the name of the account.
     pub fn words(self) -> &'static str {
         match self {
             Self::Opened => "opened",
@@ -68,14 +68,14 @@ impl Part {
     }
 }
 
-/// What a host knows of a pull request's commits.
+/// The commits of a pull request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Commits {
     /// The last one.
     pub head: Option<CommitId>,
     /// All of them.
     pub all: BTreeSet<CommitId>,
-    /// Accounts that the host takes for their authors and committers.
+    /// Accounts that the host names as their authors and committers.
     pub authors: Vec<ForgeUser>,
     /// Accounts that pushed them, as far as the host tells.
     pub pushers: Vec<ForgeUser>,
@@ -85,13 +85,13 @@ pub struct Commits {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Pushed {
-    /// The commit that a branch ended with after it.
+    /// The head of the branch after it.
     pub commit: CommitId,
     /// Who pushed.
     pub by: ForgeUser,
 }
 
-/// A comment as the delivery of its creation had it.
+/// A comment in the delivery of its creation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Said {
@@ -101,49 +101,49 @@ pub struct Said {
     pub body: Digest,
 }
 
-/// Something a webhook says has happened. It is a hint: what counts is read again. Beyond that, it is a witness: of what a
-/// comment's text was when it was written, and of who pushed.
+/// An event from a webhook. It is only a hint, and the state is read again. It also proves two facts: the text of a comment at
+/// its creation, and who pushed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ForgeEvent {
     /// A branch moved.
     Push {
         /// Its short name.
         branch: String,
-        /// Who moved it where.
+        /// Who pushed which commit.
         pushed: Option<Pushed>,
     },
     /// A pull request was opened, changed, merged or closed.
     PullRequest {
         /// Its number.
         number: ThreadNumber,
-        /// Who pushed to it, where somebody did.
+        /// Who pushed to it, if somebody did.
         pushed: Option<Pushed>,
     },
-    /// A comment was written or changed. Deletions are no news.
+    /// A comment was written or edited. Deletions are ignored.
     Comment {
-        /// Where.
+        /// Its conversation.
         thread: ThreadNumber,
-        /// Which.
+        /// Its id.
         id: u64,
-        /// What it was when it was written; absent where it was changed.
+        /// Its text at creation; absent for an edit.
         said: Option<Said>,
     },
 }
 
-/// What the forge vouches for about a person who commands by comment.
+/// The forge's facts about a person who commands by comment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Credentials {
     /// The account's id.
     pub id: u64,
-    /// What it may do with the repository.
+    /// Its permission on the repository.
     pub permission: Permission,
-    /// The teams it is in, as `ORG/NAME`, of those that were asked about.
+    /// Its teams, as `ORG/NAME`, among those that gitfleet asked about.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub teams: BTreeSet<String>,
-    /// How it took part in the change: `opened the pull request`, `merged it`. Absent where it did not.
+    /// Its contribution to the change: `opened the pull request`, `merged it`. Absent without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub took_part: Option<String>,
-    /// The page of the comment it spoke in.
+    /// The URL of its comment.
     pub comment: String,
 }

@@ -1,4 +1,4 @@
-//! What a plan changes, compared with its base.
+//! The changes of a plan, compared with its base.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::snapshot::Resource;
 use crate::model::id::ClusterName;
 
-/// How head differs from base.
+/// The differences between head and base.
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Changes {
@@ -15,19 +15,19 @@ pub struct Changes {
     pub resources: ResourceChanges,
     /// In the clusters picked.
     pub clusters: ClusterChanges,
-    /// Clusters whose objects are made with other overrides: the snapshot may well be the same.
+    /// Clusters whose overrides differ, possibly with the same snapshot.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub overridden: BTreeSet<ClusterName>,
 }
 
 impl Changes {
-    /// Tells whether nothing differs.
+    /// Tells whether there are no changes.
     pub fn is_empty(&self) -> bool {
         self.resources.is_empty() && self.clusters.is_empty() && self.overridden.is_empty()
     }
 }
 
-/// How the snapshot differs. An object whose version alone differs is changed.
+/// The changes of the snapshot. An object with only another version counts as changed.
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ResourceChanges {
@@ -40,19 +40,19 @@ pub struct ResourceChanges {
 }
 
 impl ResourceChanges {
-    /// Tells whether nothing differs.
+    /// Tells whether there are no changes.
     pub fn is_empty(&self) -> bool {
         self.added.is_empty() && self.changed.is_empty() && self.removed.is_empty()
     }
 }
 
-/// How the picked clusters differ.
+/// The changes of the picked clusters.
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterChanges {
     /// Only the head picks them.
     pub gained: BTreeSet<ClusterName>,
-    /// Only the base picks them; those that left the fleet included, from which nothing is deleted.
+    /// Only the base picks them; includes those that left the fleet, on which nothing is deleted.
     pub lost: BTreeSet<ClusterName>,
 }
 

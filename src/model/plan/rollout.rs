@@ -1,4 +1,4 @@
-//! How a plan would be rolled out, and what clusters would hold and lose.
+//! The rollout of a plan, and the objects that clusters get and lose.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::api::placement::StrategyType;
 use crate::api::staged::StageTaskType;
 use crate::model::id::ClusterName;
 
-/// How a placement gets to its end.
+/// The rollout of a placement.
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RolloutPlan {
@@ -23,9 +23,9 @@ pub struct RolloutPlan {
     /// The run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run: Option<String>,
-    /// The stages, in order; of staged rollouts only.
+    /// The stages, in order; only for staged rollouts.
     pub stages: Vec<StagePlan>,
-    /// Why it cannot go.
+    /// Why it cannot start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -38,50 +38,50 @@ pub struct StagePlan {
     pub name: String,
     /// Its clusters, in update order.
     pub clusters: Vec<ClusterName>,
-    /// Clusters that move at once.
+    /// Clusters that may move at the same time.
     pub max_concurrency: usize,
-    /// What must be done before the first of them moves.
+    /// The gates before its first cluster.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub before: Vec<GatePlan>,
-    /// What must be done before the next stage begins.
+    /// The gates before the next stage.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub after: Vec<GatePlan>,
 }
 
-/// What a stage waits for.
+/// A gate of a stage.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GatePlan {
-    /// Time, or a person.
+    /// A timer or an approval.
     #[serde(rename = "type")]
     pub type_: StageTaskType,
-    /// How long, as the strategy writes it; of waits only.
+    /// The duration, as in the strategy; only for timers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wait_time: Option<String>,
-    /// Who may approve, as the strategy's annotation says; absent: whoever the configuration lets.
+    /// Who may approve, by the strategy's annotation; absent: everybody whom the configuration allows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub approvers: Option<String>,
 }
 
-/// What one cluster holds at the end.
+/// The final objects of one cluster.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkPlan {
     /// The cluster.
     pub cluster_name: ClusterName,
-    /// The objects in apply order; shared by clusters that get the same.
+    /// The objects in apply order; shared by clusters with the same objects.
     pub manifests: Arc<[Arc<Value>]>,
-    /// Why the cluster does not get all of it.
+    /// Why the cluster does not get all objects.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// What goes from one cluster.
+/// The objects deleted on one cluster.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DeletionPlan {
     /// The cluster.
     pub cluster_name: ClusterName,
-    /// The objects, in order of identity.
+    /// The objects, sorted by identity.
     pub resources: Vec<Resource>,
 }

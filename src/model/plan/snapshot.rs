@@ -1,4 +1,4 @@
-//! The snapshot that a plan would take.
+//! The snapshot of a plan.
 
 use serde::Serialize;
 
@@ -9,9 +9,9 @@ use crate::model::records::ResourceSnapshot;
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SnapshotPlan {
-    /// The index, as text, as the API has it.
+    /// The index, as a string like in the API.
     pub index: String,
-    /// The hash of the real content, whatever is hidden elsewhere.
+    /// The hash of the real content, even if values are hidden elsewhere.
     pub hash: Digest,
     /// The objects, in snapshot order.
     pub resources: Vec<Resource>,

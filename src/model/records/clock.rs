@@ -1,20 +1,20 @@
-//! What is remembered of time.
+//! The stored clock reading.
 
 use std::time::Duration;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// The time, and what tells after a restart how much has passed since.
+/// The time, and what tells after a restart how much time has passed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ClockReading {
     /// The time that records were written with.
     pub at: Timestamp,
-    /// Names one start of the machine; absent where it has no name.
+    /// The id of the machine's boot; absent if it has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub boot: Option<String>,
-    /// For how long the machine was up.
+    /// The uptime of the machine.
     #[serde(default)]
     pub up: Duration,
 }

@@ -1,4 +1,4 @@
-//! What is kept of a member cluster.
+//! The record of a member cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,16 +9,16 @@ use crate::api::cluster::Taint;
 use crate::api::ocm::ManagedClusterTaint;
 use crate::model::id::ClusterName;
 
-/// More than half of the fleet's clusters left in one commit.
+/// A mass removal: more than half of the fleet's clusters left in one commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MassLeave {
-    /// How many left.
+    /// The number of clusters that left.
     pub left: usize,
-    /// Of how many.
+    /// The number of clusters before.
     pub of: usize,
 }
 
-/// How a member is reached.
+/// The access to a member.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MemberKind {
     /// An API server.
@@ -33,7 +33,7 @@ pub enum MemberKind {
 /// Why a suspended cluster does not answer.
 pub const SUSPENDED_WORDS: &str = "suspended by the annotation gitfleet.io/suspended";
 
-/// What is known of a member cluster.
+/// The record of a member cluster.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterRecord {
@@ -41,11 +41,11 @@ pub struct ClusterRecord {
     pub name: ClusterName,
     /// Its labels in git.
     pub labels: BTreeMap<String, String>,
-    /// How it is reached.
+    /// The access to it.
     pub kind: MemberKind,
     /// Whether it answers; a suspended cluster counts as offline.
     pub online: bool,
-    /// Why it does not answer, for people.
+    /// Why it does not answer, as text for users.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
     /// Whether it has ever answered.
@@ -53,11 +53,10 @@ pub struct ClusterRecord {
     pub answered: bool,
     /// Since when it does or does not.
     pub since: Timestamp,
-    /// Gone from git, or from the configuration's `members:`: nothing on it is touched any more.
+    /// Gone from git, or from the configuration's `members:`: gitfleet no longer changes anything on it.
     #[serde(default)]
     pub left: bool,
-    /// Who left with it, where that was more than half of the fleet: placements keep their bindings here until a person has
-    /// agreed.
+    /// The mass removal it is part of: placements keep their bindings here until a person has agreed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left_with: Option<MassLeave>,
     /// When git first named it, or named it again after it had left.
@@ -66,16 +65,16 @@ pub struct ClusterRecord {
     /// Its taints in git.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub taints: Vec<Taint>,
-    /// Its taints as a ManagedCluster, each since when: where git does not say, since it was first seen there.
+    /// Its taints as a ManagedCluster, each with a date: that in git, else when it was first seen there.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub managed_taints: Vec<ManagedClusterTaint>,
-    /// Properties that git states; see [`stated`](crate::model::facts::stated).
+    /// Properties in git; see [`stated`](crate::model::facts::stated).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub stated: BTreeMap<String, String>,
-    /// Properties that were seen on the cluster: Kubernetes version, node count and the like; kept while it does not answer.
+    /// Properties observed on the cluster: Kubernetes version, node count and so on; kept while it does not answer.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub properties: BTreeMap<String, String>,
-    /// Why some of them cannot be seen, for people.
+    /// Why some of them cannot be observed, as text for users.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub properties_unknown: Option<String>,
     /// The namespaces that were seen on the cluster, and kept while it does not answer; of a folder those that are delivered there.
@@ -96,17 +95,17 @@ impl ClusterRecord {
         self.online && !self.left
     }
 
-    /// Tells whether it has ever answered; stores of earlier versions know it by what was seen there.
+    /// Tells whether it has ever answered; in stores of earlier versions its observed properties show that.
     pub fn has_answered(&self) -> bool {
         self.answered || self.online || !self.properties.is_empty()
     }
 
-    /// Tells whether a person wants nothing delivered to it.
+    /// Tells whether a person suspended it: nothing is delivered.
     pub fn is_suspended(&self) -> bool {
         self.message.as_deref() == Some(SUSPENDED_WORDS)
     }
 
-    /// Begins the record of a cluster that nothing is known of yet.
+    /// Creates the record of an unknown cluster.
     pub fn new(name: ClusterName, now: Timestamp) -> Self {
         Self {
             name,
@@ -130,7 +129,7 @@ impl ClusterRecord {
         }
     }
 
-    /// Returns what is known of the cluster's properties: what git states, and over it what was seen.
+    /// Returns the cluster's properties: those in git, overridden by observed ones.
     pub fn known_properties(&self) -> BTreeMap<String, String> {
         let mut properties = self.stated.clone();
         properties.extend(self.properties.clone());

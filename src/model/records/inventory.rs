@@ -1,4 +1,4 @@
-//! What a member is seen to hold of a placement, and whether that is all of it.
+//! The observed objects of a placement on a member, and whether they are complete.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,49 +6,49 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::id::ObjectKey;
 
-/// Kinds that a complaint names before it only counts.
+/// Kinds that a complaint names; the rest is counted.
 const NAMED_KINDS_MAX: usize = 3;
 
 /// The objects on a member that carry a placement's inventory label.
 ///
-/// A type and not a set, because a set that was not read completely looks like one with fewer objects: nothing may be
-/// concluded from what an unknown inventory does not name.
+/// A type and not a set, because an incomplete set looks like one with fewer objects: an object missing in an unknown inventory
+/// may exist.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Inventory {
-    /// Every kind was listed completely: these objects, and no others.
+    /// Every kind was listed completely: exactly these objects.
     Known(BTreeSet<ObjectKey>),
     /// Some kind was not: these objects, and perhaps others.
     Unknown(Glimpse),
 }
 
-/// What was seen of an inventory that was not listed completely.
+/// The observed part of an incomplete inventory.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Glimpse {
-    /// The objects that were seen.
+    /// The observed objects.
     #[serde(default)]
     pub seen: BTreeSet<ObjectKey>,
-    /// Why a kind was not listed, for people, by `Kind.group`. Empty where nobody has looked.
+    /// Why a kind was not listed, as text for users, by `Kind.group`. Empty if the member was never observed.
     #[serde(default)]
     pub unlisted: BTreeMap<String, String>,
 }
 
 impl Default for Inventory {
-    /// Nobody has looked.
+    /// The inventory of a member that was never observed.
     fn default() -> Self {
         Self::Unknown(Glimpse::default())
     }
 }
 
 impl FromIterator<ObjectKey> for Inventory {
-    /// Makes an inventory that was listed completely.
+    /// Creates a complete inventory.
     fn from_iter<T: IntoIterator<Item = ObjectKey>>(objects: T) -> Self {
         Self::Known(objects.into_iter().collect())
     }
 }
 
 impl Inventory {
-    /// Returns the objects where they are known to be all.
+    /// Returns the objects if they are complete.
     pub fn known(&self) -> Option<&BTreeSet<ObjectKey>> {
         match self {
             Self::Known(objects) => Some(objects),
@@ -56,7 +56,7 @@ impl Inventory {
         }
     }
 
-    /// Returns the objects that were seen. Others may be there: what this does not name is not known to be gone.
+    /// Returns the observed objects. Others may exist: a missing one is not known to be gone.
     pub fn seen(&self) -> &BTreeSet<ObjectKey> {
         match self {
             Self::Known(objects) => objects,
@@ -64,12 +64,12 @@ impl Inventory {
         }
     }
 
-    /// Tells whether it is known that nothing is there.
+    /// Tells whether the inventory is complete and empty.
     pub fn is_known_empty(&self) -> bool {
         self.known().is_some_and(BTreeSet::is_empty)
     }
 
-    /// Returns why the inventory is unknown, for people; `None` where it is known.
+    /// Returns why the inventory is unknown, as text for users; `None` if it is complete.
     pub fn complaint(&self) -> Option<String> {
         let Self::Unknown(glimpse) = self else { return None };
         let said = glimpse.unlisted.iter().take(NAMED_KINDS_MAX);

@@ -1,4 +1,4 @@
-//! What the store says of itself, and what members keep for the day it is lost.
+//! The store's own record, and the decisions that members keep in case it is lost.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,33 +10,33 @@ use super::{HeldSnapshot, JournalEntry, Pause, PlacementRecord};
 use crate::model::id::ClusterName;
 use crate::model::journal::JournalKind;
 
-/// Characters of a person's words that an inventory keeps.
+/// Characters of a person's text that an inventory keeps.
 pub const KEPT_WORDS_MAX: usize = 256;
 /// Members that a complaint names; the others are counted.
 const NAMED_MAX: usize = 5;
 
-/// What the store says of itself. Absent in one that nothing was decided with yet.
+/// The store's own record. Absent before its first decision.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StoreRecord {
     /// Since when it is used.
     pub since: Timestamp,
-    /// Members that have not answered since it was begun or restored: what one of them turns out to hold shows that an earlier
-    /// store was lost, or was newer.
+    /// Members that have not answered since the store was created or restored: one with an unknown inventory shows that an
+    /// earlier store was lost, or was newer.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub unseen: BTreeSet<ClusterName>,
-    /// Members that hold inventories of this source though this store never wrote one, with the number of them.
+    /// Members with inventories of this source that this store never wrote, with their number.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub found: BTreeMap<ClusterName, usize>,
-    /// Who said that it may go on with what members hold.
+    /// Who adopted the store.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub adopted: Option<Adoption>,
-    /// The next decisions take over what members keep of pauses and holds.
+    /// The next decisions take over pauses and holds that members keep.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub takes_over: bool,
 }
 
-/// A person's word that a new store may go on with what members hold.
+/// A person's consent that a new store continues with what members hold.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Adoption {
@@ -47,23 +47,23 @@ pub struct Adoption {
 }
 
 impl StoreRecord {
-    /// Begins a store in which everything that members hold is known.
+    /// Creates the record of a store that knows all inventories of members.
     pub fn new(since: Timestamp) -> Self {
         Self { since, unseen: BTreeSet::new(), found: BTreeMap::new(), adopted: None, takes_over: false }
     }
 
-    /// Tells whether nothing begins before a person has adopted it.
+    /// Tells whether nothing starts before a person has adopted it.
     pub fn waits(&self) -> bool {
         !self.found.is_empty() && self.adopted.is_none()
     }
 
-    /// Says that a person lets it go on.
+    /// Records a person's adoption.
     pub fn adopt(&mut self, by: &str, now: Timestamp) {
         self.adopted = Some(Adoption { by: by.to_owned(), at: now });
         self.takes_over = true;
     }
 
-    /// Returns what the journal says of its adoption, where it was adopted.
+    /// Returns the journal entry of its adoption, if it was adopted.
     pub fn adoption_entry(&self) -> Option<JournalEntry> {
         let adopted = self.adopted.as_ref()?;
         let members: Vec<&ClusterName> = self.found.keys().collect();
@@ -76,13 +76,13 @@ impl StoreRecord {
         })
     }
 
-    /// Says that its records are those of a backup: what these members hold may be newer, and is looked at when they answer.
+    /// Marks its records as those of a backup: these members may hold something newer, and are checked when they answer.
     pub fn restore(&mut self, members: impl IntoIterator<Item = ClusterName>, by: &str, now: Timestamp) {
         self.adopt(by, now);
         self.unseen.extend(members);
     }
 
-    /// Returns what is wrong and what to do, for people; `None` where nothing waits.
+    /// Returns the problem and its solution, as text for users; `None` if no adoption is pending.
     pub fn complaint(&self) -> Option<String> {
         if !self.waits() {
             return None;
@@ -99,20 +99,20 @@ impl StoreRecord {
     }
 }
 
-/// What people decided of a placement, as its inventories keep it: with it, a lost store does not undo what they decided.
+/// Decisions of people about a placement, as its inventories keep them, so that they survive a lost store.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Kept {
     /// It is paused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<Pause>,
-    /// The snapshot that is not rolled out again.
+    /// The held snapshot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held: Option<HeldSnapshot>,
 }
 
 impl Kept {
-    /// Returns what inventories are to keep of a placement; long words are cut.
+    /// Returns the decisions that inventories keep of a placement; long texts are truncated.
     pub fn of(record: &PlacementRecord) -> Self {
         let paused = record.paused.as_ref().map(|pause| Pause {
             by: cut(&pause.by),
@@ -128,7 +128,7 @@ impl Kept {
         self.paused.is_none() && self.held.is_none()
     }
 
-    /// Takes in what another member keeps: a pause of any counts, and the newest of held snapshots.
+    /// Joins what another member keeps: any pause counts, and the newest held snapshot.
     pub fn join(&mut self, other: Self) {
         self.paused = self.paused.take().or(other.paused);
         let is_newer = |held: &HeldSnapshot| self.held.as_ref().is_none_or(|known| known.index < held.index);
@@ -139,6 +139,6 @@ impl Kept {
 }
 
 fn cut(words: &str) -> String {
-    // Characters and not bytes: a cut inside of one would panic.
+    // Characters and not bytes: truncating inside a character would panic.
     words.chars().take(KEPT_WORDS_MAX).collect()
 }

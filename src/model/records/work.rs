@@ -1,4 +1,4 @@
-//! What members say of the objects they were told to hold.
+//! Reports of members about their ordered objects.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use super::{Inventory, Kept};
 use crate::model::conditions::Reason;
 use crate::model::id::{Digest, ObjectId, ObjectKey};
 
-/// What became of one manifest on a member.
+/// The result of one manifest on a member.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ManifestStatus {
@@ -18,25 +18,25 @@ pub struct ManifestStatus {
     pub id: ObjectId,
     /// Whether it was applied, and why not.
     pub applied: ApplyOutcome,
-    /// What went wrong or differs, for people; bounded.
+    /// The error or the differences, as text for users; bounded.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
     /// Its health, once applied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub availability: Option<Availability>,
-    /// Digest of the manifest that was tried last, or whose object `owned` describes.
+    /// Digest of the manifest that was last tried, or that `owned` belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub manifest: Option<Digest>,
-    /// Digest of the fields we own on the member: drift from before a restart is seen by it.
+    /// Digest of the fields gitfleet owns on the member: it shows drift from before a restart.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owned: Option<Digest>,
-    /// What the live object differs in: drift after an apply, or the report of `ReportDiff`. At most 100.
+    /// The differences of the live object: drift after an apply, or the report of `ReportDiff`. At most 100.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub differences: Vec<Difference>,
-    /// Since when it differs at all; absent where it does not. Kept while nobody can say whether it still does.
+    /// Since when it differs; absent if it does not. Kept while nobody can tell whether it still does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub differs_since: Option<Timestamp>,
-    /// When it was first seen to differ in just these fields.
+    /// When exactly these differences were first observed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_at: Option<Timestamp>,
 }
@@ -66,13 +66,13 @@ pub enum ApplyOutcome {
     ManifestApplyFailed,
     /// Another placement or source owns it, or it differs and `IfNoDiff` forbids.
     FailedToTakeOver,
-    /// It was there before, and `Never` forbids taking it over.
+    /// It existed before, and `Never` forbids taking it over.
     NotTakenOver,
     /// It drifted, and `IfNotDrifted` leaves it.
     FoundDrifts,
-    /// Somebody changed it, `IfNotDrifted` leaves it, and in what it differs could not be seen.
+    /// Somebody changed it, `IfNotDrifted` leaves it, and the differences could not be read.
     FailedToRunDriftDetection,
-    /// The member could not be asked for it.
+    /// The member could not be asked for the object.
     FailedToFindObjInMemberCluster,
     /// `ReportDiff`: nothing differs.
     NoDiffFound,
@@ -106,7 +106,7 @@ impl ApplyOutcome {
 pub enum Availability {
     /// Available.
     Available,
-    /// Its kind has no availability we can see; counts as available after a while.
+    /// Its kind has no availability that gitfleet can read; counts as available after a while.
     NotTrackable,
     /// Not available yet.
     ManifestNotAvailableYet,
@@ -116,11 +116,11 @@ pub enum Availability {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkStatus {
-    /// The binding generation this speaks of; older ones say nothing of the binding's target.
+    /// The binding generation of this report; reports of older ones do not describe the present target.
     pub generation: i64,
-    /// Whether every step of that generation was carried out: applies tried, left-overs pruned, inventory recorded.
+    /// Whether every step of that generation was executed: applies tried, left-overs pruned, inventory recorded.
     pub complete: bool,
-    /// A failure of the work as a whole (inventory owned by another source, payload missing), for people.
+    /// A failure of the work as a whole (inventory owned by another source, payload missing), as text for users.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
     /// Each manifest.
@@ -132,10 +132,10 @@ pub struct WorkStatus {
     /// Objects on the member that carry this placement's inventory label.
     #[serde(default)]
     pub inventory: Inventory,
-    /// Deletions that wait for a person.
+    /// Deletions that wait for an approval.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub held_deletions: BTreeSet<ObjectKey>,
-    /// What its inventory keeps of pauses and holds.
+    /// Decisions of people in its inventory.
     #[serde(default, skip_serializing_if = "Kept::is_empty")]
     pub kept: Kept,
 }

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use super::RunRecord;
 
-/// Runs by name. Copies share what was not changed: finished runs are kept, and a decision moves one at most.
+/// Runs by name. Copies share unchanged runs: finished ones are kept, and a decision changes at most one.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Runs(BTreeMap<String, Arc<RunRecord>>);
 
 impl Runs {
-    /// Returns no runs.
+    /// Creates an empty map.
     pub const fn new() -> Self {
         Self(BTreeMap::new())
     }
@@ -20,7 +20,7 @@ impl Runs {
         self.0.get(name).map(AsRef::as_ref)
     }
 
-    /// Returns a run, to be changed.
+    /// Returns a run for changes.
     pub fn get_mut(&mut self, name: &str) -> Option<&mut RunRecord> {
         self.0.get_mut(name).map(Arc::make_mut)
     }
@@ -35,13 +35,13 @@ impl Runs {
         self.0.values().map(AsRef::as_ref)
     }
 
-    /// Returns some of the runs, to be changed.
+    /// Returns the matching runs for changes.
     pub fn some_mut(&mut self, is_wanted: impl Fn(&RunRecord) -> bool) -> impl Iterator<Item = &mut RunRecord> {
-        // Filtered first: `make_mut` copies a record that is shared.
+        // Filtered first: `make_mut` copies a shared record.
         self.0.values_mut().filter(move |run| is_wanted(run)).map(Arc::make_mut)
     }
 
-    /// Takes a run in, in the stead of one of the same name.
+    /// Inserts a run, replacing one with the same name.
     pub fn insert(&mut self, run: RunRecord) {
         self.0.insert(run.name.clone(), Arc::new(run));
     }
@@ -56,7 +56,7 @@ impl Runs {
         self.0.clear();
     }
 
-    /// Returns the records as they are shared, by name.
+    /// Returns the shared records, by name.
     pub fn records(&self) -> &BTreeMap<String, Arc<RunRecord>> {
         &self.0
     }

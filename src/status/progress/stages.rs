@@ -1,4 +1,4 @@
-//! The stages of a run, as people are told of them.
+//! The stages of a run, as the forge shows them.
 
 use super::{counts, worst};
 use crate::model::id::ClusterName;
@@ -16,7 +16,7 @@ pub fn done(stage: &StageRecord) -> usize {
     stage.clusters.iter().filter(|cluster| cluster.phase == ClusterPhase::Succeeded).count()
 }
 
-/// Returns the stages of a run, the removals last where there are any. `way` is how the way stands that the run is told for.
+/// Returns the stages of a run, the removals last if there are any. `way` is the state of the progress that shows the run.
 pub fn stages(view: &PlacementView, rules: ApprovalRules, run: &RunRecord, way: &ProgressState) -> Vec<StageProgress> {
     let gates = closed_gates(run);
     let removals = run.deletion.as_ref().filter(|stage| !stage.clusters.is_empty());
@@ -56,7 +56,7 @@ fn stage_state(run: &RunRecord, stage: &StageRecord, way: &ProgressState, asks: 
         StagePhase::Skipped => S::Skipped,
         StagePhase::Pending if is_over || is_taken_back => S::Skipped,
         StagePhase::Pending => S::Queued,
-        // A run that has ended leaves the stage it was in as it is; why it ended is why the stage did.
+        // A run that has ended leaves its last stage as it is: the run's reason is also the stage's.
         StagePhase::Failed | StagePhase::Updating | StagePhase::WaitingBefore | StagePhase::WaitingAfter if is_over => {
             way.clone()
         }
@@ -103,7 +103,7 @@ fn gate_progress(view: &PlacementView, rules: ApprovalRules, run: &RunRecord, ga
     }
 }
 
-/// Returns the lines of a stage: clusters that failed, then those on their way, then those that do not answer.
+/// Returns the cluster lines of a stage: failed clusters, then those that move, then unreachable ones.
 fn clusters(view: &PlacementView, stage: &StageRecord) -> Vec<ClusterProgress> {
     let ranked = |cluster: &RunCluster| match cluster.phase {
         ClusterPhase::Failed => Some((0, ProgressState::Failed)),
@@ -131,7 +131,7 @@ fn clusters(view: &PlacementView, stage: &StageRecord) -> Vec<ClusterProgress> {
     lines
 }
 
-/// Names the objects on a cluster that are not available, with what the cluster says of them.
+/// Names the objects on a cluster that are not available, with the messages of the cluster.
 pub fn blocked(view: &PlacementView, cluster: &ClusterName) -> String {
     let Some(binding) = view.bindings().find(|binding| binding.cluster == *cluster && !binding.deleting) else {
         return String::new();

@@ -1,4 +1,4 @@
-//! What is left to happen to a placement that staged update runs move.
+//! The rollout state of a placement that staged update runs move.
 
 use super::{Failure, PersonWait, RolloutState};
 use crate::model::runs::{ClusterPhase, DELETION_STAGE, RunCluster, RunPhase, RunRecord, StageRecord};
@@ -6,7 +6,7 @@ use crate::status::placement::{PlacementView, why};
 use crate::status::staged_run::{ClosedGate, active_run, closed_gates, clusters_words, command_name, current_stage};
 use crate::status::work::listing;
 
-/// Returns how the run stands that moves the placement; `None` where none does.
+/// Returns the state of the run that moves the placement; `None` if none does.
 pub fn by_run(view: &PlacementView) -> Option<RolloutState> {
     let run = active_run(view.runs)?;
     let name = command_name(&run.placement, &run.name);
@@ -30,7 +30,7 @@ pub fn by_run(view: &PlacementView) -> Option<RolloutState> {
     })
 }
 
-/// Returns who paused the placement, where somebody did.
+/// Returns the wait for a resume, if somebody paused the placement.
 pub fn paused(view: &PlacementView) -> Option<PersonWait> {
     let pause = view.record.paused.as_ref()?;
     let reason = pause.reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
@@ -38,7 +38,7 @@ pub fn paused(view: &PlacementView) -> Option<PersonWait> {
     Some(PersonWait::Paused(format!("paused by {}{reason}; gitfleet resume {key}", pause.by)))
 }
 
-/// Returns why the newest snapshot is not rolled out, where it was rolled back or rejected.
+/// Returns why the newest snapshot is not rolled out, if it was rolled back or rejected.
 pub fn held(view: &PlacementView) -> Option<Failure> {
     let held = view.record.held.as_ref()?;
     let newest = view.snapshot?;
@@ -47,7 +47,7 @@ pub fn held(view: &PlacementView) -> Option<Failure> {
     is_it.then_some(Failure::Held(words))
 }
 
-/// A person's gate first: time passes meanwhile.
+/// Returns the state at closed gates. An approval goes first: time passes meanwhile.
 fn at_gates(view: &PlacementView, run: &RunRecord, name: &str) -> RolloutState {
     let gates = closed_gates(run);
     if let Some(gate) = gates.iter().find(|gate| gate.is_approval()) {
@@ -61,12 +61,12 @@ fn at_gates(view: &PlacementView, run: &RunRecord, name: &str) -> RolloutState {
     }
 }
 
-/// Returns the line that opens a gate.
+/// Returns the command that opens a gate.
 pub fn approve_line(run: &str, gate: &ClosedGate) -> String {
     format!("gitfleet approve {run} {}", gate.stage.name)
 }
 
-/// Returns what a stage waits for that would move, where nothing in it does.
+/// Returns what a stage waits for if nothing in it moves.
 fn moving(view: &PlacementView, run: &RunRecord) -> Option<RolloutState> {
     let stage = current_stage(run)?;
     let left: Vec<&RunCluster> = stage.clusters.iter().filter(|cluster| is_left(cluster)).collect();

@@ -1,44 +1,44 @@
-//! How a rollout stands, in one vocabulary: what shows it puts it into words of its own or takes these.
+//! The states of a rollout: the one vocabulary that all views translate or use.
 
 use std::fmt;
 
 use jiff::Timestamp;
 
-/// How the rollout of a placement stands, or that of the fleet.
+/// The state of the rollout of a placement, or of the fleet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RolloutState {
     /// Every picked cluster holds the newest snapshot, available or compared, and nothing is left to remove.
     AllAtTarget,
-    /// The rollout waits only for time: until this instant, where it is known.
+    /// The rollout waits only for time: until this instant, if known.
     WaitingForTime(Option<Timestamp>),
-    /// What is missing is on clusters that do not answer; says which.
+    /// Only unreachable clusters are missing; the text names them.
     Unreachable(String),
     /// A person must act.
     WaitingForPerson(PersonWait),
-    /// It will not get there by itself.
+    /// It will not reach its goal by itself.
     Failed(Failure),
     /// Something moves or is about to.
     Progressing,
 }
 
-/// What a person must do. The texts say it, with the command.
+/// What a person must do. The texts contain the command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PersonWait {
     /// Approve deletions.
     Deletions(String),
-    /// Resume what somebody paused.
+    /// Resume a paused placement.
     Paused(String),
     /// Approve at the gate of a stage.
     Approval(String),
-    /// Let a run go that is prepared or stopped.
+    /// Start a prepared run, or continue a stopped one.
     Run(String),
-    /// Begin a run: only runs move an External placement.
+    /// Start a run: only runs move an External placement.
     NoRun,
     /// Adopt the store.
     Store(String),
 }
 
-/// Why it will not get there by itself. The texts say more.
+/// Why it will not reach its goal by itself. The texts have details.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failure {
     /// The payload of this snapshot cannot be read from git.
@@ -47,7 +47,7 @@ pub enum Failure {
     Invalid(String),
     /// More clusters failed than may.
     Halted(String),
-    /// Clusters failed, and no other moves.
+    /// Clusters failed, and no other cluster moves.
     Clusters(String),
     /// The newest snapshot was rolled back or rejected.
     Held(String),
@@ -62,7 +62,7 @@ pub enum Failure {
 }
 
 impl RolloutState {
-    /// Returns the one of two that a person must know of first. What moves may still change the other, and is first.
+    /// Returns the more urgent of two states. A moving one may still change the other, so it goes first.
     #[must_use]
     pub fn or_worse(self, other: Self) -> Self {
         if other.rank() > self.rank() { other } else { self }

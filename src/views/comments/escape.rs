@@ -1,5 +1,5 @@
-//! Foreign text inside markdown of ours, so that it says what it says and does nothing: no link, image, mention, markup, hidden
-//! comment or command comes of it, on GitHub, Gitea and Forgejo alike.
+//! Escapes foreign text in gitfleet's markdown, so that it is shown as text and has no effect: no link, image, mention, markup,
+//! hidden comment or command, on GitHub, Gitea and Forgejo alike.
 //!
 //! | function | gives | stands |
 //! |---|---|---|
@@ -10,7 +10,7 @@
 //! | [`cell`] | text, shorter | the same |
 //! | [`plain`] | text as it is, in one line | where there is no markup |
 //!
-//! Limits count characters of the foreign text; what is written for it may be longer, at most six times.
+//! Limits count characters of the foreign text; the escaped text may be up to six times longer.
 //!
 //! Source: CommonMark 0.31 and GitHub's extensions of it; Gitea's and GitHub's own links to people, issues and pages.
 
@@ -29,15 +29,14 @@ pub const PROSE_CHARS_MAX: usize = 500;
 /// Characters that [`cell`] takes.
 pub const CELL_CHARS_MAX: usize = 120;
 
-/// Breaks what hosts would make a link of, and is not seen.
+/// Breaks text that hosts would link, and is invisible.
 const BREAK: char = '\u{200b}';
-/// Stands before a slash at the beginning of a line. Not [`BREAK`]: people's lines are read without that one.
+/// Precedes a slash at the beginning of a line. Not [`BREAK`]: the parser of comments removes that one.
 const JOINER: char = '\u{2060}';
-/// How an image is named by its content: no mention, and often copied.
+/// The digest part of an image name: no mention, and often copied.
 const DIGEST_MARK: &str = "@sha256:";
 
-/// Returns at most that many characters of a text, the last of them `…` where something was left out. What belongs together
-/// on the screen is not torn apart.
+/// Truncates a text to that many characters, the last of them `…`. Characters that form one glyph stay together.
 pub fn shorten(text: &str, chars: usize) -> String {
     if text.chars().nth(chars).is_none() {
         return text.to_owned();
@@ -53,24 +52,24 @@ pub fn shorten(text: &str, chars: usize) -> String {
     short
 }
 
-/// Returns a text for where there is no markup, such as a title or a commit status: one line of what can be seen, at most that
-/// many characters.
+/// Returns a text for places without markup, such as a title or a commit status: one line of visible characters, truncated to
+/// that many.
 pub fn plain(text: &str, chars: usize) -> String {
     shorten(&words(text), chars)
 }
 
-/// Returns a text as a code span, in one line. Of nothing a span with a blank.
+/// Returns a text as a code span, in one line. An empty text gives a span with a blank.
 pub fn code(text: &str) -> String {
     span(&line(text))
 }
 
-/// Returns a text as a code span that does not end a table's cell: a pipe becomes a broken bar, because a code span has no
-/// escape that all hosts read alike.
+/// Returns a text as a code span that does not end a table's cell: a pipe becomes a broken bar, because hosts read no escape in
+/// a code span alike.
 pub fn code_cell(text: &str) -> String {
     span(&line(text).replace('|', "¦"))
 }
 
-/// Returns a text as a code block, which begins and ends a line. The language colours it; anything but a plain word is none.
+/// Returns a text as a code block of whole lines. The language colours it; only a plain word is used.
 pub fn fenced(language: &str, text: &str) -> String {
     let text = shorten(&block(text), FENCED_CHARS_MAX);
     // Longer than any run of backticks inside, so that none of them ends the block.
@@ -89,12 +88,12 @@ pub fn fenced(language: &str, text: &str) -> String {
     fenced
 }
 
-/// Returns a text as text, in one line. It may stand in markdown, in a cell of a table and in HTML.
+/// Returns a text in one line, escaped for markdown, for a cell of a table and for HTML.
 pub fn prose(text: &str) -> String {
     escaped(&shorten(&words(text), PROSE_CHARS_MAX))
 }
 
-/// Returns a text as text for a cell of a table: [`prose`], shorter.
+/// Returns a text for a cell of a table: [`prose`], shorter.
 pub fn cell(text: &str) -> String {
     escaped(&shorten(&words(text), CELL_CHARS_MAX))
 }
@@ -115,7 +114,7 @@ fn block(text: &str) -> String {
     let seen = text.chars().filter(|c| !is_unseen(*c));
     let plain = seen.map(|c| match c {
         '\n' | '\t' => c,
-        // Some readers end a line there, so a command could begin after any of them.
+        // Some readers end a line there, so a command could start after any of them.
         '\r' | '\u{b}' | '\u{c}' | '\u{85}' | '\u{2028}' | '\u{2029}' => '\n',
         c => c,
     });
@@ -131,13 +130,13 @@ fn span(text: &str) -> String {
     let mark = "`".repeat(longest_run(&text) + 1);
     match text.as_str() {
         "" => "` `".to_owned(),
-        // A blank on both sides is not shown.
+        // Hosts do not show a blank on both sides.
         text if text.starts_with('`') || text.ends_with('`') => format!("{mark} {text} {mark}"),
         text => format!("{mark}{text}{mark}"),
     }
 }
 
-/// Breaks mentions in code. Hosts see none there; machines that read comments without their markup do.
+/// Breaks mentions in code. Hosts ignore them there; bots that read comments without markup do not.
 fn unmentioned(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for (at, c) in text.char_indices() {
@@ -149,8 +148,7 @@ fn unmentioned(text: &str) -> String {
     safe
 }
 
-/// Writes signs that mean something to markdown or HTML as references, which mean nothing but the sign in both, and breaks what
-/// hosts find in finished text.
+/// Replaces characters with a meaning in markdown or HTML by references, and breaks text that hosts would link.
 fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len() * 2);
     if text.starts_with('/') {
@@ -159,7 +157,7 @@ fn escaped(text: &str) -> String {
     let number = text.bytes().take_while(u8::is_ascii_digit).count();
     for (at, c) in text.char_indices() {
         let rest = &text[at + c.len_utf8()..];
-        // Only at the beginning of a line do these signs mean anything: a list, or a heading of the line above.
+        // These characters have a meaning only at the beginning of a line: a list, or a heading of the line above.
         let begins = at == 0 && matches!(c, '-' | '+' | '=' | ':');
         let ends_number = at > 0 && at == number && matches!(c, '.' | ')');
         match c {

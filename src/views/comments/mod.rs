@@ -1,8 +1,8 @@
-//! What people read on a git host of a placement's way: statuses, comments, answers.
+//! Texts on a git host about a placement's progress: statuses, comments, answers.
 //!
-//! Everything that comes from elsewhere — names, subjects of commits, what clusters say — goes through [`escape`] before it
-//! stands in a text of ours. No comment of ours is a command to anybody who reads it as [`crate::model::chat`] says: lines to
-//! copy stand in code blocks.
+//! All foreign text (names, subjects of commits, messages of clusters) goes through [`escape`] before it enters a text of
+//! gitfleet. No comment of gitfleet contains a command for a reader with [`crate::model::chat`]: commands to copy are in code
+//! blocks.
 
 pub mod escape;
 pub mod notice;

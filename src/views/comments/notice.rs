@@ -1,41 +1,41 @@
-//! What a person is needed for: the same words in the rollout's comment and in the short comment that sends a mail.
+//! Requests to people: the same text in the rollout's comment and in the short comment that sends a mail.
 
 use super::escape::{cell, code, prose};
 use super::style::{CommandStyle, when};
 use crate::model::id::CommitId;
 use crate::model::progress::{ClusterProgress, GateProgress, Progress, ProgressState, StageProgress};
 
-/// Characters of a digest that are shown, and that somebody can name.
+/// Shown characters of a digest, which a command may repeat.
 pub const DIGEST_CHARS: usize = 12;
 /// Clusters that a notice names.
 const FAILURES_MAX: usize = 5;
 /// Lines of a deletion gate that a notice has.
 const DELETIONS_MAX: usize = 10;
 
-/// Something that a person is needed for.
+/// Something that a person must do.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Need<'a> {
     /// A gate waits.
     Gate {
-        /// Which.
+        /// The gate.
         gate: &'a GateProgress,
-        /// Its stage; absent of deletions.
+        /// Its stage; absent for deletions.
         stage: Option<&'a StageProgress>,
     },
-    /// It failed or cannot begin.
+    /// The rollout failed or cannot start.
     Failure {
-        /// The stage it failed in, where there are stages.
+        /// The failed stage, if there are stages.
         stage: Option<&'a StageProgress>,
-        /// What was said.
+        /// The message.
         message: &'a str,
-        /// What did not get there.
+        /// The clusters without the snapshot.
         clusters: &'a [ClusterProgress],
-        /// Whether trying again is of any use.
+        /// Whether a retry can succeed.
         can_retry: bool,
     },
 }
 
-/// Returns what a person is needed for on a placement's way.
+/// Returns what a person must do for a placement.
 pub fn needs(progress: &Progress) -> Vec<Need<'_>> {
     let gate = |stage| -> Option<Need<'_>> {
         let stage: &StageProgress = stage;
@@ -53,13 +53,13 @@ pub fn needs(progress: &Progress) -> Vec<Need<'_>> {
     if !progress.state.is_final() {
         needs.extend(progress.stages.iter().filter_map(gate));
     }
-    // Also of a rollout that has ended: this gate holds deletions alone.
+    // Also after the rollout has ended: this gate protects only deletions.
     needs.extend(progress.deletions.as_ref().map(|gate| Need::Gate { gate, stage: None }));
     needs
 }
 
-/// Returns the comment that tells people that they are needed. `is_one_of_many` says that the commit moves other placements as
-/// well, so that lines to copy name this one.
+/// Returns the comment that requests an action. `is_one_of_many` says that the commit also moves other placements, so that
+/// commands to copy name this one.
 pub fn notice(
     commit: &CommitId,
     progress: &Progress,
@@ -74,7 +74,7 @@ pub fn notice(
     }
 }
 
-/// Says how to approve, in a comment that reactions are read of.
+/// Describes how to approve, in the comment whose reactions count.
 fn ways(is_stage: bool, voice: &CommandStyle) -> String {
     let review = if is_stage && voice.reviews_count { ", or approve this pull request in a review" } else { "" };
     if voice.comments_count {
@@ -87,7 +87,7 @@ fn ways(is_stage: bool, voice: &CommandStyle) -> String {
     }
 }
 
-/// Returns one paragraph on what is needed, and the lines to copy in a code block.
+/// Returns one paragraph about the need, and the commands to copy in a code block.
 pub fn need_text(
     commit: &CommitId,
     progress: &Progress,
@@ -97,7 +97,7 @@ pub fn need_text(
 ) -> String {
     let placement = code(&progress.placement.to_string());
     let key = is_one_of_many.then_some(&progress.placement);
-    // That of the snapshot: a later commit may move a placement without making a new one.
+    // The snapshot's commit: a later commit may move a placement without a new snapshot.
     let commit = progress.commit.as_ref().unwrap_or(commit);
     match need {
         Need::Gate { gate, stage } => {
@@ -119,7 +119,7 @@ pub fn need_text(
             let failed = failed.map(|c| format!("- {}: {}\n", code(c.name.as_str()), prose(&c.message)));
             let text = format!("❌ **{placement}{place}**: {words}{said}\n\n{}", failed.collect::<Vec<_>>().concat());
             let lines = ["retry", "rollback"].map(|verb| voice.line(verb, None, key, commit));
-            // An error is the placement's and no cluster's: trying again would find the same.
+            // The placement has an error, not a cluster: a retry would fail the same way.
             if can_retry { text + &block(&lines) } else { text + "\nFix it in git.\n" }
         }
     }
@@ -129,7 +129,7 @@ fn gate_words(stage: &StageProgress) -> String {
     if stage.message.is_empty() { "waits for approval".to_owned() } else { stage.message.clone() }
 }
 
-/// Says since when a gate waits, what an approval is of, how many are needed, and whose. Names are never mentions.
+/// Describes since when a gate waits, its digest, the required approvals, and who may approve. Names are never mentions.
 fn gate_facts(gate: &GateProgress, voice: &CommandStyle) -> String {
     let digest: String = gate.digest.as_str().chars().take(DIGEST_CHARS).collect();
     let people = gate.approvers.as_deref().unwrap_or(&voice.approvers);
@@ -143,8 +143,8 @@ fn block(lines: &[Option<String>]) -> String {
     to_copy(&lines)
 }
 
-/// Returns lines of [`CommandStyle::line`] to copy, each in a code block of its own, as they are: [`super::escape::fenced`] would put a
-/// sign before the slash that is copied with it. A line that holds more than such lines do is left out.
+/// Returns commands of [`CommandStyle::line`] to copy, each in its own code block and unescaped: [`super::escape::fenced`]
+/// would add a character that is copied with the command. A line with other characters than such commands have is left out.
 pub fn to_copy(lines: &[&str]) -> String {
     let is_plain = |line: &&&str| line.bytes().all(|b| b.is_ascii_alphanumeric() || b" /=.-".contains(&b));
     let blocks = lines.iter().filter(is_plain).map(|line| format!("\n```text\n{line}\n```\n"));

@@ -6,17 +6,17 @@ use crate::model::forge::ThreadNumber;
 use crate::model::id::CommitId;
 use crate::model::manifest::InputError;
 
-/// Mistakes of a commit that a comment names; the others are counted.
+/// Errors of a commit that a comment names; the others are counted.
 pub const ERRORS_MAX: usize = 20;
 /// Characters of an issue's title.
 pub const TITLE_CHARS_MAX: usize = 120;
 
-/// Answers a comment whose commands cannot be read. `why` is the grammar's, and safe.
+/// Answers a comment whose commands cannot be parsed. `why` comes from the grammar, and is safe.
 pub fn mistaken(login: &str, why: &str) -> String {
     format!("❌ {}: nothing was done, because {why}.\n", code(login))
 }
 
-/// Says where the rollout of a change is followed, in the thread of another change that came with it.
+/// Links to the thread with the rollout, in the thread of another change in the same rollout.
 pub fn pointer(thread: ThreadNumber) -> String {
     format!("This change is rolled out with #{thread}; follow it there.\n")
 }
@@ -37,7 +37,7 @@ pub fn issue_body(commit: &CommitId, branch: &str, voice: &CommandStyle) -> Stri
     )
 }
 
-/// Tells why a commit on the branch is not rolled out: where each mistake is.
+/// Describes why a commit on the branch is not rolled out: the position of each error.
 pub fn refused_commit(commit: &CommitId, errors: &[InputError]) -> String {
     let told = |error: &InputError| {
         let line = if error.line > 0 { format!(":{}", error.line) } else { String::new() };
@@ -56,7 +56,7 @@ pub fn refused_commit(commit: &CommitId, errors: &[InputError]) -> String {
     format!("{head}\n{list}{more}")
 }
 
-/// Tells that a branch does not go on from what is rolled out, and how it is accepted.
+/// Describes that a branch does not descend from the accepted commit, and how to accept it.
 pub fn held_rewrite(branch: &str, accepted: &CommitId, tip: &CommitId, voice: &CommandStyle) -> String {
     let line = voice.line("resume", None, None, tip);
     let line = line.map(|line| format!("\n```text\n{line}\n```\n")).unwrap_or_default();
@@ -69,7 +69,7 @@ pub fn held_rewrite(branch: &str, accepted: &CommitId, tip: &CommitId, voice: &C
     )
 }
 
-/// Lists the commands, folded away. They stand in code, so that the list commands nothing.
+/// Lists the commands, folded. They are in code, so that the list itself is no command.
 pub fn help(voice: &CommandStyle) -> String {
     let rows = [
         ("approve STAGE [sha=COMMIT] [placement=NAME]", "open the gate that waits"),

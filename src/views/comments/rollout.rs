@@ -1,4 +1,4 @@
-//! The comment that follows a commit's rollout: one, edited as it goes.
+//! The comment about a commit's rollout: one per rollout, edited as it progresses.
 
 use super::escape::{cell, code, code_cell, prose};
 use super::notice::{need_text, needs};
@@ -9,36 +9,36 @@ use crate::model::progress::{ClusterProgress, Progress, ProgressState, StageProg
 
 /// Characters that a comment has at most. GitHub takes 65,536.
 pub const COMMENT_CHARS_MAX: usize = 60_000;
-/// Placements that a comment has a part for; the others are counted.
+/// Placements with a section in a comment; the others are counted.
 pub const PLACEMENTS_MAX: usize = 50;
-/// What a person is needed for, as often as it is said; the rest is counted.
+/// Requests to people in one comment; the others are counted.
 pub const NEEDS_MAX: usize = 10;
 
 const MARKER: &str = "<!-- gitfleet:v1 id=";
 const SHORTENED: &str = "\nDetails were left out: the comment would be too long.\n";
 
-/// What a commit's comment tells.
+/// The contents of a rollout's comment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RolloutReport {
-    /// The commit; with few digits it is shown whole.
+    /// The commit; it is shown in full if the short form is ambiguous.
     pub commit: Option<CommitId>,
     /// The first line of its message.
     pub subject: Option<String>,
-    /// How each placement stands that it moves, in order of their names.
+    /// The progress of each placement that it moves, sorted by name.
     pub placements: Vec<Progress>,
     /// Somebody asked for the commands.
     pub help: bool,
-    /// How we speak.
+    /// The style of commands.
     pub voice: CommandStyle,
 }
 
-/// Returns the hidden first line of a comment of ours: whose comment it is, and the how manieth text of it.
+/// Returns the hidden first line of gitfleet's comments: the id of the comment and the sequence number of its text.
 pub fn marker(id: &str, seq: u64) -> String {
     let id: String = id.chars().filter(|c| is_of_id(*c)).collect();
     format!("{MARKER}{id} seq={seq} -->\n")
 }
 
-/// Returns the id in a comment's first line. Anybody can write one: whose comment it is counts, not what it says.
+/// Returns the id in a comment's first line. Anybody can write one, so check the comment's author.
 pub fn marker_id(body: &str) -> Option<&str> {
     let (id, rest) = body.strip_prefix(MARKER)?.split_once(' ')?;
     let is_whole = rest.lines().next()?.strip_prefix("seq=")?.strip_suffix(" -->")?.bytes().all(|b| b.is_ascii_digit());
@@ -49,18 +49,17 @@ fn is_of_id(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '.' || c == '_'
 }
 
-/// A part of a comment. What has no rank stays; of what has one the lowest goes first.
+/// A part of a comment. Parts without a rank stay; otherwise the lowest rank is dropped first.
 struct CommentPart {
     text: String,
     rank: Option<(u8, usize)>,
 }
 
-/// Returns the comment, without its marker, of at most [`COMMENT_CHARS_MAX`] characters. Where it would be longer, what is said
-/// of stages that are done goes first, from the first on; then what is said of others; then tables. What a person is needed
-/// for stays.
+/// Returns the comment, without its marker, of at most [`COMMENT_CHARS_MAX`] characters. If it would be longer, it drops first
+/// the text of finished stages, from the first on; then that of other stages; then tables. Requests to people stay.
 pub fn rollout_comment(report: &RolloutReport) -> String {
     let all_superseded = || report.placements.iter().all(|p| matches!(p.state, ProgressState::Superseded { .. }));
-    // One line: two reports that look as if they went on would send people to the wrong one.
+    // One line: two reports that look active would send readers to the wrong one.
     if !report.placements.is_empty() && all_superseded() {
         let by = report.placements.iter().map(|placement| state_words(&placement.state)).max().unwrap_or_default();
         return format!("⏩ {}: {by}\n", commit_words(report));
@@ -114,7 +113,7 @@ fn headline(report: &RolloutReport) -> String {
     let mut counts: Vec<(String, usize)> = Vec::new();
     for placement in &report.placements {
         let words = match &placement.state {
-            // Counted together, whichever commits they gave way to.
+            // Counted together, whichever commits superseded them.
             ProgressState::Superseded { .. } => "superseded".to_owned(),
             ProgressState::RolledBack { .. } => "rolled back".to_owned(),
             state => state_words(state),
@@ -190,7 +189,7 @@ fn row(stage: &StageProgress) -> String {
     format!("| {name} | {}/{} | {sign} {words} | {} |\n", stage.done, stage.total, facts.join(", "))
 }
 
-/// Returns a table of clusters, folded away; the title is safe.
+/// Returns a folded table of clusters; the title is safe.
 fn details(title: &str, clusters: &[ClusterProgress]) -> Option<String> {
     if clusters.is_empty() {
         return None;

@@ -1,8 +1,8 @@
-//! Commit statuses: one for each placement, one for each stage of it that has begun, and one for the plan.
+//! Commit statuses: one per placement, one per started stage, and one for the plan.
 //!
 //! Contexts are `gitfleet/PLACEMENT` and `gitfleet/PLACEMENT/STAGE`. A placement with a namespace is `NAMESPACE:NAME`: a slash
-//! would make it a stage of another placement, and no name holds a colon. `gitfleet/plan` is the plan's, so that a placement of
-//! that name is `:plan`. KubeFleet's names have at most 63 characters, so that a context has fewer than 255.
+//! would make it a stage of another placement, and no name contains a colon. `gitfleet/plan` is the plan's, so a placement with
+//! that name is `:plan`. KubeFleet's names have at most 63 characters, so a context has fewer than 255.
 
 use super::escape::plain;
 use super::style::state_words;
@@ -23,8 +23,8 @@ pub fn context(placement: &PlacementKey) -> String {
     }
 }
 
-/// Returns the statuses of a placement's way: its own, then one for each stage whose turn has come and that has clusters.
-/// Descriptions have at most `chars` characters; `url` is where more is said.
+/// Returns the statuses of a placement: its own, then one per stage that has started and has clusters. Descriptions have at
+/// most `chars` characters; `url` links to the details.
 pub fn statuses(progress: &Progress, chars: usize, url: Option<&str>) -> Vec<CommitStatus> {
     let context = context(&progress.placement);
     let own = status(context.clone(), &progress.state, &description(progress), chars, url);
@@ -45,7 +45,7 @@ fn status(context: String, state: &ProgressState, words: &str, chars: usize, url
     }
 }
 
-/// Only what nobody expects any more is no success: a superseded commit is none of them.
+/// Returns the status for a state. A superseded commit is no failure.
 fn status_state(state: &ProgressState) -> StatusState {
     match state {
         ProgressState::Queued
@@ -53,14 +53,14 @@ fn status_state(state: &ProgressState) -> StatusState {
         | ProgressState::WaitingForPerson
         | ProgressState::Waiting
         | ProgressState::Paused => StatusState::Pending,
-        // A commit that gave way to a newer one is no failure, and a failure would stay on it for good.
+        // A superseded commit did not fail, and a failure would stay on it forever.
         ProgressState::Done | ProgressState::Skipped | ProgressState::Superseded { .. } => StatusState::Success,
         ProgressState::Failed | ProgressState::Rejected | ProgressState::RolledBack { .. } => StatusState::Failure,
         ProgressState::Error => StatusState::Error,
     }
 }
 
-/// Says where a placement is: in the stage whose turn it is.
+/// Describes the state of a placement by its current stage.
 fn description(progress: &Progress) -> String {
     let is_over = progress.state.is_final();
     let current = progress.stages.iter().find(|stage| !stage.state.is_final()).filter(|_| !is_over);
@@ -73,7 +73,7 @@ fn description(progress: &Progress) -> String {
     }
 }
 
-/// Says how many clusters are done and how it stands; why only where somebody should know, because such words change often.
+/// Counts the finished clusters and names the state; the reason only if somebody must know it, because reasons change often.
 fn counted(done: usize, total: usize, state: &ProgressState, message: &str) -> String {
     let words = match state {
         ProgressState::Superseded { .. } => return state_words(state),
@@ -91,7 +91,7 @@ fn counted(done: usize, total: usize, state: &ProgressState, message: &str) -> S
     if is_told && !message.is_empty() { format!("{words}: {message}") } else { words }
 }
 
-/// Returns the status of a commit on the branch that is not taken.
+/// Returns the status of a refused commit on the branch.
 pub fn refused_status(errors: &[InputError], chars: usize, url: Option<&str>) -> CommitStatus {
     let begin = "not rolled out: ";
     let words = format!("{begin}{}", first_error(errors, chars.saturating_sub(begin.len())));
@@ -103,7 +103,7 @@ fn plan(state: StatusState, words: &str, chars: usize, url: Option<&str>) -> Com
     CommitStatus { context, state, description, target_url: url.map(str::to_owned) }
 }
 
-/// Says where the first mistake is and how many more there are; of a long message the end is left out.
+/// Returns the position of the first error and the count of the others; a long message is truncated.
 fn first_error(errors: &[InputError], chars: usize) -> String {
     let Some(first) = errors.first() else { return "it cannot be taken".to_owned() };
     let line = if first.line > 0 { format!(":{}", first.line) } else { String::new() };

@@ -1,25 +1,25 @@
-//! Words that statuses and comments share.
+//! Wording that statuses and comments share.
 
 use jiff::Timestamp;
 
 use crate::model::id::{CommitId, PlacementKey};
 use crate::model::progress::ProgressState;
 
-/// How we speak in a repository.
+/// The style of commands in a repository.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CommandStyle {
-    /// Commands begin with a mere slash; else with `/gitfleet `.
+    /// Commands start with a slash only; else with `/gitfleet `.
     pub short: bool,
-    /// Who may approve where a strategy does not say: the names of the configuration, or the permission that is needed.
+    /// Who may approve if a strategy does not say so: the configured names, or the required permission.
     pub approvers: String,
-    /// A command in a comment counts, because it can be known that nobody changed it.
+    /// Commands in comments count, because the host can prove that nobody edited them.
     pub comments_count: bool,
-    /// The host takes approving reviews of what is merged.
+    /// The host accepts approving reviews of merged pull requests.
     pub reviews_count: bool,
 }
 
 impl CommandStyle {
-    /// Returns a command line to copy; `None` where a name of it is none, so that nothing foreign gets in.
+    /// Returns a command line to copy; `None` if one of its names is invalid, so that no foreign text gets in.
     pub fn line(
         &self,
         verb: &str,
@@ -44,13 +44,13 @@ impl CommandStyle {
         Some(format!("{}{verb}{stage}{placement} sha={sha}", self.prefix()))
     }
 
-    /// Returns what commands begin with.
+    /// Returns the prefix of commands.
     pub fn prefix(&self) -> &'static str {
         if self.short { "/" } else { "/gitfleet " }
     }
 }
 
-/// Returns how something stands, in a word or two, safe wherever they stand.
+/// Returns a state in a word or two, safe in any place.
 pub fn state_words(state: &ProgressState) -> String {
     let words = match state {
         ProgressState::Queued => "not begun",
@@ -69,12 +69,12 @@ pub fn state_words(state: &ProgressState) -> String {
     words.to_owned()
 }
 
-/// Returns a commit for people, safe wherever it stands.
+/// Returns a short commit id, safe in any place.
 pub fn short(commit: &CommitId) -> String {
     commit.short().chars().filter(char::is_ascii_alphanumeric).collect()
 }
 
-/// Returns the sign of a state, for a glance.
+/// Returns the symbol of a state.
 pub fn sign(state: &ProgressState) -> &'static str {
     match state {
         ProgressState::Queued | ProgressState::Skipped => "⚪",
@@ -88,7 +88,7 @@ pub fn sign(state: &ProgressState) -> &'static str {
     }
 }
 
-/// Returns an instant for people.
+/// Returns an instant as text for users.
 pub fn when(at: Timestamp) -> String {
     at.strftime("%Y-%m-%d %H:%M UTC").to_string()
 }

@@ -1,23 +1,23 @@
-//! A text in pieces, and which of them go where it is too long. A piece goes whole, so nothing stays open.
+//! Fits a text of blocks into a limit by dropping whole blocks, so that no markup stays open.
 
-/// What a piece is worth; the first goes first.
+/// The priority of a block; the first is dropped first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Priority {
-    /// How long it may take.
+    /// The predicted duration.
     Timeline,
-    /// What overrides make of it for some clusters.
+    /// Effects of overrides on some clusters.
     Override,
-    /// How one object differs.
+    /// The diff of one object.
     Diff,
     /// Names of clusters, and notes.
     Clusters,
     /// The stages.
     Stages,
-    /// What must be read: headline, errors, deletions.
+    /// Text that must stay: headline, errors, deletions.
     Must,
 }
 
-/// A piece of a text: whole paragraphs.
+/// A block of a text: whole paragraphs.
 #[derive(Clone, Debug)]
 pub(super) struct Block {
     worth: Priority,
@@ -26,24 +26,24 @@ pub(super) struct Block {
 }
 
 impl Block {
-    /// A piece that has to be there.
+    /// Creates a block that must stay.
     pub fn must(text: impl Into<String>) -> Self {
         Self { worth: Priority::Must, text: text.into(), short: String::new() }
     }
 
-    /// A piece that may be replaced by a shorter one.
+    /// Creates a block with a shorter replacement.
     pub fn of(worth: Priority, text: impl Into<String>, short: impl Into<String>) -> Self {
         Self { worth, text: text.into(), short: short.into() }
     }
 }
 
-/// Puts the pieces together in at most `limit` characters. Pieces of little worth are replaced by their short forms, the largest
-/// of a kind first. Where all that must be there is too long, its end is left out and `cut` stands there.
+/// Joins the blocks in at most `limit` characters. Blocks of low priority are replaced by their short forms, the largest of a
+/// priority first. If the required blocks alone are too long, the end is truncated and replaced by `cut`.
 pub(super) fn fit(mut blocks: Vec<Block>, limit: usize, cut: &str) -> String {
     let length = |text: &str| text.chars().count();
     let mut total: usize = blocks.iter().map(|block| length(&block.text)).sum();
     let mut order: Vec<(Priority, usize, usize)> =
-        // The larger a piece, the smaller its key, so that the largest of a kind comes first.
+        // The larger a block, the smaller its key, so that the largest of a priority comes first.
         blocks.iter().enumerate().map(|(at, block)| (block.worth, usize::MAX - length(&block.text), at)).collect();
     order.sort_unstable();
     for (_, _, at) in order.into_iter().filter(|(worth, _, _)| *worth != Priority::Must) {
@@ -52,7 +52,7 @@ pub(super) fn fit(mut blocks: Vec<Block>, limit: usize, cut: &str) -> String {
         }
         let block = &mut blocks[at];
         let (long, short) = (length(&block.text), length(&block.short));
-        // A short form that is not shorter would make no room.
+        // A short form that is not shorter would save nothing.
         if short < long {
             total -= long - short;
             block.text = std::mem::take(&mut block.short);
@@ -68,7 +68,7 @@ pub(super) fn fit(mut blocks: Vec<Block>, limit: usize, cut: &str) -> String {
         room = left;
         text.push_str(&block.text);
     }
-    // Below a length at which even this cannot be said, nothing is.
+    // If not even `cut` fits, it is left out.
     if length(cut) <= limit { text + cut } else { text }
 }
 

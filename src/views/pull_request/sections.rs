@@ -1,4 +1,4 @@
-//! The parts of the comment, in order.
+//! The sections of the comment, in order.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -11,20 +11,20 @@ use crate::model::plan::{GatePlan, OcmPlan, PlacementPlan, Resource, StagePlan};
 use crate::status::work::counted;
 use crate::views::comments::escape::{cell, code, code_cell, fenced, prose};
 
-/// Errors that are named, before the rest is only counted.
+/// Errors that are named; the rest is counted.
 const ERRORS_MAX: usize = 30;
-/// Names on one line, before the rest is only counted.
+/// Names on one line; the rest is counted.
 const LISTED_MAX: usize = 12;
 /// Objects of one placement that are named.
 const OBJECTS_MAX: usize = 100;
 /// Clusters of one stage that are named.
 const STAGE_CLUSTERS_MAX: usize = 6;
-/// Groups of clusters whose objects are shown as overrides make them, for one placement.
+/// Groups of clusters whose rendered objects are shown, for one placement.
 const OVERRIDES_MAX: usize = 10;
 /// Kinds of deletions that are named for one placement.
 const DELETIONS_MAX: usize = 10;
 
-/// Returns the whole comment in pieces.
+/// Returns the whole comment as blocks.
 pub(super) fn sections(report: &PullReport) -> Vec<Block> {
     let mut blocks = vec![Block::must(format!("### Plan: {}\n\n{}", headline(report), standing(report)))];
     blocks.extend(report.stops.iter().map(|stop| Block::must(format!("**{}.**\n\n", prose(stop)))));
@@ -34,7 +34,7 @@ pub(super) fn sections(report: &PullReport) -> Vec<Block> {
     }
     blocks.extend(warning_blocks(report));
     let changed: Vec<&PlacementPlan> = report.plan.placements.iter().filter(|p| is_changed(p)).collect();
-    // Before everything else of placements: a comment that is too long loses its end.
+    // Before the other sections of placements: a comment that is too long loses its end.
     blocks.extend(changed.iter().filter_map(|placement| deletion_block(placement)));
     for placement in &changed {
         placement_blocks(report, placement, &mut blocks);
@@ -50,7 +50,7 @@ pub(super) fn sections(report: &PullReport) -> Vec<Block> {
     blocks
 }
 
-/// Says what was compared with what, and what is odd about it.
+/// Describes which commits were compared, and the notes.
 fn standing(report: &PullReport) -> String {
     let short = |commit: &Option<crate::model::id::CommitId>| {
         commit.as_ref().map_or_else(|| "the folder".to_owned(), |commit| code(commit.short()))
@@ -85,7 +85,7 @@ fn error_blocks(report: &PullReport) -> Vec<Block> {
     blocks
 }
 
-/// Says what the merge makes odd, and does not refuse.
+/// Lists the warnings that the merge adds.
 fn warning_blocks(report: &PullReport) -> Vec<Block> {
     let warnings = &report.plan.warnings;
     if warnings.is_empty() {
@@ -101,7 +101,7 @@ fn warning_blocks(report: &PullReport) -> Vec<Block> {
     blocks
 }
 
-/// Says what goes from which clusters, and whether a person must approve it.
+/// Lists the deletions by cluster, and whether they need an approval.
 fn deletion_block(placement: &PlacementPlan) -> Option<Block> {
     if placement.deletions.is_empty() && placement.deletion_guard.is_none() {
         return None;
@@ -112,7 +112,7 @@ fn deletion_block(placement: &PlacementPlan) -> Option<Block> {
         }
         None => format!("**Deletions** of {}:\n\n", code(&name(placement))),
     };
-    // What goes from many clusters is said once.
+    // The same deletions on many clusters are listed once.
     let mut groups: BTreeMap<&[Resource], Vec<&ClusterName>> = BTreeMap::new();
     for deletion in &placement.deletions {
         groups.entry(&deletion.resources).or_default().push(&deletion.cluster_name);
@@ -162,7 +162,7 @@ fn placement_blocks(report: &PullReport, placement: &PlacementPlan, blocks: &mut
     blocks.extend(override_blocks(report, &key));
 }
 
-/// Says which clusters come, go, or get something else, and why.
+/// Lists clusters that are added, dropped, or get other objects, and why.
 fn cluster_block(placement: &PlacementPlan) -> Option<Block> {
     let changes = placement.changes.as_ref()?;
     let reason_of = |cluster: &ClusterName| {
@@ -170,9 +170,9 @@ fn cluster_block(placement: &PlacementPlan) -> Option<Block> {
         let is_dropped = || placement.deletions.iter().any(|deletion| deletion.cluster_name == *cluster);
         match decision {
             Some(decision) => decision.reason.clone(),
-            // A cluster that is no longer picked has no decision that could say why.
+            // A cluster that is no longer picked has no decision with a reason.
             None if !placement.removed && is_dropped() => "not picked any more".to_owned(),
-            // It left the fleet and keeps what it has, or the placement is removed, which its heading says.
+            // It left the fleet and keeps its objects, or the placement is removed, which its heading says.
             None => String::new(),
         }
     };
@@ -205,7 +205,7 @@ fn cluster_block(placement: &PlacementPlan) -> Option<Block> {
     Some(Block::of(Priority::Clusters, lines(text), lines(short)))
 }
 
-/// Says how it gets there.
+/// Describes the rollout.
 fn rollout_blocks(placement: &PlacementPlan) -> Vec<Block> {
     let rollout = &placement.rollout;
     if rollout.stages.is_empty() {
@@ -250,18 +250,18 @@ fn object_block(object: &ObjectDiff) -> Block {
     let (word, id) = (object.change.word(), object.id.to_string());
     let line = format!("{word} {}\n\n", code(&id));
     match &object.text {
-        // Prose and no code span: in a `<summary>` hosts read HTML, where backticks are signs like others.
+        // Prose and no code span: in a `<summary>` hosts read HTML, where backticks have no meaning.
         Some(text) => Block::of(Priority::Diff, details(&format!("{word} {}", prose(&id)), text), line),
         None => Block::of(Priority::Diff, line.clone(), line),
     }
 }
 
-/// Returns a difference that is unfolded by a click.
+/// Returns a folded diff.
 fn details(summary: &str, diff: &str) -> String {
     format!("<details><summary>{summary}</summary>\n\n{}\n</details>\n\n", fenced("diff", diff))
 }
 
-/// Shows what some clusters get in place of what most get.
+/// Shows the objects of some clusters where they differ from those of most.
 fn override_blocks(report: &PullReport, key: &crate::model::id::PlacementKey) -> Vec<Block> {
     let effects: Vec<_> = report.overrides.iter().filter(|effect| effect.placement == *key).collect();
     let mut blocks: Vec<Block> = effects
@@ -312,7 +312,7 @@ fn timeline_block(timeline: &Timeline) -> Option<Block> {
                 "simulated, with each approval {} after it is asked for; how long objects take is assumed",
                 prose(approvals_after)
             );
-            // The chart's own words are letters and digits: it ends no fence.
+            // The chart contains only letters and digits: it cannot end the fence.
             let text = format!(
                 "\n<details><summary>Timeline: {said}</summary>\n\n```mermaid\n{}\n```\n\n</details>\n",
                 chart.trim_end()

@@ -1,4 +1,4 @@
-//! Approval requests, made from the gates of runs, and deletion gates beside them.
+//! Approval requests: from the gates of runs, and from deletion gates.
 
 use serde_json::{Map, Value, json};
 
@@ -12,7 +12,7 @@ use crate::model::runs::{
 };
 use crate::views::objects::{PLACEMENT_API_VERSION, metadata, scoped, value};
 
-/// Returns the approval requests of a run: one for each approval that was asked for, open or not.
+/// Returns the approval requests of a run: one for each requested approval, open or not.
 pub fn approval_request_objects(run: &RunRecord) -> Vec<Value> {
     let mut objects = Vec::new();
     for stage in &run.stages {
@@ -55,7 +55,7 @@ fn request_conditions(run: &RunRecord, stage: &StageRecord, task: &TaskRecord) -
     let condition = |type_, status: ConditionStatus, reason, message: String, at| {
         Condition::new(type_, status, reason, message, 1, at)
     };
-    // Only of the gate at which the run was rejected: what was asked at others stays as it was answered.
+    // Only for the gate at which the run was rejected: other requests keep their answers.
     let is_its_end = matches!(stage.phase, StagePhase::WaitingBefore | StagePhase::Failed);
     if run.phase == RunPhase::Rejected && is_its_end && task.done_at.is_none() {
         return vec![condition(
@@ -89,7 +89,7 @@ fn request_conditions(run: &RunRecord, stage: &StageRecord, task: &TaskRecord) -
     ]
 }
 
-/// Returns the person's own reason where a condition can carry it.
+/// Returns the person's reason code if a condition can carry it.
 ///
 /// Source: Kubernetes API, `metav1.Condition`.
 fn reason(approval: &Approval) -> Reason {
@@ -102,7 +102,7 @@ fn reason(approval: &Approval) -> Reason {
     approval.reason.as_deref().filter(fits).map_or(Reason::Approved, Reason::from)
 }
 
-/// Says who approved, where, and why.
+/// Describes who approved, through which channel, and why.
 pub fn approved_words(task: &TaskRecord) -> String {
     let words = |approval: &Approval| {
         let place = match approval.by.surface {
@@ -117,7 +117,7 @@ pub fn approved_words(task: &TaskRecord) -> String {
     task.approvals.iter().map(words).collect::<Vec<_>>().join("; ")
 }
 
-/// Returns a placement's closed deletion gate as an object of our own, so that it stands among the approval requests.
+/// Returns a placement's closed deletion gate as an object of gitfleet, to list it among the approval requests.
 pub fn deletion_gate_object(record: &PlacementRecord) -> Option<Value> {
     let gate = record.closed_gate()?;
     let key = &record.key;

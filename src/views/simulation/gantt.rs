@@ -9,9 +9,9 @@ use super::{
     EventKind, GateType, Offset, Simulated, SimulatedCluster, SimulatedEvent, SimulatedGate, SimulatedPlacement,
 };
 
-/// Clusters of one section, before the rest is only counted: a chart of more cannot be read.
+/// Clusters of one section; the rest is counted, because a longer chart is unreadable.
 const TASKS_MAX: usize = 60;
-/// First words that mermaid takes for something else than the name of a task.
+/// First words that mermaid does not accept in the name of a task.
 const KEYWORDS: [&str; 18] = [
     "accdescr",
     "acctitle",
@@ -35,15 +35,14 @@ const KEYWORDS: [&str; 18] = [
 /// Milliseconds of a day.
 const DAY: i64 = 86_400_000;
 
-/// Returns the chart: a section for each stage, a task for each cluster, gates between them. Placements without a change
-/// are left out.
+/// Returns the chart: a section per stage, a task per cluster, gates between them. Placements without a change are left out.
 pub fn gantt(simulated: &Simulated) -> String {
     let ends = simulated.placements.iter().filter_map(|placement| placement.ended_at);
-    // What has not ended is drawn until the last thing happened, and a little longer.
+    // An unfinished item is drawn until the last event, and a little longer.
     let last = ends.max().unwrap_or_default();
     let end = Offset(last.0 + (last.0 / 20).max(1000));
-    // Times without a zone are read and shown in the viewer's: the axis begins at midnight everywhere, which it would not
-    // do with seconds since 1970.
+    // mermaid reads and shows times without a zone in the viewer's zone: the axis starts at midnight everywhere. Seconds since
+    // 1970 would not.
     let axis = if end.0 < DAY { "%H:%M:%S" } else { "%j %H:%M" };
     let mut text = format!(
         "gantt\n    title Rollout from the push of the commit\n    dateFormat YYYY-MM-DD HH:mm:ss.SSS\n    axisFormat {axis}\n    \
@@ -132,7 +131,7 @@ impl Chart<'_> {
             GateType::Deletion => "approval of deletions",
         };
         match gate.opened_at {
-            // A bar of no length cannot be seen.
+            // A bar without length is invisible.
             Some(opened) if opened == asked => self.line(what, "milestone", asked, None),
             Some(opened) => self.line(what, "crit", asked, Some(opened)),
             None => self.line(&format!("{what} does not come"), "crit, active", asked, Some(self.end)),
@@ -153,7 +152,7 @@ impl Chart<'_> {
         self.line(cluster.name.as_str(), tags, start, Some(cluster.ended_at.unwrap_or(self.end)));
     }
 
-    /// Draws a bar, or a milestone where it has no end.
+    /// Draws a bar, or a milestone without an end.
     fn line(&mut self, name: &str, tags: &str, start: Offset, end: Option<Offset>) {
         let comma = if tags.is_empty() { "" } else { ", " };
         let end = end.map_or_else(|| "0ms".to_owned(), date);
@@ -169,7 +168,7 @@ fn date(at: Offset) -> String {
     format!("{} {:02}:{:02}:{:02}.{millis:03}", at.date(), at.hour(), at.minute(), at.second())
 }
 
-/// Returns a name that mermaid takes for the name of a task.
+/// Returns a name that mermaid accepts for a task.
 fn task_name(name: &str) -> String {
     let name = escaped(name);
     let first = name.split(' ').next().unwrap_or_default().to_ascii_lowercase();
@@ -177,7 +176,7 @@ fn task_name(name: &str) -> String {
     if is_odd { format!("cluster {name}") } else { name }
 }
 
-/// Returns a text without what ends a name, begins a comment, or is markup.
+/// Returns a text without characters that end a name, start a comment, or are markup.
 fn escaped(name: &str) -> String {
     name.chars().map(|c| if c.is_ascii_alphanumeric() || " .-_/".contains(c) { c } else { '_' }).collect()
 }

@@ -1,4 +1,4 @@
-//! A simulation as a timeline for people: one part for each placement, what happened and what it comes to.
+//! A simulation as a timeline for users: one part per placement, with its events and its outcome.
 
 use super::{
     EventKind, GateType, Offset, Outcome, Simulated, SimulatedEvent, SimulatedGate, SimulatedPlacement, Wait, WaitFor,
@@ -8,11 +8,11 @@ use crate::status::work::counted;
 use crate::text::first_of;
 use crate::views::tree::{Line, Style, refused_lines};
 
-/// Lines of one placement's timeline, before the rest is only counted.
+/// Lines of one placement's timeline; the rest is counted.
 const LINES_MAX: usize = 200;
-/// Clusters that a line names, before the rest is only counted.
+/// Clusters that a line names; the rest is counted.
 const NAMES_MAX: usize = 8;
-/// Width of the column that says what a summary line is about.
+/// Width of the column with the labels of summary lines.
 const LABEL_WIDTH: usize = 13;
 
 /// Returns the timeline of every placement, each with its summary.
@@ -25,7 +25,7 @@ pub fn timeline_lines(simulated: &Simulated) -> Vec<Line> {
     // All times count from it, so it needs no line.
     let first_push = |event: &SimulatedEvent| event.event == EventKind::Pushed && event.at == Offset::default();
     let fleet = |event: &&SimulatedEvent| event.placement.is_none() && !first_push(event);
-    // What concerns no placement stands where it is read once.
+    // Events of the whole fleet are printed once.
     if changed != 1 && simulated.events.iter().any(|event| fleet(&event)) {
         lines.push(Line::default().with(Style::Strong, "fleet"));
         lines.extend(event_lines(&grouped(simulated.events.iter().filter(fleet))));
@@ -60,7 +60,7 @@ fn total(simulated: &Simulated) -> String {
     text
 }
 
-/// Tells whether nothing happened to a placement that is as it should be.
+/// Tells whether nothing happened to a placement and it needs nothing.
 fn is_quiet(placement: &SimulatedPlacement) -> bool {
     placement.ended_at.is_none() && placement.outcome == Outcome::Done
 }
@@ -94,13 +94,13 @@ fn event_lines(groups: &[TimelineGroup<'_>]) -> Vec<Line> {
     lines
 }
 
-/// Returns a time as the timeline shows it, rounded down to the second: `T+00:01:05`.
+/// Returns a time in the form of the timeline, rounded down to the second: `T+00:01:05`.
 pub fn clock(at: Offset) -> String {
     let seconds = at.0.max(0) / 1000;
     format!("T+{:02}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60)
 }
 
-/// What happened to several clusters within a second.
+/// Events of several clusters within a second.
 struct TimelineGroup<'a> {
     at: Offset,
     place: &'a str,
@@ -115,7 +115,7 @@ fn grouped<'a>(events: impl Iterator<Item = &'a SimulatedEvent>) -> Vec<Timeline
     for event in events {
         let place = event.stage.as_deref().or(event.run.as_deref()).unwrap_or_default();
         let second = event.at.0 / 1000;
-        // Of one second, what happens to clusters of a stage is told by kind, not by the millisecond.
+        // Events of one stage's clusters within a second are grouped by kind, not ordered by the millisecond.
         let same = groups.iter_mut().rev().take_while(|group| group.at.0 / 1000 == second).find(|group| {
             group.kind == event.event
                 && group.place == place
@@ -232,7 +232,7 @@ fn outcome_words(placement: &SimulatedPlacement) -> String {
         Outcome::WaitsForPerson => format!("waits for a person since {}{because}", clock(ended)),
         Outcome::Offline => format!("waits for clusters that do not answer{because}"),
         Outcome::NotFinished => format!("not finished in time{because}"),
-        // The reason says so itself.
+        // The reason already says that it halted.
         Outcome::Halted => placement.message.clone(),
         Outcome::RolledBack => format!("rolled back{because}"),
         Outcome::Failed => format!("cannot go on{because}"),

@@ -1,4 +1,4 @@
-//! The branch of a staged update run: stages, the clusters that matter now, and what is awaited from whom.
+//! The branch of a staged update run: its stages, the relevant clusters, and what it waits for.
 
 use jiff::Timestamp;
 
@@ -13,7 +13,7 @@ use crate::status::staged_run::{
 use crate::status::work::{counted, listing};
 use crate::views::table::age;
 
-/// Returns the branch of the run that moves the placement; of finished runs only the newest, in one line.
+/// Returns the branch of the run that moves the placement; for finished runs only the newest, in one line.
 pub fn run_node(view: &PlacementView, approvers: Option<&str>) -> Option<Node> {
     if let Some(run) = active_run(view.runs) {
         return Some(active_node(view, run, approvers));
@@ -32,7 +32,7 @@ pub fn run_node(view: &PlacementView, approvers: Option<&str>) -> Option<Node> {
     Some(Node::leaf(vec![line]))
 }
 
-/// Tells whether a cluster is shown in the branch of the run that moves the placement.
+/// Tells whether the branch of the run that moves the placement shows a cluster.
 pub fn is_in_run(view: &PlacementView, cluster: &str) -> bool {
     let stages = active_run(view.runs).into_iter().flat_map(|run| run.stages.iter().chain(&run.deletion));
     stages.flat_map(|stage| &stage.clusters).any(|found| found.name.as_str() == cluster)
@@ -59,7 +59,7 @@ fn active_node(view: &PlacementView, run: &RunRecord, approvers: Option<&str>) -
         );
     }
     let current = current_stage(run).map(|stage| stage.name.as_str());
-    // Every run has a deletion stage, as KubeFleet's have; one that removes nothing is not worth a line.
+    // Every run has a deletion stage, as in KubeFleet; one that removes nothing gets no line.
     let shown = run.stages.iter().chain(run.deletion.as_ref().filter(|stage| !stage.clusters.is_empty()));
     let children =
         shown.map(|stage| stage_node(view, run, stage, current == Some(stage.name.as_str()), approvers)).collect();
@@ -77,7 +77,7 @@ fn run_state(view: &PlacementView, run: &RunRecord, name: &str) -> (Style, &'sta
             (Style::Bad, "✗", format!("halted: {}; gitfleet retry {name}", says("too many clusters failed")))
         }
         RunPhase::Stopping => (Style::Progressing, "↻", "stopping".to_owned()),
-        // The run's own `state` may say Run: to change it would not help.
+        // The run's own `state` may say Run: changing it would not help.
         RunPhase::Stopped if view.record.paused.is_some() => {
             (Style::Progressing, "!", "stopped, because the placement is paused".to_owned())
         }
@@ -96,7 +96,7 @@ fn stage_node(
     let (style, glyph) = match stage.phase {
         StagePhase::Succeeded | StagePhase::Skipped => (Style::Ok, "✓"),
         StagePhase::Failed => (Style::Bad, "✗"),
-        // Its phase stays that of a stage under way, because a retry goes on from there.
+        // Its phase stays that of a stage under way, because a retry continues from there.
         StagePhase::Updating if run.phase == RunPhase::Halted => (Style::Bad, "✗"),
         StagePhase::Updating => (Style::Progressing, "↻"),
         StagePhase::WaitingBefore | StagePhase::WaitingAfter => (Style::Progressing, "!"),
@@ -118,7 +118,7 @@ fn stage_node(
         lines.extend(closed_gates(run).iter().flat_map(|gate| gate_lines(run, gate, view.now, approvers)));
     }
     let width = stage.clusters.iter().map(|cluster| cluster.name.as_str().chars().count()).max().unwrap_or(0);
-    // Of stages that are done, or whose turn has not come, only what is not as wished.
+    // For stages that are done or have not started, only clusters outside their desired state are shown.
     let matters = |cluster: &&RunCluster| {
         is_current && stage.phase == StagePhase::Updating
             || matches!(cluster.phase, ClusterPhase::Failed | ClusterPhase::Deferred | ClusterPhase::Skipped)
@@ -128,7 +128,7 @@ fn stage_node(
     Node { lines, children }
 }
 
-/// Says what a gate waits for: a person, with the line to copy, or time.
+/// Describes what a gate waits for: an approval, with the command to copy, or a timer.
 fn gate_lines(run: &RunRecord, gate: &ClosedGate, now: Timestamp, approvers: Option<&str>) -> Vec<Line> {
     let place = if gate.before { "before it begins" } else { "before the next stage" };
     if let Some(at) = gate.opens_at() {
@@ -148,9 +148,9 @@ fn gate_lines(run: &RunRecord, gate: &ClosedGate, now: Timestamp, approvers: Opt
     ]
 }
 
-/// Says whose approval is awaited: in the words of the comment on the same gate.
+/// Describes who may approve, in the same words as the comment about the gate.
 ///
-/// `narrowed` is what the strategy says, `approvers` what the configuration says.
+/// `narrowed` is the strategy's restriction, `approvers` the configuration's.
 pub(super) fn who_may(narrowed: Option<&str>, approvers: Option<&str>) -> String {
     match narrowed.or(approvers) {
         Some(people) if approvers.is_some() => format!("{people} by comment, or a token of the API"),
@@ -169,14 +169,14 @@ fn cluster_lines(view: &PlacementView, run: &RunRecord, cluster: &RunCluster, wi
         .with(Style::Muted, format!("snapshot {held}  "))
         .with(style, words);
     let mut lines = vec![line];
-    // The objects of others are as they should be, or those of the snapshot before.
+    // Objects of other clusters are in their desired state, or in that of the earlier snapshot.
     if let Some(binding) = binding.filter(|_| matches!(cluster.phase, ClusterPhase::Updating | ClusterPhase::Failed)) {
         lines.extend(object_lines(view, binding));
     }
     lines
 }
 
-/// Returns how a cluster of a run stands, in one phrase.
+/// Returns the state of a run's cluster, in one phrase.
 fn state(
     view: &PlacementView,
     run: &RunRecord,
